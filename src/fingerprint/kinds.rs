@@ -1,0 +1,61 @@
+//! The fingerprints of one page and the small hashes that travel with them.
+
+use std::fmt;
+
+/// 128-bit hash of the normalised text: equal texts, equal hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExactHash(pub u128);
+
+/// 64 bits of `SimHash` (Charikar, STOC 2002): near texts differ in few bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SimHash(pub u64);
+
+impl SimHash {
+    /// Returns the number of differing bits, from 0 (equal) to 64 (complements).
+    ///
+    /// ```
+    /// # use dupgate::fingerprint::SimHash;
+    /// assert_eq!(SimHash(0b1011).distance(SimHash(0b0010)), 2);
+    /// ```
+    #[must_use]
+    pub const fn distance(self, other: Self) -> u32 {
+        (self.0 ^ other.0).count_ones()
+    }
+}
+
+impl fmt::Display for SimHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Hash of the page's own id (its URL, say): equal for a re-crawl of the same page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdHash(pub u64);
+
+/// Hash of the page's scope (tenant, site, language): pages of different scopes never compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScopeHash(pub u64);
+
+/// Four bytes of hash over the record's key and value bytes: tells whether a ruling is about this very page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageDigest(pub u32);
+
+/// All fingerprints of one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprints {
+    /// Hash of the normalised text.
+    pub exact: ExactHash,
+    /// Absent when the page has too few features (`text.min_features`): then only the exact stage judges.
+    pub simhash: Option<SimHash>,
+}
+
+/// Short name of everything that decides a fingerprint, as in `sh64-9b1f2c`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SchemeId(pub String);
+
+impl fmt::Display for SchemeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

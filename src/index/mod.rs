@@ -1,0 +1,1 @@
+//! Room 5: what near it was seen within the window?

@@ -1,0 +1,133 @@
+//! What the judge is told, and what it wants done.
+
+use std::collections::BTreeMap;
+
+use crate::log::{Entry, VerdictRecord};
+use crate::record::{PartitionId, Timestamp};
+use crate::transaction::{Call, CallError};
+
+use super::Snapshot;
+
+/// What the edge tells the judge. Each call of [`super::Judge::handle`] takes one, with the time that passed.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Answers [`Effect::Restore`]: the newest usable snapshot, if there is one.
+    Restored(Option<Box<Snapshot>>),
+    /// A committed record of the verdict log, in order.
+    Followed {
+        /// Its offset (of its first part, when it stands in several).
+        offset: i64,
+        /// The offset behind its last part.
+        next: i64,
+        /// The record.
+        record: VerdictRecord,
+    },
+    /// Answers [`Effect::FollowToEnd`]: every record that was committed when it was asked has been handed over.
+    FollowedToEnd,
+    /// The verdict log does not reach back to where [`Effect::Follow`] asked, or ends before it, or cannot be read.
+    LogMoved,
+    /// The group gave this partition of the fingerprint log to us.
+    Assigned,
+    /// The group takes it away; the group waits until [`Effect::RevokeDone`].
+    Revoked,
+    /// The group took it away some time ago.
+    Lost,
+    /// One Kafka record of the fingerprint log, in order.
+    Entries {
+        /// Its offset.
+        offset: i64,
+        /// When the broker appended it.
+        append_time: Timestamp,
+        /// The entries that it holds.
+        entries: Vec<Entry>,
+    },
+    /// Answers [`Effect::Call`]. A successful `Produce` gives the offset of each record handed over (of its first
+    /// part); every other success gives none.
+    Called(Result<Vec<i64>, CallError>),
+    /// Answers [`Effect::FetchInputCommitted`]: the input group's committed offsets, for every partition that has one.
+    InputCommitted(BTreeMap<PartitionId, i64>),
+    /// Time passed.
+    Tick,
+    /// Commit what is judged and leave.
+    Stop,
+}
+
+/// What the judge wants done. Answered by an [`Event`] where the text says so.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Look for a snapshot. Answered by [`Event::Restored`].
+    Restore,
+    /// Hand over the verdict log from this offset on, from its beginning when there is none.
+    Follow {
+        /// First offset wanted.
+        from: Option<i64>,
+    },
+    /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`].
+    FollowToEnd,
+    /// Hand over nothing of the verdict log any more: from now on we write it.
+    Unfollow,
+    /// Join the group of this partition of the fingerprint log.
+    Join,
+    /// Leave it.
+    Leave,
+    /// Make this call to the transactional producer. Answered by [`Event::Called`].
+    Call(Request),
+    /// Hand over the fingerprint log from this offset on.
+    ReadEntries {
+        /// First offset wanted.
+        from: i64,
+    },
+    /// Stop handing it over.
+    StopReading,
+    /// Ask for the input group's committed offsets. Answered by [`Event::InputCommitted`].
+    FetchInputCommitted,
+    /// Delete the records of both logs before these offsets. Not answered: it is asked again later.
+    Trim {
+        /// First offset of the verdict log to keep: that of a checkpoint.
+        verdicts: i64,
+        /// First offset of the fingerprint log to keep.
+        entries: i64,
+    },
+    /// Write a snapshot of [`super::Judge::snapshot`]: the state is that of a committed offset now.
+    Snapshot,
+    /// The partition may go to its next owner.
+    RevokeDone,
+    /// Everything is committed and the group is left.
+    Stopped,
+    /// Nothing more can be done here: end the process.
+    Fail(Failure),
+}
+
+/// A call to the judge's producer, with what it carries.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Send these records to the verdict log.
+    Produce(Vec<VerdictRecord>),
+    /// Commit the place in the fingerprint log.
+    SendOffsets {
+        /// Offset of the next entry.
+        next_entry: i64,
+        /// Offset of the latest checkpoint, for the metadata: where a worker begins to read.
+        checkpoint: Option<i64>,
+    },
+    /// A call that carries nothing.
+    Plain(Call),
+}
+
+/// Why the judge gives up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The log holds facts that cannot be followed.
+    #[error("the verdict log cannot be followed at offset {offset}: {why}")]
+    Unreadable {
+        /// Where.
+        offset: i64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The log was cut off or replaced, and `index.cold_start: stop` forbids to begin anew.
+    #[error(
+        "the verdict log does not begin with a checkpoint: facts are gone for good (index.cold_start: proceed begins anew)"
+    )]
+    FactsGone,
+}

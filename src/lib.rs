@@ -1,0 +1,21 @@
+//! dupgate removes near-duplicate pages from a crawler's message bus.
+//!
+//! One record's way through the rooms; every arrow leads to a new room, none is visited twice:
+//!
+//! ```text
+//! kafka/input -> record -> text -> fingerprint -> kafka/fingerprint_log
+//!                                                  -> judge (index) -> kafka/verdict_log
+//!                                                                       -> worker -> kafka/output -> commit
+//! ```
+//!
+//! Rooms named after things of the domain are pure: no Kafka, no threads, no clock, no files. Rooms named after a
+//! technology are edges.
+
+pub mod record;
+pub mod text;
+pub mod fingerprint;
+pub mod log;
+pub mod index;
+pub mod judge;
+pub mod transaction;
+pub mod worker;

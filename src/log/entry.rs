@@ -1,0 +1,68 @@
+//! Entries of the fingerprint log: what is asked.
+
+use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash};
+use crate::record::{PartitionId, Reject, Source, Timestamp};
+
+/// Names one request. A request asked again carries the same id and is applied once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// One request in the fingerprint log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Who asks; the ruling repeats it.
+    pub request: RequestId,
+    /// What is asked.
+    pub body: EntryBody,
+}
+
+/// What an entry asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryBody {
+    /// A worker: unique, or duplicate of what?
+    Page(PageEntry),
+    /// A worker: this page cannot be delivered as judged. The position counts as judged, its original is removed.
+    Withdraw {
+        /// The page's position.
+        source: Source,
+        /// Why it cannot be delivered.
+        reason: Reject,
+    },
+    /// An operator: these originals must not be matched any more. Positions stay judged.
+    Forget(ForgetTarget),
+    /// An operator: judge the offsets `from <= offset < to` of a partition anew and forget their originals.
+    Reopen {
+        /// The input partition.
+        partition: PartitionId,
+        /// First offset of the range.
+        from: i64,
+        /// First offset behind the range.
+        to: i64,
+    },
+}
+
+/// Which originals a `forget` means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForgetTarget {
+    /// The original made by this position.
+    Source(Source),
+    /// Every live original with this id.
+    Id(IdHash),
+}
+
+/// One page asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageEntry {
+    /// The page's position in the input.
+    pub source: Source,
+    /// Event time as read from the record, not yet bounded by the brokers' clock.
+    pub event_time: Timestamp,
+    /// Hash of the page's id, when it has one.
+    pub id: Option<IdHash>,
+    /// Hash of the page's scope, when a scope is configured.
+    pub scope: Option<ScopeHash>,
+    /// Fingerprints of all stages of the scheme.
+    pub fingerprints: Fingerprints,
+    /// Digest of the record's bytes.
+    pub digest: PageDigest,
+}

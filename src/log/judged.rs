@@ -1,0 +1,114 @@
+//! The exact set of judged offsets of one partition.
+
+use roaring::RoaringTreemap;
+
+/// The judged offsets of one input partition: everything below a floor, and a compressed bitmap above it.
+#[derive(Clone, Debug, Default)]
+pub struct Judged {
+    floor: u64,
+    above: RoaringTreemap,
+}
+
+impl Judged {
+    /// Rebuilds a set from its floor and the offsets above it. Negative offsets do not exist in Kafka and count as 0.
+    #[must_use]
+    pub fn from_parts(floor: i64, above: RoaringTreemap) -> Self {
+        let mut judged = Self { floor: 0, above };
+        judged.raise_floor(floor);
+        judged
+    }
+
+    /// Says whether the offset was judged.
+    #[must_use]
+    pub fn contains(&self, offset: i64) -> bool {
+        u64::try_from(offset).is_ok_and(|offset| offset < self.floor || self.above.contains(offset))
+    }
+
+    /// Notes that the offset was judged; says whether that is news.
+    pub fn insert(&mut self, offset: i64) -> bool {
+        match u64::try_from(offset) {
+            Ok(offset) if offset >= self.floor => self.above.insert(offset),
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    /// Lets every offset below `floor` count as judged. A floor never sinks this way.
+    pub fn raise_floor(&mut self, floor: i64) {
+        let floor = u64::try_from(floor).unwrap_or(0);
+        if floor > self.floor {
+            self.floor = floor;
+            self.above.remove_range(..floor);
+        }
+    }
+
+    /// Clears `from <= offset < to`; offsets outside stay as they are.
+    pub fn reopen(&mut self, from: i64, to: i64) {
+        let (from, to) = (u64::try_from(from).unwrap_or(0), u64::try_from(to).unwrap_or(0));
+        if from >= to {
+            return;
+        }
+        if from < self.floor {
+            // What the floor stood for behind the range is spelled out, so that only the range opens.
+            self.above.insert_range(to.min(self.floor)..self.floor);
+            self.floor = from;
+        }
+        self.above.remove_range(from..to);
+    }
+
+    /// Returns the floor: every offset below it counts as judged.
+    #[must_use]
+    pub fn floor(&self) -> i64 {
+        i64::try_from(self.floor).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the judged offsets at or above the floor.
+    #[must_use]
+    pub const fn above(&self) -> &RoaringTreemap {
+        &self.above
+    }
+
+    /// Says whether nothing at all was judged.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.floor == 0 && self.above.is_empty()
+    }
+}
+
+/// Two sets are equal when they hold the same offsets, wherever their floors stand.
+impl PartialEq for Judged {
+    fn eq(&self, other: &Self) -> bool {
+        let (low, high) = if self.floor <= other.floor { (self, other) } else { (other, self) };
+        let mut spelled = low.above.clone();
+        let gap = spelled.insert_range(low.floor..high.floor);
+        spelled.remove_range(..high.floor);
+        gap == 0 && spelled == high.above
+    }
+}
+
+impl Eq for Judged {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reopening_below_the_floor_opens_the_range_alone() {
+        let mut judged = Judged::default();
+        judged.raise_floor(10);
+        judged.insert(12);
+        judged.reopen(3, 6);
+        let open: Vec<i64> = (0..14).filter(|&offset| !judged.contains(offset)).collect();
+        assert_eq!(open, [3, 4, 5, 10, 11, 13]);
+    }
+
+    #[test]
+    fn equality_does_not_see_the_floor() {
+        let mut spelled = Judged::default();
+        (0..10).for_each(|offset| assert!(spelled.insert(offset)));
+        let mut floored = Judged::default();
+        floored.raise_floor(10);
+        assert_eq!(spelled, floored);
+        floored.reopen(9, 10);
+        assert_ne!(spelled, floored);
+    }
+}

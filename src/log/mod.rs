@@ -1,0 +1,22 @@
+//! Room 4: what is asked, and what was answered.
+//!
+//! Two logs carry the protocol. The *fingerprint log* holds entries ([`Entry`]): a worker asks about a page, an
+//! operator asks to forget or to reopen. The *verdict log* holds the answers ([`VerdictRecord`]): rulings, the
+//! rules they were made under, and checkpoints. Before: `fingerprint`. After: `judge` decides on entries and
+//! follows rulings; `worker` meets rulings with the pages that wait for them.
+//!
+//! The types here are what the logs *mean*; `codec` is what stands in them byte by byte.
+
+mod checkpoint;
+mod entry;
+mod judged;
+mod rules;
+mod ruling;
+
+pub use checkpoint::{Checkpoint, PartitionCheckpoint};
+pub use entry::{Entry, EntryBody, ForgetTarget, PageEntry, RequestId};
+pub use judged::Judged;
+pub use rules::{Rules, RulesNumber, SameId, Stage, Tails, Windows};
+pub use ruling::{
+    Answer, Decision, LogIdentity, Match, NewOriginal, PageRuling, RulesRecord, Ruling, RulingBatch, VerdictRecord,
+};

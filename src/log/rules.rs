@@ -1,0 +1,129 @@
+//! Rules: what decides a verdict. The judge's own configuration, spelled out in the verdict log.
+
+use std::time::Duration;
+
+use crate::record::Timestamp;
+
+/// A way to match, strongest first: that order is the order of preference between candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Stage {
+    /// Equal normalised text.
+    Exact = 1,
+    /// `SimHash` within `max_distance` bits.
+    SimHash = 2,
+}
+
+impl Stage {
+    /// Every stage, strongest first.
+    pub const ALL: [Self; 2] = [Self::Exact, Self::SimHash];
+
+    /// Returns the name used in headers, configuration and verdict lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::SimHash => "simhash",
+        }
+    }
+}
+
+/// One value for each stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Windows<T> {
+    /// Value of the exact stage.
+    pub exact: T,
+    /// Value of the `SimHash` stage.
+    pub simhash: T,
+}
+
+impl<T: Copy> Windows<T> {
+    /// Gives every stage the same value.
+    pub const fn all(value: T) -> Self {
+        Self { exact: value, simhash: value }
+    }
+
+    /// Returns the value of one stage.
+    pub const fn of(&self, stage: Stage) -> T {
+        match stage {
+            Stage::Exact => self.exact,
+            Stage::SimHash => self.simhash,
+        }
+    }
+
+    /// Makes a value of each stage's value.
+    pub fn map<U>(&self, mut make: impl FnMut(T) -> U) -> Windows<U> {
+        Windows { exact: make(self.exact), simhash: make(self.simhash) }
+    }
+}
+
+impl<T: Copy + Ord> Windows<T> {
+    /// Returns the smallest value of all stages.
+    pub fn min(&self) -> T {
+        self.exact.min(self.simhash)
+    }
+
+    /// Returns the largest value of all stages.
+    pub fn max(&self) -> T {
+        self.exact.max(self.simhash)
+    }
+}
+
+/// What to do with a page whose id is that of a near candidate but whose text changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SameId {
+    /// Verdict `update`: goes to the unique topic and replaces the original.
+    Update = 1,
+    /// A duplicate like any other.
+    Duplicate = 2,
+}
+
+/// What decides a verdict. Two judges with the same rules and the same log give the same rulings (law L5).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rules {
+    /// The stages in use, strongest first.
+    pub stages: Vec<Stage>,
+    /// Largest Hamming distance of a `SimHash` match, inclusive, 0 to 8.
+    pub max_distance: u8,
+    /// How long each stage remembers, in event time, inclusive.
+    pub windows: Windows<Duration>,
+    /// How far one partition may lag behind another and still find everything.
+    pub lateness: Duration,
+    /// How far a page's clock may run ahead of the brokers'.
+    pub max_future_skew: Duration,
+    /// Most originals held; when full the oldest go first.
+    pub max_entries: u64,
+    /// What a changed page with a known id is.
+    pub same_id: SameId,
+}
+
+/// Number of a set of rules within one verdict log, from 1; 0 before any rules were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RulesNumber(pub u32);
+
+/// Where forgetting stands. Tails only ever move forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tails {
+    /// Originals with an earlier event time are forgotten, by stage.
+    pub times: Windows<Timestamp>,
+    /// Originals with a smaller sequence number are evicted.
+    pub first_sequence: u64,
+}
+
+impl Tails {
+    /// Nothing is forgotten yet.
+    pub const START: Self = Self { times: Windows::all(Timestamp::MIN), first_sequence: 0 };
+
+    /// Moves each tail to the later of both.
+    #[must_use]
+    pub fn later(self, other: Self) -> Self {
+        Self {
+            times: Windows {
+                exact: self.times.exact.max(other.times.exact),
+                simhash: self.times.simhash.max(other.times.simhash),
+            },
+            first_sequence: self.first_sequence.max(other.first_sequence),
+        }
+    }
+}

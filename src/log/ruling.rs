@@ -1,0 +1,189 @@
+//! Records of the verdict log: what was answered.
+
+use super::{Checkpoint, ForgetTarget, RequestId, Rules, RulesNumber, Stage, Tails};
+use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash};
+use crate::record::{PartitionId, Reject, Source, Timestamp};
+
+/// Drawn once when a verdict log is begun; tells a log from another one under the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogIdentity(pub u64);
+
+/// One record of the verdict log.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VerdictRecord {
+    /// Answers to a run of entries.
+    Rulings(RulingBatch),
+    /// From here on these rules are in force.
+    Rules(RulesRecord),
+    /// The state, but for the originals, as it stands here.
+    Checkpoint(Box<Checkpoint>),
+}
+
+impl VerdictRecord {
+    /// Returns the identity of the log that this record was written to.
+    #[must_use]
+    pub fn log(&self) -> LogIdentity {
+        match self {
+            Self::Rulings(batch) => batch.log,
+            Self::Rules(record) => record.log,
+            Self::Checkpoint(checkpoint) => checkpoint.log,
+        }
+    }
+}
+
+/// The answers to a run of entries of the fingerprint log. Empty when all of them were repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulingBatch {
+    /// The log this was written to.
+    pub log: LogIdentity,
+    /// The rules all its rulings were made under.
+    pub rules: RulesNumber,
+    /// The tails behind the last ruling, absolute.
+    pub tails: Tails,
+    /// The latest append time judged (the brokers' clock), bounded below by all before.
+    pub clock: Timestamp,
+    /// Offset of the next entry to judge.
+    pub next_entry: i64,
+    /// In the order of their entries.
+    pub rulings: Vec<Ruling>,
+}
+
+/// New rules, with their number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulesRecord {
+    /// The log this was written to.
+    pub log: LogIdentity,
+    /// One more than the number before.
+    pub number: RulesNumber,
+    /// The rules, spelled out.
+    pub rules: Rules,
+}
+
+/// One answer. Final: it is read back, never worked out again (law L4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ruling {
+    /// The request that it answers.
+    pub request: RequestId,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A page was judged.
+    Page(PageRuling),
+    /// A page counts as judged, is not delivered, and is no original any more.
+    Withdrawn {
+        /// The page's position.
+        source: Source,
+        /// Why it cannot be delivered.
+        reason: Reject,
+    },
+    /// Originals are matched no more.
+    Forgotten(ForgetTarget),
+    /// A range may be asked about anew; rulings before this one are void for it.
+    Reopened {
+        /// The input partition.
+        partition: PartitionId,
+        /// First offset of the range.
+        from: i64,
+        /// First offset behind the range.
+        to: i64,
+    },
+}
+
+impl Answer {
+    /// Returns the position that this answer is the ruling of, if it is about a single one.
+    #[must_use]
+    pub fn ruled_source(&self) -> Option<&Source> {
+        match self {
+            Self::Page(page) => Some(&page.source),
+            Self::Withdrawn { source, .. } => Some(source),
+            Self::Forgotten(_) | Self::Reopened { .. } => None,
+        }
+    }
+}
+
+/// The ruling of one page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageRuling {
+    /// The page's position.
+    pub source: Source,
+    /// Event time as judged: bounded by the brokers' clock.
+    pub event_time: Timestamp,
+    /// Digest of the page's bytes, as asked.
+    pub digest: PageDigest,
+    /// The verdict.
+    pub decision: Decision,
+}
+
+/// The verdict on one page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing near it is remembered.
+    Unique {
+        /// Absent when the page was behind the tail: delivered, not remembered.
+        original: Option<NewOriginal>,
+    },
+    /// A known page with changed text.
+    Update {
+        /// The original that it is a new text of.
+        of: Match,
+        /// Present when the new text replaces the original (it is not older).
+        original: Option<NewOriginal>,
+    },
+    /// A duplicate of an original.
+    Duplicate {
+        /// The original.
+        of: Match,
+    },
+}
+
+impl Decision {
+    /// Returns what the page was matched with.
+    #[must_use]
+    pub const fn matched(&self) -> Option<&Match> {
+        match self {
+            Self::Unique { .. } => None,
+            Self::Update { of, .. } | Self::Duplicate { of } => Some(of),
+        }
+    }
+
+    /// Returns the original that the page became.
+    #[must_use]
+    pub const fn original(&self) -> Option<&NewOriginal> {
+        match self {
+            Self::Unique { original } | Self::Update { original, .. } => original.as_ref(),
+            Self::Duplicate { .. } => None,
+        }
+    }
+}
+
+/// An original that a page was matched with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// The stage that matched.
+    pub stage: Stage,
+    /// Differing bits; 0 in the exact stage.
+    pub distance: u8,
+    /// Position of the original.
+    pub source: Source,
+    /// Event time of the page minus that of the original, in milliseconds; negative when the page is older.
+    pub age_ms: i64,
+    /// Position of the first page of the original's cluster.
+    pub cluster: Source,
+}
+
+/// What the log must hold of a new original so that it alone rebuilds the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewOriginal {
+    /// Its fingerprints.
+    pub fingerprints: Fingerprints,
+    /// Hash of its id.
+    pub id: Option<IdHash>,
+    /// Hash of its scope.
+    pub scope: Option<ScopeHash>,
+    /// First page of its cluster, when that is not the page itself.
+    pub cluster: Option<Source>,
+}

@@ -1,0 +1,2 @@
+//! The `dupgate` command.
+fn main() {}

@@ -1,0 +1,120 @@
+//! Where and when: timestamps, partitions, positions of single records.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A point in event time, in milliseconds since 1970-01-01T00:00Z, as Kafka counts them.
+///
+/// It is never read from the machine's clock: it comes with the record or with the broker's append.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// Earlier than every other timestamp.
+    pub const MIN: Self = Self(i64::MIN);
+
+    /// Wraps milliseconds since the epoch.
+    #[must_use]
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Returns milliseconds since the epoch.
+    #[must_use]
+    pub const fn millis(self) -> i64 {
+        self.0
+    }
+
+    /// Returns the time `span` later, at most `i64::MAX` milliseconds.
+    #[must_use]
+    pub fn plus(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(millis_of(span)))
+    }
+
+    /// Returns the time `span` earlier, at least [`Timestamp::MIN`].
+    #[must_use]
+    pub fn minus(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(millis_of(span)))
+    }
+
+    /// Returns the gap between two times, in milliseconds, whichever is earlier.
+    #[must_use]
+    pub const fn gap_millis(self, other: Self) -> u64 {
+        self.0.abs_diff(other.0)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn millis_of(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// One partition of one topic.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId {
+    /// Name of the topic; shared, because millions of positions name few topics.
+    pub topic: Arc<str>,
+    /// Number of the partition within the topic, from 0.
+    pub number: i32,
+}
+
+impl PartitionId {
+    /// Names partition `number` of `topic`.
+    #[must_use]
+    pub fn new(topic: impl Into<Arc<str>>, number: i32) -> Self {
+        Self { topic: topic.into(), number }
+    }
+
+    /// Names one record of this partition.
+    #[must_use]
+    pub fn at(&self, offset: i64) -> Source {
+        Source { partition: self.clone(), offset }
+    }
+}
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.topic, self.number)
+    }
+}
+
+/// The place of one record: topic, partition and offset. Written `topic:partition:offset`
+/// (topic names cannot contain a colon).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source {
+    /// The partition that holds the record.
+    pub partition: PartitionId,
+    /// The record's number within the partition.
+    pub offset: i64,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.partition, self.offset)
+    }
+}
+
+/// Why a text does not name a [`Source`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` names no record: expected topic:partition:offset")]
+pub struct NotASource(String);
+
+impl FromStr for Source {
+    type Err = NotASource;
+
+    fn from_str(text: &str) -> Result<Self, NotASource> {
+        let refuse = || NotASource(text.to_owned());
+        let mut parts = text.rsplitn(3, ':');
+        let offset = parts.next().and_then(|part| part.parse().ok()).ok_or_else(refuse)?;
+        let number = parts.next().and_then(|part| part.parse().ok()).ok_or_else(refuse)?;
+        let topic = parts.next().filter(|topic| !topic.is_empty() && !topic.contains(':')).ok_or_else(refuse)?;
+        Ok(PartitionId::new(topic, number).at(offset))
+    }
+}

@@ -1,0 +1,113 @@
+//! The closed list of reasons why a page gets no verdict.
+
+/// Why a page ends in the dead letter topic. The name is the metric label and the header value.
+///
+/// Reasons that are a function of the page and the scheme alone ([`Reject::is_of_the_page`]) need no judge.
+/// Every other page may already have been asked about, here or by a predecessor, so it leaves only by a
+/// `withdraw` that the judge has answered (law L8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Reject {
+    /// Not the configured format: invalid UTF-8, truncated or malformed JSON.
+    Undecodable = 1,
+    /// A field holds another type than the configuration says.
+    WrongType = 2,
+    /// None of the fields that may hold the text is there.
+    MissingField = 3,
+    /// There is a text field, but no text is left in it.
+    NoText = 4,
+    /// JSON or HTML nested deeper than the limit.
+    TooDeep = 5,
+    /// Larger than `input.max_document`.
+    TooLarge = 6,
+    /// With all headers larger than an output topic takes.
+    TooLargeForOutput = 7,
+    /// The text work panicked or ran out of its time limit.
+    TextPanic = 8,
+    /// The text work ran out of its time limit.
+    TextTimeout = 9,
+    /// The broker refused the record for a reason that will not go away.
+    Refused = 10,
+    /// The broker refused the record's timestamp.
+    TimestampRefused = 11,
+    /// The input no longer holds the record.
+    Gone = 12,
+}
+
+impl Reject {
+    /// Every reason, in the order of its number.
+    pub const ALL: [Self; 12] = [
+        Self::Undecodable,
+        Self::WrongType,
+        Self::MissingField,
+        Self::NoText,
+        Self::TooDeep,
+        Self::TooLarge,
+        Self::TooLargeForOutput,
+        Self::TextPanic,
+        Self::TextTimeout,
+        Self::Refused,
+        Self::TimestampRefused,
+        Self::Gone,
+    ];
+
+    /// Returns the number that stands in the verdict log.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// Finds the reason with this number.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.code() == code)
+    }
+
+    /// Returns the name used in headers and metric labels.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Undecodable => "undecodable",
+            Self::WrongType => "wrong_type",
+            Self::MissingField => "missing_field",
+            Self::NoText => "no_text",
+            Self::TooDeep => "too_deep",
+            Self::TooLarge => "too_large",
+            Self::TooLargeForOutput => "too_large_for_output",
+            Self::TextPanic => "text_panic",
+            Self::TextTimeout => "text_timeout",
+            Self::Refused => "refused",
+            Self::TimestampRefused => "timestamp_rejected",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// Returns the step that failed: `decode`, `extract` or `produce`.
+    #[must_use]
+    pub const fn stage(self) -> &'static str {
+        match self {
+            Self::Undecodable | Self::WrongType | Self::MissingField | Self::TooLarge | Self::Gone => "decode",
+            Self::NoText | Self::TooDeep | Self::TextPanic | Self::TextTimeout => "extract",
+            Self::TooLargeForOutput | Self::Refused | Self::TimestampRefused => "produce",
+        }
+    }
+
+    /// Says whether page and scheme alone decide: every worker, at any time, finds the same reason.
+    #[must_use]
+    pub const fn is_of_the_page(self) -> bool {
+        match self {
+            Self::Undecodable
+            | Self::WrongType
+            | Self::MissingField
+            | Self::NoText
+            | Self::TooDeep
+            | Self::TooLarge => true,
+            Self::TooLargeForOutput
+            | Self::TextPanic
+            | Self::TextTimeout
+            | Self::Refused
+            | Self::TimestampRefused
+            | Self::Gone => false,
+        }
+    }
+}

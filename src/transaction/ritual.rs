@@ -1,0 +1,124 @@
+//! Begin, produce, send offsets, commit; abort from anywhere.
+
+use super::{Call, CallError};
+
+/// Where one transaction stands. Holds no records and no offsets: those are the owner's.
+#[derive(Debug, Default)]
+pub struct Ritual {
+    /// The call that is out, if one is.
+    out: Option<Call>,
+    /// Abort as soon as the call that is out has answered.
+    doomed: bool,
+    /// A `Begin` succeeded, and no commit or abort since.
+    open: bool,
+}
+
+/// What an answer means to the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Make this call next.
+    Call(Call),
+    /// The transactional id is ours.
+    Ready,
+    /// The records and offsets are committed.
+    Committed,
+    /// Nothing of the transaction will ever be seen. The owner sends it again, or reads its input again.
+    Aborted,
+    /// Another process owns the transactional id.
+    Fenced(String),
+    /// The producer is beyond repair.
+    Fatal(String),
+    /// Committed or not: only the log can tell.
+    Unknown(String),
+}
+
+impl Ritual {
+    /// Says whether a call is out or a transaction is open.
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        self.out.is_some() || self.open
+    }
+
+    /// Says whether the outcome of the transaction is already out of our hands.
+    #[must_use]
+    pub fn is_committing(&self) -> bool {
+        self.out == Some(Call::Commit)
+    }
+
+    /// Takes over the transactional id.
+    pub fn init(&mut self) -> Call {
+        *self = Self::default();
+        self.make(Call::Init)
+    }
+
+    /// Opens a transaction. The ritual must not be busy.
+    pub fn begin(&mut self) -> Call {
+        self.make(Call::Begin)
+    }
+
+    /// Asks for an abort. Returns the call to make now; `None` when one is out (its answer leads to the abort) or
+    /// when nothing is open. A commit that is out runs its course.
+    pub fn abort(&mut self) -> Option<Call> {
+        self.doomed = self.out.is_some();
+        (self.open && self.out.is_none()).then(|| self.make(Call::Abort))
+    }
+
+    /// Takes the answer to the call that is out.
+    pub fn answered(&mut self, result: Result<(), CallError>) -> Turn {
+        let Some(call) = self.out.take() else {
+            return Turn::Fatal("an answer to a call that was not made".to_owned());
+        };
+        match result {
+            Ok(()) => self.succeeded(call),
+            Err(error) => self.failed(call, error),
+        }
+    }
+
+    fn succeeded(&mut self, call: Call) -> Turn {
+        match call {
+            Call::Init => Turn::Ready,
+            Call::Begin => {
+                self.open = true;
+                self.go_on(Call::Produce)
+            }
+            Call::Produce => self.go_on(Call::SendOffsets),
+            Call::SendOffsets => self.go_on(Call::Commit),
+            Call::Commit => self.end(Turn::Committed),
+            Call::Abort => self.end(Turn::Aborted),
+        }
+    }
+
+    fn failed(&mut self, call: Call, error: CallError) -> Turn {
+        match error {
+            CallError::Retriable(_) if self.doomed && call != Call::Abort && call != Call::Commit => self.give_up(call),
+            CallError::Retriable(_) => Turn::Call(self.make(call)),
+            CallError::Abortable(_) | CallError::Undeliverable { .. } => self.give_up(call),
+            CallError::Fenced(why) => self.end(Turn::Fenced(why)),
+            CallError::Fatal(why) => self.end(Turn::Fatal(why)),
+            CallError::Unknown(why) => self.end(Turn::Unknown(why)),
+        }
+    }
+
+    fn go_on(&mut self, next: Call) -> Turn {
+        let next = if self.doomed { Call::Abort } else { next };
+        Turn::Call(self.make(next))
+    }
+
+    fn give_up(&mut self, call: Call) -> Turn {
+        match call {
+            // Nothing was opened: there is nothing to abort.
+            Call::Init | Call::Begin => self.end(Turn::Aborted),
+            Call::Abort | Call::Produce | Call::SendOffsets | Call::Commit => Turn::Call(self.make(Call::Abort)),
+        }
+    }
+
+    fn end(&mut self, turn: Turn) -> Turn {
+        *self = Self::default();
+        turn
+    }
+
+    const fn make(&mut self, call: Call) -> Call {
+        self.out = Some(call);
+        call
+    }
+}

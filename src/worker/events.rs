@@ -1,0 +1,205 @@
+//! What the worker is told, and what it wants done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::log::{Entry, PageEntry, RequestId, Ruling, VerdictRecord};
+use crate::record::{PartitionId, Reject, Source, Timestamp};
+use crate::transaction::{Call, CallError};
+
+/// Number of a partition of both logs.
+pub type LogPartition = usize;
+
+/// One page read from the input, its text work done. `P` is the record itself, which only the edge looks into.
+#[derive(Clone, Debug)]
+pub struct Page<P> {
+    /// Where it stood.
+    pub source: Source,
+    /// What it costs to hold it, in bytes.
+    pub bytes: usize,
+    /// Its event time.
+    pub event_time: Timestamp,
+    /// What is to be done with it.
+    pub errand: Errand,
+    /// The record.
+    pub payload: P,
+}
+
+/// What is to be done with a page.
+#[derive(Clone, Debug)]
+pub enum Errand {
+    /// Ask the judge of this partition of the logs.
+    Ask(LogPartition, PageEntry),
+    /// Nothing to ask: a tombstone, or a dead letter for a reason of the page itself.
+    Settled(Disposition),
+    /// It cannot be delivered as judged: withdraw it, then dead-letter it.
+    Withdraw(LogPartition, Reject),
+}
+
+/// How a page ends (law L1).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Disposition {
+    /// As the judge ruled.
+    Ruled(Arc<Ruling>),
+    /// To the dead letter topic.
+    DeadLetter(Reject),
+    /// A null value: forwarded or dropped, as configured, without a look at it.
+    Tombstone,
+}
+
+/// One page with its end, as handed to the producer.
+#[derive(Clone, Debug)]
+pub struct Output<P> {
+    /// The page.
+    pub page: Page<P>,
+    /// Its end.
+    pub disposition: Disposition,
+}
+
+/// What the edge tells the worker.
+#[derive(Clone, Debug)]
+pub enum Event<P> {
+    /// Answers [`Effect::FetchCheckpoint`]: the metadata of the judge's committed offset.
+    Checkpoint(LogPartition, Option<i64>),
+    /// A committed record of a verdict log, in order.
+    Followed {
+        /// Which log.
+        log: LogPartition,
+        /// Its offset.
+        offset: i64,
+        /// The record.
+        record: VerdictRecord,
+    },
+    /// Answers [`Effect::FollowToEnd`].
+    FollowedToEnd(LogPartition),
+    /// The verdict log does not reach back to where [`Effect::Follow`] asked.
+    LogMoved(LogPartition),
+    /// The group gave these partitions to us.
+    Assigned(BTreeSet<PartitionId>),
+    /// The group takes these away, and waits until [`Effect::RevokeDone`].
+    Revoked(BTreeSet<PartitionId>),
+    /// The group took these away some time ago.
+    Lost(BTreeSet<PartitionId>),
+    /// Answers [`Effect::FetchCommitted`].
+    Committed(BTreeMap<PartitionId, Option<i64>>),
+    /// The next page of its partition.
+    Page(Page<P>),
+    /// The partition has nothing more for now; pages come again later without notice.
+    AtEnd(PartitionId),
+    /// Answers [`Effect::Append`]: the offset in the fingerprint log, or that delivery is not certain.
+    Appended(RequestId, Result<i64, ()>),
+    /// A record of a verdict log that was asked for by [`Effect::Recall`].
+    Recalled {
+        /// Which log.
+        log: LogPartition,
+        /// Its offset.
+        offset: i64,
+        /// The record.
+        record: VerdictRecord,
+    },
+    /// The recall reached the end of what was committed when it began; no record follows until the next one.
+    RecalledToEnd(LogPartition),
+    /// The recall asked for an offset that the log does not hold any more.
+    RecallMoved(LogPartition),
+    /// Answers [`Effect::Call`].
+    Called(Result<(), CallError>),
+    /// Time passed.
+    Tick,
+    /// Deliver what can be delivered and leave.
+    Stop,
+}
+
+/// What the worker wants done.
+#[derive(Clone, Debug)]
+pub enum Effect<P> {
+    /// Where is the latest checkpoint of this log? Answered by [`Event::Checkpoint`].
+    FetchCheckpoint(LogPartition),
+    /// Hand over the verdict log from this offset on, from its beginning when there is none.
+    Follow {
+        /// Which log.
+        log: LogPartition,
+        /// First offset wanted.
+        from: Option<i64>,
+    },
+    /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`].
+    FollowToEnd(LogPartition),
+    /// Join the input group.
+    Join,
+    /// Leave it.
+    Leave,
+    /// Ask for the group's stable committed offsets. Answered by [`Event::Committed`].
+    FetchCommitted(BTreeSet<PartitionId>),
+    /// Hand over pages from this offset on (`None`: from the configured start).
+    Seek {
+        /// Which partition.
+        partition: PartitionId,
+        /// First offset wanted.
+        offset: Option<i64>,
+    },
+    /// Hand over no pages of these partitions until they are resumed. A page already on its way may still come.
+    Pause(BTreeSet<PartitionId>),
+    /// Go on with these.
+    Resume(BTreeSet<PartitionId>),
+    /// Append this entry to the fingerprint log. Answered by [`Event::Appended`].
+    Append(LogPartition, Entry),
+    /// Read a verdict log a second time, beside the following: from this offset (from its beginning when there is
+    /// none) to the end of what is committed now. Replaces an earlier recall of the same log.
+    Recall {
+        /// Which log.
+        log: LogPartition,
+        /// First offset wanted.
+        from: Option<i64>,
+    },
+    /// Make this call to the transactional producer. Answered by [`Event::Called`].
+    Call(Request<P>),
+    /// These pages have ended: their outputs and offsets are committed.
+    Delivered(Vec<Output<P>>),
+    /// The revoked partitions may go to their next owner.
+    RevokeDone,
+    /// Everything deliverable is committed and the group is left.
+    Stopped,
+    /// Nothing more can be done here: end the process.
+    Fail(Failure),
+}
+
+/// A call to the worker's producer, with what it carries.
+#[derive(Clone, Debug)]
+pub enum Request<P> {
+    /// Send these pages to where they belong.
+    Produce(Vec<Arc<Output<P>>>),
+    /// Commit these positions of the input.
+    SendOffsets(BTreeMap<PartitionId, i64>),
+    /// A call that carries nothing.
+    Plain(Call),
+}
+
+/// Why the worker gives up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// Another process uses the same transactional id.
+    #[error("fenced: another process took over this instance's transactional id ({0})")]
+    Fenced(String),
+    /// The producer is beyond repair.
+    #[error("the producer cannot go on: {0}")]
+    Producer(String),
+    /// A ruling of this position is about another page.
+    #[error(
+        "{0} is not the page that was judged there: the topic was created anew; `dupgate rulings reopen` has its range judged anew"
+    )]
+    ForeignPage(Source),
+    /// The group has no offset for a partition of which positions were judged.
+    #[error(
+        "{0} has judged positions but no committed offset: set the group's offset, or let `dupgate rulings reopen` have its range judged anew"
+    )]
+    NoOffset(PartitionId),
+    /// Too many dead letters.
+    #[error("{bad} of the last {of} records became dead letters (limit {limit_percent} %)")]
+    Breaker {
+        /// Dead letters.
+        bad: usize,
+        /// Out of how many.
+        of: usize,
+        /// The limit.
+        limit_percent: u32,
+    },
+}
