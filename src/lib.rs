@@ -19,3 +19,4 @@ pub mod index;
 pub mod judge;
 pub mod transaction;
 pub mod worker;
+pub mod crawl;
