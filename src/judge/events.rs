@@ -1,6 +1,7 @@
 //! What the judge is told, and what it wants done.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::log::{Entry, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
@@ -102,7 +103,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Send these records to the verdict log.
-    Produce(Vec<VerdictRecord>),
+    Produce(Arc<Vec<VerdictRecord>>),
     /// Commit the place in the fingerprint log.
     SendOffsets {
         /// Offset of the next entry.
