@@ -497,12 +497,11 @@ impl Judge {
             // The same rulings again, in a new transaction: they are final.
             Turn::Aborted if matches!(self.role, Role::Active | Role::Draining) => self.send_again(),
             // What a former life had in flight has ended.
-            Turn::Ready | Turn::Committed => self.seize(),
             Turn::Aborted if self.role == Role::TakingOver => {
                 self.role = Role::Standby;
                 self.seize();
             }
-            Turn::Aborted => self.seize(),
+            Turn::Ready | Turn::Committed | Turn::Aborted => self.seize(),
             Turn::Fenced(_) | Turn::Fatal(_) | Turn::Unknown(_) => match self.role {
                 Role::Active | Role::Draining | Role::TakingOver => self.leave_and_restore(),
                 Role::Restoring | Role::Standby => self.seize(),

@@ -2,9 +2,20 @@
 
 use super::{Call, CallError};
 
+/// How much of the ritual is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Manner {
+    /// Everything in one transaction: exactly once.
+    #[default]
+    Transaction,
+    /// Records, then offsets, with nothing around them: at least once.
+    Plain,
+}
+
 /// Where one transaction stands. Holds no records and no offsets: those are the owner's.
 #[derive(Debug, Default)]
 pub struct Ritual {
+    manner: Manner,
     /// The call that is out, if one is.
     out: Option<Call>,
     /// Abort as soon as the call that is out has answered.
@@ -33,6 +44,12 @@ pub enum Turn {
 }
 
 impl Ritual {
+    /// Makes a ritual of this manner.
+    #[must_use]
+    pub fn new(manner: Manner) -> Self {
+        Self { manner, ..Self::default() }
+    }
+
     /// Says whether a call is out or a transaction is open.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
@@ -47,13 +64,16 @@ impl Ritual {
 
     /// Takes over the transactional id.
     pub fn init(&mut self) -> Call {
-        *self = Self::default();
+        *self = Self::new(self.manner);
         self.make(Call::Init)
     }
 
     /// Opens a transaction. The ritual must not be busy.
     pub fn begin(&mut self) -> Call {
-        self.make(Call::Begin)
+        match self.manner {
+            Manner::Transaction => self.make(Call::Begin),
+            Manner::Plain => self.make(Call::Produce),
+        }
     }
 
     /// Asks for an abort. Returns the call to make now; `None` when one is out (its answer leads to the abort) or
@@ -76,13 +96,16 @@ impl Ritual {
 
     fn succeeded(&mut self, call: Call) -> Turn {
         match call {
-            Call::Init => Turn::Ready,
+            Call::Init => self.end(Turn::Ready),
             Call::Begin => {
                 self.open = true;
                 self.go_on(Call::Produce)
             }
             Call::Produce => self.go_on(Call::SendOffsets),
-            Call::SendOffsets => self.go_on(Call::Commit),
+            Call::SendOffsets => match self.manner {
+                Manner::Transaction => self.go_on(Call::Commit),
+                Manner::Plain => self.end(Turn::Committed),
+            },
             Call::Commit => self.end(Turn::Committed),
             Call::Abort => self.end(Turn::Aborted),
         }
@@ -100,11 +123,17 @@ impl Ritual {
     }
 
     fn go_on(&mut self, next: Call) -> Turn {
+        if self.doomed && self.manner == Manner::Plain {
+            return self.end(Turn::Aborted);
+        }
         let next = if self.doomed { Call::Abort } else { next };
         Turn::Call(self.make(next))
     }
 
     fn give_up(&mut self, call: Call) -> Turn {
+        if self.manner == Manner::Plain {
+            return self.end(Turn::Aborted);
+        }
         match call {
             // Nothing was opened: there is nothing to abort.
             Call::Init | Call::Begin => self.end(Turn::Aborted),
@@ -113,7 +142,7 @@ impl Ritual {
     }
 
     fn end(&mut self, turn: Turn) -> Turn {
-        *self = Self::default();
+        *self = Self::new(self.manner);
         turn
     }
 
