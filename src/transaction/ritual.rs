@@ -151,3 +151,100 @@ impl Ritual {
         call
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Reject;
+
+    /// Answers each call as `answer` says and returns the calls that were made, and how it ended.
+    fn run(manner: Manner, mut answer: impl FnMut(Call) -> Result<(), CallError>) -> (Vec<Call>, Turn) {
+        let mut ritual = Ritual::new(manner);
+        let mut calls = vec![ritual.begin()];
+        loop {
+            let result = answer(*calls.last().unwrap());
+            match ritual.answered(result) {
+                Turn::Call(call) => calls.push(call),
+                end => {
+                    assert!(!ritual.is_busy());
+                    return (calls, end);
+                }
+            }
+        }
+    }
+
+    fn failing_once(at: Call, error: CallError) -> impl FnMut(Call) -> Result<(), CallError> {
+        let mut error = Some(error);
+        move |call| if call == at { error.take().map_or(Ok(()), Err) } else { Ok(()) }
+    }
+
+    const ALL: [Call; 4] = [Call::Begin, Call::Produce, Call::SendOffsets, Call::Commit];
+
+    #[test]
+    fn records_stand_before_offsets_and_offsets_before_the_commit() {
+        assert_eq!(run(Manner::Transaction, |_| Ok(())), (ALL.to_vec(), Turn::Committed));
+        assert_eq!(run(Manner::Plain, |_| Ok(())), (vec![Call::Produce, Call::SendOffsets], Turn::Committed));
+    }
+
+    #[test]
+    fn a_retriable_error_repeats_the_same_call() {
+        for at in ALL {
+            let (calls, end) = run(Manner::Transaction, failing_once(at, CallError::Retriable(String::new())));
+            let twice: Vec<Call> = ALL.into_iter().flat_map(|call| vec![call; 1 + usize::from(call == at)]).collect();
+            assert_eq!((calls, end), (twice, Turn::Committed), "{at:?}");
+        }
+    }
+
+    #[test]
+    fn an_abortable_error_aborts_what_was_opened() {
+        let undeliverable = CallError::Undeliverable { index: 0, reason: Reject::Refused };
+        for error in [CallError::Abortable(String::new()), undeliverable] {
+            let (calls, end) = run(Manner::Transaction, failing_once(Call::Begin, error.clone()));
+            assert_eq!((calls, end), (vec![Call::Begin], Turn::Aborted));
+            for at in [Call::Produce, Call::SendOffsets, Call::Commit] {
+                let (calls, end) = run(Manner::Transaction, failing_once(at, error.clone()));
+                assert_eq!((*calls.last().unwrap(), end), (Call::Abort, Turn::Aborted), "{at:?}");
+            }
+            let (_, end) = run(Manner::Plain, failing_once(Call::SendOffsets, error.clone()));
+            assert_eq!(end, Turn::Aborted);
+        }
+    }
+
+    #[test]
+    fn an_abort_asked_for_while_a_call_is_out_follows_its_answer() {
+        for stop_at in [Call::Begin, Call::Produce, Call::SendOffsets] {
+            let mut ritual = Ritual::default();
+            let mut call = ritual.begin();
+            while call != stop_at {
+                let Turn::Call(next) = ritual.answered(Ok(())) else { panic!("ended before {stop_at:?}") };
+                call = next;
+            }
+            assert_eq!(ritual.abort(), None);
+            assert_eq!(ritual.answered(Ok(())), Turn::Call(Call::Abort), "{stop_at:?}");
+            assert_eq!(ritual.answered(Ok(())), Turn::Aborted);
+            assert_eq!(ritual.begin(), Call::Begin);
+            assert_eq!(ritual.answered(Ok(())), Turn::Call(Call::Produce), "the next transaction is not doomed");
+        }
+    }
+
+    #[test]
+    fn a_commit_that_is_out_runs_its_course() {
+        let mut ritual = Ritual::default();
+        ritual.begin();
+        (0..3).for_each(|_| assert!(matches!(ritual.answered(Ok(())), Turn::Call(_))));
+        assert!(ritual.is_committing());
+        assert_eq!(ritual.abort(), None);
+        assert_eq!(ritual.answered(Err(CallError::Retriable(String::new()))), Turn::Call(Call::Commit));
+        assert_eq!(ritual.answered(Ok(())), Turn::Committed);
+    }
+
+    #[test]
+    fn taking_over_clears_what_was_asked_of_the_former_life() {
+        let mut ritual = Ritual::default();
+        assert_eq!(ritual.init(), Call::Init);
+        assert_eq!(ritual.abort(), None);
+        assert_eq!(ritual.answered(Ok(())), Turn::Ready);
+        ritual.begin();
+        assert_eq!(ritual.answered(Ok(())), Turn::Call(Call::Produce));
+    }
+}
