@@ -28,7 +28,7 @@ use heads::Heads;
 pub use original::{Candidate, Gone, Original, Probe};
 
 use crate::fingerprint::{ExactHash, IdHash};
-use crate::log::{Tails, Windows};
+use crate::log::Tails;
 use crate::record::{PartitionId, Source};
 
 /// The originals held, in log order, and the tables that find them.
@@ -229,7 +229,7 @@ impl Index {
         let mut gone = Gone::default();
         while let Some(held) = self.held.front() {
             if !held.forgotten {
-                if held.original.event_time < Windows::min(&tails.times) {
+                if held.original.event_time < tails.times.min() {
                     gone.expired += 1;
                 } else if held.original.sequence < tails.first_sequence {
                     gone.evicted += 1;
@@ -346,7 +346,7 @@ impl Index {
 
 /// Says whether no stage can match the original any more.
 fn is_behind(original: &Original, tails: &Tails) -> bool {
-    original.sequence < tails.first_sequence || original.event_time < Windows::min(&tails.times)
+    original.sequence < tails.first_sequence || original.event_time < tails.times.min()
 }
 
 fn key_of_exact(exact: ExactHash) -> u64 {

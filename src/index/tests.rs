@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{Fingerprints, ScopeHash, SimHash};
-use crate::log::Stage;
+use crate::log::{Stage, Windows};
 use crate::record::Timestamp;
 
 /// Window of both stages where a test says nothing else, in milliseconds.
@@ -129,7 +129,7 @@ struct Page {
 fn codes() -> impl Strategy<Value = u64> {
     let centre = prop_oneof![Just(0), Just(u64::MAX), Just(0x0123_4567_89AB_CDEF)];
     (centre, prop::collection::vec(0..64, 0..6))
-        .prop_map(|(centre, flips)| flips.into_iter().fold(centre, |code: u64, bit| code ^ (1 << bit)))
+        .prop_map(|(centre, flips)| flips.into_iter().fold(centre, |code: u64, bit| code ^ (1_u64 << bit)))
 }
 
 fn pages() -> impl Strategy<Value = Page> {
@@ -206,7 +206,7 @@ fn agrees_with_the_list(max_distance: u8, windows: Windows<u64>, steps: Vec<Step
             Step::ForgetId(id) => {
                 let id = IdHash(id);
                 let live = |original: &Original| {
-                    original.sequence >= tails.first_sequence && original.event_time >= Windows::min(&tails.times)
+                    original.sequence >= tails.first_sequence && original.event_time >= tails.times.min()
                 };
                 let expected = list.forget(|original| original.id == Some(id) && live(original));
                 assert_eq!(index.forget_id(id, &tails), expected);
@@ -225,7 +225,7 @@ fn agrees_with_the_list(max_distance: u8, windows: Windows<u64>, steps: Vec<Step
             .originals
             .iter()
             .filter(|(original, forgotten)| {
-                !forgotten && original.sequence >= tails.first_sequence && original.event_time >= Windows::min(&tails.times)
+                !forgotten && original.sequence >= tails.first_sequence && original.event_time >= tails.times.min()
             })
             .map(|(original, _)| original)
             .collect();

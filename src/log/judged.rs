@@ -118,6 +118,70 @@ mod tests {
         assert_eq!(open, [3, 4, 5, 10, 11, 13]);
     }
 
+    /// What a set of judged offsets means, one offset at a time.
+    #[derive(Default)]
+    struct Naive {
+        floor: i64,
+        judged: Vec<i64>,
+        reopened: Vec<i64>,
+    }
+
+    impl Naive {
+        fn contains(&self, offset: i64) -> bool {
+            self.judged.contains(&offset)
+        }
+
+        fn insert(&mut self, offset: i64) {
+            self.reopened.retain(|&other| other != offset);
+            self.judged.push(offset);
+        }
+
+        fn raise_floor(&mut self, floor: i64) {
+            let floor = self.reopened.iter().copied().fold(floor, i64::min);
+            if floor > self.floor {
+                self.floor = floor;
+                self.judged.extend(0..floor);
+            }
+        }
+
+        fn reopen(&mut self, from: i64, to: i64) {
+            let range = from..to;
+            if range.is_empty() {
+                return;
+            }
+            self.reopened.extend(self.judged.iter().filter(|offset| range.contains(offset)));
+            self.judged.retain(|offset| !range.contains(offset));
+            self.floor = self.floor.min(from);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn agrees_with_a_plain_list(steps in proptest::collection::vec((0_u8..4, 0_i64..40, 0_i64..40), 0..60)) {
+            let (mut judged, mut naive) = (Judged::default(), Naive::default());
+            for (kind, a, b) in steps {
+                match kind {
+                    0 => {
+                        proptest::prop_assert_eq!(judged.insert(a), !naive.contains(a));
+                        naive.insert(a);
+                    }
+                    1 => {
+                        judged.raise_floor(a);
+                        naive.raise_floor(a);
+                    }
+                    2 => {
+                        judged.reopen(a, b);
+                        naive.reopen(a, b);
+                    }
+                    _ => judged = Judged::from_parts(judged.floor(), judged.above().clone(), judged.reopened().clone()),
+                }
+                for offset in 0..45 {
+                    proptest::prop_assert_eq!(judged.contains(offset), naive.contains(offset), "offset {}", offset);
+                }
+            }
+        }
+    }
+
     #[test]
     fn equality_does_not_see_the_floor() {
         let mut spelled = Judged::default();
