@@ -1,7 +1,10 @@
 //! Bands: the cut of 64 bits that misses no near pair.
 
 /// Most bands any cut has, so that a link for each fits into one array.
-pub(super) const MOST_BANDS: usize = 9;
+pub(super) const MOST_BANDS: usize = MOST_DISTANCE as usize + 1;
+
+/// Largest distance that the tables serve.
+const MOST_DISTANCE: u8 = 8;
 
 /// One run of bits of a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +32,7 @@ impl Band {
 /// At most k changed bits spread over k + 1 bands leave one band untouched, so a pair within k bits shares that
 /// band's key. Manku, Jain and Das Sarma (WWW 2007) call the bands blocks.
 pub(super) fn cut(max_distance: u8) -> Vec<Band> {
-    let bands = u32::from(max_distance).min(MOST_BANDS as u32 - 1) + 1;
+    let bands = u32::from(max_distance.min(MOST_DISTANCE)) + 1;
     (0..bands)
         .map(|band| {
             let (from, to) = (64 * band / bands, 64 * (band + 1) / bands);

@@ -206,7 +206,8 @@ impl Index {
     /// Forgets the originals made by `from <= offset < to` of a partition; returns how many there were. Scans all
     /// that is held when the range is longer than that.
     pub fn forget_range(&mut self, partition: &PartitionId, from: i64, to: i64) -> u64 {
-        let length = usize::try_from(i128::from(to) - i128::from(from)).unwrap_or(if from < to { usize::MAX } else { 0 });
+        let length =
+            usize::try_from(i128::from(to) - i128::from(from)).unwrap_or(if from < to { usize::MAX } else { 0 });
         if length <= self.held.len() {
             return (from..to).map(|offset| self.forget_source(&partition.at(offset))).sum();
         }

@@ -77,8 +77,8 @@ impl List {
                         _ => None,
                     },
                 };
-                let in_time = original.event_time >= probe.tails.times.of(stage)
-                    && gap <= probe.windows.of(stage).as_millis();
+                let in_time =
+                    original.event_time >= probe.tails.times.of(stage) && gap <= probe.windows.of(stage).as_millis();
                 if let Some(distance) = distance.filter(|&distance| distance <= u32::from(probe.max_distance))
                     && in_time
                     && probe.stages.contains(&stage)
@@ -174,8 +174,7 @@ fn agrees_with_the_list(max_distance: u8, windows: Windows<u64>, steps: Vec<Step
                 list.originals.push((made, false));
             }
             Step::Probe { page, stages, max_distance } => {
-                let fingerprints =
-                    Fingerprints { exact: ExactHash(page.exact), simhash: page.simhash.map(SimHash) };
+                let fingerprints = Fingerprints { exact: ExactHash(page.exact), simhash: page.simhash.map(SimHash) };
                 let probe = Probe {
                     fingerprints: &fingerprints,
                     id: page.id.map(IdHash),
@@ -377,6 +376,7 @@ fn memory_after_one_and_after_five_turnovers_is_the_same() {
 fn memory_is_given_back_when_the_window_empties() {
     let mut index = Index::new(3);
     (0..50_000).for_each(|sequence| index.insert(original(sequence, u128::from(sequence), Some(sequence), 0)));
+    assert!(!index.tables_misfit(), "the tables did not grow, so every walk is long");
     let full = index.memory_bytes();
     index.advance(&Tails { first_sequence: 49_990, ..Tails::START });
     assert!(index.memory_bytes() < full / 100, "{} of {full} bytes", index.memory_bytes());
