@@ -65,7 +65,8 @@ free_port() {
     done
 }
 
-# The settings of a one-node cluster: `settings LISTENERS ADVERTISED CONTROLLER DATA`, one `name=value` a line.
+# The settings of a one-node cluster, one `name=value` a line: `settings LISTENERS ADVERTISED QUORUM DATA`, where QUORUM
+# is itself a setting: the image formats its storage for `voters`, we format ours for `bootstrap.servers`.
 settings() {
     cat <<SETTINGS
 node.id=1
@@ -73,7 +74,7 @@ process.roles=broker,controller
 listeners=$1
 advertised.listeners=$2
 controller.listener.names=CONTROLLER
-controller.quorum.bootstrap.servers=$3
+controller.quorum.$3
 inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs=$4
@@ -114,7 +115,8 @@ docker_create() {
         key=${line%%=*}
         key=${key//./_}
         env+=(--env "KAFKA_${key^^}=${line#*=}")
-    done < <(settings "PLAINTEXT://:9092,CONTROLLER://:9093" "PLAINTEXT://127.0.0.1:$port" localhost:9093 /tmp/kafka-data)
+    done < <(settings "PLAINTEXT://:9092,CONTROLLER://:9093" "PLAINTEXT://127.0.0.1:$port" \
+        voters=1@localhost:9093 /tmp/kafka-data)
     docker create --quiet --name "$name" --publish "127.0.0.1:$port:9092" "${env[@]}" "apache/kafka:$version" >/dev/null || return 1
     save container "$name"
     save address "127.0.0.1:$port"
@@ -182,7 +184,7 @@ maven_create() {
     controller=$(free_port)
     save address "127.0.0.1:$port"
     settings "PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller" "PLAINTEXT://127.0.0.1:$port" \
-        "127.0.0.1:$controller" "$folder/data" > "$folder/server.properties"
+        "bootstrap.servers=127.0.0.1:$controller" "$folder/data" > "$folder/server.properties"
     rm -rf "$folder/data"
     local format=(format --standalone --cluster-id "$(cluster_id)" --config "$folder/server.properties")
     (run_java "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1" kafka.tools.StorageTool "${format[@]}") \
