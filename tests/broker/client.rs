@@ -10,12 +10,13 @@ use rdkafka::producer::Producer;
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 
 use super::broker::{Broker, wait};
-use super::speaking::{commit, committed_payloads, place, produce, read_to_end, reader, send, transactional_producer};
+use super::speaking::{
+    commit, committed_payloads, marks, place, produce, read_to_end, reader, send, transactional_producer,
+};
 
 #[test]
 fn the_client_is_built_with_every_protocol_that_operators_need() {
     let features = ClientConfig::new().create_native_config().unwrap().get("builtin.features").unwrap();
-    eprintln!("FACT5 {features}");
     let features: Vec<&str> = features.split(',').collect();
     for wanted in ["gzip", "snappy", "lz4", "zstd", "ssl", "sasl_plain", "sasl_scram", "sasl_oauthbearer", "oidc"] {
         assert!(features.contains(&wanted), "{wanted} is missing in {features:?}");
@@ -40,7 +41,6 @@ fn metadata_of_offsets_in_a_transaction_is_read_back() {
     let mut asked = TopicPartitionList::new();
     asked.add_partition_range(&topic, 0, 1);
     let committed = consumer.committed_offsets(asked, wait::LIMIT).unwrap();
-    eprintln!("FACT1 {committed:?}");
     let with = committed.find_partition(&topic, 0).unwrap();
     assert_eq!((with.offset(), with.metadata()), (Offset::Offset(7), "checkpoint 42"));
     let without = committed.find_partition(&topic, 1).unwrap();
@@ -56,11 +56,7 @@ fn watermarks_end_at_the_first_open_transaction_only_for_read_committed() {
     producer.begin_transaction().unwrap();
     send(&producer, &topic, &["c"]);
     producer.flush(wait::LIMIT).unwrap();
-    let ends = |isolation: &str| {
-        let client: BaseConsumer = broker.client().set("isolation.level", isolation).create().unwrap();
-        client.fetch_watermarks(&topic, 0, wait::LIMIT).unwrap()
-    };
-    eprintln!("FACT2 rc {:?} ru {:?}", ends("read_committed"), ends("read_uncommitted"));
+    let ends = |isolation: &str| marks(broker, &topic, isolation);
     // Two records and the marker of their commit, then the open record.
     assert_eq!(ends("read_committed"), (0, 3));
     assert_eq!(ends("read_uncommitted"), (0, 4));
@@ -78,11 +74,12 @@ fn the_end_is_reported_behind_trailing_markers_and_the_position_is_there() {
     send(&producer, &topic, &["aborted"]);
     producer.flush(wait::LIMIT).unwrap();
     producer.abort_transaction(wait::LIMIT).unwrap();
+    wait::until("the marker of the abort", || (marks(broker, &topic, "read_committed") == (0, 5)).then_some(()));
     let consumer = reader(broker, &topic, Offset::Beginning);
     assert_eq!(read_to_end(&consumer), ["a", "b"]);
+    // Two records, a marker, the aborted record, its marker: the position is behind all of them.
     let position = consumer.position().unwrap();
-    let marks = consumer.fetch_watermarks(&topic, 0, wait::LIMIT).unwrap();
-    eprintln!("FACT3 position {position:?} marks {marks:?}");
+    assert_eq!(position.find_partition(&topic, 0).unwrap().offset(), Offset::Offset(5));
 }
 
 #[test]
@@ -99,7 +96,6 @@ fn deleted_records_are_an_error_to_a_reader_that_stands_below() {
     let below = reader(broker, &topic, Offset::Offset(1));
     let why = wait::until("an error of the reader below the start", || below.poll(Duration::from_millis(200)));
     let why = why.map(|message| message.offset());
-    eprintln!("FACT4 {why:?}");
     assert_eq!(why, Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset)));
     assert_eq!(committed_payloads(broker, &topic), ["d"]);
 }

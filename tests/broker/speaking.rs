@@ -79,7 +79,19 @@ pub(crate) fn read_to_end(consumer: &BaseConsumer) -> Vec<String> {
     payloads
 }
 
-/// Everything that `read_committed` shows of partition 0 of `topic`.
+/// Start and end of partition 0 of `topic` for the isolation level: the last stable offset or the high watermark.
+pub(crate) fn marks(broker: &Broker, topic: &str, isolation: &str) -> (i64, i64) {
+    let client: BaseConsumer = broker.client().set("isolation.level", isolation).create().expect("a client");
+    client.fetch_watermarks(topic, 0, wait::LIMIT).expect("watermarks")
+}
+
+/// Everything that `read_committed` shows of partition 0 of `topic`, once no transaction is open there.
+///
+/// The wait matters: `commit_transaction` returns when the decision is stored, the marker that ends the transaction in the
+/// partition is written after that, and until then a reader sees the end before it.
 pub(crate) fn committed_payloads(broker: &Broker, topic: &str) -> Vec<String> {
+    wait::until("the end of the open transaction", || {
+        (marks(broker, topic, "read_committed") == marks(broker, topic, "read_uncommitted")).then_some(())
+    });
     read_to_end(&reader(broker, topic, Offset::Beginning))
 }

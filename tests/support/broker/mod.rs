@@ -5,14 +5,14 @@
 //!
 //! Tests of one binary share a broker, so every name they use comes from [`Broker::topic`] or [`Broker::unique`].
 #![expect(clippy::expect_used, clippy::panic, reason = "a harness stops the test that it cannot serve")]
-#![expect(clippy::allow_attributes, reason = "an expectation would fail in a test binary that uses everything")]
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
 
 mod admin;
 mod script;
 
-pub mod wait;
+pub(crate) mod wait;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -22,8 +22,10 @@ use self::script::Script;
 
 /// A running broker and the script that minds it.
 #[derive(Debug)]
-pub struct Broker {
+pub(crate) struct Broker {
     address: String,
+    /// Differs between brokers, binaries and runs, which may share a cluster.
+    run: String,
     script: Mutex<Script>,
 }
 
@@ -31,7 +33,7 @@ impl Broker {
     /// The broker that all tests of this binary share, started at the first call.
     ///
     /// `None` only where `DUPGATE_SKIP_BROKER=1` asks for it outside of CI; a broker that cannot be had is a failure.
-    pub fn shared() -> Option<&'static Self> {
+    pub(crate) fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Result<Broker, String>> = OnceLock::new();
         if skipped() {
             return None;
@@ -45,7 +47,7 @@ impl Broker {
     /// A broker for one test, which may stop and kill it; ended when dropped.
     ///
     /// Never the one named by `DUPGATE_TEST_KAFKA`: that is not ours to kill.
-    pub fn private() -> Option<Self> {
+    pub(crate) fn private() -> Option<Self> {
         if skipped() {
             return None;
         }
@@ -57,51 +59,52 @@ impl Broker {
 
     fn start_by(start: fn() -> Result<(Script, String), String>) -> Result<Self, String> {
         let (script, address) = start()?;
-        Ok(Self { address, script: Mutex::new(script) })
+        let run = format!("{:016x}", RandomState::new().build_hasher().finish());
+        Ok(Self { address, run, script: Mutex::new(script) })
     }
 
     /// `host:port`; stays the same when the broker is restarted.
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
     /// Client settings that name this broker and nothing else.
-    pub fn client(&self) -> ClientConfig {
+    pub(crate) fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", &self.address);
         config
     }
 
     /// A name that no other test, binary or run uses: for groups, transactional ids and topics.
-    pub fn unique(&self, name: &str) -> String {
+    pub(crate) fn unique(&self, name: &str) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        format!("{name}-{}-{}", script::run_id(), NEXT.fetch_add(1, Ordering::Relaxed))
+        format!("{name}-{}-{}", self.run, NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Creates a topic with a unique name that begins with `name`, and returns the name.
-    pub fn topic(&self, name: &str, partitions: i32) -> String {
+    pub(crate) fn topic(&self, name: &str, partitions: i32) -> String {
         self.topic_with(name, partitions, &[])
     }
 
     /// Like [`Broker::topic`], with topic settings such as `("message.timestamp.type", "LogAppendTime")`.
-    pub fn topic_with(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) -> String {
+    pub(crate) fn topic_with(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) -> String {
         let name = self.unique(name);
         admin::create_topic(&self.client(), &name, partitions, settings);
         name
     }
 
     /// Stops the broker cleanly (SIGTERM) and waits for its end.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.order("stop", "ended");
     }
 
     /// Kills the broker (`kill -9`) and waits for its end.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.order("kill", "ended");
     }
 
     /// Starts the stopped or killed broker again on the same data and address, and waits until it answers.
-    pub fn start(&self) {
+    pub(crate) fn start(&self) {
         self.order("start", "ready");
     }
 

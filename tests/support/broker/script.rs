@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The running script. Closing its standard input is the order to end the broker, so nothing is left behind even when
 /// this process is killed.
@@ -73,10 +72,4 @@ impl Drop for Script {
         drop(self.orders.take());
         drop(self.child.wait());
     }
-}
-
-/// Differs between runs and between the test binaries of one run.
-pub(super) fn run_id() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
-    format!("{}-{since}", std::process::id())
 }

@@ -4,11 +4,11 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// How long a test waits before it says that the condition will not come true. Generous: it is only met by failures.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 /// Asks again and again until there is an answer; `what` names it when it never comes.
 #[expect(clippy::disallowed_methods, reason = "the condition is another process's, and must be polled")]
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(answer) = ask() {
@@ -20,6 +20,6 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Runs a future of the admin client to its end.
-pub fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
