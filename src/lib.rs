@@ -20,3 +20,7 @@ pub mod judge;
 pub mod transaction;
 pub mod worker;
 pub mod crawl;
+pub mod sieve;
+pub mod config;
+pub mod error;
+pub mod telemetry;
