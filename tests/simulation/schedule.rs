@@ -249,7 +249,7 @@ impl Schedule {
         };
         self.laws.observe(&mut self.world);
         match step {
-            Step::Went | Step::Idle => {}
+            Step::Went => {}
             Step::Crashed => self.crash(at),
             Step::Stopped => {
                 self.world.log(|| format!("{name}: stopped"));
@@ -488,8 +488,8 @@ impl Schedule {
         }
     }
 
-    /// The way out for pages whose ruling is gone for good. Says whether there were any.
-    fn reopen_what_is_gone(&mut self) -> bool {
+    /// The way out for pages whose ruling is gone for good.
+    fn reopen_what_is_gone(&mut self) {
         let statuses = self.processes.iter().filter_map(|process| process.worker.as_ref()).map(WorkerDriver::status);
         let gone: Vec<PartitionId> = statuses.flat_map(|status| status.gone).collect();
         for input in &gone {
@@ -502,7 +502,6 @@ impl Schedule {
                 self.laws.count("gone for good");
             }
         }
-        !gone.is_empty()
     }
 
     // ---- the fair phase

@@ -37,8 +37,6 @@ pub(crate) enum Moment {
 pub(crate) enum Step {
     /// Something happened.
     Went,
-    /// There was nothing to do.
-    Idle,
     /// The process died.
     Crashed,
     /// The machine gave up: the process ends with an error.

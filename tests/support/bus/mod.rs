@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use dupgate::record::PartitionId;
 
 pub(crate) use group::{Committed, MemberId, Notice};
-pub(crate) use partition::{Fetched, Slot};
+pub(crate) use partition::{Fetched, SlotState};
 pub(crate) use transaction::{CommittedTransaction, End};
 
 use group::Group;
