@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::known::is_within;
-use crate::log::{Answer, Checkpoint, Ruling, VerdictRecord};
+use crate::log::{Answer, Checkpoint, PartitionCheckpoint, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
 /// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the
@@ -89,8 +89,10 @@ impl Recall {
     }
 
     fn is_ahead_of_all(&self, checkpoint: &Checkpoint) -> bool {
-        self.wanted.iter().all(|(partition, &(first, _))| {
-            checkpoint.partitions.get(partition).is_none_or(|said| first >= said.floor && !said.judged.contains(first))
+        // Positions are not judged in their own order: a later one may have been judged long before the first.
+        self.wanted.iter().all(|(partition, &(first, behind))| {
+            let none = |said: &PartitionCheckpoint| first >= said.floor && !said.judged.contains_any(first, behind);
+            checkpoint.partitions.get(partition).is_none_or(none)
         })
     }
 
