@@ -577,6 +577,9 @@ impl Schedule {
                 continue;
             }
             if let Err(broken) = self.laws.is_gone_for_good(&self.world, log, &source) {
+                let workers = self.processes.iter().filter_map(|process| process.worker.as_ref());
+                let inside: Vec<String> = workers.map(WorkerDriver::inside).collect();
+                self.world.log(|| inside.join("\n"));
                 self.world.violate(broken);
             }
         }

@@ -124,6 +124,11 @@ impl WorkerDriver {
         self.worker.status()
     }
 
+    /// Everything that the worker holds, for the one who reads a failure.
+    pub(crate) fn inside(&self) -> String {
+        format!("{:?}", self.worker)
+    }
+
     /// The worker's transactional id.
     pub(crate) fn transactional_id(&self) -> &str {
         self.client.id()
