@@ -19,3 +19,6 @@ pub mod index;
 pub mod judge;
 pub mod transaction;
 pub mod worker;
+pub mod config;
+pub mod error;
+pub mod telemetry;

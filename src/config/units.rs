@@ -114,9 +114,7 @@ impl<'de> Deserialize<'de> for ByteSize {
                 Ok(ByteSize(number))
             }
             fn visit_i64<E: Error>(self, number: i64) -> Result<ByteSize, E> {
-                u64::try_from(number)
-                    .map(ByteSize)
-                    .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+                u64::try_from(number).map(ByteSize).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
             }
         }
         deserializer.deserialize_any(TextOrNumber)
