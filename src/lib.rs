@@ -22,3 +22,4 @@ pub mod worker;
 pub mod config;
 pub mod error;
 pub mod telemetry;
+pub mod crawl;
