@@ -11,12 +11,8 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::KafkaError;
 
-/// How long the coordinator lets a transaction live. Shorter than the workers' session, so that a dead owner's
-/// transaction is gone before its partitions have a new owner.
-pub const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long a worker may be silent before the group gives its partitions away.
-const WORKER_SESSION: Duration = Duration::from_secs(30);
+/// How long the coordinator lets a judge's transaction live.
+const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
 
 /// How long a judge may be silent before its standby takes over.
 const JUDGE_SESSION: Duration = Duration::from_secs(10);
@@ -59,13 +55,40 @@ pub struct ProducerSettings {
     pub compression: String,
     /// Largest record handed to the client, in bytes with key and headers.
     pub max_record_bytes: usize,
+    /// How long the coordinator lets a transaction live, and how long a record may be on its way. Shorter than the
+    /// workers' session, so that a dead owner's transaction is gone before its partitions have a new owner.
+    pub transaction_timeout: Duration,
+}
+
+impl ProducerSettings {
+    /// How a judge sends: small records, soon.
+    #[must_use]
+    pub fn of_judge() -> Self {
+        Self { compression: "none".to_owned(), max_record_bytes: 2_000_000, transaction_timeout: JUDGE_TRANSACTION }
+    }
+}
+
+/// How long a worker may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Before the group gives its partitions away.
+    pub session: Duration,
+    /// Between two polls.
+    pub poll: Duration,
 }
 
 impl Cluster {
     /// Settings of a worker's consumer: static member of the group when it has an instance id.
     #[must_use]
-    pub fn input_consumer(&self, group: &str, instance_id: Option<&str>, queue_bytes: usize) -> ClientConfig {
-        let mut config = self.member(group, WORKER_SESSION, Duration::from_secs(3), queue_bytes);
+    pub fn input_consumer(
+        &self,
+        group: &str,
+        instance_id: Option<&str>,
+        patience: Patience,
+        queue_bytes: usize,
+    ) -> ClientConfig {
+        let mut config = self.member(group, patience.session, patience.session / 10, queue_bytes);
+        config.set("max.poll.interval.ms", millis(patience.poll));
         if let Some(id) = instance_id {
             config.set("group.instance.id", id);
         }
@@ -105,7 +128,7 @@ impl Cluster {
     #[must_use]
     pub fn transactional_producer(&self, transactional_id: &str, settings: &ProducerSettings) -> ClientConfig {
         let mut config = self.output_producer(settings);
-        config.set("transactional.id", transactional_id).set("transaction.timeout.ms", millis(TRANSACTION_TIMEOUT));
+        config.set("transactional.id", transactional_id).set("transaction.timeout.ms", millis(settings.transaction_timeout));
         config
     }
 
@@ -115,7 +138,7 @@ impl Cluster {
         let mut config = self.producer();
         config
             .set("linger.ms", "5")
-            .set("message.timeout.ms", millis(TRANSACTION_TIMEOUT))
+            .set("message.timeout.ms", millis(settings.transaction_timeout))
             .set("compression.type", &settings.compression)
             .set("message.max.bytes", settings.max_record_bytes.clamp(1_000, 1_000_000_000).to_string())
             .set("queue.buffering.max.kbytes", "524288");
@@ -232,10 +255,15 @@ mod tests {
             producer_properties: hostile,
             ..Cluster::default()
         };
-        let consumer = cluster.input_consumer("g", Some("i"), 1 << 20);
+        let consumer = cluster.input_consumer(
+            "g",
+            Some("i"),
+            Patience { session: Duration::from_secs(30), poll: Duration::from_secs(300) },
+            1 << 20,
+        );
         let producer = cluster.transactional_producer(
             "t",
-            &ProducerSettings { compression: "zstd".to_owned(), max_record_bytes: 1 << 20 },
+            &ProducerSettings::of_judge(),
         );
         for (key, _) in OWNED_PROPERTIES {
             let owned = match key {
@@ -244,10 +272,5 @@ mod tests {
             };
             assert_ne!(owned, Some("evil"), "{key}");
         }
-    }
-
-    #[test]
-    fn transactions_end_before_sessions_do() {
-        assert!(TRANSACTION_TIMEOUT < WORKER_SESSION);
     }
 }

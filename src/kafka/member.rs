@@ -98,6 +98,8 @@ pub enum MemberEvent {
 pub enum Start {
     /// At this offset.
     Offset(i64),
+    /// At this offset, or at the oldest record if that is later.
+    NotBefore(i64),
     /// At the oldest record.
     Earliest,
     /// Behind the newest record.
@@ -475,6 +477,10 @@ fn seek(
 fn resolve(consumer: &BaseConsumer<Context>, partition: &PartitionId, start: Start) -> Result<Offset, KafkaError> {
     match start {
         Start::Offset(offset) => Ok(Offset::Offset(offset)),
+        Start::NotBefore(offset) => {
+            let (oldest, _) = consumer.fetch_watermarks(&partition.topic, partition.number, SEEK)?;
+            Ok(Offset::Offset(offset.max(oldest)))
+        }
         Start::Earliest => Ok(Offset::Beginning),
         Start::Latest => {
             let (_, end) = consumer.fetch_watermarks(&partition.topic, partition.number, SEEK)?;

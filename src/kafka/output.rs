@@ -65,11 +65,13 @@ pub struct Outputs {
 
 /// A page as the worker holds it.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct Carried {
     /// The record.
-    pub record: Arrived,
+    pub record: Arc<Arrived>,
     /// The page's id as text, when it has one.
     pub id: Option<String>,
+    /// What is wrong with it, in one line, when it was refused.
+    pub message: Option<String>,
 }
 
 impl Outputs {
@@ -83,7 +85,7 @@ impl Outputs {
             .all(|topic| bytes <= topic.max_bytes)
     }
 
-    fn unload_one(&self, index: usize, output: &Output<Held>, load: &mut Loader<'_>) -> Result<(), CallError> {
+    fn unload_one(&self, index: usize, output: &Output<Carried>, load: &mut Loader<'_>) -> Result<(), CallError> {
         let page = &output.page;
         let came = &page.payload.record;
         for outlet in self.routing.outlets(&output.disposition) {
@@ -109,7 +111,7 @@ impl Outputs {
         Ok(())
     }
 
-    fn our_headers(&self, output: &Output<Held>) -> Vec<Header> {
+    fn our_headers(&self, output: &Output<Carried>) -> Vec<Header> {
         let source = &output.page.source;
         match &output.disposition {
             Disposition::Ruled(ruling) => {
@@ -120,7 +122,8 @@ impl Outputs {
                 self.headers.of_ruling(ruling, source, simhash)
             }
             Disposition::DeadLetter(reason) => {
-                self.headers.of_reject(*reason, source, output.page.payload.record.timestamp)
+                let Carried { record, message, .. } = &output.page.payload;
+                self.headers.of_reject(*reason, message.as_deref(), source, record.timestamp)
             }
             // Untouched.
             Disposition::Tombstone => Vec::new(),
@@ -139,7 +142,7 @@ impl Outputs {
         }
     }
 
-    fn replace_value(&self, outgoing: &mut Outgoing<'_>, page: &crate::worker::Page<Held>) {
+    fn replace_value(&self, outgoing: &mut Outgoing<'_>, page: &crate::worker::Page<Carried>) {
         match self.duplicate_value {
             DuplicateValue::Original => {}
             DuplicateValue::None => outgoing.value = Some(Cow::Borrowed(&[])),
@@ -188,7 +191,7 @@ pub struct Pages {
     /// How they become records.
     pub outputs: Arc<Outputs>,
     /// In offset order within each partition.
-    pub pages: Vec<Arc<Output<Held>>>,
+    pub pages: Vec<Arc<Output<Carried>>>,
 }
 
 impl Cargo for Pages {

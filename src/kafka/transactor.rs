@@ -17,7 +17,7 @@ use rdkafka::message::{DeliveryResult, Header as KafkaHeader, Message, OwnedHead
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::client::{TRANSACTION_TIMEOUT, log_error, log_line};
+use super::client::{log_error, log_line};
 use super::errors;
 use super::member::Membership;
 use crate::record::PartitionId;
@@ -207,6 +207,10 @@ impl Desk {
         if call == Call::Init {
             return self.init().map(|()| Vec::new());
         }
+        if self.line.is_none() && self.delivery == Delivery::AtLeastOnce {
+            // There is no id to take over, so nobody asked for it.
+            self.init()?;
+        }
         let Some(line) = &self.line else {
             return Err(CallError::Fatal(format!("{call:?} before the producer was made")));
         };
@@ -323,11 +327,11 @@ impl Line {
             Tally { batch, sent: 0, reported: 0, offsets: vec![None; cargo.len()], refused: None, failed: None };
         cargo.unload(&mut |index, outgoing| self.send(&mut tally, index, &outgoing))?;
         // Ends lingering; the reports themselves come through the channel.
-        if let Err(error) = self.producer.flush(TRANSACTION_TIMEOUT * 2) {
+        if let Err(error) = self.producer.flush(PATIENCE) {
             return Err(errors::of_code(error.rdkafka_error_code(), format!("records are not acknowledged: {error}")));
         }
         while tally.reported < tally.sent {
-            match self.reports.recv_timeout(TRANSACTION_TIMEOUT) {
+            match self.reports.recv_timeout(PATIENCE) {
                 Ok(report) => tally.note(&report),
                 Err(_) => return Err(CallError::Abortable("records are not acknowledged".to_owned())),
             }

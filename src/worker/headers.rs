@@ -103,14 +103,20 @@ impl HeaderSettings {
         ours
     }
 
-    /// Returns our headers for a dead letter.
+    /// Returns our headers for a dead letter. `why` is one line without text of the page; without it the reason speaks.
     #[must_use]
-    pub fn of_reject(&self, reason: Reject, source: &Source, timestamp: Option<Timestamp>) -> Vec<Header> {
+    pub fn of_reject(
+        &self,
+        reason: Reject,
+        why: Option<&str>,
+        source: &Source,
+        timestamp: Option<Timestamp>,
+    ) -> Vec<Header> {
         let mut ours = Vec::with_capacity(9);
         let mut say = |name: &str, value: String| ours.push(Header::text(&self.prefix, name, value));
         say("error.stage", reason.stage().to_owned());
         say("error.reason", reason.name().to_owned());
-        say("error.message", message(reason).to_owned());
+        say("error.message", why.unwrap_or_else(|| message(reason)).to_owned());
         say("error.topic", source.partition.topic.to_string());
         say("error.partition", source.partition.number.to_string());
         say("error.offset", source.offset.to_string());
@@ -219,7 +225,7 @@ mod tests {
     #[test]
     fn dead_letter_says_what_failed_and_where_it_stood() {
         let source = PartitionId::new("pages", 9).at(7);
-        let ours = settings().of_reject(Reject::NoText, &source, Some(Timestamp::from_millis(12)));
+        let ours = settings().of_reject(Reject::NoText, None, &source, Some(Timestamp::from_millis(12)));
         assert_eq!(
             lines(&ours),
             [
