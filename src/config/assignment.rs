@@ -48,7 +48,8 @@ fn readings(path: &[String], text: &str) -> Vec<Value> {
 ///
 /// What was expected instead. Values of keys that may hold a secret are not repeated.
 pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
-    let nested = path.iter().rev().fold(value.clone(), |value, key| Value::Object([(key.clone(), value)].into_iter().collect()));
+    let nested =
+        path.iter().rev().fold(value.clone(), |value, key| Value::Object([(key.clone(), value)].into_iter().collect()));
     let Err(error) = serde_json::from_value::<Raw>(nested) else { return Ok(()) };
     let message = error.to_string();
     // A password may stand at any wrong place in this section: only what was expected is said of it.
@@ -99,8 +100,14 @@ mod tests {
 
     #[test]
     fn what_was_expected_is_said() {
-        assert!(read("match.simhash.max_distanse", "4").unwrap_err().contains("expected one of `bits`, `max_distance`"));
-        assert!(read("match.simhash.max_distance", "far").unwrap_err().contains("invalid type: string \"far\", expected u8"));
+        assert!(
+            read("match.simhash.max_distanse", "4").unwrap_err().contains("expected one of `bits`, `max_distance`")
+        );
+        assert!(
+            read("match.simhash.max_distance", "far")
+                .unwrap_err()
+                .contains("invalid type: string \"far\", expected u8")
+        );
         assert!(read("window.size", "72").unwrap_err().contains("duration with its unit"));
         assert!(read("mode", "drop").unwrap_err().contains("expected one of `route`, `tag`, `observe`"));
     }

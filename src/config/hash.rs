@@ -54,7 +54,10 @@ mod tests {
     fn instances_of_one_deployment_have_one_hash() {
         let plain = hash(json!({}));
         assert_eq!(plain.len(), 12);
-        assert_eq!(hash(json!({"roles": ["worker"], "judge": {"serve": [0]}, "input": {"instance_id": "gate-1"}})), plain);
+        assert_eq!(
+            hash(json!({"roles": ["worker"], "judge": {"serve": [0]}, "input": {"instance_id": "gate-1"}})),
+            plain
+        );
         assert_eq!(hash(json!({"kafka": {"security": {"sasl": {"password": "a"}}}})), plain);
         assert_eq!(hash(json!({"kafka": {"properties": {"sasl.password": "a"}}})), hash(json!({"kafka": {}})));
     }

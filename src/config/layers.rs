@@ -184,16 +184,148 @@ fn expand_all(path: &[String], value: &Value, variables: &BTreeMap<String, Strin
             .iter()
             .map(|item| match item {
                 Value::String(text) => expand(text, variables).map(Value::String),
-                other => Ok(other.clone()),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    Ok(item.clone())
+                }
             })
             .collect(),
         Value::Object(map) => map
             .iter()
             .map(|(key, value)| match value {
                 Value::String(text) => expand(text, variables).map(|text| (key.clone(), Value::String(text))),
-                other => Ok((key.clone(), other.clone())),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    Ok((key.clone(), value.clone()))
+                }
             })
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(value.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(list: &[(&str, &str)]) -> BTreeMap<String, String> {
+        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn settings(layers: Layers) -> Settings {
+        layers.resolve(&Given::default(), Purpose::Sieve).unwrap_or_else(|refused| panic!("{refused}")).0
+    }
+
+    fn problems(layers: Layers) -> Vec<String> {
+        let refused = layers.resolve(&Given::default(), Purpose::Sieve).expect_err("must be refused");
+        refused.problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn later_layers_win() {
+        let mut layers = Layers::new(variables(&[("DUPGATE_WINDOW__SIZE", "3h"), ("DUPGATE_WINDOW__LATENESS", "30m")]));
+        layers.file("a.yaml", "window: {size: 1h, lateness: 10m, max_future_skew: 1m}\ntext: {stopwords: [zh, en]}");
+        layers.file("b.yaml", "window: {size: 2h, lateness: 20m}\ntext: {stopwords: [en]}");
+        layers.environment();
+        layers.set("window.size=4h");
+        let settings = settings(layers);
+        assert_eq!(settings.rules.windows.exact.as_secs(), 4 * 3600);
+        assert_eq!(settings.rules.lateness.as_secs(), 30 * 60);
+        assert_eq!(settings.rules.max_future_skew.as_secs(), 60);
+        assert_eq!(settings.text.stopwords.len(), 1, "lists are replaced");
+    }
+
+    #[test]
+    fn every_problem_is_told_with_its_place() {
+        let mut layers = Layers::new(variables(&[("DUPGATE_WINDOW__SIZE", "soon")]));
+        layers.file(
+            "a.yaml",
+            "match:\n  simhash:\n    max_distanse: 3\n    bits: many\nwindow:\n  size: 0s\nindx: {a: 1}\n",
+        );
+        layers.environment();
+        layers.set("mode=drop");
+        layers.set("nonsense");
+        let found = problems(layers);
+        for expected in [
+            "a.yaml:3:19: match.simhash.max_distanse: unknown field `max_distanse`, expected one of `bits`, `max_distance`",
+            "a.yaml:4:11: match.simhash.bits: invalid type: string \"many\", expected u32",
+            "a.yaml:6:9: window.size: 0s remembers nothing",
+            "a.yaml:7:11: indx.a: unknown field `indx`, expected one of `version`",
+            "DUPGATE_WINDOW__SIZE: window.size: `soon` is no duration: expected a number and a unit",
+            "--set: mode: unknown variant `drop`, expected one of `route`, `tag`, `observe`",
+            "--set: `nonsense` sets nothing: expected path=value",
+        ] {
+            assert!(found.iter().any(|problem| problem.starts_with(expected)), "{expected} is not in {found:#?}");
+        }
+        assert_eq!(found.len(), 7, "{found:#?}");
+    }
+
+    #[test]
+    fn keys_of_later_versions_are_refused() {
+        for text in [
+            "tracing: {sample_ratio: 0.1}",
+            "http: {admin: {listen: '127.0.0.1:9465'}}",
+            "match: {minhash: {bands: 32}}",
+            "match: {number_guard: false}",
+            "match: {containment: false}",
+            "index: {keep_ids: false}",
+        ] {
+            let mut layers = Layers::default();
+            layers.file("f.yaml", text);
+            let found = problems(layers);
+            assert!(found.iter().all(|problem| problem.contains("unknown field")), "{text}: {found:?}");
+        }
+        let mut layers = Layers::default();
+        layers.file("f.yaml", "match: {stages: [exact, simhash, minhash]}");
+        assert!(problems(layers).join("").contains("unknown variant `minhash`, expected `exact` or `simhash`"));
+    }
+
+    #[test]
+    fn a_variable_that_names_no_setting_is_a_warning() {
+        let mut layers = Layers::new(variables(&[
+            ("DUPGATE_MATCH__MAX_DISTANC", "4"),
+            ("DUPGATE_SERVICE_HOST", "10.0.0.1"),
+            ("DUPGATE_MODE", "tag"),
+            ("OTHER__THING", "1"),
+        ]));
+        layers.environment();
+        let (settings, warnings) = layers.resolve(&Given::default(), Purpose::Sieve).unwrap();
+        assert_eq!(settings.mode, crate::config::settings::Mode::Tag);
+        let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+        assert!(
+            warnings
+                .iter()
+                .any(|warning| warning.starts_with("DUPGATE_MATCH__MAX_DISTANC: is set but names no setting")),
+            "{warnings:?}"
+        );
+        assert!(!warnings.iter().any(|warning| warning.contains("SERVICE_HOST")), "{warnings:?}");
+    }
+
+    #[test]
+    fn texts_of_files_name_variables() {
+        let mut layers = Layers::new(variables(&[("POD_NAME", "gate-0"), ("DISTANCE", "5"), ("TOPIC", "raw")]));
+        layers.file(
+            "f.yaml",
+            "input: {instance_id: \"${POD_NAME:-}\", topics: [\"${TOPIC}.pages\"]}\nmatch: {simhash: {max_distance: \"${DISTANCE}\"}}\n",
+        );
+        let settings = settings(layers);
+        assert_eq!(settings.input.instance_id.as_deref(), Some("gate-0"));
+        assert_eq!(settings.input.topics, crate::config::settings::Topics::Names(vec!["raw.pages".to_owned()]));
+        assert_eq!(settings.rules.max_distance, 5);
+
+        let mut layers = Layers::default();
+        layers.file("f.yaml", "input: {instance_id: \"${POD_NAME}\"}");
+        assert_eq!(
+            problems(layers),
+            ["f.yaml:1:22: input.instance_id: variable POD_NAME is not set, and `${POD_NAME}` gives no default"]
+        );
+    }
+
+    #[test]
+    fn dots_in_free_keys_belong_to_the_key() {
+        let mut layers = Layers::default();
+        layers.file("f.yaml", "kafka: {properties: {socket.timeout.ms: 5000}}");
+        layers.set("kafka.properties.socket.nagle.disable=true");
+        let properties = settings(layers).kafka.properties;
+        assert_eq!(properties.get("socket.timeout.ms").map(|value| value.expose()), Some("5000"));
+        assert_eq!(properties.get("socket.nagle.disable").map(|value| value.expose()), Some("true"));
     }
 }

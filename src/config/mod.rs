@@ -29,7 +29,7 @@ pub use load::{Loaded, Sources, load};
 pub use problem::{Origin, Problem, Refused};
 pub use properties::{Properties, PropertyValue};
 pub use raw::Raw;
-pub use resolve::{BYTES_PER_ORIGINAL, Given, Purpose, resolve};
+pub use resolve::{BYTES_PER_ORIGINAL, Given, Purpose, RESERVED_LABELS, resolve};
 pub use secret::{RawSecret, SECRET_SLOTS};
 pub use settings::Settings;
 pub use units::{ByteSize, Span, Start};

@@ -39,8 +39,8 @@ pub(super) fn owned_because(key: &str) -> Option<&'static str> {
 /// Says whether the value of this key is a secret, going by its name.
 pub(super) fn is_sensitive(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    let parts = ["password", "secret", "token", "passphrase", "jaas", "assertion", "oauthbearer.config"];
-    parts.iter().any(|part| key.contains(part)) || key.ends_with(".pem") || key.ends_with("_pem")
+    let parts = ["password", "secret", "token", "passphrase", "jaas", "assertion", "oauthbearer.config", ".pem"];
+    parts.iter().any(|part| key.contains(part))
 }
 
 /// A property as the file gives it: text, number or `true`/`false`. Debug shows nothing of it, because the key

@@ -373,7 +373,11 @@ impl<'de> Deserialize<'de> for Serve {
                 f.write_str("`all` or a list of partition numbers, such as [0, 2]")
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<Serve, E> {
-                if text == "all" { Ok(Serve::All) } else { Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)) }
+                if text == "all" {
+                    Ok(Serve::All)
+                } else {
+                    Err(E::invalid_value(serde::de::Unexpected::Str(text), &self))
+                }
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Serve, A::Error> {
                 let mut list = Vec::new();

@@ -18,6 +18,37 @@ use super::settings::{Http, Logging, Metrics, Roles, Settings};
 
 pub use rooms::BYTES_PER_ORIGINAL;
 
+/// Labels of the program's own metrics: no free label may take their name.
+pub const RESERVED_LABELS: [&str; 27] = [
+    "algorithm",
+    "component",
+    "hash",
+    "kind",
+    "le",
+    "librdkafka",
+    "log",
+    "mode",
+    "operation",
+    "output",
+    "part",
+    "partition",
+    "quantile",
+    "queue",
+    "reason",
+    "result",
+    "revision",
+    "scheme",
+    "segmenter",
+    "source",
+    "stage",
+    "topic",
+    "verdict",
+    "version",
+    "replay",
+    "job",
+    "instance",
+];
+
 /// What the configuration names and somebody else has read.
 #[derive(Clone, Debug, Default)]
 pub struct Given {
@@ -145,9 +176,12 @@ fn metrics(raw: &Raw, found: &mut Findings) -> Metrics {
             && !name.starts_with("__")
             && !name.is_empty();
         if !legal {
-            found.refuse(format!("metrics.labels.{name}"), "no name of a label: expected letters, digits and underscores");
+            found.refuse(
+                format!("metrics.labels.{name}"),
+                "no name of a label: expected letters, digits and underscores",
+            );
         }
-        if crate::telemetry::metrics::is_own_label(name) {
+        if RESERVED_LABELS.contains(&name.as_str()) {
             found.refuse(format!("metrics.labels.{name}"), "is a label of the program's own metrics");
         }
     }

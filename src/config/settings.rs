@@ -12,8 +12,8 @@ use crate::log::Rules;
 use crate::{fingerprint, record, text};
 
 pub use super::raw::{
-    ColdStart, Compression, Delivery, DuplicateValue, Level, LogFormat, Mechanism, Mode, OnBadRecord, Partition, Protocol,
-    Serve, TimestampOf, Tombstones,
+    ColdStart, Compression, Delivery, DuplicateValue, Level, LogFormat, Mechanism, Mode, OnBadRecord, Partition,
+    Protocol, Serve, TimestampOf, Tombstones,
 };
 
 /// Everything that the operator decided.

@@ -162,7 +162,9 @@ impl Content {
                     })
                     .collect(),
             ),
-            value => Self::Leaf(value),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                Self::Leaf(value)
+            }
         }
     }
 }
@@ -207,7 +209,7 @@ fn place(path: &str, found: Found, name: &Arc<str>, origin: Origin) -> Node {
             });
             Content::Map(below.collect())
         }
-        found => Content::Leaf(found.into_value()),
+        Found::Scalar(_) | Found::List(_) | Found::Map(_) => Content::Leaf(found.into_value()),
     };
     Node { origin, content }
 }
@@ -293,10 +295,7 @@ mod tests {
     fn a_secret_is_replaced_as_a_whole() {
         let mut tree = file("kafka: {security: {sasl: {password: {file: a}}}}\n");
         tree.overlay(file("kafka: {security: {sasl: {password: {env: B}}}}\n"));
-        assert_eq!(
-            tree.value(),
-            serde_json::json!({"kafka": {"security": {"sasl": {"password": {"env": "B"}}}}})
-        );
+        assert_eq!(tree.value(), serde_json::json!({"kafka": {"security": {"sasl": {"password": {"env": "B"}}}}}));
     }
 
     #[test]

@@ -114,9 +114,7 @@ impl<'de> Deserialize<'de> for ByteSize {
                 Ok(ByteSize(number))
             }
             fn visit_i64<E: Error>(self, number: i64) -> Result<ByteSize, E> {
-                u64::try_from(number)
-                    .map(ByteSize)
-                    .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+                u64::try_from(number).map(ByteSize).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
             }
         }
         deserializer.deserialize_any(TextOrNumber)
@@ -166,7 +164,7 @@ mod tests {
 
     #[test]
     fn durations_need_a_unit() {
-        let hours = |hours| Ok(Span(Duration::from_secs(hours * 3600)));
+        let hours = |hours: u64| Ok(Span(Duration::from_secs(hours * 3600)));
         assert_eq!("72h".parse(), hours(72));
         assert_eq!("7d".parse(), hours(7 * 24));
         assert_eq!("500ms".parse(), Ok(Span(Duration::from_millis(500))));

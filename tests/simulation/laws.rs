@@ -314,7 +314,10 @@ impl Laws {
                 if page.decision.original().is_some() && live.contains(&page.source) {
                     let latest = self.rulings.get(&page.source).and_then(|said| said.last());
                     if matches!(latest, Some(Said::Ruled { at, .. }) if *at < start) {
-                        return Err(format!("verdicts:{log} trimmed to {start}, past the live original {}", page.source));
+                        return Err(format!(
+                            "verdicts:{log} trimmed to {start}, past the live original {}",
+                            page.source
+                        ));
                     }
                 }
                 if own.oracle.newest.is_some_and(|newest| page.event_time.millis() >= newest - window) {
@@ -397,9 +400,7 @@ impl Laws {
             Disposition::DeadLetter(reason) => ruled(
                 &|ruling| matches!(&ruling.answer, Answer::Withdrawn { reason: withdrawn, .. } if withdrawn == reason),
             ),
-            Disposition::Ruled(given) => {
-                matches!(given.answer, Answer::Page(_)) && ruled(&|ruling| *ruling == **given)
-            }
+            Disposition::Ruled(given) => matches!(given.answer, Answer::Page(_)) && ruled(&|ruling| *ruling == **given),
         };
         if !right {
             return Err(format!("L1/L4 {source} was delivered as {disposition:?}, which nobody ruled"));

@@ -181,8 +181,7 @@ impl Schedule {
             manner: Manner::Transaction,
         };
         let id = instance.instance_id.clone();
-        let worker =
-            instance.works.then(|| WorkerDriver::new(world, &instance.name, id, instance.limit, settings));
+        let worker = instance.works.then(|| WorkerDriver::new(world, &instance.name, id, instance.limit, settings));
         world.log(|| format!("START {}", instance.name));
         self.processes.push(Process { instance: number, worker, judges, paused: 0, stopping: false });
     }

@@ -50,7 +50,10 @@ pub(crate) enum Step {
 pub(crate) enum Trouble {
     None,
     /// The call fails; `done` says whether the broker did it all the same.
-    Fails { error: CallError, done: bool },
+    Fails {
+        error: CallError,
+        done: bool,
+    },
 }
 
 /// An entry on its way to the fingerprint log.

@@ -132,7 +132,12 @@ fn sasl(raw: &raw::Sasl, secrets: &Secrets, found: &mut Findings) -> Option<Sasl
             client_id: oauth.client_id.clone()?,
             client_secret: secrets.get("kafka.security.sasl.oauth.client_secret").cloned()?,
             scope: oauth.scope.clone(),
-            extensions: oauth.extensions.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","),
+            extensions: oauth
+                .extensions
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect::<Vec<_>>()
+                .join(","),
         });
     }
     needed("kafka.security.sasl.username", raw.username.is_none());

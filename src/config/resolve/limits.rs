@@ -38,15 +38,14 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
         found.refuse("logs.replication_factor", "is below the limit of 1");
     }
     let stages = [raw.window.stages.exact, raw.window.stages.simhash];
-    let longest = stages.iter().fold(raw.window.size.0, |longest, stage| longest.max(stage.map_or(longest, |span| span.0)));
+    let longest =
+        stages.iter().fold(raw.window.size.0, |longest, stage| longest.max(stage.map_or(longest, |span| span.0)));
     let needed = longest.saturating_add(raw.window.lateness.0);
     let keep = match logs.keep {
         Keep::Window => needed,
         Keep::Span(Span(span)) if span < needed => {
-            found.refuse(
-                "logs.keep",
-                format!("{} is below window and lateness together, {}", Span(span), Span(needed)),
-            );
+            found
+                .refuse("logs.keep", format!("{} is below window and lateness together, {}", Span(span), Span(needed)));
             needed
         }
         Keep::Span(Span(span)) => span,
@@ -90,8 +89,7 @@ pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
 
 pub(super) fn processing(raw: &Raw, found: &mut Findings) -> Processing {
     let processing = &raw.processing;
-    let max_in_flight_bytes =
-        rooms::bytes("processing.max_in_flight_bytes", processing.max_in_flight_bytes, found);
+    let max_in_flight_bytes = rooms::bytes("processing.max_in_flight_bytes", processing.max_in_flight_bytes, found);
     if processing.max_in_flight_bytes < raw.input.max_document {
         found.refuse(
             "processing.max_in_flight_bytes",

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::raw::{self, BUILT_IN_STOPWORDS, ByteSize, Raw, StageName, TimeSource};
+use super::super::raw::{self, Raw, StageName, TimeSource};
 use super::super::settings::Index;
+use super::super::units::{ByteSize, Span};
 use super::{Findings, Given};
 use crate::log::{Rules, SameId, Stage, Windows};
 use crate::record::{self, FieldPath};
@@ -69,7 +70,6 @@ pub(super) fn text(raw: &Raw, given: &Given, found: &mut Findings) -> text::Sett
         path => text::StopWords::List(contents("text.stopwords", path.as_ref())),
     });
     let stopwords = stopwords.collect();
-    debug_assert_eq!(BUILT_IN_STOPWORDS, ["zh", "en"]);
     if text.min_features == 0 {
         found.refuse("text.min_features", "0 is below the limit of 1: a page without words has no fingerprint");
     }
@@ -138,7 +138,7 @@ pub(super) fn fingerprint(raw: &Raw, found: &mut Findings) -> fingerprint::Setti
 pub(super) fn rules(raw: &Raw, found: &mut Findings) -> Rules {
     let matching = &raw.r#match;
     let window = &raw.window;
-    let mut stages: Vec<Stage> = matching.stages.iter().map(stage).collect();
+    let mut stages: Vec<Stage> = matching.stages.iter().copied().map(stage).collect();
     stages.sort_unstable();
     if stages.is_empty() {
         found.refuse("match.stages", "without a stage nothing ever matches: expected exact, simhash or both");
@@ -154,7 +154,7 @@ pub(super) fn rules(raw: &Raw, found: &mut Findings) -> Rules {
     if window.size.0.is_zero() {
         found.refuse("window.size", "0s remembers nothing: expected at least 1ms");
     }
-    let mut own = |stage: Stage, span: Option<raw::Span>| {
+    let mut own = |stage: Stage, span: Option<Span>| {
         let path = format!("window.stages.{}", stage.name());
         let Some(span) = span else { return window.size.0 };
         if span.0.is_zero() {
@@ -165,10 +165,8 @@ pub(super) fn rules(raw: &Raw, found: &mut Findings) -> Rules {
         }
         span.0
     };
-    let windows = Windows {
-        exact: own(Stage::Exact, window.stages.exact),
-        simhash: own(Stage::SimHash, window.stages.simhash),
-    };
+    let windows =
+        Windows { exact: own(Stage::Exact, window.stages.exact), simhash: own(Stage::SimHash, window.stages.simhash) };
     Rules {
         stages,
         max_distance: distance.min(MAX_DISTANCE),
@@ -183,7 +181,7 @@ pub(super) fn rules(raw: &Raw, found: &mut Findings) -> Rules {
     }
 }
 
-const fn stage(name: &StageName) -> Stage {
+const fn stage(name: StageName) -> Stage {
     match name {
         StageName::Exact => Stage::Exact,
         StageName::Simhash => Stage::SimHash,
@@ -217,12 +215,7 @@ fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
 
 pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     let index = &raw.index;
-    super::limits::at_least(
-        "index.snapshot.interval",
-        index.snapshot.interval.0,
-        Duration::from_secs(1),
-        found,
-    );
+    super::limits::at_least("index.snapshot.interval", index.snapshot.interval.0, Duration::from_secs(1), found);
     if index.snapshot.keep == 0 {
         found.refuse("index.snapshot.keep", "0 is below the limit of 1");
     }

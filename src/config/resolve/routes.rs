@@ -18,7 +18,10 @@ pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input 
             if let Err(error) = regex::Regex::new(pattern) {
                 let why = error.to_string();
                 let why = why.lines().last().unwrap_or_default();
-                found.refuse("input.topics", format!("`{pattern}` is no pattern: {}", why.trim_start_matches("error: ")));
+                found.refuse(
+                    "input.topics",
+                    format!("`{pattern}` is no pattern: {}", why.trim_start_matches("error: ")),
+                );
             }
             Topics::Pattern(pattern.clone())
         }
@@ -87,7 +90,10 @@ pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Outpu
     limits::at_least("output.commit_interval", output.commit_interval.0, limits::MILLISECOND, found);
     let prefix = &output.headers.prefix;
     if prefix.is_empty() || prefix.chars().any(|c| !c.is_ascii_graphic() || c.is_ascii_uppercase()) {
-        found.refuse("output.headers.prefix", format!("`{prefix}` is no prefix: expected lower-case ASCII without spaces"));
+        found.refuse(
+            "output.headers.prefix",
+            format!("`{prefix}` is no prefix: expected lower-case ASCII without spaces"),
+        );
     }
     if output.headers.drop.iter().any(String::is_empty) {
         found.refuse("output.headers.drop", "names an empty header");
