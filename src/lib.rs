@@ -23,4 +23,3 @@ pub mod config;
 pub mod error;
 pub mod telemetry;
 pub mod crawl;
-pub mod sieve;
