@@ -23,3 +23,4 @@ pub mod cli;
 pub mod config;
 pub mod error;
 pub mod telemetry;
+pub mod crawl;

@@ -1,6 +1,7 @@
 //! What the judge is told, and what it wants done.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::log::{Entry, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
@@ -57,12 +58,14 @@ pub enum Event {
 pub enum Effect {
     /// Look for a snapshot. Answered by [`Event::Restored`].
     Restore,
-    /// Hand over the verdict log from this offset on, from its beginning when there is none.
+    /// Hand over the verdict log from this offset on, from its beginning when there is none. What an earlier one has
+    /// not handed over yet, and its unanswered [`Effect::FollowToEnd`], are forgotten.
     Follow {
         /// First offset wanted.
         from: Option<i64>,
     },
-    /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`].
+    /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`]; an earlier one that
+    /// is not answered yet is forgotten.
     FollowToEnd,
     /// Hand over nothing of the verdict log any more: from now on we write it.
     Unfollow,
@@ -72,7 +75,7 @@ pub enum Effect {
     Leave,
     /// Make this call to the transactional producer. Answered by [`Event::Called`].
     Call(Request),
-    /// Hand over the fingerprint log from this offset on.
+    /// Hand over the fingerprint log from this offset on, or from its beginning if that is later.
     ReadEntries {
         /// First offset wanted.
         from: i64,
@@ -88,9 +91,9 @@ pub enum Effect {
         /// First offset of the fingerprint log to keep.
         entries: i64,
     },
-    /// Write a snapshot of [`super::Judge::snapshot`]: the state is that of a committed offset now.
+    /// Write [`super::Judge::snapshot`] to a file, before the next event: the state is that of a committed offset now.
     Snapshot,
-    /// The partition may go to its next owner.
+    /// The partition may go to its next owner. Means nothing when none is being revoked.
     RevokeDone,
     /// Everything is committed and the group is left.
     Stopped,
@@ -102,7 +105,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Send these records to the verdict log.
-    Produce(Vec<VerdictRecord>),
+    Produce(Arc<Vec<VerdictRecord>>),
     /// Commit the place in the fingerprint log.
     SendOffsets {
         /// Offset of the next entry.

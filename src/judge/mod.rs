@@ -1,8 +1,26 @@
 //! Room 6: unique, or duplicate of what?
+//!
+//! Before: `log` hands over entries in log order. After: the rulings, in the same order, go to the verdict log.
+//! [`decide`] finds the ruling of an entry and changes nothing; [`State::follow`] is the only way the state changes.
+//! The judge does both; a standby, a restore and a replay only follow. So they cannot differ (law L5).
+//! [`Judge`] is the life around it: restore, stand by, take over, judge, commit, hand over.
+//!
+//! Laws: L2 (rulings and place in one transaction), L3 (an original's ruling is earlier), L4 (judged once), L5, L6.
+//! Cost: one probe of the index an entry, one bitmap test for a repeat.
+
+mod choice;
+mod decide;
 mod events;
+mod life;
+mod snapshot;
+mod spans;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use decide::decide;
 pub use events::{Effect, Event, Failure, Request};
-/// A state at one offset.
-#[derive(Clone, Debug)]
-pub struct Snapshot;
-/// The judge.
-pub struct Judge;
+pub use life::{ColdStart, ColdStarts, Judge, JudgeSettings, Role};
+pub use snapshot::Snapshot;
+pub use spans::{Span, Spans};
+pub use state::{Diverged, State};

@@ -18,8 +18,6 @@ pub struct Checkpoint {
     pub rules: Rules,
     /// Largest event time judged.
     pub newest: Timestamp,
-    /// Latest append time judged.
-    pub clock: Timestamp,
     /// Where forgetting stands.
     pub tails: Tails,
     /// Sequence number of the next original.
@@ -30,8 +28,8 @@ pub struct Checkpoint {
     pub previous: Option<i64>,
     /// What was judged, by input partition.
     pub partitions: BTreeMap<PartitionId, PartitionCheckpoint>,
-    /// Applied requests other than pages, with the clock at which each was applied.
-    pub applied: BTreeMap<RequestId, Timestamp>,
+    /// The latest requests other than pages that were applied, oldest first.
+    pub applied: Vec<RequestId>,
 }
 
 /// What a checkpoint says of one input partition.

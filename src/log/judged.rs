@@ -7,13 +7,16 @@ use roaring::RoaringTreemap;
 pub struct Judged {
     floor: u64,
     above: RoaringTreemap,
+    /// Reopened and not judged again: the floor waits for them.
+    reopened: RoaringTreemap,
 }
 
 impl Judged {
-    /// Rebuilds a set from its floor and the offsets above it. Negative offsets do not exist in Kafka and count as 0.
+    /// Rebuilds a set from its floor, the judged offsets above it, and the reopened ones. Negative offsets do not
+    /// exist in Kafka and count as 0.
     #[must_use]
-    pub fn from_parts(floor: i64, above: RoaringTreemap) -> Self {
-        let mut judged = Self { floor: 0, above };
+    pub fn from_parts(floor: i64, above: RoaringTreemap, reopened: RoaringTreemap) -> Self {
+        let mut judged = Self { floor: 0, above, reopened };
         judged.raise_floor(floor);
         judged
     }
@@ -24,17 +27,28 @@ impl Judged {
         u64::try_from(offset).is_ok_and(|offset| offset < self.floor || self.above.contains(offset))
     }
 
+    /// Says whether any offset of `from <= offset < to` was judged.
+    #[must_use]
+    pub fn contains_any(&self, from: i64, to: i64) -> bool {
+        let (from, to) = (u64::try_from(from).unwrap_or(0), u64::try_from(to).unwrap_or(0));
+        from < to && (from < self.floor || self.above.range_cardinality(from..to) > 0)
+    }
+
     /// Notes that the offset was judged; says whether that is news.
     pub fn insert(&mut self, offset: i64) -> bool {
         match u64::try_from(offset) {
-            Ok(offset) if offset >= self.floor => self.above.insert(offset),
+            Ok(offset) if offset >= self.floor => {
+                self.reopened.remove(offset);
+                self.above.insert(offset)
+            }
             Ok(_) | Err(_) => false,
         }
     }
 
-    /// Lets every offset below `floor` count as judged. A floor never sinks this way.
+    /// Lets every offset below `floor` count as judged, up to the first one that was reopened and waits to be judged
+    /// again. A floor never sinks this way.
     pub fn raise_floor(&mut self, floor: i64) {
-        let floor = u64::try_from(floor).unwrap_or(0);
+        let floor = u64::try_from(floor).unwrap_or(0).min(self.reopened.min().unwrap_or(u64::MAX));
         if floor > self.floor {
             self.floor = floor;
             self.above.remove_range(..floor);
@@ -48,11 +62,14 @@ impl Judged {
             return;
         }
         if from < self.floor {
-            // What the floor stood for behind the range is spelled out, so that only the range opens.
-            self.above.insert_range(to.min(self.floor)..self.floor);
+            // What the floor stood for is spelled out, so that only the range opens.
+            self.above.insert_range(from..self.floor);
             self.floor = from;
         }
-        self.above.remove_range(from..to);
+        let mut range = RoaringTreemap::new();
+        range.insert_range(from..to);
+        self.reopened |= &self.above & &range;
+        self.above -= range;
     }
 
     /// Returns the floor: every offset below it counts as judged.
@@ -67,21 +84,27 @@ impl Judged {
         &self.above
     }
 
+    /// Returns the offsets that were reopened and not judged again.
+    #[must_use]
+    pub const fn reopened(&self) -> &RoaringTreemap {
+        &self.reopened
+    }
+
     /// Says whether nothing at all was judged.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.floor == 0 && self.above.is_empty()
+        self.floor == 0 && self.above.is_empty() && self.reopened.is_empty()
     }
 }
 
-/// Two sets are equal when they hold the same offsets, wherever their floors stand.
+/// Two sets are equal when they hold the same offsets, and wait for the same ones, wherever their floors stand.
 impl PartialEq for Judged {
     fn eq(&self, other: &Self) -> bool {
         let (low, high) = if self.floor <= other.floor { (self, other) } else { (other, self) };
         let mut spelled = low.above.clone();
         let gap = spelled.insert_range(low.floor..high.floor);
         spelled.remove_range(..high.floor);
-        gap == 0 && spelled == high.above
+        gap == 0 && spelled == high.above && self.reopened == other.reopened
     }
 }
 
@@ -97,8 +120,73 @@ mod tests {
         judged.raise_floor(10);
         judged.insert(12);
         judged.reopen(3, 6);
+        judged.raise_floor(20);
         let open: Vec<i64> = (0..14).filter(|&offset| !judged.contains(offset)).collect();
         assert_eq!(open, [3, 4, 5, 10, 11, 13]);
+    }
+
+    /// What a set of judged offsets means, one offset at a time.
+    #[derive(Default)]
+    struct Naive {
+        floor: i64,
+        judged: Vec<i64>,
+        reopened: Vec<i64>,
+    }
+
+    impl Naive {
+        fn contains(&self, offset: i64) -> bool {
+            self.judged.contains(&offset)
+        }
+
+        fn insert(&mut self, offset: i64) {
+            self.reopened.retain(|&other| other != offset);
+            self.judged.push(offset);
+        }
+
+        fn raise_floor(&mut self, floor: i64) {
+            let floor = self.reopened.iter().copied().fold(floor, i64::min);
+            if floor > self.floor {
+                self.floor = floor;
+                self.judged.extend(0..floor);
+            }
+        }
+
+        fn reopen(&mut self, from: i64, to: i64) {
+            let range = from..to;
+            if range.is_empty() {
+                return;
+            }
+            self.reopened.extend(self.judged.iter().filter(|offset| range.contains(offset)));
+            self.judged.retain(|offset| !range.contains(offset));
+            self.floor = self.floor.min(from);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn agrees_with_a_plain_list(steps in proptest::collection::vec((0_u8..4, 0_i64..40, 0_i64..40), 0..60)) {
+            let (mut judged, mut naive) = (Judged::default(), Naive::default());
+            for (kind, a, b) in steps {
+                match kind {
+                    0 => {
+                        proptest::prop_assert_eq!(judged.insert(a), !naive.contains(a));
+                        naive.insert(a);
+                    }
+                    1 => {
+                        judged.raise_floor(a);
+                        naive.raise_floor(a);
+                    }
+                    2 => {
+                        judged.reopen(a, b);
+                        naive.reopen(a, b);
+                    }
+                    _ => judged = Judged::from_parts(judged.floor(), judged.above().clone(), judged.reopened().clone()),
+                }
+                for offset in 0..45 {
+                    proptest::prop_assert_eq!(judged.contains(offset), naive.contains(offset), "offset {}", offset);
+                }
+            }
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Stage {
 }
 
 /// One value for each stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Windows<T> {
     /// Value of the exact stage.
     pub exact: T,
@@ -103,7 +103,7 @@ pub struct Rules {
 pub struct RulesNumber(pub u32);
 
 /// Where forgetting stands. Tails only ever move forward.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tails {
     /// Originals with an earlier event time are forgotten, by stage.
     pub times: Windows<Timestamp>,

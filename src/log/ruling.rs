@@ -40,8 +40,6 @@ pub struct RulingBatch {
     pub rules: RulesNumber,
     /// The tails behind the last ruling, absolute.
     pub tails: Tails,
-    /// The latest append time judged (the brokers' clock), bounded below by all before.
-    pub clock: Timestamp,
     /// Offset of the next entry to judge.
     pub next_entry: i64,
     /// In the order of their entries.

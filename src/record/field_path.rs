@@ -28,6 +28,9 @@ pub enum FieldPath {
 pub struct Pointer(Vec<String>);
 
 impl Pointer {
+    /// The longest pointer, in steps.
+    pub const MAX_STEPS: usize = 64;
+
     /// Points at one member of the outermost object.
     pub(super) fn of(name: &str) -> Self {
         Self(vec![name.to_owned()])
@@ -68,6 +71,9 @@ pub enum NotAFieldPath {
     /// RFC 6901 knows `~0` and `~1` only.
     #[error("`{0}` is no JSON pointer: a ~ must be followed by 0 (for ~) or 1 (for /)")]
     Escape(String),
+    /// Deeper than any real page, and deeper than the JSON reader walks.
+    #[error("the JSON pointer has {0} steps, at most {max} are followed", max = Pointer::MAX_STEPS)]
+    TooLong(usize),
 }
 
 impl FromStr for FieldPath {
@@ -86,6 +92,10 @@ impl FromStr for FieldPath {
             };
         }
         let steps = text.strip_prefix('/').ok_or_else(|| NotAFieldPath::Form(text.to_owned()))?;
+        let count = steps.split('/').count();
+        if count > Pointer::MAX_STEPS {
+            return Err(NotAFieldPath::TooLong(count));
+        }
         let steps: Option<Vec<String>> = steps.split('/').map(unescape).collect();
         steps.map(|steps| Self::Pointer(Pointer(steps))).ok_or_else(|| NotAFieldPath::Escape(text.to_owned()))
     }
@@ -129,5 +139,7 @@ mod tests {
             let error = text.parse::<FieldPath>().unwrap_err();
             assert!(error.to_string().contains(&format!("`{text}`")), "{error}");
         }
+        assert!("/a".repeat(64).parse::<FieldPath>().is_ok());
+        assert_eq!("/a".repeat(65).parse::<FieldPath>(), Err(NotAFieldPath::TooLong(65)));
     }
 }

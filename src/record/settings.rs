@@ -90,7 +90,8 @@ impl InputSettings {
         let json = self.format == Format::Json;
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "input.format={format}");
-        let _ = writeln!(out, "input.id={}", read(true, &fields.id));
+        let _ =
+            writeln!(out, "input.id={}", read(json || !matches!(fields.id, Some(FieldPath::Pointer(_))), &fields.id));
         let _ = writeln!(out, "input.text={}", read(json, &fields.text));
         let _ = writeln!(out, "input.html={}", read(json, &fields.html));
         let _ = writeln!(out, "input.event_time={}", read(self.event_time == EventTime::Field, &fields.fetched_at));

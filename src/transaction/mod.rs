@@ -6,7 +6,7 @@
 
 mod ritual;
 
-pub use ritual::{Ritual, Turn};
+pub use ritual::{Manner, Ritual, Turn};
 
 use crate::record::Reject;
 
@@ -19,7 +19,7 @@ pub enum Call {
     Begin,
     /// Send the records and wait until each is acknowledged.
     Produce,
-    /// Add the consumed offsets, with member and generation of the group.
+    /// Add the consumed offsets, with member and generation of the group; in the plain manner, commit them.
     SendOffsets,
     /// Commit.
     Commit,

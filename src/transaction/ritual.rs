@@ -2,9 +2,20 @@
 
 use super::{Call, CallError};
 
+/// How much of the ritual is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Manner {
+    /// Everything in one transaction: exactly once.
+    #[default]
+    Transaction,
+    /// Records, then offsets, with nothing around them: at least once.
+    Plain,
+}
+
 /// Where one transaction stands. Holds no records and no offsets: those are the owner's.
 #[derive(Debug, Default)]
 pub struct Ritual {
+    manner: Manner,
     /// The call that is out, if one is.
     out: Option<Call>,
     /// Abort as soon as the call that is out has answered.
@@ -33,6 +44,12 @@ pub enum Turn {
 }
 
 impl Ritual {
+    /// Makes a ritual of this manner.
+    #[must_use]
+    pub fn new(manner: Manner) -> Self {
+        Self { manner, ..Self::default() }
+    }
+
     /// Says whether a call is out or a transaction is open.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
@@ -47,13 +64,16 @@ impl Ritual {
 
     /// Takes over the transactional id.
     pub fn init(&mut self) -> Call {
-        *self = Self::default();
+        *self = Self::new(self.manner);
         self.make(Call::Init)
     }
 
     /// Opens a transaction. The ritual must not be busy.
     pub fn begin(&mut self) -> Call {
-        self.make(Call::Begin)
+        match self.manner {
+            Manner::Transaction => self.make(Call::Begin),
+            Manner::Plain => self.make(Call::Produce),
+        }
     }
 
     /// Asks for an abort. Returns the call to make now; `None` when one is out (its answer leads to the abort) or
@@ -76,13 +96,16 @@ impl Ritual {
 
     fn succeeded(&mut self, call: Call) -> Turn {
         match call {
-            Call::Init => Turn::Ready,
+            Call::Init => self.end(Turn::Ready),
             Call::Begin => {
                 self.open = true;
                 self.go_on(Call::Produce)
             }
             Call::Produce => self.go_on(Call::SendOffsets),
-            Call::SendOffsets => self.go_on(Call::Commit),
+            Call::SendOffsets => match self.manner {
+                Manner::Transaction => self.go_on(Call::Commit),
+                Manner::Plain => self.end(Turn::Committed),
+            },
             Call::Commit => self.end(Turn::Committed),
             Call::Abort => self.end(Turn::Aborted),
         }
@@ -100,11 +123,17 @@ impl Ritual {
     }
 
     fn go_on(&mut self, next: Call) -> Turn {
+        if self.doomed && self.manner == Manner::Plain {
+            return self.end(Turn::Aborted);
+        }
         let next = if self.doomed { Call::Abort } else { next };
         Turn::Call(self.make(next))
     }
 
     fn give_up(&mut self, call: Call) -> Turn {
+        if self.manner == Manner::Plain {
+            return self.end(Turn::Aborted);
+        }
         match call {
             // Nothing was opened: there is nothing to abort.
             Call::Init | Call::Begin => self.end(Turn::Aborted),
@@ -113,12 +142,109 @@ impl Ritual {
     }
 
     fn end(&mut self, turn: Turn) -> Turn {
-        *self = Self::default();
+        *self = Self::new(self.manner);
         turn
     }
 
     const fn make(&mut self, call: Call) -> Call {
         self.out = Some(call);
         call
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Reject;
+
+    /// Answers each call as `answer` says and returns the calls that were made, and how it ended.
+    fn run(manner: Manner, mut answer: impl FnMut(Call) -> Result<(), CallError>) -> (Vec<Call>, Turn) {
+        let mut ritual = Ritual::new(manner);
+        let mut calls = vec![ritual.begin()];
+        loop {
+            let result = answer(*calls.last().unwrap());
+            match ritual.answered(result) {
+                Turn::Call(call) => calls.push(call),
+                end => {
+                    assert!(!ritual.is_busy());
+                    return (calls, end);
+                }
+            }
+        }
+    }
+
+    fn failing_once(at: Call, error: CallError) -> impl FnMut(Call) -> Result<(), CallError> {
+        let mut error = Some(error);
+        move |call| if call == at { error.take().map_or(Ok(()), Err) } else { Ok(()) }
+    }
+
+    const ALL: [Call; 4] = [Call::Begin, Call::Produce, Call::SendOffsets, Call::Commit];
+
+    #[test]
+    fn records_stand_before_offsets_and_offsets_before_the_commit() {
+        assert_eq!(run(Manner::Transaction, |_| Ok(())), (ALL.to_vec(), Turn::Committed));
+        assert_eq!(run(Manner::Plain, |_| Ok(())), (vec![Call::Produce, Call::SendOffsets], Turn::Committed));
+    }
+
+    #[test]
+    fn a_retriable_error_repeats_the_same_call() {
+        for at in ALL {
+            let (calls, end) = run(Manner::Transaction, failing_once(at, CallError::Retriable(String::new())));
+            let twice: Vec<Call> = ALL.into_iter().flat_map(|call| vec![call; 1 + usize::from(call == at)]).collect();
+            assert_eq!((calls, end), (twice, Turn::Committed), "{at:?}");
+        }
+    }
+
+    #[test]
+    fn an_abortable_error_aborts_what_was_opened() {
+        let undeliverable = CallError::Undeliverable { index: 0, reason: Reject::Refused };
+        for error in [CallError::Abortable(String::new()), undeliverable] {
+            let (calls, end) = run(Manner::Transaction, failing_once(Call::Begin, error.clone()));
+            assert_eq!((calls, end), (vec![Call::Begin], Turn::Aborted));
+            for at in [Call::Produce, Call::SendOffsets, Call::Commit] {
+                let (calls, end) = run(Manner::Transaction, failing_once(at, error.clone()));
+                assert_eq!((*calls.last().unwrap(), end), (Call::Abort, Turn::Aborted), "{at:?}");
+            }
+            let (_, end) = run(Manner::Plain, failing_once(Call::SendOffsets, error.clone()));
+            assert_eq!(end, Turn::Aborted);
+        }
+    }
+
+    #[test]
+    fn an_abort_asked_for_while_a_call_is_out_follows_its_answer() {
+        for stop_at in [Call::Begin, Call::Produce, Call::SendOffsets] {
+            let mut ritual = Ritual::default();
+            let mut call = ritual.begin();
+            while call != stop_at {
+                let Turn::Call(next) = ritual.answered(Ok(())) else { panic!("ended before {stop_at:?}") };
+                call = next;
+            }
+            assert_eq!(ritual.abort(), None);
+            assert_eq!(ritual.answered(Ok(())), Turn::Call(Call::Abort), "{stop_at:?}");
+            assert_eq!(ritual.answered(Ok(())), Turn::Aborted);
+            assert_eq!(ritual.begin(), Call::Begin);
+            assert_eq!(ritual.answered(Ok(())), Turn::Call(Call::Produce), "the next transaction is not doomed");
+        }
+    }
+
+    #[test]
+    fn a_commit_that_is_out_runs_its_course() {
+        let mut ritual = Ritual::default();
+        ritual.begin();
+        (0..3).for_each(|_| assert!(matches!(ritual.answered(Ok(())), Turn::Call(_))));
+        assert!(ritual.is_committing());
+        assert_eq!(ritual.abort(), None);
+        assert_eq!(ritual.answered(Err(CallError::Retriable(String::new()))), Turn::Call(Call::Commit));
+        assert_eq!(ritual.answered(Ok(())), Turn::Committed);
+    }
+
+    #[test]
+    fn taking_over_clears_what_was_asked_of_the_former_life() {
+        let mut ritual = Ritual::default();
+        assert_eq!(ritual.init(), Call::Init);
+        assert_eq!(ritual.abort(), None);
+        assert_eq!(ritual.answered(Ok(())), Turn::Ready);
+        ritual.begin();
+        assert_eq!(ritual.answered(Ok(())), Turn::Call(Call::Produce));
     }
 }

@@ -88,7 +88,8 @@ pub enum Event<P> {
     AtEnd(PartitionId),
     /// Answers [`Effect::Append`]: the offset in the fingerprint log, or that delivery is not certain.
     Appended(RequestId, Result<i64, ()>),
-    /// A record of a verdict log that was asked for by [`Effect::Recall`].
+    /// A record of a verdict log that was asked for by the latest [`Effect::Recall`] of that log; what a replaced one
+    /// still brings is not handed over.
     Recalled {
         /// Which log.
         log: LogPartition,
@@ -114,7 +115,8 @@ pub enum Event<P> {
 pub enum Effect<P> {
     /// Where is the latest checkpoint of this log? Answered by [`Event::Checkpoint`].
     FetchCheckpoint(LogPartition),
-    /// Hand over the verdict log from this offset on, from its beginning when there is none.
+    /// Hand over the verdict log from this offset on, from its beginning when there is none. What an earlier one has
+    /// not handed over yet, and its unanswered [`Effect::FollowToEnd`], are forgotten.
     Follow {
         /// Which log.
         log: LogPartition,
@@ -127,9 +129,10 @@ pub enum Effect<P> {
     Join,
     /// Leave it.
     Leave,
-    /// Ask for the group's stable committed offsets. Answered by [`Event::Committed`].
+    /// Ask for the group's stable committed offsets. Each is answered by one [`Event::Committed`], in order.
     FetchCommitted(BTreeSet<PartitionId>),
-    /// Hand over pages from this offset on (`None`: from the configured start).
+    /// Hand over pages from this offset on (`None`: from the configured start). No page read before this comes after
+    /// it, from however far down the line of text threads.
     Seek {
         /// Which partition.
         partition: PartitionId,
@@ -153,7 +156,7 @@ pub enum Effect<P> {
     /// Make this call to the transactional producer. Answered by [`Event::Called`].
     Call(Request<P>),
     /// These pages have ended: their outputs and offsets are committed.
-    Delivered(Vec<Output<P>>),
+    Delivered(Vec<Arc<Output<P>>>),
     /// The revoked partitions may go to their next owner.
     RevokeDone,
     /// Everything deliverable is committed and the group is left.
@@ -192,14 +195,14 @@ pub enum Failure {
         "{0} has judged positions but no committed offset: set the group's offset, or let `dupgate rulings reopen` have its range judged anew"
     )]
     NoOffset(PartitionId),
-    /// Too many dead letters.
-    #[error("{bad} of the last {of} records became dead letters (limit {limit_percent} %)")]
-    Breaker {
-        /// Dead letters.
-        bad: usize,
-        /// Out of how many.
-        of: usize,
-        /// The limit.
-        limit_percent: u32,
+    /// The verdict log says something that cannot be.
+    #[error("verdict log {log}, offset {offset}: {why}")]
+    Unreadable {
+        /// Which log.
+        log: LogPartition,
+        /// Where.
+        offset: i64,
+        /// What is wrong.
+        why: String,
     },
 }

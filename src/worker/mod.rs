@@ -1,3 +1,28 @@
-//! Room 7: a page meets its ruling.
+//! Room 7: a page meets its ruling, and leaves with it.
+//!
+//! Before: pages come in offset order, their text work done; rulings come in the order of the verdict logs. After:
+//! routed pages and input offsets go out in one transaction. The worker asks the judge about a page nobody has asked
+//! about, uses a ruling that is known, reads back one that is written but not remembered.
+//!
+//! Laws: L1 (one end for each page), L2 (offsets only with the outputs before them), L4 (a ruling that is written is
+//! used), L8 (a page that was asked about leaves without its verdict only by `withdraw`). Cost: a map look-up and a
+//! binary search for each page and each ruling.
+
+mod breaker;
+mod deliver;
 mod events;
+mod headers;
+mod join;
+mod known;
+mod lane;
+mod life;
+mod pace;
+mod recall;
+mod route;
+mod settings;
+
 pub use events::{Disposition, Effect, Errand, Event, Failure, LogPartition, Output, Page, Request};
+pub use headers::{Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, message, verdict};
+pub use life::{Status, Worker};
+pub use route::{BadRecords, Mode, Partitioning, Routing, Tombstones, murmur2};
+pub use settings::WorkerSettings;

@@ -1,0 +1,95 @@
+//! What the index holds, what it is asked, and what it answers.
+
+use std::time::Duration;
+
+use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
+use crate::log::{Stage, Tails, Windows};
+use crate::record::{Source, Timestamp};
+
+/// A page that later pages can be duplicates of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Original {
+    /// Its number in the order of the log; no two originals share one.
+    pub sequence: u64,
+    /// Its position in the input.
+    pub source: Source,
+    /// Its event time as judged. Not monotone in the sequence: partitions lag.
+    pub event_time: Timestamp,
+    /// Its fingerprints.
+    pub fingerprints: Fingerprints,
+    /// Hash of its id, when it has one.
+    pub id: Option<IdHash>,
+    /// Hash of its scope, when there is one.
+    pub scope: Option<ScopeHash>,
+    /// First page of its cluster; its own position when it began the cluster.
+    pub cluster: Source,
+}
+
+/// One page's question: which originals are near?
+#[derive(Clone, Debug)]
+pub struct Probe<'a> {
+    /// The page's fingerprints.
+    pub fingerprints: &'a Fingerprints,
+    /// Hash of its id; tells which candidates are earlier texts of the same page.
+    pub id: Option<IdHash>,
+    /// Hash of its scope: only originals of the same scope match, `None` being a scope of its own.
+    pub scope: Option<ScopeHash>,
+    /// Its event time as judged.
+    pub event_time: Timestamp,
+    /// Where forgetting stands for this page, moved on by the page's own time.
+    pub tails: Tails,
+    /// How far page and original may lie apart in event time, inclusive, in whole milliseconds.
+    pub windows: Windows<Duration>,
+    /// The stages in use.
+    pub stages: &'a [Stage],
+    /// Largest Hamming distance of a `SimHash` match, inclusive.
+    pub max_distance: u8,
+}
+
+impl Probe<'_> {
+    /// Returns the strongest stage in which this original matches, with the distance there.
+    pub(super) fn verify(&self, original: &Original) -> Option<(Stage, u8)> {
+        if original.scope != self.scope || original.sequence < self.tails.first_sequence {
+            return None;
+        }
+        if self.matches_exactly(original) {
+            return Some((Stage::Exact, 0));
+        }
+        let distance = self.fingerprints.simhash?.distance(original.fingerprints.simhash?);
+        let near = distance <= u32::from(self.max_distance) && self.in_time(Stage::SimHash, original.event_time);
+        near.then_some((Stage::SimHash, u8::try_from(distance).ok()?))
+    }
+
+    fn matches_exactly(&self, original: &Original) -> bool {
+        original.fingerprints.exact == self.fingerprints.exact && self.in_time(Stage::Exact, original.event_time)
+    }
+
+    /// Says whether the stage is in use, remembers that time, and reaches so far.
+    fn in_time(&self, stage: Stage, event_time: Timestamp) -> bool {
+        self.stages.contains(&stage)
+            && event_time >= self.tails.times.of(stage)
+            && u128::from(self.event_time.gap_millis(event_time)) <= self.windows.of(stage).as_millis()
+    }
+}
+
+/// An original that matches a probe. Each comes at most once, with its strongest stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which original: see [`super::Index::get`].
+    pub sequence: u64,
+    /// The strongest stage in which it matches.
+    pub stage: Stage,
+    /// Differing bits; 0 in the exact stage.
+    pub distance: u8,
+    /// Whether page and original carry the same id.
+    pub same_id: bool,
+}
+
+/// How many originals left the memory, by reason. Those that were forgotten by name count as neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gone {
+    /// Behind the tail of every stage.
+    pub expired: u64,
+    /// Not expired, but too old to be held by number.
+    pub evicted: u64,
+}

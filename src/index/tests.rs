@@ -1,0 +1,384 @@
+//! The index against a list and a loop.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fingerprint::{Fingerprints, ScopeHash, SimHash};
+use crate::log::{Stage, Windows};
+use crate::record::Timestamp;
+
+/// Window of both stages where a test says nothing else, in milliseconds.
+const WINDOW: u64 = 100;
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn original(sequence: u64, exact: u128, simhash: Option<u64>, time: i64) -> Original {
+    let source = PartitionId::new("pages", 0).at(i64::try_from(sequence).unwrap());
+    Original {
+        sequence,
+        cluster: source.clone(),
+        source,
+        event_time: at(time),
+        fingerprints: Fingerprints { exact: ExactHash(exact), simhash: simhash.map(SimHash) },
+        id: None,
+        scope: None,
+    }
+}
+
+fn probe(fingerprints: &Fingerprints, time: i64, max_distance: u8) -> Probe<'_> {
+    Probe {
+        fingerprints,
+        id: None,
+        scope: None,
+        event_time: at(time),
+        tails: Tails::START,
+        windows: Windows::all(Duration::from_millis(WINDOW)),
+        stages: &Stage::ALL,
+        max_distance,
+    }
+}
+
+fn found(index: &Index, probe: &Probe<'_>) -> Vec<(u64, Stage, u8, bool)> {
+    let mut found = Vec::new();
+    index.candidates(probe, |c| found.push((c.sequence, c.stage, c.distance, c.same_id)));
+    found.sort_unstable();
+    found
+}
+
+fn near(index: &Index, simhash: u64, max_distance: u8) -> Vec<u64> {
+    let fingerprints = Fingerprints { exact: ExactHash(u128::MAX), simhash: Some(SimHash(simhash)) };
+    found(index, &probe(&fingerprints, 0, max_distance)).into_iter().map(|candidate| candidate.0).collect()
+}
+
+/// What the index should do: a list, nothing leaves it.
+#[derive(Default)]
+struct List {
+    originals: Vec<(Original, bool)>,
+}
+
+impl List {
+    fn found(&self, probe: &Probe<'_>) -> Vec<(u64, Stage, u8, bool)> {
+        let mut found = Vec::new();
+        for (original, forgotten) in &self.originals {
+            if *forgotten || original.scope != probe.scope || original.sequence < probe.tails.first_sequence {
+                continue;
+            }
+            let gap = u128::from(original.event_time.gap_millis(probe.event_time));
+            let same_id = original.id.is_some() && original.id == probe.id;
+            for stage in Stage::ALL {
+                let distance = match stage {
+                    Stage::Exact => (original.fingerprints.exact == probe.fingerprints.exact).then_some(0),
+                    Stage::SimHash => match (original.fingerprints.simhash, probe.fingerprints.simhash) {
+                        (Some(one), Some(other)) => Some(one.distance(other)),
+                        _ => None,
+                    },
+                };
+                let in_time =
+                    original.event_time >= probe.tails.times.of(stage) && gap <= probe.windows.of(stage).as_millis();
+                if let Some(distance) = distance.filter(|&distance| distance <= u32::from(probe.max_distance))
+                    && in_time
+                    && probe.stages.contains(&stage)
+                {
+                    found.push((original.sequence, stage, u8::try_from(distance).unwrap(), same_id));
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    fn forget(&mut self, mut meant: impl FnMut(&Original) -> bool) -> u64 {
+        let mut forgotten = 0;
+        for (original, gone) in &mut self.originals {
+            if !*gone && meant(original) {
+                *gone = true;
+                forgotten += 1;
+            }
+        }
+        forgotten
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(Page),
+    Probe { page: Page, stages: usize, max_distance: u8 },
+    Advance { newest: i64, capacity: u64 },
+    ForgetSource(i64),
+    ForgetId(u64),
+    ForgetRange(i64, i64),
+    SetMaxDistance(u8),
+}
+
+#[derive(Clone, Debug)]
+struct Page {
+    offset: i64,
+    exact: u128,
+    simhash: Option<u64>,
+    time: i64,
+    id: Option<u64>,
+    scope: Option<u64>,
+    gap: u64,
+}
+
+/// Codes lie a few flips from one of three centres, so that distances around every bound are common.
+fn codes() -> impl Strategy<Value = u64> {
+    let centre = prop_oneof![Just(0), Just(u64::MAX), Just(0x0123_4567_89AB_CDEF)];
+    (centre, prop::collection::vec(0..64, 0..6))
+        .prop_map(|(centre, flips)| flips.into_iter().fold(centre, |code: u64, bit| code ^ (1_u64 << bit)))
+}
+
+fn pages() -> impl Strategy<Value = Page> {
+    let small = || prop::option::weighted(0.3, 0..3u64);
+    (0..40i64, 0..6u128, prop::option::weighted(0.8, codes()), 0..400i64, small(), small(), 1..3u64).prop_map(
+        |(offset, exact, simhash, time, id, scope, gap)| Page { offset, exact, simhash, time, id, scope, gap },
+    )
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        10 => pages().prop_map(Step::Insert),
+        10 => (pages(), 0..4usize, 0..=9u8).prop_map(|(page, stages, max_distance)| Step::Probe { page, stages, max_distance }),
+        2 => (0..500i64, 5..60u64).prop_map(|(newest, capacity)| Step::Advance { newest, capacity }),
+        1 => (0..40i64).prop_map(Step::ForgetSource),
+        1 => (0..3u64).prop_map(Step::ForgetId),
+        1 => (0..40i64, 0..45i64).prop_map(|(from, to)| Step::ForgetRange(from, to)),
+        1 => (0..=8u8).prop_map(Step::SetMaxDistance),
+    ];
+    prop::collection::vec(step, 1..200)
+}
+
+const STAGES: [&[Stage]; 4] = [&Stage::ALL, &[Stage::Exact], &[Stage::SimHash], &[]];
+
+fn agrees_with_the_list(max_distance: u8, windows: Windows<u64>, steps: Vec<Step>) {
+    let mut index = Index::new(max_distance);
+    let mut list = List::default();
+    let windows = windows.map(Duration::from_millis);
+    let partition = PartitionId::new("pages", 3);
+    let (mut next, mut tails, mut bound) = (0, Tails::START, max_distance);
+    for step in steps {
+        match step {
+            Step::Insert(page) => {
+                let made = Original {
+                    source: partition.at(page.offset),
+                    id: page.id.map(IdHash),
+                    scope: page.scope.map(ScopeHash),
+                    ..original(next, page.exact, page.simhash, page.time)
+                };
+                next += page.gap;
+                index.insert(made.clone());
+                list.originals.push((made, false));
+            }
+            Step::Probe { page, stages, max_distance } => {
+                let fingerprints = Fingerprints { exact: ExactHash(page.exact), simhash: page.simhash.map(SimHash) };
+                let probe = Probe {
+                    fingerprints: &fingerprints,
+                    id: page.id.map(IdHash),
+                    scope: page.scope.map(ScopeHash),
+                    event_time: at(page.time),
+                    tails,
+                    windows,
+                    stages: STAGES[stages],
+                    // Mostly what the tables were built for.
+                    max_distance: if max_distance == 9 { bound } else { max_distance },
+                };
+                assert_eq!(found(&index, &probe), list.found(&probe));
+            }
+            Step::Advance { newest, capacity } => {
+                tails = tails.later(Tails {
+                    times: windows.map(|window| at(newest - 50).minus(window)),
+                    first_sequence: next.saturating_sub(capacity),
+                });
+                let before = index.len();
+                let gone = index.advance(&tails);
+                assert!(gone.expired + gone.evicted <= u64::try_from(before - index.len()).unwrap());
+            }
+            Step::ForgetSource(offset) => {
+                let source = partition.at(offset);
+                // What left the memory cannot be counted; both forget it.
+                assert!(index.forget_source(&source) <= list.forget(|original| original.source == source));
+            }
+            Step::ForgetId(id) => {
+                let id = IdHash(id);
+                let live = |original: &Original| {
+                    original.sequence >= tails.first_sequence && original.event_time >= tails.times.min()
+                };
+                let expected = list.forget(|original| original.id == Some(id) && live(original));
+                assert_eq!(index.forget_id(id, &tails), expected);
+            }
+            Step::ForgetRange(from, to) => {
+                let expected = list.forget(|original| original.source.offset >= from && original.source.offset < to);
+                assert!(index.forget_range(&partition, from, to) <= expected);
+            }
+            Step::SetMaxDistance(distance) => {
+                bound = distance;
+                index.set_max_distance(distance);
+            }
+        }
+        let live: Vec<&Original> = index.live(&tails).collect();
+        let expected: Vec<&Original> = list
+            .originals
+            .iter()
+            .filter(|(original, forgotten)| {
+                !forgotten && original.sequence >= tails.first_sequence && original.event_time >= tails.times.min()
+            })
+            .map(|(original, _)| original)
+            .collect();
+        assert_eq!(live, expected);
+        for original in expected {
+            assert_eq!(index.get(original.sequence), Some(original));
+        }
+        for (forgotten, _) in list.originals.iter().filter(|(_, forgotten)| *forgotten) {
+            assert_eq!(index.get(forgotten.sequence), None);
+        }
+        assert_eq!(index.get(next), None);
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_answer_is_that_of_a_list_and_a_loop(
+        max_distance in 0..=8u8, exact in 50..200u64, simhash in 50..200u64, steps in steps(),
+    ) {
+        agrees_with_the_list(max_distance, Windows { exact, simhash }, steps);
+    }
+
+    #[test]
+    fn a_pair_at_the_bound_is_found_and_one_bit_more_is_not(
+        code in any::<u64>(), order in Just((0..64).collect::<Vec<u32>>()).prop_shuffle(),
+    ) {
+        for max_distance in 0..=8 {
+            let mut index = Index::new(max_distance);
+            for (sequence, distance) in (0..=usize::from(max_distance) + 1).enumerate() {
+                let planted = order[..distance].iter().fold(code, |code, bit| code ^ (1 << bit));
+                index.insert(original(sequence as u64, 0, Some(planted), 0));
+            }
+            prop_assert_eq!(near(&index, code, max_distance), (0..=u64::from(max_distance)).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn all_flips_of_at_most_three_bits_are_found() {
+    let code = 0xD1B5_4A32_D192_ED03_u64;
+    let mut index = Index::new(3);
+    index.insert(original(0, 0, Some(code), 0));
+    let mut tried = 0;
+    let mut check = |flipped: u64| {
+        tried += 1;
+        assert_eq!(near(&index, flipped, 3), [0], "{:064b}", flipped ^ code);
+    };
+    check(code);
+    for a in 0..64 {
+        check(code ^ (1 << a));
+        for b in 0..a {
+            check(code ^ (1 << a) ^ (1 << b));
+            for c in 0..b {
+                check(code ^ (1 << a) ^ (1 << b) ^ (1 << c));
+            }
+        }
+    }
+    assert_eq!(tried, 43_745);
+}
+
+#[test]
+fn equal_zero_and_one_codes_are_all_found_once() {
+    for code in [0, u64::MAX, 1 << 63, 0xFFFF] {
+        for max_distance in 0..=8 {
+            let mut index = Index::new(max_distance);
+            (0..500).for_each(|sequence| index.insert(original(sequence, u128::from(sequence), Some(code), 0)));
+            assert_eq!(near(&index, code, max_distance), (0..500).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn the_window_is_inclusive_on_both_sides() {
+    let mut index = Index::new(3);
+    let width = i64::try_from(WINDOW).unwrap();
+    for (sequence, time) in [-width - 1, -width, width, width + 1].into_iter().enumerate() {
+        index.insert(original(sequence as u64, 7, None, time));
+    }
+    let fingerprints = Fingerprints { exact: ExactHash(7), simhash: None };
+    let sequences: Vec<u64> = found(&index, &probe(&fingerprints, 0, 3)).into_iter().map(|found| found.0).collect();
+    assert_eq!(sequences, [1, 2]);
+}
+
+#[test]
+fn an_original_at_the_tail_is_live_and_one_before_it_is_not() {
+    let mut index = Index::new(3);
+    index.insert(original(0, 0, None, 9));
+    index.insert(original(1, 1, None, 10));
+    let tails = Tails { times: Windows { exact: at(10), simhash: at(50) }, first_sequence: 0 };
+    assert_eq!(index.live(&tails).map(|original| original.sequence).collect::<Vec<_>>(), [1]);
+    assert_eq!(index.advance(&tails), Gone { expired: 1, evicted: 0 });
+    assert_eq!(index.advance(&Tails { first_sequence: 2, ..tails }), Gone { expired: 0, evicted: 1 });
+    assert!(index.is_empty());
+}
+
+#[test]
+fn a_dead_original_behind_a_live_one_is_no_candidate() {
+    let mut index = Index::new(3);
+    index.insert(original(0, 0, None, 50));
+    index.insert(original(1, 7, None, 5));
+    let tails = Tails { times: Windows::all(at(10)), first_sequence: 0 };
+    assert_eq!(index.advance(&tails), Gone::default());
+    assert_eq!(index.len(), 2);
+    let fingerprints = Fingerprints { exact: ExactHash(7), simhash: None };
+    assert_eq!(found(&index, &Probe { tails, ..probe(&fingerprints, 10, 3) }), []);
+}
+
+#[test]
+fn an_original_out_of_order_changes_nothing() {
+    let mut index = Index::new(3);
+    index.insert(original(5, 1, None, 0));
+    index.insert(original(5, 2, None, 0));
+    index.insert(original(4, 3, None, 0));
+    assert_eq!(index.len(), 1);
+    index.advance(&Tails { first_sequence: 6, ..Tails::START });
+    index.insert(original(5, 2, None, 0));
+    assert!(index.is_empty());
+}
+
+#[test]
+fn topic_names_are_held_once() {
+    let mut index = Index::new(3);
+    (0..10).for_each(|sequence| index.insert(original(sequence, 0, None, 0)));
+    let topic = &index.get(0).unwrap().source.partition.topic;
+    assert!((1..10).all(|sequence| Arc::ptr_eq(topic, &index.get(sequence).unwrap().cluster.partition.topic)));
+}
+
+#[test]
+fn memory_after_one_and_after_five_turnovers_is_the_same() {
+    const WINDOW: u64 = 20_000;
+    let mut index = Index::new(3);
+    let turnover = |index: &mut Index, number: u64| {
+        for sequence in number * WINDOW..(number + 1) * WINDOW {
+            let code = sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            index.insert(original(sequence, u128::from(code), Some(code.rotate_left(29)), 0));
+            index.advance(&Tails { first_sequence: sequence.saturating_sub(WINDOW), ..Tails::START });
+        }
+        (index.len(), index.memory_bytes())
+    };
+    turnover(&mut index, 0);
+    let (length, bytes) = turnover(&mut index, 1);
+    let last = (2..6).map(|number| turnover(&mut index, number)).last().unwrap();
+    let close = |one: usize, other: usize| one.abs_diff(other) * 20 <= one;
+    assert!(close(length, last.0) && close(bytes, last.1), "{length}, {bytes} B became {last:?}");
+    assert!(bytes / length < 600, "{} bytes an original", bytes / length);
+}
+
+#[test]
+fn memory_is_given_back_when_the_window_empties() {
+    let mut index = Index::new(3);
+    (0..50_000).for_each(|sequence| index.insert(original(sequence, u128::from(sequence), Some(sequence), 0)));
+    assert!(!index.tables_misfit(), "the tables did not grow, so every walk is long");
+    let full = index.memory_bytes();
+    index.advance(&Tails { first_sequence: 49_990, ..Tails::START });
+    assert!(index.memory_bytes() < full / 100, "{} of {full} bytes", index.memory_bytes());
+    assert_eq!(near(&index, 49_995, 0), [49_995]);
+}

@@ -1,0 +1,93 @@
+//! `decide`: an entry yields a ruling, the state untouched.
+
+use super::State;
+use super::choice::Choice;
+use crate::index::{Candidate, Original, Probe};
+use crate::log::{
+    Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageRuling, Rules, Ruling, SameId, Stage,
+};
+use crate::record::Timestamp;
+
+/// Finds the ruling of an entry that the broker appended at `append_time`.
+///
+/// `None` for a repeat: the page's position was judged, or the request was applied; its answer is already written
+/// (law L4). Also `None` while no rules are in force, because then nothing was ever judged.
+#[must_use]
+pub fn decide(state: &State, entry: &Entry, append_time: Timestamp) -> Option<Ruling> {
+    let rules = state.rules()?;
+    let answer = match &entry.body {
+        EntryBody::Page(page) => {
+            if state.is_judged(&page.source) {
+                return None;
+            }
+            Answer::Page(judge_page(state, rules, page, append_time))
+        }
+        EntryBody::Withdraw { source, reason } => {
+            first_time(state, entry)?;
+            Answer::Withdrawn { source: source.clone(), reason: *reason }
+        }
+        EntryBody::Forget(target) => {
+            first_time(state, entry)?;
+            Answer::Forgotten(target.clone())
+        }
+        EntryBody::Reopen { partition, from, to } => {
+            first_time(state, entry)?;
+            Answer::Reopened { partition: partition.clone(), from: *from, to: *to }
+        }
+    };
+    Some(Ruling { request: entry.request, answer })
+}
+
+fn first_time(state: &State, entry: &Entry) -> Option<()> {
+    (!state.is_applied(entry.request)).then_some(())
+}
+
+fn judge_page(state: &State, rules: &Rules, page: &PageEntry, append_time: Timestamp) -> PageRuling {
+    let event_time = page.event_time.min(append_time.plus(rules.max_future_skew));
+    let tails = state.tails_with(event_time);
+    let probe = Probe {
+        fingerprints: &page.fingerprints,
+        id: page.id,
+        scope: page.scope,
+        event_time,
+        tails,
+        windows: rules.windows,
+        stages: &rules.stages,
+        max_distance: rules.max_distance,
+    };
+    let mut choice = Choice::default();
+    state.index().candidates(&probe, |candidate| choice.consider(candidate));
+    let best = choice.best().and_then(|candidate| Some((candidate, state.index().get(candidate.sequence)?)));
+
+    let original = NewOriginal { fingerprints: page.fingerprints, id: page.id, scope: page.scope, cluster: None };
+    let decision = match best {
+        // A page behind every tail is delivered like any other, but not remembered.
+        None => Decision::Unique { original: (event_time >= tails.times.min()).then_some(original) },
+        Some((candidate, held)) => {
+            let of = matched(candidate, held, event_time);
+            if is_update(rules, candidate) {
+                let replaces = event_time >= held.event_time;
+                let original = NewOriginal { cluster: Some(held.cluster.clone()), ..original };
+                Decision::Update { of, original: replaces.then_some(original) }
+            } else {
+                Decision::Duplicate { of }
+            }
+        }
+    };
+    PageRuling { source: page.source.clone(), event_time, digest: page.digest, decision }
+}
+
+/// The page was seen before, and its text changed.
+fn is_update(rules: &Rules, candidate: Candidate) -> bool {
+    candidate.same_id && candidate.stage != Stage::Exact && rules.same_id == SameId::Update
+}
+
+fn matched(candidate: Candidate, held: &Original, event_time: Timestamp) -> Match {
+    Match {
+        stage: candidate.stage,
+        distance: candidate.distance,
+        source: held.source.clone(),
+        age_ms: event_time.millis().saturating_sub(held.event_time.millis()),
+        cluster: held.cluster.clone(),
+    }
+}

@@ -1,0 +1,124 @@
+//! What the kept log still serves: how far it may be trimmed, and where the floors may stand.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::log::{Ruling, VerdictRecord};
+use crate::record::{PartitionId, Timestamp};
+
+/// The stretch of the verdict log from one checkpoint to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Offset of the checkpoint it begins with; unknown while that is not committed.
+    pub checkpoint: Option<i64>,
+    /// The originals that its rulings made have smaller sequence numbers than this.
+    pub end_sequence: u64,
+    /// Largest event time ruled in it.
+    pub newest: Timestamp,
+    /// First and last offset ruled in it, by input partition.
+    pub ruled: BTreeMap<PartitionId, (i64, i64)>,
+}
+
+/// The kept log, oldest span first. Bounded by the number of checkpoints kept times the input partitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spans {
+    spans: VecDeque<Span>,
+}
+
+impl Spans {
+    /// Rebuilds the list from a snapshot.
+    #[must_use]
+    pub fn from_parts(spans: Vec<Span>) -> Self {
+        Self { spans: spans.into() }
+    }
+
+    /// Returns the spans, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Span> {
+        self.spans.iter()
+    }
+
+    /// Notes a followed record at `offset`; `next_sequence` is the state's behind it.
+    pub fn follow(&mut self, offset: i64, record: &VerdictRecord, next_sequence: u64) {
+        match record {
+            VerdictRecord::Checkpoint(_) => self.open(Some(offset), next_sequence),
+            VerdictRecord::Rulings(batch) => {
+                batch.rulings.iter().for_each(|ruling| self.note(ruling, next_sequence));
+            }
+            VerdictRecord::Rules(_) => {}
+        }
+    }
+
+    /// Begins a span with a checkpoint.
+    pub fn open(&mut self, checkpoint: Option<i64>, next_sequence: u64) {
+        self.spans.push_back(Span {
+            checkpoint,
+            end_sequence: next_sequence,
+            newest: Timestamp::MIN,
+            ruled: BTreeMap::new(),
+        });
+    }
+
+    /// Names the place of the checkpoint that was written last.
+    pub fn place(&mut self, checkpoint: i64) {
+        if let Some(span) = self.spans.back_mut() {
+            span.checkpoint = Some(checkpoint);
+        }
+    }
+
+    /// Notes a ruling in the newest span.
+    pub fn note(&mut self, ruling: &Ruling, next_sequence: u64) {
+        let (Some(span), Some(source)) = (self.spans.back_mut(), ruling.answer.ruled_source()) else { return };
+        span.end_sequence = next_sequence;
+        if let crate::log::Answer::Page(page) = &ruling.answer {
+            span.newest = span.newest.max(page.event_time);
+        }
+        match span.ruled.get_mut(&source.partition) {
+            Some((first, last)) => {
+                *first = (*first).min(source.offset);
+                *last = (*last).max(source.offset);
+            }
+            None => {
+                span.ruled.insert(source.partition.clone(), (source.offset, source.offset));
+            }
+        }
+    }
+
+    /// Returns where the floor of a partition may stand: below every ruling that can still be read back, and never
+    /// above what the input group has committed.
+    #[must_use]
+    pub fn floor(&self, partition: &PartitionId, committed: &BTreeMap<PartitionId, i64>) -> i64 {
+        let committed = committed.get(partition).copied().unwrap_or(0);
+        self.spans
+            .iter()
+            .filter_map(|span| span.ruled.get(partition))
+            .map(|(first, _)| *first)
+            .fold(committed, i64::min)
+    }
+
+    /// Returns the offset of the checkpoint up to which the log serves nobody any more: before the oldest original
+    /// held, before every answer at or beyond what the input group has committed, and before `keep_from`.
+    #[must_use]
+    pub fn trim_point(
+        &self,
+        first_live_sequence: u64,
+        committed: &BTreeMap<PartitionId, i64>,
+        keep_from: Timestamp,
+    ) -> Option<i64> {
+        let spent = |span: &Span| {
+            span.end_sequence <= first_live_sequence
+                && span.newest < keep_from
+                && span
+                    .ruled
+                    .iter()
+                    .all(|(partition, (_, last))| committed.get(partition).is_some_and(|&position| *last < position))
+        };
+        let behind = self.spans.iter().take(self.spans.len().saturating_sub(1)).take_while(|span| spent(span)).count();
+        self.spans.get(behind).filter(|_| behind > 0)?.checkpoint
+    }
+
+    /// Forgets the spans before a checkpoint that the log was trimmed to.
+    pub fn trimmed_to(&mut self, checkpoint: i64) {
+        while self.spans.front().is_some_and(|span| span.checkpoint.is_some_and(|offset| offset < checkpoint)) {
+            self.spans.pop_front();
+        }
+    }
+}

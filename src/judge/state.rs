@@ -1,0 +1,407 @@
+//! The judge's state, and `follow`: the only way it changes.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::index::{Index, Original};
+use crate::log::{
+    Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, NewOriginal, PageRuling, PartitionCheckpoint,
+    RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, Tails, VerdictRecord,
+};
+use crate::record::{PartitionId, Source, Timestamp};
+
+/// How many applied requests are remembered. A request is repeated within seconds; this many withdrawals, takedowns
+/// and reopened ranges lie far behind it.
+const APPLIED_REMEMBERED: usize = 65_536;
+
+/// Everything that decides the next ruling. Two states that followed the same verdict log are equal (law L5).
+#[derive(Debug)]
+pub struct State {
+    log: Option<LogIdentity>,
+    rules_number: RulesNumber,
+    rules: Option<Rules>,
+    newest: Timestamp,
+    tails: Tails,
+    next_sequence: u64,
+    next_entry: i64,
+    partitions: BTreeMap<PartitionId, Seen>,
+    applied: Applied,
+    index: Index,
+}
+
+/// What is known of one input partition.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    judged: Judged,
+    delivered: i64,
+}
+
+/// The latest applied requests, oldest first.
+#[derive(Clone, Debug, Default)]
+struct Applied {
+    order: VecDeque<RequestId>,
+    known: BTreeSet<RequestId>,
+}
+
+/// Why a record of the verdict log cannot follow on this state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Diverged {
+    /// The record was written to another log of the same name.
+    #[error("the log was replaced: expected identity {expected:x}, found {found:x}")]
+    AnotherLog {
+        /// Identity of the log followed so far.
+        expected: u64,
+        /// Identity in the record.
+        found: u64,
+    },
+    /// There is no checkpoint to begin with.
+    #[error("the log does not begin with a checkpoint")]
+    NoCheckpoint,
+    /// The rulings were made under rules that the log did not announce.
+    #[error("rulings under rules {found}, but rules {expected} are in force")]
+    UnknownRules {
+        /// Number in force.
+        expected: u32,
+        /// Number cited.
+        found: u32,
+    },
+    /// A second ruling for a judged position (law L4).
+    #[error("a second ruling for {0}")]
+    SecondRuling(Source),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            log: None,
+            rules_number: RulesNumber::default(),
+            rules: None,
+            newest: Timestamp::MIN,
+            tails: Tails::START,
+            next_sequence: 0,
+            next_entry: 0,
+            partitions: BTreeMap::new(),
+            applied: Applied::default(),
+            index: Index::new(0),
+        }
+    }
+}
+
+impl State {
+    /// Begins a new log under these rules. Entries are judged from `next_entry` on.
+    #[must_use]
+    pub fn begin(log: LogIdentity, rules: Rules, next_entry: i64) -> Self {
+        let index = Index::new(rules.max_distance);
+        Self { log: Some(log), rules_number: RulesNumber(1), rules: Some(rules), next_entry, index, ..Self::default() }
+    }
+
+    /// Takes over what a checkpoint says. The originals come with the rulings behind it, or with `originals`.
+    #[must_use]
+    pub fn load(checkpoint: &Checkpoint, originals: Vec<Original>) -> Self {
+        let mut index = Index::new(checkpoint.rules.max_distance);
+        originals.into_iter().for_each(|original| index.insert(original));
+        let partitions = checkpoint
+            .partitions
+            .iter()
+            .map(|(partition, said)| {
+                (partition.clone(), Seen { judged: said.judged.clone(), delivered: said.delivered })
+            })
+            .collect();
+        let mut state = Self {
+            log: Some(checkpoint.log),
+            rules_number: checkpoint.rules_number,
+            rules: Some(checkpoint.rules.clone()),
+            newest: checkpoint.newest,
+            tails: checkpoint.tails,
+            next_sequence: checkpoint.next_sequence,
+            next_entry: checkpoint.next_entry,
+            partitions,
+            applied: Applied::default(),
+            index,
+        };
+        checkpoint.applied.iter().for_each(|&request| state.applied.note(request));
+        state.raise_floors(checkpoint);
+        state
+    }
+
+    /// Writes the state down, but for the originals; `floors` gives the floor that each partition is to have from
+    /// here on, and `delivered` how far the input group was seen to have committed.
+    #[must_use]
+    pub fn checkpoint(
+        &self,
+        previous: Option<i64>,
+        mut floor: impl FnMut(&PartitionId) -> i64,
+        delivered: &BTreeMap<PartitionId, i64>,
+    ) -> Option<Checkpoint> {
+        let mut partitions: BTreeMap<PartitionId, PartitionCheckpoint> = self
+            .partitions
+            .iter()
+            .map(|(partition, seen)| {
+                let said = PartitionCheckpoint {
+                    judged: seen.judged.clone(),
+                    floor: floor(partition),
+                    delivered: seen.delivered,
+                };
+                (partition.clone(), said)
+            })
+            .collect();
+        for (partition, &position) in delivered {
+            if let Some(said) = partitions.get_mut(partition) {
+                said.delivered = said.delivered.max(position);
+            }
+        }
+        Some(Checkpoint {
+            log: self.log?,
+            rules_number: self.rules_number,
+            rules: self.rules.clone()?,
+            newest: self.newest,
+            tails: self.tails,
+            next_sequence: self.next_sequence,
+            next_entry: self.next_entry,
+            previous,
+            partitions,
+            applied: self.applied.order.iter().copied().collect(),
+        })
+    }
+
+    /// Follows one record of the verdict log.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when the record cannot have been written behind what this state followed. The state is then of
+    /// no more use.
+    pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
+        match (self.log, record) {
+            (None, VerdictRecord::Checkpoint(checkpoint)) => {
+                *self = Self::load(checkpoint, Vec::new());
+                Ok(())
+            }
+            (None, VerdictRecord::Rulings(_) | VerdictRecord::Rules(_)) => Err(Diverged::NoCheckpoint),
+            (Some(log), _) if log != record.log() => {
+                Err(Diverged::AnotherLog { expected: log.0, found: record.log().0 })
+            }
+            (Some(_), VerdictRecord::Checkpoint(checkpoint)) => {
+                self.raise_floors(checkpoint);
+                Ok(())
+            }
+            (Some(_), VerdictRecord::Rules(record)) => {
+                self.follow_rules(record);
+                Ok(())
+            }
+            (Some(_), VerdictRecord::Rulings(batch)) => self.follow_batch(batch),
+        }
+    }
+
+    fn follow_batch(&mut self, batch: &RulingBatch) -> Result<(), Diverged> {
+        if batch.rules != self.rules_number {
+            return Err(Diverged::UnknownRules { expected: self.rules_number.0, found: batch.rules.0 });
+        }
+        for ruling in &batch.rulings {
+            self.follow(ruling)?;
+        }
+        self.move_tails(batch.tails);
+        self.next_entry = batch.next_entry;
+        Ok(())
+    }
+
+    /// Puts new rules in force.
+    pub fn follow_rules(&mut self, record: &RulesRecord) {
+        self.rules_number = record.number;
+        self.index.set_max_distance(record.rules.max_distance);
+        self.rules = Some(record.rules.clone());
+    }
+
+    /// Follows one ruling. References to originals that are not held are ignored: the log may be trimmed.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged::SecondRuling`] for a page whose position was judged and not reopened since.
+    pub fn follow(&mut self, ruling: &Ruling) -> Result<(), Diverged> {
+        match &ruling.answer {
+            Answer::Page(page) => return self.follow_page(page),
+            Answer::Withdrawn { source, .. } => {
+                self.seen(&source.partition).judged.insert(source.offset);
+                self.index.forget_source(source);
+            }
+            Answer::Forgotten(ForgetTarget::Source(source)) => {
+                self.index.forget_source(source);
+            }
+            Answer::Forgotten(ForgetTarget::Id(id)) => {
+                self.index.forget_id(*id, &self.tails);
+            }
+            Answer::Reopened { partition, from, to } => {
+                self.seen(partition).judged.reopen(*from, *to);
+                self.index.forget_range(partition, *from, *to);
+            }
+        }
+        self.applied.note(ruling.request);
+        Ok(())
+    }
+
+    fn follow_page(&mut self, page: &PageRuling) -> Result<(), Diverged> {
+        if !self.seen(&page.source.partition).judged.insert(page.source.offset) {
+            return Err(Diverged::SecondRuling(page.source.clone()));
+        }
+        let mut tails = self.tails_with(page.event_time);
+        self.newest = self.newest.max(page.event_time);
+        if let Decision::Update { of, original: Some(_) } = &page.decision {
+            self.index.forget_source(&of.source);
+        }
+        if let Some(original) = page.decision.original() {
+            self.remember(page, original);
+            let capacity = self.rules.as_ref().map_or(u64::MAX, |rules| rules.max_entries);
+            tails.first_sequence = tails.first_sequence.max(self.next_sequence.saturating_sub(capacity));
+        }
+        self.move_tails(tails);
+        Ok(())
+    }
+
+    fn remember(&mut self, page: &PageRuling, original: &NewOriginal) {
+        self.index.insert(Original {
+            sequence: self.next_sequence,
+            source: page.source.clone(),
+            event_time: page.event_time,
+            fingerprints: original.fingerprints,
+            id: original.id,
+            scope: original.scope,
+            cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
+        });
+        self.next_sequence += 1;
+    }
+
+    /// Returns where the tails stand once a page of this event time is judged. They never move back.
+    #[must_use]
+    pub fn tails_with(&self, event_time: Timestamp) -> Tails {
+        let Some(rules) = &self.rules else { return self.tails };
+        let newest = self.newest.max(event_time);
+        let times = rules.windows.map(|window| newest.minus(rules.lateness).minus(window));
+        self.tails.later(Tails { times, first_sequence: 0 })
+    }
+
+    /// Notes that every entry before `next_entry` is judged.
+    pub fn pass_entries(&mut self, next_entry: i64) {
+        self.next_entry = next_entry;
+    }
+
+    /// Raises the floors as this checkpoint says: for everybody who follows, at the same place in the log.
+    pub fn raise_floors(&mut self, checkpoint: &Checkpoint) {
+        for (partition, said) in &checkpoint.partitions {
+            let seen = self.seen(partition);
+            seen.judged.raise_floor(said.floor);
+            seen.delivered = seen.delivered.max(said.delivered);
+        }
+    }
+
+    fn move_tails(&mut self, tails: Tails) {
+        self.tails = self.tails.later(tails);
+        self.index.advance(&self.tails);
+    }
+
+    fn seen(&mut self, partition: &PartitionId) -> &mut Seen {
+        if !self.partitions.contains_key(partition) {
+            self.partitions.insert(partition.clone(), Seen::default());
+        }
+        self.partitions.entry(partition.clone()).or_default()
+    }
+
+    /// Says whether the position was judged and not reopened since.
+    #[must_use]
+    pub fn is_judged(&self, source: &Source) -> bool {
+        self.partitions.get(&source.partition).is_some_and(|seen| seen.judged.contains(source.offset))
+    }
+
+    /// Says whether a request other than a page was applied.
+    #[must_use]
+    pub fn is_applied(&self, request: RequestId) -> bool {
+        self.applied.known.contains(&request)
+    }
+
+    /// Returns the identity of the log that is followed.
+    #[must_use]
+    pub const fn log(&self) -> Option<LogIdentity> {
+        self.log
+    }
+
+    /// Returns the rules in force.
+    #[must_use]
+    pub const fn rules(&self) -> Option<&Rules> {
+        self.rules.as_ref()
+    }
+
+    /// Returns the number of the rules in force.
+    #[must_use]
+    pub const fn rules_number(&self) -> RulesNumber {
+        self.rules_number
+    }
+
+    /// Returns the largest event time judged, [`Timestamp::MIN`] before the first.
+    #[must_use]
+    pub const fn newest(&self) -> Timestamp {
+        self.newest
+    }
+
+    /// Returns where forgetting stands.
+    #[must_use]
+    pub const fn tails(&self) -> Tails {
+        self.tails
+    }
+
+    /// Returns the offset of the next entry to judge.
+    #[must_use]
+    pub const fn next_entry(&self) -> i64 {
+        self.next_entry
+    }
+
+    /// Returns the originals held.
+    #[must_use]
+    pub const fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Returns the sequence number of the oldest original that can still be matched, or of the next one.
+    #[must_use]
+    pub fn first_live_sequence(&self) -> u64 {
+        self.index.live(&self.tails).next().map_or(self.next_sequence, |original| original.sequence)
+    }
+
+    /// Returns the sequence number of the next original.
+    #[must_use]
+    pub const fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Returns a hash over all that decides the next ruling: equal for everybody at the same place of the log.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        let mut hash = Xxh3::new();
+        let mut write = |text: &str| hash.update(text.as_bytes());
+        write(&format!("{:?} {:?} {:?}", self.log, self.rules_number, self.rules));
+        write(&format!("{:?} {:?} {:?} {:?}", self.newest, self.tails, self.next_sequence, self.next_entry));
+        write(&format!("{:?}", self.applied.order));
+        for (partition, seen) in &self.partitions {
+            if !seen.judged.is_empty() {
+                let above: Vec<u64> = seen.judged.above().iter().collect();
+                let reopened: Vec<u64> = seen.judged.reopened().iter().collect();
+                write(&format!("{partition} {} {above:?} {reopened:?}", seen.judged.floor()));
+            }
+        }
+        for original in self.index.live(&self.tails) {
+            write(&format!("{original:?}"));
+        }
+        hash.digest()
+    }
+}
+
+impl Applied {
+    fn note(&mut self, request: RequestId) {
+        if self.known.insert(request) {
+            self.order.push_back(request);
+        }
+        while self.order.len() > APPLIED_REMEMBERED {
+            if let Some(oldest) = self.order.pop_front() {
+                self.known.remove(&oldest);
+            }
+        }
+    }
+}

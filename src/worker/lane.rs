@@ -1,0 +1,147 @@
+//! The pages of one input partition, in offset order, from the moment they are read until they are delivered.
+
+use std::collections::VecDeque;
+
+use super::events::{Disposition, LogPartition, Page};
+use crate::log::RequestId;
+use crate::record::Timestamp;
+
+/// One input partition that is ours.
+#[derive(Debug)]
+pub(super) struct Lane<P> {
+    /// Pages that are not in a transaction yet.
+    waiting: VecDeque<Waiting<P>>,
+    /// What they hold.
+    bytes: usize,
+    /// The committed offset is being fetched: no page may come in.
+    pub(super) seeking: bool,
+    /// The group has no offset here yet: this one is to be committed before anything is asked.
+    pub(super) anchor: Anchor,
+    /// It is being revoked: nothing new is asked or read.
+    pub(super) leaving: bool,
+    /// There was nothing more to read.
+    pub(super) at_end: bool,
+    /// Event time of the page read last.
+    pub(super) last_time: Option<Timestamp>,
+    /// A ruling that is gone for good stands before everything else.
+    pub(super) stuck: bool,
+    /// It is paused in the client.
+    pub(super) paused: bool,
+    /// The next page must not have a smaller offset.
+    pub(super) next: i64,
+}
+
+/// Whether the group has a committed offset in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Anchor {
+    /// It has one.
+    Held,
+    /// It has none, and nothing was read yet.
+    Missing,
+    /// It has none; this is where reading began.
+    Wanted(i64),
+}
+
+/// One page and how far it has come.
+#[derive(Debug)]
+pub(super) struct Waiting<P> {
+    pub(super) page: Page<P>,
+    pub(super) stage: Stage,
+}
+
+/// How far a page has come.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Stage {
+    /// Nothing was done about it yet.
+    New,
+    /// Asked. The offset of the entry is known once its delivery is.
+    Asked { log: LogPartition, request: RequestId, offset: Option<i64> },
+    /// Judged, but its ruling must be read back from this log.
+    Recalling(LogPartition),
+    /// Judged, and its ruling cannot be read any more.
+    Gone(LogPartition),
+    /// Its end is known.
+    Ready(Disposition),
+}
+
+impl<P> Lane<P> {
+    /// A partition just assigned: nothing is read before its committed offset is known.
+    pub(super) fn new() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            bytes: 0,
+            seeking: true,
+            anchor: Anchor::Held,
+            leaving: false,
+            at_end: false,
+            last_time: None,
+            stuck: false,
+            paused: false,
+            next: 0,
+        }
+    }
+
+    /// Drops what was read; it will be read again from the committed offset.
+    pub(super) fn rewind(&mut self) {
+        let Self { leaving, paused, .. } = *self;
+        *self = Self { leaving, paused, ..Self::new() };
+    }
+
+    /// Returns the page at an offset.
+    pub(super) fn page_mut(&mut self, offset: i64) -> Option<&mut Waiting<P>> {
+        let at = self.waiting.binary_search_by_key(&offset, |waiting| waiting.page.source.offset).ok()?;
+        self.waiting.get_mut(at)
+    }
+
+    /// Says whether the first page has a known end.
+    pub(super) fn is_ready(&self) -> bool {
+        self.waiting.front().is_some_and(|waiting| matches!(waiting.stage, Stage::Ready(_)))
+    }
+
+    /// Returns what the waiting pages hold, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the waiting pages, in offset order.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Waiting<P>> {
+        self.waiting.iter()
+    }
+
+    /// Returns the waiting pages, in offset order.
+    pub(super) fn waiting_mut(&mut self) -> impl Iterator<Item = &mut Waiting<P>> {
+        self.waiting.iter_mut()
+    }
+
+    /// Adds the next page.
+    pub(super) fn push(&mut self, page: Page<P>) {
+        self.next = page.source.offset.saturating_add(1);
+        self.last_time = Some(page.event_time);
+        self.at_end = false;
+        self.bytes += page.bytes;
+        self.waiting.push_back(Waiting { page, stage: Stage::New });
+    }
+
+    /// Takes the first page out if its end is known.
+    pub(super) fn pop_ready(&mut self) -> Option<(Page<P>, Disposition)> {
+        if !matches!(self.waiting.front()?.stage, Stage::Ready(_)) {
+            return None;
+        }
+        let Waiting { page, stage } = self.waiting.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(page.bytes);
+        match stage {
+            Stage::Ready(disposition) => Some((page, disposition)),
+            Stage::New | Stage::Asked { .. } | Stage::Recalling(_) | Stage::Gone(_) => None,
+        }
+    }
+
+    /// Everything behind this page is dropped and will be read again when the page has a ruling.
+    pub(super) fn truncate_behind(&mut self, offset: i64) {
+        while self.waiting.back().is_some_and(|waiting| waiting.page.source.offset > offset) {
+            let dropped = self.waiting.pop_back().map_or(0, |waiting| waiting.page.bytes);
+            self.bytes = self.bytes.saturating_sub(dropped);
+        }
+        self.next = offset.saturating_add(1);
+        self.stuck = true;
+    }
+}

@@ -1,0 +1,376 @@
+//! The worker's life: learn what is judged, join, read, deliver, hand over, leave. A state machine without I/O.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::breaker::Breaker;
+use super::events::{Effect, Event, Failure, LogPartition, Output, Page, Request};
+use super::known::Known;
+use super::lane::{Anchor, Lane};
+use super::recall::Recall;
+use super::settings::WorkerSettings;
+use crate::log::RequestId;
+use crate::record::{PartitionId, Reject, Source};
+use crate::transaction::{Call, Manner, Ritual};
+
+/// One worker: pages in, rulings in; routed pages and offsets out.
+///
+/// Give it events with [`Worker::handle`], take what it wants done with [`Worker::poll`] until there is nothing more.
+/// `P` is the record itself, which nothing here looks into.
+#[derive(Debug)]
+pub struct Worker<P> {
+    pub(super) settings: WorkerSettings,
+    pub(super) lanes: BTreeMap<PartitionId, Lane<P>>,
+    pub(super) logs: Vec<Log>,
+    /// Whose page a request is about, while it waits.
+    pub(super) requests: HashMap<RequestId, Source>,
+    pub(super) next_request: u64,
+    /// Pages that no broker takes: to be withdrawn when they are read again.
+    pub(super) undeliverable: BTreeMap<Source, Reject>,
+    pub(super) ritual: Ritual,
+    /// What the transaction in progress carries.
+    pub(super) sent: Sent<P>,
+    /// The transactional id is ours.
+    pub(super) initialised: bool,
+    pub(super) joined: bool,
+    pub(super) draining: Option<Draining>,
+    /// When to leave at the latest.
+    pub(super) stop_by: Option<Duration>,
+    pub(super) stopped: bool,
+    pub(super) last_commit: Duration,
+    pub(super) breaker: Breaker,
+    pub(super) full: bool,
+    /// Fetches of committed offsets that are not answered. Only the last one counts: it asks for all that is needed.
+    pub(super) fetches: usize,
+    pub(super) effects: VecDeque<Effect<P>>,
+}
+
+/// What is known of one verdict log.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) known: Known,
+    pub(super) recall: Option<Recall>,
+    /// Requests by the offset of their entry: those that the judge must have answered when it has passed it.
+    pub(super) asked: BTreeMap<i64, Vec<RequestId>>,
+    /// Pages wait for a ruling to be read back, and no reading has begun for them.
+    pub(super) wants_recall: bool,
+}
+
+/// The pages and offsets of one transaction.
+#[derive(Debug)]
+pub(super) struct Sent<P> {
+    pub(super) outputs: Vec<Arc<Output<P>>>,
+    pub(super) offsets: BTreeMap<PartitionId, i64>,
+    pub(super) bytes: usize,
+}
+
+/// Partitions that are being revoked.
+#[derive(Debug)]
+pub(super) struct Draining {
+    pub(super) partitions: BTreeSet<PartitionId>,
+    pub(super) until: Duration,
+}
+
+impl<P> Default for Sent<P> {
+    fn default() -> Self {
+        Self { outputs: Vec::new(), offsets: BTreeMap::new(), bytes: 0 }
+    }
+}
+
+impl<P> Worker<P> {
+    /// Makes a worker that begins by taking over its transactional id and learning what is judged.
+    #[must_use]
+    pub fn new(settings: WorkerSettings) -> Self {
+        let log = || Log {
+            known: Known::new(settings.remembered_rulings),
+            recall: None,
+            asked: BTreeMap::new(),
+            wants_recall: false,
+        };
+        let mut worker = Self {
+            lanes: BTreeMap::new(),
+            logs: (0..settings.logs).map(|_| log()).collect(),
+            requests: HashMap::new(),
+            next_request: settings.first_request,
+            undeliverable: BTreeMap::new(),
+            ritual: Ritual::new(settings.manner),
+            sent: Sent::default(),
+            initialised: settings.manner == Manner::Plain,
+            joined: false,
+            draining: None,
+            stop_by: None,
+            stopped: false,
+            last_commit: Duration::ZERO,
+            breaker: Breaker::new(settings.stop_after_bad_ratio),
+            full: false,
+            fetches: 0,
+            effects: VecDeque::new(),
+            settings,
+        };
+        worker.take_over();
+        (0..worker.logs.len()).for_each(|log| worker.effects.push_back(Effect::FetchCheckpoint(log)));
+        worker
+    }
+
+    /// Returns the next thing to do.
+    pub fn poll(&mut self) -> Option<Effect<P>> {
+        self.effects.pop_front()
+    }
+
+    /// Takes one event. `now` counts from any fixed point and never goes back.
+    pub fn handle(&mut self, now: Duration, event: Event<P>) {
+        match event {
+            Event::Checkpoint(log, offset) => self.follow_from(log, offset),
+            Event::Followed { log, offset, record } => self.followed(log, offset, &record),
+            Event::FollowedToEnd(log) => self.followed_to_end(log),
+            Event::LogMoved(log) => self.learn_anew(log),
+            Event::Assigned(partitions) => self.assigned(partitions),
+            Event::Revoked(partitions) => self.revoked(now, partitions),
+            Event::Lost(partitions) => self.lost(&partitions),
+            Event::Committed(offsets) => self.seek(offsets),
+            Event::Page(page) => self.read(page),
+            Event::AtEnd(partition) => {
+                if let Some(lane) = self.lanes.get_mut(&partition) {
+                    lane.at_end = true;
+                }
+            }
+            Event::Appended(request, result) => self.appended(request, result),
+            Event::Recalled { log, record, .. } => self.recalled(log, &record),
+            Event::RecalledToEnd(log) => self.recalled_to_end(log),
+            Event::RecallMoved(log) => self.recall_moved(log),
+            Event::Called(result) => self.called(result),
+            Event::Tick => {}
+            Event::Stop => self.stop_by = self.stop_by.or(Some(now + self.settings.shutdown_grace)),
+        }
+        self.go_on(now);
+    }
+
+    /// Says what the worker is doing, for health and metrics.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let gone = self.lanes.iter().filter(|(_, lane)| lane.stuck).map(|(partition, _)| partition.clone());
+        Status {
+            learned: self.logs.iter().all(|log| log.known.is_learned()),
+            joined: self.joined,
+            recalling: self.logs.iter().any(|log| log.recall.as_ref().is_some_and(Recall::is_reading)),
+            gone: gone.collect(),
+            tripped: self.breaker.tripped(),
+            in_flight_bytes: self.in_flight_bytes(),
+            full: self.full,
+            partitions: self.lanes.len(),
+        }
+    }
+
+    // ---- start
+
+    pub(super) fn take_over(&mut self) {
+        if self.settings.manner == Manner::Transaction {
+            self.initialised = false;
+            let call = self.ritual.init();
+            self.effects.push_back(Effect::Call(Request::Plain(call)));
+        }
+    }
+
+    pub(super) fn follow_from(&mut self, log: LogPartition, offset: Option<i64>) {
+        if let Some(log) = self.logs.get_mut(log).filter(|_| offset.is_some()) {
+            log.known.begin_at_checkpoint();
+        }
+        self.effects.push_back(Effect::Follow { log, from: offset });
+        self.effects.push_back(Effect::FollowToEnd(log));
+    }
+
+    fn followed_to_end(&mut self, log: LogPartition) {
+        if let Some(log) = self.logs.get_mut(log) {
+            log.known.learned();
+        }
+        self.resolve_all();
+    }
+
+    fn join_if_ready(&mut self) {
+        let ready = self.initialised && self.logs.iter().all(|log| log.known.is_learned());
+        if ready && !self.joined && self.stop_by.is_none() {
+            self.joined = true;
+            self.effects.push_back(Effect::Join);
+        }
+    }
+
+    // ---- the group
+
+    fn assigned(&mut self, partitions: BTreeSet<PartitionId>) {
+        for partition in &partitions {
+            self.lanes.insert(partition.clone(), Lane::new());
+        }
+        // A pause survives in the client; it is set anew where it is still wanted.
+        self.effects.push_back(Effect::Resume(partitions));
+        self.fetch_committed();
+    }
+
+    fn seek(&mut self, offsets: BTreeMap<PartitionId, Option<i64>>) {
+        self.fetches = self.fetches.saturating_sub(1);
+        if self.fetches > 0 {
+            return;
+        }
+        for (partition, offset) in offsets {
+            let judged = self.logs.iter().any(|log| log.known.has_judged(&partition));
+            let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.seeking) else { continue };
+            if offset.is_none() && judged {
+                self.effects.push_back(Effect::Fail(Failure::NoOffset(partition)));
+                return;
+            }
+            lane.seeking = false;
+            lane.next = offset.unwrap_or(0);
+            lane.anchor = if offset.is_some() { Anchor::Held } else { Anchor::Missing };
+            self.effects.push_back(Effect::Seek { partition, offset });
+        }
+    }
+
+    fn revoked(&mut self, now: Duration, partitions: BTreeSet<PartitionId>) {
+        for partition in &partitions {
+            if let Some(lane) = self.lanes.get_mut(partition) {
+                lane.leaving = true;
+            }
+        }
+        self.draining = Some(Draining { partitions, until: now + self.settings.revoke_grace });
+    }
+
+    fn lost(&mut self, partitions: &BTreeSet<PartitionId>) {
+        self.drop_lanes(partitions);
+        if self.draining.take().is_some() {
+            self.effects.push_back(Effect::RevokeDone);
+        }
+        // What the transaction holds of them may be routed by the next owner already: none of it may be committed.
+        if self.sent.offsets.keys().any(|partition| partitions.contains(partition)) {
+            self.abort();
+        }
+    }
+
+    pub(super) fn drop_lanes(&mut self, partitions: &BTreeSet<PartitionId>) {
+        for partition in partitions {
+            self.lanes.remove(partition);
+        }
+        let lanes = &self.lanes;
+        self.requests.retain(|_, source| lanes.contains_key(&source.partition));
+    }
+
+    /// Drops every page that was read and is not committed; they are read again from the committed offsets.
+    pub(super) fn rewind_all(&mut self) {
+        self.sent = Sent::default();
+        self.requests.clear();
+        self.logs.iter_mut().for_each(|log| log.asked.clear());
+        self.lanes.values_mut().for_each(Lane::rewind);
+        self.fetch_committed();
+    }
+
+    fn fetch_committed(&mut self) {
+        let seeking = self.lanes.iter().filter(|(_, lane)| lane.seeking && !lane.leaving);
+        let seeking: BTreeSet<PartitionId> = seeking.map(|(partition, _)| partition.clone()).collect();
+        if !seeking.is_empty() {
+            self.fetches += 1;
+            self.effects.push_back(Effect::FetchCommitted(seeking));
+        }
+    }
+
+    // ---- pages
+
+    fn read(&mut self, page: Page<P>) {
+        let Some(lane) = self.lanes.get_mut(&page.source.partition) else { return };
+        let offset = page.source.offset;
+        if lane.seeking || lane.leaving || lane.stuck || offset < lane.next {
+            return;
+        }
+        if lane.anchor == Anchor::Missing {
+            lane.anchor = Anchor::Wanted(offset);
+        }
+        let source = page.source.clone();
+        lane.push(page);
+        self.resolve(&source);
+    }
+
+    // ---- what time brings
+
+    fn go_on(&mut self, now: Duration) {
+        if self.stopped {
+            return;
+        }
+        self.join_if_ready();
+        self.recall_what_is_missing();
+        self.pace();
+        self.deliver(now);
+        self.finish_draining(now);
+        self.leave_if_done(now);
+    }
+
+    fn finish_draining(&mut self, now: Duration) {
+        let Some(draining) = &self.draining else { return };
+        let late = now >= draining.until;
+        if self.ritual.is_busy() {
+            if late && !self.ritual.is_committing() {
+                self.abort();
+            }
+            return;
+        }
+        let complete = |partition: &PartitionId| self.lanes.get(partition).is_some_and(Lane::is_ready);
+        if !late && draining.partitions.iter().any(complete) && self.breaker.tripped().is_none() {
+            return;
+        }
+        if let Some(draining) = self.draining.take() {
+            self.drop_lanes(&draining.partitions);
+            self.effects.push_back(Effect::RevokeDone);
+        }
+    }
+
+    fn leave_if_done(&mut self, now: Duration) {
+        let Some(until) = self.stop_by else { return };
+        let late = now >= until;
+        if self.ritual.is_busy() {
+            if late && !self.ritual.is_committing() {
+                self.abort();
+            }
+            return;
+        }
+        if late || self.lanes.values().all(|lane| lane.waiting().next().is_none()) {
+            self.stopped = true;
+            if self.joined {
+                self.effects.push_back(Effect::Leave);
+            }
+            self.effects.push_back(Effect::Stopped);
+        }
+    }
+
+    pub(super) fn abort(&mut self) {
+        if let Some(call) = self.ritual.abort() {
+            self.call(call);
+        }
+    }
+
+    pub(super) fn call(&mut self, call: Call) {
+        let request = match call {
+            Call::Produce => Request::Produce(self.sent.outputs.clone()),
+            Call::SendOffsets => Request::SendOffsets(self.sent.offsets.clone()),
+            Call::Init | Call::Begin | Call::Commit | Call::Abort => Request::Plain(call),
+        };
+        self.effects.push_back(Effect::Call(request));
+    }
+}
+
+/// What a worker is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Every verdict log was followed to its end.
+    pub learned: bool,
+    /// It is in the input group.
+    pub joined: bool,
+    /// It reads old rulings back.
+    pub recalling: bool,
+    /// Partitions that stand still because a ruling is gone for good.
+    pub gone: Vec<PartitionId>,
+    /// The breaker has tripped, with so many dead letters among the last 1000 records.
+    pub tripped: Option<usize>,
+    /// Bytes of pages that wait or are in a transaction.
+    pub in_flight_bytes: usize,
+    /// Reading is paused because that is too many.
+    pub full: bool,
+    /// Partitions owned.
+    pub partitions: usize,
+}

@@ -1,0 +1,140 @@
+//! Reading rulings back that are written but not remembered: after a rewind of the input group, say.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::known::is_within;
+use crate::log::{Answer, Checkpoint, PartitionCheckpoint, Ruling, VerdictRecord};
+use crate::record::{PartitionId, Source};
+
+/// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the
+/// end. All partitions that need it are read for at once; what is found is kept for the pages that follow, up to a
+/// number of positions for each partition, so that memory stays bounded however deep the rewind.
+#[derive(Debug)]
+pub(super) struct Recall {
+    wanted: BTreeMap<PartitionId, (i64, i64)>,
+    found: HashMap<Source, Arc<Ruling>>,
+    /// Rulings that were followed since the reading began: newer than anything it finds.
+    newer: HashMap<Source, Arc<Ruling>>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Going back from checkpoint to checkpoint.
+    Walking,
+    /// Reading on to the end.
+    Scanning,
+    /// What was found serves the pages that follow.
+    Done,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Read on.
+    On,
+    /// Begin again at this offset of the log, or at its beginning.
+    From(Option<i64>),
+}
+
+impl Recall {
+    /// Wants `positions` offsets of each partition, from its first wanted one on. Begin reading at the latest
+    /// checkpoint.
+    pub(super) fn new(first: BTreeMap<PartitionId, i64>, positions: i64, latest_checkpoint: Option<i64>) -> Self {
+        let wanted =
+            first.into_iter().map(|(partition, first)| (partition, (first, first.saturating_add(positions)))).collect();
+        let phase = if latest_checkpoint.is_some() { Phase::Walking } else { Phase::Scanning };
+        Self { wanted, found: HashMap::new(), newer: HashMap::new(), phase }
+    }
+
+    /// Says whether the reading goes on.
+    pub(super) fn is_reading(&self) -> bool {
+        self.phase != Phase::Done
+    }
+
+    /// Says whether it has not found yet where to begin.
+    pub(super) fn is_walking(&self) -> bool {
+        self.phase == Phase::Walking
+    }
+
+    /// Takes one record.
+    pub(super) fn read(&mut self, record: &VerdictRecord) -> Reading {
+        match (self.phase, record) {
+            (Phase::Walking, VerdictRecord::Checkpoint(checkpoint)) => {
+                if self.is_ahead_of_all(checkpoint) {
+                    self.phase = Phase::Scanning;
+                    return Reading::On;
+                }
+                if checkpoint.previous.is_none() {
+                    self.phase = Phase::Scanning;
+                }
+                Reading::From(checkpoint.previous)
+            }
+            (Phase::Scanning, VerdictRecord::Rulings(batch)) => {
+                batch.rulings.iter().for_each(|ruling| self.note(ruling));
+                Reading::On
+            }
+            (Phase::Walking | Phase::Scanning | Phase::Done, _) => Reading::On,
+        }
+    }
+
+    /// The log begins later than where the walk had come to: it is read from its beginning.
+    pub(super) fn log_begins_later(&mut self) {
+        self.phase = Phase::Scanning;
+        self.found.clear();
+    }
+
+    /// Everything was read.
+    pub(super) fn finish(&mut self) {
+        self.phase = Phase::Done;
+    }
+
+    fn is_ahead_of_all(&self, checkpoint: &Checkpoint) -> bool {
+        // Positions are not judged in their own order: a later one may have been judged long before the first.
+        self.wanted.iter().all(|(partition, &(first, behind))| {
+            let none = |said: &PartitionCheckpoint| first >= said.floor && !said.judged.contains_any(first, behind);
+            checkpoint.partitions.get(partition).is_none_or(none)
+        })
+    }
+
+    fn note(&mut self, ruling: &Ruling) {
+        match &ruling.answer {
+            Answer::Page(_) | Answer::Withdrawn { .. } => {
+                if let Some(source) = ruling.answer.ruled_source().filter(|source| self.wants(source)) {
+                    self.found.insert(source.clone(), Arc::new(ruling.clone()));
+                }
+            }
+            Answer::Reopened { partition, from, to } => self.reopened(partition, *from, *to),
+            Answer::Forgotten(_) => {}
+        }
+    }
+
+    /// Says whether the position is one of those wanted.
+    pub(super) fn wants(&self, source: &Source) -> bool {
+        self.wanted.get(&source.partition).is_some_and(|&(first, behind)| (first..behind).contains(&source.offset))
+    }
+
+    /// Returns what was found for a position, once all is read.
+    pub(super) fn found(&self, source: &Source) -> Option<&Arc<Ruling>> {
+        if self.is_reading() { None } else { self.newer.get(source).or_else(|| self.found.get(source)) }
+    }
+
+    /// A newer ruling came by while following: it counts, and what is remembered of it may be gone when it is needed.
+    pub(super) fn superseded(&mut self, source: &Source, ruling: &Arc<Ruling>) {
+        if self.wants(source) {
+            self.newer.insert(source.clone(), Arc::clone(ruling));
+        }
+    }
+
+    /// Says whether the range holds a wanted position.
+    pub(super) fn wants_any(&self, partition: &PartitionId, from: i64, to: i64) -> bool {
+        self.wanted.get(partition).is_some_and(|&(first, behind)| first < to && from < behind)
+    }
+
+    /// Rulings of this range are void.
+    pub(super) fn reopened(&mut self, partition: &PartitionId, from: i64, to: i64) {
+        self.found.retain(|source, _| !is_within(source, partition, from, to));
+        self.newer.retain(|source, _| !is_within(source, partition, from, to));
+    }
+}

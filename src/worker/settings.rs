@@ -1,0 +1,35 @@
+//! What a worker needs to know.
+
+use std::time::Duration;
+
+use crate::transaction::Manner;
+
+/// What a worker needs to know.
+#[derive(Clone, Debug)]
+pub struct WorkerSettings {
+    /// Partitions of the two logs.
+    pub logs: usize,
+    /// First request id; the following ones count up from it. Drawn by the edge, so that no two workers, and no two
+    /// lives of one, share an id.
+    pub first_request: u64,
+    /// Rulings remembered for each log; older ones are read back when they are needed.
+    pub remembered_rulings: usize,
+    /// Offsets of each partition that one reading-back keeps rulings for.
+    pub recalled_positions: i64,
+    /// Bytes of pages that may wait for their ruling and their transaction.
+    pub in_flight_bytes: usize,
+    /// Most pages in one transaction.
+    pub transaction_pages: usize,
+    /// Time between the beginnings of two transactions.
+    pub commit_interval: Duration,
+    /// How long a revoked partition may take to commit what is complete.
+    pub revoke_grace: Duration,
+    /// How long pages may still be answered and delivered after [`super::Event::Stop`].
+    pub shutdown_grace: Duration,
+    /// How far, in event time, a partition may be read ahead of one that lags behind.
+    pub lead: Duration,
+    /// Share of dead letters among the last 1000 records above which everything is paused; 1 never pauses.
+    pub stop_after_bad_ratio: f64,
+    /// Exactly once, or at least once.
+    pub manner: Manner,
+}
