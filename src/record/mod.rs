@@ -15,6 +15,8 @@ mod raw;
 mod reject;
 mod rejection;
 mod settings;
+#[cfg(test)]
+mod tests;
 
 pub use decode::{Body, Decoder, Document, InputSettingsError};
 pub use field_path::{FieldPath, NotAFieldPath, Pointer};

@@ -13,6 +13,8 @@ mod han;
 mod nesting;
 mod normalize;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod weight;
 mod words;
 

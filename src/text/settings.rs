@@ -1,5 +1,6 @@
 //! How text is read.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// How a document becomes weighted words (config key `text`).
@@ -76,7 +77,7 @@ pub enum Digits {
     /// They stay.
     #[default]
     Keep,
-    /// Every run of decimal digits becomes one `0`.
+    /// Every run of the digits 0 to 9 (of any width, under NFKC) becomes one `0`.
     Mask,
 }
 
@@ -180,12 +181,14 @@ impl Settings {
             let _ = writeln!(out, "text.jieba.hmm={}", self.jieba.hmm);
             let _ = writeln!(out, "text.jieba.user_dict={:?}", self.jieba.user_dict.as_deref().unwrap_or_default());
         }
-        for list in &self.stopwords {
-            let _ = match list {
-                StopWords::Zh => writeln!(out, "text.stopwords=zh"),
-                StopWords::En => writeln!(out, "text.stopwords=en"),
-                StopWords::List(contents) => writeln!(out, "text.stopwords={contents:?}"),
-            };
+        // The lists are one set.
+        let lists = self.stopwords.iter().map(|list| match list {
+            StopWords::Zh => "zh".to_owned(),
+            StopWords::En => "en".to_owned(),
+            StopWords::List(contents) => format!("{contents:?}"),
+        });
+        for list in lists.collect::<BTreeSet<String>>() {
+            let _ = writeln!(out, "text.stopwords={list}");
         }
         let _ = writeln!(out, "text.min_features={}", self.min_features);
         let _ = writeln!(out, "text.max_bytes={}", self.max_bytes);

@@ -9,7 +9,7 @@
 #
 # The first way that works is taken: DUPGATE_TEST_KAFKA=HOST:PORT (already there), a Docker engine that answers,
 # or the broker's jars by Maven on a Java 17 machine. Also understood:
-#   DUPGATE_KAFKA_WAY=docker|maven   do not try the other (`serve` then ignores DUPGATE_TEST_KAFKA)
+#   DUPGATE_KAFKA_WAY=docker|maven   take this way and no other
 #   DUPGATE_KAFKA_OWN=1              a broker that may be killed: do not take the one that is already there
 #   DUPGATE_KAFKA_JVM="..."          options for the JVM instead of those below
 set -euo pipefail
