@@ -24,3 +24,4 @@ pub mod config;
 pub mod error;
 pub mod telemetry;
 pub mod crawl;
+pub mod sieve;

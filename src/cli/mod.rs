@@ -73,6 +73,8 @@ pub enum LogFormatArg {
 pub enum Command {
     /// check configuration files, without touching the network
     Validate(validate::ValidateArgs),
+    /// judge JSON lines from files or standard input, without a broker
+    Sieve(sieve::SieveArgs),
 }
 
 /// Does what the command line says, and returns the exit code.
@@ -96,6 +98,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(cli: &Cli) -> Result<(), Fatal> {
     match &cli.command {
         Command::Validate(args) => validate::validate(args, &cli.global),
+        Command::Sieve(args) => sieve::sieve(args, &cli.global),
     }
 }
 
@@ -164,7 +167,6 @@ mod tests {
         // Commands that are not wired yet have arguments that must fit together, too.
         for command in [
             run::RunArgs::augment_args(clap::Command::new("run")),
-            sieve::SieveArgs::augment_args(clap::Command::new("sieve")),
             demo::DemoArgs::augment_args(clap::Command::new("demo")),
             rulings::RulingsArgs::augment_args(clap::Command::new("rulings")),
             index::IndexArgs::augment_args(clap::Command::new("index")),
