@@ -7,7 +7,7 @@
 //!
 //! Laws: page `n` is a function of the settings and `n` alone, byte for byte, on every machine and in every
 //! release. A copy names a page that is itself unique and stands at most [`CrawlSettings::reach`] pages before it.
-//! Cost: about 15 us for a page of 2 KB; a copy costs its original once more. Nothing is remembered of pages
+//! Cost: about 20 us of one core for a page of 2 KB; a copy costs its original once more. Nothing is remembered of pages
 //! written.
 
 mod rng;
