@@ -19,3 +19,7 @@ pub mod index;
 pub mod judge;
 pub mod transaction;
 pub mod worker;
+pub mod config;
+pub mod error;
+pub mod telemetry;
+pub mod crawl;

@@ -1,8 +1,23 @@
-//! Room 3: features -> fingerprints.
+//! Room 3: words -> fingerprints.
 //!
-//! Before: `text` gives the normalised text and its weighted features. After: `log` carries the fingerprints to
-//! the judge. A fingerprint is a function of the page and the scheme alone.
+//! Before: `text` gives the normalised text and its words. After: `log` carries the fingerprints to the judge. A
+//! fingerprint is a function of the page and the scheme alone: no order, no machine and no float changes a bit.
+//! [`Reader`] is the way through the rooms `record`, `text` and `fingerprint` in one call.
+//!
+//! Cost: one hash of the text, one of each word, and 64 additions for each of the strongest words.
 
 mod kinds;
+mod reader;
+mod scheme;
+mod settings;
+mod shingle;
+mod simhash;
+#[cfg(test)]
+mod tests;
 
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SimHash};
+pub use reader::{Reader, Reading, Scratch, SettingsError, digest_of};
+pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
+pub use settings::{Bits, FeatureHash, Settings, SimHashSettings, Weights};
+pub use shingle::shingles;
+pub use simhash::{Feature, keep_strongest, log_weight, simhash};

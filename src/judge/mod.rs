@@ -15,6 +15,8 @@ mod life;
 mod snapshot;
 mod spans;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use decide::decide;
 pub use events::{Effect, Event, Failure, Request};

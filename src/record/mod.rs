@@ -1,10 +1,27 @@
 //! Room 1: what arrived, and where it stood.
 //!
 //! Before: `kafka::input` (or a file) hands over the bytes of one record. After: `text` reads the [`Document`]
-//! that [`decode`] found in them. Pure: bytes in, a document or a [`Reject`] out.
+//! that a [`Decoder`] found in them. Pure: bytes in, a document or a [`Rejection`] out.
+//!
+//! Laws: a rejection is a function of the page and the settings alone; no input makes it panic or grow the stack
+//! (nesting is counted before anything is taken apart). Cost: one pass to count nesting, one to check UTF-8, one
+//! to find the wanted fields; only strings with escapes are copied.
 
+mod decode;
+mod field_path;
+mod json;
 mod place;
+mod raw;
 mod reject;
+mod rejection;
+mod settings;
+#[cfg(test)]
+mod tests;
 
+pub use decode::{Body, Decoder, Document, InputSettingsError};
+pub use field_path::{FieldPath, NotAFieldPath, Pointer};
 pub use place::{PartitionId, Source, Timestamp};
+pub use raw::{Headers, RawRecord};
 pub use reject::Reject;
+pub use rejection::Rejection;
+pub use settings::{EventTime, Fields, Format, InputSettings};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::events::{Disposition, Effect, Errand, Failure, LogPartition};
-use super::known::{AnotherLog, News};
+use super::known::{Known, News, OutOfPlace};
 use super::lane::{Anchor, Lane, Stage};
 use super::life::Worker;
 use super::recall::{Reading, Recall};
@@ -28,18 +28,19 @@ impl<P> Worker<P> {
         let Some(followed) = self.logs.get_mut(log) else { return };
         match followed.known.follow(offset, record) {
             Ok(news) => news.into_iter().for_each(|news| self.heard(log, news)),
-            Err(AnotherLog) => self.learn_anew(log),
+            Err(OutOfPlace) => self.learn_anew(log),
         }
     }
 
     /// The log was trimmed past us, or replaced: what is known of it is gone.
     pub(super) fn learn_anew(&mut self, log: LogPartition) {
         let Some(followed) = self.logs.get_mut(log) else { return };
-        followed.known.begin_anew();
+        followed.known = Known::new(self.settings.remembered_rulings);
         followed.recall = None;
         followed.wants_recall = false;
         followed.asked.clear();
-        self.effects.push_back(Effect::FetchCheckpoint(log));
+        // Where the latest checkpoint is said to be may be out of date as well: the log's beginning is not.
+        self.follow_from(log, None);
         for waiting in self.lanes.values_mut().flat_map(Lane::waiting_mut) {
             if is_open_on(&waiting.stage, log) {
                 forget_request(&mut self.requests, &waiting.stage);
@@ -53,7 +54,7 @@ impl<P> Worker<P> {
             News::Ruled(ruling) => {
                 let Some(source) = ruling.answer.ruled_source() else { return };
                 if let Some(recall) = self.logs.get_mut(log).and_then(|log| log.recall.as_mut()) {
-                    recall.outdated(source);
+                    recall.superseded(source, &ruling);
                 }
                 self.answer(source, &ruling);
             }
@@ -82,8 +83,15 @@ impl<P> Worker<P> {
     }
 
     fn reopened(&mut self, log: LogPartition, partition: &PartitionId, from: i64, to: i64) {
-        if let Some(recall) = self.logs.get_mut(log).and_then(|log| log.recall.as_mut()) {
+        if let Some(followed) = self.logs.get_mut(log)
+            && let Some(recall) = followed.recall.as_mut()
+        {
             recall.reopened(partition, from, to);
+            if recall.is_reading() && recall.wants_any(partition, from, to) {
+                // It may end before the reopening and find what is void now: it begins again.
+                followed.recall = None;
+                followed.wants_recall = true;
+            }
         }
         let Some(lane) = self.lanes.get_mut(partition) else { return };
         let mut again = Vec::new();

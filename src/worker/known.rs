@@ -16,6 +16,8 @@ pub(super) struct Known {
     limit: usize,
     latest_checkpoint: Option<i64>,
     next_entry: i64,
+    /// The first record must be a checkpoint: without one it would not be known what was judged before.
+    expects_checkpoint: bool,
     /// Followed to the end at least once since the last time it was begun.
     learned: bool,
 }
@@ -31,9 +33,9 @@ pub(super) enum News {
     Passed(i64),
 }
 
-/// The record belongs to another log of the same name.
+/// The record belongs to another log of the same name, or is no checkpoint where one was promised.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct AnotherLog;
+pub(super) struct OutOfPlace;
 
 impl Known {
     /// Knows nothing yet; will remember at most `limit` rulings.
@@ -46,13 +48,14 @@ impl Known {
             limit,
             latest_checkpoint: None,
             next_entry: 0,
+            expects_checkpoint: false,
             learned: false,
         }
     }
 
-    /// Forgets everything: the log is read anew from its latest checkpoint.
-    pub(super) fn begin_anew(&mut self) {
-        *self = Self::new(self.limit);
+    /// The log is going to be read from where its latest checkpoint is said to be.
+    pub(super) fn begin_at_checkpoint(&mut self) {
+        self.expects_checkpoint = true;
     }
 
     /// Notes that the end of the log was reached.
@@ -66,11 +69,12 @@ impl Known {
     }
 
     /// Follows a record, and tells what is new to the pages that wait.
-    pub(super) fn follow(&mut self, offset: i64, record: &VerdictRecord) -> Result<Vec<News>, AnotherLog> {
-        if self.log.is_some_and(|log| log != record.log()) {
-            return Err(AnotherLog);
-        }
+    pub(super) fn follow(&mut self, offset: i64, record: &VerdictRecord) -> Result<Vec<News>, OutOfPlace> {
         let is_first = self.log.is_none();
+        let promise_broken = self.expects_checkpoint && !matches!(record, VerdictRecord::Checkpoint(_));
+        if self.log.is_some_and(|log| log != record.log()) || is_first && promise_broken {
+            return Err(OutOfPlace);
+        }
         self.log = Some(record.log());
         match record {
             VerdictRecord::Rulings(batch) => Ok(self.follow_batch(batch)),

@@ -172,7 +172,10 @@ impl<P> Worker<P> {
         }
     }
 
-    fn follow_from(&mut self, log: LogPartition, offset: Option<i64>) {
+    pub(super) fn follow_from(&mut self, log: LogPartition, offset: Option<i64>) {
+        if let Some(log) = self.logs.get_mut(log).filter(|_| offset.is_some()) {
+            log.known.begin_at_checkpoint();
+        }
         self.effects.push_back(Effect::Follow { log, from: offset });
         self.effects.push_back(Effect::FollowToEnd(log));
     }

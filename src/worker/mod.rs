@@ -11,14 +11,18 @@
 mod breaker;
 mod deliver;
 mod events;
+mod headers;
 mod join;
 mod known;
 mod lane;
 mod life;
 mod pace;
 mod recall;
+mod route;
 mod settings;
 
 pub use events::{Disposition, Effect, Errand, Event, Failure, LogPartition, Output, Page, Request};
+pub use headers::{Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, message, verdict};
 pub use life::{Status, Worker};
+pub use route::{BadRecords, Mode, Partitioning, Routing, Tombstones, murmur2};
 pub use settings::WorkerSettings;

@@ -1,0 +1,62 @@
+# The README needs two of these: `make demo` and `make test`.
+
+CARGO ?= cargo
+FOR ?= 30s
+KAFKA ?= mock
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint docs deny bench mutants kafka-up kafka-down kafka-status tools
+
+help: ## Say what there is
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: ## Watch pages being judged; FOR=2m for longer, KAFKA=real over a real broker
+	@tests/tools.sh $(if $(filter real,$(KAFKA)),test,build)
+ifeq ($(KAFKA),real)
+	@$(CARGO) build --release
+	@address=$$(tests/broker/kafka.sh up) && trap 'tests/broker/kafka.sh down' EXIT && \
+		$(CARGO) run --release --quiet -- demo --for $(FOR) --brokers "$$address"
+else
+	@$(CARGO) run --release -- demo --for $(FOR)
+endif
+
+test: ## Check, lint and run all tests, those against a real Kafka included
+	@tests/tools.sh test
+	@$(MAKE) --no-print-directory lint docs deny-if-installed
+	$(CARGO) test --locked
+
+lint: ## Formatting and clippy, warnings denied
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+docs: ## API documentation, warnings denied
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --document-private-items --quiet
+
+deny: ## Licences, bans and sources of all dependencies; installs cargo-deny, which takes some minutes
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked
+	$(CARGO) deny check licenses bans sources
+
+.PHONY: deny-if-installed
+deny-if-installed:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny check licenses bans sources; \
+	else \
+		echo "cargo-deny is not installed: dependencies are not checked here (make deny does)"; \
+	fi
+
+bench: ## Speed: tables, then one JSON object as the last line
+	@tests/tools.sh test >&2
+	@$(CARGO) bench --locked
+
+mutants: ## Break the machine on purpose and see every breakage caught
+	@tests/tools.sh build
+	@tests/mutants.sh
+
+kafka-up: ## Start a broker that stays; prints its address
+	@tests/broker/kafka.sh up
+
+kafka-down: ## End that broker
+	@tests/broker/kafka.sh down
+
+kafka-status: ## Print its address
+	@tests/broker/kafka.sh status

@@ -1,0 +1,331 @@
+//! Files, variables and assignments, laid over each other.
+
+use std::collections::BTreeMap;
+
+use super::assignment::{check, interpret};
+use super::expand::expand;
+use super::problem::{Origin, Problem, Refused};
+use super::raw::Raw;
+use super::resolve::{Given, Purpose, resolve};
+use super::settings::Settings;
+use super::tree::{Content, FREE_MAPS, Node, split};
+use serde_json::Value;
+
+/// Begins the name of every variable that is a setting.
+const VARIABLE_PREFIX: &str = "DUPGATE_";
+
+/// Top keys that a variable without `__` may name. Others are left alone: an orchestrator puts the likes of
+/// `DUPGATE_SERVICE_HOST` into the environment by itself.
+const TOP_KEYS: [&str; 3] = ["version", "roles", "mode"];
+
+/// What the operator wrote, in one tree. Later calls win.
+///
+/// ```
+/// # use dupgate::config::{Given, Layers, Purpose};
+/// let mut layers = Layers::default();
+/// layers.file("dupgate.yaml", "match: {simhash: {max_distance: 2}}");
+/// layers.set("window.size=24h");
+/// let (settings, _) = layers.resolve(&Given::default(), Purpose::Sieve).unwrap();
+/// assert_eq!(settings.rules.max_distance, 2);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Layers {
+    tree: Node,
+    variables: BTreeMap<String, String>,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
+impl Layers {
+    /// Begins with nothing but the defaults. `variables` is what `${…}` in files may name.
+    #[must_use]
+    pub fn new(variables: BTreeMap<String, String>) -> Self {
+        Self { variables, ..Self::default() }
+    }
+
+    /// Lays the text of one file over what is there.
+    pub fn file(&mut self, name: &str, text: &str) {
+        match Node::parse(name, text) {
+            Ok(mut tree) => {
+                self.refine(&mut tree);
+                self.tree.overlay(tree);
+            }
+            Err(problem) => self.problems.push(problem),
+        }
+    }
+
+    /// Lays those variables over it that name settings: `DUPGATE_MATCH__SIMHASH__MAX_DISTANCE=4`.
+    ///
+    /// A name that is no setting is a warning: it may belong to somebody else.
+    pub fn environment(&mut self) {
+        for (name, text) in self.variables.clone() {
+            let Some(key) = name.strip_prefix(VARIABLE_PREFIX) else { continue };
+            let key = key.to_lowercase();
+            if !key.contains("__") && !TOP_KEYS.contains(&key.as_str()) {
+                continue;
+            }
+            let path: Vec<String> = key.split("__").map(str::to_owned).collect();
+            let origin = Origin::Variable(name.clone());
+            match interpret(&path, &text) {
+                Ok(value) => self.tree.overlay(Node::at(&path, &origin, value)),
+                Err(message) if message.starts_with("unknown field") => {
+                    let message = format!("is set but names no setting: {message}");
+                    self.warnings.push(Problem { origin, path: String::new(), message });
+                }
+                Err(message) => self.problems.push(Problem { origin, path: path.join("."), message }),
+            }
+        }
+    }
+
+    /// Lays one `path=value` over it.
+    pub fn set(&mut self, assignment: &str) {
+        let Some((path, text)) = assignment.split_once('=') else {
+            let message = format!("`{assignment}` sets nothing: expected path=value, such as window.size=24h");
+            self.problems.push(Problem { origin: Origin::Set, path: String::new(), message });
+            return;
+        };
+        let keys = split(path.trim());
+        match interpret(&keys, text) {
+            Ok(value) => self.tree.overlay(Node::at(&keys, &Origin::Set, value)),
+            Err(message) => {
+                self.problems.push(Problem { origin: Origin::Set, path: path.trim().to_owned(), message });
+            }
+        }
+    }
+
+    /// Adds a problem that was found outside, for instance a file that cannot be read.
+    pub(super) fn refuse(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    /// Returns the merged values in the shape of the file.
+    ///
+    /// # Errors
+    ///
+    /// The layers do not fit together although each one does. What was wrong with a single value was left out of
+    /// the tree and is told by [`Layers::resolve`].
+    pub fn raw(&self) -> Result<Raw, Problem> {
+        serde_json::from_value(self.tree.value()).map_err(|error| Problem::of("", error.to_string()))
+    }
+
+    /// Checks everything and returns the settings, with what deserves a warning.
+    ///
+    /// # Errors
+    ///
+    /// Every problem of every layer, with the place of the value that is to blame.
+    pub fn resolve(mut self, given: &Given, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
+        let resolved = match self.raw() {
+            Ok(raw) => resolve(&raw, given, purpose),
+            Err(problem) => Err(Refused { problems: vec![problem], warnings: Vec::new() }),
+        };
+        let place = |tree: &Node, mut found: Vec<Problem>| {
+            for problem in &mut found {
+                problem.origin = tree.origin_of(&problem.path);
+            }
+            found
+        };
+        match resolved {
+            Ok((settings, warnings)) if self.problems.is_empty() => {
+                self.warnings.extend(place(&self.tree, warnings));
+                Ok((settings, self.warnings))
+            }
+            Ok((_, warnings)) => {
+                self.warnings.extend(place(&self.tree, warnings));
+                Err(Refused { problems: self.problems, warnings: self.warnings })
+            }
+            Err(refused) => {
+                self.problems.extend(place(&self.tree, refused.problems));
+                self.warnings.extend(place(&self.tree, refused.warnings));
+                Err(Refused { problems: self.problems, warnings: self.warnings })
+            }
+        }
+    }
+
+    /// Expands `${…}`, checks every value alone, and takes out those that are refused: the rest is still checked.
+    fn refine(&mut self, tree: &mut Node) {
+        let mut refused = Vec::new();
+        let mut expanded = Vec::new();
+        let problems = &mut self.problems;
+        let variables = &self.variables;
+        tree.each_leaf(&mut |path, node| {
+            let value = match expand_all(path, &node.value(), variables) {
+                Ok(value) => value,
+                Err(message) => {
+                    problems.push(Problem { origin: node.origin.clone(), path: path.join("."), message });
+                    refused.push(path.to_vec());
+                    return;
+                }
+            };
+            if let Err(message) = check(path, &value) {
+                problems.push(Problem { origin: node.origin.clone(), path: path.join("."), message });
+                refused.push(path.to_vec());
+            } else if matches!(node.content, Content::Leaf(_)) {
+                expanded.push(Node::at(path, &node.origin, value));
+            }
+        });
+        for path in refused {
+            tree.remove(&path);
+        }
+        for node in expanded {
+            tree.overlay(node);
+        }
+    }
+}
+
+/// Expands the texts of one value. A text that is nothing but variables is read like one: it may be a number.
+fn expand_all(path: &[String], value: &Value, variables: &BTreeMap<String, String>) -> Result<Value, String> {
+    match value {
+        Value::String(text) if text.contains("${") => {
+            let expanded = expand(text, variables)?;
+            let free = FREE_MAPS.iter().any(|map| path.join(".").starts_with(map));
+            if free { Ok(Value::String(expanded)) } else { interpret(path, &expanded) }
+        }
+        Value::Array(list) => list
+            .iter()
+            .map(|item| match item {
+                Value::String(text) => expand(text, variables).map(Value::String),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    Ok(item.clone())
+                }
+            })
+            .collect(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| match value {
+                Value::String(text) => expand(text, variables).map(|text| (key.clone(), Value::String(text))),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    Ok((key.clone(), value.clone()))
+                }
+            })
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(value.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(list: &[(&str, &str)]) -> BTreeMap<String, String> {
+        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn settings(layers: Layers) -> Settings {
+        layers.resolve(&Given::default(), Purpose::Sieve).unwrap_or_else(|refused| panic!("{refused}")).0
+    }
+
+    fn problems(layers: Layers) -> Vec<String> {
+        let refused = layers.resolve(&Given::default(), Purpose::Sieve).expect_err("must be refused");
+        refused.problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn later_layers_win() {
+        let mut layers = Layers::new(variables(&[("DUPGATE_WINDOW__SIZE", "3h"), ("DUPGATE_WINDOW__LATENESS", "30m")]));
+        layers.file("a.yaml", "window: {size: 1h, lateness: 10m, max_future_skew: 1m}\ntext: {stopwords: [zh, en]}");
+        layers.file("b.yaml", "window: {size: 2h, lateness: 20m}\ntext: {stopwords: [en]}");
+        layers.environment();
+        layers.set("window.size=4h");
+        let settings = settings(layers);
+        assert_eq!(settings.rules.windows.exact.as_secs(), 4 * 3600);
+        assert_eq!(settings.rules.lateness.as_secs(), 30 * 60);
+        assert_eq!(settings.rules.max_future_skew.as_secs(), 60);
+        assert_eq!(settings.text.stopwords.len(), 1, "lists are replaced");
+    }
+
+    #[test]
+    fn every_problem_is_told_with_its_place() {
+        let mut layers = Layers::new(variables(&[("DUPGATE_WINDOW__SIZE", "soon")]));
+        layers.file(
+            "a.yaml",
+            "match:\n  simhash:\n    max_distanse: 3\n    bits: many\nwindow:\n  size: 0s\nindx: {a: 1}\n",
+        );
+        layers.environment();
+        layers.set("mode=drop");
+        layers.set("nonsense");
+        let found = problems(layers);
+        for expected in [
+            "a.yaml:3:19: match.simhash.max_distanse: unknown field `max_distanse`, expected one of `bits`, `max_distance`",
+            "a.yaml:4:11: match.simhash.bits: invalid type: string \"many\", expected u32",
+            "a.yaml:6:9: window.size: 0s remembers nothing",
+            "a.yaml:7:11: indx.a: unknown field `indx`, expected one of `version`",
+            "DUPGATE_WINDOW__SIZE: window.size: `soon` is no duration: expected a number and a unit",
+            "--set: mode: unknown variant `drop`, expected one of `route`, `tag`, `observe`",
+            "--set: `nonsense` sets nothing: expected path=value",
+        ] {
+            assert!(found.iter().any(|problem| problem.starts_with(expected)), "{expected} is not in {found:#?}");
+        }
+        assert_eq!(found.len(), 7, "{found:#?}");
+    }
+
+    #[test]
+    fn keys_of_later_versions_are_refused() {
+        for text in [
+            "tracing: {sample_ratio: 0.1}",
+            "http: {admin: {listen: '127.0.0.1:9465'}}",
+            "match: {minhash: {bands: 32}}",
+            "match: {number_guard: false}",
+            "match: {containment: false}",
+            "index: {keep_ids: false}",
+        ] {
+            let mut layers = Layers::default();
+            layers.file("f.yaml", text);
+            let found = problems(layers);
+            assert!(found.iter().all(|problem| problem.contains("unknown field")), "{text}: {found:?}");
+        }
+        let mut layers = Layers::default();
+        layers.file("f.yaml", "match: {stages: [exact, simhash, minhash]}");
+        assert!(problems(layers).join("").contains("unknown variant `minhash`, expected `exact` or `simhash`"));
+    }
+
+    #[test]
+    fn a_variable_that_names_no_setting_is_a_warning() {
+        let mut layers = Layers::new(variables(&[
+            ("DUPGATE_MATCH__MAX_DISTANC", "4"),
+            ("DUPGATE_SERVICE_HOST", "10.0.0.1"),
+            ("DUPGATE_MODE", "tag"),
+            ("OTHER__THING", "1"),
+        ]));
+        layers.environment();
+        let (settings, warnings) = layers.resolve(&Given::default(), Purpose::Sieve).unwrap();
+        assert_eq!(settings.mode, crate::config::settings::Mode::Tag);
+        let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+        assert!(
+            warnings
+                .iter()
+                .any(|warning| warning.starts_with("DUPGATE_MATCH__MAX_DISTANC: is set but names no setting")),
+            "{warnings:?}"
+        );
+        assert!(!warnings.iter().any(|warning| warning.contains("SERVICE_HOST")), "{warnings:?}");
+    }
+
+    #[test]
+    fn texts_of_files_name_variables() {
+        let mut layers = Layers::new(variables(&[("POD_NAME", "gate-0"), ("DISTANCE", "5"), ("TOPIC", "raw")]));
+        layers.file(
+            "f.yaml",
+            "input: {instance_id: \"${POD_NAME:-}\", topics: [\"${TOPIC}.pages\"]}\nmatch: {simhash: {max_distance: \"${DISTANCE}\"}}\n",
+        );
+        let settings = settings(layers);
+        assert_eq!(settings.input.instance_id.as_deref(), Some("gate-0"));
+        assert_eq!(settings.input.topics, crate::config::settings::Topics::Names(vec!["raw.pages".to_owned()]));
+        assert_eq!(settings.rules.max_distance, 5);
+
+        let mut layers = Layers::default();
+        layers.file("f.yaml", "input: {instance_id: \"${POD_NAME}\"}");
+        assert_eq!(
+            problems(layers),
+            ["f.yaml:1:22: input.instance_id: variable POD_NAME is not set, and `${POD_NAME}` gives no default"]
+        );
+    }
+
+    #[test]
+    fn dots_in_free_keys_belong_to_the_key() {
+        let mut layers = Layers::default();
+        layers.file("f.yaml", "kafka: {properties: {socket.timeout.ms: 5000}}");
+        layers.set("kafka.properties.socket.nagle.disable=true");
+        let properties = settings(layers).kafka.properties;
+        assert_eq!(properties.get("socket.timeout.ms").map(|value| value.expose()), Some("5000"));
+        assert_eq!(properties.get("socket.nagle.disable").map(|value| value.expose()), Some("true"));
+    }
+}

@@ -1,0 +1,35 @@
+//! Edge: what the operator wrote -> [`Settings`].
+//!
+//! Layers, later wins: built-in defaults, files in order (maps merged, lists replaced), `DUPGATE_…` variables (`__`
+//! between levels, lists by comma), `--set path=value`. Three steps, of which only [`load()`] touches the machine:
+//!
+//! 1. [`Layers`] puts the texts together and remembers where each value came from,
+//! 2. [`Raw`] is the exact mirror of the file: unknown keys and wrong types end here,
+//! 3. [`resolve()`] checks what the values mean together and returns [`Settings`], or every problem at once.
+//!
+//! Steps 2 and 3 are functions of their arguments: variables and the contents of named files are passed in.
+//! A secret is never printed: not by `Debug`, not in a problem, not in the hash.
+
+pub mod raw;
+pub mod settings;
+mod assignment;
+mod expand;
+mod hash;
+mod layers;
+mod load;
+mod problem;
+mod properties;
+mod resolve;
+mod secret;
+mod tree;
+mod units;
+
+pub use layers::Layers;
+pub use load::{Loaded, Sources, load};
+pub use problem::{Origin, Problem, Refused};
+pub use properties::{Properties, PropertyValue};
+pub use raw::Raw;
+pub use resolve::{BYTES_PER_ORIGINAL, Given, Purpose, RESERVED_LABELS, resolve};
+pub use secret::{RawSecret, SECRET_SLOTS};
+pub use settings::Settings;
+pub use units::{ByteSize, Span, Start};

@@ -1,0 +1,90 @@
+//! What is wrong with a configuration, and where it was written.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Where a value came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Built in.
+    #[default]
+    Default,
+    /// A place in a file; line and column count from 1.
+    File {
+        /// The file as named on the command line.
+        name: Arc<str>,
+        /// Its line, 0 when unknown.
+        line: u64,
+        /// The column in it, 0 when unknown.
+        column: u64,
+    },
+    /// A variable of the environment.
+    Variable(String),
+    /// `--set`.
+    Set,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { name, line: 0, .. } => f.write_str(name),
+            Self::File { name, line, column } => write!(f, "{name}:{line}:{column}"),
+            Self::Variable(name) => f.write_str(name),
+            Self::Set => f.write_str("--set"),
+        }
+    }
+}
+
+/// One thing that is wrong. Shows as `dupgate.yaml:85:3: match.simhash.max_distance: 9 is above the limit of 8`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where the value came from; [`Origin::Default`] when it was never given.
+    pub origin: Origin,
+    /// The key, its levels joined by dots; empty when no single key is to blame.
+    pub path: String,
+    /// What is wrong, with the value and the limit. Never holds a secret.
+    pub message: String,
+}
+
+impl Problem {
+    /// Blames one key; its origin is filled in by whoever knows the layers.
+    pub(super) fn of(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { origin: Origin::Default, path: path.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.origin != Origin::Default {
+            write!(f, "{}: ", self.origin)?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// A configuration that cannot be used: every problem found, and what only deserves a warning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Every problem, in the order found. Never empty.
+    pub problems: Vec<Problem>,
+    /// What would not have stopped the start.
+    pub warnings: Vec<Problem>,
+}
+
+impl std::error::Error for Refused {}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, problem) in self.problems.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,503 @@
+//! The exact mirror of the file: every key, its type, its default. Nothing is checked here that one value cannot
+//! tell alone. Unknown keys are refused.
+//!
+//! What each key means is told once, in `config/dupgate.yaml`; a test holds that file and these defaults together.
+
+#![expect(missing_docs, reason = "config/dupgate.yaml, the annotated sample, says what each key means")]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::properties::RawProperty;
+use super::secret::RawSecret;
+use super::units::{ByteSize, Span};
+
+/// Names in `text.stopwords` that are not paths.
+pub(super) const BUILT_IN_STOPWORDS: [&str; 2] = ["zh", "en"];
+
+/// Makes a struct of the mirror: closed, and complete by its defaults.
+macro_rules! section {
+    ($(#[$meta:meta])* $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty = $default:expr,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name { $($(#[$field_meta])* pub $field: $type,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+    };
+}
+
+/// Makes a closed list of words.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$word_meta:meta])* $word:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name { $($(#[$word_meta])* $word,)* }
+    };
+}
+
+section! {
+    /// The whole file.
+    Raw {
+        version: u32 = 1,
+        roles: Vec<Role> = vec![Role::Worker, Role::Judge],
+        mode: Mode = Mode::Route,
+        kafka: Kafka = Kafka::default(),
+        input: Input = Input::default(),
+        text: Text = Text::default(),
+        r#match: Match = Match::default(),
+        window: Window = Window::default(),
+        index: Index = Index::default(),
+        logs: Logs = Logs::default(),
+        judge: Judge = Judge::default(),
+        output: Output = Output::default(),
+        processing: Processing = Processing::default(),
+        http: Http = Http::default(),
+        logging: Logging = Logging::default(),
+        metrics: Metrics = Metrics::default(),
+    }
+}
+
+words! {
+    /// What an instance does.
+    Role { Worker, Judge, }
+}
+words! {
+    /// What becomes of a judged page.
+    Mode { Route, Tag, Observe, }
+}
+
+section! {
+    Kafka {
+        brokers: Vec<String> = Vec::new(),
+        client_id: String = "dupgate".to_owned(),
+        security: Security = Security::default(),
+        properties: BTreeMap<String, RawProperty> = BTreeMap::new(),
+        consumer_properties: BTreeMap<String, RawProperty> = BTreeMap::new(),
+        producer_properties: BTreeMap<String, RawProperty> = BTreeMap::new(),
+    }
+}
+section! {
+    Security {
+        protocol: Protocol = Protocol::Plaintext,
+        tls: Tls = Tls::default(),
+        sasl: Sasl = Sasl::default(),
+    }
+}
+words! {
+    /// How brokers are spoken to.
+    Protocol { Plaintext, Ssl, SaslPlaintext, SaslSsl, }
+}
+section! {
+    Tls {
+        ca_file: Option<PathBuf> = None,
+        cert_file: Option<PathBuf> = None,
+        key_file: Option<PathBuf> = None,
+        key_password: Option<RawSecret> = None,
+        verify_hostname: bool = true,
+    }
+}
+section! {
+    Sasl {
+        mechanism: Mechanism = Mechanism::ScramSha512,
+        username: Option<String> = None,
+        password: Option<RawSecret> = None,
+        oauth: Oauth = Oauth::default(),
+    }
+}
+words! {
+    /// How the program says who it is.
+    Mechanism {
+        Plain,
+        #[serde(rename = "scram-sha-256")]
+        ScramSha256,
+        #[serde(rename = "scram-sha-512")]
+        ScramSha512,
+        Oauthbearer,
+    }
+}
+section! {
+    Oauth {
+        token_url: Option<String> = None,
+        client_id: Option<String> = None,
+        client_secret: Option<RawSecret> = None,
+        scope: Option<String> = None,
+        extensions: BTreeMap<String, String> = BTreeMap::new(),
+    }
+}
+
+section! {
+    Input {
+        topics: Vec<String> = Vec::new(),
+        group: String = "dupgate".to_owned(),
+        instance_id: String = String::new(),
+        start: String = "earliest".to_owned(),
+        format: Format = Format::Json,
+        fields: Fields = Fields::default(),
+        max_document: ByteSize = ByteSize(8 << 20),
+        tombstones: Tombstones = Tombstones::Forward,
+    }
+}
+words! {
+    /// What the value of a record is.
+    Format { Json, Text, Html, }
+}
+words! {
+    /// What becomes of a null value.
+    Tombstones { Forward, Drop, }
+}
+section! {
+    Fields {
+        id: Option<String> = Some("/url".to_owned()),
+        text: Option<String> = Some("/text".to_owned()),
+        html: Option<String> = Some("/html".to_owned()),
+        fetched_at: Option<String> = None,
+        scope: Option<String> = None,
+    }
+}
+
+section! {
+    Text {
+        html: Html = Html::MainText,
+        normalize: Normalize = Normalize::default(),
+        segmenter: Segmenter = Segmenter::Auto,
+        jieba: Jieba = Jieba::default(),
+        stopwords: Vec<String> = vec!["zh".to_owned(), "en".to_owned()],
+        min_features: usize = 20,
+        max_bytes: ByteSize = ByteSize(256 << 10),
+    }
+}
+words! {
+    /// Which part of an HTML page is read.
+    Html { MainText, AllText, }
+}
+section! {
+    Normalize {
+        unicode: Unicode = Unicode::Nfkc,
+        lowercase: bool = true,
+        han: Han = Han::Simplified,
+        digits: Digits = Digits::Keep,
+        urls: Urls = Urls::Drop,
+    }
+}
+words! {
+    /// Which Unicode form is compared.
+    Unicode { Nfkc, None, }
+}
+words! {
+    /// Whether traditional characters are read as simplified ones.
+    Han { Simplified, Keep, }
+}
+words! {
+    /// Whether numbers are told apart.
+    Digits { Keep, Mask, }
+}
+words! {
+    /// What becomes of URLs in the text.
+    Urls { Drop, Keep, }
+}
+words! {
+    /// How text is cut into words.
+    Segmenter { Auto, Jieba, Unicode, }
+}
+section! {
+    Jieba {
+        user_dict: Option<PathBuf> = None,
+        hmm: bool = true,
+    }
+}
+
+section! {
+    Match {
+        stages: Vec<StageName> = vec![StageName::Exact, StageName::Simhash],
+        simhash: Simhash = Simhash::default(),
+        same_id: SameIdPolicy = SameIdPolicy::Update,
+    }
+}
+words! {
+    /// A way to match.
+    StageName { Exact, Simhash, }
+}
+section! {
+    Simhash {
+        bits: u32 = 64,
+        max_distance: u8 = 3,
+        weights: Weights = Weights::TfIdf,
+        top_k: usize = 200,
+        hash: FeatureHash = FeatureHash::Xxh3,
+    }
+}
+words! {
+    /// What a feature weighs.
+    Weights {
+        #[serde(rename = "tf-idf")]
+        TfIdf,
+        Tf,
+        Uniform,
+    }
+}
+words! {
+    /// How a feature becomes bits.
+    FeatureHash { Xxh3, }
+}
+words! {
+    /// What a changed page with a known id is.
+    SameIdPolicy { Update, Duplicate, }
+}
+
+section! {
+    Window {
+        size: Span = Span(std::time::Duration::from_hours(72)),
+        time: TimeSource = TimeSource::Record,
+        stages: StageWindows = StageWindows::default(),
+        lateness: Span = Span(std::time::Duration::from_hours(6)),
+        max_future_skew: Span = Span(std::time::Duration::from_mins(10)),
+    }
+}
+words! {
+    /// Which time is event time.
+    TimeSource { Record, Field, }
+}
+section! {
+    StageWindows {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        exact: Option<Span> = None,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        simhash: Option<Span> = None,
+    }
+}
+
+section! {
+    Index {
+        path: PathBuf = PathBuf::from("/var/lib/dupgate"),
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_memory: Option<ByteSize> = None,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_entries: Option<u64> = None,
+        cold_start: ColdStart = ColdStart::Proceed,
+        snapshot: Snapshot = Snapshot::default(),
+    }
+}
+words! {
+    /// What to do when facts are gone for good.
+    ColdStart { Proceed, Stop, }
+}
+section! {
+    Snapshot {
+        interval: Span = Span(std::time::Duration::from_mins(5)),
+        keep: usize = 2,
+    }
+}
+
+section! {
+    Logs {
+        prefix: Option<String> = None,
+        replication_factor: Option<i32> = None,
+        keep: Keep = Keep::Window,
+    }
+}
+/// How long rulings stay readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// As long as the window needs.
+    Window,
+    /// At least this long.
+    Span(Span),
+}
+
+impl Serialize for Keep {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Window => serializer.serialize_str("window"),
+            Self::Span(span) => span.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Keep {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WordOrSpan;
+        impl Visitor<'_> for WordOrSpan {
+            type Value = Keep;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`window` or a duration with its unit, such as 7d")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Keep, E> {
+                if text == "window" { Ok(Keep::Window) } else { text.parse().map(Keep::Span).map_err(E::custom) }
+            }
+        }
+        deserializer.deserialize_any(WordOrSpan)
+    }
+}
+
+section! {
+    Judge {
+        partitions: u32 = 1,
+        serve: Serve = Serve::All,
+        commit_interval: Span = Span(std::time::Duration::from_millis(50)),
+    }
+}
+/// Which partitions of the logs an instance judges or stands by for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Serve {
+    /// Every one.
+    All,
+    /// These.
+    Some(Vec<u32>),
+}
+
+impl Serialize for Serve {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::All => serializer.serialize_str("all"),
+            Self::Some(list) => serializer.collect_seq(list),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Serve {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WordOrList;
+        impl<'de> Visitor<'de> for WordOrList {
+            type Value = Serve;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`all` or a list of partition numbers, such as [0, 2]")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Serve, E> {
+                if text == "all" {
+                    Ok(Serve::All)
+                } else {
+                    Err(E::invalid_value(serde::de::Unexpected::Str(text), &self))
+                }
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Serve, A::Error> {
+                let mut list = Vec::new();
+                while let Some(number) = seq.next_element()? {
+                    list.push(number);
+                }
+                Ok(Serve::Some(list))
+            }
+        }
+        deserializer.deserialize_any(WordOrList)
+    }
+}
+
+section! {
+    Output {
+        unique: Topic = Topic::default(),
+        duplicate: DuplicateTopic = DuplicateTopic::default(),
+        dead_letter: Topic = Topic::default(),
+        delivery: Delivery = Delivery::ExactlyOnce,
+        commit_interval: Span = Span(std::time::Duration::from_millis(200)),
+        partition: Partition = Partition::Same,
+        timestamp: TimestampOf = TimestampOf::Source,
+        compression: Compression = Compression::Zstd,
+        headers: Headers = Headers::default(),
+    }
+}
+section! {
+    Topic {
+        topic: Option<String> = None,
+    }
+}
+section! {
+    DuplicateTopic {
+        topic: Option<String> = None,
+        value: DuplicateValue = DuplicateValue::Original,
+    }
+}
+words! {
+    /// What a duplicate carries.
+    DuplicateValue { Original, Reference, None, }
+}
+words! {
+    /// What a crash may repeat.
+    Delivery { ExactlyOnce, AtLeastOnce, }
+}
+words! {
+    /// Which partition an output record goes to.
+    Partition { Same, Key, Spread, }
+}
+words! {
+    /// Which timestamp an output record carries.
+    TimestampOf { Source, Now, }
+}
+words! {
+    /// How output batches are compressed.
+    Compression { None, Gzip, Snappy, Lz4, Zstd, }
+}
+section! {
+    Headers {
+        prefix: String = "dupgate.".to_owned(),
+        drop: Vec<String> = Vec::new(),
+    }
+}
+
+section! {
+    Processing {
+        workers: usize = 0,
+        max_in_flight_bytes: ByteSize = ByteSize(64 << 20),
+        on_bad_record: OnBadRecord = OnBadRecord::DeadLetter,
+        stop_after_bad_ratio: f64 = 0.5,
+        shutdown_grace: Span = Span(std::time::Duration::from_secs(30)),
+    }
+}
+words! {
+    /// What becomes of a record that cannot be judged.
+    OnBadRecord { DeadLetter, Skip, Stop, }
+}
+
+section! {
+    Http {
+        listen: String = "0.0.0.0:9464".to_owned(),
+    }
+}
+section! {
+    Logging {
+        level: Level = Level::Info,
+        format: LogFormat = LogFormat::Auto,
+    }
+}
+words! {
+    /// How much is logged.
+    Level { Off, Error, Warn, Info, Debug, Trace, }
+}
+words! {
+    /// How a log line looks.
+    LogFormat { Auto, Text, Json, }
+}
+section! {
+    Metrics {
+        partition_labels: bool = true,
+        labels: BTreeMap<String, String> = BTreeMap::new(),
+    }
+}
+
+impl Raw {
+    /// Lists the files whose contents are part of the settings: dictionaries and word lists.
+    pub fn word_files(&self) -> impl Iterator<Item = &Path> {
+        let lists = self.text.stopwords.iter().filter(|list| !BUILT_IN_STOPWORDS.contains(&list.as_str()));
+        self.text.jieba.user_dict.as_deref().into_iter().chain(lists.map(Path::new))
+    }
+
+    /// Returns the secret in one of [`super::SECRET_SLOTS`].
+    #[must_use]
+    pub fn secret(&self, slot: &str) -> Option<&RawSecret> {
+        let security = &self.kafka.security;
+        match slot {
+            "kafka.security.tls.key_password" => security.tls.key_password.as_ref(),
+            "kafka.security.sasl.password" => security.sasl.password.as_ref(),
+            "kafka.security.sasl.oauth.client_secret" => security.sasl.oauth.client_secret.as_ref(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The mirror of the file -> settings, or every problem at once. No file, no clock, no environment.
+
+mod kafka;
+mod limits;
+mod rooms;
+mod routes;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+
+use super::problem::{Problem, Refused};
+use super::raw::{Raw, Role};
+use super::secret::{RawSecret, SECRET_SLOTS};
+use super::settings::{Http, Logging, Metrics, Roles, Settings};
+
+pub use rooms::BYTES_PER_ORIGINAL;
+
+/// Labels of the program's own metrics: no free label may take their name.
+pub const RESERVED_LABELS: [&str; 27] = [
+    "algorithm",
+    "component",
+    "hash",
+    "kind",
+    "le",
+    "librdkafka",
+    "log",
+    "mode",
+    "operation",
+    "output",
+    "part",
+    "partition",
+    "quantile",
+    "queue",
+    "reason",
+    "result",
+    "revision",
+    "scheme",
+    "segmenter",
+    "source",
+    "stage",
+    "topic",
+    "verdict",
+    "version",
+    "replay",
+    "job",
+    "instance",
+];
+
+/// What the configuration names and somebody else has read.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// The environment, for `{env: NAME}`.
+    pub variables: BTreeMap<String, String>,
+    /// Contents of the files that hold secrets.
+    pub secrets: BTreeMap<PathBuf, SecretString>,
+    /// Contents of dictionaries and word lists.
+    pub words: BTreeMap<PathBuf, String>,
+}
+
+/// What the settings are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The service: brokers, input and outputs must be named.
+    Run,
+    /// Files in, verdicts out: nothing of Kafka is needed.
+    Sieve,
+}
+
+/// Checks everything and returns the settings, with what deserves a warning.
+///
+/// # Errors
+///
+/// Every problem found, in the order of the file. Their origin is not known here.
+pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
+    let mut findings = Findings::default();
+    let found = &mut findings;
+    if raw.version != 1 {
+        found.refuse("version", format!("{} is not a layout of this file that is known (only 1 is)", raw.version));
+    }
+    let roles = Roles { worker: raw.roles.contains(&Role::Worker), judge: raw.roles.contains(&Role::Judge) };
+    if raw.roles.is_empty() {
+        found.refuse("roles", "an instance without a role does nothing: expected worker, judge or both");
+    }
+    let secrets = secrets(raw, given, found);
+    let settings = Settings {
+        roles,
+        mode: raw.mode,
+        kafka: kafka::kafka(raw, &secrets, purpose, found),
+        input: routes::input(raw, purpose, found),
+        record: rooms::record(raw, found),
+        text: rooms::text(raw, given, found),
+        fingerprint: rooms::fingerprint(raw, found),
+        rules: rooms::rules(raw, found),
+        index: rooms::index(raw, found),
+        logs: limits::logs(raw, found),
+        judge: limits::judge(raw, found),
+        output: routes::output(raw, purpose, found),
+        processing: limits::processing(raw, found),
+        http: http(raw, found),
+        logging: Logging { level: raw.logging.level, format: raw.logging.format },
+        metrics: metrics(raw, found),
+        hash: raw.hash(),
+    };
+    limits::between(&settings, found);
+    if findings.problems.is_empty() {
+        Ok((settings, findings.warnings))
+    } else {
+        Err(Refused { problems: findings.problems, warnings: findings.warnings })
+    }
+}
+
+/// What was found so far.
+#[derive(Debug, Default)]
+struct Findings {
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
+impl Findings {
+    fn refuse(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.problems.push(Problem::of(path, message));
+    }
+
+    fn warn(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.warnings.push(Problem::of(path, message));
+    }
+}
+
+/// Fetches every secret that is given; one that is named and not there is a problem.
+fn secrets(raw: &Raw, given: &Given, found: &mut Findings) -> BTreeMap<&'static str, SecretString> {
+    let mut secrets = BTreeMap::new();
+    for slot in SECRET_SLOTS {
+        let secret = match raw.secret(slot) {
+            None => continue,
+            Some(RawSecret::Text(text)) => {
+                found.warn(slot, "is written in the configuration; use {file: …} or {env: …}");
+                Some(text.clone())
+            }
+            Some(RawSecret::File(path)) => {
+                let secret = given.secrets.get(path).cloned();
+                if secret.is_none() {
+                    found.refuse(slot, format!("the file {} was not read", path.display()));
+                }
+                secret
+            }
+            Some(RawSecret::Env(name)) => {
+                let secret = given.variables.get(name).map(|text| SecretString::from(text.as_str()));
+                if secret.is_none() {
+                    found.refuse(slot, format!("variable {name} is not set"));
+                }
+                secret
+            }
+        };
+        if let Some(secret) = secret {
+            secrets.insert(slot, secret);
+        }
+    }
+    secrets
+}
+
+fn http(raw: &Raw, found: &mut Findings) -> Http {
+    let listen = raw.http.listen.parse().unwrap_or_else(|_| {
+        found.refuse("http.listen", format!("`{}` is no address and port, such as 0.0.0.0:9464", raw.http.listen));
+        SocketAddr::from(([0, 0, 0, 0], 9464))
+    });
+    Http { listen }
+}
+
+fn metrics(raw: &Raw, found: &mut Findings) -> Metrics {
+    for name in raw.metrics.labels.keys() {
+        let legal = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && !name.starts_with(|c: char| c.is_ascii_digit())
+            && !name.starts_with("__")
+            && !name.is_empty();
+        if !legal {
+            found.refuse(
+                format!("metrics.labels.{name}"),
+                "no name of a label: expected letters, digits and underscores",
+            );
+        }
+        if RESERVED_LABELS.contains(&name.as_str()) {
+            found.refuse(format!("metrics.labels.{name}"), "is a label of the program's own metrics");
+        }
+    }
+    let labels = raw.metrics.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    Metrics { partition_labels: raw.metrics.partition_labels, labels }
+}
+
+#[cfg(test)]
+mod tests;

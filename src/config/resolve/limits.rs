@@ -1,0 +1,132 @@
+//! Numbers and durations, alone and against each other.
+
+use std::time::Duration;
+
+use super::super::raw::{Keep, Raw, Serve};
+use super::super::settings::{Judge, Logs, Processing, Settings};
+use super::super::units::Span;
+use super::routes::{check_name, is_read};
+use super::{Findings, rooms};
+
+/// Shorter times cannot be told apart in Kafka's timestamps.
+pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Most partitions that each log may have.
+const MAX_PARTITIONS: u32 = 1024;
+
+/// Refuses a duration below a limit.
+pub(super) fn at_least(path: &str, span: Duration, limit: Duration, found: &mut Findings) {
+    if span < limit {
+        found.refuse(path, format!("{} is below the limit of {}", Span(span), Span(limit)));
+    }
+}
+
+pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
+    let logs = &raw.logs;
+    let prefix = logs.prefix.clone().unwrap_or_else(|| raw.input.group.clone());
+    if logs.prefix.is_some() {
+        check_name("logs.prefix", &prefix, found);
+    }
+    for log in ["fingerprints", "verdicts"] {
+        let name = format!("{prefix}.{log}.");
+        // The scheme ends the name; any will do for a look at the pattern.
+        if is_read(raw, &format!("{name}sh64-000000")) {
+            found.refuse("input.topics", format!("takes in the program's own log `{name}…`"));
+        }
+    }
+    if logs.replication_factor.is_some_and(|copies| copies < 1) {
+        found.refuse("logs.replication_factor", "is below the limit of 1");
+    }
+    let stages = [raw.window.stages.exact, raw.window.stages.simhash];
+    let longest =
+        stages.iter().fold(raw.window.size.0, |longest, stage| longest.max(stage.map_or(longest, |span| span.0)));
+    let needed = longest.saturating_add(raw.window.lateness.0);
+    let keep = match logs.keep {
+        Keep::Window => needed,
+        Keep::Span(Span(span)) if span < needed => {
+            found
+                .refuse("logs.keep", format!("{} is below window and lateness together, {}", Span(span), Span(needed)));
+            needed
+        }
+        Keep::Span(Span(span)) => span,
+    };
+    Logs { prefix, replication_factor: logs.replication_factor, keep }
+}
+
+pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
+    let judge = &raw.judge;
+    let partitions = judge.partitions;
+    if !(1..=MAX_PARTITIONS).contains(&partitions) {
+        found.refuse("judge.partitions", format!("{partitions} is not within 1 to {MAX_PARTITIONS}"));
+    }
+    if partitions > 1 && raw.input.fields.scope.is_none() {
+        found.refuse(
+            "input.fields.scope",
+            format!("is missing: judge.partitions is {partitions}, and pages are shared out by scope"),
+        );
+    }
+    let serve = match &judge.serve {
+        Serve::All => (0..partitions.min(MAX_PARTITIONS)).collect(),
+        Serve::Some(list) => {
+            let mut serve = list.clone();
+            serve.sort_unstable();
+            if serve.is_empty() {
+                found.refuse("judge.serve", "names no partition: expected all or a list (roles turns judging off)");
+            }
+            if serve.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
+                found.refuse("judge.serve", "names a partition twice");
+            }
+            for number in serve.iter().filter(|number| **number >= partitions) {
+                found.refuse("judge.serve", format!("partition {number} is not below judge.partitions, {partitions}"));
+            }
+            serve.dedup();
+            serve
+        }
+    };
+    at_least("judge.commit_interval", judge.commit_interval.0, MILLISECOND, found);
+    Judge { partitions, serve, commit_interval: judge.commit_interval.0 }
+}
+
+pub(super) fn processing(raw: &Raw, found: &mut Findings) -> Processing {
+    let processing = &raw.processing;
+    let max_in_flight_bytes = rooms::bytes("processing.max_in_flight_bytes", processing.max_in_flight_bytes, found);
+    if processing.max_in_flight_bytes < raw.input.max_document {
+        found.refuse(
+            "processing.max_in_flight_bytes",
+            format!(
+                "{} is below input.max_document, {}: the largest page would never fit",
+                processing.max_in_flight_bytes, raw.input.max_document
+            ),
+        );
+    }
+    at_least("processing.shutdown_grace", processing.shutdown_grace.0, MILLISECOND, found);
+    let ratio = processing.stop_after_bad_ratio;
+    // Whole percents, because the breaker counts in them.
+    let percent = (1..=100_u32).find(|percent| (f64::from(*percent) - ratio * 100.0).abs() < 1e-6);
+    if percent.is_none() {
+        found.refuse("processing.stop_after_bad_ratio", format!("{ratio} is not one of 0.01, 0.02, … 1.0"));
+    }
+    Processing {
+        workers: (processing.workers > 0).then_some(processing.workers),
+        max_in_flight_bytes,
+        on_bad_record: processing.on_bad_record,
+        stop_after_bad_percent: percent.unwrap_or(100),
+        shutdown_grace: processing.shutdown_grace.0,
+    }
+}
+
+/// Checks what concerns several sections.
+pub(super) fn between(settings: &Settings, found: &mut Findings) {
+    let limit = settings.kafka.transaction_timeout;
+    for (path, interval) in [
+        ("output.commit_interval", settings.output.commit_interval),
+        ("judge.commit_interval", settings.judge.commit_interval),
+    ] {
+        if interval >= limit {
+            found.refuse(path, format!("{} must be below transaction.timeout.ms, {}", Span(interval), Span(limit)));
+        }
+    }
+    if settings.roles.worker && settings.input.instance_id.is_none() {
+        found.warn("input.instance_id", "is empty: membership is dynamic, and a restart moves partitions");
+    }
+}

@@ -1,0 +1,245 @@
+//! What the pure rooms are told: record, text, fingerprint, rules, index.
+
+use std::time::Duration;
+
+use super::super::raw::{self, Raw, StageName, TimeSource};
+use super::super::settings::Index;
+use super::super::units::{ByteSize, Span};
+use super::{Findings, Given};
+use crate::log::{Rules, SameId, Stage, Windows};
+use crate::record::{self, FieldPath};
+use crate::{fingerprint, text};
+
+/// Memory that one original is taken to need, in bytes, when `index.max_entries` is derived from `index.max_memory`:
+/// fingerprints, position, meta data and its share of the hash tables, rounded up.
+pub const BYTES_PER_ORIGINAL: u64 = 200;
+
+/// Memory for the index when neither limit is given.
+const DEFAULT_MAX_MEMORY: u64 = 4 << 30;
+
+/// Largest distance for which the index promises to find every pair.
+const MAX_DISTANCE: u8 = 8;
+
+pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
+    let fields = &raw.input.fields;
+    let mut path = |name: &str, given: &Option<String>| {
+        let text = given.as_ref()?;
+        text.parse::<FieldPath>().map_err(|error| found.refuse(format!("input.fields.{name}"), error.to_string())).ok()
+    };
+    let fields = record::Fields {
+        id: path("id", &fields.id),
+        text: path("text", &fields.text),
+        html: path("html", &fields.html),
+        fetched_at: path("fetched_at", &fields.fetched_at),
+        scope: path("scope", &fields.scope),
+    };
+    let json = raw.input.format == raw::Format::Json;
+    if json && raw.input.fields.text.is_none() && raw.input.fields.html.is_none() {
+        found.refuse("input.fields", "neither text nor html is named: there is nothing to compare");
+    }
+    if raw.window.time == TimeSource::Field && raw.input.fields.fetched_at.is_none() {
+        found.refuse("input.fields.fetched_at", "is missing: window.time is field");
+    }
+    record::InputSettings {
+        format: match raw.input.format {
+            raw::Format::Json => record::Format::Json,
+            raw::Format::Text => record::Format::Text,
+            raw::Format::Html => record::Format::Html,
+        },
+        fields,
+        event_time: match raw.window.time {
+            TimeSource::Record => record::EventTime::Record,
+            TimeSource::Field => record::EventTime::Field,
+        },
+        max_document: bytes("input.max_document", raw.input.max_document, found),
+    }
+}
+
+pub(super) fn text(raw: &Raw, given: &Given, found: &mut Findings) -> text::Settings {
+    let text = &raw.text;
+    let mut contents = |path: &str, file: &std::path::Path| {
+        given.words.get(file).cloned().unwrap_or_else(|| {
+            found.refuse(path, format!("the file {} was not read", file.display()));
+            String::new()
+        })
+    };
+    let user_dict = text.jieba.user_dict.as_deref().map(|file| contents("text.jieba.user_dict", file));
+    let stopwords = text.stopwords.iter().map(|list| match list.as_str() {
+        "zh" => text::StopWords::Zh,
+        "en" => text::StopWords::En,
+        path => text::StopWords::List(contents("text.stopwords", path.as_ref())),
+    });
+    let stopwords = stopwords.collect();
+    if text.min_features == 0 {
+        found.refuse("text.min_features", "0 is below the limit of 1: a page without words has no fingerprint");
+    }
+    text::Settings {
+        html: match text.html {
+            raw::Html::MainText => text::HtmlText::MainText,
+            raw::Html::AllText => text::HtmlText::AllText,
+        },
+        normalize: normalize(&text.normalize),
+        segmenter: match text.segmenter {
+            raw::Segmenter::Auto => text::Segmenter::Auto,
+            raw::Segmenter::Jieba => text::Segmenter::Jieba,
+            raw::Segmenter::Unicode => text::Segmenter::Unicode,
+        },
+        jieba: text::JiebaSettings { user_dict, hmm: text.jieba.hmm },
+        stopwords,
+        min_features: text.min_features,
+        max_bytes: bytes("text.max_bytes", text.max_bytes, found),
+        ..text::Settings::default()
+    }
+}
+
+fn normalize(raw: &raw::Normalize) -> text::Normalize {
+    text::Normalize {
+        unicode: match raw.unicode {
+            raw::Unicode::Nfkc => text::UnicodeForm::Nfkc,
+            raw::Unicode::None => text::UnicodeForm::None,
+        },
+        lowercase: raw.lowercase,
+        han: match raw.han {
+            raw::Han::Simplified => text::Han::Simplified,
+            raw::Han::Keep => text::Han::Keep,
+        },
+        digits: match raw.digits {
+            raw::Digits::Keep => text::Digits::Keep,
+            raw::Digits::Mask => text::Digits::Mask,
+        },
+        urls: match raw.urls {
+            raw::Urls::Drop => text::Urls::Drop,
+            raw::Urls::Keep => text::Urls::Keep,
+        },
+    }
+}
+
+pub(super) fn fingerprint(raw: &Raw, found: &mut Findings) -> fingerprint::Settings {
+    let simhash = &raw.r#match.simhash;
+    if simhash.bits != 64 {
+        found.refuse("match.simhash.bits", format!("{} bits are not supported (only 64 are)", simhash.bits));
+    }
+    fingerprint::Settings {
+        simhash: fingerprint::SimHashSettings {
+            bits: fingerprint::Bits::B64,
+            weights: match simhash.weights {
+                raw::Weights::TfIdf => fingerprint::Weights::TfIdf,
+                raw::Weights::Tf => fingerprint::Weights::Tf,
+                raw::Weights::Uniform => fingerprint::Weights::Uniform,
+            },
+            top_k: simhash.top_k,
+            hash: match simhash.hash {
+                raw::FeatureHash::Xxh3 => fingerprint::FeatureHash::Xxh3,
+            },
+        },
+    }
+}
+
+pub(super) fn rules(raw: &Raw, found: &mut Findings) -> Rules {
+    let matching = &raw.r#match;
+    let window = &raw.window;
+    let mut stages: Vec<Stage> = matching.stages.iter().copied().map(stage).collect();
+    stages.sort_unstable();
+    if stages.is_empty() {
+        found.refuse("match.stages", "without a stage nothing ever matches: expected exact, simhash or both");
+    }
+    if stages.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
+        found.refuse("match.stages", "names a stage twice");
+    }
+    stages.dedup();
+    let distance = matching.simhash.max_distance;
+    if distance > MAX_DISTANCE {
+        found.refuse("match.simhash.max_distance", format!("{distance} is above the limit of {MAX_DISTANCE}"));
+    }
+    if window.size.0.is_zero() {
+        found.refuse("window.size", "0s remembers nothing: expected at least 1ms");
+    }
+    let mut own = |stage: Stage, span: Option<Span>| {
+        let path = format!("window.stages.{}", stage.name());
+        let Some(span) = span else { return window.size.0 };
+        if span.0.is_zero() {
+            found.refuse(&path, "0s remembers nothing: expected at least 1ms (match.stages turns a stage off)");
+        }
+        if !stages.contains(&stage) {
+            found.refuse(&path, format!("the stage {} is not in match.stages", stage.name()));
+        }
+        span.0
+    };
+    let windows =
+        Windows { exact: own(Stage::Exact, window.stages.exact), simhash: own(Stage::SimHash, window.stages.simhash) };
+    Rules {
+        stages,
+        max_distance: distance.min(MAX_DISTANCE),
+        windows,
+        lateness: window.lateness.0,
+        max_future_skew: window.max_future_skew.0,
+        max_entries: max_entries(raw, found),
+        same_id: match matching.same_id {
+            raw::SameIdPolicy::Update => SameId::Update,
+            raw::SameIdPolicy::Duplicate => SameId::Duplicate,
+        },
+    }
+}
+
+const fn stage(name: StageName) -> Stage {
+    match name {
+        StageName::Exact => Stage::Exact,
+        StageName::Simhash => Stage::SimHash,
+    }
+}
+
+fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
+    match (raw.index.max_memory, raw.index.max_entries) {
+        (Some(_), Some(_)) => {
+            found.refuse("index.max_entries", "index.max_memory is given, too: one of both limits the index");
+            0
+        }
+        (None, Some(0)) => {
+            found.refuse("index.max_entries", "0 is below the limit of 1");
+            0
+        }
+        (None, Some(entries)) => entries,
+        (memory, None) => {
+            let ByteSize(memory) = memory.unwrap_or(ByteSize(DEFAULT_MAX_MEMORY));
+            let entries = memory / BYTES_PER_ORIGINAL;
+            if entries == 0 {
+                found.refuse(
+                    "index.max_memory",
+                    format!("{memory} bytes hold no original (one takes {BYTES_PER_ORIGINAL} bytes)"),
+                );
+            }
+            entries
+        }
+    }
+}
+
+pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
+    let index = &raw.index;
+    super::limits::at_least("index.snapshot.interval", index.snapshot.interval.0, Duration::from_secs(1), found);
+    if index.snapshot.keep == 0 {
+        found.refuse("index.snapshot.keep", "0 is below the limit of 1");
+    }
+    if index.path.as_os_str().is_empty() {
+        found.refuse("index.path", "must not be empty");
+    }
+    let derived = index.max_entries.map(|entries| entries.saturating_mul(BYTES_PER_ORIGINAL));
+    let configured = index.max_memory.map(|ByteSize(bytes)| bytes);
+    Index {
+        path: index.path.clone(),
+        max_memory: configured.or(derived).unwrap_or(DEFAULT_MAX_MEMORY),
+        cold_start: index.cold_start,
+        snapshot_interval: index.snapshot.interval.0,
+        snapshots_kept: index.snapshot.keep,
+    }
+}
+
+/// Takes a size of at least one byte that the machine can address.
+pub(super) fn bytes(path: &str, size: ByteSize, found: &mut Findings) -> usize {
+    if size.0 == 0 {
+        found.refuse(path, "0B is below the limit of 1B");
+    }
+    usize::try_from(size.0).unwrap_or_else(|_| {
+        found.refuse(path, format!("{size} is more than this machine can address"));
+        usize::MAX
+    })
+}

@@ -1,0 +1,136 @@
+//! Which topics are read and written.
+
+use super::super::raw::{Mode, OnBadRecord, Raw};
+use super::super::settings::{Input, Output, Topics};
+use super::super::units::Start;
+use super::{Findings, Purpose, limits};
+
+/// Longest name of a topic that brokers take, in bytes.
+const MAX_TOPIC_NAME: usize = 249;
+
+pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input {
+    let input = &raw.input;
+    if input.topics.is_empty() && purpose == Purpose::Run {
+        found.refuse("input.topics", "no topic is named: expected names, or one pattern that starts with ^");
+    }
+    let topics = match input.topics.as_slice() {
+        [pattern] if pattern.starts_with('^') => {
+            if let Err(error) = regex::Regex::new(pattern) {
+                let why = error.to_string();
+                let why = why.lines().last().unwrap_or_default();
+                found.refuse(
+                    "input.topics",
+                    format!("`{pattern}` is no pattern: {}", why.trim_start_matches("error: ")),
+                );
+            }
+            Topics::Pattern(pattern.clone())
+        }
+        names => {
+            for (number, name) in names.iter().enumerate() {
+                if name.starts_with('^') {
+                    found.refuse("input.topics", format!("the pattern `{name}` must stand alone"));
+                } else {
+                    check_name("input.topics", name, found);
+                }
+                if names.iter().take(number).any(|other| other == name) {
+                    found.refuse("input.topics", format!("`{name}` is named twice"));
+                }
+            }
+            Topics::Names(names.to_vec())
+        }
+    };
+    check_name("input.group", &input.group, found);
+    if !input.instance_id.is_empty() {
+        check_name("input.instance_id", &input.instance_id, found);
+    }
+    let start = input.start.parse().unwrap_or_else(|why| {
+        found.refuse("input.start", why);
+        Start::Earliest
+    });
+    Input {
+        topics,
+        group: input.group.clone(),
+        instance_id: (!input.instance_id.is_empty()).then(|| input.instance_id.clone()),
+        start,
+        tombstones: input.tombstones,
+    }
+}
+
+pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Output {
+    let output = &raw.output;
+    let produces = raw.mode != Mode::Observe;
+    let needed = [
+        ("output.unique.topic", &output.unique.topic, produces, "every mode but observe writes to it"),
+        ("output.duplicate.topic", &output.duplicate.topic, raw.mode == Mode::Route, "mode is route"),
+        (
+            "output.dead_letter.topic",
+            &output.dead_letter.topic,
+            produces && raw.processing.on_bad_record == OnBadRecord::DeadLetter,
+            "processing.on_bad_record is dead_letter",
+        ),
+    ];
+    for (path, topic, is_needed, why) in needed {
+        match topic {
+            None if is_needed && purpose == Purpose::Run => found.refuse(path, format!("is missing: {why}")),
+            Some(name) => check_name(path, name, found),
+            None => {}
+        }
+    }
+    let mut named: Vec<&String> = Vec::new();
+    for (path, topic, is_needed, _) in needed {
+        let Some(name) = topic.as_ref().filter(|_| is_needed) else { continue };
+        if named.contains(&name) {
+            found.refuse(path, format!("`{name}` is another output, too"));
+        }
+        if is_read(raw, name) {
+            found.refuse(path, format!("`{name}` is read as input: pages would go round for ever"));
+        }
+        named.push(name);
+    }
+    limits::at_least("output.commit_interval", output.commit_interval.0, limits::MILLISECOND, found);
+    let prefix = &output.headers.prefix;
+    if prefix.is_empty() || prefix.chars().any(|c| !c.is_ascii_graphic() || c.is_ascii_uppercase()) {
+        found.refuse(
+            "output.headers.prefix",
+            format!("`{prefix}` is no prefix: expected lower-case ASCII without spaces"),
+        );
+    }
+    if output.headers.drop.iter().any(String::is_empty) {
+        found.refuse("output.headers.drop", "names an empty header");
+    }
+    let [unique, duplicate, dead_letter] = needed.map(|(_, topic, is_needed, _)| topic.clone().filter(|_| is_needed));
+    Output {
+        unique,
+        duplicate,
+        dead_letter,
+        duplicate_value: output.duplicate.value,
+        delivery: output.delivery,
+        commit_interval: output.commit_interval.0,
+        partition: output.partition,
+        timestamp: output.timestamp,
+        compression: output.compression,
+        header_prefix: prefix.clone(),
+        dropped_headers: output.headers.drop.clone(),
+    }
+}
+
+/// Says whether the input takes in a topic of this name.
+pub(super) fn is_read(raw: &Raw, name: &str) -> bool {
+    raw.input.topics.iter().any(|topic| {
+        if topic.starts_with('^') {
+            regex::Regex::new(topic).is_ok_and(|pattern| pattern.is_match(name))
+        } else {
+            topic == name
+        }
+    })
+}
+
+/// Refuses what brokers would not take as the name of a topic (or what could not be part of one).
+pub(super) fn check_name(path: &str, name: &str, found: &mut Findings) {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.is_empty() || name == "." || name == ".." || !name.chars().all(legal) {
+        found.refuse(path, format!("`{name}` is no name: expected letters, digits, dots, underscores and hyphens"));
+    } else if name.len() > MAX_TOPIC_NAME {
+        found.refuse(path, format!("a name of {} bytes is above the limit of {MAX_TOPIC_NAME}", name.len()));
+    }
+}

@@ -1,0 +1,328 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::super::{Layers, Settings, settings};
+use super::*;
+use crate::log::{Stage, Windows};
+use crate::{fingerprint, record, text};
+
+/// The least that a service needs.
+const MINIMAL: &str = "
+kafka: {brokers: ['kafka:9092']}
+input: {topics: [crawl.pages]}
+output:
+  unique: {topic: crawl.pages.unique}
+  duplicate: {topic: crawl.pages.duplicate}
+  dead_letter: {topic: crawl.pages.dead}
+";
+
+fn resolved(sets: &[&str]) -> Result<(Settings, Vec<Problem>), Refused> {
+    let mut layers = Layers::default();
+    layers.file("f.yaml", MINIMAL);
+    sets.iter().for_each(|set| layers.set(set));
+    layers.resolve(&Given::default(), Purpose::Run)
+}
+
+fn settings(sets: &[&str]) -> Settings {
+    resolved(sets).unwrap_or_else(|refused| panic!("{sets:?}: {refused}")).0
+}
+
+/// Asserts that these assignments are refused with exactly one problem, which blames `path` and says `why`.
+#[track_caller]
+fn refused(sets: &[&str], path: &str, why: &str) {
+    let refused = resolved(sets).expect_err("must be refused");
+    let [problem] = refused.problems.as_slice() else { panic!("one problem expected: {refused}") };
+    assert_eq!(problem.path, path, "{problem}");
+    assert!(problem.message.contains(why), "{problem}");
+}
+
+#[test]
+fn a_minimal_file_resolves_to_the_defaults_of_every_room() {
+    let settings = settings(&[]);
+    assert_eq!(settings.record, record::InputSettings::default());
+    assert_eq!(settings.text, text::Settings::default());
+    assert_eq!(settings.fingerprint, fingerprint::Settings::default());
+    assert_eq!(settings.rules.stages, Stage::ALL);
+    assert_eq!(settings.rules.max_distance, 3);
+    assert_eq!(settings.rules.windows, Windows::all(Duration::from_hours(72)));
+    assert_eq!(settings.rules.max_entries, (4 << 30) / BYTES_PER_ORIGINAL);
+    assert_eq!(settings.index.max_memory, 4 << 30);
+    assert_eq!(settings.logs.keep, Duration::from_hours(78));
+    assert_eq!(settings.logs.prefix, "dupgate");
+    assert_eq!(settings.judge.serve, [0]);
+    assert_eq!(settings.processing.stop_after_bad_percent, 50);
+    assert_eq!(settings.processing.workers, None);
+    assert_eq!(settings.output.dead_letter.as_deref(), Some("crawl.pages.dead"));
+    assert_eq!(settings.http.listen.port(), 9464);
+}
+
+#[test]
+fn a_service_without_brokers_and_topics_is_told_all_of_them_at_once() {
+    let refused = Layers::default().resolve(&Given::default(), Purpose::Run).unwrap_err();
+    let paths: Vec<_> = refused.problems.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        ["kafka.brokers", "input.topics", "output.unique.topic", "output.duplicate.topic", "output.dead_letter.topic"]
+    );
+    assert!(Layers::default().resolve(&Given::default(), Purpose::Sieve).is_ok(), "a sieve needs no broker");
+}
+
+#[test]
+fn outputs_are_needed_only_where_the_mode_writes() {
+    let mut layers = Layers::default();
+    layers.file("f.yaml", "{mode: observe, kafka: {brokers: ['k:1']}, input: {topics: [a]}}");
+    let output = layers.resolve(&Given::default(), Purpose::Run).unwrap().0.output;
+    assert_eq!((output.unique, output.duplicate, output.dead_letter), (None, None, None));
+    let output = settings(&["mode=tag", "output.duplicate.topic=null"]).output;
+    assert_eq!((output.unique.is_some(), output.duplicate), (true, None));
+    let output = settings(&["processing.on_bad_record=skip", "output.dead_letter.topic=null"]).output;
+    assert_eq!(output.dead_letter, None);
+    refused(&["output.dead_letter.topic=null"], "output.dead_letter.topic", "on_bad_record is dead_letter");
+}
+
+#[test]
+fn limits_are_inclusive_where_they_are_said_to_be() {
+    assert_eq!(settings(&["match.simhash.max_distance=8"]).rules.max_distance, 8);
+    refused(&["match.simhash.max_distance=9"], "match.simhash.max_distance", "9 is above the limit of 8");
+    assert_eq!(settings(&["match.simhash.max_distance=0"]).rules.max_distance, 0);
+    settings(&["window.size=1ms"]);
+    refused(&["window.size=0s"], "window.size", "0s remembers nothing");
+    settings(&["index.snapshot.interval=1s"]);
+    refused(&["index.snapshot.interval=999ms"], "index.snapshot.interval", "999ms is below the limit of 1s");
+    settings(&["processing.max_in_flight_bytes=8MiB"]);
+    refused(
+        &["processing.max_in_flight_bytes=8388607"],
+        "processing.max_in_flight_bytes",
+        "8388607B is below input.max_document, 8MiB",
+    );
+    assert_eq!(settings(&["logs.keep=78h"]).logs.keep, Duration::from_hours(78));
+    refused(&["logs.keep=77h"], "logs.keep", "is below window and lateness together");
+    assert_eq!(settings(&["processing.stop_after_bad_ratio=1"]).processing.stop_after_bad_percent, 100);
+    refused(&["processing.stop_after_bad_ratio=0"], "processing.stop_after_bad_ratio", "0 is not one of");
+    refused(&["processing.stop_after_bad_ratio=1.01"], "processing.stop_after_bad_ratio", "1.01 is not one of");
+    refused(&["processing.shutdown_grace=0s"], "processing.shutdown_grace", "below the limit of 1ms");
+    refused(&["output.commit_interval=0s"], "output.commit_interval", "below the limit of 1ms");
+    refused(&["judge.commit_interval=0s"], "judge.commit_interval", "below the limit of 1ms");
+    refused(&["text.min_features=0"], "text.min_features", "below the limit of 1");
+    refused(&["text.max_bytes=0"], "text.max_bytes", "below the limit of 1B");
+    refused(&["index.snapshot.keep=0"], "index.snapshot.keep", "below the limit of 1");
+    refused(&["logs.replication_factor=0"], "logs.replication_factor", "below the limit of 1");
+    refused(&["match.simhash.bits=128"], "match.simhash.bits", "128 bits are not supported");
+    refused(&["version=2"], "version", "2 is not a layout");
+    refused(&["roles=[]"], "roles", "without a role");
+    refused(&["http.listen=9464"], "http.listen", "`9464` is no address and port");
+}
+
+#[test]
+fn stages_and_their_windows_fit_together() {
+    let rules = settings(&["match.stages=exact", "window.stages.exact=30d"]).rules;
+    assert_eq!(rules.stages, [Stage::Exact]);
+    assert_eq!(rules.windows.exact, Duration::from_hours(720));
+    assert_eq!(settings(&["match.stages=simhash,exact"]).rules.stages, Stage::ALL, "strongest first");
+    refused(&["match.stages=[]"], "match.stages", "nothing ever matches");
+    refused(&["match.stages=exact,exact"], "match.stages", "twice");
+    refused(&["match.stages=exact", "window.stages.simhash=1h"], "window.stages.simhash", "not in match.stages");
+    refused(&["window.stages.exact=0s"], "window.stages.exact", "0s remembers nothing");
+    assert_eq!(settings(&["window.stages.exact=30d"]).logs.keep, Duration::from_hours(726), "the longest counts");
+    assert_eq!(settings(&["match.same_id=duplicate"]).rules.same_id, crate::log::SameId::Duplicate);
+}
+
+#[test]
+fn one_limit_bounds_the_index() {
+    let settings_of = |sets: &[&str]| {
+        let settings = settings(sets);
+        (settings.rules.max_entries, settings.index.max_memory)
+    };
+    assert_eq!(settings_of(&["index.max_memory=2000B"]), (10, 2000));
+    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 2000));
+    refused(&["index.max_memory=1GiB", "index.max_entries=5"], "index.max_entries", "one of both");
+    refused(&["index.max_memory=199B"], "index.max_memory", "hold no original");
+    refused(&["index.max_entries=0"], "index.max_entries", "below the limit of 1");
+}
+
+#[test]
+fn several_judges_need_a_scope() {
+    refused(&["judge.partitions=2"], "input.fields.scope", "judge.partitions is 2");
+    let scope = "input.fields.scope=/site";
+    assert_eq!(settings(&[scope, "judge.partitions=3"]).judge.serve, [0, 1, 2]);
+    assert_eq!(settings(&[scope, "judge.partitions=3", "judge.serve=2,0"]).judge.serve, [0, 2]);
+    refused(&[scope, "judge.partitions=3", "judge.serve=3"], "judge.serve", "partition 3 is not below");
+    refused(&["judge.serve=0,0"], "judge.serve", "twice");
+    refused(&["judge.serve=[]"], "judge.serve", "names no partition");
+    refused(&["judge.partitions=0"], "judge.partitions", "0 is not within 1 to 1024");
+    refused(&[scope, "judge.partitions=1025"], "judge.partitions", "1025 is not within");
+}
+
+#[test]
+fn topics_are_names_or_one_pattern() {
+    assert_eq!(settings(&["input.topics=a,b"]).input.topics, settings::Topics::Names(vec!["a".into(), "b".into()]));
+    let pattern = r"^raw\..*$";
+    let assignment = format!("input.topics={pattern}");
+    assert_eq!(settings(&[&assignment]).input.topics, settings::Topics::Pattern(pattern.into()));
+    refused(&["input.topics=^a,b"], "input.topics", "must stand alone");
+    refused(&["input.topics=a,a"], "input.topics", "named twice");
+    refused(&["input.topics=a b"], "input.topics", "`a b` is no name");
+    refused(&["input.topics=^a("], "input.topics", "is no pattern");
+    let long = format!("input.topics={}", "a".repeat(250));
+    refused(&[&long], "input.topics", "a name of 250 bytes is above the limit of 249");
+    refused(&["input.group="], "input.group", "is no name");
+    refused(&["input.instance_id=a/b"], "input.instance_id", "is no name");
+    refused(&["logs.prefix=a/b"], "logs.prefix", "is no name");
+}
+
+#[test]
+fn pages_never_go_round() {
+    refused(&["output.unique.topic=crawl.pages"], "output.unique.topic", "is read as input");
+    refused(&["input.topics=^crawl[.].*[.]unique"], "output.unique.topic", "is read as input");
+    refused(&["output.duplicate.topic=crawl.pages.dead"], "output.dead_letter.topic", "another output");
+    refused(&["input.topics=^dupgate[.]fing.*"], "input.topics", "the program's own log `dupgate.fingerprints.…`");
+}
+
+#[test]
+fn fields_are_read_where_they_can_be() {
+    refused(&["input.fields.id=url"], "input.fields.id", "names no field");
+    refused(&["input.fields.text=null", "input.fields.html=null"], "input.fields", "nothing to compare");
+    settings(&["input.fields.text=null", "input.fields.html=null", "input.format=html"]);
+    refused(&["window.time=field"], "input.fields.fetched_at", "window.time is field");
+    let record = settings(&["window.time=field", "input.fields.fetched_at=/at"]).record;
+    assert_eq!(record.event_time, record::EventTime::Field);
+}
+
+#[test]
+fn a_transaction_ends_before_its_owner_is_given_up() {
+    let kafka = settings(&[]).kafka;
+    assert_eq!(kafka.transaction_timeout, Duration::from_secs(10));
+    assert_eq!(kafka.session_timeout, Duration::from_secs(30));
+    settings(&["kafka.producer_properties.transaction.timeout.ms=29999"]);
+    refused(
+        &["kafka.producer_properties.transaction.timeout.ms=30000"],
+        "kafka",
+        "transaction.timeout.ms (30000) must be below session.timeout.ms (30000)",
+    );
+    refused(&["kafka.consumer_properties.session.timeout.ms=9000"], "kafka", "must be below session.timeout.ms (9000)");
+    refused(&["kafka.properties.transaction.timeout.ms=soon"], "kafka", "transaction.timeout.ms is `soon`");
+    refused(
+        &["kafka.consumer_properties.max.poll.interval.ms=29999"],
+        "kafka",
+        "must not be above max.poll.interval.ms",
+    );
+    refused(&["output.commit_interval=10s"], "output.commit_interval", "10s must be below transaction.timeout.ms, 10s");
+    refused(&["judge.commit_interval=11s"], "judge.commit_interval", "11s must be below");
+}
+
+#[test]
+fn what_the_program_owns_is_refused_with_the_reason() {
+    let path = "kafka.consumer_properties.enable.auto.commit";
+    refused(&[&format!("{path}=true")], path, "belongs to the program: offsets are committed only");
+    assert_eq!(settings(&["kafka.properties.socket.timeout.ms=5000"]).kafka.properties.len(), 1);
+}
+
+#[test]
+fn brokers_and_identity_are_complete() {
+    refused(&["kafka.brokers=kafka"], "kafka.brokers", "`kafka` is no broker");
+    refused(&["kafka.brokers=kafka:0"], "kafka.brokers", "expected host:port");
+    settings(&["kafka.brokers=[::1]:9092"]);
+    refused(&["kafka.client_id="], "kafka.client_id", "must not be empty");
+    let sasl = "kafka.security.protocol=sasl_ssl";
+    let user = "kafka.security.sasl.username=crawler";
+    refused(&[sasl, user], "kafka.security.sasl.password", "scram-sha-512 needs it");
+    let (complete, warnings) = resolved(&[sasl, user, "kafka.security.sasl.password=hunter2"]).unwrap();
+    assert!(matches!(complete.kafka.security.sasl, Some(settings::Sasl::Password { .. })));
+    assert!(warnings.iter().any(|warning| warning.path == "kafka.security.sasl.password"), "{warnings:?}");
+    let oauth = resolved(&[sasl, "kafka.security.sasl.mechanism=oauthbearer"]).unwrap_err();
+    assert_eq!(oauth.problems.len(), 3, "{oauth}");
+    refused(&["kafka.security.tls.cert_file=/c"], "kafka.security.tls", "go together");
+    let (_, warnings) = resolved(&[user]).unwrap();
+    assert!(warnings.iter().any(|warning| warning.path == "kafka.security.sasl"), "{warnings:?}");
+}
+
+#[test]
+fn words_come_from_the_files_that_were_read() {
+    let given = Given {
+        words: BTreeMap::from([("/d".into(), "词 3".into()), ("/s".into(), "the".into())]),
+        ..Given::default()
+    };
+    let mut layers = Layers::default();
+    layers.set("text.jieba.user_dict=/d");
+    layers.set("text.stopwords=zh,/s");
+    let text = layers.clone().resolve(&given, Purpose::Sieve).unwrap().0.text;
+    assert_eq!(text.jieba.user_dict.as_deref(), Some("词 3"));
+    assert_eq!(text.stopwords, [text::StopWords::Zh, text::StopWords::List("the".into())]);
+    let refused = layers.resolve(&Given::default(), Purpose::Sieve).unwrap_err();
+    assert_eq!(refused.problems.len(), 2, "{refused}");
+}
+
+#[test]
+fn free_labels_do_not_hide_the_programs_own() {
+    assert_eq!(settings(&["metrics.labels.env=prod"]).metrics.labels, [("env".to_owned(), "prod".to_owned())]);
+    refused(&["metrics.labels.verdict=x"], "metrics.labels.verdict", "program's own");
+    refused(&["metrics.labels.a-b=x"], "metrics.labels.a-b", "no name of a label");
+}
+
+#[test]
+fn a_password_is_never_shown_wherever_it_stands() {
+    let password = "hunter2swordfish";
+    // Every slot, every way to give it, right and wrong places, resolved and refused.
+    let mut texts: Vec<String> = Vec::new();
+    for slot in SECRET_SLOTS {
+        texts.push(format!("{slot}={password}"));
+        texts.push(format!("{slot}=[{password}]"));
+        texts.push(format!("{slot}={{fil: {password}}}"));
+        texts.push(format!("{slot}={{file: [{password}]}}"));
+        texts.push(format!("{slot}={{env: A, file: {password}}}"));
+        let (section, _) = slot.rsplit_once('.').unwrap();
+        texts.push(format!("{section}={password}"));
+        texts.push(format!("{section}=[{password}]"));
+    }
+    for key in ["sasl.password", "ssl.key.pem", "sasl.oauthbearer.client.secret", "ssl.key.password"] {
+        texts.push(format!("kafka.properties.{key}={password}"));
+        texts.push(format!("kafka.properties.{key}=[{password}]"));
+        texts.push(format!("kafka.producer_properties.{key}={password}"));
+    }
+    texts.push(format!("kafka.security.protocol={password}"));
+    texts.push(format!("kafka.security.sasl.mechanism={password}"));
+    texts.push(format!("kafka={password}"));
+    for assignment in &texts {
+        for also in ["match.simhash.max_distance=3", "match.simhash.max_distance=99"] {
+            let shown = match resolved(&["kafka.security.protocol=sasl_ssl", assignment, also]) {
+                Ok((settings, warnings)) => format!("{settings:?} {warnings:?}"),
+                Err(refused) => format!("{refused:?} {refused}"),
+            };
+            assert!(!shown.contains(password), "{assignment}: {shown}");
+            assert!(!shown.contains("hunter2"), "{assignment}: {shown}");
+        }
+    }
+    let raw: Raw = serde_json::from_value(json!({"kafka": {"security": {"sasl": {"password": password}}}})).unwrap();
+    assert!(!format!("{raw:?}").contains(password));
+    assert!(!serde_json::to_string(&raw).unwrap().contains(password));
+}
+
+#[test]
+fn secrets_come_from_files_and_variables() {
+    let given = Given {
+        variables: BTreeMap::from([("KAFKA_PASSWORD".to_owned(), "from-variable".to_owned())]),
+        secrets: BTreeMap::from([("/run/secrets/kafka".into(), SecretString::from("from-file"))]),
+        ..Given::default()
+    };
+    for (reference, expected) in
+        [("{env: KAFKA_PASSWORD}", "from-variable"), ("{file: /run/secrets/kafka}", "from-file")]
+    {
+        let mut layers = Layers::default();
+        layers.file("f.yaml", MINIMAL);
+        layers.set("kafka.security.protocol=sasl_ssl");
+        layers.set("kafka.security.sasl.username=crawler");
+        layers.set(&format!("kafka.security.sasl.password={reference}"));
+        let (settings, warnings) = layers.resolve(&given, Purpose::Run).unwrap();
+        let Some(settings::Sasl::Password { password, .. }) = settings.kafka.security.sasl else {
+            panic!("no identity")
+        };
+        assert_eq!(secrecy::ExposeSecret::expose_secret(&password), expected);
+        assert!(!warnings.iter().any(|warning| warning.path.ends_with("password")), "{warnings:?}");
+    }
+    refused(
+        &["kafka.security.tls.key_password={env: NOT_THERE}"],
+        "kafka.security.tls.key_password",
+        "variable NOT_THERE is not set",
+    );
+}

@@ -1,0 +1,270 @@
+//! What the program runs by: typed, complete and checked. Made by [`super::resolve()`] only.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use super::properties::Properties;
+use super::units::Start;
+use crate::log::Rules;
+use crate::{fingerprint, record, text};
+
+pub use super::raw::{
+    ColdStart, Compression, Delivery, DuplicateValue, Level, LogFormat, Mechanism, Mode, OnBadRecord, Partition,
+    Protocol, Serve, TimestampOf, Tombstones,
+};
+
+/// Everything that the operator decided.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What this instance does.
+    pub roles: Roles,
+    /// What becomes of a judged page.
+    pub mode: Mode,
+    /// How brokers are reached.
+    pub kafka: Kafka,
+    /// What is read.
+    pub input: Input,
+    /// How a record becomes a document.
+    pub record: record::InputSettings,
+    /// How a document becomes weighted words.
+    pub text: text::Settings,
+    /// How words become fingerprints.
+    pub fingerprint: fingerprint::Settings,
+    /// What decides a verdict, if this instance judges.
+    pub rules: Rules,
+    /// Where the judge keeps its state.
+    pub index: Index,
+    /// The two logs.
+    pub logs: Logs,
+    /// How the judge works.
+    pub judge: Judge,
+    /// What is written.
+    pub output: Output,
+    /// How much is done at a time.
+    pub processing: Processing,
+    /// Where the metrics listener stands.
+    pub http: Http,
+    /// How the program speaks.
+    pub logging: Logging,
+    /// What the metrics carry.
+    pub metrics: Metrics,
+    /// Short hash of what should be equal on all instances: see [`super::Raw::hash`].
+    pub hash: String,
+}
+
+/// What an instance does. At least one of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles {
+    /// It asks and routes.
+    pub worker: bool,
+    /// It judges or stands by.
+    pub judge: bool,
+}
+
+/// How brokers are reached (`kafka`).
+#[derive(Clone, Debug)]
+pub struct Kafka {
+    /// `host:port` of brokers to begin with.
+    pub brokers: Vec<String>,
+    /// Name of the client in the brokers' logs and quotas.
+    pub client_id: String,
+    /// Encryption and identity.
+    pub security: Security,
+    /// Raw properties of every client.
+    pub properties: Properties,
+    /// Raw properties of consumers, over those of every client.
+    pub consumer_properties: Properties,
+    /// Raw properties of producers, over those of every client.
+    pub producer_properties: Properties,
+    /// The worker's `transaction.timeout.ms`: below [`Kafka::session_timeout`], so that a dead worker's transaction
+    /// ends before its successor begins.
+    pub transaction_timeout: Duration,
+    /// The worker's `session.timeout.ms`.
+    pub session_timeout: Duration,
+    /// The worker's `max.poll.interval.ms`; also how long a loop may stand still before `/livez` objects.
+    pub max_poll_interval: Duration,
+}
+
+/// Encryption and identity (`kafka.security`).
+#[derive(Clone, Debug)]
+pub struct Security {
+    /// How brokers are spoken to.
+    pub protocol: Protocol,
+    /// Encryption; read by the client when the protocol has it.
+    pub tls: Tls,
+    /// Identity; present when the protocol has it.
+    pub sasl: Option<Sasl>,
+}
+
+/// Encryption (`kafka.security.tls`).
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// Certificates of the authority that signed the brokers' ones; the system's when absent.
+    pub ca_file: Option<PathBuf>,
+    /// Our certificate.
+    pub cert_file: Option<PathBuf>,
+    /// Its key.
+    pub key_file: Option<PathBuf>,
+    /// Opens the key.
+    pub key_password: Option<SecretString>,
+    /// Whether a broker's certificate must name the broker.
+    pub verify_hostname: bool,
+}
+
+/// Identity (`kafka.security.sasl`).
+#[derive(Clone, Debug)]
+pub enum Sasl {
+    /// A user name and a password.
+    Password {
+        /// How they are sent: PLAIN or SCRAM.
+        mechanism: Mechanism,
+        /// The user.
+        username: String,
+        /// The password.
+        password: SecretString,
+    },
+    /// A token from an identity provider (OIDC, client credentials).
+    Oauth {
+        /// Where tokens are issued.
+        token_url: String,
+        /// Who asks.
+        client_id: String,
+        /// Proves it.
+        client_secret: SecretString,
+        /// What for.
+        scope: Option<String>,
+        /// SASL extensions, `key=value,…` as the client library takes them; empty when there are none.
+        extensions: String,
+    },
+}
+
+/// Which topics are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topics {
+    /// These, by name.
+    Names(Vec<String>),
+    /// Every topic whose name matches; begins with `^`.
+    Pattern(String),
+}
+
+/// What is read (`input`).
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The input topics. No names for `sieve`, which reads files.
+    pub topics: Topics,
+    /// The workers' consumer group; prefix of everything that is named after it.
+    pub group: String,
+    /// Stable name of this instance: static membership and transactional id.
+    pub instance_id: Option<String>,
+    /// Where a new group begins.
+    pub start: Start,
+    /// What becomes of null values.
+    pub tombstones: Tombstones,
+}
+
+/// Where the judge keeps its state (`index`).
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// Folder of the snapshots.
+    pub path: PathBuf,
+    /// Memory ceiling in bytes: as configured, or what `max_entries` come to.
+    pub max_memory: u64,
+    /// What to do when facts are gone for good.
+    pub cold_start: ColdStart,
+    /// Time between two snapshots.
+    pub snapshot_interval: Duration,
+    /// How many snapshots are kept.
+    pub snapshots_kept: usize,
+}
+
+/// The two logs (`logs`).
+#[derive(Clone, Debug)]
+pub struct Logs {
+    /// First part of their names.
+    pub prefix: String,
+    /// Copies of each; the cluster's default when absent.
+    pub replication_factor: Option<i32>,
+    /// How long rulings stay readable behind the newest, in event time: never less than window + lateness.
+    pub keep: Duration,
+}
+
+/// How the judge works (`judge`).
+#[derive(Clone, Debug)]
+pub struct Judge {
+    /// Partitions of each log.
+    pub partitions: u32,
+    /// Which of them this instance judges or stands by for; ascending.
+    pub serve: Vec<u32>,
+    /// Time between two commits.
+    pub commit_interval: Duration,
+}
+
+/// What is written (`output`).
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Topic of unique pages (of all pages, when tagging). Absent when nothing is produced.
+    pub unique: Option<String>,
+    /// Topic of duplicates. Absent unless routing.
+    pub duplicate: Option<String>,
+    /// Topic of dead letters. Absent when they are skipped or stop the program, or nothing is produced.
+    pub dead_letter: Option<String>,
+    /// What a duplicate carries.
+    pub duplicate_value: DuplicateValue,
+    /// What a crash may repeat.
+    pub delivery: Delivery,
+    /// Time between two commits.
+    pub commit_interval: Duration,
+    /// Which partition a record goes to.
+    pub partition: Partition,
+    /// Which timestamp it carries.
+    pub timestamp: TimestampOf,
+    /// How batches are compressed.
+    pub compression: Compression,
+    /// First part of the names of our headers.
+    pub header_prefix: String,
+    /// Headers of the input that are not copied.
+    pub dropped_headers: Vec<String>,
+}
+
+/// How much is done at a time (`processing`).
+#[derive(Clone, Debug)]
+pub struct Processing {
+    /// Threads for text work; `None` means one for each CPU.
+    pub workers: Option<usize>,
+    /// Bytes of pages in flight, above which the input is paused.
+    pub max_in_flight_bytes: usize,
+    /// What becomes of a record that cannot be judged.
+    pub on_bad_record: OnBadRecord,
+    /// Above this percentage of dead letters over the last 1000 records the input is paused: 1 to 100.
+    pub stop_after_bad_percent: u32,
+    /// How long a clean stop may take.
+    pub shutdown_grace: Duration,
+}
+
+/// Where the metrics listener stands (`http`).
+#[derive(Clone, Debug)]
+pub struct Http {
+    /// Address and port.
+    pub listen: SocketAddr,
+}
+
+/// How the program speaks (`logging`).
+#[derive(Clone, Copy, Debug)]
+pub struct Logging {
+    /// How much.
+    pub level: Level,
+    /// In which form.
+    pub format: LogFormat,
+}
+
+/// What the metrics carry (`metrics`).
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    /// Whether series are split by partition.
+    pub partition_labels: bool,
+    /// Labels on every series, by name.
+    pub labels: Vec<(String, String)>,
+}

@@ -1,0 +1,212 @@
+//! Values with a unit: durations, byte sizes, points in time.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use serde::{Serialize, Serializer};
+
+use crate::record::Timestamp;
+
+/// A duration as written in the file: `72h`, `7d`, `500ms`, `1h 30m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        humantime::parse_duration(text)
+            .map(Self)
+            .map_err(|_| format!("`{text}` is no duration: expected a number and a unit, such as 72h, 7d or 500ms"))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = humantime::format_duration(self.0).to_string();
+        f.write_str(&text.replace(' ', ""))
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Span;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration with its unit, such as 72h, 7d or 500ms")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Span, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(Text)
+    }
+}
+
+/// A number of bytes as written in the file: `8MiB`, `64KiB`, `4GiB`, or a plain number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+/// Units by name, largest first: a size is printed in the largest that divides it.
+const BYTE_UNITS: [(&str, u64); 8] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("B", 1),
+];
+
+impl FromStr for ByteSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.chars().take_while(char::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let factor = match unit.trim_start() {
+            "" => Some(1),
+            unit => BYTE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
+        };
+        let size = number.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+        size.map(Self).ok_or_else(|| {
+            format!("`{text}` is no size in bytes: expected a whole number and a unit, such as 64KiB, 8MiB or 4GiB")
+        })
+    }
+}
+
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |factor: &u64| self.0 != 0 && self.0.is_multiple_of(*factor);
+        let (unit, factor) = BYTE_UNITS.iter().find(|(_, factor)| fits(factor)).unwrap_or(&("B", 1));
+        write!(f, "{}{unit}", self.0 / factor)
+    }
+}
+
+impl Serialize for ByteSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrNumber;
+        impl Visitor<'_> for TextOrNumber {
+            type Value = ByteSize;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a size in bytes, such as 64KiB, 8MiB or 4GiB")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<ByteSize, E> {
+                text.parse().map_err(E::custom)
+            }
+            fn visit_u64<E: Error>(self, number: u64) -> Result<ByteSize, E> {
+                Ok(ByteSize(number))
+            }
+            fn visit_i64<E: Error>(self, number: i64) -> Result<ByteSize, E> {
+                u64::try_from(number).map(ByteSize).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+            }
+        }
+        deserializer.deserialize_any(TextOrNumber)
+    }
+}
+
+/// Where to begin in a partition for which the group has no offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The oldest record that is still there.
+    Earliest,
+    /// Behind the newest record.
+    Latest,
+    /// The first record at or after this time.
+    At(Timestamp),
+    /// The first record at most this old when the partition is first read.
+    Ago(Duration),
+}
+
+impl FromStr for Start {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse =
+            || format!("`{text}` is no start: expected earliest, latest, a time such as 2026-09-01T00:00:00Z, or -7d");
+        let at = |time: jiff::Timestamp| Self::At(Timestamp::from_millis(time.as_millisecond()));
+        match text {
+            "earliest" => Ok(Self::Earliest),
+            "latest" => Ok(Self::Latest),
+            _ => {
+                if let Some(span) = text.strip_prefix('-') {
+                    return span.parse().map(|Span(span)| Self::Ago(span)).map_err(|_| refuse());
+                }
+                if let Ok(time) = text.parse::<jiff::Timestamp>() {
+                    return Ok(at(time));
+                }
+                let day = text.parse::<jiff::civil::Date>().map_err(|_| refuse())?;
+                day.to_zoned(jiff::tz::TimeZone::UTC).map(|day| at(day.timestamp())).map_err(|_| refuse())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_unit() {
+        let hours = |hours: u64| Ok(Span(Duration::from_secs(hours * 3600)));
+        assert_eq!("72h".parse(), hours(72));
+        assert_eq!("7d".parse(), hours(7 * 24));
+        assert_eq!("500ms".parse(), Ok(Span(Duration::from_millis(500))));
+        for text in ["72", "", "h", "-1h", "1.5h", "7 days ago"] {
+            let refused = text.parse::<Span>().unwrap_err();
+            assert!(refused.contains(&format!("`{text}` is no duration")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_counted_in_the_unit_that_is_written() {
+        assert_eq!("8MiB".parse(), Ok(ByteSize(8 << 20)));
+        assert_eq!("64KiB".parse(), Ok(ByteSize(64 << 10)));
+        assert_eq!("4 GiB".parse(), Ok(ByteSize(4 << 30)));
+        assert_eq!("5kB".parse(), Ok(ByteSize(5000)));
+        assert_eq!("17".parse(), Ok(ByteSize(17)));
+        for text in ["", "MiB", "-1B", "1.5GiB", "8mib", "99999999999TiB"] {
+            assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn units_print_as_they_are_written() {
+        for text in ["8MiB", "64KiB", "4GiB", "5kB", "17B", "0B"] {
+            assert_eq!(text.parse::<ByteSize>().unwrap().to_string(), text);
+        }
+        for text in ["6h", "500ms", "3days"] {
+            assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_start_is_a_word_a_time_or_an_age() {
+        let at = |millis| Ok(Start::At(Timestamp::from_millis(millis)));
+        assert_eq!("earliest".parse(), Ok(Start::Earliest));
+        assert_eq!("latest".parse(), Ok(Start::Latest));
+        assert_eq!("-7d".parse(), Ok(Start::Ago(Duration::from_secs(7 * 86_400))));
+        assert_eq!("2026-09-01T00:00:00Z".parse(), at(1_788_220_800_000));
+        assert_eq!("2026-09-01T02:00:00+02:00".parse(), at(1_788_220_800_000));
+        assert_eq!("2026-09-01".parse(), at(1_788_220_800_000));
+        for text in ["", "-", "7d", "yesterday", "2026-13-01"] {
+            assert!(text.parse::<Start>().is_err(), "{text}");
+        }
+    }
+}

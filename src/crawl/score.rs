@@ -1,0 +1,252 @@
+//! What was found, against what was planted.
+//!
+//! Before: a page's [`Truth`] and the verdict that it got. After: a [`Report`] by kind of edit. Exact hashes and
+//! `SimHash` at a few bits are blind to most edits a re-publisher makes, so a missed kind is a figure here and not
+//! a failure.
+//!
+//! A match is right when it lies in the page's own family (the original and all its copies): a copy that was judged
+//! unique because its edit hid it is an original too, and the next copy may be nearer to it. Pages of several topics
+//! may be judged in another order than they were written in: when the original comes behind its copy it is the
+//! original that is found, and the pair counts as found once.
+//!
+//! Cost: one look-up a page; the families of the last [`Scorer::new`] pages are remembered, no more.
+
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::{Edit, Truth};
+use crate::record::Reject;
+
+pub use report::Report;
+
+/// What became of one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Found {
+    /// Delivered as unique.
+    Unique,
+    /// A changed text of a known page.
+    Update,
+    /// A duplicate with equal text.
+    Exact,
+    /// A duplicate with a near text.
+    Near,
+    /// A dead letter, and why.
+    Dead(Reject),
+}
+
+/// A row of the report: what was done to the page before it was planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The same text on another site.
+    Exact,
+    /// An edited text.
+    Near(Edit),
+}
+
+impl Kind {
+    /// Every kind of copy.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Exact].into_iter().chain(Edit::ALL.map(Self::Near))
+    }
+
+    /// Returns the name that stands in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Near(edit) => edit.name(),
+        }
+    }
+}
+
+/// What became of the copies of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    /// How many were planted.
+    pub planted: u64,
+    /// Called a duplicate of a page of their family.
+    pub found: u64,
+    /// Called a duplicate of a page that they are no copy of.
+    pub wrong: u64,
+    /// Called unique.
+    pub missed: u64,
+    /// Dead letters, though nothing is wrong with them.
+    pub dead: u64,
+}
+
+/// What became of the pages that are like no other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uniques {
+    /// How many were planted.
+    pub planted: u64,
+    /// Called unique.
+    pub kept: u64,
+    /// Called a duplicate of an own copy that was judged first; the pair counts as found at the copy's kind.
+    pub behind_their_copy: u64,
+    /// Called a duplicate of a page that is no copy of them.
+    pub lost: u64,
+    /// Dead letters, though nothing is wrong with them.
+    pub dead: u64,
+}
+
+/// What became of the broken records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Broken {
+    /// How many were planted.
+    pub planted: u64,
+    /// Dead letters with the right reason.
+    pub dead: u64,
+    /// Dead letters with another reason.
+    pub other_reason: u64,
+    /// Got a verdict, though there is no page in them.
+    pub judged: u64,
+}
+
+/// What one way of finding duplicates said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// How often it called a page a duplicate.
+    pub said: u64,
+    /// How often it named a page of the same family.
+    pub right: u64,
+}
+
+/// Compares verdicts with the truth, page by page, in the order of the verdicts.
+#[derive(Clone, Debug)]
+pub struct Scorer {
+    copies: BTreeMap<Kind, Copies>,
+    uniques: Uniques,
+    broken: BTreeMap<&'static str, Broken>,
+    said: BTreeMap<Found, Said>,
+    families: HashMap<String, Member>,
+    order: VecDeque<String>,
+    remembered: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    family: String,
+    /// Set for a copy that was called unique and may still be found by its original.
+    missed: Option<Kind>,
+}
+
+impl Scorer {
+    /// Begins with nothing seen. Remembers the families of the last `remembered` pages: at least the crawl's reach
+    /// and what may be judged out of order.
+    #[must_use]
+    pub fn new(remembered: usize) -> Self {
+        Self {
+            copies: Kind::all().map(|kind| (kind, Copies::default())).collect(),
+            uniques: Uniques::default(),
+            broken: BTreeMap::new(),
+            said: BTreeMap::new(),
+            families: HashMap::new(),
+            order: VecDeque::new(),
+            remembered,
+        }
+    }
+
+    /// Notes what became of the page with this key; `matched` is the key of the page that it was called a duplicate
+    /// (or an update) of.
+    pub fn note(&mut self, key: &str, truth: &Truth, found: Found, matched: Option<&str>) {
+        let family = truth.original().unwrap_or(key);
+        let right = matched.and_then(|matched| self.families.get(matched)).is_some_and(|it| it.family == family);
+        if matched.is_some() {
+            let said = self.said.entry(found).or_default();
+            said.said += 1;
+            said.right += u64::from(right);
+        }
+        let kind = match truth {
+            Truth::Unique => return self.note_unique(key, found, matched.filter(|_| right)),
+            Truth::Broken { damage } => {
+                let broken = self.broken.entry(damage.name()).or_default();
+                broken.planted += 1;
+                match found {
+                    Found::Dead(reason) if reason == damage.reason() => broken.dead += 1,
+                    Found::Dead(_) => broken.other_reason += 1,
+                    Found::Unique | Found::Update | Found::Exact | Found::Near => broken.judged += 1,
+                }
+                return;
+            }
+            Truth::Exact { .. } => Kind::Exact,
+            Truth::Near { edit, .. } => Kind::Near(*edit),
+        };
+        let copies = self.copies.entry(kind).or_default();
+        copies.planted += 1;
+        let missed = match found {
+            Found::Dead(_) => {
+                copies.dead += 1;
+                return;
+            }
+            Found::Unique => {
+                copies.missed += 1;
+                Some(kind)
+            }
+            Found::Update | Found::Exact | Found::Near => {
+                let count = if right { &mut copies.found } else { &mut copies.wrong };
+                *count += 1;
+                None
+            }
+        };
+        self.remember(key, family, missed);
+    }
+
+    fn note_unique(&mut self, key: &str, found: Found, own_copy: Option<&str>) {
+        self.uniques.planted += 1;
+        match found {
+            Found::Dead(_) => {
+                self.uniques.dead += 1;
+                return;
+            }
+            Found::Unique => self.uniques.kept += 1,
+            Found::Update | Found::Exact | Found::Near => match own_copy {
+                Some(copy) => {
+                    self.uniques.behind_their_copy += 1;
+                    let missed = self.families.get_mut(copy).and_then(|member| member.missed.take());
+                    if let Some(copies) = missed.and_then(|kind| self.copies.get_mut(&kind)) {
+                        copies.missed -= 1;
+                        copies.found += 1;
+                    }
+                }
+                None => self.uniques.lost += 1,
+            },
+        }
+        self.remember(key, key, None);
+    }
+
+    fn remember(&mut self, key: &str, family: &str, missed: Option<Kind>) {
+        let member = Member { family: family.to_owned(), missed };
+        if self.families.insert(key.to_owned(), member).is_none() {
+            self.order.push_back(key.to_owned());
+        }
+        if self.order.len() > self.remembered
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.families.remove(&oldest);
+        }
+    }
+
+    /// Returns the figures so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report {
+            copies: self.copies.clone(),
+            uniques: self.uniques,
+            broken: self.broken.clone(),
+            said: self.said.iter().map(|(found, said)| (name_of(*found), *said)).collect(),
+        }
+    }
+}
+
+const fn name_of(found: Found) -> &'static str {
+    match found {
+        Found::Unique => "unique",
+        Found::Update => "update",
+        Found::Exact => "exact",
+        Found::Near => "near",
+        Found::Dead(_) => "dead",
+    }
+}

@@ -1,0 +1,185 @@
+//! The pure rooms 1 to 3 as one call: bytes of a record -> what is asked about it.
+
+use super::scheme::{partition_of, scheme_id};
+use super::simhash::{Feature, keep_strongest, log_weight, simhash};
+use super::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, Settings, Weights};
+use crate::record::{Decoder, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
+use crate::text::{self, Analyzer, WordMap};
+use std::num::NonZeroUsize;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
+
+/// Reads records: decode, text, fingerprints. Shared by all text threads; each brings its own [`Scratch`].
+#[derive(Clone, Debug)]
+pub struct Reader {
+    decoder: Decoder,
+    analyzer: Analyzer,
+    settings: Settings,
+    partitions: NonZeroUsize,
+    scheme: SchemeId,
+}
+
+/// Buffers that one thread uses for page after page. What they hold between calls means nothing.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    normal: String,
+    words: WordMap<Seen>,
+    features: Vec<Feature>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    count: u32,
+    idf: u32,
+}
+
+/// What is known of one page: everything an entry of the fingerprint log holds, and some figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Hash of the page's id.
+    pub id: Option<IdHash>,
+    /// The id itself, for headers and pair pages.
+    pub id_text: Option<String>,
+    /// Hash of the page's scope.
+    pub scope: Option<ScopeHash>,
+    /// Partition of the fingerprint log that the page goes to.
+    pub partition: usize,
+    /// Event time, when it is read from a field and the field is there; else the record's timestamp counts.
+    pub event_time: Option<Timestamp>,
+    /// The fingerprints.
+    pub fingerprints: Fingerprints,
+    /// Digest of the record's bytes.
+    pub digest: PageDigest,
+    /// Words of the page, repeats included, stop words not.
+    pub tokens: usize,
+    /// Distinct words, before the strongest are chosen.
+    pub features: usize,
+    /// Length of the normalised text.
+    pub text_bytes: usize,
+    /// Whether text past `text.max_bytes` was left unread.
+    pub cut: bool,
+}
+
+/// Why settings cannot be used for reading.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Wrong input settings.
+    #[error(transparent)]
+    Input(#[from] InputSettingsError),
+    /// Wrong text settings.
+    #[error(transparent)]
+    Text(#[from] text::SettingsError),
+    /// Without a scope all pages would go to one partition.
+    #[error("judge.partitions is {0}, but input.fields.scope is not set: pages are shared out by scope")]
+    PartitionsWithoutScope(NonZeroUsize),
+}
+
+impl Reader {
+    /// Prepares reading; loads dictionaries.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`] when the settings contradict each other.
+    pub fn new(
+        input: &InputSettings,
+        text: &text::Settings,
+        fingerprint: &Settings,
+        partitions: NonZeroUsize,
+    ) -> Result<Self, SettingsError> {
+        if partitions.get() > 1 && input.fields.scope.is_none() {
+            return Err(SettingsError::PartitionsWithoutScope(partitions));
+        }
+        Ok(Self {
+            decoder: Decoder::new(input, text.max_nesting)?,
+            analyzer: Analyzer::new(text)?,
+            settings: fingerprint.clone(),
+            partitions,
+            scheme: scheme_id(input, text, fingerprint, partitions),
+        })
+    }
+
+    /// Returns the scheme that all readings belong to.
+    #[must_use]
+    pub fn scheme(&self) -> &SchemeId {
+        &self.scheme
+    }
+
+    /// Returns what turns bodies into words.
+    #[must_use]
+    pub fn analyzer(&self) -> &Analyzer {
+        &self.analyzer
+    }
+
+    /// Reads one record.
+    ///
+    /// # Errors
+    ///
+    /// A [`Rejection`] for a reason that is a function of the page and the scheme alone
+    /// ([`crate::record::Reject::is_of_the_page`]).
+    pub fn read(&self, record: &RawRecord<'_>, scratch: &mut Scratch) -> Result<Reading, Rejection> {
+        let document = self.decoder.decode(record)?;
+        let normal = self.analyzer.normalize(&document.body, &mut scratch.normal)?;
+        let exact = ExactHash(xxh3_128(normal.text.as_bytes()));
+        let (words, features) = (&mut scratch.words, &mut scratch.features);
+        words.clear();
+        let mut tokens = 0;
+        self.analyzer.words(normal.text, |word| {
+            tokens += 1;
+            let seen =
+                words.entry(word.hash).or_insert_with(|| Seen { count: 0, idf: text::idf(word.text, word.hash) });
+            seen.count = seen.count.saturating_add(1);
+        });
+        let distinct = words.len();
+        let simhash = (distinct >= self.analyzer.settings().min_features).then(|| {
+            features.clear();
+            features.extend(words.iter().map(|(hash, seen)| Feature { hash: *hash, weight: self.weight(*seen) }));
+            keep_strongest(features, self.settings.simhash.top_k);
+            simhash(features)
+        });
+        let scope = document.scope.as_deref().map(scope_hash);
+        Ok(Reading {
+            id: document.id.as_deref().map(|id| IdHash(xxh3_64(id.as_bytes()))),
+            id_text: document.id.map(String::from),
+            scope,
+            partition: partition_of(scope, self.partitions),
+            event_time: document.fetched_at,
+            fingerprints: Fingerprints { exact, simhash },
+            digest: digest_of(record),
+            tokens,
+            features: distinct,
+            text_bytes: normal.text.len(),
+            cut: normal.cut,
+        })
+    }
+
+    /// Finds a page's scope and partition without a look at its text: for pages on whose text the work failed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::read`], for what concerns the scope.
+    pub fn place(&self, record: &RawRecord<'_>) -> Result<(Option<ScopeHash>, usize), Rejection> {
+        let scope = self.decoder.scope(record)?.as_deref().map(scope_hash);
+        Ok((scope, partition_of(scope, self.partitions)))
+    }
+
+    fn weight(&self, seen: Seen) -> u32 {
+        match self.settings.simhash.weights {
+            Weights::TfIdf => seen.count.saturating_mul(seen.idf),
+            Weights::Tf => log_weight(seen.count),
+            Weights::Uniform => text::ONE,
+        }
+    }
+}
+
+fn scope_hash(scope: &str) -> ScopeHash {
+    ScopeHash(xxh3_64(scope.as_bytes()))
+}
+
+/// Returns four bytes of hash over a record's key and value. An absent key differs from an empty one.
+#[must_use]
+pub fn digest_of(record: &RawRecord<'_>) -> PageDigest {
+    let key = record.key.map_or(0, |key| xxh3_64_with_seed(key, 1));
+    let hash = record.value.map_or(key, |value| xxh3_64_with_seed(value, key));
+    // The low half, on purpose.
+    let [.., a, b, c, d] = hash.to_be_bytes();
+    PageDigest(u32::from_be_bytes([a, b, c, d]))
+}

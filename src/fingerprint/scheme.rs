@@ -1,0 +1,54 @@
+//! The name of everything that decides an entry or its place.
+
+use super::{SchemeId, ScopeHash, Settings};
+use crate::record::InputSettings;
+use crate::text;
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Raised when a change of code makes other fingerprints of the same page under the same settings.
+pub const CODE_VERSION: u32 = 1;
+
+/// The dictionaries that ship with the program. A new release of one makes a new scheme.
+pub const DICTIONARIES: &str = "jieba-rs 0.11.0, ferrous-opencc 0.4.0, stopwords 1, idf 1, dom_smoothie 0.19.0, \
+                                unicode-normalization 0.1.26, unicode-segmentation 1.13.3";
+
+/// Names the scheme of these settings: `sh64-` and six hexadecimal digits.
+#[must_use]
+pub fn scheme_id(
+    input: &InputSettings,
+    text: &text::Settings,
+    fingerprint: &Settings,
+    partitions: NonZeroUsize,
+) -> SchemeId {
+    let hash = xxh3_64(canonical(input, text, fingerprint, partitions).as_bytes());
+    SchemeId(format!("sh64-{:06x}", hash >> 40))
+}
+
+/// Spells out what the scheme is a hash of, one `name=value` a line.
+#[must_use]
+pub fn canonical(
+    input: &InputSettings,
+    text: &text::Settings,
+    fingerprint: &Settings,
+    partitions: NonZeroUsize,
+) -> String {
+    let mut out = String::new();
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(out, "code={CODE_VERSION}");
+    let _ = writeln!(out, "dictionaries={DICTIONARIES}");
+    input.write_canonical(&mut out);
+    text.write_canonical(&mut out);
+    fingerprint.write_canonical(&mut out);
+    let _ = writeln!(out, "judge.partitions={partitions}");
+    out
+}
+
+/// Returns the partition of the fingerprint log that a page of this scope goes to; pages without a scope go to 0.
+#[must_use]
+pub fn partition_of(scope: Option<ScopeHash>, partitions: NonZeroUsize) -> usize {
+    let Some(ScopeHash(hash)) = scope else { return 0 };
+    let partitions = u64::try_from(partitions.get()).unwrap_or(u64::MAX);
+    usize::try_from(hash % partitions).unwrap_or(0)
+}

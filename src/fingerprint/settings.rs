@@ -1,0 +1,76 @@
+//! Which fingerprints are made, and how.
+
+use std::fmt::Write as _;
+
+/// How features become fingerprints (the keys of `match` that decide a fingerprint, not a verdict).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The `SimHash` stage.
+    pub simhash: SimHashSettings,
+}
+
+/// How a `SimHash` is made (`match.simhash`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SimHashSettings {
+    /// Its width.
+    pub bits: Bits,
+    /// How much a word counts.
+    pub weights: Weights,
+    /// How many of the strongest words count; 0 means all.
+    pub top_k: usize,
+    /// The hash of a word.
+    pub hash: FeatureHash,
+}
+
+/// The width of a `SimHash` (`match.simhash.bits`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Bits {
+    /// 64 bits.
+    #[default]
+    B64,
+}
+
+/// How much a word counts (`match.simhash.weights`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Weights {
+    /// How often it stands in the page, times how rare it is in the language.
+    #[default]
+    TfIdf,
+    /// How often it stands in the page, logarithmic.
+    Tf,
+    /// Every word counts the same.
+    Uniform,
+}
+
+/// The hash that turns a word into bits (`match.simhash.hash`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FeatureHash {
+    /// XXH3, 64 bits, without a seed, over the word's UTF-8 bytes.
+    #[default]
+    Xxh3,
+}
+
+impl Default for SimHashSettings {
+    fn default() -> Self {
+        Self { bits: Bits::default(), weights: Weights::default(), top_k: 200, hash: FeatureHash::default() }
+    }
+}
+
+impl Settings {
+    /// Writes everything that decides a fingerprint as lines of text, one form for one meaning.
+    ///
+    /// The scheme is a hash of these lines: their form never changes between releases without a new scheme.
+    pub fn write_canonical(&self, out: &mut String) {
+        let SimHashSettings { bits: Bits::B64, weights, top_k, hash: FeatureHash::Xxh3 } = &self.simhash;
+        let weights = match weights {
+            Weights::TfIdf => "tf-idf",
+            Weights::Tf => "tf",
+            Weights::Uniform => "uniform",
+        };
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(out, "simhash.bits=64");
+        let _ = writeln!(out, "simhash.weights={weights}");
+        let _ = writeln!(out, "simhash.top_k={top_k}");
+        let _ = writeln!(out, "simhash.hash=xxh3");
+    }
+}

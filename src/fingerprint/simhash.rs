@@ -1,0 +1,59 @@
+//! Weighted features -> one fingerprint that is near for near texts.
+
+use super::SimHash;
+
+/// One hashed feature of a text, with its weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Feature {
+    /// Hash of the feature.
+    pub hash: u64,
+    /// How much it counts, in any fixed-point unit: only ratios matter.
+    pub weight: u32,
+}
+
+/// Makes the `SimHash` of weighted features (Charikar, STOC 2002).
+///
+/// For each feature every bit of its hash votes with the feature's weight, for 1 or against it; a bit of the result
+/// is 1 when the votes for it are more than half. Integers only: no order of features and no machine changes a bit.
+/// Without features the result is 0, which must never be compared with anything: callers refuse such texts.
+///
+/// ```
+/// # use dupgate::fingerprint::{Feature, SimHash, simhash};
+/// let features = [Feature { hash: 0b0110, weight: 3 }, Feature { hash: 0b1010, weight: 2 }];
+/// assert_eq!(simhash(&features), SimHash(0b0110));
+/// ```
+#[must_use]
+pub fn simhash(features: &[Feature]) -> SimHash {
+    // Votes for 1; those against are the rest of the total, so a bit is won by more than half.
+    let mut votes = [0_u64; 64];
+    let mut total = 0_u64;
+    for feature in features {
+        let weight = u64::from(feature.weight);
+        total += weight;
+        for (bit, votes) in votes.iter_mut().enumerate() {
+            *votes += weight & 0_u64.wrapping_sub((feature.hash >> bit) & 1);
+        }
+    }
+    let won = votes.iter().enumerate().filter(|(_, votes)| **votes * 2 > total);
+    SimHash(won.fold(0, |bits, (bit, _)| bits | 1 << bit))
+}
+
+/// Keeps the `top_k` features of the largest weight (0 keeps all); of equal weights those of the smaller hash.
+///
+/// The order of what is left is not defined.
+pub fn keep_strongest(features: &mut Vec<Feature>, top_k: usize) {
+    if top_k > 0 && features.len() > top_k {
+        features.select_nth_unstable_by_key(top_k, |feature| (std::cmp::Reverse(feature.weight), feature.hash));
+        features.truncate(top_k);
+    }
+}
+
+/// Returns `256 * (1 + log2(count))` for a count of at least 1, by integers: exact at powers of two, straight between.
+#[must_use]
+pub fn log_weight(count: u32) -> u32 {
+    let count = count.max(1);
+    let whole = count.ilog2();
+    let above = u64::from(count - (1 << whole));
+    let part = u32::try_from((above << 8) >> whole).unwrap_or(0);
+    256 * (1 + whole) + part
+}

@@ -1,0 +1,340 @@
+//! Worked examples, oracles, and fingerprints that must not change unnoticed.
+
+use super::*;
+use crate::record::{EventTime, Format, InputSettings, RawRecord, Reject, Timestamp};
+use crate::text;
+use proptest::prelude::*;
+use std::num::NonZeroUsize;
+use std::sync::LazyLock;
+
+const ONE: NonZeroUsize = NonZeroUsize::MIN;
+
+fn reader(change: impl FnOnce(&mut InputSettings, &mut text::Settings, &mut Settings)) -> Reader {
+    let (mut input, mut text, mut fingerprint) = Default::default();
+    change(&mut input, &mut text, &mut fingerprint);
+    Reader::new(&input, &text, &fingerprint, ONE).unwrap()
+}
+
+fn plain() -> &'static Reader {
+    static READER: LazyLock<Reader> = LazyLock::new(|| reader(|input, _, _| input.format = Format::Text));
+    &READER
+}
+
+fn read_with(reader: &Reader, value: &str) -> Result<Reading, Reject> {
+    let raw = RawRecord { key: None, value: Some(value.as_bytes()), headers: &() };
+    reader.read(&raw, &mut Scratch::default()).map_err(|rejection| rejection.reason())
+}
+
+fn read(text: &str) -> Reading {
+    read_with(plain(), text).unwrap()
+}
+
+#[test]
+fn the_example_of_weights_and_six_bits() {
+    let weighted = [(5, 0b10_0101), (2, 0b10_1011), (3, 0b10_0111), (1, 0b10_1111), (4, 0b11_1011)];
+    let features = weighted.map(|(weight, hash)| Feature { hash, weight });
+    assert_eq!(simhash(&features), SimHash(0b10_0111));
+    assert_eq!(sums(&features)[..6], [15, 5, 3, -1, -7, 15], "bit 0 first");
+}
+
+#[test]
+fn the_example_of_feature_vectors_in_three_bits() {
+    // 1 stands for +1 and 0 for -1, the first component is the highest bit.
+    let vectors = [0b101, 0b011, 0b100, 0b001, 0b110];
+    let counts = [1, 2, 0, 3, 0];
+    let features: Vec<Feature> =
+        vectors.into_iter().zip(counts).map(|(hash, weight)| Feature { hash, weight }).collect();
+    assert_eq!(sums(&features)[..3], [6, -2, -4], "the last component first");
+    assert_eq!(simhash(&features), SimHash(0b001));
+    // Random hyperplanes: the rows of the same matrix.
+    let document = [1_i64, 2, 0, 3, 0];
+    let planes = [[1_i64, -1, 1, -1, 1], [-1, 1, -1, -1, 1], [1, 1, -1, 1, -1]];
+    let sides = planes.map(|plane| plane.iter().zip(document).map(|(r, d)| r * d).sum::<i64>());
+    assert_eq!(sides, [-4, -2, 6]);
+    let bits = sides.iter().fold(0, |bits, side| bits << 1 | u64::from(*side > 0));
+    assert_eq!(simhash(&features), SimHash(bits));
+}
+
+/// The definition, word by word.
+fn sums(features: &[Feature]) -> [i64; 64] {
+    let mut sums = [0_i64; 64];
+    for feature in features {
+        for (bit, sum) in sums.iter_mut().enumerate() {
+            if feature.hash >> bit & 1 == 1 {
+                *sum += i64::from(feature.weight);
+            } else {
+                *sum -= i64::from(feature.weight);
+            }
+        }
+    }
+    sums
+}
+
+fn any_features() -> impl Strategy<Value = Vec<Feature>> {
+    // Small weights, so that votes are often even.
+    prop::collection::vec((any::<u64>(), prop_oneof![0_u32..4, any::<u32>()]), 0..40)
+        .prop_map(|features| features.into_iter().map(|(hash, weight)| Feature { hash, weight }).collect())
+}
+
+proptest! {
+    #[test]
+    fn simhash_is_what_its_definition_says(features in any_features()) {
+        let expected = sums(&features).iter().enumerate().filter(|(_, sum)| **sum > 0).map(|(bit, _)| 1 << bit).sum();
+        prop_assert_eq!(simhash(&features), SimHash(expected));
+    }
+
+    #[test]
+    fn no_order_of_the_features_changes_a_bit(features in any_features(), shuffled in any::<u64>()) {
+        let mut other = features.clone();
+        other.sort_by_key(|feature| feature.hash.wrapping_mul(shuffled | 1));
+        prop_assert_eq!(simhash(&other), simhash(&features));
+    }
+
+    #[test]
+    fn the_strongest_features_are_those_that_sorting_finds(
+        hashes in prop::collection::hash_set(0_u64..100, 0..40), weights in prop::collection::vec(0_u32..4, 40), k in 0_usize..50
+    ) {
+        let mut features: Vec<Feature> =
+            hashes.into_iter().zip(weights).map(|(hash, weight)| Feature { hash, weight }).collect();
+        let order = |feature: &Feature| (u32::MAX - feature.weight, feature.hash);
+        let mut expected = features.clone();
+        expected.sort_by_key(order);
+        if k > 0 {
+            expected.truncate(k);
+        }
+        keep_strongest(&mut features, k);
+        features.sort_by_key(order);
+        prop_assert_eq!(features, expected);
+    }
+
+    #[test]
+    fn exact_hashes_are_equal_when_and_only_when_normalised_texts_are(a in "[aA １1，,漢汉\n]{1,4}", b in "[aA １1，,漢汉\n]{1,4}") {
+        let normal = |value: &str| {
+            let mut buffer = String::new();
+            let body = crate::record::Body::Text(value.into());
+            plain().analyzer().normalize(&body, &mut buffer).map(|normal| normal.text.to_owned())
+        };
+        if let (Ok(left), Ok(right)) = (normal(&a), normal(&b)) {
+            prop_assert_eq!(read(&a).fingerprints.exact == read(&b).fingerprints.exact, left == right);
+        }
+    }
+
+    #[test]
+    fn buffers_used_before_change_nothing(texts in prop::collection::vec("[a-z天地玄黄 ]{1,80}", 1..6)) {
+        let mut scratch = Scratch::default();
+        for text in texts {
+            let raw = RawRecord { key: None, value: Some(text.as_bytes()), headers: &() };
+            prop_assert_eq!(plain().read(&raw, &mut scratch), plain().read(&raw, &mut Scratch::default()));
+        }
+    }
+}
+
+#[test]
+fn logarithmic_weights_are_exact_at_powers_of_two_and_grow_between() {
+    assert_eq!([1, 2, 4, 1024].map(log_weight), [256, 512, 768, 256 * 11]);
+    assert_eq!((log_weight(0), log_weight(3), log_weight(u32::MAX)), (256, 640, 256 * 32 + 255));
+    assert!((1..5000).all(|count| log_weight(count) <= log_weight(count + 1)));
+}
+
+/// A text of `count` distinct words.
+fn of_words(count: usize) -> String {
+    (0..count).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn too_few_features_leave_only_the_exact_stage() {
+    assert_eq!((read(&of_words(19)).fingerprints.simhash, read(&of_words(19)).features), (None, 19));
+    assert!(read(&of_words(20)).fingerprints.simhash.is_some());
+    let none = [read("！！！"), read("……"), read("的 the")];
+    assert!(none.iter().all(|reading| reading.features == 0 && reading.fingerprints.simhash.is_none()));
+    assert_ne!(none[0].fingerprints.exact, none[1].fingerprints.exact, "nothing matches all others like it");
+}
+
+#[test]
+fn a_small_edit_moves_few_bits_and_another_text_many() {
+    let text = GOLDEN[0].0.repeat(3);
+    let base = read(&text).fingerprints.simhash.unwrap();
+    let edited = read(&text.replacen("研究人员", "科研人员", 1)).fingerprints.simhash.unwrap();
+    let other = read(&GOLDEN[2].0.repeat(3)).fingerprints.simhash.unwrap();
+    assert!(base.distance(edited) <= 6, "{}", base.distance(edited));
+    assert!(base.distance(other) > 12, "{}", base.distance(other));
+}
+
+#[test]
+fn traditional_and_simplified_script_give_the_same_fingerprints() {
+    assert_eq!(read(GOLDEN[0].0).fingerprints, read(GOLDEN[1].0).fingerprints);
+}
+
+#[test]
+fn weights_and_top_k_decide_the_fingerprint() {
+    let text = format!("{} harbour harbour ferry ferry ferry the channel", GOLDEN[2].0);
+    let with = |weights, top_k| {
+        let reader = reader(|input, _, settings| {
+            input.format = Format::Text;
+            settings.simhash.weights = weights;
+            settings.simhash.top_k = top_k;
+        });
+        read_with(&reader, &text).unwrap().fingerprints.simhash
+    };
+    let all = [(Weights::TfIdf, 0), (Weights::Tf, 0), (Weights::Uniform, 0), (Weights::TfIdf, 10)];
+    let mut found: Vec<_> = all.into_iter().map(|(weights, top_k)| with(weights, top_k)).collect();
+    assert_eq!(with(Weights::TfIdf, 200), found[0], "fewer than 200 features: all count");
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), all.len());
+}
+
+#[test]
+fn a_reading_holds_what_an_entry_needs() {
+    let reader = Reader::new(
+        &InputSettings {
+            event_time: EventTime::Field,
+            fields: crate::record::Fields {
+                fetched_at: Some("/time".parse().unwrap()),
+                scope: Some("header:site".parse().unwrap()),
+                ..Default::default()
+            },
+            ..Default::default()
+        },
+        &text::Settings::default(),
+        &Settings::default(),
+        NonZeroUsize::new(5).unwrap(),
+    )
+    .unwrap();
+    let headers = [("site", "a.example")];
+    let value = br#"{"url":"http://a.example/1","text":"one two 2","time":5}"#;
+    let raw = RawRecord { key: Some(b"k"), value: Some(value), headers: &headers.to_vec() };
+    let reading = reader.read(&raw, &mut Scratch::default()).unwrap();
+    assert_eq!(reading.id_text.as_deref(), Some("http://a.example/1"));
+    assert_eq!(reading.event_time, Some(Timestamp::from_millis(5)));
+    assert_eq!((reading.text_bytes, reading.cut), (9, false));
+    assert_eq!(reader.place(&raw), Ok((reading.scope, reading.partition)));
+    assert_eq!(reading.partition, partition_of(reading.scope, NonZeroUsize::new(5).unwrap()));
+    assert_eq!(reading.digest, digest_of(&raw));
+    for other in [RawRecord { key: None, ..raw }, RawRecord { key: Some(b""), ..raw }, RawRecord { value: None, ..raw }]
+    {
+        assert_ne!(digest_of(&other), reading.digest);
+    }
+    assert_ne!(
+        digest_of(&RawRecord { key: None, ..raw }),
+        digest_of(&RawRecord { key: Some(b""), ..raw }),
+        "an absent key is not an empty one"
+    );
+}
+
+#[test]
+fn scopes_are_spread_over_partitions_and_no_scope_goes_to_the_first() {
+    let three = NonZeroUsize::new(3).unwrap();
+    assert_eq!(partition_of(None, three), 0);
+    assert_eq!([5, 6, 7].map(|hash| partition_of(Some(ScopeHash(hash)), three)), [2, 0, 1]);
+    assert_eq!(partition_of(Some(ScopeHash(u64::MAX)), ONE), 0);
+    let error =
+        Reader::new(&InputSettings::default(), &text::Settings::default(), &Settings::default(), three).unwrap_err();
+    assert_eq!(error, SettingsError::PartitionsWithoutScope(three));
+}
+
+#[test]
+fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
+    type Change = fn(&mut InputSettings, &mut text::Settings, &mut Settings);
+    let scheme = |change: Change, partitions: usize| {
+        let (mut input, mut text, mut fingerprint) = Default::default();
+        change(&mut input, &mut text, &mut fingerprint);
+        scheme_id(&input, &text, &fingerprint, NonZeroUsize::new(partitions).unwrap())
+    };
+    let changes: [Change; 24] = [
+        |_, _, _| {},
+        |input, _, _| input.format = Format::Text,
+        |input, _, _| input.format = Format::Html,
+        |input, _, _| input.fields.id = None,
+        |input, _, _| input.fields.id = "/urL".parse().ok(),
+        |input, _, _| input.fields.text = "/body".parse().ok(),
+        |input, _, _| input.fields.html = "header:html".parse().ok(),
+        |input, _, _| input.fields.scope = "key".parse().ok(),
+        |input, _, _| {
+            input.event_time = EventTime::Field;
+            input.fields.fetched_at = "/t".parse().ok();
+        },
+        |input, _, _| input.max_document = 1,
+        |_, text, _| text.html = text::HtmlText::AllText,
+        |_, text, _| text.normalize.lowercase = false,
+        |_, text, _| text.normalize.digits = text::Digits::Mask,
+        |_, text, _| text.normalize.han = text::Han::Keep,
+        |_, text, _| text.normalize.urls = text::Urls::Keep,
+        |_, text, _| text.normalize.unicode = text::UnicodeForm::None,
+        |_, text, _| text.segmenter = text::Segmenter::Unicode,
+        |_, text, _| text.jieba.hmm = false,
+        |_, text, _| text.jieba.user_dict = Some("天\nb".to_owned()),
+        |_, text, _| text.stopwords = vec![text::StopWords::Zh],
+        |_, text, _| text.stopwords = vec![text::StopWords::List("zh".to_owned())],
+        |_, text, _| text.min_features = 3,
+        |_, _, fingerprint| fingerprint.simhash.weights = Weights::Tf,
+        |_, _, fingerprint| fingerprint.simhash.top_k = 0,
+    ];
+    let mut all: Vec<SchemeId> = changes.into_iter().map(|change| scheme(change, 1)).collect();
+    all.push(scheme(|_, _, _| {}, 2));
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), changes.len() + 1);
+    let unread: Change = |input, _, _| input.fields.fetched_at = "/t".parse().ok();
+    assert_eq!(scheme(unread, 1), scheme(|_, _, _| {}, 1), "a field that is not read decides nothing");
+    let reordered: Change = |_, text, _| text.stopwords.reverse();
+    assert_eq!(scheme(reordered, 1), scheme(|_, _, _| {}, 1), "nor does the order of lists");
+    assert_eq!(scheme(|_, _, _| {}, 1).to_string(), "sh64-4e54c7", "the scheme of the defaults");
+}
+
+/// Texts with their fingerprints under the default settings. A change here is a change of the scheme: raise
+/// [`CODE_VERSION`] or name the new dictionary in [`DICTIONARIES`].
+const GOLDEN: [(&str, u128, u64); 10] = [
+    (
+        "据了解，研究人员近日在南海发现了一种此前从未记录的深海珊瑚，样本采集自水下两千米的海山。专家认为，这一计划为认识海洋生态系统提供了新的证据，也提醒人们注意保护脆弱的海底环境。",
+        0xbd54_f2fe_9852_d2be_6a68_6ab9_09dc_06f0,
+        0x41ab_a784_b07e_92e3,
+    ),
+    (
+        "據瞭解，研究人員近日在南海發現了一種此前從未記錄的深海珊瑚，樣本採集自水下兩千米的海山。專家認為，這一計畫為認識海洋生態系統提供了新的證據，也提醒人們注意保護脆弱的海底環境。",
+        0xbd54_f2fe_9852_d2be_6a68_6ab9_09dc_06f0,
+        0x41ab_a784_b07e_92e3,
+    ),
+    (
+        "The harbour authority announced on Tuesday that dredging of the northern channel will begin next spring, \
+         after engineers found that sediment had reduced its depth by nearly two metres. Ferry companies welcomed \
+         the decision but asked for guarantees about summer timetables.",
+        0x4cc6_6cbd_61b9_a674_6e6b_b59c_b2b2_3040,
+        0x4ec6_aca9_850d_088b,
+    ),
+    (
+        "央行宣布下调存款准备金率0.5个百分点，释放长期资金约1万亿元。分析人士表示，此举有助于稳定市场预期，支持实体经济发展，降低企业融资成本，并为下半年的财政政策留出空间。",
+        0x6046_2dae_88f3_fa73_8ab9_761d_de4b_c7f7,
+        0xa38e_3007_26c3_4eba,
+    ),
+    (
+        "Rust 1.95 发布：新版本改进了 borrow checker 的错误提示，cargo build 在 Linux 上平均快 12%，社区开发者可以通过 rustup update 升级，详情见 https://blog.rust-lang.org/ 的公告，文档、编译器与标准库同步更新。",
+        0x7d23_0701_1525_755a_ac43_2d6a_db85_94c6,
+        0xea3e_8b97_b84e_0068,
+    ),
+    ("今天天气不错", 0x85a4_0c42_fa21_e4dc_0c5a_eefb_3bac_3f31, 0),
+    ("Breaking: markets close higher", 0x685f_6dbc_e0c2_0b7c_17d0_176e_14ce_0c83, 0),
+    (
+        "ＦＵＬＬ ｗｉｄｔｈ ｔｅｘｔ with café, naïve coöperation, ﬁne ligatures, Straße, İstanbul, Ωμέγα, русский язык, \
+         日本語のテキスト, 한국어 문장, ข้อความภาษาไทย, emoji 😀 and numbers 3.14159 12,345 2026-11-21",
+        0x70d7_94bd_d643_f861_9089_54a4_4612_684d,
+        0x4423_edd5_7e58_96ba,
+    ),
+    (
+        "臺灣的夜市以小吃聞名，遊客喜歡珍珠奶茶、蚵仔煎與臭豆腐；當地居民則更在意攤商的衛生與價格。著名的士林夜市近年來重新規劃，乾淨的用餐環境吸引許多家庭前往，週末經常人潮洶湧。",
+        0xdf02_fa0c_d102_2714_e526_cb39_b120_65f2,
+        0x689a_cfe6_f31b_4e03,
+    ),
+    ("1234567890 1234567890", 0x7b02_1d11_63d0_0caf_f64d_9e81_2e20_bf07, 0),
+];
+
+#[test]
+fn known_texts_keep_their_fingerprints() {
+    let found: Vec<(u128, u64)> = GOLDEN
+        .iter()
+        .map(|(text, ..)| read(text).fingerprints)
+        .map(|found| (found.exact.0, found.simhash.map_or(0, |simhash| simhash.0)))
+        .collect();
+    let expected: Vec<(u128, u64)> = GOLDEN.iter().map(|(_, exact, simhash)| (*exact, *simhash)).collect();
+    assert_eq!(found, expected, "{found:#x?}");
+}

@@ -1,0 +1,258 @@
+//! The judge's state against a list and two loops; followed from anywhere, it is the same.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, PageDigest, ScopeHash, SimHash};
+use crate::log::{
+    Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, LogIdentity, PageEntry, RequestId, Rules, Ruling,
+    SameId, Stage, Windows,
+};
+use crate::record::{PartitionId, Reject, Source, Timestamp};
+
+const WINDOW: i64 = 20;
+const LATENESS: i64 = 5;
+const SKEW: i64 = 4;
+
+fn millis(millis: i64) -> Duration {
+    Duration::from_millis(millis.unsigned_abs())
+}
+
+fn rules(max_entries: u64) -> Rules {
+    Rules {
+        stages: Stage::ALL.to_vec(),
+        max_distance: 2,
+        windows: Windows { exact: millis(WINDOW), simhash: millis(WINDOW / 2) },
+        lateness: millis(LATENESS),
+        max_future_skew: millis(SKEW),
+        max_entries,
+        same_id: SameId::Update,
+    }
+}
+
+fn page() -> impl Strategy<Value = EntryBody> {
+    // The exact hash decides the SimHash, as text does; near values differ in few bits.
+    let value = 0_u32..12;
+    let id = proptest::option::of(0_u64..3);
+    let scope = proptest::option::of(0_u64..2);
+    (0_i32..2, 0_i64..60, 0_i64..120, value, id, scope).prop_map(|(number, offset, time, value, id, scope)| {
+        EntryBody::Page(PageEntry {
+            source: PartitionId::new("pages", number).at(offset),
+            event_time: Timestamp::from_millis(time),
+            id: id.map(IdHash),
+            scope: scope.map(ScopeHash),
+            fingerprints: Fingerprints {
+                exact: ExactHash(u128::from(value)),
+                simhash: (value > 0).then_some(SimHash(u64::from(value))),
+            },
+            digest: PageDigest(value),
+        })
+    })
+}
+
+fn body() -> impl Strategy<Value = EntryBody> {
+    let source = || (0_i32..2, 0_i64..60).prop_map(|(number, offset)| PartitionId::new("pages", number).at(offset));
+    prop_oneof![
+        20 => page(),
+        1 => source().prop_map(|source| EntryBody::Withdraw { source, reason: Reject::Refused }),
+        1 => source().prop_map(|source| EntryBody::Forget(ForgetTarget::Source(source))),
+        1 => (0_u64..3).prop_map(|id| EntryBody::Forget(ForgetTarget::Id(IdHash(id)))),
+        1 => (source(), 0_i64..8).prop_map(|(Source { partition, offset }, length)| {
+            EntryBody::Reopen { partition, from: offset, to: offset + length }
+        }),
+    ]
+}
+
+/// Entries with their append times; request ids repeat now and then.
+fn entries() -> impl Strategy<Value = Vec<(Entry, Timestamp)>> {
+    proptest::collection::vec((body(), 0_u64..400, 0_i64..3), 0..200).prop_map(|steps| {
+        let mut clock = 0;
+        let timed = steps.into_iter().map(|(body, request, later)| {
+            clock += later;
+            (Entry { request: RequestId(request), body }, Timestamp::from_millis(clock))
+        });
+        timed.collect()
+    })
+}
+
+/// Too simple to be wrong.
+#[derive(Default)]
+struct Oracle {
+    judged: Vec<Source>,
+    applied: Vec<RequestId>,
+    originals: Vec<(Source, i64, PageEntry, bool)>,
+    newest: Option<i64>,
+}
+
+impl Oracle {
+    /// Returns "unique", "late", "update", or the stage, with the original's position.
+    fn ask(&mut self, entry: &Entry, append_time: i64, capacity: usize) -> Option<(String, Option<Source>)> {
+        let answer = |verdict: &str, of: Option<Source>| Some((verdict.to_owned(), of));
+        let page = match &entry.body {
+            EntryBody::Page(page) => page,
+            EntryBody::Withdraw { .. } | EntryBody::Forget(_) | EntryBody::Reopen { .. } => {
+                if self.applied.contains(&entry.request) {
+                    return None;
+                }
+                self.applied.push(entry.request);
+                self.apply(&entry.body);
+                return answer("applied", None);
+            }
+        };
+        if self.judged.contains(&page.source) {
+            return None;
+        }
+        self.judged.push(page.source.clone());
+        let time = page.event_time.millis().min(append_time + SKEW);
+        let newest = self.newest.map_or(time, |newest| newest.max(time));
+        self.newest = Some(newest);
+        let kept_from = self.originals.len().saturating_sub(capacity);
+        let mut best: Option<((bool, u8, u32, usize), usize)> = None;
+        for (at, (_, held_time, held, alive)) in self.originals.iter().enumerate() {
+            let distance = (held.digest.0 ^ page.digest.0).count_ones();
+            let near = page.fingerprints.simhash.is_some() && held.fingerprints.simhash.is_some() && distance <= 2;
+            for (stage, window, matches) in [(0, WINDOW, distance == 0), (1, WINDOW / 2, near)] {
+                let in_window = (held_time - time).abs() <= window && *held_time >= newest - LATENESS - window;
+                if *alive && at >= kept_from && matches && in_window && held.scope == page.scope {
+                    let same_id = held.id.is_some() && held.id == page.id;
+                    let rank = (!same_id, stage, if stage == 0 { 0 } else { distance }, at);
+                    if best.as_ref().is_none_or(|(best, _)| rank < *best) {
+                        best = Some((rank, at));
+                    }
+                }
+            }
+        }
+        let Some(((other_id, stage, _, _), at)) = best else {
+            let remembered = time >= newest - LATENESS - WINDOW;
+            if remembered {
+                self.originals.push((page.source.clone(), time, page.clone(), true));
+            }
+            return answer(if remembered { "unique" } else { "late" }, None);
+        };
+        let of = self.originals[at].0.clone();
+        if !other_id && stage == 1 {
+            if time >= self.originals[at].1 {
+                self.originals[at].3 = false;
+                self.originals.push((page.source.clone(), time, page.clone(), true));
+            }
+            return answer("update", Some(of));
+        }
+        answer(if stage == 0 { "exact" } else { "simhash" }, Some(of))
+    }
+
+    fn apply(&mut self, body: &EntryBody) {
+        let forgotten: Box<dyn Fn(&Source, &PageEntry) -> bool> = match body {
+            EntryBody::Withdraw { source, .. } => {
+                self.judged.push(source.clone());
+                Box::new(move |held, _| held == source)
+            }
+            EntryBody::Forget(ForgetTarget::Source(source)) => Box::new(move |held, _| held == source),
+            EntryBody::Forget(ForgetTarget::Id(id)) => Box::new(move |_, page| page.id == Some(*id)),
+            EntryBody::Reopen { partition, from, to } => {
+                let within =
+                    move |source: &Source| source.partition == *partition && (*from..*to).contains(&source.offset);
+                self.judged.retain(|source| !within(source));
+                Box::new(move |held, _| within(held))
+            }
+            EntryBody::Page(_) => return,
+        };
+        for (source, _, page, alive) in &mut self.originals {
+            *alive &= !forgotten(source, page);
+        }
+    }
+}
+
+fn in_short(ruling: &Ruling) -> (String, Option<Source>) {
+    let Answer::Page(page) = &ruling.answer else { return ("applied".to_owned(), None) };
+    let of = page.decision.matched().map(|of| of.source.clone());
+    let verdict = match &page.decision {
+        Decision::Unique { original: Some(_) } => "unique",
+        Decision::Unique { original: None } => "late",
+        Decision::Update { .. } => "update",
+        Decision::Duplicate { of } => of.stage.name(),
+    };
+    (verdict.to_owned(), of)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn rulings_are_those_of_a_list_and_two_loops(entries in entries(), capacity in prop_oneof![Just(3), Just(1000)]) {
+        let mut state = State::begin(LogIdentity(1), rules(capacity), 0);
+        let mut oracle = Oracle::default();
+        for (entry, append_time) in &entries {
+            let ruling = decide(&state, entry, *append_time);
+            let expected = oracle.ask(entry, append_time.millis(), usize::try_from(capacity).unwrap());
+            prop_assert_eq!(ruling.as_ref().map(in_short), expected, "{:?}", entry);
+            if let Some(ruling) = ruling {
+                state.follow(&ruling).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_followed_from_a_snapshot_or_a_checkpoint_is_the_same(
+        entries in entries(),
+        at in 0_usize..200,
+        floor in 0_i64..60,
+        capacity in prop_oneof![Just(3), Just(1000)],
+    ) {
+        let mut state = State::begin(LogIdentity(1), rules(capacity), 0);
+        let (mut checkpoint, mut snapshot): (Option<Checkpoint>, Option<Snapshot>) = (None, None);
+        let mut behind = Vec::new();
+        for (number, (entry, append_time)) in entries.iter().enumerate() {
+            if number == at {
+                checkpoint = state.checkpoint(None, |_| floor, &BTreeMap::new());
+                state.raise_floors(checkpoint.as_ref().unwrap());
+                snapshot = Snapshot::cut(&state, &Spans::default(), 0, None);
+            }
+            if let Some(ruling) = decide(&state, entry, *append_time) {
+                state.follow(&ruling).unwrap();
+                if checkpoint.is_some() {
+                    behind.push(ruling);
+                }
+            }
+        }
+        let (Some(checkpoint), Some(snapshot)) = (checkpoint, snapshot) else { return Ok(()) };
+        let mut from_snapshot = State::load(&snapshot.state, snapshot.originals);
+        let mut from_checkpoint = State::load(&checkpoint, Vec::new());
+        for ruling in &behind {
+            from_snapshot.follow(ruling).unwrap();
+            from_checkpoint.follow(ruling).unwrap();
+        }
+        prop_assert_eq!(from_snapshot.digest(), state.digest());
+        // The log is trimmed to a checkpoint only when it stands before the oldest original.
+        if state.first_live_sequence() >= checkpoint.next_sequence {
+            prop_assert_eq!(from_checkpoint.digest(), state.digest());
+        }
+    }
+}
+
+#[test]
+fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
+    let partition = PartitionId::new("pages", 0);
+    let ruled = |offset| Ruling {
+        request: RequestId(0),
+        answer: Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused },
+    };
+    let mut spans = Spans::default();
+    spans.open(Some(0), 0);
+    spans.note(&ruled(3), 0);
+    spans.open(Some(100), 0);
+    spans.note(&ruled(8), 0);
+    let committed = BTreeMap::from([(partition.clone(), 20)]);
+    assert_eq!(spans.floor(&partition, &committed), 3);
+    let trim = |spans: &Spans, committed| {
+        spans.trim_point(0, &BTreeMap::from([(partition.clone(), committed)]), Timestamp::MIN.plus(millis(1)))
+    };
+    assert_eq!(trim(&spans, 3), None, "the answer at 3 is not delivered");
+    assert_eq!(trim(&spans, 4), Some(100));
+    spans.trimmed_to(100);
+    assert_eq!(spans.floor(&partition, &committed), 8);
+    assert_eq!(spans.floor(&partition, &BTreeMap::from([(partition.clone(), 5)])), 5);
+    assert_eq!(trim(&spans, 20), None, "the newest span stays");
+}

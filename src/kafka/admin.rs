@@ -1,0 +1,230 @@
+//! Topics: making both logs, looking at the others, deleting records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::client::Plain;
+use crate::record::PartitionId;
+
+/// How long one question may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Largest batch a broker takes when a topic says nothing else, in bytes.
+const USUAL_BATCH_BYTES: usize = 1_048_588;
+
+/// What is wrong with the topics.
+#[derive(Debug, thiserror::Error)]
+pub enum TopicError {
+    /// A topic that must be there is not.
+    #[error("topic `{0}` does not exist: create it, or let `dupgate topics create` do it")]
+    Missing(String),
+    /// A log has another number of partitions than the configuration says.
+    #[error("topic `{topic}` has {found} partitions, but judge.partitions is {wanted}")]
+    Partitions {
+        /// The log.
+        topic: String,
+        /// What it has.
+        found: usize,
+        /// What the configuration says.
+        wanted: usize,
+    },
+    /// A log could not be made.
+    #[error("topic `{topic}` cannot be created: {code}")]
+    NotCreated {
+        /// The log.
+        topic: String,
+        /// Why.
+        code: RDKafkaErrorCode,
+    },
+    /// The cluster gave no answer.
+    #[error(transparent)]
+    Kafka(#[from] KafkaError),
+    /// No runtime to wait on.
+    #[error(transparent)]
+    Runtime(#[from] std::io::Error),
+}
+
+/// Which of the two logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogKind {
+    /// What is asked: stamped by the brokers' clock.
+    Fingerprints,
+    /// What was answered.
+    Verdicts,
+}
+
+/// The client for topics.
+pub struct Admin {
+    client: AdminClient<Plain>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Admin {
+    /// Makes the client.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn new(config: &ClientConfig) -> Result<Self, TopicError> {
+        let client = config.create_with_context(Plain)?;
+        // The client has threads of its own: this one only waits for their answers.
+        let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+        Ok(Self { client, runtime })
+    }
+
+    /// Returns the number of partitions, or `None` when there is no such topic.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answered in time.
+    pub fn partition_count(&self, topic: &str) -> Result<Option<usize>, TopicError> {
+        let metadata = self.client.inner().fetch_metadata(Some(topic), PATIENCE)?;
+        let known = metadata.topics().iter().find(|found| found.name() == topic);
+        Ok(known.filter(|found| found.error().is_none()).map(|found| found.partitions().len()).filter(|&n| n > 0))
+    }
+
+    /// Returns the number of partitions of a topic that must be there.
+    ///
+    /// # Errors
+    ///
+    /// [`TopicError::Missing`], or when no broker answered in time.
+    pub fn expect_topic(&self, topic: &str) -> Result<usize, TopicError> {
+        self.partition_count(topic)?.ok_or_else(|| TopicError::Missing(topic.to_owned()))
+    }
+
+    /// Makes a log when it is not there, with the settings that the protocol rests on; else checks that it has as many
+    /// partitions as wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`TopicError::Partitions`], [`TopicError::NotCreated`], or when no broker answered in time.
+    pub fn ensure_log(
+        &self,
+        topic: &str,
+        kind: LogKind,
+        partitions: usize,
+        replication: Option<i32>,
+    ) -> Result<(), TopicError> {
+        if self.partition_count(topic)?.is_none() {
+            self.create_log(topic, kind, partitions, replication)?;
+        }
+        // The brokers learn of a new topic one after the other.
+        let mut found = None;
+        for _ in 0..50 {
+            found = self.partition_count(topic)?;
+            if found.is_some() {
+                break;
+            }
+            self.client.inner().fetch_metadata(None, PATIENCE)?;
+        }
+        match found {
+            Some(found) if found == partitions => Ok(()),
+            Some(found) => Err(TopicError::Partitions { topic: topic.to_owned(), found, wanted: partitions }),
+            None => Err(TopicError::Missing(topic.to_owned())),
+        }
+    }
+
+    fn create_log(
+        &self,
+        topic: &str,
+        kind: LogKind,
+        partitions: usize,
+        replication: Option<i32>,
+    ) -> Result<(), TopicError> {
+        let copies = match replication {
+            Some(copies) => copies,
+            None => self.default_replication()?,
+        };
+        let count = i32::try_from(partitions).unwrap_or(i32::MAX);
+        let mut log = NewTopic::new(topic, count, TopicReplication::Fixed(copies))
+            .set("cleanup.policy", "delete")
+            .set("retention.ms", "-1")
+            .set("retention.bytes", "-1")
+            .set("unclean.leader.election.enable", "false");
+        if kind == LogKind::Fingerprints {
+            log = log.set("message.timestamp.type", "LogAppendTime");
+        }
+        if copies >= 3 {
+            log = log.set("min.insync.replicas", "2");
+        }
+        let answer = self.runtime.block_on(self.client.create_topics([&log], &options()))?;
+        match answer.into_iter().next() {
+            Some(Err((_, code))) if code != RDKafkaErrorCode::TopicAlreadyExists => {
+                Err(TopicError::NotCreated { topic: topic.to_owned(), code })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The cluster's default for new topics, read from one of its brokers; 1 when it does not say.
+    fn default_replication(&self) -> Result<i32, TopicError> {
+        let metadata = self.client.inner().fetch_metadata(None, PATIENCE)?;
+        let Some(broker) = metadata.brokers().first() else { return Ok(1) };
+        let copies = self.setting(ResourceSpecifier::Broker(broker.id()), "default.replication.factor")?;
+        Ok(copies.and_then(|text| text.parse().ok()).unwrap_or(1))
+    }
+
+    /// Returns the largest batch that a topic takes, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answered in time.
+    pub fn max_batch_bytes(&self, topic: &str) -> Result<usize, TopicError> {
+        let limit = self.setting(ResourceSpecifier::Topic(topic), "max.message.bytes")?;
+        Ok(limit.and_then(|text| text.parse().ok()).unwrap_or(USUAL_BATCH_BYTES))
+    }
+
+    /// Reads one setting; `None` when we may not, or it has no value.
+    fn setting(&self, resource: ResourceSpecifier<'_>, name: &str) -> Result<Option<String>, TopicError> {
+        let answer = self.runtime.block_on(self.client.describe_configs([&resource], &options()))?;
+        Ok(answer
+            .into_iter()
+            .filter_map(Result::ok)
+            .find_map(|found| found.get(name).and_then(|entry| entry.value.clone())))
+    }
+
+    /// Deletes the records of these partitions before the given offsets.
+    ///
+    /// # Errors
+    ///
+    /// When a partition refused, or no broker answered in time.
+    pub fn delete_records(&self, before: &[(PartitionId, i64)]) -> Result<(), TopicError> {
+        let mut list = TopicPartitionList::new();
+        for (partition, offset) in before {
+            list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(*offset))?;
+        }
+        let answer = self.runtime.block_on(self.client.delete_records(&list, &options()))?;
+        for element in answer.elements() {
+            element.error()?;
+        }
+        Ok(())
+    }
+}
+
+fn options() -> AdminOptions {
+    AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE))
+}
+
+/// Names of both logs of a scheme.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogNames {
+    /// The fingerprint log.
+    pub fingerprints: Arc<str>,
+    /// The verdict log.
+    pub verdicts: Arc<str>,
+}
+
+impl LogNames {
+    /// Names the logs of a scheme under a prefix (the input group, unless configured otherwise).
+    #[must_use]
+    pub fn new(prefix: &str, scheme: &str) -> Self {
+        Self {
+            fingerprints: Arc::from(format!("{prefix}.fingerprints.{scheme}")),
+            verdicts: Arc::from(format!("{prefix}.verdicts.{scheme}")),
+        }
+    }
+}

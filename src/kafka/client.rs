@@ -1,0 +1,276 @@
+//! Settings of every kind of client, in one place: what the user may turn, and what the program must own.
+//!
+//! The user's own properties are laid down first and ours over them, so that no property map can break a law.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::ConsumerContext;
+use rdkafka::error::KafkaError;
+
+/// How long the coordinator lets a judge's transaction live.
+const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
+
+/// How long a judge may be silent before its standby takes over.
+const JUDGE_SESSION: Duration = Duration::from_secs(10);
+
+/// Properties that the program must own, each with the reason. Refused in the user's property maps.
+pub const OWNED_PROPERTIES: [(&str, &str); 12] = [
+    ("enable.auto.commit", "offsets are committed only together with the outputs before them"),
+    ("enable.auto.offset.store", "offsets are committed only together with the outputs before them"),
+    ("auto.offset.reset", "an offset out of range stops the program, it never jumps"),
+    ("isolation.level", "aborted records must never be read"),
+    ("group.id", "set by input.group"),
+    ("group.instance.id", "set by input.instance_id"),
+    ("transactional.id", "derived from the group and the instance: it is the fence"),
+    ("enable.idempotence", "order and uniqueness of the outputs rest on it"),
+    ("statistics.interval.ms", "the program reads no statistics"),
+    ("enable.partition.eof", "the end of a partition is an event of the protocol"),
+    ("partitioner", "set by output.partition"),
+    ("partition.assignment.strategy", "revocation is cooperative"),
+];
+
+/// Where the cluster is and how to speak to it.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    /// `host:port` of brokers to begin with.
+    pub brokers: Vec<String>,
+    /// Name under which the brokers log us.
+    pub client_id: String,
+    /// Properties of every client: security, and what the user adds.
+    pub properties: BTreeMap<String, String>,
+    /// Properties the user adds to consumers.
+    pub consumer_properties: BTreeMap<String, String>,
+    /// Properties the user adds to producers.
+    pub producer_properties: BTreeMap<String, String>,
+}
+
+/// How the transactional producers send.
+#[derive(Clone, Debug)]
+pub struct ProducerSettings {
+    /// Codec of the batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`.
+    pub compression: String,
+    /// Largest record handed to the client, in bytes with key and headers.
+    pub max_record_bytes: usize,
+    /// How long the coordinator lets a transaction live, and how long a record may be on its way. Shorter than the
+    /// workers' session, so that a dead owner's transaction is gone before its partitions have a new owner.
+    pub transaction_timeout: Duration,
+}
+
+impl ProducerSettings {
+    /// How a judge sends: small records, soon.
+    #[must_use]
+    pub fn of_judge() -> Self {
+        Self { compression: "none".to_owned(), max_record_bytes: 2_000_000, transaction_timeout: JUDGE_TRANSACTION }
+    }
+}
+
+/// How long a worker may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Before the group gives its partitions away.
+    pub session: Duration,
+    /// Between two polls.
+    pub poll: Duration,
+}
+
+impl Cluster {
+    /// Settings of a worker's consumer: static member of the group when it has an instance id.
+    #[must_use]
+    pub fn input_consumer(
+        &self,
+        group: &str,
+        instance_id: Option<&str>,
+        patience: Patience,
+        queue_bytes: usize,
+    ) -> ClientConfig {
+        let mut config = self.member(group, patience.session, patience.session / 10, queue_bytes);
+        config.set("max.poll.interval.ms", millis(patience.poll));
+        if let Some(id) = instance_id {
+            config.set("group.instance.id", id);
+        }
+        config
+    }
+
+    /// Settings of a judge's consumer: always a dynamic member, so that a clean stop hands over at once.
+    #[must_use]
+    pub fn judge_consumer(&self, group: &str) -> ClientConfig {
+        self.member(group, JUDGE_SESSION, Duration::from_millis(500), 16 << 20)
+    }
+
+    /// Settings of a reader that is assigned its partition by hand and commits nothing.
+    #[must_use]
+    pub fn follower(&self, group: &str) -> ClientConfig {
+        let mut config = self.consumer(group, 32 << 20);
+        config.set("fetch.wait.max.ms", "100");
+        config
+    }
+
+    /// Settings of a client that asks for offsets and watermarks and reads nothing.
+    #[must_use]
+    pub fn query(&self, group: &str) -> ClientConfig {
+        self.consumer(group, 1 << 20)
+    }
+
+    /// Settings of the idempotent producer that appends to the fingerprint log.
+    #[must_use]
+    pub fn entry_producer(&self) -> ClientConfig {
+        let mut config = self.producer();
+        // Entries are gathered before they are handed over; hashes do not compress.
+        config.set("linger.ms", "1").set("message.timeout.ms", "30000").set("compression.type", "none");
+        config
+    }
+
+    /// Settings of a producer whose records become visible with their offsets, or never.
+    #[must_use]
+    pub fn transactional_producer(&self, transactional_id: &str, settings: &ProducerSettings) -> ClientConfig {
+        let mut config = self.output_producer(settings);
+        config.set("transactional.id", transactional_id).set("transaction.timeout.ms", millis(settings.transaction_timeout));
+        config
+    }
+
+    /// Settings of a producer for `at_least_once`: in order and without doubles of its own, but no transactions.
+    #[must_use]
+    pub fn output_producer(&self, settings: &ProducerSettings) -> ClientConfig {
+        let mut config = self.producer();
+        config
+            .set("linger.ms", "5")
+            .set("message.timeout.ms", millis(settings.transaction_timeout))
+            .set("compression.type", &settings.compression)
+            .set("message.max.bytes", settings.max_record_bytes.clamp(1_000, 1_000_000_000).to_string())
+            .set("queue.buffering.max.kbytes", "524288");
+        config
+    }
+
+    /// Settings of the client for topics, their settings and deleting records.
+    #[must_use]
+    pub fn admin(&self) -> ClientConfig {
+        self.base(&BTreeMap::new())
+    }
+
+    fn base(&self, more: &BTreeMap<String, String>) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("log.connection.close", "false");
+        for (key, value) in self.properties.iter().chain(more) {
+            config.set(key, value);
+        }
+        config
+            .set("bootstrap.servers", self.brokers.join(","))
+            .set("client.id", &self.client_id)
+            .set("statistics.interval.ms", "0");
+        config.set_log_level(RDKafkaLogLevel::Warning);
+        config
+    }
+
+    fn consumer(&self, group: &str, queue_bytes: usize) -> ClientConfig {
+        let mut config = self.base(&self.consumer_properties);
+        let queue_kbytes = (queue_bytes / 1024).clamp(1, 2_097_151);
+        config
+            .set("group.id", group)
+            .set("enable.auto.commit", "false")
+            .set("enable.auto.offset.store", "false")
+            .set("auto.offset.reset", "error")
+            .set("isolation.level", "read_committed")
+            .set("enable.partition.eof", "true")
+            // The default of 1000 adds seconds whenever the capped queue was full.
+            .set("fetch.queue.backoff.ms", "10")
+            .set("queued.max.messages.kbytes", queue_kbytes.to_string());
+        config
+    }
+
+    fn member(&self, group: &str, session: Duration, heartbeat: Duration, queue_bytes: usize) -> ClientConfig {
+        let mut config = self.consumer(group, queue_bytes);
+        config
+            .set("partition.assignment.strategy", "cooperative-sticky")
+            .set("session.timeout.ms", millis(session))
+            .set("heartbeat.interval.ms", millis(heartbeat))
+            .set("fetch.wait.max.ms", "100");
+        config
+    }
+
+    fn producer(&self) -> ClientConfig {
+        let mut config = self.base(&self.producer_properties);
+        config
+            .set("enable.idempotence", "true")
+            .set("acks", "all")
+            .set("partitioner", "murmur2_random")
+            .set("queue.buffering.max.messages", "1000000");
+        config
+    }
+}
+
+fn millis(span: Duration) -> String {
+    span.as_millis().to_string()
+}
+
+/// A client's context that passes the library's own log lines on and does nothing else.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl ClientContext for Plain {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log_line(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        log_error(&error, reason);
+    }
+}
+
+impl ConsumerContext for Plain {}
+
+/// Passes a log line of the library on.
+pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match level {
+        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
+            tracing::error!(target: "librdkafka", facility, "{message}");
+        }
+        RDKafkaLogLevel::Warning => tracing::warn!(target: "librdkafka", facility, "{message}"),
+        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::info!(target: "librdkafka", facility, "{message}"),
+        RDKafkaLogLevel::Debug => tracing::debug!(target: "librdkafka", facility, "{message}"),
+    }
+}
+
+/// Passes a client's background error on. The end of a partition arrives this way too and is no error.
+pub(super) fn log_error(error: &KafkaError, reason: &str) {
+    if error.rdkafka_error_code() != Some(rdkafka::error::RDKafkaErrorCode::PartitionEOF) {
+        tracing::warn!(target: "librdkafka", "{error}: {reason}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_property_of_the_user_breaks_a_law() {
+        let hostile: BTreeMap<String, String> =
+            OWNED_PROPERTIES.iter().map(|(key, _)| ((*key).to_owned(), "evil".to_owned())).collect();
+        let cluster = Cluster {
+            brokers: vec!["a:1".to_owned()],
+            consumer_properties: hostile.clone(),
+            producer_properties: hostile,
+            ..Cluster::default()
+        };
+        let consumer = cluster.input_consumer(
+            "g",
+            Some("i"),
+            Patience { session: Duration::from_secs(30), poll: Duration::from_secs(300) },
+            1 << 20,
+        );
+        let producer = cluster.transactional_producer(
+            "t",
+            &ProducerSettings::of_judge(),
+        );
+        for (key, _) in OWNED_PROPERTIES {
+            let owned = match key {
+                "transactional.id" | "enable.idempotence" | "partitioner" => producer.get(key),
+                _ => consumer.get(key),
+            };
+            assert_ne!(owned, Some("evil"), "{key}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a client's error means to the owner of a transaction.
+//!
+//! The client sorts the errors of transactional calls itself: retriable, requiring an abort, fatal. Delivery
+//! reports carry only a code; those that name the record's own fault become [`CallError::Undeliverable`].
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+
+use crate::record::Reject;
+use crate::transaction::{Call, CallError};
+
+/// Sorts the error of one call to the transactional producer by what happens next.
+pub fn of_call(call: Call, error: &KafkaError) -> CallError {
+    let KafkaError::Transaction(inner) = error else {
+        return of_code(error.rdkafka_error_code(), error.to_string());
+    };
+    let text = format!("{call:?}: {} ({})", inner.string(), inner.name());
+    if is_fenced(inner.code()) {
+        CallError::Fenced(text)
+    } else if inner.is_fatal() {
+        // A commit that ends in a fatal error may have been made before.
+        if call == Call::Commit { CallError::Unknown(text) } else { CallError::Fatal(text) }
+    } else if inner.txn_requires_abort() {
+        CallError::Abortable(text)
+    } else if inner.is_retriable() || is_passing(inner.code()) {
+        CallError::Retriable(text)
+    } else {
+        match call {
+            // A commit is either retriable, abortable or fatal; anything else leaves its outcome open.
+            Call::Commit => CallError::Unknown(text),
+            Call::Begin | Call::Produce | Call::SendOffsets => CallError::Abortable(text),
+            Call::Init | Call::Abort => CallError::Fatal(text),
+        }
+    }
+}
+
+/// Sorts an error that carries nothing but its code, met before anything was committed.
+pub fn of_code(code: Option<RDKafkaErrorCode>, text: String) -> CallError {
+    match code {
+        Some(code) if is_fenced(code) => CallError::Fenced(text),
+        Some(RDKafkaErrorCode::Fatal) => CallError::Fatal(text),
+        Some(_) | None => CallError::Abortable(text),
+    }
+}
+
+/// Finds the reason why the broker will never take a record, if the code names one.
+pub fn refusal(code: RDKafkaErrorCode) -> Option<Reject> {
+    if code == RDKafkaErrorCode::MessageSizeTooLarge || code == RDKafkaErrorCode::InvalidMessageSize {
+        Some(Reject::TooLargeForOutput)
+    } else if code == RDKafkaErrorCode::InvalidTimestamp {
+        Some(Reject::TimestampRefused)
+    } else if code == RDKafkaErrorCode::InvalidRecord {
+        Some(Reject::Refused)
+    } else {
+        None
+    }
+}
+
+/// Says whether somebody else owns the id now.
+pub fn is_fenced(code: RDKafkaErrorCode) -> bool {
+    [
+        RDKafkaErrorCode::Fenced,
+        RDKafkaErrorCode::ProducerFenced,
+        RDKafkaErrorCode::InvalidProducerEpoch,
+        RDKafkaErrorCode::FencedInstanceId,
+    ]
+    .contains(&code)
+}
+
+/// Says whether waiting may cure the error: the network, a broker on its way up, a leader on the move.
+pub fn is_passing(code: RDKafkaErrorCode) -> bool {
+    [
+        RDKafkaErrorCode::OperationTimedOut,
+        RDKafkaErrorCode::RequestTimedOut,
+        RDKafkaErrorCode::TimedOutQueue,
+        RDKafkaErrorCode::BrokerTransportFailure,
+        RDKafkaErrorCode::AllBrokersDown,
+        RDKafkaErrorCode::Resolve,
+        RDKafkaErrorCode::CoordinatorLoadInProgress,
+        RDKafkaErrorCode::CoordinatorNotAvailable,
+        RDKafkaErrorCode::NotCoordinator,
+        RDKafkaErrorCode::LeaderNotAvailable,
+        RDKafkaErrorCode::NotLeaderForPartition,
+        RDKafkaErrorCode::WaitingForCoordinator,
+        RDKafkaErrorCode::UnstableOffsetCommit,
+        RDKafkaErrorCode::OffsetNotAvailable,
+        RDKafkaErrorCode::PreviousInProgress,
+    ]
+    .contains(&code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_name_the_records_own_fault_and_nothing_else() {
+        assert_eq!(refusal(RDKafkaErrorCode::MessageSizeTooLarge), Some(Reject::TooLargeForOutput));
+        assert_eq!(refusal(RDKafkaErrorCode::InvalidTimestamp), Some(Reject::TimestampRefused));
+        assert_eq!(refusal(RDKafkaErrorCode::InvalidRecord), Some(Reject::Refused));
+        // Another record of the same batch was at fault: this one may be sent again.
+        assert_eq!(refusal(RDKafkaErrorCode::InvalidDifferentRecord), None);
+        assert_eq!(refusal(RDKafkaErrorCode::MessageTimedOut), None);
+    }
+
+    #[test]
+    fn codes_before_a_commit_are_abortable_unless_the_id_or_the_producer_is_gone() {
+        let sorted = |code| of_code(Some(code), String::new());
+        assert!(matches!(sorted(RDKafkaErrorCode::MessageTimedOut), CallError::Abortable(_)));
+        assert!(matches!(sorted(RDKafkaErrorCode::ProducerFenced), CallError::Fenced(_)));
+        assert!(matches!(sorted(RDKafkaErrorCode::Fatal), CallError::Fatal(_)));
+    }
+}

@@ -1,0 +1,132 @@
+//! Appending to the fingerprint log: entries are gathered into Kafka records, and each learns where it came to stand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
+use rdkafka::message::{DeliveryResult, Message};
+use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
+
+use super::client::{log_error, log_line};
+use crate::log::{Entry, RequestId, encode_entries};
+use crate::worker::LogPartition;
+
+/// Most entries in one Kafka record.
+const MOST_ENTRIES: usize = 512;
+
+/// Where an entry came to stand, or that its delivery is not certain: then it is asked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The entry's request.
+    pub request: RequestId,
+    /// Offset of the Kafka record that holds it.
+    pub offset: Result<i64, ()>,
+}
+
+/// The worker's end of the fingerprint log.
+pub struct EntryLog {
+    producer: ThreadedProducer<Context>,
+    topic: String,
+    /// Entries not handed to the client yet, by log partition.
+    waiting: Vec<Vec<Entry>>,
+}
+
+struct Context {
+    sink: Arc<dyn Fn(Appended) + Send + Sync>,
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log_line(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        log_error(&error, reason);
+    }
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = Box<Vec<RequestId>>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, requests: Self::DeliveryOpaque) {
+        let offset = match result {
+            Ok(message) => Ok(message.offset()),
+            Err((error, _)) => {
+                tracing::warn!(%error, entries = requests.len(), "delivery to the fingerprint log is not certain");
+                Err(())
+            }
+        };
+        for request in *requests {
+            (self.sink)(Appended { request, offset });
+        }
+    }
+}
+
+impl EntryLog {
+    /// Opens the log for appending. Answers are handed to `sink`, on a thread of the client's.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn open(
+        config: &ClientConfig,
+        topic: String,
+        partitions: usize,
+        sink: impl Fn(Appended) + Send + Sync + 'static,
+    ) -> Result<Self, KafkaError> {
+        let producer = config.create_with_context(Context { sink: Arc::new(sink) })?;
+        Ok(Self { producer, topic, waiting: vec![Vec::new(); partitions] })
+    }
+
+    /// Takes an entry. It leaves with the next [`EntryLog::send`], or at once when a record is full.
+    pub fn append(&mut self, log: LogPartition, entry: Entry) {
+        let request = entry.request;
+        let Some(waiting) = self.waiting.get_mut(log) else {
+            (self.producer.context().sink)(Appended { request, offset: Err(()) });
+            return;
+        };
+        waiting.push(entry);
+        if waiting.len() >= MOST_ENTRIES {
+            self.send_partition(log);
+        }
+    }
+
+    /// Says whether entries wait for [`EntryLog::send`].
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.iter().any(|entries| !entries.is_empty())
+    }
+
+    /// Hands everything that waits to the client.
+    pub fn send(&mut self) {
+        for log in 0..self.waiting.len() {
+            self.send_partition(log);
+        }
+    }
+
+    /// Waits until everything handed over was acknowledged or given up, at most `patience`.
+    pub fn flush(&self, patience: Duration) {
+        if let Err(error) = self.producer.flush(patience) {
+            tracing::debug!(%error, "entries were still on their way");
+        }
+    }
+
+    fn send_partition(&mut self, log: LogPartition) {
+        let Some(waiting) = self.waiting.get_mut(log).filter(|entries| !entries.is_empty()) else { return };
+        let entries = std::mem::take(waiting);
+        let requests = Box::new(entries.iter().map(|entry| entry.request).collect());
+        let payload = encode_entries(&entries);
+        let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, requests)
+            .partition(i32::try_from(log).unwrap_or(i32::MAX))
+            .payload(&payload);
+        if let Err((error, record)) = self.producer.send(record) {
+            tracing::warn!(%error, "the fingerprint log's producer takes nothing now");
+            for request in *record.delivery_opaque {
+                (self.producer.context().sink)(Appended { request, offset: Err(()) });
+            }
+        }
+    }
+}

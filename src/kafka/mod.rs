@@ -1,0 +1,18 @@
+//! Edge: the only room that names the Kafka client.
+//!
+//! Each file is one conversation with the cluster, with a thread of its own where the client wants to be polled:
+//! [`member`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows), [`fingerprint_log`]
+//! (appending entries), [`transactor`] (one transactional producer), [`output`] (pages to records), [`offsets`] and
+//! [`admin`] (questions with one answer). All of them report by handing values to a sink given at the start, in the
+//! order in which things happened; none decides anything.
+
+pub mod admin;
+pub mod client;
+pub mod errors;
+pub mod fingerprint_log;
+pub mod gate;
+pub mod member;
+pub mod offsets;
+pub mod output;
+pub mod transactor;
+pub mod verdict_log;

@@ -1,0 +1,93 @@
+//! Questions about offsets that have one answer: what a group has committed, where a partition begins and ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::client::Plain;
+use crate::record::PartitionId;
+
+/// A client that asks on behalf of one group without joining it.
+pub struct Offsets {
+    consumer: BaseConsumer<Plain>,
+    patience: Duration,
+}
+
+/// What a group committed for one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The next offset to read.
+    pub offset: i64,
+    /// What the committer wrote beside it.
+    pub metadata: String,
+}
+
+impl Offsets {
+    /// Makes the client. Each question waits at most `patience`.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn new(config: &ClientConfig, patience: Duration) -> Result<Self, KafkaError> {
+        Ok(Self { consumer: config.create_with_context(Plain)?, patience })
+    }
+
+    /// Returns what the group has committed for these partitions. Waits for open transactions that hold offsets of
+    /// them, so that the answer is final.
+    ///
+    /// # Errors
+    ///
+    /// When the coordinator gave no answer in time, or not for each of them.
+    pub fn committed(
+        &self,
+        partitions: &BTreeSet<PartitionId>,
+    ) -> Result<BTreeMap<PartitionId, Option<Committed>>, KafkaError> {
+        if partitions.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition(&partition.topic, partition.number);
+        }
+        let answer = self.consumer.committed_offsets(list, self.patience)?;
+        let mut committed = BTreeMap::new();
+        for element in answer.elements() {
+            element.error()?;
+            let known = match element.offset() {
+                Offset::Offset(offset) => Some(Committed { offset, metadata: element.metadata().to_owned() }),
+                Offset::Beginning | Offset::End | Offset::Stored | Offset::Invalid | Offset::OffsetTail(_) => None,
+            };
+            committed.insert(PartitionId::new(element.topic(), element.partition()), known);
+        }
+        Ok(committed)
+    }
+
+    /// Returns the first offset held and the end of what is committed: a reader of committed records sees nothing at
+    /// or behind the end.
+    ///
+    /// # Errors
+    ///
+    /// When the partition's leader gave no answer in time.
+    pub fn range(&self, partition: &PartitionId) -> Result<(i64, i64), KafkaError> {
+        self.consumer.fetch_watermarks(&partition.topic, partition.number, self.patience)
+    }
+
+    /// Returns every partition of the topics that exist; a pattern (`^...`) stands for all topics it matches.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answered in time, or the pattern is not one.
+    pub fn partitions(&self, topics: &[String]) -> Result<BTreeSet<PartitionId>, KafkaError> {
+        let metadata = self.consumer.fetch_metadata(None, self.patience)?;
+        let mut found = BTreeSet::new();
+        for topic in metadata.topics() {
+            if topic.error().is_none() && topics.iter().any(|wanted| *wanted == topic.name()) {
+                found.extend(topic.partitions().iter().map(|part| PartitionId::new(topic.name(), part.id())));
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,208 @@
+//! Pages to records: which topic, which partition, which headers; bytes and timestamp as they came.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::member::Arrived;
+use super::transactor::{Cargo, Loader, Outgoing};
+use crate::record::Source;
+use crate::transaction::CallError;
+use crate::worker::{Disposition, Errand, Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, Output, Routing};
+
+/// What a record costs beside key, value and headers, at the most: lengths, offsets, the batch's own head.
+const RECORD_OVERHEAD: usize = 256;
+
+/// What the duplicate topic gets for a value (`output.duplicate.value`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DuplicateValue {
+    /// The page as it came.
+    #[default]
+    Original,
+    /// The page's source position and id.
+    Reference,
+    /// Nothing: empty, not null.
+    None,
+}
+
+/// Which timestamp the outputs carry (`output.timestamp`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OutputTime {
+    /// The input record's.
+    #[default]
+    Source,
+    /// The moment of sending.
+    Now,
+}
+
+/// One output topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputTopic {
+    /// Its name.
+    pub name: String,
+    /// How many partitions it has.
+    pub partitions: usize,
+    /// The largest record it takes, in bytes.
+    pub max_bytes: usize,
+}
+
+/// All that turns a page into records.
+#[derive(Clone, Debug)]
+pub struct Outputs {
+    /// Where pages go.
+    pub routing: Routing,
+    /// What their headers say.
+    pub headers: HeaderSettings,
+    /// The topics that are produced to.
+    pub topics: BTreeMap<Outlet, OutputTopic>,
+    /// Partitions of the input topics.
+    pub input_partitions: BTreeMap<Arc<str>, usize>,
+    /// What the duplicate topic gets for a value.
+    pub duplicate_value: DuplicateValue,
+    /// Which timestamp is carried.
+    pub time: OutputTime,
+}
+
+/// A page as the worker holds it.
+#[derive(Clone, Debug, Default)]
+pub struct Carried {
+    /// The record.
+    pub record: Arc<Arrived>,
+    /// The page's id as text, when it has one.
+    pub id: Option<String>,
+    /// What is wrong with it, in one line, when it was refused.
+    pub message: Option<String>,
+}
+
+impl Outputs {
+    /// Says whether every output that the page may go to takes a record of this size, whatever its verdict.
+    #[must_use]
+    pub fn fits(&self, record: &Arrived) -> bool {
+        let bytes = record.bytes() + MOST_HEADER_BYTES + RECORD_OVERHEAD;
+        [Outlet::Unique, Outlet::Duplicate]
+            .iter()
+            .filter_map(|outlet| self.topics.get(outlet))
+            .all(|topic| bytes <= topic.max_bytes)
+    }
+
+    fn unload_one(&self, index: usize, output: &Output<Carried>, load: &mut Loader<'_>) -> Result<(), CallError> {
+        let page = &output.page;
+        let came = &page.payload.record;
+        for outlet in self.routing.outlets(&output.disposition) {
+            let Some(topic) = self.topics.get(outlet) else { continue };
+            let ours = self.our_headers(output);
+            let mut outgoing = Outgoing {
+                topic: &topic.name,
+                partition: Some(self.partition(&page.source, came.key.as_deref(), topic.partitions)),
+                key: came.key.as_deref(),
+                value: came.value.as_deref().map(Cow::Borrowed),
+                headers: Vec::with_capacity(came.headers.len() + ours.len()),
+                timestamp: self.timestamp(came),
+            };
+            outgoing.headers.extend(self.headers.foreign(&came.headers).map(borrowed));
+            outgoing.headers.extend(ours.into_iter().map(owned));
+            match (outlet, &output.disposition) {
+                (Outlet::Duplicate, Disposition::Ruled(_)) => self.replace_value(&mut outgoing, page),
+                (Outlet::DeadLetter, _) => cut(&mut outgoing, topic.max_bytes),
+                _ => {}
+            }
+            load(index, outgoing)?;
+        }
+        Ok(())
+    }
+
+    fn our_headers(&self, output: &Output<Carried>) -> Vec<Header> {
+        let source = &output.page.source;
+        match &output.disposition {
+            Disposition::Ruled(ruling) => {
+                let simhash = match &output.page.errand {
+                    Errand::Ask(_, entry) => entry.fingerprints.simhash,
+                    Errand::Settled(_) | Errand::Withdraw(..) => None,
+                };
+                self.headers.of_ruling(ruling, source, simhash)
+            }
+            Disposition::DeadLetter(reason) => {
+                let Carried { record, message, .. } = &output.page.payload;
+                self.headers.of_reject(*reason, message.as_deref(), source, record.timestamp)
+            }
+            // Untouched.
+            Disposition::Tombstone => Vec::new(),
+        }
+    }
+
+    fn partition(&self, source: &Source, key: Option<&[u8]>, count: usize) -> i32 {
+        let source_count = self.input_partitions.get(&source.partition.topic).copied().unwrap_or(0);
+        self.routing.partition(source, source_count, key, count)
+    }
+
+    fn timestamp(&self, came: &Arrived) -> Option<i64> {
+        match self.time {
+            OutputTime::Source => came.timestamp.map(crate::record::Timestamp::millis),
+            OutputTime::Now => None,
+        }
+    }
+
+    fn replace_value(&self, outgoing: &mut Outgoing<'_>, page: &crate::worker::Page<Carried>) {
+        match self.duplicate_value {
+            DuplicateValue::Original => {}
+            DuplicateValue::None => outgoing.value = Some(Cow::Borrowed(&[])),
+            DuplicateValue::Reference => {
+                let reference = serde_json::json!({ "ref": page.source.to_string(), "id": page.payload.id });
+                outgoing.value = Some(Cow::Owned(reference.to_string().into_bytes()));
+            }
+        }
+    }
+}
+
+/// A dead letter that its own topic would not take carries as much of the value as fits; then it goes without the
+/// headers it came with, and without its key.
+fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
+    let fixed = MOST_HEADER_BYTES + RECORD_OVERHEAD;
+    let mut rest: usize = outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
+    rest += outgoing.key.map_or(0, <[u8]>::len);
+    let value = outgoing.value.as_ref().map_or(0, |value| value.len());
+    if fixed + rest + value <= limit {
+        return;
+    }
+    if fixed + rest > limit {
+        let ours = outgoing.headers.iter().rposition(|(name, _)| matches!(name, Cow::Borrowed(_))).map_or(0, |at| at + 1);
+        outgoing.headers.drain(..ours);
+        outgoing.key = None;
+        rest = 0;
+    }
+    let room = limit.saturating_sub(fixed + rest);
+    match &mut outgoing.value {
+        Some(Cow::Borrowed(bytes)) => *bytes = bytes.get(..room).unwrap_or(bytes),
+        Some(Cow::Owned(bytes)) => bytes.truncate(room),
+        None => {}
+    }
+}
+
+fn borrowed(header: &Header) -> (Cow<'_, str>, Option<Cow<'_, [u8]>>) {
+    (Cow::Borrowed(&header.name), header.value.as_deref().map(Cow::Borrowed))
+}
+
+fn owned<'a>(header: Header) -> (Cow<'a, str>, Option<Cow<'a, [u8]>>) {
+    (Cow::Owned(header.name), header.value.map(Cow::Owned))
+}
+
+/// The pages of one transaction.
+pub struct Pages {
+    /// How they become records.
+    pub outputs: Arc<Outputs>,
+    /// In offset order within each partition.
+    pub pages: Vec<Arc<Output<Carried>>>,
+}
+
+impl Cargo for Pages {
+    fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    fn unload(&self, load: &mut Loader<'_>) -> Result<(), CallError> {
+        for (index, page) in self.pages.iter().enumerate() {
+            self.outputs.unload_one(index, page, load)?;
+        }
+        Ok(())
+    }
+}

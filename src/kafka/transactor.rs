@@ -1,0 +1,461 @@
+//! One producer and its transactions, on a thread of its own.
+//!
+//! The owner hands over one [`Order`] at a time and gets one answer each: the ritual itself (which call follows which)
+//! is `crate::transaction`. A call that takes longer than [`PATIENCE`] answers as retriable; the client goes on with
+//! it in the background and takes it up where it stood when the same call comes again. With
+//! [`Delivery::AtLeastOnce`] the same orders mean: send and wait, then commit the offsets.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Header as KafkaHeader, Message, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::client::{log_error, log_line};
+use super::errors;
+use super::member::Membership;
+use crate::record::PartitionId;
+use crate::transaction::{Call, CallError};
+
+/// How long one call may take before it answers as retriable.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long to wait for room in the client's queue before looking again.
+const ROOM: Duration = Duration::from_millis(50);
+
+/// One record on its way out. Borrowed: the client copies it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outgoing<'a> {
+    /// Topic.
+    pub topic: &'a str,
+    /// Partition; `None` leaves it to the key (murmur2, as Java clients have it).
+    pub partition: Option<i32>,
+    /// Key bytes.
+    pub key: Option<&'a [u8]>,
+    /// Value bytes; `None` is a tombstone.
+    pub value: Option<Cow<'a, [u8]>>,
+    /// Headers, in order.
+    pub headers: Vec<(Cow<'a, str>, Option<Cow<'a, [u8]>>)>,
+    /// Timestamp in milliseconds; `None` means the moment of sending.
+    pub timestamp: Option<i64>,
+}
+
+/// Takes one record of a cargo: the owner's index, and the record.
+pub type Loader<'a> = dyn FnMut(usize, Outgoing<'_>) -> Result<(), CallError> + 'a;
+
+/// What one `Produce` carries.
+pub trait Cargo: Send {
+    /// Number of things the owner handed over. One may become any number of records, or none.
+    fn len(&self) -> usize;
+
+    /// Says whether nothing was handed over.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Hands every record to `load`, in order, with the index of the thing that it belongs to.
+    ///
+    /// # Errors
+    ///
+    /// The first error that `load` gives.
+    fn unload(&self, load: &mut Loader<'_>) -> Result<(), CallError>;
+}
+
+/// An offset to commit, with what stands beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// The next offset to read.
+    pub offset: i64,
+    /// Metadata of the commit.
+    pub metadata: String,
+}
+
+/// One call, with what it carries.
+pub enum Order {
+    /// A call that carries nothing.
+    Plain(Call),
+    /// [`Call::Produce`].
+    Produce(Box<dyn Cargo>),
+    /// [`Call::SendOffsets`], under this membership.
+    SendOffsets(Vec<Mark>, Membership),
+}
+
+impl Order {
+    const fn call(&self) -> Call {
+        match self {
+            Self::Plain(call) => *call,
+            Self::Produce(_) => Call::Produce,
+            Self::SendOffsets(..) => Call::SendOffsets,
+        }
+    }
+}
+
+/// What a crash may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Outputs and offsets in one transaction.
+    ExactlyOnce,
+    /// Outputs first, offsets afterwards: a crash between them sends the outputs again.
+    AtLeastOnce,
+}
+
+/// The answer to an [`Order`]: of a `Produce`, the offset of the first record of each thing handed over.
+pub type Answer = Result<Vec<i64>, CallError>;
+
+/// The owner's end of a transactional producer. Dropping it ends the thread after the call under way.
+pub struct Transactor {
+    orders: Sender<Order>,
+}
+
+impl Transactor {
+    /// Starts the thread. The producer itself is made by the first [`Call::Init`], and anew by each later one.
+    ///
+    /// # Errors
+    ///
+    /// When the thread cannot be started.
+    pub fn start(
+        config: ClientConfig,
+        delivery: Delivery,
+        thread: String,
+        sink: impl Fn(Call, Answer) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (sender, orders) = unbounded::<Order>();
+        std::thread::Builder::new().name(thread).spawn(move || {
+            let mut desk = Desk { config, delivery, line: None, batch: 0 };
+            for order in orders {
+                let call = order.call();
+                sink(call, desk.carry_out(order));
+            }
+        })?;
+        Ok(Self { orders: sender })
+    }
+
+    /// Hands over the next order. The one before must have been answered.
+    pub fn order(&self, order: Order) {
+        // A thread that has ended answers nothing any more; the owner is ending too.
+        let _ = self.orders.send(order);
+    }
+}
+
+/// A delivery report.
+struct Report {
+    batch: u64,
+    index: usize,
+    bytes: usize,
+    result: Result<i64, RDKafkaErrorCode>,
+}
+
+struct Context {
+    reports: Sender<Report>,
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log_line(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        log_error(&error, reason);
+    }
+}
+
+/// Which record a delivery report is about.
+struct Ticket {
+    batch: u64,
+    index: usize,
+    bytes: usize,
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = Box<Ticket>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, ticket: Self::DeliveryOpaque) {
+        let result = match result {
+            Ok(message) => Ok(message.offset()),
+            Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
+        };
+        let Ticket { batch, index, bytes } = *ticket;
+        // Nobody waits for the reports of a producer that was replaced.
+        let _ = self.reports.send(Report { batch, index, bytes, result });
+    }
+}
+
+/// A producer and the reports of what it sent.
+struct Line {
+    producer: ThreadedProducer<Context>,
+    reports: Receiver<Report>,
+}
+
+struct Desk {
+    config: ClientConfig,
+    delivery: Delivery,
+    line: Option<Line>,
+    batch: u64,
+}
+
+impl Desk {
+    fn carry_out(&mut self, order: Order) -> Answer {
+        let call = order.call();
+        if call == Call::Init {
+            return self.init().map(|()| Vec::new());
+        }
+        if self.line.is_none() && self.delivery == Delivery::AtLeastOnce {
+            // There is no id to take over, so nobody asked for it.
+            self.init()?;
+        }
+        let Some(line) = &self.line else {
+            return Err(CallError::Fatal(format!("{call:?} before the producer was made")));
+        };
+        let transactional = self.delivery == Delivery::ExactlyOnce;
+        let done = match order {
+            Order::Produce(cargo) => {
+                self.batch += 1;
+                return line.produce(self.batch, &*cargo);
+            }
+            Order::SendOffsets(marks, membership) => return send_offsets(line, transactional, &marks, &membership),
+            Order::Plain(_) if !transactional => Ok(()),
+            Order::Plain(Call::Begin) => line.producer.begin_transaction(),
+            Order::Plain(Call::Commit) => line.producer.commit_transaction(PATIENCE),
+            Order::Plain(Call::Abort) => line.producer.abort_transaction(PATIENCE),
+            Order::Plain(Call::Init | Call::Produce | Call::SendOffsets) => {
+                return Err(CallError::Fatal(format!("{call:?} carries something")));
+            }
+        };
+        done.map(|()| Vec::new()).map_err(|error| errors::of_call(call, &error))
+    }
+
+    fn init(&mut self) -> Result<(), CallError> {
+        // A producer takes its id over once: the one before must be gone first.
+        self.line = None;
+        let (sender, reports) = unbounded();
+        let producer: ThreadedProducer<Context> = self
+            .config
+            .create_with_context(Context { reports: sender })
+            .map_err(|error| CallError::Fatal(error.to_string()))?;
+        let line = self.line.insert(Line { producer, reports });
+        match self.delivery {
+            Delivery::ExactlyOnce => {
+                line.producer.init_transactions(PATIENCE).map_err(|error| errors::of_call(Call::Init, &error))
+            }
+            Delivery::AtLeastOnce => Ok(()),
+        }
+    }
+}
+
+fn send_offsets(line: &Line, transactional: bool, marks: &[Mark], membership: &Membership) -> Answer {
+    if marks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let call = Call::SendOffsets;
+    let list = list_of(marks).map_err(|error| errors::of_call(call, &error))?;
+    let sent = if transactional {
+        let Some(metadata) = membership.metadata() else {
+            return Err(CallError::Abortable("the group is left".to_owned()));
+        };
+        line.producer.send_offsets_to_transaction(&list, &metadata, PATIENCE)
+    } else {
+        membership.commit(&list)
+    };
+    sent.map(|()| Vec::new()).map_err(|error| errors::of_call(call, &error))
+}
+
+fn list_of(marks: &[Mark]) -> Result<TopicPartitionList, KafkaError> {
+    let mut list = TopicPartitionList::new();
+    for mark in marks {
+        let mut element = list.add_partition(&mark.partition.topic, mark.partition.number);
+        element.set_offset(Offset::Offset(mark.offset))?;
+        element.set_metadata(&mark.metadata);
+    }
+    Ok(list)
+}
+
+/// What became of the records of one `Produce`.
+struct Tally {
+    batch: u64,
+    sent: usize,
+    reported: usize,
+    offsets: Vec<Option<i64>>,
+    /// The largest record that the broker will never take.
+    refused: Option<(usize, CallError)>,
+    failed: Option<CallError>,
+}
+
+impl Tally {
+    fn note(&mut self, report: &Report) {
+        if report.batch != self.batch {
+            return;
+        }
+        self.reported += 1;
+        match &report.result {
+            Ok(offset) => {
+                if let Some(first) = self.offsets.get_mut(report.index) {
+                    *first = Some(first.map_or(*offset, |known| known.min(*offset)));
+                }
+            }
+            Err(code) => match errors::refusal(*code) {
+                // A batch is refused as a whole: the largest record is the one to blame for its size.
+                Some(reason) if self.refused.as_ref().is_none_or(|(bytes, _)| *bytes < report.bytes) => {
+                    self.refused = Some((report.bytes, CallError::Undeliverable { index: report.index, reason }));
+                }
+                Some(_) => {}
+                None => self.failed = Some(errors::of_code(Some(*code), format!("a record was not delivered: {code}"))),
+            },
+        }
+    }
+
+    fn verdict(self) -> Answer {
+        match (self.failed, self.refused) {
+            (Some(error @ (CallError::Fenced(_) | CallError::Fatal(_))), _) => Err(error),
+            (_, Some((_, error))) | (Some(error), None) => Err(error),
+            (None, None) => Ok(self.offsets.into_iter().map(|offset| offset.unwrap_or(-1)).collect()),
+        }
+    }
+}
+
+impl Line {
+    fn produce(&self, batch: u64, cargo: &dyn Cargo) -> Answer {
+        while self.reports.try_recv().is_ok() {}
+        let mut tally =
+            Tally { batch, sent: 0, reported: 0, offsets: vec![None; cargo.len()], refused: None, failed: None };
+        cargo.unload(&mut |index, outgoing| self.send(&mut tally, index, &outgoing))?;
+        // Ends lingering; the reports themselves come through the channel.
+        if let Err(error) = self.producer.flush(PATIENCE) {
+            return Err(errors::of_code(error.rdkafka_error_code(), format!("records are not acknowledged: {error}")));
+        }
+        while tally.reported < tally.sent {
+            match self.reports.recv_timeout(PATIENCE) {
+                Ok(report) => tally.note(&report),
+                Err(_) => return Err(CallError::Abortable("records are not acknowledged".to_owned())),
+            }
+        }
+        tally.verdict()
+    }
+
+    fn send(&self, tally: &mut Tally, index: usize, outgoing: &Outgoing<'_>) -> Result<(), CallError> {
+        let mut headers = OwnedHeaders::new_with_capacity(outgoing.headers.len());
+        let mut bytes = outgoing.key.map_or(0, <[u8]>::len) + outgoing.value.as_ref().map_or(0, |value| value.len());
+        for (name, value) in &outgoing.headers {
+            bytes += name.len() + value.as_ref().map_or(0, |value| value.len());
+            headers = headers.insert(KafkaHeader { key: name, value: value.as_deref() });
+        }
+        let ticket = Box::new(Ticket { batch: tally.batch, index, bytes });
+        let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(outgoing.topic, ticket);
+        record.partition = outgoing.partition;
+        record.key = outgoing.key;
+        record.payload = outgoing.value.as_deref();
+        record.timestamp = outgoing.timestamp;
+        record.headers = (!outgoing.headers.is_empty()).then_some(headers);
+        loop {
+            match self.producer.send(record) {
+                Ok(()) => {
+                    tally.sent += 1;
+                    return Ok(());
+                }
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), again)) => {
+                    record = again;
+                    if let Ok(report) = self.reports.recv_timeout(ROOM) {
+                        tally.note(&report);
+                    }
+                }
+                Err((error, _)) => {
+                    let code = error.rdkafka_error_code();
+                    return Err(match code.and_then(errors::refusal) {
+                        Some(reason) => CallError::Undeliverable { index, reason },
+                        None => errors::of_code(code, format!("topic {}: {error}", outgoing.topic)),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// A cargo that was put together beforehand.
+pub struct Parcel {
+    /// Topic of all its records.
+    pub topic: Arc<str>,
+    /// Partition of all its records.
+    pub partition: i32,
+    /// Values by thing handed over.
+    pub values: Vec<Vec<Vec<u8>>>,
+}
+
+impl Cargo for Parcel {
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    fn unload(&self, load: &mut Loader<'_>) -> Result<(), CallError> {
+        for (index, parts) in self.values.iter().enumerate() {
+            for part in parts {
+                load(
+                    index,
+                    Outgoing {
+                        topic: &self.topic,
+                        partition: Some(self.partition),
+                        value: Some(Cow::Borrowed(part)),
+                        ..Outgoing::default()
+                    },
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Reject;
+
+    fn tally(len: usize) -> Tally {
+        Tally { batch: 7, sent: len, reported: 0, offsets: vec![None; len], refused: None, failed: None }
+    }
+
+    fn report(index: usize, bytes: usize, result: Result<i64, RDKafkaErrorCode>) -> Report {
+        Report { batch: 7, index, bytes, result }
+    }
+
+    #[test]
+    fn offset_of_a_thing_is_that_of_its_first_record() {
+        let mut tally = tally(2);
+        for (index, offset) in [(1, 14), (0, 12), (0, 11), (1, 13)] {
+            tally.note(&report(index, 1, Ok(offset)));
+        }
+        assert_eq!(tally.verdict(), Ok(vec![11, 13]));
+    }
+
+    #[test]
+    fn largest_refused_record_of_a_batch_is_to_blame() {
+        let mut tally = tally(3);
+        for (index, bytes) in [(0, 10), (1, 900), (2, 20)] {
+            tally.note(&report(index, bytes, Err(RDKafkaErrorCode::MessageSizeTooLarge)));
+        }
+        assert_eq!(
+            tally.verdict(),
+            Err(CallError::Undeliverable { index: 1, reason: Reject::TooLargeForOutput })
+        );
+    }
+
+    #[test]
+    fn fence_outranks_a_refusal() {
+        let mut tally = tally(2);
+        tally.note(&report(0, 1, Err(RDKafkaErrorCode::InvalidTimestamp)));
+        tally.note(&report(1, 1, Err(RDKafkaErrorCode::Fenced)));
+        assert!(matches!(tally.verdict(), Err(CallError::Fenced(_))));
+    }
+
+    #[test]
+    fn late_report_of_an_earlier_transaction_is_not_counted() {
+        let mut tally = tally(1);
+        tally.note(&Report { batch: 6, index: 0, bytes: 1, result: Ok(3) });
+        assert_eq!(tally.reported, 0);
+    }
+}

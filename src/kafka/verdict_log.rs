@@ -1,0 +1,278 @@
+//! A reader that follows one partition of the verdict log, on its own thread.
+//!
+//! It is assigned by hand, reads only what is committed, and hands over whole records in order. One reader serves one
+//! purpose at a time: a new [`FollowCommand::From`] replaces what it did before, and every event carries the serial
+//! number of the command that it follows, so that the owner can tell late ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::client::Plain;
+use super::gate::{Gate, Held};
+use crate::log::{VerdictReader, VerdictRecord};
+use crate::record::PartitionId;
+
+const POLL: Duration = Duration::from_millis(20);
+const IDLE: Duration = Duration::from_secs(1);
+const QUERY: Duration = Duration::from_secs(5);
+
+/// What the owner wants of a reader.
+#[derive(Clone, Copy, Debug)]
+pub enum FollowCommand {
+    /// Hand over records from this offset on, from the beginning when there is none.
+    From(Option<i64>, u64),
+    /// Say when all that is committed now was handed over.
+    ToEnd,
+    /// Hand over nothing any more.
+    Stop,
+}
+
+/// What a reader reports, with the serial number of the [`FollowCommand::From`] that it belongs to.
+#[derive(Debug)]
+pub struct FollowEvent {
+    /// Which command this follows.
+    pub serial: u64,
+    /// What happened.
+    pub news: FollowNews,
+}
+
+/// What happened to a reader.
+#[derive(Debug)]
+pub enum FollowNews {
+    /// A whole record.
+    Record {
+        /// Offset of its first part.
+        offset: i64,
+        /// The offset behind its last part.
+        next: i64,
+        /// The record.
+        record: VerdictRecord,
+        /// Counts it until it is taken in.
+        held: Held,
+    },
+    /// Everything that was committed at [`FollowCommand::ToEnd`] was handed over.
+    End,
+    /// The log does not hold the offset asked for, or cannot be read there: why.
+    Moved(String),
+}
+
+/// The owner's end of a reader. Dropping it ends the thread.
+pub struct Follower {
+    commands: Sender<FollowCommand>,
+}
+
+impl Follower {
+    /// Starts a reader of this partition that waits for its first command.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings, or the thread not started.
+    pub fn start(
+        config: &ClientConfig,
+        partition: PartitionId,
+        gate: Arc<Gate>,
+        thread: String,
+        sink: impl Fn(FollowEvent) + Send + 'static,
+    ) -> Result<Self, KafkaError> {
+        let (sender, commands) = unbounded();
+        let consumer: BaseConsumer<Plain> = config.create_with_context(Plain)?;
+        let reader = Reader {
+            consumer,
+            partition,
+            gate,
+            commands,
+            sink: Box::new(sink),
+            assembly: VerdictReader::default(),
+            serial: 0,
+            next: None,
+            active: false,
+            ends: Ends::Unasked,
+        };
+        std::thread::Builder::new()
+            .name(thread)
+            .spawn(move || reader.run())
+            .map_err(|error| KafkaError::ClientCreation(format!("no thread for the reader: {error}")))?;
+        Ok(Self { commands: sender })
+    }
+
+    /// Hands a command to the reader's thread.
+    pub fn command(&self, command: FollowCommand) {
+        // A thread that has ended has nothing left to do.
+        let _ = self.commands.send(command);
+    }
+}
+
+/// How far a question for the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// Nobody asked.
+    Unasked,
+    /// Asked; the end is not known yet.
+    Asked,
+    /// The end is known, and a fetch that began after it was learned has not come to an end of its own yet.
+    At(i64),
+}
+
+struct Reader {
+    consumer: BaseConsumer<Plain>,
+    partition: PartitionId,
+    gate: Arc<Gate>,
+    commands: Receiver<FollowCommand>,
+    sink: Box<dyn Fn(FollowEvent) + Send>,
+    assembly: VerdictReader,
+    serial: u64,
+    /// Offset behind the last message read, once one was read.
+    next: Option<i64>,
+    active: bool,
+    ends: Ends,
+}
+
+impl Reader {
+    fn run(mut self) {
+        loop {
+            let patience = if self.active { Duration::ZERO } else { IDLE };
+            match self.commands.recv_timeout(patience) {
+                Ok(command) => {
+                    self.carry_out(command);
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.active {
+                self.look_for_end();
+                if self.gate.wait_open(POLL) {
+                    self.read();
+                }
+            } else {
+                // Keeps the client's own events from piling up.
+                let _ = self.consumer.poll(Duration::ZERO);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, command: FollowCommand) {
+        match command {
+            FollowCommand::From(from, serial) => {
+                self.serial = serial;
+                self.next = from;
+                self.assembly = VerdictReader::default();
+                self.ends = Ends::Unasked;
+                self.active = true;
+                self.assign();
+            }
+            FollowCommand::ToEnd => self.ends = Ends::Asked,
+            FollowCommand::Stop => {
+                self.active = false;
+                self.ends = Ends::Unasked;
+                self.unassign();
+            }
+        }
+    }
+
+    fn assign(&mut self) {
+        let offset = self.next.map_or(Offset::Beginning, Offset::Offset);
+        let mut list = TopicPartitionList::new();
+        let assigned = list
+            .add_partition_offset(&self.partition.topic, self.partition.number, offset)
+            .and_then(|()| self.consumer.assign(&list));
+        if let Err(error) = assigned {
+            self.moved(format!("cannot be read from {offset:?}: {error}"));
+        }
+    }
+
+    fn unassign(&self) {
+        if let Err(error) = self.consumer.unassign() {
+            tracing::warn!(partition = %self.partition, %error, "reader not unassigned");
+        }
+    }
+
+    /// Learns where the committed records end. A fetch that was under way before tells nothing about that end, so
+    /// the reading begins anew where it stands: the next end of partition comes from a later fetch.
+    fn look_for_end(&mut self) {
+        if self.ends != Ends::Asked {
+            return;
+        }
+        match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY) {
+            Ok((low, end)) => {
+                let next = self.next.unwrap_or(low);
+                if next >= end {
+                    // Behind the end: the log was cut off or made anew, and the next fetch will say so.
+                    if next > end { self.reread(end) } else { self.ended() }
+                } else {
+                    self.reread(end);
+                }
+            }
+            Err(error) => tracing::warn!(partition = %self.partition, %error, "the end of the log is asked for again"),
+        }
+    }
+
+    fn reread(&mut self, end: i64) {
+        self.ends = Ends::At(end);
+        self.assign();
+    }
+
+    fn read(&mut self) {
+        let news = match self.consumer.poll(POLL) {
+            None => return,
+            Some(Ok(message)) => {
+                let payload = message.payload().unwrap_or_default();
+                self.next = Some(message.offset() + 1);
+                match self.assembly.read(message.offset(), payload) {
+                    Ok(None) => None,
+                    Ok(Some(whole)) => Some(FollowNews::Record {
+                        offset: whole.offset,
+                        next: whole.next,
+                        record: whole.record,
+                        held: self.gate.hold(payload.len() * 4 + 256),
+                    }),
+                    Err(error) => Some(FollowNews::Moved(format!("offset {}: {error}", message.offset()))),
+                }
+            }
+            Some(Err(KafkaError::PartitionEOF(_))) => {
+                if matches!(self.ends, Ends::At(_)) {
+                    self.ended();
+                }
+                return;
+            }
+            Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset))) => {
+                Some(FollowNews::Moved(format!("does not hold offset {:?}", self.next)))
+            }
+            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Some(FollowNews::Moved(code.to_string())),
+            Some(Err(error)) => {
+                tracing::warn!(partition = %self.partition, %error, "reader");
+                return;
+            }
+        };
+        match news {
+            Some(FollowNews::Moved(why)) => self.moved(why),
+            Some(news) => self.report(news),
+            None => {}
+        }
+        if matches!(self.ends, Ends::At(end) if self.next.is_some_and(|next| next >= end)) {
+            self.ended();
+        }
+    }
+
+    fn ended(&mut self) {
+        self.ends = Ends::Unasked;
+        self.report(FollowNews::End);
+    }
+
+    fn moved(&mut self, why: String) {
+        self.active = false;
+        self.ends = Ends::Unasked;
+        self.unassign();
+        self.report(FollowNews::Moved(why));
+    }
+
+    fn report(&self, news: FollowNews) {
+        (self.sink)(FollowEvent { serial: self.serial, news });
+    }
+}

@@ -1,0 +1,101 @@
+//! Which parts of a record are read, and as what.
+
+use super::FieldPath;
+use super::field_path::Pointer;
+use std::fmt::Write as _;
+
+/// How the bytes of a record become a document (config keys `input.*` and `window.time`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct InputSettings {
+    /// What the values are.
+    pub format: Format,
+    /// Where the parts of a page stand.
+    pub fields: Fields,
+    /// Whether event time comes from Kafka's record timestamp or from [`Fields::fetched_at`] (`window.time`).
+    pub event_time: EventTime,
+    /// The largest value that is read, in bytes, inclusive (`input.max_document`).
+    pub max_document: usize,
+}
+
+/// What the value of a record is (`input.format`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// A JSON document with fields.
+    #[default]
+    Json,
+    /// The whole value is plain text, in UTF-8.
+    Text,
+    /// The whole value is an HTML page, in UTF-8.
+    Html,
+}
+
+/// Where event time is read (`window.time`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EventTime {
+    /// The timestamp of the Kafka record.
+    #[default]
+    Record,
+    /// The field [`Fields::fetched_at`].
+    Field,
+}
+
+/// Where the parts of a page stand (`input.fields`). An absent path is never looked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fields {
+    /// The page's own name, for instance its URL: decides what a re-crawl is.
+    pub id: Option<FieldPath>,
+    /// Ready text. Not used when the format is not JSON: then the value is the text.
+    pub text: Option<FieldPath>,
+    /// HTML, used when there is no ready text. Not used when the format is not JSON.
+    pub html: Option<FieldPath>,
+    /// Event time: an integer of milliseconds since 1970, or an RFC 3339 text.
+    pub fetched_at: Option<FieldPath>,
+    /// Pages match only within equal scopes.
+    pub scope: Option<FieldPath>,
+}
+
+impl Default for InputSettings {
+    fn default() -> Self {
+        Self {
+            format: Format::default(),
+            fields: Fields::default(),
+            event_time: EventTime::default(),
+            max_document: 8 << 20,
+        }
+    }
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        let pointer = |name: &str| Some(FieldPath::Pointer(Pointer::of(name)));
+        Self { id: pointer("url"), text: pointer("text"), html: pointer("html"), fetched_at: None, scope: None }
+    }
+}
+
+impl InputSettings {
+    /// Writes everything that decides an entry or its place as lines of text, one form for one meaning.
+    ///
+    /// The scheme is a hash of these lines: their form never changes between releases without a new scheme.
+    pub fn write_canonical(&self, out: &mut String) {
+        let format = match self.format {
+            Format::Json => "json",
+            Format::Text => "text",
+            Format::Html => "html",
+        };
+        let fields = &self.fields;
+        let read = |wanted: bool, path: &Option<FieldPath>| match path {
+            Some(path) if wanted => format!("{:?}", path.to_string()),
+            Some(_) | None => "-".to_owned(),
+        };
+        let json = self.format == Format::Json;
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(out, "input.format={format}");
+        let _ =
+            writeln!(out, "input.id={}", read(json || !matches!(fields.id, Some(FieldPath::Pointer(_))), &fields.id));
+        let _ = writeln!(out, "input.text={}", read(json, &fields.text));
+        let _ = writeln!(out, "input.html={}", read(json, &fields.html));
+        let _ = writeln!(out, "input.event_time={}", read(self.event_time == EventTime::Field, &fields.fetched_at));
+        let _ = writeln!(out, "input.scope={}", read(true, &fields.scope));
+        let _ = writeln!(out, "input.max_document={}", self.max_document);
+    }
+}

@@ -1,0 +1,325 @@
+//! The listener for metrics and probes: `/metrics`, `/livez`, `/readyz`, `/healthz`, `/version`. Read-only, and no
+//! document ever passes through it.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::sync::oneshot;
+
+use super::health::Health;
+use super::metrics::{Build, Metrics};
+
+/// How often samples move into their buckets, scraped or not.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Every path with what it answers.
+const PATHS: [(&str, &str); 6] = [
+    ("/", "this list"),
+    ("/metrics", "metrics as Prometheus text"),
+    ("/livez", "200 while every loop moves, 503 with the reason otherwise"),
+    ("/readyz", "200 when this instance can be relied on, 503 with the reasons otherwise; ?verbose lists every check"),
+    ("/healthz", "the same as /livez"),
+    ("/version", "version of the program and of its client library as JSON"),
+];
+
+/// Tells the monotonic time. The listener reads no clock of its own.
+pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
+/// What the listener shows.
+#[derive(Clone)]
+pub struct Endpoints {
+    /// For `/metrics`.
+    pub metrics: Metrics,
+    /// For `/livez` and `/readyz`.
+    pub health: Health,
+    /// For `/version`.
+    pub build: Build,
+    /// For `/livez`.
+    pub clock: Clock,
+}
+
+impl fmt::Debug for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoints").field("health", &self.health).field("build", &self.build).finish_non_exhaustive()
+    }
+}
+
+/// A listener on a thread of its own. Ends when dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Binds the address (port 0 takes any free one) and begins to answer. Also keeps the metrics' upkeep going.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be bound, or no thread can be started.
+    pub fn start(listen: SocketAddr, endpoints: Endpoints) -> io::Result<Self> {
+        let metrics = endpoints.metrics.clone();
+        Self::start_with(listen, endpoints, UPKEEP, move || metrics.upkeep())
+    }
+
+    fn start_with(
+        listen: SocketAddr,
+        endpoints: Endpoints,
+        every: Duration,
+        upkeep: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = runtime.block_on(tokio::net::TcpListener::bind(listen))?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
+            crate::error::exit_on_panic(|| {
+                runtime.block_on(async move {
+                    let serve = axum::serve(listener, router(endpoints)).into_future();
+                    let keep_up = async {
+                        let mut pace = tokio::time::interval(every);
+                        loop {
+                            pace.tick().await;
+                            upkeep();
+                        }
+                    };
+                    tokio::select! {
+                        _ = stopped => {}
+                        served = serve => {
+                            if let Err(error) = served {
+                                tracing::error!(%error, "the metrics listener ended");
+                            }
+                        }
+                        () = keep_up => {}
+                    }
+                });
+            });
+        })?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Returns the address that is listened on.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // Nobody listens any more: then it has ended already.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            // A panic on that thread has ended the process.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn router(endpoints: Endpoints) -> Router {
+    Router::new()
+        .route("/", get(list))
+        .route("/metrics", get(metrics))
+        .route("/livez", get(livez))
+        .route("/healthz", get(livez))
+        .route("/readyz", get(readyz))
+        .route("/version", get(version))
+        .with_state(endpoints)
+}
+
+async fn list() -> String {
+    PATHS.iter().fold(String::new(), |mut text, (path, what)| {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "{path:<10} {what}");
+        text
+    })
+}
+
+async fn metrics(State(endpoints): State<Endpoints>) -> Response {
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (kind, endpoints.metrics.render()).into_response()
+}
+
+async fn livez(State(endpoints): State<Endpoints>) -> Response {
+    match endpoints.health.live((endpoints.clock)()) {
+        Ok(()) => "alive\n".into_response(),
+        Err(stuck) => (StatusCode::SERVICE_UNAVAILABLE, stuck.join("\n") + "\n").into_response(),
+    }
+}
+
+async fn readyz(State(endpoints): State<Endpoints>, RawQuery(query): RawQuery) -> Response {
+    let is_verbose = query.is_some_and(|query| query.split('&').any(|part| part.split('=').next() == Some("verbose")));
+    let checks = endpoints.health.readiness();
+    let is_ready = checks.iter().all(|(_, state)| state.is_ok());
+    let mut text = String::new();
+    for (name, state) in &checks {
+        // Writing to a `String` cannot fail.
+        let _ = match state {
+            Ok(()) if is_verbose => writeln!(text, "[+] {name}: ok"),
+            Ok(()) => Ok(()),
+            Err(why) if is_verbose => writeln!(text, "[-] {name}: {why}"),
+            Err(why) => writeln!(text, "{name}: {why}"),
+        };
+    }
+    if is_ready {
+        text.push_str("ready\n");
+        text.into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+    }
+}
+
+async fn version(State(endpoints): State<Endpoints>) -> Response {
+    let Build { version, revision, librdkafka } = &endpoints.build;
+    let body = serde_json::json!({"version": version, "revision": revision, "librdkafka": librdkafka});
+    ([(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "an Instant cannot be made otherwise")]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::config::settings;
+    use crate::telemetry::labels::Verdict;
+
+    /// A server whose clock stands `ahead` of the time at which `beat` ticked.
+    fn server(health: &Health, ahead: Duration) -> (Server, Metrics) {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let now = Instant::now() + ahead;
+        let endpoints = Endpoints {
+            metrics: metrics.clone(),
+            health: health.clone(),
+            build: Build { version: "1.2.3".into(), revision: "abc".into(), librdkafka: "2.12.1".into() },
+            clock: Arc::new(move || now),
+        };
+        (Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), endpoints).unwrap(), metrics)
+    }
+
+    /// Asks over a real socket; returns status, head and body.
+    fn ask(server: &Server, path: &str) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_lowercase(), body.to_owned())
+    }
+
+    #[test]
+    fn the_list_names_every_path_and_every_path_answers() {
+        let (server, _) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
+        let (status, _, body) = ask(&server, "/");
+        assert_eq!(status, 200);
+        for (path, _) in PATHS {
+            assert!(body.lines().any(|line| line.split(' ').next() == Some(path)), "{path}");
+            assert_eq!(ask(&server, path).0, 200, "{path}");
+        }
+        assert_eq!(ask(&server, "/elsewhere").0, 404);
+    }
+
+    #[test]
+    fn metrics_are_prometheus_text() {
+        let (server, metrics) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
+        metrics.document(Verdict::Near);
+        let (status, head, body) = ask(&server, "/metrics");
+        assert_eq!(status, 200);
+        assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+        assert!(body.contains("dupgate_documents_total{verdict=\"near\"} 1\n"), "{body}");
+        assert!(body.contains("\nprocess_cpu_seconds_total "), "{body}");
+    }
+
+    #[test]
+    fn a_loop_that_stands_still_is_not_alive() {
+        let health = Health::new(Duration::from_secs(10));
+        let beat = health.beat("input", Instant::now());
+        let (moving, _) = server(&health, Duration::ZERO);
+        assert_eq!(ask(&moving, "/livez").0, 200);
+        let (stuck, _) = server(&health, Duration::from_secs(60));
+        for path in ["/livez", "/healthz"] {
+            let (status, _, body) = ask(&stuck, path);
+            assert_eq!(status, 503);
+            assert!(body.starts_with("input: has not moved for 6"), "{body}");
+        }
+        drop(beat);
+        assert_eq!(ask(&stuck, "/livez").0, 200);
+    }
+
+    #[test]
+    fn readiness_tells_what_is_missing() {
+        let health = Health::new(Duration::from_secs(10));
+        let (server, _) = server(&health, Duration::ZERO);
+        let joined = health.check("joined", "waiting for the group");
+        let restored = health.check("restored", "restoring, 40 %");
+        joined.pass();
+        let (status, _, body) = ask(&server, "/readyz");
+        assert_eq!((status, body.as_str()), (503, "restored: restoring, 40 %\n"));
+        let (status, _, body) = ask(&server, "/readyz?verbose");
+        assert_eq!((status, body.as_str()), (503, "[+] joined: ok\n[-] restored: restoring, 40 %\n"));
+        restored.pass();
+        assert_eq!(ask(&server, "/readyz").2, "ready\n");
+        let (status, _, body) = ask(&server, "/readyz?verbose=1");
+        assert_eq!((status, body.as_str()), (200, "[+] joined: ok\n[+] restored: ok\nready\n"));
+    }
+
+    #[test]
+    fn the_version_is_json() {
+        let (server, _) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
+        let (_, head, body) = ask(&server, "/version");
+        assert!(head.contains("content-type: application/json"), "{head}");
+        let version: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(version, serde_json::json!({"version": "1.2.3", "revision": "abc", "librdkafka": "2.12.1"}));
+    }
+
+    #[test]
+    fn upkeep_runs_without_scrapes() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let now = Instant::now();
+        let endpoints = Endpoints {
+            metrics,
+            health: Health::new(Duration::from_secs(1)),
+            build: Build { version: String::new(), revision: String::new(), librdkafka: String::new() },
+            clock: Arc::new(move || now),
+        };
+        let (ran, runs) = mpsc::channel();
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let upkeep = move || ran.send(()).unwrap_or_default();
+        let server = Server::start_with(listen, endpoints, Duration::from_millis(1), upkeep).unwrap();
+        for _ in 0..3 {
+            runs.recv_timeout(Duration::from_secs(30)).unwrap();
+        }
+        drop(server);
+        while runs.try_recv().is_ok() {}
+        assert_eq!(runs.try_recv(), Err(mpsc::TryRecvError::Disconnected), "nothing runs after the end");
+    }
+
+    #[test]
+    fn an_address_in_use_is_an_error() {
+        let (first, _) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let now = Instant::now();
+        let endpoints = Endpoints {
+            metrics,
+            health: Health::new(Duration::from_secs(1)),
+            build: Build { version: String::new(), revision: String::new(), librdkafka: String::new() },
+            clock: Arc::new(move || now),
+        };
+        assert_eq!(Server::start(first.address(), endpoints).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+}

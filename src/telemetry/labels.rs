@@ -1,0 +1,251 @@
+//! The closed label sets. A label that is not here, nor a topic or partition, does not exist: URLs, sites and ids
+//! never become labels.
+
+/// One value of a closed label set.
+pub trait LabelValue: Copy + 'static {
+    /// Name of the label.
+    const LABEL: &'static str;
+    /// Every value, in the order of [`LabelValue::index`].
+    const ALL: &'static [Self];
+    /// The values as they are written, in the same order.
+    const NAMES: &'static [&'static str];
+
+    /// Returns the place of the value in its set.
+    fn index(self) -> usize;
+}
+
+macro_rules! label {
+    ($(#[$meta:meta])* $set:ident = $label:literal { $($(#[$value_meta:meta])* $value:ident = $name:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $set { $($(#[$value_meta])* $value,)* }
+
+        impl LabelValue for $set {
+            const LABEL: &'static str = $label;
+            const ALL: &'static [Self] = &[$(Self::$value,)*];
+            const NAMES: &'static [&'static str] = &[$($name,)*];
+
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+label! {
+    /// How a page was judged.
+    Verdict = "verdict" {
+        /// Nothing near it is remembered.
+        Unique = "unique",
+        /// A known page with changed text.
+        Update = "update",
+        /// Equal text.
+        Exact = "exact",
+        /// Near text.
+        Near = "near",
+        /// Passed on without being judged.
+        Bypass = "bypass",
+    }
+}
+label! {
+    /// How a duplicate was found.
+    Duplicate = "verdict" {
+        /// Equal text.
+        Exact = "exact",
+        /// Near text.
+        Near = "near",
+    }
+}
+label! {
+    /// Why a page was passed on without being judged.
+    BypassReason = "reason" {
+        /// A null value.
+        Tombstone = "tombstone",
+    }
+}
+label! {
+    /// Where a record was written.
+    Output = "output" {
+        /// The unique topic.
+        Unique = "unique",
+        /// The duplicate topic.
+        Duplicate = "duplicate",
+        /// The dead letter topic.
+        DeadLetter = "dead_letter",
+    }
+}
+label! {
+    /// Where an error arose.
+    Component = "component" {
+        /// A consumer.
+        Consumer = "consumer",
+        /// A producer.
+        Producer = "producer",
+        /// One of the two logs.
+        Log = "log",
+        /// The index.
+        Index = "index",
+        /// Snapshots.
+        Snapshot = "snapshot",
+        /// The admin client.
+        Admin = "admin",
+        /// The configuration.
+        Config = "config",
+    }
+}
+label! {
+    /// What kind of error it was, by what happens next.
+    ErrorKind = "kind" {
+        /// Tried again.
+        Retriable = "retriable",
+        /// The transaction was aborted.
+        Abortable = "abortable",
+        /// Another process took over.
+        Fenced = "fenced",
+        /// The process ends.
+        Fatal = "fatal",
+        /// Not authorized.
+        Denied = "denied",
+        /// A disk or file.
+        Io = "io",
+        /// Bytes that are not what they should be.
+        Corrupt = "corrupt",
+    }
+}
+label! {
+    /// A step of the work on one page.
+    Step = "stage" {
+        /// Bytes to document.
+        Decode = "decode",
+        /// HTML to text.
+        Extract = "extract",
+        /// Text to words.
+        Tokenize = "tokenize",
+        /// Words to fingerprints.
+        Fingerprint = "fingerprint",
+        /// Fingerprints to candidates.
+        Lookup = "lookup",
+        /// From the ruling to the broker's acknowledgement.
+        Produce = "produce",
+    }
+}
+label! {
+    /// What cut a text into words.
+    Segmenter = "segmenter" {
+        /// jieba.
+        Jieba = "jieba",
+        /// Unicode word breaks.
+        Unicode = "unicode",
+    }
+}
+label! {
+    /// How a commit ended.
+    CommitResult = "result" {
+        /// Done.
+        Ok = "ok",
+        /// Not done, or not known.
+        Error = "error",
+    }
+}
+label! {
+    /// How a transaction ended.
+    TransactionResult = "result" {
+        /// Committed.
+        Committed = "committed",
+        /// Aborted.
+        Aborted = "aborted",
+    }
+}
+label! {
+    /// What a rebalance did.
+    Rebalance = "kind" {
+        /// Partitions came.
+        Assign = "assign",
+        /// Partitions were taken away.
+        Revoke = "revoke",
+        /// Partitions were taken away some time ago.
+        Lost = "lost",
+    }
+}
+label! {
+    /// Why the input stands still.
+    Pause = "reason" {
+        /// Enough pages are in flight.
+        Backpressure = "backpressure",
+        /// Old rulings are read back.
+        Restore = "restore",
+        /// Too many dead letters.
+        Breaker = "breaker",
+    }
+}
+label! {
+    /// What the index keeps in memory.
+    MemoryPart = "part" {
+        /// The originals' fingerprints.
+        Fingerprints = "fingerprints",
+        /// The hash tables.
+        Buckets = "buckets",
+        /// Positions, ids and scopes.
+        Refs = "refs",
+        /// The table of exact hashes.
+        Exact = "exact",
+    }
+}
+label! {
+    /// Why an original was removed.
+    Eviction = "reason" {
+        /// Its window ended.
+        Expired = "expired",
+        /// The index was full.
+        Capacity = "capacity",
+        /// It was withdrawn, forgotten or reopened.
+        Forgotten = "forgotten",
+    }
+}
+label! {
+    /// Why an index began without the facts of one window.
+    ColdStart = "reason" {
+        /// A scheme that was never judged under.
+        NewScheme = "new_scheme",
+        /// The verdict log does not reach back.
+        LogTruncated = "log_truncated",
+    }
+}
+label! {
+    /// One of the two logs.
+    Log = "log" {
+        /// What is asked.
+        Fingerprints = "fingerprints",
+        /// What was answered.
+        Verdicts = "verdicts",
+    }
+}
+label! {
+    /// Where the state was restored from.
+    RestoreSource = "source" {
+        /// A snapshot.
+        Snapshot = "snapshot",
+        /// The verdict log.
+        Log = "log",
+    }
+}
+label! {
+    /// What was done with a snapshot.
+    SnapshotOperation = "operation" {
+        /// It was written.
+        Write = "write",
+        /// It was read.
+        Restore = "restore",
+    }
+}
+label! {
+    /// An internal queue.
+    Queue = "queue" {
+        /// Records waiting for text work.
+        Work = "work",
+        /// Pages waiting for their transaction.
+        Produce = "produce",
+        /// Pages in a transaction that is being committed.
+        Commit = "commit",
+    }
+}

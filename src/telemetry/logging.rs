@@ -1,0 +1,213 @@
+//! Log lines on standard error: `ts, level, target, msg` and fields, as JSON or text.
+//!
+//! The client library's own lines come through the same way, with the target `librdkafka`.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+use crate::config::settings::{Level, LogFormat, Logging};
+
+/// Begins to log to standard error. `auto` writes text when it is a terminal, JSON otherwise.
+///
+/// # Errors
+///
+/// Logging was begun before in this process.
+pub fn start(settings: Logging) -> Result<(), TryInitError> {
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    subscriber(settings, is_terminal, std::io::stderr).try_init()
+}
+
+/// Makes the subscriber that [`start`] installs.
+fn subscriber<W>(settings: Logging, is_terminal: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let lines = tracing_subscriber::fmt().with_max_level(filter(settings.level)).with_writer(writer);
+    let is_text = match settings.format {
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+        LogFormat::Auto => is_terminal,
+    };
+    if is_text {
+        Box::new(lines.with_ansi(is_terminal).finish())
+    } else {
+        Box::new(lines.with_ansi(false).event_format(JsonLine).finish())
+    }
+}
+
+const fn filter(level: Level) -> LevelFilter {
+    match level {
+        Level::Off => LevelFilter::OFF,
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    }
+}
+
+/// One event as one JSON object.
+struct JsonLine;
+
+/// Names that a field cannot take; such a field is written with `field.` before its name.
+const OWN: [&str; 4] = ["ts", "level", "target", "msg"];
+
+impl<S, N> FormatEvent<S, N> for JsonLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut ts = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut ts))?;
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        let head = [
+            ("ts", ts),
+            ("level", metadata.level().as_str().to_lowercase()),
+            ("target", metadata.target().to_owned()),
+            ("msg", fields.message),
+        ];
+        writer.write_char('{')?;
+        for (number, (name, text)) in head.into_iter().enumerate() {
+            if number > 0 {
+                writer.write_char(',')?;
+            }
+            write!(writer, "\"{name}\":{}", Value::from(text))?;
+        }
+        for (name, value) in fields.others {
+            write!(writer, ",{}:{value}", Value::from(name))?;
+        }
+        writer.write_str("}\n")
+    }
+}
+
+/// The fields of one event.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Map<String, Value>,
+}
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: Value) {
+        // The bridge from the `log` crate adds its own copies of the head.
+        if field.name().starts_with("log.") {
+            return;
+        }
+        let name = field.name();
+        let name = if OWN.contains(&name) { format!("field.{name}") } else { name.to_owned() };
+        self.others.insert(name, value);
+    }
+}
+
+impl Visit for Fields {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value.into());
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            value.clone_into(&mut self.message);
+        } else {
+            self.put(field, value.into());
+        }
+    }
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        } else {
+            self.put(field, format!("{value:?}").into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use super::*;
+
+    /// Writes into memory what a test looks at.
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is written when a few things are logged.
+    fn logged(level: Level, format: LogFormat, is_terminal: bool) -> String {
+        let memory = Memory::default();
+        let writer = memory.clone();
+        let subscriber = subscriber(Logging { level, format }, is_terminal, move || writer.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(topic = "crawl", partition = 3, offset = 7_u64, ok = true, level = "x", "judged \"it\"");
+            tracing::error!(target: "librdkafka", error = %"refused", "librdkafka: FAIL broker down");
+            tracing::debug!("details");
+        });
+        String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn json_lines_begin_with_time_level_target_and_message() {
+        let text = logged(Level::Info, LogFormat::Json, true);
+        let lines: Vec<&str> = text.lines().collect();
+        let [first, second] = lines.as_slice() else { panic!("{text}") };
+        assert!(first.starts_with("{\"ts\":\"2"), "{first}");
+        let mut line: Value = serde_json::from_str(first).unwrap();
+        let ts = line.as_object_mut().unwrap().remove("ts").unwrap();
+        assert!(ts.as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{ts}");
+        let target = "dupgate::telemetry::logging::tests";
+        assert_eq!(
+            line,
+            serde_json::json!({
+                "level": "info", "target": target, "msg": "judged \"it\"",
+                "topic": "crawl", "partition": 3, "offset": 7, "ok": true, "field.level": "x"
+            })
+        );
+        let line: Value = serde_json::from_str(second).unwrap();
+        assert_eq!((line["target"].as_str(), line["error"].as_str()), (Some("librdkafka"), Some("refused")));
+    }
+
+    #[test]
+    fn auto_is_text_on_a_terminal_and_json_elsewhere() {
+        assert!(logged(Level::Info, LogFormat::Auto, false).starts_with('{'));
+        assert!(!logged(Level::Info, LogFormat::Auto, true).starts_with('{'));
+        let text = logged(Level::Info, LogFormat::Text, false);
+        assert!(text.contains("judged \"it\"") && !text.contains('\u{1b}'), "no colours in a file: {text}");
+    }
+
+    #[test]
+    fn levels_below_the_configured_one_are_silent() {
+        assert!(logged(Level::Debug, LogFormat::Json, false).contains("details"));
+        assert!(!logged(Level::Info, LogFormat::Json, false).contains("details"));
+        assert!(!logged(Level::Error, LogFormat::Json, false).contains("judged"));
+        assert_eq!(logged(Level::Off, LogFormat::Json, false), "");
+    }
+}

@@ -1,0 +1,465 @@
+//! The recorder, and one typed function for each metric of the [`table`].
+//!
+//! Every series of a closed label set exists from the start, at 0: a rate over a counter that appears with its
+//! first increment would miss that increment. Gauges without a label appear when they are first set. Nothing is global: two instances in one process have two recorders.
+//! Cost: an atomic operation for closed labels, a look-up by hash for topics and partitions.
+
+mod series;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+use self::series::Series;
+use super::labels::{
+    BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, Log, MemoryPart,
+    Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult, Verdict,
+};
+use super::table::{self, Kind, TABLE};
+use crate::config::settings;
+use crate::record::{PartitionId, Reject, Timestamp};
+
+/// Records what happens. Clones share one recorder.
+#[derive(Clone)]
+pub struct Metrics {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+/// What `dupgate_build_info` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// Version of the program.
+    pub version: String,
+    /// Commit it was built from; empty when unknown.
+    pub revision: String,
+    /// Version of the client library.
+    pub librdkafka: String,
+}
+
+struct Inner {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    process: metrics_process::Collector,
+    partition_labels: bool,
+    series: Series,
+    busy_micros: AtomicU64,
+    lags_shown: Mutex<BTreeSet<(String, String)>>,
+    topics_shown: Mutex<BTreeSet<String>>,
+}
+
+impl Metrics {
+    /// Begins with every series of a closed label set at 0.
+    ///
+    /// # Errors
+    ///
+    /// None in practice: the buckets of the [`table`] are never empty, which a test holds.
+    pub fn new(settings: &settings::Metrics) -> Result<Self, BuildError> {
+        let mut builder = PrometheusBuilder::new();
+        for spec in TABLE {
+            if let Kind::Histogram(buckets) = spec.kind {
+                builder = builder.set_buckets_for_metric(Matcher::Full(spec.name.to_owned()), buckets)?;
+            }
+        }
+        for (name, value) in &settings.labels {
+            builder = builder.add_global_label(name, value);
+        }
+        let recorder = builder.build_recorder();
+        let process = metrics_process::Collector::default();
+        metrics::with_local_recorder(&recorder, || process.describe());
+        let series = Series::register(&recorder);
+        let handle = recorder.handle();
+        Ok(Self {
+            inner: Arc::new(Inner {
+                recorder,
+                handle,
+                process,
+                partition_labels: settings.partition_labels,
+                series,
+                busy_micros: AtomicU64::new(0),
+                lags_shown: Mutex::default(),
+                topics_shown: Mutex::default(),
+            }),
+        })
+    }
+
+    /// Returns the text that Prometheus scrapes, with `process_*` as of now.
+    #[must_use]
+    pub fn render(&self) -> String {
+        metrics::with_local_recorder(&self.inner.recorder, || self.inner.process.collect());
+        self.inner.handle.render()
+    }
+
+    /// Moves samples into their buckets. Needed every few seconds: without it memory grows while nobody scrapes.
+    pub fn upkeep(&self) {
+        self.inner.handle.run_upkeep();
+    }
+
+    fn series(&self) -> &Series {
+        &self.inner.series
+    }
+
+    // Flow
+
+    /// Input records of one topic were received, with the bytes of their keys and values.
+    pub fn consumed(&self, topic: &str, records: u64, bytes: u64) {
+        self.counter(table::RECORDS_CONSUMED.name, &[("topic", topic)]).increment(records);
+        self.counter(table::CONSUMED_BYTES.name, &[("topic", topic)]).increment(bytes);
+    }
+
+    /// A document's verdict was acknowledged.
+    pub fn document(&self, verdict: Verdict) {
+        self.series().documents.of(verdict).increment(1);
+    }
+
+    /// A record was passed on without being judged: counts as a document with verdict `bypass`, too.
+    pub fn bypassed(&self, reason: BypassReason) {
+        self.document(Verdict::Bypass);
+        self.series().bypassed.of(reason).increment(1);
+    }
+
+    /// A duplicate was kept from downstream.
+    pub fn duplicate_bytes(&self, found_by: Duplicate, bytes: u64) {
+        self.series().duplicate_bytes.of(found_by).increment(bytes);
+    }
+
+    /// A record ended as a dead letter.
+    pub fn dead_letter(&self, reason: Reject) {
+        if let Some(counter) = self.series().dead_letters.get(&reason) {
+            counter.increment(1);
+        }
+    }
+
+    /// Brokers acknowledged records of an output, with the bytes of keys, values and headers.
+    pub fn produced(&self, output: Output, records: u64, bytes: u64) {
+        self.series().records_produced.of(output).increment(records);
+        self.series().produced_bytes.of(output).increment(bytes);
+    }
+
+    /// A record was given up on after all retries.
+    pub fn produce_failed(&self, output: Output, reason: Reject) {
+        if let Some(counter) = self.series().produce_failures.of(output).get(&reason) {
+            counter.increment(1);
+        }
+    }
+
+    /// Something went wrong.
+    pub fn error(&self, component: Component, kind: ErrorKind) {
+        self.series().errors.of(component).of(kind).increment(1);
+    }
+
+    // Latency
+
+    /// A record was acknowledged so long after it was polled.
+    pub fn process_duration(&self, elapsed: Duration) {
+        self.series().process_duration.record(elapsed);
+    }
+
+    /// One step of the work on one document took so long.
+    pub fn stage_duration(&self, step: Step, elapsed: Duration) {
+        self.series().stage_duration.of(step).record(elapsed);
+    }
+
+    /// A record was acknowledged so long after its own timestamp; a timestamp in the future counts as 0.
+    pub fn end_to_end_latency(&self, record: Timestamp, now: Timestamp) {
+        let millis = if now > record { now.gap_millis(record) } else { 0 };
+        self.series().end_to_end_latency.record(Duration::from_millis(millis));
+    }
+
+    /// A transaction held so many records.
+    pub fn batch_size(&self, records: u64) {
+        self.series().batch_size.record(float(records));
+    }
+
+    // Match quality
+
+    /// A near match was accepted at this distance.
+    pub fn match_distance(&self, bits: u8) {
+        self.series().match_distance.record(f64::from(bits));
+    }
+
+    /// The best candidate of a lookup stood at this distance, accepted or not.
+    pub fn nearest_distance(&self, bits: u32) {
+        self.series().nearest_distance.record(f64::from(bits));
+    }
+
+    /// A duplicate is so much older or younger than its original.
+    pub fn match_age(&self, found_by: Duplicate, age_ms: i64) {
+        self.series().match_age.of(found_by).record(Duration::from_millis(age_ms.unsigned_abs()));
+    }
+
+    /// A lookup compared so many candidates.
+    pub fn lookup_candidates(&self, candidates: u64) {
+        self.series().lookup_candidates.record(float(candidates));
+    }
+
+    /// A document had so many tokens after filtering.
+    pub fn document_tokens(&self, segmenter: Segmenter, tokens: u64) {
+        self.series().document_tokens.of(segmenter).record(float(tokens));
+    }
+
+    // Kafka client
+
+    /// These are the lags of all partitions that are ours now. Partitions that went away fall to 0.
+    pub fn consumer_lags(&self, lags: &BTreeMap<PartitionId, u64>) {
+        let mut shown: BTreeMap<(String, String), u64> = BTreeMap::new();
+        for (partition, lag) in lags {
+            let number = if self.inner.partition_labels { partition.number.to_string() } else { String::new() };
+            *shown.entry((partition.topic.to_string(), number)).or_default() += lag;
+        }
+        let mut before = self.inner.lags_shown.lock().unwrap_or_else(PoisonError::into_inner);
+        for gone in before.iter().filter(|key| !shown.contains_key(*key)) {
+            self.lag_gauge(gone).set(0.0);
+        }
+        for (key, lag) in &shown {
+            self.lag_gauge(key).set(float(*lag));
+        }
+        *before = shown.into_keys().collect();
+    }
+
+    fn lag_gauge(&self, (topic, number): &(String, String)) -> Gauge {
+        let labels: &[(&'static str, &str)] = &[("topic", topic), ("partition", number)];
+        let labels = if number.is_empty() { labels.get(..1).unwrap_or_default() } else { labels };
+        self.gauge(table::CONSUMER_LAG.name, labels)
+    }
+
+    /// The newest record of a topic that was processed has this event time.
+    pub fn last_record(&self, topic: &str, event_time: Timestamp) {
+        self.gauge(table::LAST_RECORD_TIMESTAMP.name, &[("topic", topic)]).set(seconds(event_time));
+    }
+
+    /// A poll returned.
+    pub fn polled(&self, now: Timestamp) {
+        self.set(&table::LAST_POLL_TIMESTAMP, seconds(now));
+    }
+
+    /// A commit succeeded or failed.
+    pub fn committed(&self, result: CommitResult, now: Timestamp) {
+        self.series().offset_commits.of(result).increment(1);
+        if result == CommitResult::Ok {
+            self.set(&table::LAST_COMMIT_TIMESTAMP, seconds(now));
+        }
+    }
+
+    /// A transaction ended after so long.
+    pub fn transaction(&self, result: TransactionResult, elapsed: Duration) {
+        self.series().transaction_duration.of(result).record(elapsed);
+    }
+
+    /// These are all partitions that are ours now, by topic. Topics that went away fall to 0.
+    pub fn assigned_partitions(&self, by_topic: &BTreeMap<String, u64>) {
+        let mut before = self.inner.topics_shown.lock().unwrap_or_else(PoisonError::into_inner);
+        for gone in before.iter().filter(|topic| !by_topic.contains_key(*topic)) {
+            self.gauge(table::ASSIGNED_PARTITIONS.name, &[("topic", gone)]).set(0.0);
+        }
+        for (topic, partitions) in by_topic {
+            self.gauge(table::ASSIGNED_PARTITIONS.name, &[("topic", topic)]).set(float(*partitions));
+        }
+        *before = by_topic.keys().cloned().collect();
+    }
+
+    /// A rebalance moved so many partitions. One that moves none is not counted.
+    pub fn rebalanced(&self, kind: Rebalance, partitions: usize) {
+        if partitions > 0 {
+            self.series().rebalances.of(kind).increment(1);
+        }
+    }
+
+    /// A rebalance callback waited so long.
+    pub fn rebalance_pause(&self, elapsed: Duration) {
+        self.series().rebalance_pause.record(elapsed);
+    }
+
+    /// Consumption stands still for this reason, or no longer.
+    pub fn paused(&self, reason: Pause, is_paused: bool) {
+        self.series().paused.of(reason).set(flag(is_paused));
+    }
+
+    /// So much waits in the producers' queues.
+    pub fn producer_queue(&self, records: u64, bytes: u64) {
+        self.set(&table::PRODUCER_QUEUE_RECORDS, float(records));
+        self.set(&table::PRODUCER_QUEUE_BYTES, float(bytes));
+    }
+
+    // Index and state
+
+    /// The index holds so many originals.
+    pub fn index_entries(&self, entries: u64) {
+        self.set(&table::INDEX_ENTRIES, float(entries));
+    }
+
+    /// One part of the index takes so much memory.
+    pub fn index_memory(&self, part: MemoryPart, bytes: u64) {
+        self.series().index_memory.of(part).set(float(bytes));
+    }
+
+    /// The memory ceiling, the longest window and the time between snapshots are configured so.
+    pub fn index_limits(&self, max_bytes: u64, window: Duration, snapshot_interval: Duration) {
+        self.set(&table::INDEX_MEMORY_LIMIT, float(max_bytes));
+        self.set(&table::INDEX_WINDOW, window.as_secs_f64());
+        self.set(&table::SNAPSHOT_INTERVAL, snapshot_interval.as_secs_f64());
+    }
+
+    /// Originals were removed.
+    pub fn evicted(&self, reason: Eviction, entries: u64) {
+        self.series().index_evictions.of(reason).increment(entries);
+    }
+
+    /// The oldest original held has this event time.
+    pub fn oldest_entry(&self, event_time: Timestamp) {
+        self.set(&table::INDEX_OLDEST_ENTRY, seconds(event_time));
+    }
+
+    /// Records were behind the tail when they were judged.
+    pub fn late_records(&self, records: u64) {
+        self.series().index_late_records.increment(records);
+    }
+
+    /// A page was withdrawn after it was asked about.
+    pub fn withdrawn(&self, reason: Reject) {
+        if let Some(counter) = self.series().withdrawn.get(&reason) {
+            counter.increment(1);
+        }
+    }
+
+    /// The fullest bucket of the index holds so many originals.
+    pub fn largest_bucket(&self, entries: u64) {
+        self.set(&table::INDEX_LARGEST_BUCKET, float(entries));
+    }
+
+    /// This judge or standby holds the whole state, or does not.
+    pub fn index_ready(&self, is_ready: bool) {
+        self.set(&table::INDEX_READY, flag(is_ready));
+    }
+
+    /// An index began without the facts of one window.
+    pub fn cold_start(&self, reason: ColdStart) {
+        self.series().cold_starts.of(reason).increment(1);
+    }
+
+    /// A ruling was read so long after it was asked for.
+    pub fn ruling(&self, elapsed: Duration) {
+        self.series().ruling_seconds.record(elapsed);
+    }
+
+    /// So many entries of a log are not read yet.
+    pub fn log_lag(&self, log: Log, entries: u64) {
+        self.series().log_lag.of(log).set(float(entries));
+    }
+
+    /// Entries were about positions already judged.
+    pub fn repeats(&self, entries: u64) {
+        self.series().log_repeats.increment(entries);
+    }
+
+    /// Event times were bounded by the brokers' clock.
+    pub fn clamped_timestamps(&self, records: u64) {
+        self.series().clamped_timestamps.increment(records);
+    }
+
+    /// This instance judges a partition of the fingerprint log, or does not.
+    pub fn judge_active(&self, partition: u32, is_active: bool) {
+        self.gauge(table::JUDGE_ACTIVE.name, &[("partition", &partition.to_string())]).set(flag(is_active));
+    }
+
+    /// This instance became the judge of a partition.
+    pub fn judge_takeover(&self) {
+        self.series().judge_takeovers.increment(1);
+    }
+
+    /// Originals were restored.
+    pub fn restored(&self, source: RestoreSource, entries: u64) {
+        self.series().restored_entries.of(source).increment(entries);
+    }
+
+    /// A snapshot was written or read in so long.
+    pub fn snapshot_duration(&self, operation: SnapshotOperation, elapsed: Duration) {
+        self.series().snapshot_duration.of(operation).record(elapsed);
+    }
+
+    /// A snapshot of so many bytes is complete.
+    pub fn snapshot_written(&self, now: Timestamp, bytes: u64) {
+        self.set(&table::SNAPSHOT_LAST_SUCCESS, seconds(now));
+        self.set(&table::SNAPSHOT_SIZE, float(bytes));
+    }
+
+    /// A snapshot could not be written or read.
+    pub fn snapshot_failed(&self, operation: SnapshotOperation) {
+        self.series().snapshot_failures.of(operation).increment(1);
+    }
+
+    // Process
+
+    /// This is the program.
+    pub fn build_info(&self, build: &Build) {
+        let labels: &[(&'static str, &str)] =
+            &[("version", &build.version), ("revision", &build.revision), ("librdkafka", &build.librdkafka)];
+        self.gauge(table::BUILD_INFO.name, labels).set(1.0);
+    }
+
+    /// This is how it is configured.
+    pub fn config_info(&self, hash: &str, scheme: &str, mode: &str, algorithm: &str) {
+        let labels = &[("hash", hash), ("scheme", scheme), ("mode", mode), ("algorithm", algorithm)];
+        self.gauge(table::CONFIG_INFO.name, labels).set(1.0);
+    }
+
+    /// So many threads do text work.
+    pub fn workers(&self, threads: u64) {
+        self.set(&table::WORKERS, float(threads));
+    }
+
+    /// A thread worked for so long.
+    pub fn worker_busy(&self, elapsed: Duration) {
+        let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        let total = self.inner.busy_micros.fetch_add(micros, Ordering::Relaxed).saturating_add(micros);
+        self.series().worker_busy.absolute(total / 1_000_000);
+    }
+
+    /// A queue holds so many records.
+    pub fn queue_records(&self, queue: Queue, records: u64) {
+        self.series().queue_records.of(queue).set(float(records));
+    }
+
+    /// A queue takes so many records.
+    pub fn queue_limit(&self, queue: Queue, records: u64) {
+        self.series().queue_limit.of(queue).set(float(records));
+    }
+
+    fn set(&self, spec: &table::Spec, value: f64) {
+        self.gauge(spec.name, &[]).set(value);
+    }
+
+    fn counter(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
+        series::counter(&self.inner.recorder, name, labels)
+    }
+
+    fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
+        series::gauge(&self.inner.recorder, name, labels)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge is a double; above 2^53 the last digits do not matter")]
+const fn float(number: u64) -> f64 {
+    number as f64
+}
+
+const fn flag(is_set: bool) -> f64 {
+    if is_set { 1.0 } else { 0.0 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are below 2^53 for the next 280,000 years")]
+const fn seconds(time: Timestamp) -> f64 {
+    time.millis() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Handles of all series whose labels are closed, registered at the start.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder};
+
+use super::super::table::{self, Kind, Spec, TABLE};
+use super::{
+    BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, Log, MemoryPart,
+    Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult, Verdict,
+};
+use crate::record::Reject;
+
+static METADATA: Metadata<'static> = Metadata::new("dupgate", Level::INFO, Some("dupgate"));
+
+fn key(name: &'static str, labels: &[(&'static str, &str)]) -> Key {
+    Key::from_parts(
+        name,
+        labels.iter().map(|(label, value)| Label::new(*label, (*value).to_owned())).collect::<Vec<_>>(),
+    )
+}
+
+pub(super) fn counter(recorder: &dyn Recorder, name: &'static str, labels: &[(&'static str, &str)]) -> Counter {
+    recorder.register_counter(&key(name, labels), &METADATA)
+}
+
+pub(super) fn gauge(recorder: &dyn Recorder, name: &'static str, labels: &[(&'static str, &str)]) -> Gauge {
+    recorder.register_gauge(&key(name, labels), &METADATA)
+}
+
+/// One series for each value of a closed label set.
+pub(super) struct Family<L, H> {
+    series: Vec<H>,
+    nowhere: H,
+    label: PhantomData<L>,
+}
+
+/// A handle that records nowhere: what an index past the end of a family gives. It does not happen, because a
+/// family is made from the very list that gives the indices.
+pub(super) trait Handle {
+    fn nowhere() -> Self;
+}
+
+impl Handle for Counter {
+    fn nowhere() -> Self {
+        Self::noop()
+    }
+}
+impl Handle for Gauge {
+    fn nowhere() -> Self {
+        Self::noop()
+    }
+}
+impl Handle for Histogram {
+    fn nowhere() -> Self {
+        Self::noop()
+    }
+}
+impl<L, H: Handle> Handle for Family<L, H> {
+    fn nowhere() -> Self {
+        Self { series: Vec::new(), nowhere: H::nowhere(), label: PhantomData }
+    }
+}
+impl Handle for BTreeMap<Reject, Counter> {
+    fn nowhere() -> Self {
+        Self::new()
+    }
+}
+
+impl<L: LabelValue, H: Handle> Family<L, H> {
+    fn new(make: impl Fn((&'static str, &'static str)) -> H) -> Self {
+        let series = L::NAMES.iter().map(|name| make((L::LABEL, name))).collect();
+        Self { series, nowhere: H::nowhere(), label: PhantomData }
+    }
+
+    /// Returns the series of one value.
+    pub(super) fn of(&self, value: L) -> &H {
+        self.series.get(value.index()).unwrap_or(&self.nowhere)
+    }
+}
+
+/// Every series whose labels are closed, but for gauges without a label: a time of 1970 or a window of 0 s would be
+/// a lie, so these appear when they are first set.
+pub(super) struct Series {
+    pub(super) documents: Family<Verdict, Counter>,
+    pub(super) bypassed: Family<BypassReason, Counter>,
+    pub(super) duplicate_bytes: Family<Duplicate, Counter>,
+    pub(super) dead_letters: BTreeMap<Reject, Counter>,
+    pub(super) records_produced: Family<Output, Counter>,
+    pub(super) produced_bytes: Family<Output, Counter>,
+    pub(super) produce_failures: Family<Output, BTreeMap<Reject, Counter>>,
+    pub(super) errors: Family<Component, Family<ErrorKind, Counter>>,
+    pub(super) process_duration: Histogram,
+    pub(super) stage_duration: Family<Step, Histogram>,
+    pub(super) end_to_end_latency: Histogram,
+    pub(super) batch_size: Histogram,
+    pub(super) match_distance: Histogram,
+    pub(super) nearest_distance: Histogram,
+    pub(super) match_age: Family<Duplicate, Histogram>,
+    pub(super) lookup_candidates: Histogram,
+    pub(super) document_tokens: Family<Segmenter, Histogram>,
+    pub(super) offset_commits: Family<CommitResult, Counter>,
+    pub(super) transaction_duration: Family<TransactionResult, Histogram>,
+    pub(super) rebalances: Family<Rebalance, Counter>,
+    pub(super) rebalance_pause: Histogram,
+    pub(super) paused: Family<Pause, Gauge>,
+    pub(super) index_memory: Family<MemoryPart, Gauge>,
+    pub(super) index_evictions: Family<Eviction, Counter>,
+    pub(super) index_late_records: Counter,
+    pub(super) withdrawn: BTreeMap<Reject, Counter>,
+    pub(super) cold_starts: Family<ColdStart, Counter>,
+    pub(super) ruling_seconds: Histogram,
+    pub(super) log_lag: Family<Log, Gauge>,
+    pub(super) log_repeats: Counter,
+    pub(super) clamped_timestamps: Counter,
+    pub(super) judge_takeovers: Counter,
+    pub(super) restored_entries: Family<RestoreSource, Counter>,
+    pub(super) snapshot_duration: Family<SnapshotOperation, Histogram>,
+    pub(super) snapshot_failures: Family<SnapshotOperation, Counter>,
+    pub(super) worker_busy: Counter,
+    pub(super) queue_records: Family<Queue, Gauge>,
+    pub(super) queue_limit: Family<Queue, Gauge>,
+}
+
+impl Series {
+    /// Describes the whole table and registers what is closed.
+    pub(super) fn register(recorder: &dyn Recorder) -> Self {
+        for spec in TABLE {
+            let (name, unit) = (KeyName::from_const_str(spec.name), Some(spec.unit));
+            match spec.kind {
+                Kind::Counter => recorder.describe_counter(name, unit, spec.help.into()),
+                Kind::Gauge => recorder.describe_gauge(name, unit, spec.help.into()),
+                Kind::Histogram(_) => recorder.describe_histogram(name, unit, spec.help.into()),
+            }
+        }
+        let registrar = Registrar(recorder);
+        Self {
+            documents: registrar.counters(&table::DOCUMENTS),
+            bypassed: registrar.counters(&table::BYPASSED_DOCUMENTS),
+            duplicate_bytes: registrar.counters(&table::DUPLICATE_BYTES),
+            dead_letters: rejects(|reject| {
+                counter(recorder, table::DEAD_LETTERS.name, &[("stage", reject.stage()), ("reason", reject.name())])
+            }),
+            records_produced: registrar.counters(&table::RECORDS_PRODUCED),
+            produced_bytes: registrar.counters(&table::PRODUCED_BYTES),
+            produce_failures: Family::new(|output| {
+                let of_production = |reject: Reject| {
+                    counter(recorder, table::PRODUCE_FAILURES.name, &[output, ("reason", reject.name())])
+                };
+                let mut rejects = BTreeMap::new();
+                for reject in Reject::ALL.into_iter().filter(|reject| reject.stage() == "produce") {
+                    rejects.insert(reject, of_production(reject));
+                }
+                rejects
+            }),
+            errors: Family::new(|component| {
+                Family::new(|kind| counter(recorder, table::ERRORS.name, &[component, kind]))
+            }),
+            process_duration: registrar.histogram(&table::PROCESS_DURATION),
+            stage_duration: registrar.histograms(&table::STAGE_DURATION),
+            end_to_end_latency: registrar.histogram(&table::END_TO_END_LATENCY),
+            batch_size: registrar.histogram(&table::BATCH_SIZE),
+            match_distance: registrar.histogram(&table::MATCH_DISTANCE),
+            nearest_distance: registrar.histogram(&table::NEAREST_DISTANCE),
+            match_age: registrar.histograms(&table::MATCH_AGE),
+            lookup_candidates: registrar.histogram(&table::LOOKUP_CANDIDATES),
+            document_tokens: registrar.histograms(&table::DOCUMENT_TOKENS),
+            offset_commits: registrar.counters(&table::OFFSET_COMMITS),
+            transaction_duration: registrar.histograms(&table::TRANSACTION_DURATION),
+            rebalances: registrar.counters(&table::REBALANCES),
+            rebalance_pause: registrar.histogram(&table::REBALANCE_PAUSE),
+            paused: registrar.gauges(&table::CONSUMER_PAUSED),
+            index_memory: registrar.gauges(&table::INDEX_MEMORY),
+            index_evictions: registrar.counters(&table::INDEX_EVICTIONS),
+            index_late_records: registrar.counter(&table::INDEX_LATE_RECORDS),
+            withdrawn: rejects(|reject| counter(recorder, table::WITHDRAWN.name, &[("reason", reject.name())])),
+            cold_starts: registrar.counters(&table::COLD_STARTS),
+            ruling_seconds: registrar.histogram(&table::RULING_SECONDS),
+            log_lag: registrar.gauges(&table::LOG_LAG),
+            log_repeats: registrar.counter(&table::LOG_REPEATS),
+            clamped_timestamps: registrar.counter(&table::CLAMPED_TIMESTAMPS),
+            judge_takeovers: registrar.counter(&table::JUDGE_TAKEOVERS),
+            restored_entries: registrar.counters(&table::RESTORED_ENTRIES),
+            snapshot_duration: registrar.histograms(&table::SNAPSHOT_DURATION),
+            snapshot_failures: registrar.counters(&table::SNAPSHOT_FAILURES),
+            worker_busy: registrar.counter(&table::WORKER_BUSY),
+            queue_records: registrar.gauges(&table::QUEUE_RECORDS),
+            queue_limit: registrar.gauges(&table::QUEUE_LIMIT),
+        }
+    }
+}
+
+fn rejects(make: impl Fn(Reject) -> Counter) -> BTreeMap<Reject, Counter> {
+    Reject::ALL.into_iter().map(|reject| (reject, make(reject))).collect()
+}
+
+struct Registrar<'a>(&'a dyn Recorder);
+
+impl Registrar<'_> {
+    fn counter(&self, spec: &Spec) -> Counter {
+        counter(self.0, spec.name, &[])
+    }
+
+    fn counters<L: LabelValue>(&self, spec: &Spec) -> Family<L, Counter> {
+        Family::new(|label| counter(self.0, spec.name, &[label]))
+    }
+
+    fn gauges<L: LabelValue>(&self, spec: &Spec) -> Family<L, Gauge> {
+        Family::new(|label| gauge(self.0, spec.name, &[label]))
+    }
+
+    fn histogram(&self, spec: &Spec) -> Histogram {
+        self.0.register_histogram(&key(spec.name, &[]), &METADATA)
+    }
+
+    fn histograms<L: LabelValue>(&self, spec: &Spec) -> Family<L, Histogram> {
+        Family::new(|label| self.0.register_histogram(&key(spec.name, &[label]), &METADATA))
+    }
+}

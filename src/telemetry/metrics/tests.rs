@@ -1,0 +1,208 @@
+use super::super::table::{Label, Spec};
+use super::*;
+
+fn metrics() -> Metrics {
+    with(true)
+}
+
+fn with(partition_labels: bool) -> Metrics {
+    Metrics::new(&settings::Metrics { partition_labels, labels: vec![("env".to_owned(), "test".to_owned())] }).unwrap()
+}
+
+/// The value of the series whose line begins like this, labels in any order.
+#[track_caller]
+fn value(text: &str, name: &str, labels: &[&str]) -> Option<f64> {
+    let mut found = text.lines().filter(|line| {
+        let series = line.split(['{', ' ']).next();
+        series == Some(name) && labels.iter().all(|label| line.contains(label))
+    });
+    let line = found.next()?;
+    assert_eq!(found.next(), None, "{name} {labels:?} is not one series");
+    Some(line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+/// Every combination of the closed labels.
+fn combinations(spec: &Spec) -> Vec<Vec<String>> {
+    let mut all = vec![Vec::new()];
+    for label in spec.labels {
+        if let Label::Closed(name, values) = label {
+            let longer = |before: &Vec<String>| {
+                let before = before.clone();
+                values.iter().map(move |value| [before.clone(), vec![format!("{name}=\"{value}\"")]].concat())
+            };
+            all = all.iter().flat_map(longer).collect();
+        }
+    }
+    all
+}
+
+#[test]
+fn every_series_with_closed_labels_is_there_from_the_start() {
+    let text = metrics().render();
+    for spec in TABLE {
+        let open = spec.labels.iter().any(|label| matches!(label, Label::Open(_)));
+        let plain_gauge = spec.kind == Kind::Gauge && spec.labels.is_empty();
+        if open || plain_gauge {
+            continue;
+        }
+        for labels in combinations(spec) {
+            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+            let name = match spec.kind {
+                Kind::Histogram(_) => format!("{}_count", spec.name),
+                Kind::Counter | Kind::Gauge => spec.name.to_owned(),
+            };
+            assert_eq!(value(&text, &name, &labels), Some(0.0), "{name} {labels:?}\n{text}");
+        }
+    }
+    for reject in Reject::ALL {
+        let reason = format!("reason=\"{}\"", reject.name());
+        let stage = format!("stage=\"{}\"", reject.stage());
+        assert_eq!(value(&text, "dupgate_dead_letters_total", &[&reason, &stage]), Some(0.0));
+        assert_eq!(value(&text, "dupgate_withdrawn_total", &[&reason]), Some(0.0));
+    }
+    assert_eq!(value(&text, "dupgate_last_commit_timestamp_seconds", &[]), None, "1970 is not the last commit");
+}
+
+/// Calls every recording function once.
+fn record_everything(metrics: &Metrics) {
+    let now = Timestamp::from_millis(1_000_500);
+    let second = Duration::from_secs(1);
+    metrics.consumed("t", 2, 30);
+    metrics.document(Verdict::Near);
+    metrics.bypassed(BypassReason::Tombstone);
+    metrics.duplicate_bytes(Duplicate::Near, 5);
+    metrics.dead_letter(Reject::NoText);
+    metrics.produced(Output::Unique, 3, 40);
+    metrics.produce_failed(Output::Unique, Reject::Refused);
+    metrics.error(Component::Log, ErrorKind::Fatal);
+    metrics.process_duration(second);
+    metrics.stage_duration(Step::Decode, second);
+    metrics.end_to_end_latency(Timestamp::from_millis(1_000_000), now);
+    metrics.batch_size(7);
+    metrics.match_distance(3);
+    metrics.nearest_distance(4);
+    metrics.match_age(Duplicate::Exact, -7000);
+    metrics.lookup_candidates(2);
+    metrics.document_tokens(Segmenter::Jieba, 100);
+    metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 9)]));
+    metrics.last_record("t", now);
+    metrics.polled(now);
+    metrics.committed(CommitResult::Ok, now);
+    metrics.transaction(TransactionResult::Committed, second);
+    metrics.assigned_partitions(&BTreeMap::from([("t".to_owned(), 2)]));
+    metrics.rebalanced(Rebalance::Assign, 2);
+    metrics.rebalance_pause(second);
+    metrics.paused(Pause::Backpressure, true);
+    metrics.producer_queue(1, 2);
+    metrics.index_entries(1);
+    metrics.index_memory(MemoryPart::Exact, 1);
+    metrics.index_limits(1, second, second);
+    metrics.evicted(Eviction::Capacity, 1);
+    metrics.oldest_entry(now);
+    metrics.late_records(1);
+    metrics.withdrawn(Reject::TextPanic);
+    metrics.largest_bucket(1);
+    metrics.index_ready(true);
+    metrics.cold_start(ColdStart::NewScheme);
+    metrics.ruling(second);
+    metrics.log_lag(Log::Verdicts, 1);
+    metrics.repeats(1);
+    metrics.clamped_timestamps(1);
+    metrics.judge_active(0, true);
+    metrics.judge_takeover();
+    metrics.restored(RestoreSource::Log, 1);
+    metrics.snapshot_duration(SnapshotOperation::Write, second);
+    metrics.snapshot_written(now, 1);
+    metrics.snapshot_failed(SnapshotOperation::Write);
+    metrics.build_info(&Build { version: "1".into(), revision: "2".into(), librdkafka: "3".into() });
+    metrics.config_info("h", "s", "route", "simhash");
+    metrics.workers(2);
+    metrics.worker_busy(second);
+    metrics.queue_records(Queue::Work, 1);
+    metrics.queue_limit(Queue::Work, 1);
+}
+
+#[test]
+fn every_metric_of_the_table_is_recorded_and_every_recorded_metric_is_in_the_table() {
+    let metrics = metrics();
+    record_everything(&metrics);
+    let text = metrics.render();
+    for spec in TABLE {
+        let kind = match spec.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram(_) => "histogram",
+        };
+        assert!(text.contains(&format!("# TYPE {} {kind}\n", spec.name)), "{} is no {kind}", spec.name);
+        assert!(text.contains(&format!("# HELP {} {}\n", spec.name, spec.help)), "{} is not described", spec.name);
+        let touched = text.lines().filter(|line| line.starts_with(spec.name) && !line.ends_with(" 0"));
+        assert!(touched.count() > 0, "nothing was recorded for {}", spec.name);
+        for label in spec.labels {
+            let carries = |line: &str| line.starts_with(spec.name) && line.contains(&format!("{}=\"", label.name()));
+            assert!(text.lines().any(carries), "{} has no label {}", spec.name, label.name());
+        }
+    }
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let name = line.split(' ').next().unwrap();
+        let known = TABLE.iter().any(|spec| spec.name == name) || name.starts_with("process_");
+        assert!(known, "{name} is not in the table");
+    }
+    assert!(text.contains("process_resident_memory_bytes"), "the process is measured");
+    assert!(text.lines().filter(|line| line.starts_with("dupgate_")).all(|line| line.contains("env=\"test\"")));
+}
+
+#[test]
+fn units_are_those_of_the_names() {
+    let metrics = metrics();
+    record_everything(&metrics);
+    metrics.worker_busy(Duration::from_millis(1500));
+    metrics.worker_busy(Duration::from_millis(500));
+    let text = metrics.render();
+    assert_eq!(value(&text, "dupgate_end_to_end_latency_seconds_sum", &[]), Some(0.5));
+    assert_eq!(value(&text, "dupgate_last_commit_timestamp_seconds", &[]), Some(1000.5));
+    assert_eq!(value(&text, "dupgate_match_age_seconds_sum", &["exact"]), Some(7.0));
+    assert_eq!(value(&text, "dupgate_worker_busy_seconds_total", &[]), Some(3.0));
+    assert_eq!(value(&text, "dupgate_documents_total", &["bypass"]), Some(1.0));
+    assert_eq!(value(&text, "dupgate_match_distance_bits_bucket", &["le=\"2\""]), Some(0.0));
+    assert_eq!(value(&text, "dupgate_match_distance_bits_bucket", &["le=\"3\""]), Some(1.0), "bounds are inclusive");
+}
+
+#[test]
+fn partitions_that_went_away_fall_to_zero() {
+    let metrics = metrics();
+    let lags = |list: &[(i32, u64)]| list.iter().map(|(number, lag)| (PartitionId::new("t", *number), *lag)).collect();
+    metrics.consumer_lags(&lags(&[(0, 5), (1, 7)]));
+    metrics.consumer_lags(&lags(&[(1, 6)]));
+    let text = metrics.render();
+    assert_eq!(value(&text, "dupgate_consumer_lag_records", &["partition=\"0\""]), Some(0.0));
+    assert_eq!(value(&text, "dupgate_consumer_lag_records", &["partition=\"1\""]), Some(6.0));
+    metrics.assigned_partitions(&BTreeMap::from([("t".to_owned(), 2)]));
+    metrics.assigned_partitions(&BTreeMap::new());
+    assert_eq!(value(&metrics.render(), "dupgate_assigned_partitions", &[]), Some(0.0));
+}
+
+#[test]
+fn without_partition_labels_lags_are_summed_by_topic() {
+    let metrics = with(false);
+    metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 0), 5), (PartitionId::new("t", 1), 7)]));
+    let text = metrics.render();
+    assert_eq!(value(&text, "dupgate_consumer_lag_records", &["topic=\"t\""]), Some(12.0));
+    assert!(!text.contains("partition="), "{text}");
+}
+
+#[test]
+fn rebalances_that_move_nothing_are_not_counted() {
+    let metrics = metrics();
+    metrics.rebalanced(Rebalance::Revoke, 0);
+    assert_eq!(value(&metrics.render(), "dupgate_rebalances_total", &["revoke"]), Some(0.0));
+    metrics.rebalanced(Rebalance::Revoke, 1);
+    assert_eq!(value(&metrics.render(), "dupgate_rebalances_total", &["revoke"]), Some(1.0));
+}
+
+#[test]
+fn instances_of_one_process_do_not_share_a_recorder() {
+    let (one, other) = (metrics(), metrics());
+    one.document(Verdict::Unique);
+    assert_eq!(value(&one.render(), "dupgate_documents_total", &["unique"]), Some(1.0));
+    assert_eq!(value(&other.render(), "dupgate_documents_total", &["unique"]), Some(0.0));
+}

@@ -1,0 +1,14 @@
+//! Edge: what the machine says about itself: metrics, log lines, health.
+//!
+//! Pure rooms say nothing; their steps return observations, and `runtime` records them here. [`table`] lists every
+//! metric once; [`Metrics`] has a typed function for each, so that no other room spells a metric's name.
+
+pub mod health;
+pub mod http;
+pub mod labels;
+pub mod logging;
+pub mod metrics;
+pub mod table;
+
+pub use health::{Beat, Check, Health};
+pub use metrics::Metrics;

@@ -1,0 +1,309 @@
+//! Every metric once: name, kind, labels, help, buckets.
+
+use metrics::Unit;
+
+use super::labels::{
+    BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, Log, MemoryPart,
+    Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult, Verdict,
+};
+
+/// One metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Full name, with its unit and, for counters, `_total`.
+    pub name: &'static str,
+    /// What it does.
+    pub kind: Kind,
+    /// What it counts or measures.
+    pub unit: Unit,
+    /// Its labels.
+    pub labels: &'static [Label],
+    /// One sentence or two for the reader of a dashboard.
+    pub help: &'static str,
+}
+
+/// What a metric does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts in buckets; the upper bounds, ascending, inclusive.
+    Histogram(&'static [f64]),
+}
+
+/// One label of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// All values are known; each series exists from the start.
+    Closed(&'static str, &'static [&'static str]),
+    /// Topics, partitions, versions: the values are known at run time.
+    Open(&'static str),
+}
+
+impl Label {
+    /// Returns the name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Closed(name, _) | Self::Open(name) => name,
+        }
+    }
+}
+
+const fn closed<L: LabelValue>() -> Label {
+    Label::Closed(L::LABEL, L::NAMES)
+}
+
+/// Stages and reasons of dead letters are those of [`crate::record::Reject`]; each reason has one stage.
+const REJECT: &[Label] = &[Label::Open("stage"), Label::Open("reason")];
+
+const PROCESS_SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+const STAGE_SECONDS: &[f64] = &[
+    0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0,
+];
+const LATENCY_SECONDS: &[f64] =
+    &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0];
+const BATCH_RECORDS: &[f64] = &[1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0];
+const DISTANCE_BITS: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0];
+const AGE_SECONDS: &[f64] = &[
+    60.0,
+    600.0,
+    3600.0,
+    10_800.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    259_200.0,
+    345_600.0,
+    604_800.0,
+    1_209_600.0,
+];
+const CANDIDATES: &[f64] = &[0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1000.0];
+const TOKENS: &[f64] = &[5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 10_000.0];
+const LONG_SECONDS: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+
+/// Makes a constant for each metric, and the table of all of them.
+macro_rules! table {
+    ($($id:ident: $name:literal, $kind:expr, $unit:ident, $labels:expr, $help:literal;)*) => {
+        $(
+            #[doc = concat!("`", $name, "`: see its help.")]
+            pub const $id: Spec = Spec { name: $name, kind: $kind, unit: Unit::$unit, labels: $labels, help: $help };
+        )*
+        /// Every metric of the program, but for `process_*`.
+        pub const TABLE: &[&Spec] = &[$(&$id,)*];
+    };
+}
+
+use Kind::{Counter, Gauge, Histogram};
+
+table! {
+    // Flow
+    RECORDS_CONSUMED: "dupgate_records_consumed_total", Counter, Count, &[Label::Open("topic")],
+        "Input records received from Kafka, including redeliveries.";
+    CONSUMED_BYTES: "dupgate_consumed_bytes_total", Counter, Bytes, &[Label::Open("topic")],
+        "Key plus value bytes of the input records received.";
+    DOCUMENTS: "dupgate_documents_total", Counter, Count, &[closed::<Verdict>()],
+        "Documents that got a verdict, counted at acknowledgement. Every record ends here or in dead letters once; redeliveries are not counted again.";
+    BYPASSED_DOCUMENTS: "dupgate_bypassed_documents_total", Counter, Count, &[closed::<BypassReason>()],
+        "Documents passed on without a lookup, by reason (a split of verdict=bypass).";
+    DUPLICATE_BYTES: "dupgate_duplicate_bytes_total", Counter, Bytes, &[closed::<Duplicate>()],
+        "Input bytes of documents judged duplicate: what downstream did not have to process.";
+    DEAD_LETTERS: "dupgate_dead_letters_total", Counter, Count, REJECT,
+        "Records that got no verdict, by the step that failed and the reason.";
+    RECORDS_PRODUCED: "dupgate_records_produced_total", Counter, Count, &[closed::<Output>()],
+        "Records acknowledged by the brokers.";
+    PRODUCED_BYTES: "dupgate_produced_bytes_total", Counter, Bytes, &[closed::<Output>()],
+        "Key, value and header bytes acknowledged by the brokers.";
+    PRODUCE_FAILURES: "dupgate_produce_failures_total", Counter, Count, &[closed::<Output>(), Label::Open("reason")],
+        "Records given up on after all producer retries.";
+    ERRORS: "dupgate_errors_total", Counter, Count, &[closed::<Component>(), closed::<ErrorKind>()],
+        "Errors by component; the log line carries the detail.";
+
+    // Latency
+    PROCESS_DURATION: "dupgate_process_duration_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
+        "Time from poll to broker acknowledgement of the routed record.";
+    STAGE_DURATION: "dupgate_stage_duration_seconds", Histogram(STAGE_SECONDS), Seconds, &[closed::<Step>()],
+        "Time spent per stage per document.";
+    END_TO_END_LATENCY: "dupgate_end_to_end_latency_seconds", Histogram(LATENCY_SECONDS), Seconds, &[],
+        "Wall clock at acknowledgement minus the record's own timestamp.";
+    BATCH_SIZE: "dupgate_batch_records", Histogram(BATCH_RECORDS), Count, &[],
+        "Records committed per transaction.";
+
+    // Match quality
+    MATCH_DISTANCE: "dupgate_match_distance_bits", Histogram(DISTANCE_BITS), Count, &[],
+        "Hamming distance of accepted near matches.";
+    NEAREST_DISTANCE: "dupgate_nearest_distance_bits", Histogram(DISTANCE_BITS), Count, &[],
+        "Hamming distance of the best candidate found, accepted or not: shows whether the threshold sits in a valley.";
+    MATCH_AGE: "dupgate_match_age_seconds", Histogram(AGE_SECONDS), Seconds, &[closed::<Duplicate>()],
+        "Event-time gap between a duplicate and the document it matched: mass at the right edge means the window is too short.";
+    LOOKUP_CANDIDATES: "dupgate_lookup_candidates", Histogram(CANDIDATES), Count, &[],
+        "Candidates compared per lookup.";
+    DOCUMENT_TOKENS: "dupgate_document_tokens", Histogram(TOKENS), Count, &[closed::<Segmenter>()],
+        "Tokens per document after filtering.";
+
+    // Kafka client
+    CONSUMER_LAG: "dupgate_consumer_lag_records", Gauge, Count, &[Label::Open("topic"), Label::Open("partition")],
+        "Committed end of the log minus committed offset, for partitions this instance owns.";
+    LAST_RECORD_TIMESTAMP: "dupgate_last_record_timestamp_seconds", Gauge, Seconds, &[Label::Open("topic")],
+        "Event timestamp of the newest record processed; time() minus this is the time lag.";
+    LAST_POLL_TIMESTAMP: "dupgate_last_poll_timestamp_seconds", Gauge, Seconds, &[],
+        "Unix time of the last consumer poll that returned; stalls when the loop is stuck.";
+    LAST_COMMIT_TIMESTAMP: "dupgate_last_commit_timestamp_seconds", Gauge, Seconds, &[],
+        "Unix time of the last successful offset commit or transaction.";
+    OFFSET_COMMITS: "dupgate_offset_commits_total", Counter, Count, &[closed::<CommitResult>()],
+        "Offset commits, or transactions that carry offsets.";
+    TRANSACTION_DURATION: "dupgate_transaction_duration_seconds", Histogram(PROCESS_SECONDS), Seconds,
+        &[closed::<TransactionResult>()],
+        "Duration of producer transactions, from begin to the end of commit or abort.";
+    ASSIGNED_PARTITIONS: "dupgate_assigned_partitions", Gauge, Count, &[Label::Open("topic")],
+        "Partitions this instance owns now.";
+    REBALANCES: "dupgate_rebalances_total", Counter, Count, &[closed::<Rebalance>()],
+        "Rebalance callbacks with a non-empty partition list.";
+    REBALANCE_PAUSE: "dupgate_rebalance_pause_seconds", Histogram(LONG_SECONDS), Seconds, &[],
+        "Time a rebalance callback waited until partitions were handed over.";
+    CONSUMER_PAUSED: "dupgate_consumer_paused", Gauge, Count, &[closed::<Pause>()],
+        "1 while consumption is paused for the reason.";
+    PRODUCER_QUEUE_RECORDS: "dupgate_producer_queue_records", Gauge, Count, &[],
+        "Records waiting in the client library's producer queues.";
+    PRODUCER_QUEUE_BYTES: "dupgate_producer_queue_bytes", Gauge, Bytes, &[],
+        "Bytes waiting in the client library's producer queues.";
+
+    // Index and state
+    INDEX_ENTRIES: "dupgate_index_entries", Gauge, Count, &[],
+        "Fingerprints held in the window.";
+    INDEX_MEMORY: "dupgate_index_memory_bytes", Gauge, Bytes, &[closed::<MemoryPart>()],
+        "Memory held by the index.";
+    INDEX_MEMORY_LIMIT: "dupgate_index_memory_limit_bytes", Gauge, Bytes, &[],
+        "Configured memory ceiling of the index.";
+    INDEX_EVICTIONS: "dupgate_index_evictions_total", Counter, Count, &[closed::<Eviction>()],
+        "Entries removed. reason=capacity means the effective window is shorter than configured.";
+    INDEX_WINDOW: "dupgate_index_window_seconds", Gauge, Seconds, &[],
+        "Configured window.";
+    INDEX_OLDEST_ENTRY: "dupgate_index_oldest_entry_timestamp_seconds", Gauge, Seconds, &[],
+        "Event timestamp of the oldest entry held.";
+    INDEX_LATE_RECORDS: "dupgate_index_late_records_total", Counter, Count, &[],
+        "Records behind the tail when they were judged: delivered, not remembered if unique.";
+    WITHDRAWN: "dupgate_withdrawn_total", Counter, Count, &[Label::Open("reason")],
+        "Pages withdrawn after they were asked about, by reason.";
+    INDEX_LARGEST_BUCKET: "dupgate_index_largest_bucket_entries", Gauge, Count, &[],
+        "Entries in the fullest lookup bucket (skew).";
+    INDEX_READY: "dupgate_index_ready", Gauge, Count, &[],
+        "1 when this judge or standby holds the whole state.";
+    COLD_STARTS: "dupgate_cold_starts_total", Counter, Count, &[closed::<ColdStart>()],
+        "Starts with an index that does not reach one window back: duplicates will be missed until it refills.";
+    RULING_SECONDS: "dupgate_ruling_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
+        "Worker: from asking about a page to reading its ruling.";
+    LOG_LAG: "dupgate_log_lag_entries", Gauge, Count, &[closed::<Log>()],
+        "Judge: entries asked and not judged. Worker and standby: rulings written and not read.";
+    LOG_REPEATS: "dupgate_log_repeats_total", Counter, Count, &[],
+        "Entries for positions already judged; their ruling stands.";
+    CLAMPED_TIMESTAMPS: "dupgate_clamped_timestamps_total", Counter, Count, &[],
+        "Event times ahead of the brokers' clock by more than max_future_skew, bounded.";
+    JUDGE_ACTIVE: "dupgate_judge_active", Gauge, Count, &[Label::Open("partition")],
+        "1 on the instance that judges this partition of the fingerprint log.";
+    JUDGE_TAKEOVERS: "dupgate_judge_takeovers_total", Counter, Count, &[],
+        "Times this instance became the judge of a partition.";
+    RESTORED_ENTRIES: "dupgate_restored_entries_total", Counter, Count, &[closed::<RestoreSource>()],
+        "Entries restored at start or after a rebalance.";
+    SNAPSHOT_DURATION: "dupgate_snapshot_duration_seconds", Histogram(LONG_SECONDS), Seconds, &[closed::<SnapshotOperation>()],
+        "Duration of snapshot operations.";
+    SNAPSHOT_LAST_SUCCESS: "dupgate_snapshot_last_success_timestamp_seconds", Gauge, Seconds, &[],
+        "Unix time of the last complete snapshot.";
+    SNAPSHOT_INTERVAL: "dupgate_snapshot_interval_seconds", Gauge, Seconds, &[],
+        "Configured snapshot interval.";
+    SNAPSHOT_SIZE: "dupgate_snapshot_size_bytes", Gauge, Bytes, &[],
+        "Size of the last complete snapshot.";
+    SNAPSHOT_FAILURES: "dupgate_snapshot_failures_total", Counter, Count, &[closed::<SnapshotOperation>()],
+        "Failed snapshot operations.";
+
+    // Process
+    BUILD_INFO: "dupgate_build_info", Gauge, Count,
+        &[Label::Open("version"), Label::Open("revision"), Label::Open("librdkafka")],
+        "Always 1.";
+    CONFIG_INFO: "dupgate_config_info", Gauge, Count,
+        &[Label::Open("hash"), Label::Open("scheme"), Label::Open("mode"), Label::Open("algorithm")],
+        "Always 1. Differing hashes within one job mean a half-rolled configuration.";
+    WORKERS: "dupgate_workers", Gauge, Count, &[],
+        "Threads for text work.";
+    WORKER_BUSY: "dupgate_worker_busy_seconds_total", Counter, Seconds, &[],
+        "Whole seconds that these threads spent on documents; its rate divided by dupgate_workers is utilization.";
+    QUEUE_RECORDS: "dupgate_queue_records", Gauge, Count, &[closed::<Queue>()],
+        "Records in an internal queue.";
+    QUEUE_LIMIT: "dupgate_queue_limit_records", Gauge, Count, &[closed::<Queue>()],
+        "Capacity of an internal queue.";
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The naming rules of Prometheus, as promtool and its style guide have them.
+    fn breach(spec: &Spec) -> Option<&'static str> {
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let name = spec.name;
+        let stem = name.strip_suffix("_total").unwrap_or(name);
+        if !name.starts_with("dupgate_") || !name.chars().all(legal) || name.contains("__") {
+            return Some("characters");
+        }
+        if (spec.kind == Counter) != name.ends_with("_total") {
+            return Some("counters, and only counters, end in _total");
+        }
+        if name.ends_with("_bucket") || name.ends_with("_count") || name.ends_with("_sum") {
+            return Some("reserved suffix");
+        }
+        let unit = match spec.unit {
+            Unit::Seconds => "_seconds",
+            Unit::Bytes => "_bytes",
+            _ => "",
+        };
+        if !stem.ends_with(unit) {
+            return Some("the unit ends the name");
+        }
+        if ["_ms", "_milliseconds", "_minutes", "_kib", "_percent"].iter().any(|unit| stem.ends_with(unit)) {
+            return Some("not a base unit");
+        }
+        if spec.help.is_empty() || !spec.help.ends_with('.') {
+            return Some("help is a sentence");
+        }
+        None
+    }
+
+    #[test]
+    fn names_obey_the_rules_of_prometheus() {
+        for spec in TABLE {
+            assert_eq!(breach(spec), None, "{}", spec.name);
+        }
+        let wrong = Spec { name: "dupgate_things_ms", ..INDEX_ENTRIES };
+        assert!(breach(&wrong).is_some(), "the check finds a breach");
+        assert!(breach(&Spec { name: "dupgate_things_total", ..INDEX_ENTRIES }).is_some());
+        assert!(breach(&Spec { name: "dupgate_things", ..SNAPSHOT_SIZE }).is_some());
+    }
+
+    #[test]
+    fn every_name_and_every_label_stands_once() {
+        let names: BTreeSet<_> = TABLE.iter().map(|spec| spec.name).collect();
+        assert_eq!(names.len(), TABLE.len());
+        for spec in TABLE {
+            let labels: BTreeSet<_> = spec.labels.iter().map(Label::name).collect();
+            assert_eq!(labels.len(), spec.labels.len(), "{}", spec.name);
+            for label in labels {
+                let reserved = crate::config::RESERVED_LABELS.contains(&label);
+                assert!(reserved, "{label} of {} could be hidden by metrics.labels", spec.name);
+            }
+        }
+    }
+
+    #[test]
+    fn buckets_ascend() {
+        for spec in TABLE {
+            if let Histogram(buckets) = spec.kind {
+                assert!(!buckets.is_empty() && buckets.is_sorted_by(|a, b| a < b), "{}", spec.name);
+            }
+        }
+    }
+}

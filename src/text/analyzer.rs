@@ -1,0 +1,162 @@
+//! The whole way from a document's body to its words.
+
+use super::extract;
+use super::normalize::Normalizer;
+use super::settings::{Segmenter, Settings, StopWords};
+use super::weight::AsIs;
+use super::words::Cutter;
+use crate::record::{Body, Reject, Rejection};
+use jieba_rs::Jieba;
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+use std::sync::{Arc, LazyLock};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Why text settings cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// A page without any feature must never match all others like it.
+    #[error("text.min_features is 0 (at least 1)")]
+    NoFeatures,
+    /// Nothing would be read.
+    #[error("text.max_bytes is 0 (at least 1)")]
+    NoBytes,
+    /// A line of the user dictionary has no number where its frequency stands.
+    #[error("text.jieba.user_dict line {line}: `{frequency}` is no frequency (expected: word [frequency [tag]])")]
+    UserDict {
+        /// The line, from 1.
+        line: usize,
+        /// What stands there.
+        frequency: String,
+    },
+    /// The tables of the conversion library cannot be read: a broken build.
+    #[error("the tables for text.normalize.han: simplified cannot be read")]
+    NoSimplifier,
+}
+
+/// Reads texts by settings taken apart once. Shared by all text threads.
+#[derive(Clone, Debug)]
+pub struct Analyzer {
+    settings: Settings,
+    normalizer: Normalizer,
+    cutter: Cutter,
+    stopwords: HashSet<u64, BuildHasherDefault<AsIs>>,
+}
+
+/// A text in the form that is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NormalText<'s> {
+    /// The text: never empty, no blank at either end, no two blanks in a row.
+    pub text: &'s str,
+    /// Whether text past `text.max_bytes` was left unread.
+    pub cut: bool,
+}
+
+/// One word of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word<'s> {
+    /// As it stands in the normalised text.
+    pub text: &'s str,
+    /// XXH3 (64 bits, no seed) of its UTF-8 bytes.
+    pub hash: u64,
+}
+
+impl Analyzer {
+    /// Loads dictionaries and word lists. Costs a good part of a second the first time.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`] when a list or a number cannot be used.
+    pub fn new(settings: &Settings) -> Result<Self, SettingsError> {
+        if settings.min_features == 0 {
+            return Err(SettingsError::NoFeatures);
+        }
+        if settings.max_bytes == 0 {
+            return Err(SettingsError::NoBytes);
+        }
+        let normalizer = Normalizer::new(settings.normalize).map_err(|_| SettingsError::NoSimplifier)?;
+        let jieba = match (settings.segmenter, &settings.jieba.user_dict) {
+            (Segmenter::Unicode, _) => None,
+            (Segmenter::Auto | Segmenter::Jieba, None) => Some(default_jieba()),
+            (Segmenter::Auto | Segmenter::Jieba, Some(words)) => Some(Arc::new(jieba_with(words, &normalizer)?)),
+        };
+        let mut stopwords = HashSet::default();
+        let mut normal = String::new();
+        for list in &settings.stopwords {
+            let contents = match list {
+                StopWords::Zh => include_str!("stopwords_zh.txt"),
+                StopWords::En => include_str!("stopwords_en.txt"),
+                StopWords::List(contents) => contents,
+            };
+            let lines = contents.lines().filter(|line| !line.starts_with('#'));
+            for word in lines.flat_map(str::split_whitespace) {
+                normalizer.run(word, &mut normal);
+                stopwords.insert(xxh3_64(normal.as_bytes()));
+            }
+        }
+        let cutter = Cutter::new(settings.segmenter, jieba, settings.jieba.hmm);
+        Ok(Self { settings: settings.clone(), normalizer, cutter, stopwords })
+    }
+
+    /// Returns the settings in use.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Brings a body to the form that is compared, in `buffer`.
+    ///
+    /// # Errors
+    ///
+    /// [`Reject::TooDeep`] for HTML past `text.max_nesting`, [`Reject::NoText`] when nothing is left.
+    pub fn normalize<'s>(&self, body: &Body<'_>, buffer: &'s mut String) -> Result<NormalText<'s>, Rejection> {
+        let extracted;
+        let text: &str = match body {
+            Body::Text(text) => text,
+            Body::Html(html) => {
+                extracted = extract::text_of(html, self.settings.html, self.settings.max_nesting)?;
+                &extracted
+            }
+        };
+        let read = text.get(..text.floor_char_boundary(self.settings.max_bytes)).unwrap_or(text);
+        self.normalizer.run(read, buffer);
+        if buffer.is_empty() {
+            return Err(Rejection::new(Reject::NoText, "no text is left after normalisation"));
+        }
+        Ok(NormalText { text: buffer, cut: read.len() < text.len() })
+    }
+
+    /// Hands out the words of a normalised text in order, without stop words and punctuation.
+    pub fn words<'s>(&self, normal: &'s str, mut each: impl FnMut(Word<'s>)) {
+        self.cutter.words(normal, |text| {
+            let hash = xxh3_64(text.as_bytes());
+            if !self.stopwords.contains(&hash) {
+                each(Word { text, hash });
+            }
+        });
+    }
+}
+
+/// Returns the segmenter with the library's own dictionary, made once for the whole process.
+pub(super) fn default_jieba() -> Arc<Jieba> {
+    static JIEBA: LazyLock<Arc<Jieba>> = LazyLock::new(|| Arc::new(Jieba::new()));
+    Arc::clone(&JIEBA)
+}
+
+/// Adds words to the library's dictionary, in the form in which normalised text holds them.
+fn jieba_with(words: &str, normalizer: &Normalizer) -> Result<Jieba, SettingsError> {
+    let mut jieba = Jieba::clone(&default_jieba());
+    let mut word = String::new();
+    for (line, text) in words.lines().enumerate() {
+        let mut parts = text.split_whitespace();
+        let Some(written) = parts.next() else { continue };
+        let frequency = parts.next().map(|frequency| {
+            let refuse = |_| SettingsError::UserDict { line: line + 1, frequency: frequency.to_owned() };
+            frequency.parse::<u32>().map_err(refuse)
+        });
+        let frequency = frequency.transpose()?.and_then(|frequency| usize::try_from(frequency).ok());
+        normalizer.run(written, &mut word);
+        jieba.add_word(&word, frequency, parts.next());
+    }
+    Ok(jieba)
+}

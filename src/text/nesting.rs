@@ -1,0 +1,162 @@
+//! How deep HTML is nested, counted before any tree is built.
+
+/// Says whether the page nests more than `limit` elements, in one pass over its bytes.
+///
+/// Elements whose end tag may be left out (`p`, `li`, `td` and their like) and those without content (`br`, `img`)
+/// do not count: open ones would look nested. What a page hides from this count (ends of elements inside scripts)
+/// is caught by a count of the tree itself; this scan keeps that tree small.
+pub(super) fn is_deeper_than(html: &str, limit: usize) -> bool {
+    let bytes = html.as_bytes();
+    let mut open: Vec<Element<'_>> = Vec::new();
+    let mut at = 0;
+    while let Some(found) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'<')) {
+        at += found + 1;
+        let rest = bytes.get(at..).unwrap_or_default();
+        match rest.first() {
+            Some(b'!') if rest.starts_with(b"!--") => at += 3 + end_of(rest.get(3..), b"-->"),
+            Some(b'/') => {
+                let name = name_of(rest.get(1..).unwrap_or_default());
+                at += 1 + name.len();
+                let matching = open.iter().rposition(|element| element.name.eq_ignore_ascii_case(name));
+                if let Some(place) = matching {
+                    open.truncate(place);
+                }
+            }
+            Some(byte) if byte.is_ascii_alphabetic() => {
+                let name = name_of(rest);
+                let (length, closed) = tag_end(rest);
+                at += length;
+                let foreign = open.last().is_some_and(|element| element.foreign) || is_any(name, &["svg", "math"]);
+                if foreign {
+                    if !closed {
+                        open.push(Element { name, foreign: !is_any(name, &["foreignobject", "desc", "title"]) });
+                    }
+                } else if is_any(name, &RAW) {
+                    at += end_of_raw(bytes.get(at..).unwrap_or_default(), name);
+                } else if !is_any(name, &UNCOUNTED) {
+                    open.push(Element { name, foreign: false });
+                }
+                if open.len() > limit {
+                    return true;
+                }
+            }
+            Some(_) | None => {}
+        }
+    }
+    false
+}
+
+struct Element<'h> {
+    name: &'h [u8],
+    /// Inside SVG or `MathML`, where `/>` closes.
+    foreign: bool,
+}
+
+const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"];
+
+const UNCOUNTED: [&str; 35] = [
+    "a", "area", "base", "basefont", "bgsound", "body", "br", "caption", "col", "colgroup", "dd", "dt", "embed",
+    "frame", "head", "hr", "html", "img", "input", "keygen", "li", "link", "meta", "optgroup", "option", "p", "param",
+    "source", "tbody", "td", "tfoot", "th", "thead", "tr", "wbr",
+];
+
+fn is_any(name: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+fn name_of(tag: &[u8]) -> &[u8] {
+    let length = tag.iter().position(|byte| byte.is_ascii_whitespace() || matches!(byte, b'>' | b'/'));
+    tag.get(..length.unwrap_or(tag.len())).unwrap_or_default()
+}
+
+/// Returns the length of a start tag behind its `<`, and whether it ends in `/>`.
+fn tag_end(tag: &[u8]) -> (usize, bool) {
+    let mut quote = None;
+    let mut before = b' ';
+    for (at, byte) in tag.iter().enumerate() {
+        match (quote, byte) {
+            (Some(open), byte) if open == *byte => quote = None,
+            (None, b'>') => return (at + 1, before == b'/'),
+            // A quote opens a value only behind `=`.
+            (None, b'"' | b'\'') if before == b'=' => quote = Some(*byte),
+            (Some(_) | None, _) => {}
+        }
+        if !byte.is_ascii_whitespace() {
+            before = *byte;
+        }
+    }
+    (tag.len(), false)
+}
+
+fn end_of(bytes: Option<&[u8]>, mark: &[u8]) -> usize {
+    let bytes = bytes.unwrap_or_default();
+    bytes.windows(mark.len()).position(|window| window == mark).map_or(bytes.len(), |at| at + mark.len())
+}
+
+/// Returns where `</name` begins.
+fn end_of_raw(bytes: &[u8], name: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(found) = bytes.get(at..).and_then(|rest| rest.windows(2).position(|window| window == b"</")) {
+        at += found;
+        let candidate = bytes.get(at + 2..at + 2 + name.len());
+        if candidate.is_some_and(|candidate| candidate.eq_ignore_ascii_case(name)) {
+            return at;
+        }
+        at += 2;
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn real_pages_with_ends_left_out_are_not_deep() {
+        let pieces = ["<p>a", "<li>a", "<tr><td>a", "<br>", "<img src='>'>", "<a name=x>", "<option>a"];
+        for piece in pieces {
+            assert!(!is_deeper_than(&piece.repeat(5_000), 8), "{piece}");
+        }
+        let icons = "<svg viewBox=\"0 0 1 1\"><path d='m0'/><g><path/></g></svg>".repeat(5_000);
+        assert!(!is_deeper_than(&icons, 8));
+        assert!(!is_deeper_than(&"<script>'<div><div><div>'</script><!-- <div> -->".repeat(100), 2));
+    }
+
+    #[test]
+    fn what_is_never_closed_is_deep() {
+        assert!(!is_deeper_than(&"<div>".repeat(512), 512));
+        assert!(is_deeper_than(&"<div>".repeat(513), 512));
+        assert!(is_deeper_than(&"<div></span>".repeat(100_000), 512));
+        assert!(is_deeper_than(&"<svg><g>".repeat(300), 512));
+        assert!(is_deeper_than(&"<DIV a='</div>'>".repeat(513), 512));
+    }
+
+    #[derive(Clone, Debug)]
+    struct Tree(usize, Vec<Tree>);
+
+    impl Tree {
+        fn depth(&self) -> usize {
+            1 + self.1.iter().map(Self::depth).max().unwrap_or(0)
+        }
+
+        fn html(&self) -> String {
+            let name = ["div", "span", "SECTION", "b", "ul"][self.0];
+            let inner: String = self.1.iter().map(Self::html).collect();
+            format!("<{name} x=\"<i>\">a<br><p>{inner}</{}>", name.to_lowercase())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_scan_counts_what_a_recursive_walk_counts(
+            tree in (0_usize..5).prop_map(|name| Tree(name, vec![])).prop_recursive(12, 60, 4, |inner| {
+                (0_usize..5, prop::collection::vec(inner, 0..4)).prop_map(|(name, children)| Tree(name, children))
+            })
+        ) {
+            let (depth, html) = (tree.depth(), tree.html());
+            prop_assert!(!is_deeper_than(&html, depth));
+            prop_assert!(is_deeper_than(&html, depth - 1));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What counts as the same text.
+
+use super::han::Simplifier;
+use super::settings::{Digits, Han, Normalize, UnicodeForm, Urls};
+use unicode_normalization::UnicodeNormalization;
+
+/// Brings text to the form that is compared: one pass, and every white space run a single blank.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Normalizer {
+    settings: Normalize,
+    simplifier: Option<&'static Simplifier>,
+}
+
+/// The library's dictionaries cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoSimplifier;
+
+impl Normalizer {
+    pub(super) fn new(settings: Normalize) -> Result<Self, NoSimplifier> {
+        let simplifier = match settings.han {
+            Han::Simplified => Some(Simplifier::shared().ok_or(NoSimplifier)?),
+            Han::Keep => None,
+        };
+        Ok(Self { settings, simplifier })
+    }
+
+    /// Replaces `out` by the normalised text. It neither begins nor ends with a blank.
+    pub(super) fn run(&self, text: &str, out: &mut String) {
+        out.clear();
+        out.reserve(text.len());
+        let mut sink = Sink { normalizer: self, out, blank: false, masking: false };
+        let nfkc = self.settings.unicode == UnicodeForm::Nfkc;
+        let drop_urls = self.settings.urls == Urls::Drop;
+        let (mut at, mut before) = (0, Before::Nothing);
+        while let Some(rest) = text.get(at..) {
+            let Some(c) = rest.chars().next() else { break };
+            let mut read = c.len_utf8();
+            let plain = if c.is_ascii() { Some(c) } else { stable(c) };
+            if c.is_ascii() {
+                if drop_urls
+                    && matches!(c, 'h' | 'H' | 'w' | 'W')
+                    && before != Before::Alphanumeric
+                    && let Some(length) = url_length(rest)
+                {
+                    sink.blank();
+                    at += length;
+                    before = Before::Nothing;
+                    continue;
+                }
+                before = if c.is_ascii_alphanumeric() { Before::Alphanumeric } else { Before::Nothing };
+            } else {
+                before = Before::Nothing;
+                if let Some((phrase, simplified)) = self.simplifier.and_then(|table| table.phrase(c, rest)) {
+                    at += phrase.len();
+                    sink.text(simplified);
+                    continue;
+                }
+            }
+            // What follows may be a mark that composes with `c`: then both belong to one piece.
+            let next = rest.get(read..).and_then(|rest| rest.chars().next());
+            let alone = next.is_none_or(|next| next.is_ascii() || stable(next).is_some());
+            match plain {
+                Some(plain) if !nfkc => sink.char(if plain == c { plain } else { c }),
+                Some(plain) if alone => sink.char(plain),
+                None if !nfkc => sink.char(c),
+                Some(_) | None => {
+                    let tail = rest.get(read..).unwrap_or_default();
+                    let tail = tail.find(|c: char| c.is_ascii() || stable(c).is_some()).unwrap_or(tail.len());
+                    read += tail;
+                    let piece = rest.get(..read).unwrap_or_default();
+                    piece.nfkc().for_each(|c| sink.char(unquote(c)));
+                }
+            }
+            at += read;
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    Alphanumeric,
+}
+
+/// Returns the NFKC form of a character that is known not to combine with what stands before it, without a look
+/// into the Unicode tables: most of what Chinese pages are made of.
+fn stable(c: char) -> Option<char> {
+    match c {
+        '\u{3000}' => Some(' '),
+        // Full-width ASCII.
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0),
+        '\u{2019}' | '\u{2018}' => Some(unquote(c)),
+        // Ideographs; ideographic punctuation, dashes, quotation marks.
+        '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}'
+        | '\u{3001}'..='\u{3029}'
+        | '\u{2010}'
+        | '\u{2012}'..='\u{2016}'
+        | '\u{201a}'..='\u{2023}' => Some(c),
+        _ => None,
+    }
+}
+
+/// A typographic apostrophe is an apostrophe.
+fn unquote(c: char) -> char {
+    if matches!(c, '\u{2018}' | '\u{2019}') { '\'' } else { c }
+}
+
+/// Returns the length of the web address that the text begins with.
+fn url_length(text: &str) -> Option<usize> {
+    let head = text.as_bytes();
+    let scheme = ["https://", "http://", "www."]
+        .into_iter()
+        .find(|scheme| head.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme.as_bytes())))?;
+    let ends = |c: char| !c.is_ascii_graphic() || matches!(c, '<' | '>' | '"' | '\'' | '`' | '{' | '}' | '|' | '\\');
+    let length = text.find(ends).unwrap_or(text.len());
+    // Punctuation at the end belongs to the sentence.
+    let address = text.get(..length)?.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '*']);
+    (address.len() > scheme.len()).then_some(address.len())
+}
+
+struct Sink<'n, 'o> {
+    normalizer: &'n Normalizer,
+    out: &'o mut String,
+    /// White space was read and not yet written.
+    blank: bool,
+    /// The last character written stands for a run of digits.
+    masking: bool,
+}
+
+impl Sink<'_, '_> {
+    fn blank(&mut self) {
+        self.blank = true;
+    }
+
+    fn text(&mut self, text: &str) {
+        text.chars().for_each(|c| self.char(c));
+    }
+
+    fn char(&mut self, c: char) {
+        if c.is_ascii() {
+            if c.is_ascii_graphic() {
+                let c = if self.normalizer.settings.lowercase { c.to_ascii_lowercase() } else { c };
+                self.write(c);
+            } else if c.is_ascii_whitespace() || c == '\u{b}' {
+                self.blank = true;
+            }
+            // Other control characters are no text.
+            return;
+        }
+        if ('\u{3400}'..='\u{9fff}').contains(&c) {
+            let simplified = self.normalizer.simplifier.map_or(c, |table| table.char(c));
+            self.write(simplified);
+        } else if c.is_whitespace() {
+            self.blank = true;
+        } else if c.is_control() || matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}' | '\u{ad}') {
+            // Zero-width blanks and soft hyphens are invisible.
+        } else if self.normalizer.settings.lowercase && c.is_uppercase() {
+            c.to_lowercase().for_each(|c| self.write(c));
+        } else {
+            let simplified = self.normalizer.simplifier.map_or(c, |table| table.char(c));
+            self.write(simplified);
+        }
+    }
+
+    fn write(&mut self, c: char) {
+        let digit = self.normalizer.settings.digits == Digits::Mask && c.is_ascii_digit();
+        if digit && self.masking && !self.blank {
+            return;
+        }
+        if self.blank {
+            self.blank = false;
+            if !self.out.is_empty() {
+                self.out.push(' ');
+            }
+        }
+        self.masking = digit;
+        self.out.push(if digit { '0' } else { c });
+    }
+}

@@ -1,0 +1,209 @@
+//! From bodies to words.
+
+use super::normalize::Normalizer;
+use super::*;
+use crate::record::{Body, Reject};
+use proptest::prelude::*;
+
+fn normal(change: impl FnOnce(&mut Normalize), text: &str) -> String {
+    let mut settings = Normalize::default();
+    change(&mut settings);
+    let mut out = String::from("left over");
+    Normalizer::new(settings).unwrap().run(text, &mut out);
+    out
+}
+
+fn analyzer(change: impl FnOnce(&mut Settings)) -> Analyzer {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    Analyzer::new(&settings).unwrap()
+}
+
+fn words(analyzer: &Analyzer, text: &str) -> Vec<String> {
+    let (mut buffer, mut words) = (String::new(), Vec::new());
+    let normal = analyzer.normalize(&Body::Text(text.into()), &mut buffer).unwrap();
+    analyzer.words(normal.text, |word| words.push(word.text.to_owned()));
+    words
+}
+
+fn html(analyzer: &Analyzer, html: &str) -> Result<String, Reject> {
+    let mut buffer = String::new();
+    let normal = analyzer.normalize(&Body::Html(html.into()), &mut buffer);
+    normal.map(|normal| normal.text.to_owned()).map_err(|rejection| rejection.reason())
+}
+
+#[test]
+fn normalisation_makes_equal_what_reads_equal() {
+    for (text, expected) in [
+        ("  Ａ\u{3000}\r\n B\t", "a b"),
+        ("Ｈｅｌｌｏ，世界！", "hello,世界!"),
+        ("e\u{301}A\u{30a}", "éå"),
+        ("Ａ\u{30a}", "å"),
+        ("㎏ ﬁn ①", "kg fin 1"),
+        ("ｶﾞ", "ガ"),
+        ("ΣΑΣ", "σασ"),
+        ("don’t", "don't"),
+        ("據瞭解，漢語", "据了解,汉语"),
+        ("\u{feff}a\u{200b}b\u{0}\u{ad}", "ab"),
+        ("ABC 12 34", "abc 12 34"),
+        ("", ""),
+        (" \n ", ""),
+    ] {
+        assert_eq!(normal(|_| {}, text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn every_step_of_normalisation_can_be_left_out() {
+    assert_eq!(normal(|settings| settings.unicode = UnicodeForm::None, "Ａ１，ﬁ漢"), "ａ１，ﬁ汉");
+    assert_eq!(normal(|settings| settings.lowercase = false, "Aé É"), "Aé É");
+    assert_eq!(normal(|settings| settings.han = Han::Keep, "據瞭解"), "據瞭解");
+    assert_eq!(normal(|settings| settings.digits = Digits::Mask, "a12b 3 45,６７ 8x9"), "a0b 0 0,0 0x0");
+    assert_eq!(normal(|settings| settings.urls = Urls::Keep, "见 HTTP://a.b/C"), "见 http://a.b/c");
+}
+
+#[test]
+fn web_addresses_are_taken_out_and_the_sentence_around_them_stays() {
+    for (text, expected) in [
+        ("see https://a.b/c?d=e#f, then", "see , then"),
+        ("见http://a.b/c，以及", "见 ,以及"),
+        ("(www.example.com) and WWW.X.Y.", "( ) and ."),
+        ("xhttp://a.b", "xhttp://a.b"),
+        ("http:// www. http", "http:// www. http"),
+        ("\"http://a.b\"", "\" \""),
+    ] {
+        assert_eq!(normal(|_| {}, text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn stop_words_of_both_languages_and_of_a_list_are_filtered() {
+    let text = "The cat and 我们 的 机器人 don’t 發現 SPARKLES，這個 Zebra";
+    assert_eq!(words(&analyzer(|_| {}), text), ["cat", "机器人", "发现", "sparkles", "zebra"]);
+    let list = StopWords::List("# mine\n發現\n\nCAT zebra\n".to_owned());
+    let own = analyzer(|settings| settings.stopwords = vec![list, StopWords::Zh]);
+    assert_eq!(words(&own, text), ["the", "and", "机器人", "don't", "sparkles"]);
+}
+
+#[test]
+fn a_user_dictionary_joins_its_words() {
+    let text = "云计算石墨烯电池";
+    assert!(!words(&analyzer(|_| {}), text).contains(&"石墨烯电池".to_owned()));
+    let own = analyzer(|settings| settings.jieba.user_dict = Some("石墨烯電池 100000 n\n\n云计算\n".to_owned()));
+    assert_eq!(words(&own, text), ["云计算", "石墨烯电池"]);
+    let mut settings = Settings::default();
+    settings.jieba.user_dict = Some("好\n石墨烯 many".to_owned());
+    let error = Analyzer::new(&settings).unwrap_err();
+    assert_eq!(error, SettingsError::UserDict { line: 2, frequency: "many".to_owned() });
+}
+
+#[test]
+fn text_past_the_limit_is_left_unread_at_a_character() {
+    let analyzer = analyzer(|settings| settings.max_bytes = 7);
+    let mut buffer = String::new();
+    let cut = analyzer.normalize(&Body::Text("天安门前".into()), &mut buffer).unwrap();
+    assert_eq!((cut.text, cut.cut), ("天安", true));
+    let whole = analyzer.normalize(&Body::Text("天安x".into()), &mut buffer).unwrap();
+    assert_eq!((whole.text, whole.cut), ("天安x", false));
+}
+
+#[test]
+fn a_page_without_text_is_refused() {
+    let analyzer = analyzer(|_| {});
+    for text in ["", " \n\u{3000}", "\u{200b}\u{0}", "http://only.an/address"] {
+        let mut buffer = String::new();
+        let rejection = analyzer.normalize(&Body::Text(text.into()), &mut buffer).unwrap_err();
+        assert_eq!(rejection.reason(), Reject::NoText, "{text:?}");
+    }
+    for page in ["", "<html></html>", "<script>var x = 1;</script><style>p{}</style>", "<!-- note -->"] {
+        assert_eq!(html(&analyzer, page), Err(Reject::NoText), "{page:?}");
+    }
+}
+
+#[test]
+fn main_text_leaves_navigation_out_and_short_pages_are_read_whole() {
+    let paragraph = "<p>The committee has published its report on the harbour, and the mayor said that, \
+                     after years of delay, the works would begin in the spring of next year.</p>";
+    let links = "<a href=/x>Sports</a> <a href=/y>Weather</a>".repeat(5);
+    let page = format!(
+        "<html><head><title>t</title></head><body><nav>{links}</nav><article>{}</article></body></html>",
+        paragraph.repeat(6)
+    );
+    let main = html(&analyzer(|_| {}), &page).unwrap();
+    assert!(main.contains("committee") && !main.contains("weather"), "{main}");
+    let all = html(&analyzer(|settings| settings.html = HtmlText::AllText), &page).unwrap();
+    assert!(all.contains("committee") && all.contains("weather"), "{all}");
+    assert_eq!(html(&analyzer(|_| {}), "<div>a<b>b</b><p>c<br>d</div><td>e<script>f</script>").unwrap(), "ab c d e");
+}
+
+#[test]
+fn html_is_read_up_to_the_nesting_limit_and_refused_above_it() {
+    let analyzer = analyzer(|_| {});
+    let nested = |levels: usize| format!("{}text{}", "<div>".repeat(levels), "</div>".repeat(levels));
+    for levels in [1, 200, 512] {
+        assert_eq!(html(&analyzer, &nested(levels)).unwrap(), "text", "{levels}");
+    }
+    for levels in [513, 100_000] {
+        assert_eq!(html(&analyzer, &nested(levels)), Err(Reject::TooDeep), "{levels}");
+        assert_eq!(html(&analyzer, &"<b><i>".repeat(levels)), Err(Reject::TooDeep), "{levels}");
+    }
+    let long = format!("<article>{}<p>{}</article>", "<div>".repeat(500), "plain words, in a row. ".repeat(100));
+    assert!(html(&analyzer, &long).unwrap().starts_with("plain words"));
+    // Ends that stand where a browser does not see them.
+    let hidden = "<div><script><!--<script></script></div></script>".repeat(3_000);
+    assert_eq!(html(&analyzer, &hidden), Err(Reject::TooDeep));
+}
+
+#[test]
+fn settings_that_would_hash_nothing_are_refused() {
+    let refuse = |change: fn(&mut Settings)| {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        Analyzer::new(&settings).unwrap_err()
+    };
+    assert_eq!(refuse(|settings| settings.min_features = 0), SettingsError::NoFeatures);
+    assert_eq!(refuse(|settings| settings.max_bytes = 0), SettingsError::NoBytes);
+}
+
+/// Text of the kinds that take different ways through the normaliser.
+fn any_text() -> impl Strategy<Value = String> {
+    let kinds = prop_oneof![
+        any::<char>().prop_map(String::from),
+        "[a-zA-Z0-9 .,]{1,4}",
+        "[\u{4e00}-\u{9fff}\u{3000}-\u{3030}\u{ff01}-\u{ff5e}\u{2010}-\u{2030}]{1,4}",
+        "[\u{300}-\u{310}\u{3099}\u{309a}\u{ff61}-\u{ff9f}\u{ac00}\u{1100}\u{1161}]{1,2}",
+    ];
+    prop::collection::vec(kinds, 0..12).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    /// The oracle takes one step after the other, with the library alone.
+    #[test]
+    fn one_pass_gives_what_single_steps_give(text in any_text()) {
+        use unicode_normalization::UnicodeNormalization;
+        let invisible = |c: &char| {
+            (c.is_control() && !c.is_whitespace())
+                || matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}' | '\u{ad}')
+        };
+        let composed: String = text.nfkc().filter(|c| !invisible(c)).collect();
+        let composed = composed.replace(['\u{2018}', '\u{2019}'], "'");
+        let lower: String = composed.chars().flat_map(char::to_lowercase).collect();
+        let expected = lower.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found = normal(|settings| {
+            settings.han = Han::Keep;
+            settings.urls = Urls::Keep;
+        }, &text);
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn no_page_makes_reading_panic(text in any_text(), tags in prop::collection::vec(0_usize..12, 0..40)) {
+        let pieces = ["<div>", "</div>", "<p", "<table><td>", "</b>", "<script>", "</", "<!--", "-->", "<svg/>", "\"", "&#x;"];
+        let page: String = tags.iter().flat_map(|tag| [pieces[*tag], text.as_str()]).collect();
+        let analyzer = analyzer(|_| {});
+        let mut buffer = String::new();
+        if let Ok(normal) = analyzer.normalize(&Body::Html(page.into()), &mut buffer) {
+            analyzer.words(normal.text, |_| {});
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! How rare a word is.
+
+use super::han;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::LazyLock;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Hashes of words are keys as they are: they are well mixed already.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Only `u64` keys are used; anything else is hashed properly.
+        self.0 ^= xxh3_64(bytes);
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value;
+    }
+}
+
+/// A map by the hash of a word.
+pub type WordMap<V> = HashMap<u64, V, BuildHasherDefault<AsIs>>;
+
+/// One natural unit of inverse document frequency, in the fixed-point numbers of [`idf`].
+pub const ONE: u32 = 256;
+
+/// The table has quarters.
+const QUARTER: u32 = ONE / 4;
+/// A Chinese word that is not in the table: rarer than all that are, but not by as much as the rarest.
+const RARE: u32 = 46 * QUARTER;
+
+static TABLE: LazyLock<WordMap<u8>> = LazyLock::new(|| {
+    let mut table = WordMap::default();
+    for line in include_str!("idf_zh.txt").lines() {
+        let mut words = line.split(' ');
+        let Some(quarters) = words.next().and_then(|number| number.parse::<u8>().ok()) else { continue };
+        table.extend(words.map(|word| (xxh3_64(word.as_bytes()), quarters)));
+    }
+    table
+});
+
+/// Returns how rare a word is, in 256ths of a natural unit (inverse document frequency), from `2 * ONE` up.
+///
+/// Chinese words have the values of jieba's table, in quarters; those from 10.0 on, and unknown ones, 11.5. For other
+/// languages no table is kept: length tells, since frequent words are short (Zipf). A word of n characters gets
+/// 4 + n / 2, at most 11.5, so `rain` weighs 6 and `precipitation` 10.5. `hash` is XXH3 of the word.
+#[must_use]
+pub fn idf(word: &str, hash: u64) -> u32 {
+    if word.chars().next().is_some_and(han::is_han) {
+        return TABLE.get(&hash).map_or(RARE, |quarters| (u32::from(*quarters) * QUARTER).max(2 * ONE));
+    }
+    let length = u32::try_from(word.chars().take(15).count()).unwrap_or(15);
+    4 * ONE + length * (ONE / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(word: &str) -> u32 {
+        idf(word, xxh3_64(word.as_bytes()))
+    }
+
+    #[test]
+    fn frequent_words_weigh_less_than_rare_ones() {
+        assert!(of("中国") < of("经济") && of("经济") < of("机器人") && of("机器人") < of("斑马鱼"));
+        assert_eq!(of("斑马鱼"), 46 * 64);
+        assert_eq!((of("rain"), of("precipitation")), (6 * 256, 10 * 256 + 128));
+        assert_eq!(of("internationalization"), 11 * 256 + 128);
+        assert_eq!(of("的"), 2 * ONE);
+    }
+
+    #[test]
+    fn the_table_is_whole() {
+        assert_eq!(TABLE.len(), 44_337);
+    }
+}

@@ -1,0 +1,94 @@
+//! Normalised text -> words.
+
+use super::han::is_han;
+use super::settings::Segmenter;
+use jieba_rs::Jieba;
+use std::sync::Arc;
+use unicode_segmentation::UnicodeSegmentation;
+
+/// Cuts text into words.
+#[derive(Clone, Debug)]
+pub(super) struct Cutter {
+    segmenter: Segmenter,
+    jieba: Option<Arc<Jieba>>,
+    hmm: bool,
+}
+
+impl Cutter {
+    pub(super) fn new(segmenter: Segmenter, jieba: Option<Arc<Jieba>>, hmm: bool) -> Self {
+        Self { segmenter, jieba, hmm }
+    }
+
+    /// Hands out every word, in the order of the text. Punctuation is no word.
+    pub(super) fn words<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str)) {
+        match (&self.jieba, self.segmenter) {
+            (Some(jieba), Segmenter::Jieba) => {
+                let words = jieba.cut(text, self.hmm).into_iter().map(|token| token.word);
+                words.filter(|word| word.chars().any(char::is_alphanumeric)).for_each(each);
+            }
+            (Some(jieba), Segmenter::Auto) => {
+                let mut rest = text;
+                while !rest.is_empty() {
+                    let han = rest.chars().next().is_some_and(is_han);
+                    let length = rest.find(|c| is_han(c) != han).unwrap_or(rest.len());
+                    let (run, behind) = rest.split_at(length);
+                    rest = behind;
+                    if han {
+                        jieba.cut(run, self.hmm).into_iter().for_each(|token| each(token.word));
+                    } else {
+                        unicode_words(run, &mut each);
+                    }
+                }
+            }
+            (_, Segmenter::Unicode) | (None, _) => unicode_words(text, &mut each),
+        }
+    }
+}
+
+/// Cuts at Unicode word breaks (UAX 29). Breaks stand at every blank, so each piece between blanks is cut alone;
+/// letters and digits of ASCII are one word without a look into the tables.
+fn unicode_words<'t>(text: &'t str, each: &mut impl FnMut(&'t str)) {
+    for piece in text.split(' ') {
+        if piece.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            if !piece.is_empty() {
+                each(piece);
+            }
+        } else {
+            piece.unicode_words().for_each(&mut *each);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(segmenter: Segmenter, text: &str) -> Vec<String> {
+        let jieba = (segmenter != Segmenter::Unicode).then(super::super::default_jieba);
+        let mut words = Vec::new();
+        Cutter::new(segmenter, jieba, true).words(text, |word| words.push(word.to_owned()));
+        words
+    }
+
+    #[test]
+    fn han_runs_go_to_jieba_and_the_rest_to_word_breaks() {
+        let text = "我爱北京天安门,the cat's 3.14 mat-weave 机器学习model";
+        assert_eq!(
+            words(Segmenter::Auto, text),
+            ["我", "爱", "北京", "天安门", "the", "cat's", "3.14", "mat", "weave", "机器", "学习", "model"]
+        );
+        assert_eq!(words(Segmenter::Unicode, "天安门 cat"), ["天", "安", "门", "cat"]);
+        assert_eq!(words(Segmenter::Jieba, "天安门, cat!"), ["天安门", "cat"]);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_between_blanks_are_cut_as_the_whole_would_be(text in "[a-c1'. ,\u{e9}\u{301}_-]{0,30}") {
+            let whole: Vec<&str> = text.unicode_words().collect();
+            let mut pieces = Vec::new();
+            unicode_words(&text, &mut |word| pieces.push(word));
+            prop_assert_eq!(pieces, whole);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What a page's headers say when it leaves.
+//!
+//! All values are text and a function of the record and its ruling: no clock, no host, no instance. Headers that came
+//! with the record keep their order and their repeats; those that an earlier pass of ours left are replaced.
+
+use crate::fingerprint::SimHash;
+use crate::log::{Answer, Decision, Match, PageRuling, Ruling, Stage};
+use crate::record::{Reject, Source, Timestamp};
+
+/// One header of a record: a name, and bytes or null.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Its name; names may repeat.
+    pub name: String,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+}
+
+impl Header {
+    fn text(prefix: &str, name: &str, value: impl Into<String>) -> Self {
+        Self { name: format!("{prefix}{name}"), value: Some(value.into().into_bytes()) }
+    }
+
+    /// Returns the bytes of name and value.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.name.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// An output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outlet {
+    /// Pages to go on with.
+    Unique,
+    /// Duplicates.
+    Duplicate,
+    /// Pages without a verdict.
+    DeadLetter,
+}
+
+impl Outlet {
+    /// Every output.
+    pub const ALL: [Self; 3] = [Self::Unique, Self::Duplicate, Self::DeadLetter];
+
+    /// Returns the metric label.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Duplicate => "duplicate",
+            Self::DeadLetter => "dead_letter",
+        }
+    }
+}
+
+/// How headers are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderSettings {
+    /// What our names begin with (`output.headers.prefix`).
+    pub prefix: String,
+    /// Names of input headers that are not passed on (`output.headers.drop`).
+    pub drop: Vec<String>,
+    /// The scheme that the fingerprints were made by.
+    pub scheme: String,
+    /// The input group.
+    pub group: String,
+}
+
+/// Bytes that our own headers take at the most.
+pub const MOST_HEADER_BYTES: usize = 2048;
+
+impl HeaderSettings {
+    /// Returns the input headers that are passed on.
+    pub fn foreign<'a>(&'a self, headers: &'a [Header]) -> impl Iterator<Item = &'a Header> {
+        headers.iter().filter(|header| {
+            !header.name.starts_with(&self.prefix) && !self.drop.iter().any(|name| *name == header.name)
+        })
+    }
+
+    /// Returns our headers for a page with this ruling.
+    #[must_use]
+    pub fn of_ruling(&self, ruling: &Ruling, source: &Source, simhash: Option<SimHash>) -> Vec<Header> {
+        let mut ours = Vec::with_capacity(9);
+        let mut say = |name: &str, value: String| ours.push(Header::text(&self.prefix, name, value));
+        if let Answer::Page(page) = &ruling.answer {
+            say("verdict", verdict(page).to_owned());
+            if let Some(simhash) = simhash {
+                say("fp", simhash.to_string());
+            }
+            say("scheme", self.scheme.clone());
+            if let Decision::Duplicate { of } = &page.decision {
+                let Match { stage, distance, source, age_ms, cluster } = of;
+                say("match", source.to_string());
+                say("match.age_ms", age_ms.to_string());
+                if *stage == Stage::SimHash {
+                    say("distance", distance.to_string());
+                }
+                say("cluster", cluster.to_string());
+            }
+        }
+        say("source", source.to_string());
+        ours
+    }
+
+    /// Returns our headers for a dead letter. `why` is one line without text of the page; without it the reason speaks.
+    #[must_use]
+    pub fn of_reject(
+        &self,
+        reason: Reject,
+        why: Option<&str>,
+        source: &Source,
+        timestamp: Option<Timestamp>,
+    ) -> Vec<Header> {
+        let mut ours = Vec::with_capacity(9);
+        let mut say = |name: &str, value: String| ours.push(Header::text(&self.prefix, name, value));
+        say("error.stage", reason.stage().to_owned());
+        say("error.reason", reason.name().to_owned());
+        say("error.message", why.unwrap_or_else(|| message(reason)).to_owned());
+        say("error.topic", source.partition.topic.to_string());
+        say("error.partition", source.partition.number.to_string());
+        say("error.offset", source.offset.to_string());
+        if let Some(timestamp) = timestamp {
+            say("error.timestamp", timestamp.to_string());
+        }
+        say("error.group", self.group.clone());
+        say("error.attempts", "1".to_owned());
+        ours
+    }
+}
+
+/// Returns the name of a verdict, as it stands in headers, metrics and verdict lines.
+#[must_use]
+pub const fn verdict(page: &PageRuling) -> &'static str {
+    match &page.decision {
+        Decision::Unique { .. } => "unique",
+        Decision::Update { .. } => "update",
+        Decision::Duplicate { of } => match of.stage {
+            Stage::Exact => "exact",
+            Stage::SimHash => "near",
+        },
+    }
+}
+
+/// Says in one line what is wrong with a page. Holds nothing of its text.
+#[must_use]
+pub const fn message(reason: Reject) -> &'static str {
+    match reason {
+        Reject::Undecodable => "the value is not what input.format says",
+        Reject::WrongType => "a field holds another type than the configuration says",
+        Reject::MissingField => "none of the fields that may hold the text is there",
+        Reject::NoText => "no text is left in the page",
+        Reject::TooDeep => "the value is nested deeper than the limit",
+        Reject::TooLarge => "the value is larger than input.max_document",
+        Reject::TooLargeForOutput => "with its headers the record is larger than an output topic takes",
+        Reject::TextPanic => "the text work failed on this page",
+        Reject::TextTimeout => "the text work took too long on this page",
+        Reject::Refused => "the brokers refuse the record",
+        Reject::TimestampRefused => "the brokers refuse the record's timestamp",
+        Reject::Gone => "the input does not hold the record any more",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::PageDigest;
+    use crate::log::RequestId;
+    use crate::record::PartitionId;
+
+    fn settings() -> HeaderSettings {
+        HeaderSettings {
+            prefix: "dupgate.".to_owned(),
+            drop: vec!["secret".to_owned()],
+            scheme: "sh64-9b1f2c".to_owned(),
+            group: "crawl".to_owned(),
+        }
+    }
+
+    fn lines(headers: &[Header]) -> Vec<String> {
+        let text = |header: &Header| String::from_utf8(header.value.clone().unwrap()).unwrap();
+        headers.iter().map(|header| format!("{}={}", header.name, text(header))).collect()
+    }
+
+    fn ruling(decision: Decision) -> Ruling {
+        let source = PartitionId::new("pages", 9).at(190_112);
+        let page = PageRuling { source, event_time: Timestamp::default(), digest: PageDigest(0), decision };
+        Ruling { request: RequestId(1), answer: Answer::Page(page) }
+    }
+
+    #[test]
+    fn near_duplicate_says_what_it_is_near_to() {
+        let original = PartitionId::new("pages", 3).at(184_467);
+        let first = PartitionId::new("pages", 3).at(5);
+        let of = Match { stage: Stage::SimHash, distance: 2, source: original, age_ms: 111_600_000, cluster: first };
+        let source = PartitionId::new("pages", 9).at(190_112);
+        let ours =
+            settings().of_ruling(&ruling(Decision::Duplicate { of }), &source, Some(SimHash(0x9f3c_2a10_e4b7_d855)));
+        assert_eq!(
+            lines(&ours),
+            [
+                "dupgate.verdict=near",
+                "dupgate.fp=9f3c2a10e4b7d855",
+                "dupgate.scheme=sh64-9b1f2c",
+                "dupgate.match=pages:3:184467",
+                "dupgate.match.age_ms=111600000",
+                "dupgate.distance=2",
+                "dupgate.cluster=pages:3:5",
+                "dupgate.source=pages:9:190112",
+            ]
+        );
+        assert!(ours.iter().map(Header::bytes).sum::<usize>() < MOST_HEADER_BYTES);
+    }
+
+    #[test]
+    fn unique_page_without_simhash_names_verdict_scheme_and_source() {
+        let source = PartitionId::new("pages", 9).at(190_112);
+        let ours = settings().of_ruling(&ruling(Decision::Unique { original: None }), &source, None);
+        assert_eq!(
+            lines(&ours),
+            ["dupgate.verdict=unique", "dupgate.scheme=sh64-9b1f2c", "dupgate.source=pages:9:190112"]
+        );
+    }
+
+    #[test]
+    fn dead_letter_says_what_failed_and_where_it_stood() {
+        let source = PartitionId::new("pages", 9).at(7);
+        let ours = settings().of_reject(Reject::NoText, None, &source, Some(Timestamp::from_millis(12)));
+        assert_eq!(
+            lines(&ours),
+            [
+                "dupgate.error.stage=extract",
+                "dupgate.error.reason=no_text",
+                "dupgate.error.message=no text is left in the page",
+                "dupgate.error.topic=pages",
+                "dupgate.error.partition=9",
+                "dupgate.error.offset=7",
+                "dupgate.error.timestamp=12",
+                "dupgate.error.group=crawl",
+                "dupgate.error.attempts=1",
+            ]
+        );
+    }
+
+    #[test]
+    fn foreign_headers_keep_order_and_repeats_and_our_own_are_replaced() {
+        let header =
+            |name: &str, value: Option<&[u8]>| Header { name: name.to_owned(), value: value.map(<[u8]>::to_vec) };
+        let came = [
+            header("trace", Some(b"1")),
+            header("dupgate.verdict", Some(b"near")),
+            header("trace", Some(b"\xff")),
+            header("secret", Some(b"x")),
+            header("empty", None),
+        ];
+        let settings = settings();
+        let passed: Vec<&Header> = settings.foreign(&came).collect();
+        assert_eq!(passed, [&came[0], &came[2], &came[4]]);
+    }
+}

@@ -1,0 +1,206 @@
+//! Where a page goes: which outputs, and which partition there.
+
+use super::{Disposition, Outlet};
+use crate::log::{Answer, Decision};
+use crate::record::Source;
+
+/// What is produced (`mode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Unique and duplicate pages go to two topics.
+    #[default]
+    Route,
+    /// Every page goes to the unique topic, with its verdict in the headers.
+    Tag,
+    /// Nothing is produced.
+    Observe,
+}
+
+/// What happens to null values (`input.tombstones`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Tombstones {
+    /// To both outputs, untouched: both may be compacted.
+    #[default]
+    Forward,
+    /// Nowhere.
+    Drop,
+}
+
+/// What happens to pages without a verdict (`processing.on_bad_record`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum BadRecords {
+    /// To the dead letter topic.
+    #[default]
+    DeadLetter,
+    /// Nowhere, but counted.
+    Skip,
+    /// The program stops before the record's offset is committed.
+    Stop,
+}
+
+/// Which partition of an output a page goes to (`output.partition`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Partitioning {
+    /// The number it came from when both topics have as many partitions, else by key.
+    #[default]
+    Same,
+    /// By key, as Java clients have it; without a key spread.
+    Key,
+    /// Evenly, whatever the key.
+    Spread,
+}
+
+/// What decides where pages go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Routing {
+    /// What is produced.
+    pub mode: Mode,
+    /// What happens to null values.
+    pub tombstones: Tombstones,
+    /// What happens to pages without a verdict.
+    pub bad_records: BadRecords,
+    /// Which partition they go to.
+    pub partitioning: Partitioning,
+}
+
+impl Routing {
+    /// Returns the outputs that a page with this end goes to, in the order in which they are written.
+    #[must_use]
+    pub fn outlets(&self, disposition: &Disposition) -> &'static [Outlet] {
+        if self.mode == Mode::Observe {
+            return &[];
+        }
+        match disposition {
+            Disposition::Ruled(ruling) => match (&ruling.answer, self.mode) {
+                (Answer::Page(page), Mode::Route) if matches!(page.decision, Decision::Duplicate { .. }) => {
+                    &[Outlet::Duplicate]
+                }
+                (Answer::Page(_), _) => &[Outlet::Unique],
+                // Such a ruling ends no page: it comes here as a dead letter.
+                (Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. }, _) => &[],
+            },
+            Disposition::DeadLetter(_) => match self.bad_records {
+                BadRecords::DeadLetter | BadRecords::Stop => &[Outlet::DeadLetter],
+                BadRecords::Skip => &[],
+            },
+            Disposition::Tombstone => match (self.tombstones, self.mode) {
+                (Tombstones::Drop, _) | (_, Mode::Observe) => &[],
+                (Tombstones::Forward, Mode::Route) => &[Outlet::Unique, Outlet::Duplicate],
+                (Tombstones::Forward, Mode::Tag) => &[Outlet::Unique],
+            },
+        }
+    }
+
+    /// Returns the partition of an output with `count` partitions, for a record from a topic with `source_count`.
+    ///
+    /// The same record always goes to the same partition, so that a record read again keeps its place.
+    #[must_use]
+    pub fn partition(&self, source: &Source, source_count: usize, key: Option<&[u8]>, count: usize) -> i32 {
+        let number = usize::try_from(source.partition.number).unwrap_or(0);
+        let spread =
+            || number.wrapping_add(usize::try_from(source.offset).unwrap_or(0)).checked_rem(count).unwrap_or(0);
+        let keyed = || key.map_or_else(spread, |key| by_key(key, count));
+        let partition = match self.partitioning {
+            Partitioning::Same if source_count == count => number,
+            Partitioning::Same | Partitioning::Key => keyed(),
+            Partitioning::Spread => spread(),
+        };
+        i32::try_from(partition).unwrap_or(0)
+    }
+}
+
+fn by_key(key: &[u8], count: usize) -> usize {
+    let positive = usize::try_from(murmur2(key) & 0x7fff_ffff).unwrap_or(0);
+    positive.checked_rem(count).unwrap_or(0)
+}
+
+/// Murmur2 with the seed that Kafka's Java clients use (Appleby, 2008; `org.apache.kafka.common.utils.Utils`).
+#[must_use]
+pub fn murmur2(bytes: &[u8]) -> u32 {
+    const SEED: u32 = 0x9747_b28c;
+    const M: u32 = 0x5bd1_e995;
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let mut hash = SEED ^ length;
+    let (words, rest) = bytes.as_chunks::<4>();
+    for word in words {
+        let mut k = u32::from_le_bytes(*word).wrapping_mul(M);
+        k ^= k >> 24;
+        hash = hash.wrapping_mul(M) ^ k.wrapping_mul(M);
+    }
+    if !rest.is_empty() {
+        for (place, byte) in rest.iter().enumerate() {
+            hash ^= u32::from(*byte) << (8 * place);
+        }
+        hash = hash.wrapping_mul(M);
+    }
+    hash ^= hash >> 13;
+    hash = hash.wrapping_mul(M);
+    hash ^ (hash >> 15)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::fingerprint::PageDigest;
+    use crate::log::{Match, PageRuling, RequestId, Ruling, Stage};
+    use crate::record::{PartitionId, Reject, Timestamp};
+
+    fn ruled(decision: Decision) -> Disposition {
+        let source = PartitionId::new("pages", 1).at(9);
+        let page = PageRuling { source, event_time: Timestamp::default(), digest: PageDigest(0), decision };
+        Disposition::Ruled(Arc::new(Ruling { request: RequestId(1), answer: Answer::Page(page) }))
+    }
+
+    fn original() -> Match {
+        let source = PartitionId::new("pages", 0).at(3);
+        Match { stage: Stage::Exact, distance: 0, cluster: source.clone(), source, age_ms: 5 }
+    }
+
+    /// The vectors of Kafka's own `UtilsTest`.
+    #[test]
+    fn keys_hash_as_they_do_in_java() {
+        let vectors: [(&[u8], i32); 6] = [
+            (b"21", -973_932_308),
+            (b"foobar", -790_332_482),
+            (b"a-little-bit-long-string", -985_981_536),
+            (b"a-little-bit-longer-string", -1_486_304_829),
+            (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58_897_971),
+            (b"abc", 479_470_107),
+        ];
+        for (key, hash) in vectors {
+            assert_eq!(murmur2(key).cast_signed(), hash, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn partition_is_kept_when_counts_are_equal_and_follows_the_key_otherwise() {
+        let routing = Routing::default();
+        let source = PartitionId::new("pages", 5).at(100);
+        assert_eq!(routing.partition(&source, 6, Some(b"foobar"), 6), 5);
+        assert_eq!(routing.partition(&source, 6, Some(b"foobar"), 4), (-790_332_482_i32 & 0x7fff_ffff) % 4);
+        assert_eq!(routing.partition(&source, 6, None, 4), 1);
+        let spread = Routing { partitioning: Partitioning::Spread, ..routing };
+        assert_eq!(spread.partition(&source, 6, Some(b"foobar"), 6), 3);
+    }
+
+    #[test]
+    fn each_end_goes_where_the_mode_says() {
+        let unique = ruled(Decision::Unique { original: None });
+        let update = ruled(Decision::Update { of: original(), original: None });
+        let duplicate = ruled(Decision::Duplicate { of: original() });
+        let dead = Disposition::DeadLetter(Reject::NoText);
+        let stone = Disposition::Tombstone;
+        let route = Routing::default();
+        let outlets = |routing: &Routing| [&unique, &update, &duplicate, &dead, &stone].map(|end| routing.outlets(end));
+        use Outlet::{DeadLetter as D, Duplicate as Two, Unique as One};
+        assert_eq!(outlets(&route), [&[One][..], &[One], &[Two], &[D], &[One, Two]]);
+        let tag = Routing { mode: Mode::Tag, ..route };
+        assert_eq!(outlets(&tag), [&[One][..], &[One], &[One], &[D], &[One]]);
+        let observe = Routing { mode: Mode::Observe, ..route };
+        assert_eq!(outlets(&observe), [&[][..]; 5]);
+        let strict = Routing { tombstones: Tombstones::Drop, bad_records: BadRecords::Skip, ..route };
+        assert_eq!(outlets(&strict), [&[One][..], &[One], &[Two], &[], &[]]);
+    }
+}

@@ -1,0 +1,101 @@
+//! What the Kafka edge takes for granted of rdkafka and of the broker, each fact by itself.
+
+use std::time::Duration;
+
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::Producer;
+use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
+
+use super::broker::{Broker, wait};
+use super::speaking::{
+    commit, committed_payloads, marks, place, produce, read_to_end, reader, send, transactional_producer,
+};
+
+#[test]
+fn the_client_is_built_with_every_protocol_that_operators_need() {
+    let features = ClientConfig::new().create_native_config().unwrap().get("builtin.features").unwrap();
+    let features: Vec<&str> = features.split(',').collect();
+    for wanted in ["gzip", "snappy", "lz4", "zstd", "ssl", "sasl_plain", "sasl_scram", "sasl_oauthbearer", "oidc"] {
+        assert!(features.contains(&wanted), "{wanted} is missing in {features:?}");
+    }
+}
+
+#[test]
+fn metadata_of_offsets_in_a_transaction_is_read_back() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("metadata", 2);
+    let group = broker.unique("metadata-group");
+    let consumer: BaseConsumer = broker.client().set("group.id", &group).create().unwrap();
+    let producer = transactional_producer(broker, &broker.unique("metadata"));
+    producer.begin_transaction().unwrap();
+    let mut offsets = TopicPartitionList::new();
+    offsets.add_partition_offset(&topic, 0, Offset::Offset(7)).unwrap();
+    offsets.add_partition_offset(&topic, 1, Offset::Offset(9)).unwrap();
+    offsets.find_partition(&topic, 0).unwrap().set_metadata("checkpoint 42");
+    producer.send_offsets_to_transaction(&offsets, &consumer.group_metadata().unwrap(), wait::LIMIT).unwrap();
+    producer.commit_transaction(wait::LIMIT).unwrap();
+
+    let mut asked = TopicPartitionList::new();
+    asked.add_partition_range(&topic, 0, 1);
+    let committed = consumer.committed_offsets(asked, wait::LIMIT).unwrap();
+    let with = committed.find_partition(&topic, 0).unwrap();
+    assert_eq!((with.offset(), with.metadata()), (Offset::Offset(7), "checkpoint 42"));
+    let without = committed.find_partition(&topic, 1).unwrap();
+    assert_eq!((without.offset(), without.metadata()), (Offset::Offset(9), ""));
+}
+
+#[test]
+fn watermarks_end_at_the_first_open_transaction_only_for_read_committed() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("watermarks", 1);
+    let producer = transactional_producer(broker, &broker.unique("watermarks"));
+    commit(&producer, &topic, &["a", "b"]);
+    producer.begin_transaction().unwrap();
+    send(&producer, &topic, &["c"]);
+    producer.flush(wait::LIMIT).unwrap();
+    let ends = |isolation: &str| marks(broker, &topic, isolation);
+    // Two records and the marker of their commit, then the open record.
+    assert_eq!(ends("read_committed"), (0, 3));
+    assert_eq!(ends("read_uncommitted"), (0, 4));
+    producer.commit_transaction(wait::LIMIT).unwrap();
+    wait::until("the marker of the second commit", || (ends("read_committed") == (0, 5)).then_some(()));
+}
+
+#[test]
+fn the_end_is_reported_behind_trailing_markers_and_the_position_is_there() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("end", 1);
+    let producer = transactional_producer(broker, &broker.unique("end"));
+    commit(&producer, &topic, &["a", "b"]);
+    producer.begin_transaction().unwrap();
+    send(&producer, &topic, &["aborted"]);
+    producer.flush(wait::LIMIT).unwrap();
+    producer.abort_transaction(wait::LIMIT).unwrap();
+    wait::until("the marker of the abort", || (marks(broker, &topic, "read_committed") == (0, 5)).then_some(()));
+    let consumer = reader(broker, &topic, Offset::Beginning);
+    assert_eq!(read_to_end(&consumer), ["a", "b"]);
+    // Two records, a marker, the aborted record, its marker: the position is behind all of them.
+    let position = consumer.position().unwrap();
+    assert_eq!(position.find_partition(&topic, 0).unwrap().offset(), Offset::Offset(5));
+}
+
+#[test]
+fn deleted_records_are_an_error_to_a_reader_that_stands_below() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("trimmed", 1);
+    produce(broker, &topic, &["a", "b", "c", "d"]);
+    let admin: AdminClient<DefaultClientContext> = broker.client().create().unwrap();
+    let deleted =
+        wait::block_on(admin.delete_records(&place(&topic, Offset::Offset(3)), &AdminOptions::new())).unwrap();
+    let deleted = deleted.find_partition(&topic, 0).unwrap();
+    assert_eq!((deleted.offset(), deleted.error().is_ok()), (Offset::Offset(3), true));
+
+    let below = reader(broker, &topic, Offset::Offset(1));
+    let why = wait::until("an error of the reader below the start", || below.poll(Duration::from_millis(200)));
+    let why = why.map(|message| message.offset());
+    assert_eq!(why, Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset)));
+    assert_eq!(committed_payloads(broker, &topic), ["d"]);
+}

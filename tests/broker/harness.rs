@@ -1,0 +1,54 @@
+//! The harness brings up a broker that keeps what it was given.
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::producer::Producer;
+
+use super::broker::{Broker, wait};
+use super::speaking::{commit, committed_payloads, produce, send, transactional_producer};
+
+#[test]
+fn what_is_produced_is_consumed_in_order() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("round-trip", 1);
+    produce(broker, &topic, &["one", "two", "three"]);
+    assert_eq!(committed_payloads(broker, &topic), ["one", "two", "three"]);
+}
+
+#[test]
+fn topics_of_one_name_are_strangers() {
+    let Some(broker) = Broker::shared() else { return };
+    let (first, second) = (broker.topic("same", 1), broker.topic("same", 3));
+    assert_ne!(first, second);
+    let client: BaseConsumer = broker.client().create().unwrap();
+    let metadata = client.fetch_metadata(Some(&second), wait::LIMIT).unwrap();
+    assert_eq!(metadata.topics()[0].partitions().len(), 3);
+}
+
+#[test]
+fn an_aborted_transaction_is_not_seen_by_read_committed() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("aborted", 1);
+    let producer = transactional_producer(broker, &broker.unique("aborting"));
+    commit(&producer, &topic, &["before"]);
+    producer.begin_transaction().unwrap();
+    send(&producer, &topic, &["never"]);
+    producer.flush(wait::LIMIT).unwrap();
+    producer.abort_transaction(wait::LIMIT).unwrap();
+    commit(&producer, &topic, &["after"]);
+    assert_eq!(committed_payloads(broker, &topic), ["before", "after"]);
+}
+
+#[test]
+fn a_broker_stopped_or_killed_comes_back_with_its_data_at_its_address() {
+    let Some(broker) = Broker::private() else { return };
+    let topic = broker.topic("lasting", 1);
+    let producer = transactional_producer(&broker, "lasting");
+    commit(&producer, &topic, &["first"]);
+    broker.kill();
+    broker.start();
+    assert_eq!(committed_payloads(&broker, &topic), ["first"]);
+    commit(&producer, &topic, &["second"]);
+    broker.stop();
+    broker.start();
+    assert_eq!(committed_payloads(&broker, &topic), ["first", "second"]);
+}

@@ -1,0 +1,346 @@
+#!/usr/bin/env bash
+# Starts, stops and kills one Apache Kafka broker for the tests; the only place that knows how.
+#
+#   kafka.sh up        start one that stays until `down`; prints its address
+#   kafka.sh down      end it and remove its folder
+#   kafka.sh status    print its address; exit code 1 if there is none
+#   kafka.sh serve     for the test harness: start one, print `ready HOST:PORT`, then obey the lines `stop`, `kill`
+#                      and `start` on standard input; at its end (however the harness died) end the broker
+#
+# The first way that works is taken: DUPGATE_TEST_KAFKA=HOST:PORT (already there), a Docker engine that answers,
+# or the broker's jars by Maven on a Java 17 machine. Also understood:
+#   DUPGATE_KAFKA_WAY=docker|maven   take this way and no other
+#   DUPGATE_KAFKA_OWN=1              a broker that may be killed: do not take the one that is already there
+#   DUPGATE_KAFKA_JVM="..."          options for the JVM instead of those below
+set -euo pipefail
+
+version=4.3.0
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+target=${CARGO_TARGET_DIR:-$here/../../target}
+jars=$target/kafka/jars
+up_folder=$target/kafka/up
+jvm=${DUPGATE_KAFKA_JVM:--Xmx768m -XX:+UseSerialGC}
+start_seconds=60
+
+folder=  # of this broker: its way, address, process id, settings, data and log
+
+say() { echo "kafka: $*" >&2; }
+
+# What is known of a broker, one file a fact: `way`, `address`, `container` or `pid`.
+save() { printf '%s\n' "$2" > "$folder/$1"; }
+load() { cat "$folder/$1" 2>/dev/null || true; }
+
+# Succeeds if the broker at HOST:PORT answers a metadata request (version 1, no topics) with at least one broker.
+# A KRaft broker serves no request before it is registered and unfenced, so this is the moment it can be used.
+answers() {
+    local host=${1%:*} port=${1##*:} reply
+    reply=$(timeout 3 bash -c '
+        exec 3<>"/dev/tcp/$0/$1" || exit 1
+        printf "\x00\x00\x00\x0e\x00\x03\x00\x01\x00\x00\x00\x01\xff\xff\x00\x00\x00\x00" >&3
+        head -c 12 <&3 | od -An -v -tx1 | tr -d " \n"' "$host" "$port" 2>/dev/null) || return 1
+    [[ ${#reply} -eq 24 && ${reply:8:8} == 00000001 && ${reply:16:8} != 00000000 ]]
+}
+
+# Waits until the broker answers; gives up when `$2 $3...` fails (its process is gone) or after `start_seconds`.
+wait_until_it_answers() {
+    local address=$1 deadline=$((SECONDS + start_seconds))
+    shift
+    until answers "$address"; do
+        "$@" || return 1
+        ((SECONDS < deadline)) || { say "no answer from $address after $start_seconds s"; return 1; }
+        sleep 0.1
+    done
+}
+
+# A port below the range the system gives to clients, on which nobody listens now. Somebody may still be quicker:
+# the callers try again with other ports.
+free_port() {
+    local port
+    while :; do
+        port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+        if ! (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+            echo "$port"
+            return
+        fi
+    done
+}
+
+# The settings of a one-node cluster, one `name=value` a line: `settings LISTENERS ADVERTISED QUORUM DATA`, where QUORUM
+# is itself a setting: the image formats its storage for `voters`, we format ours for `bootstrap.servers`.
+settings() {
+    cat <<SETTINGS
+node.id=1
+process.roles=broker,controller
+listeners=$1
+advertised.listeners=$2
+controller.listener.names=CONTROLLER
+controller.quorum.$3
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs=$4
+num.partitions=1
+default.replication.factor=1
+min.insync.replicas=1
+auto.create.topics.enable=false
+delete.topic.enable=true
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=1000
+transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+num.network.threads=2
+num.io.threads=4
+num.recovery.threads.per.data.dir=2
+background.threads=2
+log.cleaner.dedupe.buffer.size=16777216
+controlled.shutdown.enable=true
+SETTINGS
+}
+
+# --- Docker -------------------------------------------------------------------------------------------------------
+
+docker_answers() { command -v docker >/dev/null && timeout 10 docker info >/dev/null 2>&1; }
+container_runs() { [[ $(docker inspect -f '{{.State.Running}}' "$(load container)" 2>/dev/null) == true ]]; }
+
+docker_create() {
+    local port name=dupgate-kafka-$$-$RANDOM line key env=()
+    port=$(free_port)
+    while IFS= read -r line; do
+        key=${line%%=*}
+        key=${key//./_}
+        env+=(--env "KAFKA_${key^^}=${line#*=}")
+    done < <(settings "PLAINTEXT://:9092,CONTROLLER://:9093" "PLAINTEXT://127.0.0.1:$port" \
+        voters=1@localhost:9093 /tmp/kafka-data)
+    docker create --quiet --name "$name" --publish "127.0.0.1:$port:9092" "${env[@]}" "apache/kafka:$version" >/dev/null || return 1
+    save container "$name"
+    save address "127.0.0.1:$port"
+}
+
+docker_start() {
+    docker start "$(load container)" >/dev/null && wait_until_it_answers "$(load address)" container_runs && return
+    docker logs --tail 20 "$(load container)" >&2 || true
+    return 1
+}
+
+docker_stop() { docker stop --time 30 "$(load container)" >/dev/null; }
+docker_kill() { docker kill "$(load container)" >/dev/null; }
+docker_remove() { docker rm --force --volumes "$(load container)" >/dev/null 2>&1 || true; }
+
+# --- Maven and the JVM --------------------------------------------------------------------------------------------
+
+java_is_17() {
+    local major
+    major=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1)
+    [[ -n $major && $major -ge 17 ]]
+}
+
+# Fetches the jars once. They are moved into place whole, so a cut download is never mistaken for them, and only
+# one of several processes fetches.
+fetch_jars() {
+    mkdir -p "$target/kafka"
+    (
+        flock 9
+        if ! cmp -s "$here/pom.xml" "$jars/pom.xml"; then
+            say "fetching the jars of Apache Kafka $version by Maven"
+            rm -rf "$jars" "$jars.part"
+            mvn --quiet --batch-mode --file "$here/pom.xml" dependency:copy-dependencies \
+                -DoutputDirectory="$(realpath -m "$jars.part")" < /dev/null >&2 || exit 1
+            cp "$here/pom.xml" "$jars.part/"
+            mv "$jars.part" "$jars"
+        fi
+    ) 9> "$target/kafka/lock"
+}
+
+maven_can() {
+    command -v java >/dev/null && java_is_17 || return 1
+    cmp -s "$here/pom.xml" "$jars/pom.xml" || command -v mvn >/dev/null
+}
+
+# `run_java OPTIONS CLASS ARGUMENT...` replaces this process.
+run_java() {
+    local options=$1
+    shift
+    # A session of its own: neither Ctrl-C nor the end of the terminal reaches the broker.
+    # shellcheck disable=SC2086  # several options in one variable
+    exec setsid java $options -Ddupgate.kafka.log="$folder/kafka.log" -Dlog4j2.configurationFile="$here/log4j2.properties" \
+        -Dlog4j.shutdownHookEnabled=false -cp "$jars/*" "$@" < /dev/null
+}
+
+# A cluster is named by 16 bytes in base 64, as in addresses of web pages.
+cluster_id() { head -c 16 /dev/urandom | base64 | tr '+/' 'ab' | tr -d '='; }
+
+process_runs() { lives "$(load pid)"; }
+
+maven_create() {
+    fetch_jars || return 1
+    local port controller
+    port=$(free_port)
+    controller=$(free_port)
+    save address "127.0.0.1:$port"
+    settings "PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller" "PLAINTEXT://127.0.0.1:$port" \
+        "bootstrap.servers=127.0.0.1:$controller" "$folder/data" > "$folder/server.properties"
+    rm -rf "$folder/data"
+    local format=(format --standalone --cluster-id "$(cluster_id)" --config "$folder/server.properties")
+    (run_java "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1" kafka.tools.StorageTool "${format[@]}") \
+        > "$folder/format.log" 2>&1 || { cat "$folder/format.log" >&2; return 1; }
+}
+
+maven_start() {
+    (
+        save pid "$BASHPID"
+        run_java "$jvm" kafka.Kafka "$folder/server.properties"
+    ) >> "$folder/kafka.out" 2>&1 &
+    until [[ -n $(load pid) ]]; do sleep 0.01; done
+    wait_until_it_answers "$(load address)" process_runs && process_runs && return
+    maven_kill
+    tail -n 20 "$folder/kafka.out" "$folder/kafka.log" >&2 || true
+    return 1
+}
+
+# Whether the process is there and not merely waiting for its parent to collect it.
+lives() {
+    kill -0 "$1" 2>/dev/null && ! grep -qs '^State:[[:space:]]*Z' "/proc/$1/status"
+}
+
+# Waits until the process is gone, and insists after 30 s.
+wait_for_end() {
+    local pid=$1 deadline=$((SECONDS + 30))
+    while lives "$pid"; do
+        ((SECONDS < deadline)) || kill -KILL "$pid" 2>/dev/null || true
+        sleep 0.05
+    done
+    wait "$pid" 2>/dev/null || true
+}
+
+maven_end() {
+    local pid
+    pid=$(load pid)
+    rm -f "$folder/pid"
+    [[ -n $pid ]] || return 0
+    kill "-$1" "$pid" 2>/dev/null || true
+    wait_for_end "$pid"
+}
+
+maven_stop() { maven_end TERM; }
+maven_kill() { maven_end KILL; }
+maven_remove() { maven_kill; }
+
+# --- The first way that works -------------------------------------------------------------------------------------
+
+no_way() {
+    say "no Apache Kafka for the tests. Give one of:
+  - DUPGATE_TEST_KAFKA=HOST:PORT, a broker that is already there
+  - a Docker engine (\`docker info\` must answer; the image is apache/kafka:$version)
+  - a Java 17 runtime and Maven (Debian: apt-get install default-jre-headless maven)"
+    return 1
+}
+
+# Fills `folder` with a running broker of the first way that works.
+create() {
+    local only=${DUPGATE_KAFKA_WAY:-} try
+    if [[ -z $only && -z ${DUPGATE_KAFKA_OWN:-} && -n ${DUPGATE_TEST_KAFKA:-} ]]; then
+        save way external
+        save address "$DUPGATE_TEST_KAFKA"
+        wait_until_it_answers "$DUPGATE_TEST_KAFKA" true && return
+        say "DUPGATE_TEST_KAFKA=$DUPGATE_TEST_KAFKA does not answer"
+        return 1
+    fi
+    if [[ $only != maven ]] && docker_answers; then
+        for try in 1 2 3; do
+            save way docker
+            docker_create && docker_start && return
+            docker_remove
+            say "Docker, attempt $try: the broker did not start"
+        done
+    fi
+    if [[ $only != docker ]] && maven_can; then
+        for try in 1 2 3; do
+            save way maven
+            maven_create && maven_start && return
+            say "Maven, attempt $try: the broker did not start"
+        done
+    fi
+    no_way
+}
+
+# Does `start`, `stop`, `kill` or `remove` in the way the broker was made.
+act() {
+    local way
+    way=$(load way)
+    [[ -n $way ]] || return 0
+    if [[ $way == external ]]; then
+        [[ $1 == remove ]] && return
+        say "the broker at $(load address) is not ours to $1"
+        return 1
+    fi
+    "${way}_$1"
+}
+
+remove() {
+    act remove
+    rm -rf "$folder"
+}
+
+up() {
+    folder=$up_folder
+    if [[ -d $folder ]]; then
+        if answers "$(load address)"; then
+            load address
+            return
+        fi
+        remove
+    fi
+    mkdir -p "$folder"
+    folder=$(realpath "$folder")
+    create || { remove; exit 1; }
+    load address
+}
+
+down() {
+    folder=$up_folder
+    [[ -d $folder ]] || { say "none is up"; return; }
+    act "$([[ $(load way) == external ]] && echo remove || echo stop)"
+    remove
+}
+
+status() {
+    folder=$up_folder
+    if [[ -d $folder ]] && answers "$(load address)"; then
+        load address
+    else
+        say "none is up"
+        return 1
+    fi
+}
+
+serve() {
+    exec 2>&1
+    folder=$(mktemp -d "${TMPDIR:-/tmp}/dupgate-kafka.XXXXXX")
+    trap remove EXIT
+    trap '' INT HUP PIPE
+    trap 'exit 143' TERM
+    create || exit 1
+    echo "ready $(load address)"
+    local order
+    while read -r order; do
+        case $order in
+            start) act start && echo "ready $(load address)" || echo "failed" ;;
+            stop | kill) act "$order" && echo "ended" || echo "failed" ;;
+            *) echo "failed: no such order: $order" ;;
+        esac
+    done
+}
+
+case ${1:-} in
+    up | down | status | serve) "$1" ;;
+    *)
+        sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+        exit 2
+        ;;
+esac

@@ -1,0 +1,10 @@
+//! Tests against a real Apache Kafka: the harness itself, and what the Kafka edge takes for granted of client and broker.
+#![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail the test")]
+
+#[path = "../support/broker/mod.rs"]
+mod broker;
+
+mod client;
+mod harness;
+mod rebalance;
+mod speaking;

@@ -1,0 +1,522 @@
+//! The laws, checked after every step against the test's own copy of everything that was ever written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use dupgate::judge::{Judge, State};
+use dupgate::log::{Answer, Checkpoint, Decision, Entry, Ruling, RulingBatch, VerdictRecord};
+use dupgate::record::{PartitionId, Source, Timestamp};
+use dupgate::worker::Disposition;
+
+use crate::bus::{CommittedTransaction, SlotState};
+use crate::oracle::Oracle;
+use crate::world::{GROUP, Value, World, describe, entries_of, judges_of, routed, verdicts_of};
+
+/// Whatever one log partition is held against.
+#[derive(Default)]
+struct Log {
+    /// Follows every committed record from the beginning of time, as any standby does.
+    reference: State,
+    /// Offset of the next verdict record to look at.
+    position: i64,
+    /// Digest of the reference behind each record, by the offset behind it.
+    digests: BTreeMap<i64, u64>,
+    oracle: Oracle,
+    /// Next entry for the oracle: Kafka offset, and place within the record.
+    next: (i64, usize),
+    rules_number: u32,
+    start: i64,
+    /// Where the log ended when it was last trimmed: who begins at its first checkpoint holds every original that is
+    /// still alive there, but not all that were alive on the way.
+    whole_from: i64,
+    latest_checkpoint: Option<i64>,
+}
+
+/// What was ruled about one position, in order.
+#[derive(Clone)]
+enum Said {
+    Ruled { at: i64, ruling: Arc<Ruling> },
+    Reopened,
+}
+
+/// The bookkeeping of all laws.
+pub(crate) struct Laws {
+    logs: Vec<Log>,
+    rulings: BTreeMap<Source, Vec<Said>>,
+    delivered: BTreeMap<Source, Vec<Disposition>>,
+    /// Highest position the input group ever committed.
+    pub(crate) high: BTreeMap<PartitionId, i64>,
+    pub(crate) reopened: BTreeSet<Source>,
+    withdrawn: BTreeSet<Source>,
+    pub(crate) statistics: BTreeMap<&'static str, u64>,
+    /// Positions for which the verdict log was compared with the digest of a judge already.
+    compared: BTreeMap<String, i64>,
+    /// For the trace.
+    lines: Vec<String>,
+}
+
+type Law = Result<(), String>;
+
+impl Laws {
+    pub(crate) fn new(logs: usize) -> Self {
+        Self {
+            logs: (0..logs).map(|_| Log::default()).collect(),
+            rulings: BTreeMap::new(),
+            delivered: BTreeMap::new(),
+            high: BTreeMap::new(),
+            reopened: BTreeSet::new(),
+            withdrawn: BTreeSet::new(),
+            statistics: BTreeMap::new(),
+            compared: BTreeMap::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.statistics.entry(what).or_default() += 1;
+    }
+
+    /// Looks at all that became visible since the last look.
+    pub(crate) fn observe(&mut self, world: &mut World) {
+        let looked = self.look(world);
+        self.lines.drain(..).for_each(|line| world.log(|| line));
+        if let Err(broken) = looked {
+            world.violate(broken);
+        }
+    }
+
+    fn look(&mut self, world: &mut World) -> Law {
+        for log in 0..self.logs.len() {
+            let partition = verdicts_of(log);
+            while self.logs[log].position < world.bus.stable_end(&partition) {
+                let offset = self.logs[log].position;
+                self.logs[log].position += 1;
+                let slot = &world.bus.slots(&partition)[usize::try_from(offset).unwrap()];
+                if let (SlotState::Committed, Some(Value::Verdict(record))) = (slot.state, &slot.value) {
+                    let record = record.clone();
+                    self.follow(world, log, offset, &record)?;
+                }
+            }
+            self.look_at_trims(world, log)?;
+        }
+        for transaction in world.bus.take_journal() {
+            if transaction.offsets.iter().any(|moved| moved.group == GROUP) || transaction.id.starts_with("worker") {
+                self.delivery(world, &transaction)?;
+            } else {
+                self.judgement(world, &transaction)?;
+            }
+        }
+        Ok(())
+    }
+
+    // ---- the verdict log
+
+    fn follow(&mut self, world: &World, log: usize, offset: i64, record: &VerdictRecord) -> Law {
+        let at = |why: String| format!("verdicts:{log}@{offset}: {why}");
+        match record {
+            VerdictRecord::Rules(rules) => {
+                let own = &mut self.logs[log];
+                own.rules_number += 1;
+                if rules.number.0 != own.rules_number {
+                    return Err(at(format!("rules {} after {}", rules.number.0, own.rules_number - 1)));
+                }
+                own.oracle.rules = Some(rules.rules.clone());
+            }
+            VerdictRecord::Checkpoint(checkpoint) => {
+                self.lines.push(format!("verdicts:{log}@{offset}: checkpoint"));
+                self.checkpoint(log, offset, checkpoint).map_err(at)?;
+            }
+            VerdictRecord::Rulings(batch) => self.batch(world, log, offset, batch).map_err(at)?,
+        }
+        let own = &mut self.logs[log];
+        own.reference.follow_record(record).map_err(|why| at(format!("L5 cannot be followed: {why}")))?;
+        own.digests.insert(offset + 1, own.reference.digest());
+        Ok(())
+    }
+
+    fn batch(&mut self, world: &World, log: usize, offset: i64, batch: &RulingBatch) -> Law {
+        if batch.rules.0 != self.logs[log].rules_number {
+            return Err(format!("rulings cite rules {}, {} are in force", batch.rules.0, self.logs[log].rules_number));
+        }
+        for ruling in &batch.rulings {
+            let expected = loop {
+                let Some((entry, appended)) = self.next_entry(world, log, i64::MAX) else {
+                    return Err(format!("L5 a ruling that no entry asks for: {ruling:?}"));
+                };
+                if let Some(answer) = self.logs[log].oracle.answer(&entry, appended.millis()) {
+                    break answer;
+                }
+            };
+            if expected != *ruling {
+                return Err(format!("L5/L7 the oracle says\n  {expected:?}\nthe log says\n  {ruling:?}"));
+            }
+            self.lines.push(format!("verdicts:{log}@{offset}: {}", describe_answer(&ruling.answer)));
+            self.check_ruling(offset, ruling)?;
+            self.logs[log].oracle.take(ruling);
+            self.count("rulings");
+        }
+        while let Some((entry, appended)) = self.next_entry(world, log, batch.next_entry) {
+            if let Some(answer) = self.logs[log].oracle.answer(&entry, appended.millis()) {
+                return Err(format!("L2 passed {} without an answer; the oracle says {answer:?}", describe(&entry)));
+            }
+            self.count("repeats");
+        }
+        let own = &self.logs[log];
+        if own.next != (batch.next_entry, 0) {
+            return Err(format!("next entry {}, but the rulings end at {:?}", batch.next_entry, own.next));
+        }
+        let (tails, expected) = (batch.tails, own.oracle.tails());
+        let said = (tails.times.exact.millis(), tails.times.simhash.millis(), tails.first_sequence);
+        if said != expected {
+            return Err(format!("L5 tails {said:?}, the oracle's are {expected:?}"));
+        }
+        Ok(())
+    }
+
+    /// The oracle's next entry before this offset.
+    fn next_entry(&mut self, world: &World, log: usize, before: i64) -> Option<(Entry, Timestamp)> {
+        let own = &mut self.logs[log];
+        loop {
+            let (offset, index) = own.next;
+            let slots = world.bus.slots(&entries_of(log));
+            let slot = slots.get(usize::try_from(offset).unwrap()).filter(|_| offset < before)?;
+            let Some(Value::Entries(entries)) = &slot.value else { return None };
+            if index + 1 >= entries.len() {
+                own.next = (offset + 1, 0);
+            } else {
+                own.next = (offset, index + 1);
+            }
+            if let Some(entry) = entries.get(index) {
+                return Some((entry.clone(), slot.timestamp));
+            }
+        }
+    }
+
+    fn check_ruling(&mut self, at: i64, ruling: &Ruling) -> Law {
+        match &ruling.answer {
+            Answer::Page(page) => {
+                let before = self.rulings.get(&page.source).and_then(|said| said.last());
+                if matches!(before, Some(Said::Ruled { .. })) {
+                    return Err(format!("L4 a second ruling of {}", page.source));
+                }
+                if let Some(of) = page.decision.matched() {
+                    if of.source == page.source {
+                        return Err(format!("L8 {} is its own duplicate", page.source));
+                    }
+                    let earlier = self.rulings.get(&of.source).into_iter().flatten();
+                    if !earlier.clone().any(made_original) {
+                        return Err(format!("L3 {} has the original {}, which is none", page.source, of.source));
+                    }
+                }
+            }
+            Answer::Withdrawn { source, .. } => drop(self.withdrawn.insert(source.clone())),
+            Answer::Forgotten(_) => {}
+            Answer::Reopened { partition, from, to } => {
+                for offset in *from..*to {
+                    self.rulings.entry(partition.at(offset)).or_default().push(Said::Reopened);
+                    self.reopened.insert(partition.at(offset));
+                }
+            }
+        }
+        if let Some(source) = ruling.answer.ruled_source() {
+            let ruling = Arc::new(ruling.clone());
+            self.rulings.entry(source.clone()).or_default().push(Said::Ruled { at, ruling });
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, log: usize, offset: i64, checkpoint: &Checkpoint) -> Law {
+        let own = &mut self.logs[log];
+        if own.rules_number == 0 {
+            own.rules_number = 1;
+            own.oracle.rules = Some(checkpoint.rules.clone());
+        }
+        if checkpoint.previous != own.latest_checkpoint {
+            return Err(format!("previous checkpoint {:?}, not {:?}", checkpoint.previous, own.latest_checkpoint));
+        }
+        own.latest_checkpoint = Some(offset);
+        let said = (
+            (checkpoint.rules_number.0, Some(&checkpoint.rules)),
+            (checkpoint.tails.times.exact.millis(), checkpoint.tails.times.simhash.millis()),
+            (checkpoint.tails.first_sequence, checkpoint.next_sequence, checkpoint.next_entry),
+            (checkpoint.newest.millis(), checkpoint.applied.iter().copied().collect::<BTreeSet<_>>()),
+        );
+        let (exact, simhash, first_sequence) = own.oracle.tails();
+        let expected = (
+            (own.rules_number, own.oracle.rules.as_ref()),
+            (exact, simhash),
+            (first_sequence, own.oracle.next_sequence(), own.next.0),
+            (own.oracle.newest.unwrap_or(i64::MIN), own.oracle.applied().clone()),
+        );
+        if said != expected {
+            return Err(format!("L5 a checkpoint says\n  {said:?}\nthe oracle says\n  {expected:?}"));
+        }
+        for (partition, said) in &checkpoint.partitions {
+            let judged: BTreeSet<i64> = (0..300).filter(|&offset| said.judged.contains(offset)).collect();
+            let expected = own.oracle.judged(partition);
+            if judged != expected {
+                return Err(format!("L4 a checkpoint says of {partition}: judged {judged:?}, not {expected:?}"));
+            }
+            let floor = own.oracle.raise_floor(partition, said.floor);
+            let high = self.high.get(partition).copied().unwrap_or(0);
+            if floor > high || said.delivered > high {
+                let delivered = said.delivered;
+                return Err(format!("the floor of {partition} is {floor}, delivered {delivered}; committed is {high}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A judge's state is the reference's at the same place of the log.
+    pub(crate) fn compare(&mut self, world: &mut World, name: &str, log: usize, judge: &Judge) {
+        let Some(at) = judge.settled_at() else { return };
+        if self.compared.get(name) == Some(&at) {
+            return;
+        }
+        self.compared.insert(name.to_owned(), at);
+        match self.logs[log].digests.get(&at) {
+            _ if at < self.logs[log].whole_from => {}
+            None => world.violate(format!("L5 {name} stands at {at}, where no record ends")),
+            Some(&digest) if digest != judge.state().digest() => {
+                world.violate(format!("L5 {name} at verdicts:{log}@{at} holds another state than who followed all"));
+            }
+            Some(_) => self.count("states compared"),
+        }
+    }
+
+    fn look_at_trims(&mut self, world: &World, log: usize) -> Law {
+        let partition = verdicts_of(log);
+        let start = world.bus.start(&partition);
+        let own = &mut self.logs[log];
+        let before = own.start;
+        if start == before {
+            return Ok(());
+        }
+        own.start = start;
+        own.whole_from = own.position;
+        *self.statistics.entry("trims").or_default() += 1;
+        let slots = world.bus.slots(&partition);
+        let slot = &slots[usize::try_from(start).unwrap()];
+        let is_checkpoint = matches!(slot.value, Some(Value::Verdict(VerdictRecord::Checkpoint(_))));
+        if !is_checkpoint || slot.state != SlotState::Committed {
+            return Err(format!("verdicts:{log} trimmed to {start}, where no committed checkpoint stands"));
+        }
+        let rules = own.oracle.rules.as_ref().unwrap();
+        let window = i64::try_from((rules.windows.max() + rules.lateness).as_millis()).unwrap();
+        let live = own.oracle.live();
+        for slot in &slots[usize::try_from(before).unwrap()..usize::try_from(start).unwrap()] {
+            let (SlotState::Committed, Some(Value::Verdict(VerdictRecord::Rulings(batch)))) = (slot.state, &slot.value)
+            else {
+                continue;
+            };
+            for ruling in &batch.rulings {
+                let Answer::Page(page) = &ruling.answer else { continue };
+                if page.decision.original().is_some() && live.contains(&page.source) {
+                    let latest = self.rulings.get(&page.source).and_then(|said| said.last());
+                    if matches!(latest, Some(Said::Ruled { at, .. }) if *at < start) {
+                        return Err(format!(
+                            "verdicts:{log} trimmed to {start}, past the live original {}",
+                            page.source
+                        ));
+                    }
+                }
+                if own.oracle.newest.is_some_and(|newest| page.event_time.millis() >= newest - window) {
+                    return Err(format!("verdicts:{log} trimmed to {start}, past the young ruling of {}", page.source));
+                }
+            }
+        }
+        let entries = world.bus.start(&entries_of(log));
+        let committed = world.bus.committed(&judges_of(log), &entries_of(log)).map_or(0, |committed| committed.offset);
+        if entries > committed {
+            return Err(format!("fingerprints:{log} trimmed to {entries}, but the judge has committed {committed}"));
+        }
+        Ok(())
+    }
+
+    // ---- commits
+
+    /// The judge's offset is committed with all rulings before it, and never goes back.
+    fn judgement(&mut self, world: &World, transaction: &CommittedTransaction) -> Law {
+        for moved in &transaction.offsets {
+            let log = usize::try_from(moved.partition.number).unwrap();
+            if moved.before.is_some_and(|before| before > moved.after) {
+                return Err(format!("L2 {} went back from {:?} to {}", moved.group, moved.before, moved.after));
+            }
+            if self.logs[log].next != (moved.after, 0) {
+                let next = self.logs[log].next;
+                return Err(format!("L2 {} committed {}, the rulings end at {next:?}", moved.group, moved.after));
+            }
+            let metadata = &world.bus.committed(&moved.group, &moved.partition).unwrap().metadata;
+            if metadata.parse().ok() != self.logs[log].latest_checkpoint {
+                let latest = self.logs[log].latest_checkpoint;
+                return Err(format!("{}: checkpoint {metadata}, the latest is {latest:?}", moved.group));
+            }
+        }
+        Ok(())
+    }
+
+    /// Outputs and offsets of a worker's transaction belong together, page by page.
+    fn delivery(&mut self, world: &World, transaction: &CommittedTransaction) -> Law {
+        let mut outputs: BTreeMap<PartitionId, Vec<i64>> = BTreeMap::new();
+        let mut ends = Vec::new();
+        for (partition, offset) in &transaction.records {
+            if *partition == routed()
+                && let Some(Value::Routed { source, disposition }) =
+                    &world.bus.slots(partition)[usize::try_from(*offset).unwrap()].value
+            {
+                outputs.entry(source.partition.clone()).or_default().push(source.offset);
+                ends.push((source.clone(), disposition.clone()));
+            }
+        }
+        for moved in &transaction.offsets {
+            let before = moved.before.unwrap_or(0);
+            let pages = visible(world, &moved.partition, before, moved.after);
+            let given = outputs.remove(&moved.partition).unwrap_or_default();
+            if given != pages || moved.after < before {
+                let (input, after, id) = (&moved.partition, moved.after, &transaction.id);
+                return Err(format!("L1/L2 {id} moved {input} from {before} to {after} with outputs {given:?}"));
+            }
+            let (input, after) = (&moved.partition, moved.after);
+            self.lines.push(format!("{}: {input} {before} -> {after}, outputs {given:?}", transaction.id));
+            let high = self.high.entry(moved.partition.clone()).or_default();
+            *high = (*high).max(moved.after);
+        }
+        if let Some((input, offsets)) = outputs.first_key_value() {
+            return Err(format!("L2 outputs {offsets:?} of {input} committed without its offset"));
+        }
+        ends.into_iter().try_for_each(|(source, disposition)| self.delivered(world, source, disposition))
+    }
+
+    fn delivered(&mut self, world: &World, source: Source, disposition: Disposition) -> Law {
+        let slot = &world.bus.slots(&source.partition)[usize::try_from(source.offset).unwrap()];
+        let Some(Value::Page(page)) = &slot.value else { return Err(format!("{source} is no page")) };
+        let said = self.rulings.get(&source).map(Vec::as_slice).unwrap_or_default();
+        let ruled = |wanted: &dyn Fn(&Ruling) -> bool| {
+            said.iter().any(|said| matches!(said, Said::Ruled { ruling, .. } if wanted(ruling)))
+        };
+        let right = match &disposition {
+            Disposition::Tombstone => page.tombstone,
+            Disposition::DeadLetter(reason) if reason.is_of_the_page() => page.reject == Some(*reason),
+            Disposition::DeadLetter(reason) => ruled(
+                &|ruling| matches!(&ruling.answer, Answer::Withdrawn { reason: withdrawn, .. } if withdrawn == reason),
+            ),
+            Disposition::Ruled(given) => matches!(given.answer, Answer::Page(_)) && ruled(&|ruling| *ruling == **given),
+        };
+        if !right {
+            return Err(format!("L1/L4 {source} was delivered as {disposition:?}, which nobody ruled"));
+        }
+        let before = self.delivered.entry(source.clone()).or_default();
+        let is_exempt = self.reopened.contains(&source) || self.withdrawn.contains(&source);
+        if !before.is_empty() && !before.contains(&disposition) && !is_exempt {
+            return Err(format!("L4 {source} was delivered as {disposition:?}, before as {before:?}"));
+        }
+        before.push(disposition);
+        self.count("delivered");
+        Ok(())
+    }
+
+    // ---- at the end
+
+    /// No page is called a duplicate of one that was not delivered as unique.
+    pub(crate) fn check_originals(&mut self, world: &mut World) {
+        let mut exempt = 0;
+        for (source, ends) in &self.delivered {
+            for end in ends {
+                let Disposition::Ruled(ruling) = end else { continue };
+                let Answer::Page(page) = &ruling.answer else { continue };
+                let Decision::Duplicate { of } = &page.decision else { continue };
+                let was_unique = self.delivered.get(&of.source).into_iter().flatten().any(is_unique);
+                if was_unique {
+                    continue;
+                }
+                if self.withdrawn.contains(&of.source) || self.reopened.contains(&of.source) {
+                    exempt += 1;
+                } else {
+                    world.violate(format!("L8 {source} is a duplicate of {}, which was never unique", of.source));
+                }
+            }
+        }
+        *self.statistics.entry("duplicates of withdrawn or reopened pages").or_default() += exempt;
+    }
+
+    /// Every page has an end.
+    pub(crate) fn check_ends(&self, world: &mut World) {
+        for input in world.inputs.clone() {
+            for offset in visible(world, &input, 0, world.bus.end(&input)) {
+                if !self.delivered.contains_key(&input.at(offset)) {
+                    world.violate(format!("L1 {input}:{offset} has no end"));
+                }
+            }
+        }
+    }
+
+    /// The page stands still because its ruling cannot be read back: says whether that is as the design says.
+    pub(crate) fn is_gone_for_good(&self, world: &World, log: usize, source: &Source) -> Result<(), String> {
+        let start = world.bus.start(&verdicts_of(log));
+        let said = self.rulings.get(source).map(Vec::as_slice).unwrap_or_default();
+        let kept = said.iter().rev().take_while(|said| !matches!(said, Said::Reopened));
+        let kept = kept.filter(|said| matches!(said, Said::Ruled { at, .. } if *at >= start)).count();
+        let high = self.high.get(&source.partition).copied().unwrap_or(0);
+        if kept > 0 {
+            Err(format!("{source} stands still although the verdict log holds its ruling"))
+        } else if source.offset >= high {
+            Err(format!("swallowed: {source} counts as judged, was never delivered, and no ruling is left"))
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn is_judged(&self, log: usize, source: &Source) -> bool {
+        self.logs[log].oracle.is_judged(source)
+    }
+
+    pub(crate) fn live(&self, log: usize) -> Vec<Source> {
+        self.logs[log].oracle.live().into_iter().collect()
+    }
+}
+
+fn describe_answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Page(page) => {
+            let matched = page.decision.matched().map(|of| format!(" of {}", of.source)).unwrap_or_default();
+            let made = if page.decision.original().is_some() { ", an original" } else { "" };
+            let what = match page.decision {
+                Decision::Unique { .. } => "unique",
+                Decision::Update { .. } => "update",
+                Decision::Duplicate { .. } => "duplicate",
+            };
+            format!("{} {what}{matched}{made}, at {}", page.source, page.event_time)
+        }
+        Answer::Withdrawn { source, reason } => format!("{source} withdrawn, {}", reason.name()),
+        Answer::Forgotten(target) => format!("forgotten {target:?}"),
+        Answer::Reopened { partition, from, to } => format!("reopened {partition} {from}..{to}"),
+    }
+}
+
+fn made_original(said: &Said) -> bool {
+    match said {
+        Said::Reopened => false,
+        Said::Ruled { ruling, .. } => {
+            matches!(&ruling.answer, Answer::Page(page) if page.decision.original().is_some())
+        }
+    }
+}
+
+fn is_unique(end: &Disposition) -> bool {
+    match end {
+        Disposition::Tombstone | Disposition::DeadLetter(_) => false,
+        Disposition::Ruled(ruling) => {
+            matches!(&ruling.answer, Answer::Page(page) if !matches!(page.decision, Decision::Duplicate { .. }))
+        }
+    }
+}
+
+/// The offsets of an input partition that hold something to see.
+fn visible(world: &World, input: &PartitionId, from: i64, to: i64) -> Vec<i64> {
+    let slots = world.bus.slots(input);
+    let is_page = |offset: &i64| {
+        let slot = &slots[usize::try_from(*offset).unwrap()];
+        slot.value.is_some() && slot.state == SlotState::Committed
+    };
+    (from..to.min(world.bus.end(input))).filter(is_page).collect()
+}

@@ -1,0 +1,226 @@
+//! The judge once more, too simple to be wrong: a list, two loops, no index, no bitmap. Written from the design alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dupgate::fingerprint::{Fingerprints, IdHash, ScopeHash};
+use dupgate::log::{
+    Answer, Decision, Entry, EntryBody, ForgetTarget, Match, NewOriginal, PageEntry, PageRuling, RequestId, Rules,
+    Ruling, SameId, Stage,
+};
+use dupgate::record::{PartitionId, Source};
+
+/// A judge of one log, fed with a copy of it.
+#[derive(Debug, Default)]
+pub(crate) struct Oracle {
+    pub(crate) rules: Option<Rules>,
+    judged: BTreeMap<PartitionId, BTreeSet<i64>>,
+    /// Reopened, and not judged again.
+    open: BTreeMap<PartitionId, BTreeSet<i64>>,
+    applied: BTreeSet<RequestId>,
+    originals: Vec<Held>,
+    pub(crate) newest: Option<i64>,
+    tails: [Option<i64>; 2],
+    first_sequence: u64,
+    next_sequence: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    sequence: u64,
+    source: Source,
+    time: i64,
+    fingerprints: Fingerprints,
+    id: Option<IdHash>,
+    scope: Option<ScopeHash>,
+    cluster: Source,
+}
+
+fn index(stage: Stage) -> usize {
+    match stage {
+        Stage::Exact => 0,
+        Stage::SimHash => 1,
+    }
+}
+
+fn millis(span: std::time::Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap()
+}
+
+impl Oracle {
+    /// Answers an entry, or not if it repeats an old one.
+    pub(crate) fn answer(&self, entry: &Entry, appended: i64) -> Option<Ruling> {
+        let repeats = self.applied.contains(&entry.request);
+        let answer = match &entry.body {
+            EntryBody::Page(page) => Answer::Page(self.judge(page, appended)?),
+            _ if repeats => return None,
+            EntryBody::Withdraw { source, reason } => Answer::Withdrawn { source: source.clone(), reason: *reason },
+            EntryBody::Forget(target) => Answer::Forgotten(target.clone()),
+            EntryBody::Reopen { partition, from, to } => {
+                Answer::Reopened { partition: partition.clone(), from: *from, to: *to }
+            }
+        };
+        Some(Ruling { request: entry.request, answer })
+    }
+
+    fn judge(&self, page: &PageEntry, appended: i64) -> Option<PageRuling> {
+        let rules = self.rules.as_ref()?;
+        if self.judged.get(&page.source.partition).is_some_and(|judged| judged.contains(&page.source.offset)) {
+            return None;
+        }
+        let time = page.event_time.millis().min(appended + millis(rules.max_future_skew));
+        let tails = self.tails_at(time);
+        let mut best: Option<(bool, usize, u32, u64, &Held)> = None;
+        for held in &self.originals {
+            for &stage in &rules.stages {
+                let Some(distance) = distance(stage, &held.fingerprints, &page.fingerprints, rules) else { continue };
+                let window = millis(rules.windows.of(stage));
+                if held.scope != page.scope || (held.time - time).abs() > window {
+                    continue;
+                }
+                if tails[index(stage)].is_some_and(|tail| held.time < tail) || held.sequence < self.first_sequence {
+                    continue;
+                }
+                let other_id = page.id.is_none() || held.id != page.id;
+                let found = (other_id, index(stage), distance, held.sequence, held);
+                let rank = |(a, b, c, d, _): &(bool, usize, u32, u64, &Held)| (*a, *b, *c, *d);
+                if best.as_ref().is_none_or(|best| rank(&found) < rank(best)) {
+                    best = Some(found);
+                }
+            }
+        }
+        let original = NewOriginal { fingerprints: page.fingerprints, id: page.id, scope: page.scope, cluster: None };
+        let decision = match best {
+            None => {
+                let remembered = tails.iter().any(|tail| tail.is_none_or(|tail| time >= tail));
+                Decision::Unique { original: remembered.then_some(original) }
+            }
+            Some((other_id, stage, distance, _, held)) => {
+                let of = Match {
+                    stage: if stage == 0 { Stage::Exact } else { Stage::SimHash },
+                    distance: u8::try_from(distance).unwrap(),
+                    source: held.source.clone(),
+                    age_ms: time - held.time,
+                    cluster: held.cluster.clone(),
+                };
+                if !other_id && stage == 1 && rules.same_id == SameId::Update {
+                    let newer = NewOriginal { cluster: Some(held.cluster.clone()), ..original };
+                    Decision::Update { of, original: (time >= held.time).then_some(newer) }
+                } else {
+                    Decision::Duplicate { of }
+                }
+            }
+        };
+        let event_time = dupgate::record::Timestamp::from_millis(time);
+        Some(PageRuling { source: page.source.clone(), event_time, digest: page.digest, decision })
+    }
+
+    fn tails_at(&self, time: i64) -> [Option<i64>; 2] {
+        let Some(rules) = &self.rules else { return self.tails };
+        let newest = self.newest.map_or(time, |newest| newest.max(time));
+        let mut tails = self.tails;
+        for stage in Stage::ALL {
+            let tail = newest - millis(rules.lateness) - millis(rules.windows.of(stage));
+            tails[index(stage)] = Some(tails[index(stage)].map_or(tail, |before| before.max(tail)));
+        }
+        tails
+    }
+
+    /// Remembers what was answered.
+    pub(crate) fn take(&mut self, ruling: &Ruling) {
+        match &ruling.answer {
+            Answer::Page(page) => return self.take_page(page),
+            Answer::Withdrawn { source, .. } => {
+                self.close(source);
+                self.originals.retain(|held| held.source != *source);
+            }
+            Answer::Forgotten(ForgetTarget::Source(source)) => self.originals.retain(|held| held.source != *source),
+            Answer::Forgotten(ForgetTarget::Id(id)) => self.originals.retain(|held| held.id != Some(*id)),
+            Answer::Reopened { partition, from, to } => {
+                let judged = self.judged.entry(partition.clone()).or_default();
+                let opened: BTreeSet<i64> = judged.range(from..to).copied().collect();
+                judged.retain(|offset| !opened.contains(offset));
+                self.open.entry(partition.clone()).or_default().extend(opened);
+                let within = |source: &Source| source.partition == *partition && (*from..*to).contains(&source.offset);
+                self.originals.retain(|held| !within(&held.source));
+            }
+        }
+        self.applied.insert(ruling.request);
+    }
+
+    fn close(&mut self, source: &Source) {
+        self.judged.entry(source.partition.clone()).or_default().insert(source.offset);
+        self.open.entry(source.partition.clone()).or_default().remove(&source.offset);
+    }
+
+    fn take_page(&mut self, page: &PageRuling) {
+        let time = page.event_time.millis();
+        self.tails = self.tails_at(time);
+        self.newest = Some(self.newest.map_or(time, |newest| newest.max(time)));
+        self.close(&page.source);
+        if let Decision::Update { of, original: Some(_) } = &page.decision {
+            self.originals.retain(|held| held.source != of.source);
+        }
+        if let Some(original) = page.decision.original() {
+            self.originals.push(Held {
+                sequence: self.next_sequence,
+                source: page.source.clone(),
+                time,
+                fingerprints: original.fingerprints,
+                id: original.id,
+                scope: original.scope,
+                cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
+            });
+            self.next_sequence += 1;
+            let most = self.rules.as_ref().map_or(u64::MAX, |rules| rules.max_entries);
+            self.first_sequence = self.first_sequence.max(self.next_sequence.saturating_sub(most));
+        }
+    }
+
+    /// Below the floor everything counts as judged, but it waits for what was reopened. Returns where it came to.
+    pub(crate) fn raise_floor(&mut self, partition: &PartitionId, floor: i64) -> i64 {
+        let waits = self.open.get(partition).and_then(|open| open.first().copied());
+        let floor = waits.map_or(floor, |waits| floor.min(waits));
+        self.judged.entry(partition.clone()).or_default().extend(0..floor);
+        floor
+    }
+
+    pub(crate) fn is_judged(&self, source: &Source) -> bool {
+        self.judged.get(&source.partition).is_some_and(|judged| judged.contains(&source.offset))
+    }
+
+    pub(crate) fn judged(&self, partition: &PartitionId) -> BTreeSet<i64> {
+        self.judged.get(partition).cloned().unwrap_or_default()
+    }
+
+    /// The originals that may still be matched.
+    pub(crate) fn live(&self) -> BTreeSet<Source> {
+        let lives = |held: &&Held| {
+            let in_time = self.tails.iter().any(|tail| tail.is_none_or(|tail| held.time >= tail));
+            in_time && held.sequence >= self.first_sequence
+        };
+        self.originals.iter().filter(lives).map(|held| held.source.clone()).collect()
+    }
+
+    /// Tails as they stand in the log: exact, simhash, first sequence.
+    pub(crate) fn tails(&self) -> (i64, i64, u64) {
+        (self.tails[0].unwrap_or(i64::MIN), self.tails[1].unwrap_or(i64::MIN), self.first_sequence)
+    }
+
+    pub(crate) fn applied(&self) -> &BTreeSet<RequestId> {
+        &self.applied
+    }
+
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+}
+
+fn distance(stage: Stage, held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> Option<u32> {
+    match stage {
+        Stage::Exact => (held.exact == page.exact).then_some(0),
+        Stage::SimHash => {
+            let bits = (held.simhash?.0 ^ page.simhash?.0).count_ones();
+            (bits <= u32::from(rules.max_distance)).then_some(bits)
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What the harness asks of the broker as an administrator.
+
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+
+use super::wait::block_on;
+
+/// An administrator's client.
+pub(super) fn client(config: &ClientConfig) -> AdminClient<DefaultClientContext> {
+    config.create().expect("an admin client")
+}
+
+/// Creates a topic and waits until the broker has it.
+pub(super) fn create_topic(config: &ClientConfig, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+    let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+    for (key, value) in settings {
+        topic = topic.set(key, value);
+    }
+    let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(30)));
+    let results = block_on(client(config).create_topics([&topic], &options)).expect("an answer to CreateTopics");
+    for result in results {
+        result.unwrap_or_else(|(topic, code)| panic!("topic {topic} was not created: {code}"));
+    }
+}

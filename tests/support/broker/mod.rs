@@ -1,0 +1,128 @@
+//! A real Apache Kafka for the tests: one broker for a test binary, or one of its own that a test may kill.
+//!
+//! `tests/broker/kafka.sh` knows how a broker is found, started and ended; this module speaks to it over a pipe. When the
+//! test process ends, however it ends, the pipe closes and the script ends the broker and removes its folder.
+//!
+//! Tests of one binary share a broker, so every name they use comes from [`Broker::topic`] or [`Broker::unique`].
+#![expect(clippy::expect_used, clippy::panic, reason = "a harness stops the test that it cannot serve")]
+#![allow(dead_code, reason = "each test binary uses its own part of the harness")]
+
+mod admin;
+mod script;
+
+pub(crate) mod wait;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rdkafka::ClientConfig;
+
+use self::script::Script;
+
+/// A running broker and the script that minds it.
+#[derive(Debug)]
+pub(crate) struct Broker {
+    address: String,
+    /// Differs between brokers, binaries and runs, which may share a cluster.
+    run: String,
+    script: Mutex<Script>,
+}
+
+impl Broker {
+    /// The broker that all tests of this binary share, started at the first call.
+    ///
+    /// `None` only where `DUPGATE_SKIP_BROKER=1` asks for it outside of CI; a broker that cannot be had is a failure.
+    pub(crate) fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Result<Broker, String>> = OnceLock::new();
+        if skipped() {
+            return None;
+        }
+        match SHARED.get_or_init(|| Self::start_by(Script::shared)) {
+            Ok(broker) => Some(broker),
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    /// A broker for one test, which may stop and kill it; ended when dropped.
+    ///
+    /// Never the one named by `DUPGATE_TEST_KAFKA`: that is not ours to kill.
+    pub(crate) fn private() -> Option<Self> {
+        if skipped() {
+            return None;
+        }
+        match Self::start_by(Script::private) {
+            Ok(broker) => Some(broker),
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    fn start_by(start: fn() -> Result<(Script, String), String>) -> Result<Self, String> {
+        let (script, address) = start()?;
+        let run = format!("{:016x}", RandomState::new().build_hasher().finish());
+        Ok(Self { address, run, script: Mutex::new(script) })
+    }
+
+    /// `host:port`; stays the same when the broker is restarted.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Client settings that name this broker and nothing else.
+    pub(crate) fn client(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.address);
+        config
+    }
+
+    /// A name that no other test, binary or run uses: for groups, transactional ids and topics.
+    pub(crate) fn unique(&self, name: &str) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        format!("{name}-{}-{}", self.run, NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Creates a topic with a unique name that begins with `name`, and returns the name.
+    pub(crate) fn topic(&self, name: &str, partitions: i32) -> String {
+        self.topic_with(name, partitions, &[])
+    }
+
+    /// Like [`Broker::topic`], with topic settings such as `("message.timestamp.type", "LogAppendTime")`.
+    pub(crate) fn topic_with(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) -> String {
+        let name = self.unique(name);
+        admin::create_topic(&self.client(), &name, partitions, settings);
+        name
+    }
+
+    /// Stops the broker cleanly (SIGTERM) and waits for its end.
+    pub(crate) fn stop(&self) {
+        self.order("stop", "ended");
+    }
+
+    /// Kills the broker (`kill -9`) and waits for its end.
+    pub(crate) fn kill(&self) {
+        self.order("kill", "ended");
+    }
+
+    /// Starts the stopped or killed broker again on the same data and address, and waits until it answers.
+    pub(crate) fn start(&self) {
+        self.order("start", "ready");
+    }
+
+    fn order(&self, order: &str, wanted: &str) {
+        if let Err(why) = self.script().order(order, wanted) {
+            panic!("{why}");
+        }
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether `DUPGATE_SKIP_BROKER=1` excuses this machine. CI is never excused.
+fn skipped() -> bool {
+    let asked = std::env::var("DUPGATE_SKIP_BROKER").is_ok_and(|value| value == "1");
+    let ci = std::env::var("CI").is_ok_and(|value| !value.is_empty() && value != "false");
+    assert!(!(asked && ci), "DUPGATE_SKIP_BROKER=1 has no place in CI: a missing broker is a failure there");
+    asked
+}

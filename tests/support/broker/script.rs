@@ -1,0 +1,75 @@
+//! The pipe to `tests/broker/kafka.sh serve`: orders go down, one line of answer comes back.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The running script. Closing its standard input is the order to end the broker, so nothing is left behind even when
+/// this process is killed.
+#[derive(Debug)]
+pub(super) struct Script {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Script {
+    /// Starts the script with the first way that works, and returns the broker's address too.
+    pub(super) fn shared() -> Result<(Self, String), String> {
+        Self::serve(&[])
+    }
+
+    /// Starts the script with a broker that is surely ours.
+    pub(super) fn private() -> Result<(Self, String), String> {
+        Self::serve(&[("DUPGATE_KAFKA_OWN", "1")])
+    }
+
+    fn serve(environment: &[(&str, &str)]) -> Result<(Self, String), String> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broker/kafka.sh");
+        let mut child = Command::new(&path)
+            .arg("serve")
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(|why| format!("cannot run {}: {why}", path.display()))?;
+        let orders = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().ok_or("the script has no standard output")?);
+        let mut script = Self { child, orders, answers };
+        let address = script.answer("ready")?;
+        Ok((script, address))
+    }
+
+    /// Sends one order and waits for the answer that begins with `wanted`.
+    pub(super) fn order(&mut self, order: &str, wanted: &str) -> Result<String, String> {
+        let pipe = self.orders.as_mut().ok_or("the script has ended")?;
+        writeln!(pipe, "{order}").map_err(|why| format!("cannot send `{order}` to the script: {why}"))?;
+        self.answer(wanted)
+    }
+
+    /// Reads up to the line that begins with `wanted`; returns what follows the word. Other lines are messages and
+    /// become part of the error when the wanted one does not come.
+    fn answer(&mut self, wanted: &str) -> Result<String, String> {
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.answers.read_line(&mut line).map_err(|why| format!("cannot read the script: {why}"))?;
+            if let Some(rest) = line.strip_prefix(wanted) {
+                return Ok(rest.trim().to_owned());
+            }
+            said.push_str(&line);
+            if read == 0 || line.starts_with("failed") {
+                return Err(format!("no broker to test against\n{said}"));
+            }
+        }
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        drop(self.child.wait());
+    }
+}

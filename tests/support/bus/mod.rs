@@ -1,0 +1,61 @@
+//! A Kafka cluster in memory, as far as the two roles can tell it from a real one.
+//!
+//! Partitions with offsets and start offsets, transactions with epochs and control markers, consumer groups with
+//! generations and two-phase rebalances. One owner, no threads, no clock: whatever happens, happens in a call.
+//! Where real brokers are careless the bus is too: offsets sent in a transaction are checked for member and
+//! generation, not for who owns the partition.
+
+mod group;
+mod partition;
+#[cfg(test)]
+mod tests;
+mod transaction;
+
+use std::collections::BTreeMap;
+
+use dupgate::record::PartitionId;
+
+pub(crate) use group::{Committed, MemberId, Notice};
+pub(crate) use partition::{Fetched, SlotState};
+pub(crate) use transaction::{CommittedTransaction, End};
+
+use group::Group;
+use partition::Partition;
+use transaction::Producer;
+
+/// Why a broker does not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The transactional id has a newer epoch, given to another process.
+    Fenced,
+    /// The coordinator gave up on the transaction and took a new epoch itself; the owner may take the next one.
+    TimedOut,
+    /// The group does not know the member.
+    UnknownMember,
+    /// The member has not seen the group's latest generation.
+    IllegalGeneration,
+    /// A newer process uses the member's instance id.
+    FencedInstance,
+}
+
+/// The cluster. `V` is what a record holds.
+#[derive(Debug)]
+pub(crate) struct Bus<V> {
+    partitions: BTreeMap<PartitionId, Partition<V>>,
+    groups: BTreeMap<String, Group>,
+    producers: BTreeMap<String, Producer>,
+    journal: Vec<CommittedTransaction>,
+    members_made: u64,
+}
+
+impl<V> Bus<V> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            partitions: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            producers: BTreeMap::new(),
+            journal: Vec::new(),
+            members_made: 0,
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Does on the simulated cluster what a judge wants done, one broker call at a time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use dupgate::judge::{Effect, Event, Judge, JudgeSettings, Request, Snapshot};
+use dupgate::transaction::{Call, CallError};
+use dupgate::worker::LogPartition;
+
+use crate::bus::{Committed, Fetched, MemberId, Notice};
+use crate::producer::{Client, Died, Out};
+use crate::world::{GROUP, Moment, Step, Value, World, entries_of, judges_of, verdicts_of};
+
+/// A judge of one log partition in one process.
+pub(crate) struct JudgeDriver {
+    pub(crate) name: String,
+    pub(crate) log: LogPartition,
+    pub(crate) judge: Judge,
+    client: Client,
+    call: Option<Out<Request>>,
+    todo: VecDeque<Todo>,
+    /// Next offset of the verdict log to hand over; absent while nothing is wanted, `None` inside: the beginning.
+    follow: Option<Option<i64>>,
+    end: Option<i64>,
+    reading: Option<i64>,
+    pub(crate) member: Option<MemberId>,
+    generation: u32,
+    owned: bool,
+    revoking: bool,
+    over: Option<Step>,
+}
+
+/// A broker call that an effect asks for, in the order of the effects.
+#[derive(Debug, PartialEq, Eq)]
+enum Todo {
+    Restore,
+    FindEnd,
+    Join,
+    Leave,
+    FetchInput,
+    Trim { verdicts: i64, entries: i64 },
+    Release,
+}
+
+/// What may happen next to a judge.
+#[derive(Clone, Copy)]
+enum Move {
+    Todo,
+    Call,
+    Follow,
+    Entries,
+    Poll,
+    Tick,
+}
+
+impl JudgeDriver {
+    pub(crate) fn new(name: &str, log: LogPartition, settings: JudgeSettings) -> Self {
+        Self {
+            name: format!("{name}.judge{log}"),
+            log,
+            judge: Judge::new(settings),
+            client: Client::new(judges_of(log)),
+            call: None,
+            todo: VecDeque::new(),
+            follow: None,
+            end: None,
+            reading: None,
+            member: None,
+            generation: 0,
+            owned: false,
+            revoking: false,
+            over: None,
+        }
+    }
+
+    /// Makes one move; `disk` is the snapshot that outlives the process.
+    pub(crate) fn step(&mut self, world: &mut World, disk: &mut Option<Snapshot>) -> Step {
+        if let Some(over) = self.drain(world, disk) {
+            return over;
+        }
+        let mut moves = vec![Move::Tick];
+        if !self.todo.is_empty() {
+            moves.push(Move::Todo);
+        }
+        if self.call.is_some() {
+            moves.push(Move::Call);
+        }
+        if self.follow.is_some() {
+            moves.push(Move::Follow);
+        }
+        if self.reading.is_some() && self.judge.wants_entries() {
+            moves.push(Move::Entries);
+        }
+        if self.member.is_some() {
+            moves.push(Move::Poll);
+        }
+        let gone = match world.rng.pick(&moves) {
+            Move::Todo => self.do_next(world, disk),
+            Move::Call => self.make_call(world),
+            Move::Follow => self.hand_over_verdicts(world),
+            Move::Entries => self.hand_over_entries(world),
+            Move::Poll => self.poll(world),
+            Move::Tick => {
+                self.judge.handle(world.elapsed, Event::Tick);
+                Ok(())
+            }
+        };
+        match gone {
+            Ok(()) => self.drain(world, disk).unwrap_or(Step::Went),
+            Err(Died) => Step::Crashed,
+        }
+    }
+
+    /// Tells the judge to commit and leave.
+    pub(crate) fn stop(&mut self, world: &World) {
+        self.judge.handle(world.elapsed, Event::Stop);
+    }
+
+    fn drain(&mut self, world: &mut World, disk: &mut Option<Snapshot>) -> Option<Step> {
+        while let Some(effect) = self.judge.poll() {
+            match effect {
+                Effect::Restore => self.todo.push_back(Todo::Restore),
+                Effect::Follow { from } => {
+                    self.follow = Some(from);
+                    self.end = None;
+                    self.todo.retain(|todo| *todo != Todo::FindEnd);
+                }
+                Effect::FollowToEnd => {
+                    self.end = None;
+                    self.todo.retain(|todo| *todo != Todo::FindEnd);
+                    self.todo.push_back(Todo::FindEnd);
+                }
+                Effect::Unfollow => {
+                    self.follow = None;
+                    self.end = None;
+                }
+                Effect::Join => self.todo.push_back(Todo::Join),
+                Effect::Leave => self.todo.push_back(Todo::Leave),
+                Effect::Call(request) => {
+                    if self.call.is_some() {
+                        world.violate(format!("{}: a call while another is out: {request:?}", self.name));
+                    }
+                    self.call = Some(Out { request, answer: None });
+                }
+                Effect::ReadEntries { from } => self.reading = Some(from),
+                Effect::StopReading => self.reading = None,
+                Effect::FetchInputCommitted => self.todo.push_back(Todo::FetchInput),
+                Effect::Trim { verdicts, entries } => self.todo.push_back(Todo::Trim { verdicts, entries }),
+                Effect::Snapshot => match self.judge.snapshot() {
+                    Some(snapshot) => {
+                        let (name, at) = (self.name.clone(), snapshot.at);
+                        world.log(|| format!("{name}: snapshot at {at}"));
+                        *disk = Some(snapshot);
+                    }
+                    None => world.violate(format!("{}: a snapshot is due, but the state is not settled", self.name)),
+                },
+                Effect::RevokeDone => self.todo.push_back(Todo::Release),
+                Effect::Stopped => self.over = Some(Step::Stopped),
+                Effect::Fail(why) => self.over = Some(Step::Failed(why.to_string())),
+            }
+        }
+        // What was asked before the end is still done.
+        if self.todo.is_empty() || matches!(self.over, Some(Step::Failed(_))) { self.over.clone() } else { None }
+    }
+
+    fn do_next(&mut self, world: &mut World, disk: &Option<Snapshot>) -> Result<(), Died> {
+        let Some(todo) = self.todo.pop_front() else { return Ok(()) };
+        let dies = world.reach();
+        if dies == Some(Moment::Before) {
+            return Err(Died);
+        }
+        let event = match todo {
+            Todo::Restore => Some(Event::Restored(disk.clone().map(Box::new))),
+            Todo::FindEnd => {
+                self.end = Some(world.bus.stable_end(&verdicts_of(self.log)));
+                None
+            }
+            Todo::Join => {
+                self.join(world);
+                None
+            }
+            Todo::Leave => {
+                if let Some(member) = self.member.take() {
+                    world.bus.leave(&judges_of(self.log), &member);
+                }
+                self.owned = false;
+                self.revoking = false;
+                None
+            }
+            Todo::FetchInput => {
+                let committed = |input| Some((input, world.bus.committed(GROUP, input)?.offset));
+                let committed = world.inputs.iter().filter_map(committed);
+                Some(Event::InputCommitted(committed.map(|(input, offset)| (input.clone(), offset)).collect()))
+            }
+            Todo::Trim { verdicts, entries } => {
+                let name = self.name.clone();
+                world.log(|| format!("{name}: TRIM verdicts to {verdicts}, entries to {entries}"));
+                world.bus.delete_before(&verdicts_of(self.log), verdicts);
+                world.bus.delete_before(&entries_of(self.log), entries);
+                None
+            }
+            Todo::Release => {
+                if self.revoking
+                    && let Some(member) = &self.member
+                {
+                    world.bus.release(&judges_of(self.log), member, &BTreeSet::from([entries_of(self.log)]));
+                    self.owned = false;
+                }
+                self.revoking = false;
+                None
+            }
+        };
+        if dies == Some(Moment::After) {
+            return Err(Died);
+        }
+        if let Some(event) = event {
+            self.judge.handle(world.elapsed, event);
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, world: &mut World) {
+        let member = world.bus.join(&judges_of(self.log), None);
+        let name = self.name.clone();
+        world.log(|| format!("{name}: joins as {member}"));
+        self.member = Some(member);
+        self.generation = 0;
+        self.owned = false;
+        self.revoking = false;
+        self.todo.retain(|todo| *todo != Todo::Release);
+    }
+
+    fn make_call(&mut self, world: &mut World) -> Result<(), Died> {
+        let Some(mut out) = self.call.take() else { return Ok(()) };
+        if let Some(answer) = out.answer.take() {
+            self.judge.handle(world.elapsed, Event::Called(answer));
+            return Ok(());
+        }
+        let call = match &out.request {
+            Request::Produce(_) => Call::Produce,
+            Request::SendOffsets { .. } => Call::SendOffsets,
+            Request::Plain(call) => *call,
+        };
+        let (log, member, generation) = (self.log, self.member.clone(), self.generation);
+        let request = &out.request;
+        let work = |world: &mut World, client: &Client, half| match request {
+            Request::Produce(records) => {
+                let count = if half { world.rng.below(records.len() + 1) } else { records.len() };
+                let mut offsets = Vec::new();
+                for record in records.iter().take(count) {
+                    let (now, value) = (world.now(), Value::Verdict(record.clone()));
+                    let offset = world.bus.produce(client.id(), client.epoch(), &verdicts_of(log), now, value);
+                    offsets.push(offset.map_err(|refused| client.refused(world, refused))?);
+                }
+                Ok(offsets)
+            }
+            Request::SendOffsets { next_entry, checkpoint } => {
+                let metadata = checkpoint.map(|offset| offset.to_string()).unwrap_or_default();
+                let offsets = BTreeMap::from([(entries_of(log), Committed { offset: *next_entry, metadata })]);
+                let Some(member) = &member else {
+                    return Err(CallError::Abortable("no member of the group".to_owned()));
+                };
+                let id = (client.id(), client.epoch());
+                let sent = world.bus.send_offsets(id, &judges_of(log), (member, generation), offsets);
+                sent.map(|()| Vec::new()).map_err(|refused| client.refused(world, refused))
+            }
+            Request::Plain(_) => Ok(Vec::new()),
+        };
+        out.answer = Some(self.client.make(world, call, work)?);
+        self.call = Some(out);
+        Ok(())
+    }
+
+    fn hand_over_verdicts(&mut self, world: &mut World) -> Result<(), Died> {
+        let log = verdicts_of(self.log);
+        let Some(from) = self.follow else { return Ok(()) };
+        let from = from.unwrap_or_else(|| world.bus.start(&log));
+        if world.reach().is_some() {
+            return Err(Died);
+        }
+        let event = match world.bus.fetch(&log, from) {
+            Fetched::OutOfRange => {
+                self.follow = None;
+                self.end = None;
+                Some(Event::LogMoved)
+            }
+            Fetched::Record { offset, value: Value::Verdict(record), .. } if self.end.is_none_or(|end| from < end) => {
+                self.follow = Some(Some(offset + 1));
+                Some(Event::Followed { offset, next: offset + 1, record: record.clone() })
+            }
+            Fetched::Record { .. } | Fetched::Nothing { .. } => {
+                let position = match world.bus.fetch(&log, from) {
+                    Fetched::Nothing { position } => position,
+                    Fetched::Record { .. } | Fetched::OutOfRange => from,
+                };
+                self.follow = Some(Some(position));
+                self.end.take_if(|end| position >= *end).map(|_| Event::FollowedToEnd)
+            }
+        };
+        if let Some(event) = event {
+            self.judge.handle(world.elapsed, event);
+        }
+        Ok(())
+    }
+
+    fn hand_over_entries(&mut self, world: &mut World) -> Result<(), Died> {
+        let log = entries_of(self.log);
+        let Some(from) = self.reading else { return Ok(()) };
+        if world.reach().is_some() {
+            return Err(Died);
+        }
+        let from = from.max(world.bus.start(&log));
+        match world.bus.fetch(&log, from) {
+            Fetched::Record { offset, timestamp, value: Value::Entries(entries) } => {
+                let event = Event::Entries { offset, append_time: timestamp, entries: entries.clone() };
+                self.reading = Some(offset + 1);
+                self.judge.handle(world.elapsed, event);
+            }
+            Fetched::Record { .. } | Fetched::Nothing { .. } => {}
+            Fetched::OutOfRange => world.violate(format!("{}: reads entries behind the end, at {from}", self.name)),
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, world: &mut World) -> Result<(), Died> {
+        let group = judges_of(self.log);
+        let Some(member) = self.member.clone() else { return Ok(()) };
+        // While a revocation waits for its answer, the client notices at most that it was thrown out.
+        if self.revoking && (world.bus.members(&group).contains(&member) || world.rng.chance(700)) {
+            return Ok(());
+        }
+        if world.reach().is_some() {
+            return Err(Died);
+        }
+        let notice = world.bus.poll(&group, &member);
+        self.generation = world.bus.generation_seen(&group, &member);
+        if notice != Notice::Quiet {
+            let name = self.name.clone();
+            world.log(|| format!("{name}: {notice:?}"));
+        }
+        match notice {
+            Notice::Quiet => {}
+            Notice::Lost => {
+                let owned = self.owned;
+                self.join(world);
+                if owned {
+                    self.judge.handle(world.elapsed, Event::Lost);
+                }
+            }
+            Notice::Revoke(_) => {
+                self.revoking = true;
+                self.judge.handle(world.elapsed, Event::Revoked);
+            }
+            Notice::Assigned(_) => {
+                self.owned = true;
+                self.judge.handle(world.elapsed, Event::Assigned);
+            }
+        }
+        Ok(())
+    }
+}

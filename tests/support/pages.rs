@@ -1,0 +1,97 @@
+//! Pages of a tiny world: few texts, few ids, few scopes, so that everything collides.
+
+use std::sync::Arc;
+
+use dupgate::fingerprint::{ExactHash, Fingerprints, IdHash, PageDigest, ScopeHash, SimHash};
+use dupgate::log::PageEntry;
+use dupgate::record::{Reject, Source, Timestamp};
+use dupgate::worker::{Disposition, Errand, LogPartition, Page};
+
+use crate::rng::Rng;
+
+/// What stands in the input topic.
+#[derive(Clone, Debug)]
+pub(crate) struct WorldPage {
+    text: u64,
+    variant: u64,
+    too_short: bool,
+    event_time: Timestamp,
+    id: Option<u64>,
+    scope: u64,
+    digest: u32,
+    pub(crate) tombstone: bool,
+    /// A reason of the page itself.
+    pub(crate) reject: Option<Reject>,
+    /// Instances with a smaller limit withdraw it.
+    size: u32,
+    /// No broker takes it as an output.
+    pub(crate) poison: bool,
+}
+
+impl WorldPage {
+    pub(crate) fn draw(rng: &mut Rng, now: i64, lag: i64) -> Self {
+        let mut millis = now - lag - rng.pick(&[0, 0, 0, 1, 2]);
+        if rng.chance(30) {
+            millis += 30;
+        }
+        if rng.chance(30) {
+            millis -= 30;
+        }
+        Self {
+            text: rng.next() % 9,
+            variant: rng.next() % 2,
+            too_short: rng.chance(60),
+            event_time: Timestamp::from_millis(millis),
+            id: rng.chance(800).then(|| rng.next() % 10),
+            scope: rng.next() % 2,
+            digest: u32::try_from(rng.next() >> 32).unwrap(),
+            tombstone: rng.chance(50),
+            reject: rng.chance(40).then_some(Reject::NoText),
+            size: if rng.chance(80) { 2 } else { 1 },
+            poison: rng.chance(50),
+        }
+    }
+
+    /// The log partition that this page's scope goes to.
+    pub(crate) fn log(&self, logs: usize) -> LogPartition {
+        usize::try_from(self.scope).unwrap() % logs
+    }
+
+    fn entry(&self, source: &Source) -> PageEntry {
+        // Neighbouring texts differ in one bit; the variant changes the text, but no bit.
+        let fingerprints = Fingerprints {
+            exact: ExactHash(u128::from(self.text * 2 + self.variant)),
+            simhash: (!self.too_short).then_some(SimHash((1 << self.text) - 1)),
+        };
+        PageEntry {
+            source: source.clone(),
+            event_time: self.event_time,
+            id: self.id.map(IdHash),
+            scope: Some(ScopeHash(self.scope)),
+            fingerprints,
+            digest: PageDigest(self.digest),
+        }
+    }
+
+    /// The text work of an instance that takes pages up to `limit`; `panics` is what no function of the page explains.
+    pub(crate) fn read(
+        self: &Arc<Self>,
+        source: &Source,
+        limit: u32,
+        logs: usize,
+        panics: bool,
+    ) -> Page<Arc<WorldPage>> {
+        let errand = if self.tombstone {
+            Errand::Settled(Disposition::Tombstone)
+        } else if let Some(reason) = self.reject {
+            Errand::Settled(Disposition::DeadLetter(reason))
+        } else if self.size > limit {
+            Errand::Withdraw(self.log(logs), Reject::TooLargeForOutput)
+        } else if panics {
+            Errand::Withdraw(self.log(logs), Reject::TextPanic)
+        } else {
+            Errand::Ask(self.log(logs), self.entry(source))
+        };
+        Page { source: source.clone(), bytes: 1, event_time: self.event_time, errand, payload: Arc::clone(self) }
+    }
+}

@@ -1,0 +1,114 @@
+//! A transactional producer's client side, for both roles: calls in, answers out, trouble in between.
+
+use dupgate::transaction::{Call, CallError};
+
+use crate::bus::{End, Refused};
+use crate::world::{Moment, Trouble, World, as_call_error};
+
+/// One call that is out. It is made at one step and answered at a later one.
+#[derive(Debug)]
+pub(crate) struct Out<Q> {
+    pub(crate) request: Q,
+    pub(crate) answer: Option<Result<Vec<i64>, CallError>>,
+}
+
+/// The client side of one transactional id.
+#[derive(Debug)]
+pub(crate) struct Client {
+    id: String,
+    epoch: u32,
+    /// The coordinator has committed, and the process has not heard of it: it cannot be told to abort.
+    committed_unheard: bool,
+}
+
+/// The process died at the call.
+#[derive(Debug)]
+pub(crate) struct Died;
+
+impl Client {
+    pub(crate) const fn new(id: String) -> Self {
+        Self { id, epoch: 0, committed_unheard: false }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Makes a call, with all that can happen to it. `work` is what the broker does for `Produce` and `SendOffsets`,
+    /// as far as it is told to: `half` asks for a part of the records.
+    pub(crate) fn make(
+        &mut self,
+        world: &mut World,
+        call: Call,
+        work: impl FnOnce(&mut World, &Self, bool) -> Result<Vec<i64>, CallError>,
+    ) -> Result<Result<Vec<i64>, CallError>, Died> {
+        let dies = if call == Call::Begin { None } else { world.reach() };
+        if dies == Some(Moment::Before) {
+            return Err(Died);
+        }
+        let trouble = match world.trouble(call) {
+            Trouble::Fails { error: CallError::Abortable(_), .. } if self.committed_unheard => Trouble::None,
+            trouble => trouble,
+        };
+        self.committed_unheard = false;
+        let answer = match trouble {
+            Trouble::None => self.perform(world, call, work, false),
+            Trouble::Fails { error, done } => {
+                if done {
+                    // Whatever the broker says: the process hears only of the trouble.
+                    let done = self.perform(world, call, work, call == Call::Produce);
+                    self.committed_unheard = call == Call::Commit && done.is_ok();
+                }
+                Err(error)
+            }
+        };
+        if dies == Some(Moment::After) {
+            return Err(Died);
+        }
+        let (id, shown) = (self.id.clone(), answer.as_ref().map(Vec::len).map_err(ToString::to_string));
+        world.log(|| format!("{id}: {call:?} -> {shown:?}"));
+        Ok(answer)
+    }
+
+    fn perform(
+        &mut self,
+        world: &mut World,
+        call: Call,
+        work: impl FnOnce(&mut World, &Self, bool) -> Result<Vec<i64>, CallError>,
+        half: bool,
+    ) -> Result<Vec<i64>, CallError> {
+        match call {
+            Call::Init => {
+                self.epoch = world.bus.init_producer(&self.id);
+                Ok(Vec::new())
+            }
+            Call::Begin => Ok(Vec::new()),
+            Call::Produce | Call::SendOffsets => work(world, self, half),
+            Call::Commit => self.end(world, End::Commit),
+            Call::Abort => self.end(world, End::Abort),
+        }
+    }
+
+    fn end(&mut self, world: &mut World, end: End) -> Result<Vec<i64>, CallError> {
+        match world.bus.end_transaction(&self.id, self.epoch, end) {
+            Ok(()) => Ok(Vec::new()),
+            // An abort after the coordinator's own is where the client takes the next epoch.
+            Err(Refused::TimedOut) if end == End::Abort => {
+                let next = world.bus.recover_producer(&self.id, self.epoch);
+                self.epoch = next.map_err(|refused| as_call_error(refused, false))?;
+                Ok(Vec::new())
+            }
+            Err(refused) => Err(self.refused(world, refused)),
+        }
+    }
+
+    /// What the client makes of a refusal; a coordinator's time-out is repaired by some versions, fatal to others.
+    pub(crate) fn refused(&self, world: &mut World, refused: Refused) -> CallError {
+        let recovers = world.rng.chance(500);
+        as_call_error(refused, recovers)
+    }
+}

@@ -1,0 +1,516 @@
+//! Does on the simulated cluster what a worker wants done, one broker call at a time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use dupgate::log::Entry;
+use dupgate::record::PartitionId;
+use dupgate::transaction::{Call, CallError};
+use dupgate::worker::{
+    Disposition, Effect, Event, LogPartition, Output, Page, Request, Status, Worker, WorkerSettings,
+};
+
+use crate::bus::{Committed, Fetched, MemberId, Notice};
+use crate::pages::WorldPage;
+use crate::producer::{Client, Died, Out};
+use crate::world::{GROUP, Moment, Step, Value, World, judges_of, routed, verdicts_of};
+
+type Payload = Arc<WorldPage>;
+
+/// A worker in one process.
+pub(crate) struct WorkerDriver {
+    pub(crate) name: String,
+    worker: Worker<Payload>,
+    life: u64,
+    instance: Option<String>,
+    limit: u32,
+    client: Client,
+    call: Option<Out<Request<Payload>>>,
+    todo: VecDeque<Todo>,
+    fetches: VecDeque<BTreeSet<PartitionId>>,
+    follows: Vec<Follow>,
+    recalls: Vec<Option<Recall>>,
+    reading: BTreeMap<PartitionId, Reading>,
+    /// Outlives seeks and assignments, as in the client library.
+    paused: BTreeSet<PartitionId>,
+    pub(crate) member: Option<MemberId>,
+    generation: u32,
+    owned: BTreeSet<PartitionId>,
+    revoking: BTreeSet<PartitionId>,
+    over: Option<Step>,
+}
+
+#[derive(Debug)]
+enum Todo {
+    FetchCheckpoint(LogPartition),
+    FindEnd(LogPartition),
+    Join,
+    Leave,
+    Append(LogPartition, Entry),
+    Release,
+}
+
+/// Following one verdict log.
+#[derive(Debug, Default)]
+struct Follow {
+    /// Absent while nothing is wanted; `None` inside: the beginning.
+    next: Option<Option<i64>>,
+    end: Option<i64>,
+}
+
+/// A second reading of a verdict log.
+#[derive(Debug)]
+struct Recall {
+    next: Option<i64>,
+    end: Option<i64>,
+}
+
+/// One input partition.
+#[derive(Debug)]
+struct Reading {
+    next: i64,
+    at_end: bool,
+    /// Read, but still in the text work.
+    on_the_way: VecDeque<Page<Payload>>,
+}
+
+#[derive(Clone, Copy)]
+enum Move {
+    Todo,
+    Call,
+    Committed,
+    Follow(LogPartition),
+    Recall(LogPartition),
+    Read,
+    HandOver,
+    Report,
+    Poll,
+    Tick,
+}
+
+impl WorkerDriver {
+    pub(crate) fn new(
+        world: &mut World,
+        name: &str,
+        instance: Option<String>,
+        limit: u32,
+        settings: WorkerSettings,
+    ) -> Self {
+        let life = world.new_life();
+        let id =
+            instance.as_ref().map_or_else(|| format!("worker.life{life}"), |instance| format!("worker.{instance}"));
+        Self {
+            name: format!("{name}.worker"),
+            follows: (0..settings.logs).map(|_| Follow::default()).collect(),
+            recalls: (0..settings.logs).map(|_| None).collect(),
+            worker: Worker::new(WorkerSettings { first_request: life << 32, ..settings }),
+            life,
+            instance,
+            limit,
+            client: Client::new(id),
+            call: None,
+            todo: VecDeque::new(),
+            fetches: VecDeque::new(),
+            reading: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            member: None,
+            generation: 0,
+            owned: BTreeSet::new(),
+            revoking: BTreeSet::new(),
+            over: None,
+        }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.worker.status()
+    }
+
+    /// Everything that the worker holds, for the one who reads a failure.
+    pub(crate) fn inside(&self) -> String {
+        format!("{:?}", self.worker)
+    }
+
+    /// The worker's transactional id.
+    pub(crate) fn transactional_id(&self) -> &str {
+        self.client.id()
+    }
+
+    /// Tells the worker to deliver what it can and leave.
+    pub(crate) fn stop(&mut self, world: &World) {
+        self.worker.handle(world.elapsed, Event::Stop);
+    }
+
+    /// Makes one move.
+    pub(crate) fn step(&mut self, world: &mut World) -> Step {
+        if let Some(over) = self.drain(world) {
+            return over;
+        }
+        let mut moves = vec![Move::Tick];
+        if !self.todo.is_empty() {
+            moves.extend([Move::Todo, Move::Todo]);
+        }
+        if self.call.is_some() {
+            moves.extend([Move::Call, Move::Call]);
+        }
+        if !self.fetches.is_empty() {
+            moves.push(Move::Committed);
+        }
+        for log in 0..self.follows.len() {
+            if self.follows[log].next.is_some() {
+                moves.push(Move::Follow(log));
+            }
+            if self.recalls[log].is_some() {
+                moves.push(Move::Recall(log));
+            }
+        }
+        if self.reading.keys().any(|input| !self.paused.contains(input)) {
+            moves.push(Move::Read);
+        }
+        if self.reading.values().any(|reading| !reading.on_the_way.is_empty()) {
+            moves.push(Move::HandOver);
+        }
+        if world.reports.get(&self.life).is_some_and(|reports| !reports.is_empty()) {
+            moves.push(Move::Report);
+        }
+        if self.member.is_some() {
+            moves.push(Move::Poll);
+        }
+        let gone = match world.rng.pick(&moves) {
+            Move::Todo => self.do_next(world),
+            Move::Call => self.make_call(world),
+            Move::Committed => self.fetch_committed(world),
+            Move::Follow(log) => self.hand_over_verdicts(world, log),
+            Move::Recall(log) => self.recall(world, log),
+            Move::Read => self.read(world),
+            Move::HandOver => {
+                self.hand_over_page(world);
+                Ok(())
+            }
+            Move::Report => {
+                let report = world.reports.get_mut(&self.life).and_then(VecDeque::pop_front);
+                if let Some((request, result)) = report {
+                    self.worker.handle(world.elapsed, Event::Appended(request, result));
+                }
+                Ok(())
+            }
+            Move::Poll => self.poll(world),
+            Move::Tick => {
+                self.worker.handle(world.elapsed, Event::Tick);
+                Ok(())
+            }
+        };
+        match gone {
+            Ok(()) => self.drain(world).unwrap_or(Step::Went),
+            Err(Died) => Step::Crashed,
+        }
+    }
+
+    fn drain(&mut self, world: &mut World) -> Option<Step> {
+        while let Some(effect) = self.worker.poll() {
+            match effect {
+                Effect::FetchCheckpoint(log) => self.todo.push_back(Todo::FetchCheckpoint(log)),
+                Effect::Follow { log, from } => {
+                    self.forget_end(log);
+                    self.follows[log].next = Some(from);
+                }
+                Effect::FollowToEnd(log) => {
+                    self.forget_end(log);
+                    self.todo.push_back(Todo::FindEnd(log));
+                }
+                Effect::Join => self.todo.push_back(Todo::Join),
+                Effect::Leave => self.todo.push_back(Todo::Leave),
+                Effect::FetchCommitted(partitions) => self.fetches.push_back(partitions),
+                Effect::Seek { partition, offset } => {
+                    let next = offset.unwrap_or_else(|| world.bus.start(&partition));
+                    if self.owned.contains(&partition) {
+                        let reading = Reading { next, at_end: false, on_the_way: VecDeque::new() };
+                        self.reading.insert(partition, reading);
+                    }
+                }
+                Effect::Pause(partitions) => self.paused.extend(partitions),
+                Effect::Resume(partitions) => self.paused.retain(|partition| !partitions.contains(partition)),
+                Effect::Append(log, entry) => self.todo.push_back(Todo::Append(log, entry)),
+                Effect::Recall { log, from } => self.recalls[log] = Some(Recall { next: from, end: None }),
+                Effect::Call(request) => {
+                    if self.call.is_some() {
+                        world.violate(format!("{}: a call while another is out", self.name));
+                    }
+                    self.call = Some(Out { request, answer: None });
+                }
+                Effect::Delivered(_) => {}
+                Effect::RevokeDone => self.todo.push_back(Todo::Release),
+                Effect::Stopped => self.over = Some(Step::Stopped),
+                Effect::Fail(why) => self.over = Some(Step::Failed(why.to_string())),
+            }
+        }
+        if self.todo.is_empty() || matches!(self.over, Some(Step::Failed(_))) { self.over.clone() } else { None }
+    }
+
+    fn forget_end(&mut self, log: LogPartition) {
+        self.follows[log].end = None;
+        self.todo.retain(|todo| !matches!(todo, Todo::FindEnd(other) if *other == log));
+    }
+
+    fn do_next(&mut self, world: &mut World) -> Result<(), Died> {
+        let Some(todo) = self.todo.pop_front() else { return Ok(()) };
+        let dies = world.reach();
+        if dies == Some(Moment::Before) {
+            return Err(Died);
+        }
+        let mut event = None;
+        match todo {
+            Todo::FetchCheckpoint(log) => {
+                let committed = world.bus.committed(&judges_of(log), &crate::world::entries_of(log));
+                let offset = committed.and_then(|committed| committed.metadata.parse().ok());
+                event = Some(Event::Checkpoint(log, offset));
+            }
+            Todo::FindEnd(log) => self.follows[log].end = Some(world.bus.stable_end(&verdicts_of(log))),
+            Todo::Join => self.join(world),
+            Todo::Leave => {
+                if let Some(member) = self.member.take() {
+                    world.bus.leave(GROUP, &member);
+                }
+            }
+            Todo::Append(log, entry) => world.send(log, entry, Some(self.life)),
+            Todo::Release => {
+                let revoked = std::mem::take(&mut self.revoking);
+                if let (Some(member), false) = (&self.member, revoked.is_empty()) {
+                    world.bus.release(GROUP, member, &revoked);
+                    self.disown(&revoked);
+                }
+            }
+        }
+        if dies == Some(Moment::After) {
+            return Err(Died);
+        }
+        if let Some(event) = event {
+            self.worker.handle(world.elapsed, event);
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, world: &mut World) {
+        let member = world.bus.join(GROUP, self.instance.as_deref());
+        let name = self.name.clone();
+        world.log(|| format!("{name}: joins as {member}"));
+        self.member = Some(member);
+        self.generation = 0;
+        self.revoking.clear();
+        self.todo.retain(|todo| !matches!(todo, Todo::Release));
+    }
+
+    fn disown(&mut self, partitions: &BTreeSet<PartitionId>) {
+        self.owned.retain(|partition| !partitions.contains(partition));
+        self.reading.retain(|partition, _| !partitions.contains(partition));
+    }
+
+    fn make_call(&mut self, world: &mut World) -> Result<(), Died> {
+        let Some(mut out) = self.call.take() else { return Ok(()) };
+        if let Some(answer) = out.answer.take() {
+            self.worker.handle(world.elapsed, Event::Called(answer.map(drop)));
+            return Ok(());
+        }
+        let call = match &out.request {
+            Request::Produce(_) => Call::Produce,
+            Request::SendOffsets(_) => Call::SendOffsets,
+            Request::Plain(call) => *call,
+        };
+        let (member, generation) = (self.member.clone(), self.generation);
+        let request = &out.request;
+        let work = |world: &mut World, client: &Client, half| match request {
+            Request::Produce(outputs) => {
+                let count = if half { world.rng.below(outputs.len() + 1) } else { outputs.len() };
+                route(world, client, &outputs[..count])
+            }
+            Request::SendOffsets(offsets) => {
+                let offsets = offsets.iter().map(|(input, offset)| (input.clone(), Committed::plain(*offset)));
+                let Some(member) = &member else {
+                    return Err(CallError::Abortable("no member of the group".to_owned()));
+                };
+                let id = (client.id(), client.epoch());
+                let sent = world.bus.send_offsets(id, GROUP, (member, generation), offsets.collect());
+                sent.map(|()| Vec::new()).map_err(|refused| client.refused(world, refused))
+            }
+            Request::Plain(_) => Ok(Vec::new()),
+        };
+        out.answer = Some(self.client.make(world, call, work)?);
+        self.call = Some(out);
+        Ok(())
+    }
+
+    /// A stable fetch waits while a transaction is about to move one of the offsets.
+    fn fetch_committed(&mut self, world: &mut World) -> Result<(), Died> {
+        let Some(partitions) = self.fetches.front() else { return Ok(()) };
+        if partitions.iter().any(|partition| world.bus.is_pending(GROUP, partition)) {
+            return Ok(());
+        }
+        if world.reach().is_some() {
+            return Err(Died);
+        }
+        let at = |partition: &PartitionId| world.bus.committed(GROUP, partition).map(|committed| committed.offset);
+        let committed = partitions.iter().map(|partition| (partition.clone(), at(partition))).collect();
+        self.fetches.pop_front();
+        self.worker.handle(world.elapsed, Event::Committed(committed));
+        Ok(())
+    }
+
+    fn hand_over_verdicts(&mut self, world: &mut World, log: LogPartition) -> Result<(), Died> {
+        let partition = verdicts_of(log);
+        let follow = &mut self.follows[log];
+        let Some(from) = follow.next else { return Ok(()) };
+        let from = from.unwrap_or_else(|| world.bus.start(&partition));
+        if world.reach().is_some() {
+            return Err(Died);
+        }
+        let event = match world.bus.fetch(&partition, from) {
+            Fetched::OutOfRange => {
+                *follow = Follow::default();
+                Some(Event::LogMoved(log))
+            }
+            Fetched::Record { offset, value: Value::Verdict(record), .. }
+                if follow.end.is_none_or(|end| from < end) =>
+            {
+                follow.next = Some(Some(offset + 1));
+                Some(Event::Followed { log, offset, record: record.clone() })
+            }
+            Fetched::Record { .. } => follow.end.take().map(|_| Event::FollowedToEnd(log)),
+            Fetched::Nothing { position } => {
+                follow.next = Some(Some(position));
+                follow.end.take_if(|end| position >= *end).map(|_| Event::FollowedToEnd(log))
+            }
+        };
+        if let Some(event) = event {
+            self.worker.handle(world.elapsed, event);
+        }
+        Ok(())
+    }
+
+    fn recall(&mut self, world: &mut World, log: LogPartition) -> Result<(), Died> {
+        let partition = verdicts_of(log);
+        let Some(recall) = &mut self.recalls[log] else { return Ok(()) };
+        let from = recall.next.unwrap_or_else(|| world.bus.start(&partition));
+        let end = *recall.end.get_or_insert_with(|| world.bus.stable_end(&partition));
+        if world.reach().is_some() {
+            return Err(Died);
+        }
+        let event = match world.bus.fetch(&partition, from) {
+            Fetched::OutOfRange => {
+                self.recalls[log] = None;
+                Event::RecallMoved(log)
+            }
+            Fetched::Record { offset, value: Value::Verdict(record), .. } if offset < end => {
+                recall.next = Some(offset + 1);
+                Event::Recalled { log, offset, record: record.clone() }
+            }
+            Fetched::Record { .. } | Fetched::Nothing { .. } => {
+                self.recalls[log] = None;
+                Event::RecalledToEnd(log)
+            }
+        };
+        self.worker.handle(world.elapsed, event);
+        Ok(())
+    }
+
+    fn read(&mut self, world: &mut World) -> Result<(), Died> {
+        let open: Vec<PartitionId> =
+            self.reading.keys().filter(|input| !self.paused.contains(input)).cloned().collect();
+        let input = open[world.rng.below(open.len())].clone();
+        if world.reach().is_some() {
+            return Err(Died);
+        }
+        let panics = world.harm(10);
+        let (limit, logs) = (self.limit, world.logs);
+        let Some(reading) = self.reading.get_mut(&input) else { return Ok(()) };
+        match world.bus.fetch(&input, reading.next) {
+            Fetched::Record { offset, value: Value::Page(page), .. } => {
+                reading.next = offset + 1;
+                reading.at_end = false;
+                reading.on_the_way.push_back(page.read(&input.at(offset), limit, logs, panics));
+            }
+            Fetched::Record { .. } | Fetched::OutOfRange => {
+                let at = reading.next;
+                world.violate(format!("{}: reads {input} at {at}, where nothing is", self.name));
+            }
+            Fetched::Nothing { position } => {
+                reading.next = position;
+                if !reading.at_end && reading.on_the_way.is_empty() {
+                    reading.at_end = true;
+                    self.worker.handle(world.elapsed, Event::AtEnd(input));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A page may come out of the text work when its partition has been paused already.
+    fn hand_over_page(&mut self, world: &mut World) {
+        let waiting: Vec<PartitionId> = self
+            .reading
+            .iter()
+            .filter(|(_, reading)| !reading.on_the_way.is_empty())
+            .map(|(input, _)| input.clone())
+            .collect();
+        let input = &waiting[world.rng.below(waiting.len())];
+        if let Some(page) = self.reading.get_mut(input).and_then(|reading| reading.on_the_way.pop_front()) {
+            self.worker.handle(world.elapsed, Event::Page(page));
+        }
+    }
+
+    fn poll(&mut self, world: &mut World) -> Result<(), Died> {
+        let Some(member) = self.member.clone() else { return Ok(()) };
+        if !self.revoking.is_empty() && (world.bus.members(GROUP).contains(&member) || world.rng.chance(700)) {
+            return Ok(());
+        }
+        if world.reach().is_some() {
+            return Err(Died);
+        }
+        let notice = world.bus.poll(GROUP, &member);
+        self.generation = world.bus.generation_seen(GROUP, &member);
+        if notice != Notice::Quiet {
+            let name = self.name.clone();
+            world.log(|| format!("{name}: {notice:?}"));
+        }
+        match notice {
+            Notice::Quiet => {}
+            Notice::Lost if world.bus.is_replaced(GROUP, &member) => {
+                self.over = Some(Step::Failed("a newer process has this instance id".to_owned()));
+            }
+            Notice::Lost => {
+                let lost = std::mem::take(&mut self.owned);
+                self.disown_all();
+                self.join(world);
+                if !lost.is_empty() {
+                    self.worker.handle(world.elapsed, Event::Lost(lost));
+                }
+            }
+            Notice::Revoke(partitions) => {
+                self.revoking.clone_from(&partitions);
+                self.worker.handle(world.elapsed, Event::Revoked(partitions));
+            }
+            Notice::Assigned(partitions) => {
+                self.owned.extend(partitions.iter().cloned());
+                self.worker.handle(world.elapsed, Event::Assigned(partitions));
+            }
+        }
+        Ok(())
+    }
+
+    fn disown_all(&mut self) {
+        self.owned.clear();
+        self.reading.clear();
+    }
+}
+
+/// Sends pages where they belong; a poisoned page is taken only as a dead letter.
+fn route(world: &mut World, client: &Client, outputs: &[Arc<Output<Payload>>]) -> Result<Vec<i64>, CallError> {
+    for (index, output) in outputs.iter().enumerate() {
+        let is_verdict = matches!(output.disposition, Disposition::Ruled(_));
+        if is_verdict && output.page.payload.poison {
+            return Err(CallError::Undeliverable { index, reason: dupgate::record::Reject::Refused });
+        }
+        let value = Value::Routed { source: output.page.source.clone(), disposition: output.disposition.clone() };
+        let sent = world.bus.produce(client.id(), client.epoch(), &routed(), world.now(), value);
+        sent.map_err(|refused| client.refused(world, refused))?;
+    }
+    Ok(Vec::new())
+}

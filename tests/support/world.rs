@@ -1,0 +1,294 @@
+//! What all processes of a schedule share: the cluster, the way to the fingerprint log, chance, time, and the trace.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dupgate::log::{Entry, RequestId, VerdictRecord};
+use dupgate::record::{PartitionId, Source, Timestamp};
+use dupgate::transaction::{Call, CallError};
+use dupgate::worker::{Disposition, LogPartition};
+
+use crate::bus::{Bus, Refused};
+use crate::pages::WorldPage;
+use crate::rng::Rng;
+
+/// The input group.
+pub(crate) const GROUP: &str = "pages";
+
+/// What a record of the cluster holds.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Page(Arc<WorldPage>),
+    Entries(Vec<Entry>),
+    Verdict(VerdictRecord),
+    Routed { source: Source, disposition: Disposition },
+}
+
+/// Which side of a broker call a process dies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Before,
+    After,
+}
+
+/// What one step of a process came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something happened.
+    Went,
+    /// The process died.
+    Crashed,
+    /// The machine gave up: the process ends with an error.
+    Failed(String),
+    /// The process ends as it should.
+    Stopped,
+}
+
+/// What goes wrong with a call to a transactional producer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    None,
+    /// The call fails; `done` says whether the broker did it all the same.
+    Fails {
+        error: CallError,
+        done: bool,
+    },
+}
+
+/// An entry on its way to the fingerprint log.
+#[derive(Clone, Debug)]
+pub(crate) struct InFlight {
+    pub(crate) log: LogPartition,
+    pub(crate) entry: Entry,
+    /// The life of a process that waits for the delivery report.
+    pub(crate) sender: Option<u64>,
+}
+
+pub(crate) struct World {
+    pub(crate) bus: Bus<Value>,
+    pub(crate) rng: Rng,
+    /// The brokers' clock, in milliseconds.
+    pub(crate) clock: i64,
+    /// What the processes see of time.
+    pub(crate) elapsed: Duration,
+    pub(crate) inputs: Vec<PartitionId>,
+    pub(crate) logs: usize,
+    pub(crate) net: VecDeque<InFlight>,
+    /// Delivery reports by the life that waits for them.
+    pub(crate) reports: BTreeMap<u64, VecDeque<(RequestId, Result<i64, ()>)>>,
+    /// Whether chance may do harm.
+    pub(crate) faults: bool,
+    /// Broker calls made so far.
+    pub(crate) calls: u64,
+    /// The one call to die at, in exhaustive runs.
+    pub(crate) crash_at: Option<(u64, Moment)>,
+    pub(crate) violation: Option<String>,
+    pub(crate) trace: VecDeque<String>,
+    /// How many lines of the trace are kept.
+    pub(crate) trace_lines: usize,
+    pub(crate) lives: u64,
+    requests: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, inputs: i32, logs: usize) -> Self {
+        let mut bus = Bus::new();
+        let inputs: Vec<PartitionId> = (0..inputs).map(|number| PartitionId::new("in", number)).collect();
+        inputs.iter().for_each(|input| bus.create(input));
+        bus.create_group(GROUP, inputs.clone());
+        bus.create(&routed());
+        for log in 0..logs {
+            bus.create(&entries_of(log));
+            bus.create(&verdicts_of(log));
+            bus.create_group(&judges_of(log), vec![entries_of(log)]);
+        }
+        Self {
+            bus,
+            rng: Rng::new(seed),
+            clock: 100,
+            elapsed: Duration::ZERO,
+            inputs,
+            logs,
+            net: VecDeque::new(),
+            reports: BTreeMap::new(),
+            faults: true,
+            calls: 0,
+            crash_at: None,
+            violation: None,
+            trace: VecDeque::new(),
+            trace_lines: 80,
+            lives: 0,
+            requests: 0,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.clock)
+    }
+
+    pub(crate) fn log(&mut self, line: impl FnOnce() -> String) {
+        if self.trace.len() >= self.trace_lines {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(line());
+    }
+
+    /// Notes that a law is broken; the first one counts.
+    pub(crate) fn violate(&mut self, what: impl Into<String>) {
+        self.violation.get_or_insert(what.into());
+    }
+
+    /// A chance of harm: never in the fair phase.
+    pub(crate) fn harm(&mut self, per_mille: u64) -> bool {
+        self.faults && self.rng.chance(per_mille)
+    }
+
+    /// The number of a process's new life.
+    pub(crate) fn new_life(&mut self) -> u64 {
+        self.lives += 1;
+        self.lives
+    }
+
+    /// A request id that nobody else has.
+    pub(crate) fn new_request(&mut self) -> RequestId {
+        self.requests += 1;
+        RequestId(self.requests)
+    }
+
+    /// Every call to a broker passes here: says on which side of it the process dies, if it does.
+    pub(crate) fn reach(&mut self) -> Option<Moment> {
+        let call = self.calls;
+        self.calls += 1;
+        if let Some((at, moment)) = self.crash_at {
+            return (at == call).then_some(moment);
+        }
+        let moment = self.rng.pick(&[Moment::Before, Moment::After]);
+        (self.faults && self.rng.next() % 2500 == 0).then_some(moment)
+    }
+
+    /// What goes wrong with a call that the broker itself would take.
+    pub(crate) fn trouble(&mut self, call: Call) -> Trouble {
+        if !self.harm(60) {
+            return Trouble::None;
+        }
+        let done = self.rng.chance(500);
+        let retriable = CallError::Retriable("not now".to_owned());
+        let fatal = CallError::Fatal("beyond repair".to_owned());
+        let abortable = CallError::Abortable("abort this".to_owned());
+        let choice = self.rng.below(10);
+        let (error, done) = match (call, choice) {
+            (_, 0) => (fatal, done),
+            // Records that went out twice would stand there twice: the edge never says "again" half way.
+            (Call::Produce, 1..=4) => (retriable, false),
+            (Call::Produce | Call::SendOffsets, _) => (abortable, done),
+            (Call::Begin, 1..=3) => (abortable, false),
+            (Call::Commit, 1..=4) => (CallError::Unknown("who knows".to_owned()), done),
+            (Call::Commit, 5..=7) => (abortable, false),
+            (Call::Init | Call::Begin | Call::Commit | Call::Abort, _) => (retriable, done && call != Call::Begin),
+        };
+        Trouble::Fails { error, done }
+    }
+
+    /// Hands an entry to the network.
+    pub(crate) fn send(&mut self, log: LogPartition, entry: Entry, sender: Option<u64>) {
+        self.net.push_back(InFlight { log, entry, sender });
+    }
+
+    fn report(&mut self, sent: &InFlight, result: Result<i64, ()>) {
+        if let Some(life) = sent.sender {
+            self.reports.entry(life).or_default().push_back((sent.entry.request, result));
+        }
+    }
+
+    /// Lets one entry arrive, or not, or twice, or with its neighbours in one record.
+    pub(crate) fn carry(&mut self) {
+        if self.net.is_empty() {
+            return;
+        }
+        let at = if self.harm(200) { self.rng.below(self.net.len()) } else { 0 };
+        let sent = self.net.remove(at).unwrap();
+        let log = entries_of(sent.log);
+        if self.harm(40) {
+            self.log(|| format!("net: LOST {}", describe(&sent.entry)));
+            self.report(&sent, Err(()));
+            return;
+        }
+        if self.harm(15) {
+            // The leader acknowledged it and died; what stands at its offset now is something else.
+            let end = self.bus.end(&log);
+            if end > 0 {
+                let other = usize::try_from(end).unwrap();
+                let other = self.rng.below(other);
+                let again = self.bus.slots(&log)[other].value.clone().unwrap();
+                let offset = self.append(&log, again);
+                self.log(|| format!("net: LOST after its acknowledgement at {offset} {}", describe(&sent.entry)));
+                self.report(&sent, Ok(offset));
+                return;
+            }
+        }
+        let mut together = vec![sent];
+        while together.len() < 4 && self.rng.chance(400) {
+            let next = self.net.iter().position(|next| next.log == together[0].log);
+            let Some(next) = next.filter(|_| self.net.len() > 1) else { break };
+            together.extend(self.net.remove(next));
+        }
+        let entries: Vec<Entry> = together.iter().map(|sent| sent.entry.clone()).collect();
+        let offset = self.append(&log, Value::Entries(entries.clone()));
+        self.log(|| format!("{log}@{offset} <- {}", entries.iter().map(describe).collect::<Vec<_>>().join(", ")));
+        let mut reported = Ok(offset);
+        if self.harm(50) {
+            let twice = self.append(&log, Value::Entries(entries));
+            self.log(|| format!("{log}@{twice} <- the same"));
+            reported = if self.rng.chance(500) { Ok(twice) } else { reported };
+        }
+        if self.harm(40) {
+            reported = Err(());
+        }
+        together.iter().for_each(|sent| self.report(sent, reported));
+    }
+
+    /// Appends with the clock of whichever broker leads just now.
+    fn append(&mut self, log: &PartitionId, value: Value) -> i64 {
+        let behind = if self.faults { self.rng.pick(&[0, 0, 0, 1, 3]) } else { 0 };
+        self.bus.append(log, Timestamp::from_millis(self.clock - behind), value)
+    }
+}
+
+pub(crate) fn routed() -> PartitionId {
+    PartitionId::new("routed", 0)
+}
+
+pub(crate) fn entries_of(log: LogPartition) -> PartitionId {
+    PartitionId::new("fingerprints", i32::try_from(log).unwrap())
+}
+
+pub(crate) fn verdicts_of(log: LogPartition) -> PartitionId {
+    PartitionId::new("verdicts", i32::try_from(log).unwrap())
+}
+
+pub(crate) fn judges_of(log: LogPartition) -> String {
+    format!("judge.{log}")
+}
+
+/// What a refusal means to the producer that meets it.
+pub(crate) fn as_call_error(refused: Refused, recovers: bool) -> CallError {
+    match refused {
+        Refused::TimedOut if recovers => CallError::Abortable("the coordinator timed the transaction out".to_owned()),
+        Refused::Fenced | Refused::TimedOut => CallError::Fenced(format!("{refused:?}")),
+        Refused::UnknownMember | Refused::IllegalGeneration | Refused::FencedInstance => {
+            CallError::Abortable(format!("{refused:?}"))
+        }
+    }
+}
+
+pub(crate) fn describe(entry: &Entry) -> String {
+    use dupgate::log::EntryBody;
+    let what = match &entry.body {
+        EntryBody::Page(page) => format!("page {}", page.source),
+        EntryBody::Withdraw { source, reason } => format!("withdraw {source} {}", reason.name()),
+        EntryBody::Forget(target) => format!("forget {target:?}"),
+        EntryBody::Reopen { partition, from, to } => format!("reopen {partition} {from}..{to}"),
+    };
+    format!("{what} (request {})", entry.request.0)
+}
