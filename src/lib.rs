@@ -23,3 +23,5 @@ pub mod config;
 pub mod error;
 pub mod telemetry;
 pub mod crawl;
+pub mod kafka;
+pub mod runtime;
