@@ -7,7 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "a bench measures time")]
 #![expect(clippy::cast_precision_loss, reason = "figures for people")]
 
-use dupgate::fingerprint::{Feature, Reader, Scratch, keep_strongest, simhash};
+use dupgate::fingerprint::{self, Feature, Reader, Scratch, keep_strongest, simhash};
 use dupgate::record::{Body, Decoder, InputSettings, RawRecord};
 use dupgate::text;
 use std::hint::black_box;
@@ -52,16 +52,24 @@ fn page(sentences: &[&str], bytes: usize, seed: u64) -> String {
 }
 
 fn time(rounds: usize, pages: &[String], mut work: impl FnMut(&str)) -> Duration {
-    pages.iter().for_each(|page| work(page));
+    for page in pages {
+        work(page);
+    }
     let mut best = Duration::MAX;
     for _ in 0..5 {
         let start = Instant::now();
         for _ in 0..rounds {
-            pages.iter().for_each(|page| work(black_box(page)));
+            for page in pages {
+                work(black_box(page));
+            }
         }
         best = best.min(start.elapsed() / u32::try_from(rounds * pages.len()).unwrap());
     }
     best
+}
+
+fn raw(value: &str) -> RawRecord<'_> {
+    RawRecord { key: None, value: Some(value.as_bytes()), headers: &() }
 }
 
 fn micros(time: Duration) -> f64 {
@@ -71,7 +79,7 @@ fn micros(time: Duration) -> f64 {
 fn main() {
     let input = InputSettings::default();
     let settings = text::Settings::default();
-    let reader = Reader::new(&input, &settings, &Default::default(), NonZeroUsize::MIN).unwrap();
+    let reader = Reader::new(&input, &settings, &fingerprint::Settings::default(), NonZeroUsize::MIN).unwrap();
     let decoder = Decoder::new(&input, settings.max_nesting).unwrap();
     println!(
         "{:<12} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
@@ -99,8 +107,7 @@ fn main() {
                 .collect();
             let bytes = values.iter().map(String::len).sum::<usize>() / values.len();
             let rounds = 400_000 / size / 4 + 1;
-            let raw = |value| RawRecord { key: None, value: Some(value), headers: &() };
-            let decode = time(rounds, &values, |value| drop(black_box(decoder.decode(&raw(value.as_bytes())))));
+            let decode = time(rounds, &values, |value| drop(black_box(decoder.decode(&raw(value)))));
             let mut buffer = String::new();
             let normalize = time(rounds, &texts, |text| {
                 black_box(reader.analyzer().normalize(&Body::Text(text.into()), &mut buffer)).unwrap();
@@ -109,7 +116,11 @@ fn main() {
                 .iter()
                 .map(|text| reader.analyzer().normalize(&Body::Text(text.into()), &mut buffer).unwrap().text.to_owned())
                 .collect();
-            let words = time(rounds, &normal, |text| reader.analyzer().words(text, |word| drop(black_box(word))));
+            let words = time(rounds, &normal, |text| {
+                reader.analyzer().words(text, |word| {
+                    black_box(word);
+                });
+            });
             let features: Vec<Feature> =
                 (0..250).map(|n: u64| Feature { hash: n.wrapping_mul(0x9e37_79b9_7f4a_7c15), weight: 2000 }).collect();
             let mut kept = Vec::new();
@@ -120,7 +131,7 @@ fn main() {
             });
             let mut scratch = Scratch::default();
             let all = time(rounds, &values, |value| {
-                black_box(reader.read(&raw(value.as_bytes()), &mut scratch)).unwrap();
+                black_box(reader.read(&raw(value), &mut scratch)).unwrap();
             });
             println!(
                 "{name:<12} {bytes:>7} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8.1}",

@@ -184,7 +184,9 @@ fn expand_all(path: &[String], value: &Value, variables: &BTreeMap<String, Strin
             .iter()
             .map(|item| match item {
                 Value::String(text) => expand(text, variables).map(Value::String),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Ok(item.clone()),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                    Ok(item.clone())
+                }
             })
             .collect(),
         Value::Object(map) => map

@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn durations_need_a_unit() {
-        let hours = |hours| Ok(Span(Duration::from_secs(hours * 3600)));
+        let hours = |hours: u64| Ok(Span(Duration::from_secs(hours * 3600)));
         assert_eq!("72h".parse(), hours(72));
         assert_eq!("7d".parse(), hours(7 * 24));
         assert_eq!("500ms".parse(), Ok(Span(Duration::from_millis(500))));

@@ -27,6 +27,13 @@ impl Judged {
         u64::try_from(offset).is_ok_and(|offset| offset < self.floor || self.above.contains(offset))
     }
 
+    /// Says whether any offset of `from <= offset < to` was judged.
+    #[must_use]
+    pub fn contains_any(&self, from: i64, to: i64) -> bool {
+        let (from, to) = (u64::try_from(from).unwrap_or(0), u64::try_from(to).unwrap_or(0));
+        from < to && (from < self.floor || self.above.range_cardinality(from..to) > 0)
+    }
+
     /// Notes that the offset was judged; says whether that is news.
     pub fn insert(&mut self, offset: i64) -> bool {
         match u64::try_from(offset) {

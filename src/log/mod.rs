@@ -8,12 +8,17 @@
 //! The types here are what the logs *mean*; `codec` is what stands in them byte by byte.
 
 mod checkpoint;
+pub mod codec;
 mod entry;
 mod judged;
 mod rules;
 mod ruling;
 
 pub use checkpoint::{Checkpoint, PartitionCheckpoint};
+pub use codec::{
+    CodecError, DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, decode_entries, encode_checkpoint,
+    encode_entries, encode_verdict,
+};
 pub use entry::{Entry, EntryBody, ForgetTarget, PageEntry, RequestId};
 pub use judged::Judged;
 pub use rules::{Rules, RulesNumber, SameId, Stage, Tails, Windows};

@@ -3,8 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 
-fn path(text: &str) -> Option<FieldPath> {
-    Some(text.parse().unwrap())
+fn path(text: &str) -> FieldPath {
+    text.parse().unwrap()
 }
 
 fn settings(change: impl FnOnce(&mut InputSettings)) -> InputSettings {
@@ -16,8 +16,8 @@ fn settings(change: impl FnOnce(&mut InputSettings)) -> InputSettings {
 fn with_time() -> InputSettings {
     settings(|settings| {
         settings.event_time = EventTime::Field;
-        settings.fields.fetched_at = path("/time");
-        settings.fields.scope = path("/meta/site");
+        settings.fields.fetched_at = Some(path("/time"));
+        settings.fields.scope = Some(path("/meta/site"));
     })
 }
 
@@ -65,9 +65,9 @@ fn escapes_are_decoded_and_the_last_of_equal_names_counts() {
 #[test]
 fn a_field_may_stand_inside_another_and_inside_an_array() {
     let settings = settings(|settings| {
-        settings.fields.id = path("/pages/1/id");
-        settings.fields.scope = path("/pages/1");
-        settings.fields.text = path("/pages/0");
+        settings.fields.id = Some(path("/pages/1/id"));
+        settings.fields.scope = Some(path("/pages/1"));
+        settings.fields.text = Some(path("/pages/0"));
     });
     let document = decode(&settings, br#"{"pages":["text",{"id":12.50},"x"]}"#).unwrap_err();
     assert_eq!(document.reason(), Reject::WrongType, "a scope is no object");
@@ -80,8 +80,8 @@ fn a_field_may_stand_inside_another_and_inside_an_array() {
 #[test]
 fn headers_and_the_key_can_hold_fields() {
     let settings = settings(|settings| {
-        settings.fields.id = path("key");
-        settings.fields.scope = path("header:site");
+        settings.fields.id = Some(path("key"));
+        settings.fields.scope = Some(path("header:site"));
     });
     let headers = vec![("site", b"old".to_vec()), ("site", b"new".to_vec())];
     let raw = RawRecord { key: Some(b"k"), value: Some(br#"{"text":"a"}"#), headers: &headers };
@@ -175,7 +175,7 @@ fn settings_that_contradict_each_other_are_refused() {
     assert_eq!(refuse(|settings| settings.event_time = EventTime::Field), InputSettingsError::NoTimeField);
     let error = refuse(|settings| {
         settings.format = Format::Html;
-        settings.fields.scope = path("/site");
+        settings.fields.scope = Some(path("/site"));
     });
     assert_eq!(error.to_string(), "input.fields.scope is the JSON pointer /site, but input.format is not json");
 }
@@ -185,7 +185,10 @@ fn depth_by_recursion(value: &serde_json::Value) -> usize {
     let inner = match value {
         serde_json::Value::Array(items) => items.iter().map(depth_by_recursion).max(),
         serde_json::Value::Object(items) => items.values().map(depth_by_recursion).max(),
-        _ => return 0,
+        serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::Number(_)
+        | serde_json::Value::String(_) => return 0,
     };
     1 + inner.unwrap_or(0)
 }
@@ -206,7 +209,7 @@ proptest! {
     fn the_scan_counts_the_nesting_that_recursion_counts(value in any_json()) {
         let (text, depth) = (value.to_string(), depth_by_recursion(&value));
         prop_assert_eq!(json::nesting(text.as_bytes(), 1000), depth);
-        let settings = settings(|settings| settings.fields.text = path("/a"));
+        let settings = settings(|settings| settings.fields.text = Some(path("/a")));
         let refused = |limit: usize| {
             let result = Decoder::new(&settings, limit).unwrap().decode(&record(text.as_bytes())).map(drop);
             result.is_err_and(|rejection| rejection.reason() == Reject::TooDeep)
@@ -217,9 +220,9 @@ proptest! {
 
     #[test]
     fn a_pointer_finds_what_a_tree_finds(value in any_json(), steps in prop::collection::vec("[a\"{0-2]{0,1}", 1..4)) {
-        let pointer: String = steps.iter().map(|step| format!("/{step}")).collect();
+        let pointer = format!("/{}", steps.join("/"));
         let settings = settings(|settings| {
-            settings.fields.text = path(&pointer);
+            settings.fields.text = Some(path(&pointer));
             settings.fields.html = None;
             settings.fields.id = None;
         });

@@ -51,7 +51,9 @@ impl Simplifier {
             phrases.entry(first).or_default().push((phrase, library.convert(phrase)));
             dense.get_mut(dense_place(first)?)?.begins_phrase = true;
         }
-        phrases.values_mut().for_each(|list| list.sort_by_key(|(phrase, _)| std::cmp::Reverse(phrase.len())));
+        for list in phrases.values_mut() {
+            list.sort_by_key(|(phrase, _)| std::cmp::Reverse(phrase.len()));
+        }
         Some(Self { dense, sparse, phrases })
     }
 

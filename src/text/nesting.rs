@@ -76,11 +76,10 @@ fn tag_end(tag: &[u8]) -> (usize, bool) {
     for (at, byte) in tag.iter().enumerate() {
         match (quote, byte) {
             (Some(open), byte) if open == *byte => quote = None,
-            (Some(_), _) => {}
             (None, b'>') => return (at + 1, before == b'/'),
             // A quote opens a value only behind `=`.
             (None, b'"' | b'\'') if before == b'=' => quote = Some(*byte),
-            (None, _) => {}
+            (Some(_) | None, _) => {}
         }
         if !byte.is_ascii_whitespace() {
             before = *byte;

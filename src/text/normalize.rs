@@ -89,10 +89,14 @@ fn stable(c: char) -> Option<char> {
         '\u{3000}' => Some(' '),
         // Full-width ASCII.
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0),
-        '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' => Some(c),
         '\u{2019}' | '\u{2018}' => Some(unquote(c)),
-        // Ideographic punctuation, dashes, quotation marks.
-        '\u{3001}'..='\u{3029}' | '\u{2010}' | '\u{2012}'..='\u{2016}' | '\u{201a}'..='\u{2023}' => Some(c),
+        // Ideographs; ideographic punctuation, dashes, quotation marks.
+        '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}'
+        | '\u{3001}'..='\u{3029}'
+        | '\u{2010}'
+        | '\u{2012}'..='\u{2016}'
+        | '\u{201a}'..='\u{2023}' => Some(c),
         _ => None,
     }
 }
@@ -160,7 +164,7 @@ impl Sink<'_, '_> {
     }
 
     fn write(&mut self, c: char) {
-        let digit = self.normalizer.settings.digits == Digits::Mask && c.is_numeric() && c.to_digit(10).is_some();
+        let digit = self.normalizer.settings.digits == Digits::Mask && c.is_ascii_digit();
         if digit && self.masking && !self.blank {
             return;
         }

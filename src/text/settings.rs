@@ -77,7 +77,7 @@ pub enum Digits {
     /// They stay.
     #[default]
     Keep,
-    /// Every run of decimal digits becomes one `0`.
+    /// Every run of the digits 0 to 9 (of any width, under NFKC) becomes one `0`.
     Mask,
 }
 

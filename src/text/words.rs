@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn words(segmenter: Segmenter, text: &str) -> Vec<String> {
-        let jieba = (segmenter != Segmenter::Unicode).then(|| super::super::default_jieba());
+        let jieba = (segmenter != Segmenter::Unicode).then(super::super::default_jieba);
         let mut words = Vec::new();
         Cutter::new(segmenter, jieba, true).words(text, |word| words.push(word.to_owned()));
         words

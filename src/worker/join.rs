@@ -54,7 +54,7 @@ impl<P> Worker<P> {
             News::Ruled(ruling) => {
                 let Some(source) = ruling.answer.ruled_source() else { return };
                 if let Some(recall) = self.logs.get_mut(log).and_then(|log| log.recall.as_mut()) {
-                    recall.outdated(source);
+                    recall.superseded(source, &ruling);
                 }
                 self.answer(source, &ruling);
             }
@@ -83,8 +83,15 @@ impl<P> Worker<P> {
     }
 
     fn reopened(&mut self, log: LogPartition, partition: &PartitionId, from: i64, to: i64) {
-        if let Some(recall) = self.logs.get_mut(log).and_then(|log| log.recall.as_mut()) {
+        if let Some(followed) = self.logs.get_mut(log)
+            && let Some(recall) = followed.recall.as_mut()
+        {
             recall.reopened(partition, from, to);
+            if recall.is_reading() && recall.wants_any(partition, from, to) {
+                // It may end before the reopening and find what is void now: it begins again.
+                followed.recall = None;
+                followed.wants_recall = true;
+            }
         }
         let Some(lane) = self.lanes.get_mut(partition) else { return };
         let mut again = Vec::new();

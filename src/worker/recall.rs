@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::known::is_within;
-use crate::log::{Answer, Checkpoint, Ruling, VerdictRecord};
+use crate::log::{Answer, Checkpoint, PartitionCheckpoint, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
 /// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the
@@ -14,6 +14,8 @@ use crate::record::{PartitionId, Source};
 pub(super) struct Recall {
     wanted: BTreeMap<PartitionId, (i64, i64)>,
     found: HashMap<Source, Arc<Ruling>>,
+    /// Rulings that were followed since the reading began: newer than anything it finds.
+    newer: HashMap<Source, Arc<Ruling>>,
     phase: Phase,
 }
 
@@ -43,7 +45,7 @@ impl Recall {
         let wanted =
             first.into_iter().map(|(partition, first)| (partition, (first, first.saturating_add(positions)))).collect();
         let phase = if latest_checkpoint.is_some() { Phase::Walking } else { Phase::Scanning };
-        Self { wanted, found: HashMap::new(), phase }
+        Self { wanted, found: HashMap::new(), newer: HashMap::new(), phase }
     }
 
     /// Says whether the reading goes on.
@@ -89,8 +91,10 @@ impl Recall {
     }
 
     fn is_ahead_of_all(&self, checkpoint: &Checkpoint) -> bool {
-        self.wanted.iter().all(|(partition, &(first, _))| {
-            checkpoint.partitions.get(partition).is_none_or(|said| first >= said.floor && !said.judged.contains(first))
+        // Positions are not judged in their own order: a later one may have been judged long before the first.
+        self.wanted.iter().all(|(partition, &(first, behind))| {
+            let none = |said: &PartitionCheckpoint| first >= said.floor && !said.judged.contains_any(first, behind);
+            checkpoint.partitions.get(partition).is_none_or(none)
         })
     }
 
@@ -113,16 +117,24 @@ impl Recall {
 
     /// Returns what was found for a position, once all is read.
     pub(super) fn found(&self, source: &Source) -> Option<&Arc<Ruling>> {
-        if self.is_reading() { None } else { self.found.get(source) }
+        if self.is_reading() { None } else { self.newer.get(source).or_else(|| self.found.get(source)) }
     }
 
-    /// A newer ruling of the position came by: what was found is out of date.
-    pub(super) fn outdated(&mut self, source: &Source) {
-        self.found.remove(source);
+    /// A newer ruling came by while following: it counts, and what is remembered of it may be gone when it is needed.
+    pub(super) fn superseded(&mut self, source: &Source, ruling: &Arc<Ruling>) {
+        if self.wants(source) {
+            self.newer.insert(source.clone(), Arc::clone(ruling));
+        }
+    }
+
+    /// Says whether the range holds a wanted position.
+    pub(super) fn wants_any(&self, partition: &PartitionId, from: i64, to: i64) -> bool {
+        self.wanted.get(partition).is_some_and(|&(first, behind)| first < to && from < behind)
     }
 
     /// Rulings of this range are void.
     pub(super) fn reopened(&mut self, partition: &PartitionId, from: i64, to: i64) {
         self.found.retain(|source, _| !is_within(source, partition, from, to));
+        self.newer.retain(|source, _| !is_within(source, partition, from, to));
     }
 }

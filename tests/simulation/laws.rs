@@ -26,6 +26,9 @@ struct Log {
     next: (i64, usize),
     rules_number: u32,
     start: i64,
+    /// Where the log ended when it was last trimmed: who begins at its first checkpoint holds every original that is
+    /// still alive there, but not all that were alive on the way.
+    whole_from: i64,
     latest_checkpoint: Option<i64>,
 }
 
@@ -48,6 +51,8 @@ pub(crate) struct Laws {
     pub(crate) statistics: BTreeMap<&'static str, u64>,
     /// Positions for which the verdict log was compared with the digest of a judge already.
     compared: BTreeMap<String, i64>,
+    /// For the trace.
+    lines: Vec<String>,
 }
 
 type Law = Result<(), String>;
@@ -63,6 +68,7 @@ impl Laws {
             withdrawn: BTreeSet::new(),
             statistics: BTreeMap::new(),
             compared: BTreeMap::new(),
+            lines: Vec::new(),
         }
     }
 
@@ -73,6 +79,7 @@ impl Laws {
     /// Looks at all that became visible since the last look.
     pub(crate) fn observe(&mut self, world: &mut World) {
         let looked = self.look(world);
+        self.lines.drain(..).for_each(|line| world.log(|| line));
         if let Err(broken) = looked {
             world.violate(broken);
         }
@@ -115,7 +122,10 @@ impl Laws {
                 }
                 own.oracle.rules = Some(rules.rules.clone());
             }
-            VerdictRecord::Checkpoint(checkpoint) => self.checkpoint(log, offset, checkpoint).map_err(at)?,
+            VerdictRecord::Checkpoint(checkpoint) => {
+                self.lines.push(format!("verdicts:{log}@{offset}: checkpoint"));
+                self.checkpoint(log, offset, checkpoint).map_err(at)?;
+            }
             VerdictRecord::Rulings(batch) => self.batch(world, log, offset, batch).map_err(at)?,
         }
         let own = &mut self.logs[log];
@@ -140,6 +150,7 @@ impl Laws {
             if expected != *ruling {
                 return Err(format!("L5/L7 the oracle says\n  {expected:?}\nthe log says\n  {ruling:?}"));
             }
+            self.lines.push(format!("verdicts:{log}@{offset}: {}", describe_answer(&ruling.answer)));
             self.check_ruling(offset, ruling)?;
             self.logs[log].oracle.take(ruling);
             self.count("rulings");
@@ -264,6 +275,7 @@ impl Laws {
         }
         self.compared.insert(name.to_owned(), at);
         match self.logs[log].digests.get(&at) {
+            _ if at < self.logs[log].whole_from => {}
             None => world.violate(format!("L5 {name} stands at {at}, where no record ends")),
             Some(&digest) if digest != judge.state().digest() => {
                 world.violate(format!("L5 {name} at verdicts:{log}@{at} holds another state than who followed all"));
@@ -281,6 +293,7 @@ impl Laws {
             return Ok(());
         }
         own.start = start;
+        own.whole_from = own.position;
         *self.statistics.entry("trims").or_default() += 1;
         let slots = world.bus.slots(&partition);
         let slot = &slots[usize::try_from(start).unwrap()];
@@ -301,7 +314,10 @@ impl Laws {
                 if page.decision.original().is_some() && live.contains(&page.source) {
                     let latest = self.rulings.get(&page.source).and_then(|said| said.last());
                     if matches!(latest, Some(Said::Ruled { at, .. }) if *at < start) {
-                        return Err(format!("verdicts:{log} trimmed to {start}, past the live original {}", page.source));
+                        return Err(format!(
+                            "verdicts:{log} trimmed to {start}, past the live original {}",
+                            page.source
+                        ));
                     }
                 }
                 if own.oracle.newest.is_some_and(|newest| page.event_time.millis() >= newest - window) {
@@ -360,6 +376,8 @@ impl Laws {
                 let (input, after, id) = (&moved.partition, moved.after, &transaction.id);
                 return Err(format!("L1/L2 {id} moved {input} from {before} to {after} with outputs {given:?}"));
             }
+            let (input, after) = (&moved.partition, moved.after);
+            self.lines.push(format!("{}: {input} {before} -> {after}, outputs {given:?}", transaction.id));
             let high = self.high.entry(moved.partition.clone()).or_default();
             *high = (*high).max(moved.after);
         }
@@ -382,9 +400,7 @@ impl Laws {
             Disposition::DeadLetter(reason) => ruled(
                 &|ruling| matches!(&ruling.answer, Answer::Withdrawn { reason: withdrawn, .. } if withdrawn == reason),
             ),
-            Disposition::Ruled(given) => {
-                matches!(given.answer, Answer::Page(_)) && ruled(&|ruling| *ruling == **given)
-            }
+            Disposition::Ruled(given) => matches!(given.answer, Answer::Page(_)) && ruled(&|ruling| *ruling == **given),
         };
         if !right {
             return Err(format!("L1/L4 {source} was delivered as {disposition:?}, which nobody ruled"));
@@ -456,6 +472,24 @@ impl Laws {
 
     pub(crate) fn live(&self, log: usize) -> Vec<Source> {
         self.logs[log].oracle.live().into_iter().collect()
+    }
+}
+
+fn describe_answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Page(page) => {
+            let matched = page.decision.matched().map(|of| format!(" of {}", of.source)).unwrap_or_default();
+            let made = if page.decision.original().is_some() { ", an original" } else { "" };
+            let what = match page.decision {
+                Decision::Unique { .. } => "unique",
+                Decision::Update { .. } => "update",
+                Decision::Duplicate { .. } => "duplicate",
+            };
+            format!("{} {what}{matched}{made}, at {}", page.source, page.event_time)
+        }
+        Answer::Withdrawn { source, reason } => format!("{source} withdrawn, {}", reason.name()),
+        Answer::Forgotten(target) => format!("forgotten {target:?}"),
+        Answer::Reopened { partition, from, to } => format!("reopened {partition} {from}..{to}"),
     }
 }
 

@@ -88,8 +88,7 @@ impl Oracle {
                 }
             }
         }
-        let original =
-            NewOriginal { fingerprints: page.fingerprints, id: page.id, scope: page.scope, cluster: None };
+        let original = NewOriginal { fingerprints: page.fingerprints, id: page.id, scope: page.scope, cluster: None };
         let decision = match best {
             None => {
                 let remembered = tails.iter().any(|tail| tail.is_none_or(|tail| time >= tail));

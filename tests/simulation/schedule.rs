@@ -181,8 +181,7 @@ impl Schedule {
             manner: Manner::Transaction,
         };
         let id = instance.instance_id.clone();
-        let worker =
-            instance.works.then(|| WorkerDriver::new(world, &instance.name, id, instance.limit, settings));
+        let worker = instance.works.then(|| WorkerDriver::new(world, &instance.name, id, instance.limit, settings));
         world.log(|| format!("START {}", instance.name));
         self.processes.push(Process { instance: number, worker, judges, paused: 0, stopping: false });
     }
@@ -577,6 +576,9 @@ impl Schedule {
                 continue;
             }
             if let Err(broken) = self.laws.is_gone_for_good(&self.world, log, &source) {
+                let workers = self.processes.iter().filter_map(|process| process.worker.as_ref());
+                let inside: Vec<String> = workers.map(WorkerDriver::inside).collect();
+                self.world.log(|| inside.join("\n"));
                 self.world.violate(broken);
             }
         }

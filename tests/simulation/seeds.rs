@@ -13,6 +13,9 @@ type Statistics = BTreeMap<&'static str, u64>;
 /// Runs one seed. A broken law comes back as the text to print.
 fn run(seed: u64, steps: u64) -> Result<Statistics, String> {
     let mut schedule = Schedule::random(seed);
+    if let Ok(lines) = std::env::var("DUPGATE_SIM_TRACE") {
+        schedule.world.trace_lines = lines.parse().expect("DUPGATE_SIM_TRACE is a number of lines");
+    }
     let done = schedule.run(steps);
     if schedule.world.violation.is_none() {
         schedule.finish();

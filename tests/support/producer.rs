@@ -17,6 +17,8 @@ pub(crate) struct Out<Q> {
 pub(crate) struct Client {
     id: String,
     epoch: u32,
+    /// The coordinator has committed, and the process has not heard of it: it cannot be told to abort.
+    committed_unheard: bool,
 }
 
 /// The process died at the call.
@@ -25,7 +27,7 @@ pub(crate) struct Died;
 
 impl Client {
     pub(crate) const fn new(id: String) -> Self {
-        Self { id, epoch: 0 }
+        Self { id, epoch: 0, committed_unheard: false }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -48,12 +50,18 @@ impl Client {
         if dies == Some(Moment::Before) {
             return Err(Died);
         }
-        let answer = match world.trouble(call) {
+        let trouble = match world.trouble(call) {
+            Trouble::Fails { error: CallError::Abortable(_), .. } if self.committed_unheard => Trouble::None,
+            trouble => trouble,
+        };
+        self.committed_unheard = false;
+        let answer = match trouble {
             Trouble::None => self.perform(world, call, work, false),
             Trouble::Fails { error, done } => {
                 if done {
                     // Whatever the broker says: the process hears only of the trouble.
-                    drop(self.perform(world, call, work, call == Call::Produce));
+                    let done = self.perform(world, call, work, call == Call::Produce);
+                    self.committed_unheard = call == Call::Commit && done.is_ok();
                 }
                 Err(error)
             }

@@ -97,7 +97,8 @@ impl WorkerDriver {
         settings: WorkerSettings,
     ) -> Self {
         let life = world.new_life();
-        let id = instance.as_ref().map_or_else(|| format!("worker.life{life}"), |instance| format!("worker.{instance}"));
+        let id =
+            instance.as_ref().map_or_else(|| format!("worker.life{life}"), |instance| format!("worker.{instance}"));
         Self {
             name: format!("{name}.worker"),
             follows: (0..settings.logs).map(|_| Follow::default()).collect(),
@@ -122,6 +123,11 @@ impl WorkerDriver {
 
     pub(crate) fn status(&self) -> Status {
         self.worker.status()
+    }
+
+    /// Everything that the worker holds, for the one who reads a failure.
+    pub(crate) fn inside(&self) -> String {
+        format!("{:?}", self.worker)
     }
 
     /// The worker's transactional id.

@@ -50,7 +50,10 @@ pub(crate) enum Step {
 pub(crate) enum Trouble {
     None,
     /// The call fails; `done` says whether the broker did it all the same.
-    Fails { error: CallError, done: bool },
+    Fails {
+        error: CallError,
+        done: bool,
+    },
 }
 
 /// An entry on its way to the fingerprint log.
@@ -82,12 +85,11 @@ pub(crate) struct World {
     pub(crate) crash_at: Option<(u64, Moment)>,
     pub(crate) violation: Option<String>,
     pub(crate) trace: VecDeque<String>,
+    /// How many lines of the trace are kept.
+    pub(crate) trace_lines: usize,
     pub(crate) lives: u64,
     requests: u64,
 }
-
-/// Lines of the trace that are kept.
-const TRACE: usize = 80;
 
 impl World {
     pub(crate) fn new(seed: u64, inputs: i32, logs: usize) -> Self {
@@ -115,6 +117,7 @@ impl World {
             crash_at: None,
             violation: None,
             trace: VecDeque::new(),
+            trace_lines: 80,
             lives: 0,
             requests: 0,
         }
@@ -125,7 +128,7 @@ impl World {
     }
 
     pub(crate) fn log(&mut self, line: impl FnOnce() -> String) {
-        if self.trace.len() == TRACE {
+        if self.trace.len() >= self.trace_lines {
             self.trace.pop_front();
         }
         self.trace.push_back(line());
@@ -161,7 +164,7 @@ impl World {
             return (at == call).then_some(moment);
         }
         let moment = self.rng.pick(&[Moment::Before, Moment::After]);
-        self.harm(2).then_some(moment)
+        (self.faults && self.rng.next() % 2500 == 0).then_some(moment)
     }
 
     /// What goes wrong with a call that the broker itself would take.

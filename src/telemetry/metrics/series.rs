@@ -217,5 +217,4 @@ impl Registrar<'_> {
     fn histograms<L: LabelValue>(&self, spec: &Spec) -> Family<L, Histogram> {
         Family::new(|label| self.0.register_histogram(&key(spec.name, &[label]), &METADATA))
     }
-
 }

@@ -1,0 +1,104 @@
+//! Entries of the fingerprint log as bytes.
+
+use super::fingerprints::{self, Present};
+use super::frame::{self, Kind};
+use super::places::Places;
+use super::wire::{Reader, Write};
+use super::{CodecError, reject};
+use crate::fingerprint::{IdHash, PageDigest};
+use crate::log::{Entry, EntryBody, ForgetTarget, PageEntry, RequestId};
+
+const PAGE: u8 = 0;
+const WITHDRAW: u8 = 1;
+const FORGET_SOURCE: u8 = 2;
+const FORGET_ID: u8 = 3;
+const REOPEN: u8 = 4;
+
+/// Fewest bytes of an entry: its head and its request id.
+const LEAST_BYTES: usize = 9;
+
+/// Appends one Kafka record that holds these entries to `out`.
+pub fn encode_entries(entries: &[Entry], out: &mut Vec<u8>) {
+    let mut places = Places::default();
+    let mut body = Vec::with_capacity(entries.len() * 64);
+    for entry in entries {
+        write_entry(&mut body, &mut places, entry);
+    }
+    let start = frame::open(out, Kind::Entries);
+    places.write_table(out);
+    out.varint(entries.len() as u64);
+    out.append(&mut body);
+    frame::close(out, start);
+}
+
+/// Reads the entries of one Kafka record of the fingerprint log.
+///
+/// # Errors
+///
+/// [`CodecError`] when [`encode_entries`] of a known version cannot have written these bytes.
+pub fn decode_entries(bytes: &[u8]) -> Result<Vec<Entry>, CodecError> {
+    let mut from = Reader::new(frame::unwrap_kind(bytes, Kind::Entries)?);
+    let mut places = Places::read_table(&mut from)?;
+    let count = from.count(LEAST_BYTES, "entries")?;
+    let mut entries = Vec::with_capacity(count);
+    for _ in 0..count {
+        entries.push(read_entry(&mut from, &mut places)?);
+    }
+    from.end()?;
+    Ok(entries)
+}
+
+fn write_entry(out: &mut Vec<u8>, places: &mut Places, entry: &Entry) {
+    let head = match &entry.body {
+        EntryBody::Page(page) => PAGE | Present::of(&page.fingerprints, page.id, page.scope).bits() << 4,
+        EntryBody::Withdraw { .. } => WITHDRAW,
+        EntryBody::Forget(ForgetTarget::Source(_)) => FORGET_SOURCE,
+        EntryBody::Forget(ForgetTarget::Id(_)) => FORGET_ID,
+        EntryBody::Reopen { .. } => REOPEN,
+    };
+    out.push(head);
+    out.fixed64(entry.request.0);
+    match &entry.body {
+        EntryBody::Page(page) => {
+            places.write_page(out, &page.source);
+            places.write_time(out, page.event_time);
+            out.extend(page.digest.0.to_le_bytes());
+            fingerprints::write(out, &page.fingerprints, page.id, page.scope);
+        }
+        EntryBody::Withdraw { source, reason } => {
+            places.write_page(out, source);
+            out.push(reason.code());
+        }
+        EntryBody::Forget(ForgetTarget::Source(source)) => places.write_reference(out, source),
+        EntryBody::Forget(ForgetTarget::Id(id)) => out.fixed64(id.0),
+        EntryBody::Reopen { partition, from, to } => {
+            places.write_partition(out, partition);
+            out.signed(*from);
+            out.signed(*to);
+        }
+    }
+}
+
+fn read_entry(from: &mut Reader<'_>, places: &mut Places) -> Result<Entry, CodecError> {
+    let head = from.byte("entry")?;
+    let request = RequestId(from.fixed64("request id")?);
+    let body = match (head & 0xF, head >> 4) {
+        (PAGE, present) => {
+            let source = places.read_page(from)?;
+            let event_time = places.read_time(from)?;
+            let digest = PageDigest(from.fixed32("digest")?);
+            let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits(present)?)?;
+            EntryBody::Page(PageEntry { source, event_time, id, scope, fingerprints, digest })
+        }
+        (WITHDRAW, 0) => EntryBody::Withdraw { source: places.read_page(from)?, reason: reject(from)? },
+        (FORGET_SOURCE, 0) => EntryBody::Forget(ForgetTarget::Source(places.read_reference(from)?)),
+        (FORGET_ID, 0) => EntryBody::Forget(ForgetTarget::Id(IdHash(from.fixed64("id hash")?))),
+        (REOPEN, 0) => EntryBody::Reopen {
+            partition: places.read_partition(from)?,
+            from: from.signed("range")?,
+            to: from.signed("range")?,
+        },
+        _ => return Err(CodecError::BadValue { what: "entry", value: u64::from(head) }),
+    };
+    Ok(Entry { request, body })
+}

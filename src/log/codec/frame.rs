@@ -1,0 +1,89 @@
+//! The frame around every record: what it is, which version wrote it, and whether it is whole.
+
+use super::CodecError;
+
+/// First bytes of every record of both logs.
+pub const MAGIC: [u8; 2] = *b"dg";
+
+/// The version of the format that is written.
+pub const FORMAT_VERSION: u8 = 1;
+
+/// Versions that are read, [`FORMAT_VERSION`] included.
+pub const KNOWN_VERSIONS: [u8; 1] = [FORMAT_VERSION];
+
+/// Bytes of a frame around its body.
+pub(crate) const FRAME_BYTES: usize = 8;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Entries of the fingerprint log.
+    Entries = 1,
+    /// Rulings of the verdict log.
+    Rulings = 2,
+    /// New rules in the verdict log.
+    Rules = 3,
+    /// One part of a checkpoint in the verdict log.
+    CheckpointPart = 4,
+    /// A checkpoint in one piece, outside of the logs.
+    Checkpoint = 5,
+    /// Originals, outside of the logs.
+    Originals = 6,
+    /// What the kept verdict log serves, outside of the logs.
+    Spans = 7,
+}
+
+impl Kind {
+    const ALL: [Self; 7] = [
+        Self::Entries,
+        Self::Rulings,
+        Self::Rules,
+        Self::CheckpointPart,
+        Self::Checkpoint,
+        Self::Originals,
+        Self::Spans,
+    ];
+}
+
+/// Appends the head of a frame to `out`; [`close`] ends it. Gives what `close` needs.
+pub(crate) fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
+    let start = out.len();
+    out.extend(MAGIC);
+    out.push(FORMAT_VERSION);
+    out.push(kind as u8);
+    start
+}
+
+/// Ends the frame that began at `start` with the checksum over all of it.
+pub(crate) fn close(out: &mut Vec<u8>, start: usize) {
+    let checksum = crc32fast::hash(out.get(start..).unwrap_or_default());
+    out.extend(checksum.to_le_bytes());
+}
+
+/// Opens a record: checks magic, version and checksum; gives its kind and its body.
+pub(crate) fn unwrap(bytes: &[u8]) -> Result<(Kind, &[u8]), CodecError> {
+    let (&[one, two, version, kind], _) = bytes.split_first_chunk().ok_or(CodecError::EndsInside { what: "head" })?;
+    if [one, two] != MAGIC {
+        return Err(CodecError::NotOurs { found: [one, two] });
+    }
+    if !KNOWN_VERSIONS.contains(&version) {
+        return Err(CodecError::UnknownVersion { found: version });
+    }
+    let (framed, checksum) = bytes.split_last_chunk().ok_or(CodecError::EndsInside { what: "checksum" })?;
+    let (expected, found) = (u32::from_le_bytes(*checksum), crc32fast::hash(framed));
+    if expected != found {
+        return Err(CodecError::Checksum { expected, found });
+    }
+    let body = framed.get(4..).ok_or(CodecError::EndsInside { what: "head" })?;
+    let known = Kind::ALL.into_iter().find(|&known| known as u8 == kind);
+    Ok((known.ok_or(CodecError::UnknownKind { found: kind })?, body))
+}
+
+/// Opens a record that must be of this kind.
+pub(crate) fn unwrap_kind(bytes: &[u8], kind: Kind) -> Result<&[u8], CodecError> {
+    match unwrap(bytes)? {
+        (found, body) if found == kind => Ok(body),
+        (found, _) => Err(CodecError::WrongKind { expected: kind as u8, found: found as u8 }),
+    }
+}

@@ -1,0 +1,185 @@
+//! Rulings of the verdict log as bytes.
+
+use super::fingerprints::{self, Present};
+use super::frame::{self, Kind};
+use super::places::Places;
+use super::rules::{read_stage, read_tails, write_tails};
+use super::wire::{Reader, Write};
+use super::{CodecError, reject};
+use crate::fingerprint::{IdHash, PageDigest};
+use crate::log::{
+    Answer, Decision, ForgetTarget, LogIdentity, Match, NewOriginal, PageRuling, RequestId, RulesNumber, Ruling,
+    RulingBatch,
+};
+
+const UNIQUE: u8 = 0;
+const UPDATE: u8 = 1;
+const DUPLICATE: u8 = 2;
+const WITHDRAWN: u8 = 3;
+const FORGOTTEN_SOURCE: u8 = 4;
+const FORGOTTEN_ID: u8 = 5;
+const REOPENED: u8 = 6;
+
+/// Flag of a page's head: it became an original.
+const HAS_ORIGINAL: u8 = 1 << 4;
+/// Flag of a page's head: the cluster it joins began elsewhere than at the original it matched.
+const HAS_CLUSTER: u8 = 1 << 5;
+/// Flag beside the hashes of a new original: its cluster began elsewhere.
+const OF_CLUSTER: u8 = 1 << 3;
+
+/// Fewest bytes of a ruling: its head and its request id.
+const LEAST_BYTES: usize = 9;
+
+/// Appends one Kafka record that holds these rulings to `out`.
+pub(super) fn encode(batch: &RulingBatch, out: &mut Vec<u8>) {
+    let mut places = Places::default();
+    let mut body = Vec::with_capacity(batch.rulings.len() * 64);
+    for ruling in &batch.rulings {
+        write_ruling(&mut body, &mut places, ruling);
+    }
+    let start = frame::open(out, Kind::Rulings);
+    out.fixed64(batch.log.0);
+    out.varint(u64::from(batch.rules.0));
+    write_tails(out, &batch.tails);
+    out.signed(batch.next_entry);
+    places.write_table(out);
+    out.varint(batch.rulings.len() as u64);
+    out.append(&mut body);
+    frame::close(out, start);
+}
+
+/// Reads the body that [`encode`] wrote.
+pub(super) fn decode(body: &[u8]) -> Result<RulingBatch, CodecError> {
+    let mut from = Reader::new(body);
+    let log = LogIdentity(from.fixed64("log identity")?);
+    let rules = RulesNumber(from.small("rules number")?);
+    let tails = read_tails(&mut from)?;
+    let next_entry = from.signed("next entry")?;
+    let mut places = Places::read_table(&mut from)?;
+    let count = from.count(LEAST_BYTES, "rulings")?;
+    let mut rulings = Vec::with_capacity(count);
+    for _ in 0..count {
+        rulings.push(read_ruling(&mut from, &mut places)?);
+    }
+    from.end()?;
+    Ok(RulingBatch { log, rules, tails, next_entry, rulings })
+}
+
+fn head_of(answer: &Answer) -> u8 {
+    match answer {
+        Answer::Page(page) => {
+            let kind = match &page.decision {
+                Decision::Unique { .. } => UNIQUE,
+                Decision::Update { .. } => UPDATE,
+                Decision::Duplicate { .. } => DUPLICATE,
+            };
+            let original = if page.decision.original().is_some() { HAS_ORIGINAL } else { 0 };
+            let elsewhere = page.decision.matched().is_some_and(|of| of.cluster != of.source);
+            kind | original | if elsewhere { HAS_CLUSTER } else { 0 }
+        }
+        Answer::Withdrawn { .. } => WITHDRAWN,
+        Answer::Forgotten(ForgetTarget::Source(_)) => FORGOTTEN_SOURCE,
+        Answer::Forgotten(ForgetTarget::Id(_)) => FORGOTTEN_ID,
+        Answer::Reopened { .. } => REOPENED,
+    }
+}
+
+fn write_ruling(out: &mut Vec<u8>, places: &mut Places, ruling: &Ruling) {
+    out.push(head_of(&ruling.answer));
+    out.fixed64(ruling.request.0);
+    match &ruling.answer {
+        Answer::Page(page) => {
+            places.write_page(out, &page.source);
+            places.write_time(out, page.event_time);
+            out.extend(page.digest.0.to_le_bytes());
+            if let Some(of) = page.decision.matched() {
+                write_match(out, places, of);
+            }
+            if let Some(original) = page.decision.original() {
+                write_original(out, places, original);
+            }
+        }
+        Answer::Withdrawn { source, reason } => {
+            places.write_page(out, source);
+            out.push(reason.code());
+        }
+        Answer::Forgotten(ForgetTarget::Source(source)) => places.write_reference(out, source),
+        Answer::Forgotten(ForgetTarget::Id(id)) => out.fixed64(id.0),
+        Answer::Reopened { partition, from, to } => {
+            places.write_partition(out, partition);
+            out.signed(*from);
+            out.signed(*to);
+        }
+    }
+}
+
+fn read_ruling(from: &mut Reader<'_>, places: &mut Places) -> Result<Ruling, CodecError> {
+    let head = from.byte("ruling")?;
+    let request = RequestId(from.fixed64("request id")?);
+    let answer = match (head & 0xF, head & 0xF0) {
+        (UNIQUE | UPDATE | DUPLICATE, _) => Answer::Page(read_page(from, places, head)?),
+        (WITHDRAWN, 0) => Answer::Withdrawn { source: places.read_page(from)?, reason: reject(from)? },
+        (FORGOTTEN_SOURCE, 0) => Answer::Forgotten(ForgetTarget::Source(places.read_reference(from)?)),
+        (FORGOTTEN_ID, 0) => Answer::Forgotten(ForgetTarget::Id(IdHash(from.fixed64("id hash")?))),
+        (REOPENED, 0) => Answer::Reopened {
+            partition: places.read_partition(from)?,
+            from: from.signed("range")?,
+            to: from.signed("range")?,
+        },
+        _ => return Err(CodecError::BadValue { what: "ruling", value: u64::from(head) }),
+    };
+    Ok(Ruling { request, answer })
+}
+
+fn read_page(from: &mut Reader<'_>, places: &mut Places, head: u8) -> Result<PageRuling, CodecError> {
+    let source = places.read_page(from)?;
+    let event_time = places.read_time(from)?;
+    let digest = PageDigest(from.fixed32("digest")?);
+    let decision = match (head & 0xF, head & 0xF0) {
+        (UNIQUE, 0) => Decision::Unique { original: None },
+        (UNIQUE, HAS_ORIGINAL) => Decision::Unique { original: Some(read_original(from, places)?) },
+        (UPDATE, flags) if flags & !(HAS_ORIGINAL | HAS_CLUSTER) == 0 => {
+            let of = read_match(from, places, flags)?;
+            let original = (flags & HAS_ORIGINAL != 0).then(|| read_original(from, places)).transpose()?;
+            Decision::Update { of, original }
+        }
+        (DUPLICATE, flags) if flags & !HAS_CLUSTER == 0 => Decision::Duplicate { of: read_match(from, places, flags)? },
+        _ => return Err(CodecError::BadValue { what: "ruling", value: u64::from(head) }),
+    };
+    Ok(PageRuling { source, event_time, digest, decision })
+}
+
+fn write_match(out: &mut Vec<u8>, places: &mut Places, of: &Match) {
+    out.push(of.stage as u8);
+    out.push(of.distance);
+    places.write_reference(out, &of.source);
+    out.signed(of.age_ms);
+    if of.cluster != of.source {
+        places.write_reference(out, &of.cluster);
+    }
+}
+
+fn read_match(from: &mut Reader<'_>, places: &Places, flags: u8) -> Result<Match, CodecError> {
+    let stage = read_stage(from)?;
+    let distance = from.byte("distance")?;
+    let source = places.read_reference(from)?;
+    let age_ms = from.signed("age")?;
+    let cluster = if flags & HAS_CLUSTER == 0 { source.clone() } else { places.read_reference(from)? };
+    Ok(Match { stage, distance, source, age_ms, cluster })
+}
+
+fn write_original(out: &mut Vec<u8>, places: &mut Places, original: &NewOriginal) {
+    let present = Present::of(&original.fingerprints, original.id, original.scope);
+    out.push(present.bits() | if original.cluster.is_some() { OF_CLUSTER } else { 0 });
+    fingerprints::write(out, &original.fingerprints, original.id, original.scope);
+    if let Some(cluster) = &original.cluster {
+        places.write_reference(out, cluster);
+    }
+}
+
+fn read_original(from: &mut Reader<'_>, places: &Places) -> Result<NewOriginal, CodecError> {
+    let flags = from.byte("original")?;
+    let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits(flags & !OF_CLUSTER)?)?;
+    let cluster = (flags & OF_CLUSTER != 0).then(|| places.read_reference(from)).transpose()?;
+    Ok(NewOriginal { fingerprints, id, scope, cluster })
+}

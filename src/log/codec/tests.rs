@@ -1,0 +1,203 @@
+//! Both logs there and back, sizes on the wire, hostile bytes.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use roaring::RoaringTreemap;
+
+use super::*;
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, PageDigest, ScopeHash, SimHash};
+use crate::log::{
+    Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, Judged, LogIdentity, Match, NewOriginal, PageEntry,
+    PageRuling, PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, SameId, Stage,
+    Tails, VerdictRecord, Windows,
+};
+use crate::record::{PartitionId, Source, Timestamp};
+
+mod golden;
+mod hostile;
+mod strategies;
+
+use strategies::{checkpoints, entries, verdicts};
+
+fn encoded(entries: &[Entry]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_entries(entries, &mut bytes);
+    bytes
+}
+
+/// Equality of checkpoints does not see where the floors of the judged sets stand; this does.
+fn own_floors(record: &VerdictRecord) -> Vec<i64> {
+    match record {
+        VerdictRecord::Checkpoint(checkpoint) => {
+            checkpoint.partitions.values().map(|said| said.judged.floor()).collect()
+        }
+        VerdictRecord::Rulings(_) | VerdictRecord::Rules(_) => Vec::new(),
+    }
+}
+
+fn read_all(reader: &mut VerdictReader, first: i64, parts: &[Vec<u8>]) -> Vec<(i64, VerdictRecord)> {
+    parts.iter().zip(first..).filter_map(|(part, offset)| reader.push(offset, part).unwrap()).collect()
+}
+
+fn a_checkpoint() -> VerdictRecord {
+    let mut judged = Judged::default();
+    (0..200).map(|number| number * 7).for_each(|offset| assert!(judged.insert(offset)));
+    let said = PartitionCheckpoint { judged, floor: 3, delivered: 9 };
+    VerdictRecord::Checkpoint(Box::new(Checkpoint {
+        partitions: [(PartitionId::new("pages", 4), said)].into(),
+        ..golden::checkpoint()
+    }))
+}
+
+fn some_rules() -> VerdictRecord {
+    VerdictRecord::Rules(RulesRecord { log: LogIdentity(1), number: RulesNumber(2), rules: golden::rules() })
+}
+
+proptest! {
+    #[test]
+    fn entries_come_back_as_they_were(entries in prop::collection::vec(entries(), 0..20)) {
+        prop_assert_eq!(decode_entries(&encoded(&entries)), Ok(entries));
+    }
+
+    #[test]
+    fn verdicts_come_back_as_they_were(record in verdicts(), part in 0..300_usize) {
+        let parts = encode_verdict(&record, part);
+        let found = read_all(&mut VerdictReader::new(), 17, &parts);
+        prop_assert_eq!(found.iter().map(|(_, found)| own_floors(found)).collect::<Vec<_>>(), vec![own_floors(&record)]);
+        prop_assert_eq!(found, vec![(17, record)]);
+    }
+
+    #[test]
+    fn a_checkpoint_in_one_piece_comes_back_as_it_was(checkpoint in checkpoints()) {
+        prop_assert_eq!(decode_checkpoint(&encode_checkpoint(&checkpoint)), Ok(checkpoint));
+    }
+}
+
+#[test]
+fn entries_are_appended_to_what_stands_there() {
+    let mut bytes = vec![1, 2, 3];
+    encode_entries(&golden::entries(), &mut bytes);
+    assert_eq!(decode_entries(&bytes[3..]), Ok(golden::entries()));
+}
+
+/// A crawl as it is: six partitions, offsets a few apart, times within the hour, hashes without a pattern.
+fn page_of_a_crawl(number: u64) -> (Source, Timestamp, Fingerprints, IdHash) {
+    let noise = number.wrapping_add(7).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let offset = 3_000_000_000 + i64::try_from(number * 5 + noise % 5).unwrap();
+    let source = PartitionId::new("crawler.pages.fetched.v2", i32::try_from(noise >> 60).unwrap() % 6).at(offset);
+    let time = Timestamp::from_millis(1_795_000_000_000 + i64::try_from(noise % 3_600_000).unwrap());
+    let exact = ExactHash(u128::from(noise) << 64 | u128::from(noise.rotate_left(17)));
+    (source, time, Fingerprints { exact, simhash: Some(SimHash(noise.rotate_left(31))) }, IdHash(!noise))
+}
+
+#[test]
+fn an_entry_takes_at_most_64_bytes_in_a_record_of_many() {
+    for with_all in [false, true] {
+        let entries: Vec<Entry> = (0..200)
+            .map(|number| {
+                let (source, event_time, fingerprints, id) = page_of_a_crawl(number);
+                let scope = with_all.then_some(ScopeHash(id.0 ^ 5));
+                let page = PageEntry { source, event_time, id: Some(id), scope, fingerprints, digest: PageDigest(9) };
+                Entry { request: RequestId(id.0 ^ 1), body: EntryBody::Page(page) }
+            })
+            .collect();
+        let bytes = encoded(&entries).len();
+        assert!(bytes <= entries.len() * 64, "{} bytes an entry", bytes.div_ceil(entries.len()));
+    }
+}
+
+#[test]
+fn a_topic_name_stands_once_in_a_record() {
+    let forget = |number| ForgetTarget::Source(PartitionId::new("crawler.pages", number).at(7));
+    let entries: Vec<Entry> =
+        (0..3).map(|number| Entry { request: RequestId(1), body: EntryBody::Forget(forget(number)) }).collect();
+    let bytes = encoded(&entries);
+    assert_eq!(bytes.windows(13).filter(|window| window == b"crawler.pages").count(), 1);
+}
+
+/// Bytes of one ruling in a record of many; the originals stand up to a day back.
+fn bytes_a_ruling(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
+    let rulings: Vec<Ruling> = (0..200)
+        .map(|number| {
+            let (source, event_time, fingerprints, id) = page_of_a_crawl(number);
+            let (other, ..) = page_of_a_crawl(number + 3);
+            let far_back = |source: &Source| source.partition.at(source.offset - 20_000_000);
+            let of = Match {
+                stage: Stage::SimHash,
+                distance: 3,
+                source: far_back(&other),
+                age_ms: 80_000_000,
+                cluster: far_back(&source),
+            };
+            let original = NewOriginal { fingerprints, id: Some(id), scope: None, cluster: None };
+            let page = PageRuling { source, event_time, digest: PageDigest(9), decision: decide(of, original) };
+            Ruling { request: RequestId(id.0 ^ 1), answer: Answer::Page(page) }
+        })
+        .collect();
+    let record = VerdictRecord::Rulings(RulingBatch { rulings, ..golden::batch() });
+    encode_verdict(&record, DEFAULT_PART_BYTES)[0].len().div_ceil(200)
+}
+
+#[test]
+fn a_ruling_is_as_short_as_promised() {
+    let duplicate = bytes_a_ruling(|of, _| Decision::Duplicate { of });
+    assert!(duplicate <= 56, "{duplicate} bytes for a duplicate");
+    let unique = bytes_a_ruling(|_, original| Decision::Unique { original: Some(original) });
+    assert!(unique <= 100, "{unique} bytes for a new original");
+}
+
+#[test]
+fn every_part_of_a_checkpoint_is_as_short_as_asked() {
+    let record = a_checkpoint();
+    for most in [64, 100, 256] {
+        let parts = encode_verdict(&record, most);
+        assert!(parts.len() > 1 && parts.iter().all(|part| part.len() <= most), "parts of {most}");
+    }
+    assert_eq!(encode_verdict(&record, DEFAULT_PART_BYTES).len(), 1);
+    assert!(encode_verdict(&record, 0).len() > 1, "a part carries something, however short it should be");
+}
+
+#[test]
+fn a_reader_that_begins_inside_a_checkpoint_skips_its_rest() {
+    let parts = encode_verdict(&a_checkpoint(), 100);
+    let mut reader = VerdictReader::new();
+    assert_eq!(read_all(&mut reader, 1, &parts[1..]), []);
+    assert_eq!(read_all(&mut reader, 50, &parts), [(50, a_checkpoint())]);
+    let mut reader = VerdictReader::new();
+    assert_eq!(read_all(&mut reader, 1, &parts[2..]), []);
+    assert_eq!(read_all(&mut reader, 9, &encode_verdict(&some_rules(), 0)), [(9, some_rules())]);
+}
+
+#[test]
+fn parts_that_do_not_follow_one_another_are_refused() {
+    let parts = encode_verdict(&a_checkpoint(), 100);
+    let other = encode_verdict(&VerdictRecord::Checkpoint(Box::new(golden::checkpoint())), 100);
+    let rules = encode_verdict(&some_rules(), 0).remove(0);
+    let torn = |before: &[&Vec<u8>]| {
+        let mut reader = VerdictReader::new();
+        let (last, before) = before.split_last().unwrap();
+        for part in before {
+            reader.push(0, part).unwrap();
+        }
+        reader.push(0, last).unwrap_err()
+    };
+    let count = parts.len() as u64;
+    let expected = |expected| CodecError::TornCheckpoint { expected, count };
+    assert_eq!(torn(&[&parts[0], &parts[2]]), expected(1), "one is missing");
+    assert_eq!(torn(&[&parts[0], &parts[1], &parts[1]]), expected(2), "one is doubled");
+    assert_eq!(torn(&[&parts[0], &other[1]]), expected(1), "one is of another checkpoint");
+    assert_eq!(torn(&[&parts[0], &rules]), expected(1), "another record stands between");
+    assert_eq!(torn(&[&parts[0], &parts[0]]), expected(1), "it begins anew");
+    assert_eq!(torn(&[&rules, &parts[1]]), expected(0), "the beginning is missing");
+}
+
+#[test]
+fn after_an_error_a_reader_is_as_if_new() {
+    let parts = encode_verdict(&a_checkpoint(), 100);
+    let mut reader = VerdictReader::new();
+    reader.push(0, &parts[0]).unwrap();
+    reader.push(1, &parts[2]).unwrap_err();
+    assert_eq!(reader.push(2, &parts[1]), Ok(None));
+    assert_eq!(read_all(&mut reader, 5, &parts), [(5, a_checkpoint())]);
+}

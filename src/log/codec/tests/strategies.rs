@@ -1,0 +1,194 @@
+//! Values of every shape.
+
+use super::*;
+
+fn partitions() -> impl Strategy<Value = PartitionId> {
+    (prop_oneof![Just("pages".to_owned()), ".{0,6}"], prop_oneof![0..3, any::<i32>()])
+        .prop_map(|(topic, number)| PartitionId::new(topic, number))
+}
+
+/// Numbers that are near one another, near a limit, or anything.
+fn numbers() -> impl Strategy<Value = i64> {
+    prop_oneof![0..20_i64, Just(i64::MIN), Just(i64::MAX), any::<i64>()]
+}
+
+fn times() -> impl Strategy<Value = Timestamp> {
+    numbers().prop_map(Timestamp::from_millis)
+}
+
+fn sources() -> BoxedStrategy<Source> {
+    (partitions(), numbers()).prop_map(|(partition, offset)| partition.at(offset)).boxed()
+}
+
+fn fingerprints() -> BoxedStrategy<Fingerprints> {
+    (any::<u128>(), any::<Option<u64>>())
+        .prop_map(|(exact, simhash)| Fingerprints { exact: ExactHash(exact), simhash: simhash.map(SimHash) })
+        .boxed()
+}
+
+fn ids() -> impl Strategy<Value = Option<IdHash>> {
+    any::<Option<u64>>().prop_map(|id| id.map(IdHash))
+}
+
+fn scopes() -> impl Strategy<Value = Option<ScopeHash>> {
+    any::<Option<u64>>().prop_map(|scope| scope.map(ScopeHash))
+}
+
+fn digests() -> impl Strategy<Value = PageDigest> {
+    any::<u32>().prop_map(PageDigest)
+}
+
+fn reasons() -> impl Strategy<Value = Reject> {
+    prop::sample::select(&Reject::ALL[..])
+}
+
+fn targets() -> impl Strategy<Value = ForgetTarget> {
+    prop_oneof![sources().prop_map(ForgetTarget::Source), any::<u64>().prop_map(|id| ForgetTarget::Id(IdHash(id)))]
+}
+
+fn stages() -> impl Strategy<Value = Stage> {
+    prop::sample::select(&Stage::ALL[..])
+}
+
+pub(super) fn entries() -> impl Strategy<Value = Entry> {
+    let page = (sources(), times(), ids(), scopes(), fingerprints(), digests()).prop_map(
+        |(source, event_time, id, scope, fingerprints, digest)| {
+            EntryBody::Page(PageEntry { source, event_time, id, scope, fingerprints, digest })
+        },
+    );
+    let body = prop_oneof![
+        4 => page,
+        1 => (sources(), reasons()).prop_map(|(source, reason)| EntryBody::Withdraw { source, reason }),
+        1 => targets().prop_map(EntryBody::Forget),
+        1 => (partitions(), numbers(), numbers())
+            .prop_map(|(partition, from, to)| EntryBody::Reopen { partition, from, to }),
+    ];
+    (any::<u64>(), body).prop_map(|(request, body)| Entry { request: RequestId(request), body })
+}
+
+fn matches() -> BoxedStrategy<Match> {
+    (stages(), any::<u8>(), sources(), numbers(), prop::option::of(sources()))
+        .prop_map(|(stage, distance, source, age_ms, elsewhere)| {
+            let cluster = elsewhere.unwrap_or_else(|| source.clone());
+            Match { stage, distance, source, age_ms, cluster }
+        })
+        .boxed()
+}
+
+fn originals() -> BoxedStrategy<NewOriginal> {
+    (fingerprints(), ids(), scopes(), prop::option::of(sources()))
+        .prop_map(|(fingerprints, id, scope, cluster)| NewOriginal { fingerprints, id, scope, cluster })
+        .boxed()
+}
+
+fn rulings() -> BoxedStrategy<Ruling> {
+    let decision = prop_oneof![
+        prop::option::of(originals()).prop_map(|original| Decision::Unique { original }),
+        (matches(), prop::option::of(originals())).prop_map(|(of, original)| Decision::Update { of, original }),
+        matches().prop_map(|of| Decision::Duplicate { of }),
+    ];
+    let page = (sources(), times(), digests(), decision).prop_map(|(source, event_time, digest, decision)| {
+        Answer::Page(PageRuling { source, event_time, digest, decision })
+    });
+    let answer = prop_oneof![
+        6 => page,
+        1 => (sources(), reasons()).prop_map(|(source, reason)| Answer::Withdrawn { source, reason }),
+        1 => targets().prop_map(Answer::Forgotten),
+        1 => (partitions(), numbers(), numbers())
+            .prop_map(|(partition, from, to)| Answer::Reopened { partition, from, to }),
+    ];
+    (any::<u64>(), answer).prop_map(|(request, answer)| Ruling { request: RequestId(request), answer }).boxed()
+}
+
+fn spans() -> BoxedStrategy<Duration> {
+    prop_oneof![
+        (0..4_000_000_000_u64).prop_map(Duration::from_millis),
+        (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(seconds, nanos)| Duration::new(seconds, nanos)),
+    ]
+    .boxed()
+}
+
+fn rules() -> BoxedStrategy<Rules> {
+    let windows = (spans(), spans()).prop_map(|(exact, simhash)| Windows { exact, simhash });
+    let same_id = prop_oneof![Just(SameId::Update), Just(SameId::Duplicate)];
+    (prop::collection::vec(stages(), 0..4), any::<u8>(), windows, spans(), spans(), any::<u64>(), same_id)
+        .prop_map(|(stages, max_distance, windows, lateness, max_future_skew, max_entries, same_id)| Rules {
+            stages,
+            max_distance,
+            windows,
+            lateness,
+            max_future_skew,
+            max_entries,
+            same_id,
+        })
+        .boxed()
+}
+
+fn tails() -> BoxedStrategy<Tails> {
+    (times(), times(), any::<u64>())
+        .prop_map(|(exact, simhash, first_sequence)| Tails { times: Windows { exact, simhash }, first_sequence })
+        .boxed()
+}
+
+/// Judged sets as they come about: inserts, a floor, a reopened range; low and high in 64 bits.
+fn judged() -> BoxedStrategy<Judged> {
+    let offsets = prop::collection::vec(prop_oneof![0..500_i64, (1 << 40)..(1 << 40) + 500_i64], 0..60);
+    (offsets, 0..400_i64, prop::option::of((0..500_i64, 0..500_i64)))
+        .prop_map(|(offsets, floor, reopened)| {
+            let mut judged = Judged::default();
+            judged.raise_floor(floor);
+            for offset in offsets {
+                judged.insert(offset);
+            }
+            if let Some((from, to)) = reopened {
+                judged.reopen(from, to);
+            }
+            judged
+        })
+        .boxed()
+}
+
+pub(super) fn checkpoints() -> impl Strategy<Value = Checkpoint> {
+    let said = (judged(), numbers(), numbers()).prop_map(|(judged, floor, delivered)| PartitionCheckpoint {
+        judged,
+        floor,
+        delivered,
+    });
+    let partitions = prop::collection::btree_map(partitions(), said, 0..5);
+    let applied = prop::collection::vec(any::<u64>().prop_map(RequestId), 0..5);
+    let first = (any::<u64>(), any::<u32>(), rules(), times(), tails());
+    let second = (any::<u64>(), numbers(), prop::option::of(numbers()), partitions, applied);
+    (first, second).prop_map(
+        |((log, number, rules, newest, tails), (next_sequence, next_entry, previous, partitions, applied))| {
+            Checkpoint {
+                log: LogIdentity(log),
+                rules_number: RulesNumber(number),
+                rules,
+                newest,
+                tails,
+                next_sequence,
+                next_entry,
+                previous,
+                partitions,
+                applied,
+            }
+        },
+    )
+}
+
+pub(super) fn verdicts() -> impl Strategy<Value = VerdictRecord> {
+    let batch = (any::<u64>(), any::<u32>(), tails(), numbers(), prop::collection::vec(rulings(), 0..12)).prop_map(
+        |(log, number, tails, next_entry, rulings)| {
+            let (log, rules) = (LogIdentity(log), RulesNumber(number));
+            VerdictRecord::Rulings(RulingBatch { log, rules, tails, next_entry, rulings })
+        },
+    );
+    let new_rules = (any::<u64>(), any::<u32>(), rules()).prop_map(|(log, number, rules)| {
+        VerdictRecord::Rules(RulesRecord { log: LogIdentity(log), number: RulesNumber(number), rules })
+    });
+    prop_oneof![
+        3 => batch,
+        1 => new_rules,
+        2 => checkpoints().prop_map(|checkpoint| VerdictRecord::Checkpoint(Box::new(checkpoint))),
+    ]
+}
