@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// A queue of places; each is taken first and filled later, and only filled ones leave, from the front.
 #[derive(Debug)]
-pub struct InOrder<T> {
+pub(super) struct InOrder<T> {
     first: u64,
     places: VecDeque<Option<T>>,
 }
@@ -17,14 +17,14 @@ impl<T> Default for InOrder<T> {
 
 impl<T> InOrder<T> {
     /// Takes the next place and returns its number.
-    pub fn take(&mut self) -> u64 {
+    pub(super) fn take(&mut self) -> u64 {
         let place = self.first + self.places.len() as u64;
         self.places.push_back(None);
         place
     }
 
     /// Fills a place. One that has left already, or was never taken, is ignored.
-    pub fn fill(&mut self, place: u64, value: T) {
+    pub(super) fn fill(&mut self, place: u64, value: T) {
         let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(slot) = index.and_then(|index| self.places.get_mut(index)) {
             *slot = Some(value);
@@ -32,21 +32,15 @@ impl<T> InOrder<T> {
     }
 
     /// Takes the next place and fills it at once.
-    pub fn push(&mut self, value: T) {
+    pub(super) fn push(&mut self, value: T) {
         self.places.push_back(Some(value));
     }
 
     /// Lets the first place leave, if it is filled.
-    pub fn pop(&mut self) -> Option<T> {
+    pub(super) fn pop(&mut self) -> Option<T> {
         self.places.front()?.as_ref()?;
         self.first += 1;
         self.places.pop_front().flatten()
-    }
-
-    /// Says whether places are taken that have not left.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
     }
 }
 
@@ -68,7 +62,7 @@ mod tests {
                 left.extend(std::iter::from_fn(|| queue.pop()));
             }
             prop_assert_eq!(left, (0..40).collect::<Vec<_>>());
-            prop_assert!(queue.is_empty());
+            prop_assert_eq!(queue.pop(), None);
         }
     }
 

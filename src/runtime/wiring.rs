@@ -211,7 +211,6 @@ const fn mechanism(mechanism: Mechanism) -> &'static str {
         Mechanism::ScramSha256 => "SCRAM-SHA-256",
         Mechanism::ScramSha512 => "SCRAM-SHA-512",
         Mechanism::Oauthbearer => "OAUTHBEARER",
-        Mechanism::Gssapi => "GSSAPI",
     }
 }
 

@@ -16,7 +16,7 @@ use super::reading::Reading;
 use super::text_pool::{Done, Job, TextPool};
 use super::wiring::{Plan, failure};
 use super::worker_report::WorkerReport;
-use crate::config::units::Start as ConfiguredStart;
+use crate::config::Start as ConfiguredStart;
 use crate::error::{Fatal, Reason};
 use crate::kafka::fingerprint_log::{Appended, EntryLog};
 use crate::kafka::gate::{Gate, Held};
