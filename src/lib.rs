@@ -25,3 +25,5 @@ pub mod config;
 pub mod error;
 pub mod telemetry;
 pub mod crawl;
+pub mod kafka;
+pub mod runtime;
