@@ -198,7 +198,8 @@ fn bytes_are_on_the_disk_before_their_name_and_chunks_before_the_manifest() {
     let mut note = |change: Change<'_>| {
         changes.push(match change {
             Change::Create(_) => "create",
-            Change::Write(_) => "write",
+            Change::Write(path) if ends_with(path, "unfinished") => "write",
+            Change::Write(_) => "write in place",
             Change::Sync(_) => "sync",
             Change::Rename(path) if ends_with(path, "manifest") => "name manifest",
             Change::Rename(_) => "name chunk",
@@ -211,6 +212,22 @@ fn bytes_are_on_the_disk_before_their_name_and_chunks_before_the_manifest() {
     let file = |name| ["write", "sync", name, "sync folder"];
     let expected = [vec!["create", "sync folder"], file("name chunk").into(), file("name manifest").into()].concat();
     assert_eq!(changes, expected);
+}
+
+#[test]
+fn a_manifest_goes_before_the_chunks_that_it_names() {
+    let (_dir, folder) = open();
+    write(&folder, 1);
+    write(&folder, 2);
+    let mut removed = Vec::new();
+    let mut note = |change: Change<'_>| {
+        if let Change::Remove(path) = change {
+            removed.push(path.extension().unwrap().to_str().unwrap().to_owned());
+        }
+        Ok(())
+    };
+    folder.write_watched("0", &manifest(3), sections(3), &mut note).unwrap();
+    assert_eq!(removed, ["manifest", "chunk", "chunk"]);
 }
 
 #[test]
