@@ -1,2 +1,7 @@
-//! The `dupgate` command.
-fn main() {}
+//! The `dupgate` command: parse the arguments, dispatch to a command, turn an error into an exit code.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dupgate::cli::main(std::env::args_os())
+}
