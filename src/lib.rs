@@ -27,4 +27,4 @@ pub mod telemetry;
 pub mod crawl;
 pub mod kafka;
 pub mod runtime;
-pub mod cli;
+pub mod sieve;

@@ -80,6 +80,8 @@ pub enum Command {
     Index(index::IndexArgs),
     /// check configuration files, without touching the network
     Validate(validate::ValidateArgs),
+    /// judge JSON lines from files or standard input, without a broker
+    Sieve(sieve::SieveArgs),
 }
 
 /// Does what the command line says, and returns the exit code.
@@ -106,6 +108,7 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Rulings(args) => rulings::rulings(args, &cli.global),
         Command::Index(args) => index::index(args, &cli.global),
         Command::Validate(args) => validate::validate(args, &cli.global),
+        Command::Sieve(args) => sieve::sieve(args, &cli.global),
     }
 }
 
@@ -173,7 +176,6 @@ mod tests {
         Cli::command().debug_assert();
         // Commands that are not wired yet have arguments that must fit together, too.
         for command in [
-            sieve::SieveArgs::augment_args(clap::Command::new("sieve")),
             demo::DemoArgs::augment_args(clap::Command::new("demo")),
         ] {
             Global::augment_args(command).debug_assert();
