@@ -23,3 +23,6 @@ pub mod config;
 pub mod error;
 pub mod telemetry;
 pub mod crawl;
+pub mod kafka;
+pub mod runtime;
+pub mod cli;

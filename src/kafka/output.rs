@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::member::Arrived;
 use super::transactor::{Cargo, Loader, Outgoing};
@@ -72,6 +73,8 @@ pub struct Carried {
     pub id: Option<String>,
     /// What is wrong with it, in one line, when it was refused.
     pub message: Option<String>,
+    /// When it was read, on the clock of the process.
+    pub read_at: Duration,
 }
 
 impl Outputs {

@@ -44,10 +44,13 @@ fn a_broker_stopped_or_killed_comes_back_with_its_data_at_its_address() {
     let topic = broker.topic("lasting", 1);
     let producer = transactional_producer(&broker, "lasting");
     commit(&producer, &topic, &["first"]);
+    // Not while its marker is missing: see `Broker::kill`.
+    assert_eq!(committed_payloads(&broker, &topic), ["first"]);
     broker.kill();
     broker.start();
     assert_eq!(committed_payloads(&broker, &topic), ["first"]);
     commit(&producer, &topic, &["second"]);
+    assert_eq!(committed_payloads(&broker, &topic), ["first", "second"]);
     broker.stop();
     broker.start();
     assert_eq!(committed_payloads(&broker, &topic), ["first", "second"]);

@@ -21,8 +21,9 @@ fn records(hex: &str) -> Vec<Vec<u8>> {
 }
 
 fn hex(records: &[Vec<u8>]) -> String {
-    let line = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n";
-    records.iter().map(|bytes| bytes.chunks(32).map(line).collect::<String>()).collect::<Vec<_>>().join("\n")
+    let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+    let paragraph = |bytes: &Vec<u8>| bytes.chunks(32).map(digits).collect::<Vec<_>>().join("\n");
+    records.iter().map(paragraph).collect::<Vec<_>>().join("\n\n")
 }
 
 fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
@@ -70,7 +71,7 @@ fn pages() -> PartitionId {
 fn prints(number: u8) -> Fingerprints {
     Fingerprints {
         exact: ExactHash(u128::from_be_bytes([number; 16])),
-        simhash: (number % 2 == 0).then_some(SimHash(0x0101_0101_0101_0101 * u64::from(number))),
+        simhash: number.is_multiple_of(2).then_some(SimHash(0x0101_0101_0101_0101 * u64::from(number))),
     }
 }
 
@@ -78,8 +79,8 @@ fn page_entry(number: u8) -> EntryBody {
     EntryBody::Page(PageEntry {
         source: pages().at(1_000_000 + i64::from(number)),
         event_time: Timestamp::from_millis(1_795_000_000_000 - i64::from(number) * 1000),
-        id: (number % 3 == 0).then_some(IdHash(0xAAAA_0000_0000_0000 + u64::from(number))),
-        scope: (number % 4 == 0).then_some(ScopeHash(0xBBBB_0000_0000_0000 + u64::from(number))),
+        id: number.is_multiple_of(3).then_some(IdHash(0xAAAA_0000_0000_0000 + u64::from(number))),
+        scope: number.is_multiple_of(4).then_some(ScopeHash(0xBBBB_0000_0000_0000 + u64::from(number))),
         fingerprints: prints(number),
         digest: PageDigest(0xD16E_5700 + u32::from(number)),
     })
@@ -156,9 +157,9 @@ pub(super) fn rules() -> Rules {
     Rules {
         stages: Stage::ALL.into(),
         max_distance: 3,
-        windows: Windows { exact: Duration::from_secs(7 * 86_400), simhash: Duration::from_millis(86_400_500) },
-        lateness: Duration::from_secs(3600),
-        max_future_skew: Duration::from_secs(60),
+        windows: Windows { exact: Duration::from_hours(168), simhash: Duration::from_millis(86_400_500) },
+        lateness: Duration::from_hours(1),
+        max_future_skew: Duration::from_mins(1),
         max_entries: 10_000_000,
         same_id: SameId::Update,
     }
