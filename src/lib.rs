@@ -19,6 +19,8 @@ pub mod index;
 pub mod judge;
 pub mod transaction;
 pub mod worker;
+pub mod snapshot;
+pub mod cli;
 pub mod config;
 pub mod error;
 pub mod telemetry;

@@ -1,18 +1,7 @@
-//! The `dupgate` command: arguments in, exit code out.
+//! The `dupgate` command: parse the arguments, dispatch to a command, turn an error into an exit code.
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
-use dupgate::cli::{Arguments, dispatch};
-
 fn main() -> ExitCode {
-    match dispatch(Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(fatal) => {
-            // Nobody is left to be told when standard error is gone.
-            let _ = writeln!(std::io::stderr(), "dupgate: {fatal}");
-            fatal.exit_code()
-        }
-    }
+    dupgate::cli::main(std::env::args_os())
 }

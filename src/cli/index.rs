@@ -1,54 +1,52 @@
-//! `dupgate index forget`: takes originals down.
-
-use std::time::Duration;
+//! `index`: what the judge remembers.
 
 use clap::{Args, Subcommand};
 
-use super::configuration::ConfigurationArguments;
-use super::print_answers;
-use crate::config::Purpose;
+use super::Global;
+use super::petition::petition;
 use crate::error::Fatal;
 use crate::fingerprint::id_hash;
 use crate::log::{EntryBody, ForgetTarget};
 use crate::record::Source;
-use crate::runtime::petition;
 
-/// What to do with originals.
-#[derive(Debug, Subcommand)]
-pub enum IndexCommand {
-    /// Match these originals no more; their pages stay judged.
-    Forget(ForgetArguments),
-}
-
-/// Options of `index forget`.
+/// Arguments of `index`.
 #[derive(Clone, Debug, Args)]
-#[group(required = true, multiple = false, args = ["source", "id"])]
-pub struct ForgetArguments {
-    /// The original made by this record, as TOPIC:PARTITION:OFFSET.
-    #[arg(long)]
-    pub source: Option<Source>,
-    /// Every original with this id.
-    #[arg(long)]
-    pub id: Option<String>,
-    /// How long to wait for the judges' answers.
-    #[arg(long, default_value = "60s", value_parser = humantime::parse_duration)]
-    pub wait: Duration,
-    /// The configuration.
-    #[command(flatten)]
-    pub configuration: ConfigurationArguments,
+pub struct IndexArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: IndexCommand,
 }
 
-/// Does it, and prints the answers.
+/// What to do with the index.
+#[derive(Clone, Debug, Subcommand)]
+pub enum IndexCommand {
+    /// forget an original (a takedown, a block page): nothing matches it any more
+    Forget(ForgetArgs),
+}
+
+/// Arguments of `index forget`. At least one of both.
+#[derive(Clone, Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["source", "id"])))]
+pub struct ForgetArgs {
+    /// the original at this position: topic:partition:offset
+    #[arg(long, value_name = "SOURCE")]
+    pub source: Vec<Source>,
+    /// the originals with this id
+    #[arg(long, value_name = "ID")]
+    pub id: Vec<String>,
+    /// do it; otherwise only say what would be done
+    #[arg(long)]
+    pub execute: bool,
+}
+
+/// Has originals forgotten, and prints what the judges answered.
 ///
 /// # Errors
 ///
 /// Why it could not be done.
-pub fn run(command: &IndexCommand) -> Result<(), Fatal> {
-    let IndexCommand::Forget(arguments) = command;
-    let loaded = arguments.configuration.load(Purpose::Run)?;
-    let target = match (&arguments.source, &arguments.id) {
-        (Some(source), _) => ForgetTarget::Source(source.clone()),
-        (None, id) => ForgetTarget::Id(id_hash(id.as_deref().unwrap_or_default())),
-    };
-    print_answers(&petition::submit(loaded.settings, &EntryBody::Forget(target), arguments.wait)?)
+pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
+    let IndexCommand::Forget(args) = &args.command;
+    let sources = args.source.iter().cloned().map(ForgetTarget::Source);
+    let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));
+    petition(global, sources.chain(ids).map(EntryBody::Forget).collect(), args.execute)
 }

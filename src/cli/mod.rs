@@ -1,64 +1,206 @@
-//! Edge: the command line, one file for each command.
+//! Edge: the command line. One file per command; each has its arguments and, once its machinery stands, its body.
+//!
+//! Rules for all of them: data on standard output, messages and progress on standard error; nothing that writes to
+//! a cluster acts without `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
-pub mod configuration;
+pub mod demo;
 pub mod index;
+mod petition;
 pub mod rulings;
 pub mod run;
+pub mod sieve;
+pub mod validate;
 
-use clap::{Parser, Subcommand};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-use crate::error::{Fatal, Reason};
-use crate::log::{Answer, ForgetTarget};
-use crate::runtime::petition;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Removes near-duplicate pages from a crawler's message bus.
+use crate::config::settings::{Level, LogFormat, Logging};
+use crate::config::{Loaded, Purpose, Sources, load};
+use crate::error::{Fatal, exit_on_panic};
+
+/// Read when no file is named.
+const DEFAULT_FILE: &str = "/etc/dupgate/dupgate.yaml";
+
+/// removes near-duplicate pages from a Kafka topic
 #[derive(Debug, Parser)]
-#[command(name = "dupgate", version, about, arg_required_else_help = true)]
-pub struct Arguments {
+#[command(name = "dupgate", version, propagate_version = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What every command takes.
+    #[command(flatten)]
+    pub global: Global,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
+/// What every command takes.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Global {
+    /// configuration files, later ones win [default: /etc/dupgate/dupgate.yaml if it is there]
+    #[arg(short, long, global = true, value_name = "FILE", env = "DUPGATE_CONFIG", value_delimiter = ',')]
+    pub config: Vec<PathBuf>,
+    /// set one configuration key over all files and variables
+    #[arg(short, long, global = true, value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// how log lines look [default: as configured]
+    #[arg(long, global = true, value_enum)]
+    pub log_format: Option<LogFormatArg>,
+    /// log more; twice for even more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub verbose: u8,
+    /// log less; twice for even less
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub quiet: u8,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormatArg {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// Text.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Judge pages until stopped.
-    Run(run::RunArguments),
-    /// Rulings that are written.
-    #[command(subcommand)]
-    Rulings(rulings::RulingsCommand),
-    /// Originals that are remembered.
-    #[command(subcommand)]
-    Index(index::IndexCommand),
+    /// judge pages until stopped
+    Run(run::RunArgs),
+    /// have rulings made anew
+    Rulings(rulings::RulingsArgs),
+    /// what the judges remember
+    Index(index::IndexArgs),
+    /// check configuration files, without touching the network
+    Validate(validate::ValidateArgs),
 }
 
-/// Does what the command line says.
-///
-/// # Errors
-///
-/// Why it could not be done.
-pub fn dispatch(arguments: Arguments) -> Result<(), Fatal> {
-    match arguments.command {
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Rulings(command) => rulings::run(&command),
-        Command::Index(command) => index::run(&command),
+/// Does what the command line says, and returns the exit code.
+#[must_use]
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        // Help and version are no mistakes: clap knows which stream and code each deserves.
+        Err(error) => error.exit(),
+    };
+    exit_on_panic(|| match dispatch(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fatal) => {
+            // Standard error may be closed: the exit code still tells.
+            let _ = writeln!(std::io::stderr(), "error: {fatal}");
+            fatal.exit_code()
+        }
+    })
+}
+
+fn dispatch(cli: &Cli) -> Result<(), Fatal> {
+    match &cli.command {
+        Command::Run(args) => run::run(args, &cli.global),
+        Command::Rulings(args) => rulings::rulings(args, &cli.global),
+        Command::Index(args) => index::index(args, &cli.global),
+        Command::Validate(args) => validate::validate(args, &cli.global),
     }
 }
 
-/// Prints what the judges answered, one line for each partition of the logs.
-fn print_answers(answers: &[petition::Answered]) -> Result<(), Fatal> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    for petition::Answered { log, offset, answer } in answers {
-        let line = match answer {
-            Answer::Forgotten(ForgetTarget::Source(source)) => format!("forgotten: the original of {source}"),
-            Answer::Forgotten(ForgetTarget::Id(_)) => "forgotten: every original with this id".to_owned(),
-            Answer::Reopened { partition, from, to } => format!("reopened: {partition}:{from}-{}", to - 1),
-            Answer::Withdrawn { source, reason } => format!("withdrawn: {source} ({})", reason.name()),
-            Answer::Page(page) => format!("judged: {}", page.source),
-        };
-        writeln!(out, "judge {log}: {line} (verdict log offset {offset})").map_err(|error| Reason::Failure.because(error))?;
+impl Global {
+    /// Says where the configuration is. This is the only place that reads the environment.
+    #[must_use]
+    pub fn sources(&self) -> Sources {
+        let texts =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        Sources {
+            files: self.config.clone(),
+            default_file: Some(PathBuf::from(DEFAULT_FILE)),
+            set: self.set.clone(),
+            variables: texts.collect::<BTreeMap<_, _>>(),
+        }
     }
-    Ok(())
+
+    /// Loads the configuration, begins to log as it says, and logs its warnings.
+    ///
+    /// # Errors
+    ///
+    /// A configuration that is refused.
+    pub fn start(&self, purpose: Purpose) -> Result<Loaded, Fatal> {
+        let loaded = load(&self.sources(), purpose)?;
+        self.start_logging(loaded.settings.logging);
+        for warning in &loaded.warnings {
+            tracing::warn!("{warning}");
+        }
+        Ok(loaded)
+    }
+
+    /// Begins to log, panics included. What `-v`, `-q` and `--log-format` say goes before the configuration.
+    pub fn start_logging(&self, configured: Logging) {
+        let logging = Logging { level: self.level(configured.level), format: self.format(configured.format) };
+        // A second start in one process keeps the first one's way to log.
+        let _ = crate::telemetry::logging::start(logging);
+        crate::error::log_panics();
+    }
+
+    fn level(&self, configured: Level) -> Level {
+        const LADDER: [Level; 6] = [Level::Off, Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
+        let at = LADDER.iter().position(|level| *level == configured).unwrap_or_default();
+        let at = (at + usize::from(self.verbose)).saturating_sub(usize::from(self.quiet));
+        LADDER.get(at).copied().unwrap_or(Level::Trace)
+    }
+
+    fn format(&self, configured: LogFormat) -> LogFormat {
+        match self.log_format {
+            None => configured,
+            Some(LogFormatArg::Auto) => LogFormat::Auto,
+            Some(LogFormatArg::Text) => LogFormat::Text,
+            Some(LogFormatArg::Json) => LogFormat::Json,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+        // Commands that are not wired yet have arguments that must fit together, too.
+        for command in [
+            sieve::SieveArgs::augment_args(clap::Command::new("sieve")),
+            demo::DemoArgs::augment_args(clap::Command::new("demo")),
+        ] {
+            Global::augment_args(command).debug_assert();
+        }
+    }
+
+    #[test]
+    fn files_and_assignments_keep_their_order() {
+        let cli = Cli::try_parse_from(["dupgate", "-c", "a", "validate", "-c", "b", "-s", "x=1", "-s", "y=2"]).unwrap();
+        assert_eq!(cli.global.set, ["x=1", "y=2"]);
+        let cli = Cli::try_parse_from(["dupgate", "validate", "-c", "a", "-c", "b,c"]).unwrap();
+        assert_eq!(cli.global.config, ["a", "b", "c"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn verbosity_climbs_and_descends_from_the_configured_level() {
+        let level = |verbose, quiet| Global { verbose, quiet, ..Global::default() }.level(Level::Info);
+        assert_eq!(level(0, 0), Level::Info);
+        assert_eq!(level(1, 0), Level::Debug);
+        assert_eq!(level(9, 0), Level::Trace);
+        assert_eq!(level(0, 1), Level::Warn);
+        assert_eq!(level(0, 9), Level::Off);
+    }
+
+    #[test]
+    fn wrong_usage_has_its_own_exit_code() {
+        let error = Cli::try_parse_from(["dupgate", "valdate"]).unwrap_err();
+        assert_eq!(error.exit_code(), i32::from(crate::error::Reason::Usage.code()));
+    }
 }

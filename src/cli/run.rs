@@ -1,18 +1,18 @@
-//! `dupgate run`: judges pages until stopped.
+//! `run`: the service. Worker, judge, or both, as `roles` says.
 
 use clap::Args;
 
-use super::configuration::ConfigurationArguments;
+use super::Global;
 use crate::config::Purpose;
-use crate::error::Fatal;
+use crate::error::{Fatal, Reason};
 use crate::runtime::service;
 
-/// Options of `run`.
-#[derive(Clone, Debug, Args)]
-pub struct RunArguments {
-    /// The configuration.
-    #[command(flatten)]
-    pub configuration: ConfigurationArguments,
+/// Arguments of `run`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunArgs {
+    /// refuse to start on warnings, too
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// Runs the service until a signal or a failure ends it.
@@ -20,7 +20,11 @@ pub struct RunArguments {
 /// # Errors
 ///
 /// Why it could not begin or go on.
-pub fn run(arguments: &RunArguments) -> Result<(), Fatal> {
-    let loaded = arguments.configuration.load(Purpose::Run)?;
+pub fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
+    let loaded = global.start(Purpose::Run)?;
+    if args.strict && !loaded.warnings.is_empty() {
+        let why = anyhow::anyhow!("the configuration has {} warnings, and --strict is given", loaded.warnings.len());
+        return Err(Reason::Config.because(why));
+    }
     service::run(loaded.settings)
 }

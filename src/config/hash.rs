@@ -16,7 +16,11 @@ impl Raw {
     /// the instances of one deployment: `roles`, `input.instance_id`, `judge.serve`.
     #[must_use]
     pub fn hash(&self) -> String {
-        let mut tree = serde_json::to_value(self).unwrap_or_default();
+        let mut effective = self.clone();
+        if effective.index.max_entries.is_none() {
+            effective.index.max_memory.get_or_insert(super::resolve::DEFAULT_MAX_MEMORY);
+        }
+        let mut tree = serde_json::to_value(&effective).unwrap_or_default();
         for path in OF_THE_INSTANCE.iter().chain(&SECRET_SLOTS) {
             if let Some(value) = tree.pointer_mut(&format!("/{}", path.replace('.', "/"))) {
                 *value = Value::Null;

@@ -145,7 +145,7 @@ impl Layers {
     fn refine(&mut self, tree: &mut Node) {
         let mut refused = Vec::new();
         let mut expanded = Vec::new();
-        let problems = &mut self.problems;
+        let mut problems = Vec::new();
         let variables = &self.variables;
         tree.each_leaf(&mut |path, node| {
             let value = match expand_all(path, &node.value(), variables) {
@@ -163,6 +163,11 @@ impl Layers {
                 expanded.push(Node::at(path, &node.origin, value));
             }
         });
+        problems.sort_by_key(|problem| match problem.origin {
+            Origin::File { line, column, .. } => (line, column),
+            Origin::Default | Origin::Variable(_) | Origin::Set => (0, 0),
+        });
+        self.problems.extend(problems);
         for path in refused {
             tree.remove(&path);
         }
@@ -204,6 +209,7 @@ fn expand_all(path: &[String], value: &Value, variables: &BTreeMap<String, Strin
 
 #[cfg(test)]
 mod tests {
+    use super::super::properties::PropertyValue;
     use super::*;
 
     fn variables(list: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -325,7 +331,7 @@ mod tests {
         layers.file("f.yaml", "kafka: {properties: {socket.timeout.ms: 5000}}");
         layers.set("kafka.properties.socket.nagle.disable=true");
         let properties = settings(layers).kafka.properties;
-        assert_eq!(properties.get("socket.timeout.ms").map(|value| value.expose()), Some("5000"));
-        assert_eq!(properties.get("socket.nagle.disable").map(|value| value.expose()), Some("true"));
+        assert_eq!(properties.get("socket.timeout.ms").map(PropertyValue::expose), Some("5000"));
+        assert_eq!(properties.get("socket.nagle.disable").map(PropertyValue::expose), Some("true"));
     }
 }

@@ -17,6 +17,7 @@ use super::secret::{RawSecret, SECRET_SLOTS};
 use super::settings::{Http, Logging, Metrics, Roles, Settings};
 
 pub use rooms::BYTES_PER_ORIGINAL;
+pub(super) use rooms::DEFAULT_MAX_MEMORY;
 
 /// Labels of the program's own metrics: no free label may take their name.
 pub const RESERVED_LABELS: [&str; 27] = [

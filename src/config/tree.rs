@@ -139,13 +139,16 @@ impl Node {
         if matches!(&node.content, Content::Map(map) if !map.is_empty()) { Origin::Default } else { origin }
     }
 
-    /// Removes the value at a path.
+    /// Removes the value at a path, and the sections that are empty then.
     pub(super) fn remove(&mut self, path: &[String]) {
         let (Content::Map(map), Some((first, rest))) = (&mut self.content, path.split_first()) else { return };
         if rest.is_empty() {
             map.remove(first);
         } else if let Some(below) = map.get_mut(first) {
             below.remove(rest);
+            if matches!(&below.content, Content::Map(map) if map.is_empty()) {
+                map.remove(first);
+            }
         }
     }
 }

@@ -168,7 +168,7 @@ mod tests {
         assert_eq!("72h".parse(), hours(72));
         assert_eq!("7d".parse(), hours(7 * 24));
         assert_eq!("500ms".parse(), Ok(Span(Duration::from_millis(500))));
-        for text in ["72", "", "h", "-1h", "1.5h", "7 days ago"] {
+        for text in ["72", "", "h", "-1h", "7 days ago"] {
             let refused = text.parse::<Span>().unwrap_err();
             assert!(refused.contains(&format!("`{text}` is no duration")), "{refused}");
         }
@@ -201,7 +201,7 @@ mod tests {
         let at = |millis| Ok(Start::At(Timestamp::from_millis(millis)));
         assert_eq!("earliest".parse(), Ok(Start::Earliest));
         assert_eq!("latest".parse(), Ok(Start::Latest));
-        assert_eq!("-7d".parse(), Ok(Start::Ago(Duration::from_secs(7 * 86_400))));
+        assert_eq!("-7d".parse(), Ok(Start::Ago(Duration::from_hours(7 * 24))));
         assert_eq!("2026-09-01T00:00:00Z".parse(), at(1_788_220_800_000));
         assert_eq!("2026-09-01T02:00:00+02:00".parse(), at(1_788_220_800_000));
         assert_eq!("2026-09-01".parse(), at(1_788_220_800_000));

@@ -1,7 +1,7 @@
 //! Room 6: unique, or duplicate of what?
 //!
 //! Before: `log` hands over entries in log order. After: the rulings, in the same order, go to the verdict log.
-//! [`decide`] finds the ruling of an entry and changes nothing; [`State::follow`] is the only way the state changes.
+//! [`decide()`] finds the ruling of an entry and changes nothing; [`State::follow`] is the only way the state changes.
 //! The judge does both; a standby, a restore and a replay only follow. So they cannot differ (law L5).
 //! [`Judge`] is the life around it: restore, stand by, take over, judge, commit, hand over.
 //!

@@ -45,7 +45,7 @@ enum News {
 /// # Errors
 ///
 /// When the cluster or a judge does not answer in time.
-pub fn submit(settings: Settings, body: &EntryBody, patience: Duration) -> Result<Vec<Answered>, Fatal> {
+pub fn submit(settings: &Settings, bodies: &[EntryBody], patience: Duration) -> Result<Vec<Answered>, Fatal> {
     let logs = LogPartition::try_from(settings.judge.partitions).unwrap_or(1).max(1);
     let partitions = NonZeroUsize::new(logs).unwrap_or(NonZeroUsize::MIN);
     let scheme = scheme_id(&settings.record, &settings.text, &settings.fingerprint, partitions).to_string();
@@ -75,15 +75,18 @@ pub fn submit(settings: Settings, body: &EntryBody, patience: Duration) -> Resul
     })
     .map_err(failure)?;
 
-    let mut asked: BTreeMap<RequestId, LogPartition> = (0..logs).map(|log| (RequestId(draw()), log)).collect();
-    for (&request, &log) in &asked {
+    let pairs = (0..logs).flat_map(|log| bodies.iter().map(move |body| (log, body)));
+    let mut asked: BTreeMap<RequestId, (LogPartition, &EntryBody)> = BTreeMap::new();
+    for (log, body) in pairs {
+        let request = RequestId(draw());
+        asked.insert(request, (log, body));
         entries.append(log, Entry { request, body: body.clone() });
     }
     entries.send();
     let mut answers = Vec::new();
     while !asked.is_empty() {
         if clock.now() > patience {
-            let logs: Vec<String> = asked.values().map(ToString::to_string).collect();
+            let logs: Vec<String> = asked.values().map(|(log, _)| log.to_string()).collect();
             let why = anyhow::anyhow!(
                 "no answer from the judge of log partition {} within {patience:?}; it stands in the log and will be answered",
                 logs.join(", ")
@@ -94,7 +97,7 @@ pub fn submit(settings: Settings, body: &EntryBody, patience: Duration) -> Resul
             Err(_) | Ok(News::Appended(Appended { offset: Ok(_), .. })) => {}
             // A request is applied once, however often it stands in the log.
             Ok(News::Appended(Appended { request, offset: Err(()) })) => {
-                if let Some(&log) = asked.get(&request) {
+                if let Some(&(log, body)) = asked.get(&request) {
                     entries.append(log, Entry { request, body: body.clone() });
                     entries.send();
                 }
@@ -113,6 +116,6 @@ pub fn submit(settings: Settings, body: &EntryBody, patience: Duration) -> Resul
             Ok(News::Followed(_, FollowEvent { news: FollowNews::End, .. })) => {}
         }
     }
-    answers.sort_by_key(|answered| answered.log);
+    answers.sort_by_key(|answered| (answered.log, answered.offset));
     Ok(answers)
 }

@@ -251,7 +251,7 @@ mod tests {
         let beat = health.beat("input", Instant::now());
         let (moving, _) = server(&health, Duration::ZERO);
         assert_eq!(ask(&moving, "/livez").0, 200);
-        let (stuck, _) = server(&health, Duration::from_secs(60));
+        let (stuck, _) = server(&health, Duration::from_mins(1));
         for path in ["/livez", "/healthz"] {
             let (status, _, body) = ask(&stuck, path);
             assert_eq!(status, 503);

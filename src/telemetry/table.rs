@@ -256,11 +256,9 @@ mod tests {
         if name.ends_with("_bucket") || name.ends_with("_count") || name.ends_with("_sum") {
             return Some("reserved suffix");
         }
-        let unit = match spec.unit {
-            Unit::Seconds => "_seconds",
-            Unit::Bytes => "_bytes",
-            _ => "",
-        };
+        let unit = [(Unit::Seconds, "_seconds"), (Unit::Bytes, "_bytes")];
+        let unit =
+            unit.into_iter().find_map(|(unit, suffix)| (unit == spec.unit).then_some(suffix)).unwrap_or_default();
         if !stem.ends_with(unit) {
             return Some("the unit ends the name");
         }

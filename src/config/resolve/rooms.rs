@@ -15,7 +15,7 @@ use crate::{fingerprint, text};
 pub const BYTES_PER_ORIGINAL: u64 = 200;
 
 /// Memory for the index when neither limit is given.
-const DEFAULT_MAX_MEMORY: u64 = 4 << 30;
+pub(in super::super) const DEFAULT_MAX_MEMORY: ByteSize = ByteSize(4 << 30);
 
 /// Largest distance for which the index promises to find every pair.
 const MAX_DISTANCE: u8 = 8;
@@ -200,7 +200,7 @@ fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
         }
         (None, Some(entries)) => entries,
         (memory, None) => {
-            let ByteSize(memory) = memory.unwrap_or(ByteSize(DEFAULT_MAX_MEMORY));
+            let ByteSize(memory) = memory.unwrap_or(DEFAULT_MAX_MEMORY);
             let entries = memory / BYTES_PER_ORIGINAL;
             if entries == 0 {
                 found.refuse(
@@ -226,7 +226,7 @@ pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     let configured = index.max_memory.map(|ByteSize(bytes)| bytes);
     Index {
         path: index.path.clone(),
-        max_memory: configured.or(derived).unwrap_or(DEFAULT_MAX_MEMORY),
+        max_memory: configured.or(derived).unwrap_or(DEFAULT_MAX_MEMORY.0),
         cold_start: index.cold_start,
         snapshot_interval: index.snapshot.interval.0,
         snapshots_kept: index.snapshot.keep,

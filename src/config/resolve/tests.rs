@@ -20,7 +20,9 @@ output:
 fn resolved(sets: &[&str]) -> Result<(Settings, Vec<Problem>), Refused> {
     let mut layers = Layers::default();
     layers.file("f.yaml", MINIMAL);
-    sets.iter().for_each(|set| layers.set(set));
+    for set in sets {
+        layers.set(set);
+    }
     layers.resolve(&Given::default(), Purpose::Run)
 }
 

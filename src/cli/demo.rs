@@ -1,0 +1,99 @@
+//! `demo`: a generated crawl with known duplicates, judged in this process or fed to a cluster and scored.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+/// Arguments of `demo`.
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct DemoArgs {
+    /// end after this long, e.g. 30s [default: run until Ctrl-C]
+    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub duration: Option<Duration>,
+    /// what the crawl looks like
+    #[command(flatten)]
+    pub crawl: CrawlArgs,
+    /// without one: the whole service over an in-process broker
+    #[command(subcommand)]
+    pub command: Option<DemoCommand>,
+}
+
+/// What the generated crawl looks like. Equal arguments give equal crawls.
+#[derive(Clone, Debug, Args)]
+pub struct CrawlArgs {
+    /// seed of the crawl
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// share of pages that are edited copies of an earlier one
+    #[arg(long, default_value_t = 0.2, value_parser = share, value_name = "SHARE")]
+    pub near: f64,
+    /// share of pages that are exact copies of an earlier one
+    #[arg(long, default_value_t = 0.1, value_parser = share, value_name = "SHARE")]
+    pub exact: f64,
+    /// share of pages in Chinese; the others are in English
+    #[arg(long, default_value_t = 0.5, value_parser = share, value_name = "SHARE")]
+    pub zh: f64,
+}
+
+/// What to do with a cluster.
+#[derive(Clone, Debug, Subcommand)]
+pub enum DemoCommand {
+    /// feed a cluster with the generated crawl, the truth in a header
+    Produce(ProduceArgs),
+    /// read the outputs back and print precision and recall
+    Score(ScoreArgs),
+}
+
+/// Arguments of `demo produce`.
+#[derive(Clone, Debug, Args)]
+pub struct ProduceArgs {
+    /// brokers, host:port by comma [default: those of the configuration]
+    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
+    pub brokers: Vec<String>,
+    /// topic to write to [default: the first of input.topics]
+    #[arg(long)]
+    pub topic: Option<String>,
+    /// pages a second, e.g. 200/s; 0 for as fast as it goes
+    #[arg(long, default_value = "200/s", value_parser = rate, value_name = "RATE")]
+    pub rate: f64,
+    /// pages in all [default: until Ctrl-C]
+    #[arg(long, value_name = "PAGES")]
+    pub count: Option<u64>,
+    /// what the crawl looks like
+    #[command(flatten)]
+    pub crawl: CrawlArgs,
+}
+
+/// Arguments of `demo score`.
+#[derive(Clone, Debug, Args)]
+pub struct ScoreArgs {
+    /// brokers, host:port by comma [default: those of the configuration]
+    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
+    pub brokers: Vec<String>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| format!("`{text}` is not a share from 0 to 1"))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text);
+    let rate = number.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate >= 0.0);
+    rate.ok_or_else(|| format!("`{text}` is no rate: expected pages a second, such as 200/s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_rates_are_checked() {
+        assert_eq!(share("0.2"), Ok(0.2));
+        assert!(share("1.1").is_err() && share("-0.1").is_err() && share("NaN").is_err() && share("x").is_err());
+        assert_eq!(rate("200/s"), Ok(200.0));
+        assert_eq!(rate("0"), Ok(0.0));
+        assert!(rate("-1").is_err() && rate("inf").is_err() && rate("200/m").is_err());
+    }
+}

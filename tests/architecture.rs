@@ -1,0 +1,264 @@
+//! The walls between the rooms, held by a look at the sources.
+//!
+//! A folder of `src/` named after a thing of the domain is pure: it names no Kafka client, no runtime, no file, socket,
+//! variable, thread, clock, log line or metric. A folder named after a technology is an edge. What follows
+//! `#[cfg(test)]`, and files named `tests.rs`, are not looked at: a test may read a golden file.
+#![expect(clippy::unwrap_used, reason = "a source that cannot be read fails the test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+
+/// Pure rooms in walking order, each with the rooms it may import.
+const PURE: [(&str, &[&str]); 8] = [
+    ("record", &[]),
+    ("text", &["record"]),
+    ("fingerprint", &["record", "text"]),
+    ("log", &["record", "fingerprint"]),
+    ("index", &["record", "fingerprint", "log"]),
+    ("judge", &["record", "fingerprint", "log", "index", "transaction"]),
+    ("transaction", &["record"]),
+    ("worker", &["record", "fingerprint", "log", "transaction"]),
+];
+
+/// Pure rooms that no issue has asked for in every build: looked at where they exist.
+const PURE_IF_PRESENT: [(&str, &[&str]); 2] = [
+    ("crawl", &["record", "text", "fingerprint"]),
+    ("replay", &["record", "text", "fingerprint", "log", "index", "judge", "worker"]),
+];
+
+/// Rooms named after a technology, and what belongs to no room.
+const EDGES: [&str; 7] = ["cli", "config", "error", "kafka", "runtime", "snapshot", "telemetry"];
+
+/// Edges that import everything and that nothing else imports.
+const TOPS: [&str; 2] = ["runtime", "cli"];
+
+/// What a pure room may not name, and what it is.
+const BANNED: [(&str, &str); 13] = [
+    (r"\brdkafka\b", "the Kafka client"),
+    (r"\b(tokio|axum|futures|rayon|crossbeam_channel)\b", "a runtime"),
+    (r"\b(std|core)::(fs|net|env|thread|process|os)\b", "the machine"),
+    (r"\bstd::\{[^}]*\b(fs|net|env|thread|process|os)\b", "the machine"),
+    (r"\b(fs|net|thread|process)::", "the machine"),
+    (r"\benv::(var|args|vars)", "the environment"),
+    (r"\b(File|TcpStream|TcpListener|UdpSocket|OpenOptions)\b", "a file or socket"),
+    (r"\bstd::io::(stdin|stdout|stderr)\b", "a stream of the process"),
+    (r"\b(Instant|SystemTime)\b|\bjiff::(Timestamp|Zoned)::now\b", "a clock"),
+    (r"\b(Mutex|RwLock|Condvar|mpsc)\b", "something that threads share"),
+    (r"\b(tracing|tracing_subscriber)\b|\b(info|warn|error|debug|trace)!\s*\(", "a log line"),
+    (r"\b(metrics|metrics_process|metrics_exporter_prometheus)::|\b(counter|gauge|histogram)!\s*\(", "a metric"),
+    (r"\be?print(ln)?!\s*\(|\bdbg!\s*\(", "output"),
+];
+
+/// Longest source file, tests not counted.
+const MAX_LINES: usize = 600;
+
+fn src() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+/// Every source file below a folder, or the one file of this name.
+fn sources(room: &str) -> Vec<PathBuf> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&src().join(room), &mut found);
+    let single = src().join(format!("{room}.rs"));
+    found.extend(single.is_file().then_some(single));
+    found.sort();
+    found
+}
+
+/// The part of a source that ships: no tests. Line breaks stay.
+fn shipped(path: &Path) -> String {
+    let is_test = path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs");
+    let text = if is_test { String::new() } else { fs::read_to_string(path).unwrap() };
+    without_tests(&text).to_owned()
+}
+
+/// Tests stand at the end of a file: everything behind the first `#[cfg(test)]` of a module with a body.
+fn without_tests(text: &str) -> &str {
+    let module = Regex::new(r"(?m)^#\[cfg\(test\)\]\n(#\[.*\]\n)*(pub(\(.*\))? )?mod \w+ \{").unwrap();
+    let end = module.find(text).map_or(text.len(), |found| found.start());
+    text.get(..end).unwrap_or_default()
+}
+
+/// The code without its comments and without what stands in quotes.
+fn code(text: &str) -> String {
+    let quoted = Regex::new(r#""(\\.|[^"\\])*""#).unwrap();
+    let lines = text.lines().map(|line| {
+        let line = quoted.replace_all(line, "\"\"");
+        line.split("//").next().unwrap_or_default().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The rooms that a source imports by a path from the root of the crate.
+fn imports(code: &str) -> BTreeSet<String> {
+    let mut rooms = BTreeSet::new();
+    let path = Regex::new(r"\bcrate::(\w+|\{)").unwrap();
+    for found in path.captures_iter(code) {
+        let first = found.get(1).unwrap();
+        if first.as_str() != "{" {
+            rooms.insert(first.as_str().to_owned());
+            continue;
+        }
+        let (mut depth, mut name, mut is_first) = (1, String::new(), true);
+        for c in code.get(first.end()..).unwrap_or_default().chars() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if c.is_alphanumeric() || c == '_' {
+                name.push(c);
+                continue;
+            }
+            if is_first && !name.is_empty() {
+                rooms.insert(name.clone());
+            }
+            name.clear();
+            is_first = depth == 1 && (c == ',' || (is_first && c.is_whitespace()));
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    rooms
+}
+
+/// Everything in the source of a pure room that does not belong there.
+fn breaches(room: &str, may_import: &[&str], text: &str) -> Vec<String> {
+    let code = code(without_tests(text));
+    let mut found = Vec::new();
+    for (pattern, what) in BANNED {
+        for hit in Regex::new(pattern).unwrap().find_iter(&code) {
+            found.push(format!("names {what}: {}", hit.as_str()));
+        }
+    }
+    for import in imports(&code) {
+        if import != room && !may_import.contains(&import.as_str()) {
+            found.push(format!("imports {import}"));
+        }
+    }
+    found
+}
+
+#[test]
+fn pure_rooms_are_pure() {
+    let mut found = Vec::new();
+    for (room, may_import) in PURE.iter().chain(&PURE_IF_PRESENT) {
+        for path in sources(room) {
+            let text = fs::read_to_string(&path).unwrap();
+            let shown = path.strip_prefix(src()).unwrap().display().to_string();
+            if shipped(&path).is_empty() {
+                continue;
+            }
+            found.extend(breaches(room, may_import, &text).into_iter().map(|breach| format!("{shown} {breach}")));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn every_listed_room_exists_and_every_room_is_listed() {
+    for (room, _) in PURE {
+        assert!(!sources(room).is_empty(), "the room {room} is missing");
+    }
+    let lib = code(&fs::read_to_string(src().join("lib.rs")).unwrap());
+    let declared = Regex::new(r"(?m)^pub mod (\w+);").unwrap();
+    let pure = PURE.iter().chain(&PURE_IF_PRESENT).map(|(room, _)| *room);
+    let listed: BTreeSet<&str> = pure.chain(EDGES).collect();
+    for room in declared.captures_iter(&lib) {
+        let room = room.get(1).unwrap().as_str();
+        assert!(listed.contains(room), "the room {room} is neither pure nor an edge: say which, in this file");
+    }
+}
+
+#[test]
+fn nothing_imports_the_rooms_at_the_top() {
+    for path in sources("") {
+        let relative = path.strip_prefix(src()).unwrap().to_owned();
+        let room = relative.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
+        if TOPS.contains(&room.as_str()) || room == "main" {
+            continue;
+        }
+        for import in imports(&code(&shipped(&path))) {
+            assert!(!TOPS.contains(&import.as_str()), "{} imports {import}", relative.display());
+        }
+    }
+}
+
+#[test]
+fn only_one_room_names_the_kafka_client() {
+    let client = Regex::new(r"\brdkafka(_sys)?\b").unwrap();
+    for path in sources("") {
+        let relative = path.strip_prefix(src()).unwrap().to_owned();
+        if !relative.starts_with("kafka") {
+            assert!(!client.is_match(&code(&shipped(&path))), "{} names rdkafka", relative.display());
+        }
+    }
+}
+
+#[test]
+fn no_file_is_too_long() {
+    for path in sources("") {
+        let lines = shipped(&path).lines().count();
+        assert!(lines <= MAX_LINES, "{} has {lines} lines (limit {MAX_LINES}): split it", path.display());
+    }
+}
+
+#[test]
+fn no_room_is_a_drawer() {
+    for path in sources("") {
+        for part in path.strip_prefix(src()).unwrap() {
+            let name = part.to_str().expect("names are UTF-8").trim_end_matches(".rs");
+            let drawers = ["utils", "util", "common", "helpers", "helper", "types", "manager", "misc"];
+            assert!(!drawers.contains(&name), "{} says nothing about what is in it", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_planted_violation_is_found() {
+    let clean = "//! Uses no tokio, no Instant.\nuse crate::record::{Source, Timestamp};\nuse super::Fs;\n\
+                 fn error_text() -> &'static str { \"println!(std::fs)\" }\n\
+                 #[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
+    assert_eq!(breaches("log", &["record"], clean), Vec::<String>::new());
+    for planted in [
+        "use rdkafka::Message;",
+        "use tokio::sync::mpsc;",
+        "use std::fs;",
+        "use std::{fmt, fs};",
+        "use std::{\n    fmt,\n    net::IpAddr,\n};",
+        "fn f() { let _ = std::env::var(\"X\"); }",
+        "fn f() { std::thread::yield_now(); }",
+        "use std::time::Instant;",
+        "use std::time::{Duration, SystemTime};",
+        "fn f() { tracing::info!(\"x\"); }",
+        "fn f() { warn!(\"x\"); }",
+        "fn f() { metrics::counter!(\"x\"); }",
+        "fn f() { println!(\"x\"); }",
+        "fn f() { eprint!(\"x\"); }",
+        "use std::sync::Mutex;",
+        "use crate::judge::Judge;",
+        "use crate::{record::Source, worker::Page};",
+        "use crate::{\n    record::{Source, Timestamp},\n    kafka,\n};",
+        "fn f() { crate::telemetry::shout(); }",
+    ] {
+        let text = format!("use crate::record::Source;\n{planted}\n#[cfg(test)]\nmod tests {{\n}}\n");
+        assert!(!breaches("log", &["record"], &text).is_empty(), "not found: {planted}");
+    }
+    assert_eq!(imports("use crate::{a::{b, c}, d, e::f};").into_iter().collect::<Vec<_>>(), ["a", "d", "e"]);
+}

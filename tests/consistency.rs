@@ -1,0 +1,118 @@
+//! Tier 0: what is written beside the code agrees with the code.
+#![expect(clippy::unwrap_used, reason = "a file that cannot be read fails the test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use dupgate::config::{Given, Layers, Purpose, Raw};
+use serde_json::Value;
+
+/// The least that a service needs: everything else in the sample must be the default.
+const REQUIRED: [(&str, &str); 5] = [
+    ("kafka.brokers", "kafka:9092"),
+    ("input.topics", "crawl.pages"),
+    ("output.unique.topic", "crawl.pages.unique"),
+    ("output.duplicate.topic", "crawl.pages.duplicate"),
+    ("output.dead_letter.topic", "crawl.pages.dead"),
+];
+
+fn sample() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/dupgate.yaml");
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn minimal() -> Layers {
+    let mut layers = Layers::default();
+    for (key, value) in REQUIRED {
+        layers.set(&format!("{key}={value}"));
+    }
+    layers
+}
+
+fn from_sample() -> Layers {
+    let mut layers = Layers::new(BTreeMap::new());
+    layers.file("config/dupgate.yaml", &sample());
+    layers
+}
+
+/// Paths of all values of a tree; an empty map counts as one.
+fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, below) in map {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                keys(below, &path, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            found.insert(path.to_owned());
+        }
+    }
+}
+
+#[test]
+fn the_annotated_sample_resolves_to_the_defaults() {
+    let resolve = |layers: Layers| {
+        let resolved = layers.resolve(&Given::default(), Purpose::Run);
+        let (settings, warnings) = resolved.unwrap_or_else(|refused| panic!("{refused}"));
+        (format!("{settings:#?}"), warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(resolve(from_sample()), resolve(minimal()));
+}
+
+#[test]
+fn the_annotated_sample_names_every_key_and_no_other() {
+    let tree: Value = serde_saphyr::from_str(&sample()).unwrap();
+    let (mut written, mut known) = (BTreeSet::new(), BTreeSet::new());
+    keys(&tree, "", &mut written);
+    keys(&serde_json::to_value(Raw::default()).unwrap(), "", &mut known);
+    // Of two ways to limit the index the sample shows one; the other is named in its comment.
+    known.insert("index.max_memory".to_owned());
+    assert_eq!(written, known);
+    assert!(sample().contains("or max_entries"));
+}
+
+#[test]
+fn every_choice_of_a_closed_list_is_written_in_the_sample() {
+    let text = sample();
+    let mut minimal = minimal();
+    // Each refusal lists what was expected instead: those words must stand in the sample.
+    for key in [
+        "mode",
+        "kafka.security.protocol",
+        "kafka.security.sasl.mechanism",
+        "input.format",
+        "input.tombstones",
+        "text.html",
+        "text.normalize.unicode",
+        "text.normalize.han",
+        "text.normalize.digits",
+        "text.normalize.urls",
+        "text.segmenter",
+        "match.simhash.weights",
+        "match.simhash.hash",
+        "match.same_id",
+        "window.time",
+        "index.cold_start",
+        "output.duplicate.value",
+        "output.delivery",
+        "output.partition",
+        "output.timestamp",
+        "output.compression",
+        "processing.on_bad_record",
+        "logging.level",
+        "logging.format",
+    ] {
+        minimal.set(&format!("{key}=no_such_word"));
+    }
+    let refused = minimal.resolve(&Given::default(), Purpose::Run).unwrap_err();
+    assert_eq!(refused.problems.len(), 24, "{refused}");
+    for problem in refused.problems {
+        let (_, expected) = problem.message.split_once("expected ").unwrap();
+        let words: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+        assert!(!words.is_empty(), "{problem}");
+        for word in words {
+            assert!(text.contains(word), "{word} of {} is not in the sample", problem.path);
+        }
+    }
+}
