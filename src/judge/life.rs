@@ -221,6 +221,8 @@ impl Judge {
     fn restore(&mut self) {
         self.role = Role::Restoring;
         self.reset(State::default(), Spans::default(), 0, None);
+        // What is still followed from the place we had come to means nothing to an empty state.
+        self.effects.push_back(Effect::Unfollow);
         self.effects.push_back(Effect::Restore);
     }
 
@@ -302,7 +304,8 @@ impl Judge {
     // ---- the seat
 
     fn assigned(&mut self) {
-        self.assigned = true;
+        // What comes after we left is about a membership that is over.
+        self.assigned = self.joined;
         self.seize();
     }
 
