@@ -149,6 +149,8 @@ impl Judge {
     pub(super) fn restore(&mut self) {
         self.role = Role::Restoring;
         self.reset(State::default(), Spans::default(), 0, None);
+        // What is still followed from the place we had come to means nothing to an empty state.
+        self.effects.push_back(Effect::Unfollow);
         self.effects.push_back(Effect::Restore);
     }
 
@@ -230,7 +232,8 @@ impl Judge {
     // ---- the seat
 
     fn assigned(&mut self) {
-        self.assigned = true;
+        // What comes after we left is about a membership that is over.
+        self.assigned = self.joined;
         self.seize();
     }
 
