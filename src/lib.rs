@@ -27,4 +27,3 @@ pub mod telemetry;
 pub mod crawl;
 pub mod kafka;
 pub mod runtime;
-pub mod cli;
