@@ -30,9 +30,6 @@ use crate::telemetry::metrics::Build;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{HeaderSettings, LogPartition, Mode, Outlet, WorkerSettings};
 
-/// Rulings after which a checkpoint is written.
-const CHECKPOINT_RULINGS: u64 = 100_000;
-
 /// Rulings each log's reader remembers: some minutes at full speed.
 const REMEMBERED_RULINGS: usize = 200_000;
 
@@ -151,7 +148,7 @@ impl Service {
                 ConfiguredColdStart::Stop => ColdStart::Stop,
             },
             commit_interval: settings.judge.commit_interval,
-            checkpoint_rulings: CHECKPOINT_RULINGS,
+            checkpoint_rulings: settings.judge.checkpoint_rulings,
             keep: settings.logs.keep,
             batch_rulings: 2_000,
             pending_rulings: 50_000,
