@@ -18,6 +18,7 @@ mod page;
 mod settings;
 mod truth;
 pub mod score;
+mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use rng::Rng;
 use words::Vocabulary;
 
 pub use settings::{BadCrawl, CrawlSettings};
+pub use summary::Summary;
 pub use truth::{Damage, Edit, NoTruth, Truth};
 
 /// One generated record, with what it is.
