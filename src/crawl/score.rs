@@ -38,6 +38,20 @@ pub enum Found {
     Dead(Reject),
 }
 
+impl Found {
+    /// Returns the name that stands in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Update => "update",
+            Self::Exact => "exact",
+            Self::Near => "near",
+            Self::Dead(_) => "dead",
+        }
+    }
+}
+
 /// A row of the report: what was done to the page before it was planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -247,17 +261,7 @@ impl Scorer {
             copies: self.copies.clone(),
             uniques: self.uniques,
             broken: self.broken.clone(),
-            said: self.said.iter().map(|(found, said)| (name_of(*found), *said)).collect(),
+            said: self.said.iter().map(|(found, said)| (found.name(), *said)).collect(),
         }
-    }
-}
-
-const fn name_of(found: Found) -> &'static str {
-    match found {
-        Found::Unique => "unique",
-        Found::Update => "update",
-        Found::Exact => "exact",
-        Found::Near => "near",
-        Found::Dead(_) => "dead",
     }
 }

@@ -11,7 +11,7 @@ mod judge_report;
 pub mod judge_seat;
 pub mod panics;
 pub mod petition;
-mod random;
+pub(crate) mod random;
 mod reading;
 pub mod service;
 mod shelf;

@@ -21,7 +21,7 @@ use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::judge::{ColdStart, JudgeSettings};
-use crate::kafka::admin::{Admin, LogKind, LogNames, TopicError};
+use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
 use crate::kafka::output::{OutputTopic, Outputs};
 use crate::log::LogIdentity;
 use crate::snapshot::Folder;
@@ -59,17 +59,34 @@ impl Stopper {
 ///
 /// Why it could not begin or go on.
 pub fn run(settings: Settings) -> Result<(), Fatal> {
+    run_watched(settings, Brokers::Cluster, |_| {})
+}
+
+/// Runs the service over brokers of this kind, and hands its metrics to somebody who watches, before the first page is read.
+///
+/// # Errors
+///
+/// Why it could not begin or go on.
+pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Metrics)) -> Result<(), Fatal> {
     panics::end_the_process_on_panic();
     let signals = signals()?;
     let clock = Clock::start();
     let metrics = Metrics::new(&settings.metrics).map_err(failure)?;
+    watch(&metrics);
     let health = Health::new(settings.kafka.max_poll_interval);
     let server = serve_http(&settings, &metrics, &health, clock)?;
     tracing::info!(listen = %server.address(), "metrics and health");
 
-    let service = Service::build(settings, clock, metrics, health)?;
+    let service = Service::build(settings, brokers, clock, metrics, health)?;
     let grace = service.plan.settings.processing.shutdown_grace;
     service.supervise(&signals, grace)
+}
+
+/// Returns the number of partitions of each log.
+#[must_use]
+pub fn log_partitions(settings: &Settings) -> NonZeroUsize {
+    let partitions = LogPartition::try_from(settings.judge.partitions).ok().and_then(NonZeroUsize::new);
+    partitions.unwrap_or(NonZeroUsize::MIN)
 }
 
 struct Service {
@@ -80,16 +97,22 @@ struct Service {
 }
 
 impl Service {
-    fn build(settings: Settings, clock: Clock, metrics: Metrics, health: Health) -> Result<Self, Fatal> {
+    fn build(
+        settings: Settings,
+        brokers: Brokers,
+        clock: Clock,
+        metrics: Metrics,
+        health: Health,
+    ) -> Result<Self, Fatal> {
         let settings = Arc::new(settings);
-        let logs = LogPartition::try_from(settings.judge.partitions).unwrap_or(1).max(1);
-        let partitions = NonZeroUsize::new(logs).unwrap_or(NonZeroUsize::MIN);
+        let partitions = log_partitions(&settings);
+        let logs = partitions.get();
         let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
             .map_err(|error| Reason::Config.because(error))?;
         let scheme = reader.scheme().to_string();
         let cluster = wiring::cluster(&settings.kafka);
         let names = LogNames::new(&settings.logs.prefix, &scheme);
-        let admin = Arc::new(Admin::new(&cluster.admin()).map_err(unavailable)?);
+        let admin = Arc::new(Admin::of(&cluster.admin(), brokers).map_err(unavailable)?);
         prepare_logs(&admin, &names, logs, settings.logs.replication_factor)?;
         let outputs = Arc::new(prepare_outputs(&admin, &settings, &scheme)?);
         let instance = settings.input.instance_id.clone().unwrap_or_else(|| {
