@@ -60,7 +60,8 @@ pub fn submit(settings: &Settings, bodies: &[EntryBody], patience: Duration) -> 
     let mut followers = Vec::new();
     for log in 0..logs {
         let told = sender.clone();
-        let partition = PartitionId::new(std::sync::Arc::clone(&names.verdicts), i32::try_from(log).unwrap_or(i32::MAX));
+        let partition =
+            PartitionId::new(std::sync::Arc::clone(&names.verdicts), i32::try_from(log).unwrap_or(i32::MAX));
         let config = cluster.follower(&settings.input.group);
         let sink = move |event| drop(told.send(News::Followed(log, event)));
         let gate = std::sync::Arc::clone(&gate);

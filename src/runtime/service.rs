@@ -288,7 +288,12 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
         .map_err(failure)
 }
 
-pub(super) fn prepare_logs(admin: &Admin, names: &LogNames, logs: usize, replication: Option<i32>) -> Result<(), Fatal> {
+pub(super) fn prepare_logs(
+    admin: &Admin,
+    names: &LogNames,
+    logs: usize,
+    replication: Option<i32>,
+) -> Result<(), Fatal> {
     admin.ensure_log(&names.fingerprints, LogKind::Fingerprints, logs, replication).map_err(unavailable)?;
     admin.ensure_log(&names.verdicts, LogKind::Verdicts, logs, replication).map_err(unavailable)
 }

@@ -65,9 +65,8 @@ pub(super) fn produce(broker: &Broker, topic: &str, partition: i32, records: &[G
         record.timestamp = given.timestamp;
         if !given.headers.is_empty() {
             let headers = given.headers.iter();
-            record.headers = Some(
-                headers.fold(OwnedHeaders::new(), |all, (key, value)| all.insert(Header { key, value: *value })),
-            );
+            record.headers =
+                Some(headers.fold(OwnedHeaders::new(), |all, (key, value)| all.insert(Header { key, value: *value })));
         }
         producer.send(record).map_err(|(why, _)| why).expect("room in the queue");
     }
