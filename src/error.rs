@@ -64,6 +64,12 @@ pub struct Fatal {
 }
 
 impl Fatal {
+    /// Says in which part of the program it happened.
+    #[must_use]
+    pub fn in_part(self, name: &str) -> Self {
+        Self { cause: self.cause.context(name.to_owned()), ..self }
+    }
+
     /// Returns the exit code.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {

@@ -52,7 +52,7 @@ fn shares_are_as_asked_and_every_kind_appears() {
         bytes += page.value.len();
     }
     let of = |name: &str| counts.get(name).copied().unwrap_or(0);
-    let mut near = |name: &str, expected: u64| {
+    let near = |name: &str, expected: u64| {
         assert!(of(name).abs_diff(expected) < 60 + expected / 20, "{name}: {}, expected {expected}", of(name));
     };
     near("unique", 14_800);

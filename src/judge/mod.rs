@@ -1,7 +1,7 @@
 //! Room 6: unique, or duplicate of what?
 //!
 //! Before: `log` hands over entries in log order. After: the rulings, in the same order, go to the verdict log.
-//! [`decide`] finds the ruling of an entry and changes nothing; [`State::follow`] is the only way the state changes.
+//! [`decide()`] finds the ruling of an entry and changes nothing; [`State::follow`] is the only way the state changes.
 //! The judge does both; a standby, a restore and a replay only follow. So they cannot differ (law L5).
 //! [`Judge`] is the life around it: restore, stand by, take over, judge, commit, hand over.
 //!
@@ -11,7 +11,9 @@
 mod choice;
 mod decide;
 mod events;
+mod judging;
 mod life;
+mod settings;
 mod snapshot;
 mod spans;
 mod state;
@@ -20,7 +22,8 @@ mod tests;
 
 pub use decide::decide;
 pub use events::{Effect, Event, Failure, Request};
-pub use life::{ColdStart, ColdStarts, Judge, JudgeSettings, Role};
+pub use life::{Judge, Role};
+pub use settings::{ColdStart, ColdStarts, JudgeSettings};
 pub use snapshot::Snapshot;
 pub use spans::{Span, Spans};
 pub use state::{Diverged, State};

@@ -299,9 +299,6 @@ impl State {
     }
 
     fn seen(&mut self, partition: &PartitionId) -> &mut Seen {
-        if !self.partitions.contains_key(partition) {
-            self.partitions.insert(partition.clone(), Seen::default());
-        }
         self.partitions.entry(partition.clone()).or_default()
     }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+pub use rdkafka::ClientConfig as ClientSettings;
 use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
@@ -16,22 +17,6 @@ const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
 
 /// How long a judge may be silent before its standby takes over.
 const JUDGE_SESSION: Duration = Duration::from_secs(10);
-
-/// Properties that the program must own, each with the reason. Refused in the user's property maps.
-pub const OWNED_PROPERTIES: [(&str, &str); 12] = [
-    ("enable.auto.commit", "offsets are committed only together with the outputs before them"),
-    ("enable.auto.offset.store", "offsets are committed only together with the outputs before them"),
-    ("auto.offset.reset", "an offset out of range stops the program, it never jumps"),
-    ("isolation.level", "aborted records must never be read"),
-    ("group.id", "set by input.group"),
-    ("group.instance.id", "set by input.instance_id"),
-    ("transactional.id", "derived from the group and the instance: it is the fence"),
-    ("enable.idempotence", "order and uniqueness of the outputs rest on it"),
-    ("statistics.interval.ms", "the program reads no statistics"),
-    ("enable.partition.eof", "the end of a partition is an event of the protocol"),
-    ("partitioner", "set by output.partition"),
-    ("partition.assignment.strategy", "revocation is cooperative"),
-];
 
 /// Where the cluster is and how to speak to it.
 #[derive(Clone, Debug, Default)]
@@ -128,7 +113,9 @@ impl Cluster {
     #[must_use]
     pub fn transactional_producer(&self, transactional_id: &str, settings: &ProducerSettings) -> ClientConfig {
         let mut config = self.output_producer(settings);
-        config.set("transactional.id", transactional_id).set("transaction.timeout.ms", millis(settings.transaction_timeout));
+        config
+            .set("transactional.id", transactional_id)
+            .set("transaction.timeout.ms", millis(settings.transaction_timeout));
         config
     }
 
@@ -206,6 +193,12 @@ fn millis(span: Duration) -> String {
     span.as_millis().to_string()
 }
 
+/// Returns the version of the client library.
+#[must_use]
+pub fn library_version() -> String {
+    rdkafka::util::get_rdkafka_version().1
+}
+
 /// A client's context that passes the library's own log lines on and does nothing else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain;
@@ -247,8 +240,20 @@ mod tests {
 
     #[test]
     fn no_property_of_the_user_breaks_a_law() {
+        let of_consumers = [
+            "enable.auto.commit",
+            "enable.auto.offset.store",
+            "auto.offset.reset",
+            "isolation.level",
+            "group.id",
+            "group.instance.id",
+            "statistics.interval.ms",
+            "enable.partition.eof",
+            "partition.assignment.strategy",
+        ];
+        let of_producers = ["transactional.id", "enable.idempotence", "partitioner", "acks"];
         let hostile: BTreeMap<String, String> =
-            OWNED_PROPERTIES.iter().map(|(key, _)| ((*key).to_owned(), "evil".to_owned())).collect();
+            of_consumers.iter().chain(&of_producers).map(|key| ((*key).to_owned(), "evil".to_owned())).collect();
         let cluster = Cluster {
             brokers: vec!["a:1".to_owned()],
             consumer_properties: hostile.clone(),
@@ -261,16 +266,12 @@ mod tests {
             Patience { session: Duration::from_secs(30), poll: Duration::from_secs(300) },
             1 << 20,
         );
-        let producer = cluster.transactional_producer(
-            "t",
-            &ProducerSettings::of_judge(),
-        );
-        for (key, _) in OWNED_PROPERTIES {
-            let owned = match key {
-                "transactional.id" | "enable.idempotence" | "partitioner" => producer.get(key),
-                _ => consumer.get(key),
-            };
-            assert_ne!(owned, Some("evil"), "{key}");
+        let producer = cluster.transactional_producer("t", &ProducerSettings::of_judge());
+        for key in of_consumers {
+            assert_ne!(consumer.get(key), Some("evil"), "{key}");
+        }
+        for key in of_producers {
+            assert_ne!(producer.get(key), Some("evil"), "{key}");
         }
     }
 }

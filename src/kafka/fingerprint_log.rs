@@ -118,7 +118,8 @@ impl EntryLog {
         let Some(waiting) = self.waiting.get_mut(log).filter(|entries| !entries.is_empty()) else { return };
         let entries = std::mem::take(waiting);
         let requests = Box::new(entries.iter().map(|entry| entry.request).collect());
-        let payload = encode_entries(&entries);
+        let mut payload = Vec::new();
+        encode_entries(&entries, &mut payload);
         let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, requests)
             .partition(i32::try_from(log).unwrap_or(i32::MAX))
             .payload(&payload);

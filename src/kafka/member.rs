@@ -194,7 +194,7 @@ impl Drop for Member {
 }
 
 /// A member's place in its group, as sent with offsets.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Membership(Weak<BaseConsumer<Context>>);
 
 impl Membership {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::member::Arrived;
 use super::transactor::{Cargo, Loader, Outgoing};
@@ -72,6 +73,8 @@ pub struct Carried {
     pub id: Option<String>,
     /// What is wrong with it, in one line, when it was refused.
     pub message: Option<String>,
+    /// When it was read, on the clock of the process.
+    pub read_at: Duration,
 }
 
 impl Outputs {
@@ -158,14 +161,16 @@ impl Outputs {
 /// headers it came with, and without its key.
 fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
     let fixed = MOST_HEADER_BYTES + RECORD_OVERHEAD;
-    let mut rest: usize = outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
+    let mut rest: usize =
+        outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
     rest += outgoing.key.map_or(0, <[u8]>::len);
     let value = outgoing.value.as_ref().map_or(0, |value| value.len());
     if fixed + rest + value <= limit {
         return;
     }
     if fixed + rest > limit {
-        let ours = outgoing.headers.iter().rposition(|(name, _)| matches!(name, Cow::Borrowed(_))).map_or(0, |at| at + 1);
+        let ours =
+            outgoing.headers.iter().rposition(|(name, _)| matches!(name, Cow::Borrowed(_))).map_or(0, |at| at + 1);
         outgoing.headers.drain(..ours);
         outgoing.key = None;
         rest = 0;

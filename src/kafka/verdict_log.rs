@@ -88,7 +88,7 @@ impl Follower {
             gate,
             commands,
             sink: Box::new(sink),
-            assembly: VerdictReader::default(),
+            assembly: VerdictReader::new(),
             serial: 0,
             next: None,
             active: false,
@@ -162,7 +162,7 @@ impl Reader {
             FollowCommand::From(from, serial) => {
                 self.serial = serial;
                 self.next = from;
-                self.assembly = VerdictReader::default();
+                self.assembly = VerdictReader::new();
                 self.ends = Ends::Unasked;
                 self.active = true;
                 self.assign();
@@ -224,12 +224,12 @@ impl Reader {
             Some(Ok(message)) => {
                 let payload = message.payload().unwrap_or_default();
                 self.next = Some(message.offset() + 1);
-                match self.assembly.read(message.offset(), payload) {
+                match self.assembly.push(message.offset(), payload) {
                     Ok(None) => None,
-                    Ok(Some(whole)) => Some(FollowNews::Record {
-                        offset: whole.offset,
-                        next: whole.next,
-                        record: whole.record,
+                    Ok(Some((offset, record))) => Some(FollowNews::Record {
+                        offset,
+                        next: message.offset() + 1,
+                        record,
                         held: self.gate.hold(payload.len() * 4 + 256),
                     }),
                     Err(error) => Some(FollowNews::Moved(format!("offset {}: {error}", message.offset()))),

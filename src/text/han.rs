@@ -118,6 +118,10 @@ mod tests {
     #[test]
     fn phrases_convert_as_a_whole() {
         assert_eq!(simplify("據瞭解，乾隆年間的計畫乾燥"), "据了解，乾隆年间的计划干燥");
+        let keys = include_str!("t2s_phrases.txt").lines().filter(|line| !line.starts_with('#'));
+        for phrase in keys.flat_map(str::split_whitespace) {
+            assert_eq!(simplify(phrase), library(phrase));
+        }
     }
 
     proptest! {

@@ -120,6 +120,8 @@ mod tests {
         }
         let icons = "<svg viewBox=\"0 0 1 1\"><path d='m0'/><g><path/></g></svg>".repeat(5_000);
         assert!(!is_deeper_than(&icons, 8));
+        let drawing = format!("<svg>{}</svg>", "<path d='m0'/>".repeat(5_000));
+        assert!(!is_deeper_than(&drawing, 8));
         assert!(!is_deeper_than(&"<script>'<div><div><div>'</script><!-- <div> -->".repeat(100), 2));
     }
 

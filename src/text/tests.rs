@@ -133,6 +133,13 @@ fn main_text_leaves_navigation_out_and_short_pages_are_read_whole() {
     assert!(main.contains("committee") && !main.contains("weather"), "{main}");
     let all = html(&analyzer(|settings| settings.html = HtmlText::AllText), &page).unwrap();
     assert!(all.contains("committee") && all.contains("weather"), "{all}");
+    let text = paragraph.repeat(2);
+    for without in
+        [format!("<footer>{text}</footer>"), format!("<p>x</p><div role=dialog aria-modal=true>{text}</div>")]
+    {
+        let found = html(&analyzer(|_| {}), &format!("<body>{without}</body>")).unwrap();
+        assert!(found.contains("committee"), "no article, or hardly one: all visible text counts");
+    }
     assert_eq!(html(&analyzer(|_| {}), "<div>a<b>b</b><p>c<br>d</div><td>e<script>f</script>").unwrap(), "ab c d e");
 }
 

@@ -132,9 +132,6 @@ impl Known {
     }
 
     fn judged_mut(&mut self, partition: &PartitionId) -> &mut Judged {
-        if !self.judged.contains_key(partition) {
-            self.judged.insert(partition.clone(), Judged::default());
-        }
         self.judged.entry(partition.clone()).or_default()
     }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dupgate::judge::{Judge, State};
-use dupgate::log::{Answer, Checkpoint, Decision, Entry, Ruling, RulingBatch, VerdictRecord};
+use dupgate::log::{
+    Answer, Checkpoint, Decision, Entry, Ruling, RulingBatch, VerdictReader, VerdictRecord, decode_entries,
+};
 use dupgate::record::{PartitionId, Source, Timestamp};
 use dupgate::worker::Disposition;
 
@@ -19,6 +21,9 @@ struct Log {
     reference: State,
     /// Offset of the next verdict record to look at.
     position: i64,
+    reader: VerdictReader,
+    /// Every committed record by the offset of its first part: the test's own copy.
+    records: BTreeMap<i64, VerdictRecord>,
     /// Digest of the reference behind each record, by the offset behind it.
     digests: BTreeMap<i64, u64>,
     oracle: Oracle,
@@ -92,9 +97,12 @@ impl Laws {
                 let offset = self.logs[log].position;
                 self.logs[log].position += 1;
                 let slot = &world.bus.slots(&partition)[usize::try_from(offset).unwrap()];
-                if let (SlotState::Committed, Some(Value::Verdict(record))) = (slot.state, &slot.value) {
-                    let record = record.clone();
-                    self.follow(world, log, offset, &record)?;
+                if let (SlotState::Committed, Some(Value::Verdict(part))) = (slot.state, &slot.value) {
+                    let whole = self.logs[log].reader.push(offset, part);
+                    let whole = whole.map_err(|why| format!("verdicts:{log}@{offset} cannot be read: {why}"))?;
+                    if let Some((first, record)) = whole {
+                        self.follow(world, log, first, offset + 1, record)?;
+                    }
                 }
             }
             self.look_at_trims(world, log)?;
@@ -111,9 +119,9 @@ impl Laws {
 
     // ---- the verdict log
 
-    fn follow(&mut self, world: &World, log: usize, offset: i64, record: &VerdictRecord) -> Law {
+    fn follow(&mut self, world: &World, log: usize, offset: i64, next: i64, record: VerdictRecord) -> Law {
         let at = |why: String| format!("verdicts:{log}@{offset}: {why}");
-        match record {
+        match &record {
             VerdictRecord::Rules(rules) => {
                 let own = &mut self.logs[log];
                 own.rules_number += 1;
@@ -129,8 +137,11 @@ impl Laws {
             VerdictRecord::Rulings(batch) => self.batch(world, log, offset, batch).map_err(at)?,
         }
         let own = &mut self.logs[log];
-        own.reference.follow_record(record).map_err(|why| at(format!("L5 cannot be followed: {why}")))?;
-        own.digests.insert(offset + 1, own.reference.digest());
+        own.reference.follow_record(&record).map_err(|why| at(format!("L5 cannot be followed: {why}")))?;
+        // The judge that wrote a record knows where its first part stands, the others where its last one does.
+        let digest = own.reference.digest();
+        own.digests.extend([(offset + 1, digest), (next, digest)]);
+        own.records.insert(offset, record);
         Ok(())
     }
 
@@ -180,7 +191,8 @@ impl Laws {
             let (offset, index) = own.next;
             let slots = world.bus.slots(&entries_of(log));
             let slot = slots.get(usize::try_from(offset).unwrap()).filter(|_| offset < before)?;
-            let Some(Value::Entries(entries)) = &slot.value else { return None };
+            let Some(Value::Entries(bytes)) = &slot.value else { return None };
+            let entries = decode_entries(bytes).unwrap();
             if index + 1 >= entries.len() {
                 own.next = (offset + 1, 0);
             } else {
@@ -295,20 +307,14 @@ impl Laws {
         own.start = start;
         own.whole_from = own.position;
         *self.statistics.entry("trims").or_default() += 1;
-        let slots = world.bus.slots(&partition);
-        let slot = &slots[usize::try_from(start).unwrap()];
-        let is_checkpoint = matches!(slot.value, Some(Value::Verdict(VerdictRecord::Checkpoint(_))));
-        if !is_checkpoint || slot.state != SlotState::Committed {
+        if !matches!(own.records.get(&start), Some(VerdictRecord::Checkpoint(_))) {
             return Err(format!("verdicts:{log} trimmed to {start}, where no committed checkpoint stands"));
         }
         let rules = own.oracle.rules.as_ref().unwrap();
         let window = i64::try_from((rules.windows.max() + rules.lateness).as_millis()).unwrap();
         let live = own.oracle.live();
-        for slot in &slots[usize::try_from(before).unwrap()..usize::try_from(start).unwrap()] {
-            let (SlotState::Committed, Some(Value::Verdict(VerdictRecord::Rulings(batch)))) = (slot.state, &slot.value)
-            else {
-                continue;
-            };
+        for record in own.records.range(before..start).map(|(_, record)| record) {
+            let VerdictRecord::Rulings(batch) = record else { continue };
             for ruling in &batch.rulings {
                 let Answer::Page(page) = &ruling.answer else { continue };
                 if page.decision.original().is_some() && live.contains(&page.source) {

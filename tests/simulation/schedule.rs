@@ -106,7 +106,10 @@ impl Schedule {
                 name,
             });
         }
-        Self::begin(World::new(seed, inputs, logs), instances, true)
+        let mut world = World::new(seed, inputs, logs);
+        // Small enough for checkpoints in several parts, now and then.
+        world.part_bytes = rng.pick(&[60, 200, 100_000]);
+        Self::begin(world, instances, true)
     }
 
     /// Two instances with both roles, nothing by chance but the order of moves: for exhaustive crashes.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dupgate::judge::{Effect, Event, Judge, JudgeSettings, Request, Snapshot};
+use dupgate::log::{VerdictReader, decode_entries, encode_verdict};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::LogPartition;
 
@@ -20,6 +21,7 @@ pub(crate) struct JudgeDriver {
     todo: VecDeque<Todo>,
     /// Next offset of the verdict log to hand over; absent while nothing is wanted, `None` inside: the beginning.
     follow: Option<Option<i64>>,
+    reader: VerdictReader,
     end: Option<i64>,
     reading: Option<i64>,
     pub(crate) member: Option<MemberId>,
@@ -62,6 +64,7 @@ impl JudgeDriver {
             call: None,
             todo: VecDeque::new(),
             follow: None,
+            reader: VerdictReader::new(),
             end: None,
             reading: None,
             member: None,
@@ -121,6 +124,7 @@ impl JudgeDriver {
                 Effect::Restore => self.todo.push_back(Todo::Restore),
                 Effect::Follow { from } => {
                     self.follow = Some(from);
+                    self.reader = VerdictReader::new();
                     self.end = None;
                     self.todo.retain(|todo| *todo != Todo::FindEnd);
                 }
@@ -244,12 +248,17 @@ impl JudgeDriver {
         let request = &out.request;
         let work = |world: &mut World, client: &Client, half| match request {
             Request::Produce(records) => {
-                let count = if half { world.rng.below(records.len() + 1) } else { records.len() };
+                let parts = records.iter().map(|record| encode_verdict(record, world.part_bytes));
+                let parts: Vec<(bool, Vec<u8>)> = parts
+                    .flat_map(|parts| parts.into_iter().enumerate().map(|(number, part)| (number == 0, part)))
+                    .collect();
+                let count = if half { world.rng.below(parts.len() + 1) } else { parts.len() };
                 let mut offsets = Vec::new();
-                for record in records.iter().take(count) {
-                    let (now, value) = (world.now(), Value::Verdict(record.clone()));
+                for (is_first, part) in parts.into_iter().take(count) {
+                    let (now, value) = (world.now(), Value::Verdict(part));
                     let offset = world.bus.produce(client.id(), client.epoch(), &verdicts_of(log), now, value);
-                    offsets.push(offset.map_err(|refused| client.refused(world, refused))?);
+                    let offset = offset.map_err(|refused| client.refused(world, refused))?;
+                    offsets.extend(is_first.then_some(offset));
                 }
                 Ok(offsets)
             }
@@ -283,9 +292,17 @@ impl JudgeDriver {
                 self.end = None;
                 Some(Event::LogMoved)
             }
-            Fetched::Record { offset, value: Value::Verdict(record), .. } if self.end.is_none_or(|end| from < end) => {
+            Fetched::Record { offset, value: Value::Verdict(part), .. } if self.end.is_none_or(|end| from < end) => {
                 self.follow = Some(Some(offset + 1));
-                Some(Event::Followed { offset, next: offset + 1, record: record.clone() })
+                match self.reader.push(offset, part) {
+                    Ok(whole) => {
+                        whole.map(|(first, record)| Event::Followed { offset: first, next: offset + 1, record })
+                    }
+                    Err(why) => {
+                        world.violate(format!("{}: {log}@{offset} cannot be read: {why}", self.name));
+                        None
+                    }
+                }
             }
             Fetched::Record { .. } | Fetched::Nothing { .. } => {
                 let position = match world.bus.fetch(&log, from) {
@@ -311,7 +328,8 @@ impl JudgeDriver {
         let from = from.max(world.bus.start(&log));
         match world.bus.fetch(&log, from) {
             Fetched::Record { offset, timestamp, value: Value::Entries(entries) } => {
-                let event = Event::Entries { offset, append_time: timestamp, entries: entries.clone() };
+                let entries = decode_entries(entries).unwrap();
+                let event = Event::Entries { offset, append_time: timestamp, entries };
                 self.reading = Some(offset + 1);
                 self.judge.handle(world.elapsed, event);
             }

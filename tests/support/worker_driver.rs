@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use dupgate::log::Entry;
+use dupgate::log::{Entry, VerdictReader};
 use dupgate::record::PartitionId;
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{
@@ -56,13 +56,15 @@ struct Follow {
     /// Absent while nothing is wanted; `None` inside: the beginning.
     next: Option<Option<i64>>,
     end: Option<i64>,
+    reader: VerdictReader,
 }
 
 /// A second reading of a verdict log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Recall {
     next: Option<i64>,
     end: Option<i64>,
+    reader: VerdictReader,
 }
 
 /// One input partition.
@@ -211,7 +213,7 @@ impl WorkerDriver {
                 Effect::FetchCheckpoint(log) => self.todo.push_back(Todo::FetchCheckpoint(log)),
                 Effect::Follow { log, from } => {
                     self.forget_end(log);
-                    self.follows[log].next = Some(from);
+                    self.follows[log] = Follow { next: Some(from), ..Follow::default() };
                 }
                 Effect::FollowToEnd(log) => {
                     self.forget_end(log);
@@ -230,7 +232,7 @@ impl WorkerDriver {
                 Effect::Pause(partitions) => self.paused.extend(partitions),
                 Effect::Resume(partitions) => self.paused.retain(|partition| !partitions.contains(partition)),
                 Effect::Append(log, entry) => self.todo.push_back(Todo::Append(log, entry)),
-                Effect::Recall { log, from } => self.recalls[log] = Some(Recall { next: from, end: None }),
+                Effect::Recall { log, from } => self.recalls[log] = Some(Recall { next: from, ..Recall::default() }),
                 Effect::Call(request) => {
                     if self.call.is_some() {
                         world.violate(format!("{}: a call while another is out", self.name));
@@ -367,11 +369,15 @@ impl WorkerDriver {
                 *follow = Follow::default();
                 Some(Event::LogMoved(log))
             }
-            Fetched::Record { offset, value: Value::Verdict(record), .. }
-                if follow.end.is_none_or(|end| from < end) =>
-            {
+            Fetched::Record { offset, value: Value::Verdict(part), .. } if follow.end.is_none_or(|end| from < end) => {
                 follow.next = Some(Some(offset + 1));
-                Some(Event::Followed { log, offset, record: record.clone() })
+                match follow.reader.push(offset, part) {
+                    Ok(whole) => whole.map(|(first, record)| Event::Followed { log, offset: first, record }),
+                    Err(why) => {
+                        world.violate(format!("{}: {partition}@{offset} cannot be read: {why}", self.name));
+                        None
+                    }
+                }
             }
             Fetched::Record { .. } => follow.end.take().map(|_| Event::FollowedToEnd(log)),
             Fetched::Nothing { position } => {
@@ -396,18 +402,26 @@ impl WorkerDriver {
         let event = match world.bus.fetch(&partition, from) {
             Fetched::OutOfRange => {
                 self.recalls[log] = None;
-                Event::RecallMoved(log)
+                Some(Event::RecallMoved(log))
             }
-            Fetched::Record { offset, value: Value::Verdict(record), .. } if offset < end => {
+            Fetched::Record { offset, value: Value::Verdict(part), .. } if offset < end => {
                 recall.next = Some(offset + 1);
-                Event::Recalled { log, offset, record: record.clone() }
+                match recall.reader.push(offset, part) {
+                    Ok(whole) => whole.map(|(first, record)| Event::Recalled { log, offset: first, record }),
+                    Err(why) => {
+                        world.violate(format!("{}: {partition}@{offset} cannot be read: {why}", self.name));
+                        None
+                    }
+                }
             }
             Fetched::Record { .. } | Fetched::Nothing { .. } => {
                 self.recalls[log] = None;
-                Event::RecalledToEnd(log)
+                Some(Event::RecalledToEnd(log))
             }
         };
-        self.worker.handle(world.elapsed, event);
+        if let Some(event) = event {
+            self.worker.handle(world.elapsed, event);
+        }
         Ok(())
     }
 

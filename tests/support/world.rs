@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate::log::{Entry, RequestId, VerdictRecord};
+use dupgate::log::{Entry, RequestId, encode_entries};
 use dupgate::record::{PartitionId, Source, Timestamp};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{Disposition, LogPartition};
@@ -20,8 +20,8 @@ pub(crate) const GROUP: &str = "pages";
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Page(Arc<WorldPage>),
-    Entries(Vec<Entry>),
-    Verdict(VerdictRecord),
+    Entries(Vec<u8>),
+    Verdict(Vec<u8>),
     Routed { source: Source, disposition: Disposition },
 }
 
@@ -74,6 +74,8 @@ pub(crate) struct World {
     pub(crate) elapsed: Duration,
     pub(crate) inputs: Vec<PartitionId>,
     pub(crate) logs: usize,
+    /// Most bytes of one part of a checkpoint.
+    pub(crate) part_bytes: usize,
     pub(crate) net: VecDeque<InFlight>,
     /// Delivery reports by the life that waits for them.
     pub(crate) reports: BTreeMap<u64, VecDeque<(RequestId, Result<i64, ()>)>>,
@@ -110,6 +112,7 @@ impl World {
             elapsed: Duration::ZERO,
             inputs,
             logs,
+            part_bytes: 1000,
             net: VecDeque::new(),
             reports: BTreeMap::new(),
             faults: true,
@@ -234,11 +237,13 @@ impl World {
             together.extend(self.net.remove(next));
         }
         let entries: Vec<Entry> = together.iter().map(|sent| sent.entry.clone()).collect();
-        let offset = self.append(&log, Value::Entries(entries.clone()));
+        let mut bytes = Vec::new();
+        encode_entries(&entries, &mut bytes);
+        let offset = self.append(&log, Value::Entries(bytes.clone()));
         self.log(|| format!("{log}@{offset} <- {}", entries.iter().map(describe).collect::<Vec<_>>().join(", ")));
         let mut reported = Ok(offset);
         if self.harm(50) {
-            let twice = self.append(&log, Value::Entries(entries));
+            let twice = self.append(&log, Value::Entries(bytes));
             self.log(|| format!("{log}@{twice} <- the same"));
             reported = if self.rng.chance(500) { Ok(twice) } else { reported };
         }

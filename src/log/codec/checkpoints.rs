@@ -146,3 +146,19 @@ impl<'a> Part<'a> {
         Ok(Self { number, count, checksum, piece: from.rest() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bitmap_fills_its_bytes() {
+        let mut bytes = Vec::new();
+        let bitmap = RoaringTreemap::from_iter([1, 2, 1 << 40]);
+        write_bitmap(&mut bytes, &bitmap);
+        assert_eq!(read_bitmap(&mut Reader::new(&bytes)), Ok(bitmap));
+        bytes[0] += 1;
+        bytes.push(0);
+        assert_eq!(read_bitmap(&mut Reader::new(&bytes)), Err(CodecError::TrailingBytes { left: 1 }));
+    }
+}

@@ -28,21 +28,24 @@ pub(crate) enum Kind {
     CheckpointPart = 4,
     /// A checkpoint in one piece, outside of the logs.
     Checkpoint = 5,
-    /// Originals, outside of the logs.
+    /// Originals, in a snapshot.
     Originals = 6,
-    /// What the kept verdict log serves, outside of the logs.
-    Spans = 7,
+    /// Where a snapshot stands in the verdict log, and what that serves.
+    Place = 7,
+    /// The manifest of a snapshot.
+    Manifest = 8,
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Entries,
         Self::Rulings,
         Self::Rules,
         Self::CheckpointPart,
         Self::Checkpoint,
         Self::Originals,
-        Self::Spans,
+        Self::Place,
+        Self::Manifest,
     ];
 }
 

@@ -43,18 +43,20 @@
 //! Numbers without a type are LEB128 varints, `i` zigzag ones; fixed ones are little-endian. In a record of many, an
 //! entry of exact and `SimHash` takes at most 64 bytes and the ruling of a duplicate at most 56.
 //!
+//! Kinds from 5 on stand in snapshots, whose room uses the same frame and alphabet.
+//!
 //! Bytes are read as if they came from an enemy: nothing panics, and no length reserves more than the bytes that are
 //! there can fill. A change of the layout takes a new [`FORMAT_VERSION`] and new golden files (`tests/golden/log`).
 
 mod checkpoints;
 mod entries;
-mod fingerprints;
-mod frame;
-mod places;
+pub(crate) mod fingerprints;
+pub(crate) mod frame;
+pub(crate) mod places;
 mod rules;
 mod rulings;
 mod verdicts;
-mod wire;
+pub(crate) mod wire;
 
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
 pub use entries::{decode_entries, encode_entries};
@@ -164,5 +166,7 @@ fn reject(from: &mut Reader<'_>) -> Result<Reject, CodecError> {
     Reject::from_code(code).ok_or(CodecError::BadValue { what: "reason", value: u64::from(code) })
 }
 
+#[cfg(test)]
+pub(crate) mod hex;
 #[cfg(test)]
 mod tests;

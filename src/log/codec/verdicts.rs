@@ -72,7 +72,7 @@ impl VerdictReader {
             (Kind::Rulings, body) => VerdictRecord::Rulings(rulings::decode(body)?),
             (Kind::Rules, body) => VerdictRecord::Rules(rules::decode(body)?),
             (Kind::CheckpointPart, body) => return self.collect(before, offset, Part::decode(body)?),
-            (other @ (Kind::Entries | Kind::Checkpoint | Kind::Originals | Kind::Spans), _) => {
+            (other @ (Kind::Entries | Kind::Checkpoint | Kind::Originals | Kind::Place | Kind::Manifest), _) => {
                 return Err(CodecError::WrongKind { expected: Kind::Rulings as u8, found: other as u8 });
             }
         };

@@ -3,27 +3,13 @@
 //! A test that fails here says that the layout changed. That takes a new `FORMAT_VERSION`, new files beside the old
 //! ones, and readers that still understand the old ones; never new bytes in an old file.
 
+use super::super::hex::{hex, records};
 use super::*;
 
 const ENTRIES_1: &str = include_str!("../../../../tests/golden/log/entries.v1.hex");
 const RULINGS_1: &str = include_str!("../../../../tests/golden/log/rulings.v1.hex");
 const RULES_1: &str = include_str!("../../../../tests/golden/log/rules.v1.hex");
 const CHECKPOINT_1: &str = include_str!("../../../../tests/golden/log/checkpoint.v1.hex");
-
-/// One Kafka record a paragraph, white space without meaning.
-fn records(hex: &str) -> Vec<Vec<u8>> {
-    hex.split("\n\n")
-        .map(|paragraph| {
-            let digits: Vec<u8> = paragraph.bytes().filter(u8::is_ascii_hexdigit).collect();
-            digits.chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
-        })
-        .collect()
-}
-
-fn hex(records: &[Vec<u8>]) -> String {
-    let line = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n";
-    records.iter().map(|bytes| bytes.chunks(32).map(line).collect::<String>()).collect::<Vec<_>>().join("\n")
-}
 
 fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
     assert!(
@@ -70,7 +56,7 @@ fn pages() -> PartitionId {
 fn prints(number: u8) -> Fingerprints {
     Fingerprints {
         exact: ExactHash(u128::from_be_bytes([number; 16])),
-        simhash: (number % 2 == 0).then_some(SimHash(0x0101_0101_0101_0101 * u64::from(number))),
+        simhash: number.is_multiple_of(2).then_some(SimHash(0x0101_0101_0101_0101 * u64::from(number))),
     }
 }
 
@@ -78,8 +64,8 @@ fn page_entry(number: u8) -> EntryBody {
     EntryBody::Page(PageEntry {
         source: pages().at(1_000_000 + i64::from(number)),
         event_time: Timestamp::from_millis(1_795_000_000_000 - i64::from(number) * 1000),
-        id: (number % 3 == 0).then_some(IdHash(0xAAAA_0000_0000_0000 + u64::from(number))),
-        scope: (number % 4 == 0).then_some(ScopeHash(0xBBBB_0000_0000_0000 + u64::from(number))),
+        id: number.is_multiple_of(3).then_some(IdHash(0xAAAA_0000_0000_0000 + u64::from(number))),
+        scope: number.is_multiple_of(4).then_some(ScopeHash(0xBBBB_0000_0000_0000 + u64::from(number))),
         fingerprints: prints(number),
         digest: PageDigest(0xD16E_5700 + u32::from(number)),
     })
@@ -156,9 +142,9 @@ pub(super) fn rules() -> Rules {
     Rules {
         stages: Stage::ALL.into(),
         max_distance: 3,
-        windows: Windows { exact: Duration::from_secs(7 * 86_400), simhash: Duration::from_millis(86_400_500) },
-        lateness: Duration::from_secs(3600),
-        max_future_skew: Duration::from_secs(60),
+        windows: Windows { exact: Duration::from_hours(168), simhash: Duration::from_millis(86_400_500) },
+        lateness: Duration::from_hours(1),
+        max_future_skew: Duration::from_mins(1),
         max_entries: 10_000_000,
         same_id: SameId::Update,
     }

@@ -137,7 +137,9 @@ fn judged() -> BoxedStrategy<Judged> {
         .prop_map(|(offsets, floor, reopened)| {
             let mut judged = Judged::default();
             judged.raise_floor(floor);
-            offsets.into_iter().for_each(|offset| _ = judged.insert(offset));
+            for offset in offsets {
+                judged.insert(offset);
+            }
             if let Some((from, to)) = reopened {
                 judged.reopen(from, to);
             }

@@ -1,0 +1,127 @@
+//! Text work on all cores, results in the order of the input.
+//!
+//! One thread reads batches of lines, some work on them, the caller's takes them in order. A batch is read only
+//! when a ticket is free, and a ticket is free again only when a batch was taken: memory is bounded by the number
+//! of tickets, however unequal the batches.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{Builder, Scope};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use super::lines::{Input, Line, Unreadable};
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::{Reader, Reading, Scratch};
+use crate::record::{RawRecord, Reject, Rejection};
+
+/// Stack of a thread for text work: parsers of deep documents go deep.
+const STACK_BYTES: usize = 64 << 20;
+/// Batches in flight for each thread.
+const TICKETS: usize = 4;
+
+/// A line and what was read in it.
+pub(super) type Read = (Line, Result<Reading, Rejection>);
+
+struct Job {
+    number: u64,
+    lines: Result<Vec<Line>, Unreadable>,
+}
+
+struct Done {
+    number: u64,
+    read: Result<Vec<Read>, Unreadable>,
+}
+
+/// Reads all inputs with `threads` threads for text work, and hands the lines to `take` in the order of the input;
+/// `None` when no more are ready, a moment to write out what is held back. Ends early when `take` says so.
+pub(super) fn in_order(
+    inputs: Vec<Input>,
+    reader: &Reader,
+    threads: usize,
+    mut take: impl FnMut(Option<Read>) -> Result<(), Fatal>,
+) -> Result<(), Fatal> {
+    std::thread::scope(|scope| {
+        let (tickets, free) = bounded::<()>(threads * TICKETS);
+        for _ in 0..threads * TICKETS {
+            // There is room for all, and both ends are here.
+            let _ = tickets.send(());
+        }
+        let (done, results) = bounded(threads * TICKETS);
+        start(scope, inputs, reader, threads, &free, &done).map_err(|error| Reason::Bug.because(error))?;
+        drop((free, done));
+        // On an early return tickets and results go, and with them every thread at its next send.
+        let mut waiting = BTreeMap::new();
+        let mut next = 0;
+        for Done { number, read } in &results {
+            waiting.insert(number, read);
+            while let Some(read) = waiting.remove(&next) {
+                next += 1;
+                let read = read.map_err(|error| Reason::State.because(error))?;
+                read.into_iter().try_for_each(|read| take(Some(read)))?;
+                // Nobody wants it any more once all is read.
+                let _ = tickets.send(());
+            }
+            if results.is_empty() {
+                take(None)?;
+            }
+        }
+        drop(tickets);
+        Ok(())
+    })
+}
+
+fn start<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    inputs: Vec<Input>,
+    reader: &'env Reader,
+    threads: usize,
+    free: &Receiver<()>,
+    done: &Sender<Done>,
+) -> std::io::Result<()> {
+    let (jobs, work) = bounded(threads * TICKETS);
+    for _ in 0..threads {
+        let (work, done) = (work.clone(), done.clone());
+        Builder::new().name("text".to_owned()).stack_size(STACK_BYTES).spawn_scoped(scope, move || {
+            let mut scratch = Scratch::default();
+            for Job { number, lines } in work {
+                let read = lines.map(|lines| lines.into_iter().map(|line| read(line, reader, &mut scratch)).collect());
+                if done.send(Done { number, read }).is_err() {
+                    return;
+                }
+            }
+        })?;
+    }
+    let free = free.clone();
+    Builder::new().name("lines".to_owned()).spawn_scoped(scope, move || {
+        let mut number = 0;
+        for mut input in inputs {
+            loop {
+                let lines = match free.recv() {
+                    Ok(()) => input.batch(),
+                    Err(_) => return,
+                };
+                let is_last = lines.as_ref().map_or(true, Vec::is_empty);
+                let failed = lines.is_err();
+                if jobs.send(Job { number, lines }).is_err() || failed {
+                    return;
+                }
+                number += 1;
+                if is_last {
+                    break;
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Reads one line. A panic in the text work costs this line alone.
+fn read(line: Line, reader: &Reader, scratch: &mut Scratch) -> Read {
+    let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
+    let reading = catch_unwind(AssertUnwindSafe(|| reader.read(&record, scratch))).unwrap_or_else(|_| {
+        *scratch = Scratch::default();
+        Err(Rejection::new(Reject::TextPanic, "the text work panicked on this page"))
+    });
+    (line, reading)
+}

@@ -1,0 +1,108 @@
+//! How far a run is, on standard error: a bar on a terminal, else a log line every ten seconds.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, tick};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::lines::Line;
+use crate::record::Rejection;
+use crate::sieve::{Sifted, Verdict, place_of};
+
+/// Time between two log lines.
+const EVERY: Duration = Duration::from_secs(10);
+/// Dead letters that are told one by one when no verdict line tells them.
+const TOLD: u64 = 20;
+
+/// What was counted so far, and how it is shown.
+pub(super) struct Progress {
+    pages: u64,
+    bytes: u64,
+    size: Option<u64>,
+    verdicts: BTreeMap<&'static str, u64>,
+    reasons: BTreeMap<&'static str, u64>,
+    bar: Option<ProgressBar>,
+    ticks: Receiver<Instant>,
+    tells_dead_letters: bool,
+}
+
+impl Progress {
+    /// Begins to count towards `size` bytes, if that is known. Dead letters are told here when nothing else tells
+    /// them.
+    pub(super) fn new(size: Option<u64>, tells_dead_letters: bool) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| bar(size));
+        let verdicts = ["unique", "update", "exact", "near", "dead"].map(|name| (name, 0)).into();
+        Self {
+            pages: 0,
+            bytes: 0,
+            size,
+            verdicts,
+            reasons: BTreeMap::new(),
+            bar,
+            ticks: tick(EVERY),
+            tells_dead_letters,
+        }
+    }
+
+    /// Counts one page.
+    pub(super) fn note(&mut self, line: &Line, sifted: &Sifted) {
+        self.pages += 1;
+        self.bytes += u64::try_from(line.bytes.len()).unwrap_or(0);
+        *self.verdicts.entry(sifted.verdict.name()).or_default() += 1;
+        if let Verdict::Dead(rejection) = &sifted.verdict {
+            self.note_dead(line, rejection);
+        }
+        if self.pages.is_multiple_of(256)
+            && let Some(bar) = &self.bar
+        {
+            bar.set_position(self.bytes);
+            bar.set_message(format!("{} pages", self.pages));
+        }
+        if self.bar.is_none() && self.ticks.try_recv().is_ok() {
+            let percent = self.size.map(|size| self.bytes * 100 / size.max(1));
+            tracing::info!(pages = self.pages, bytes = self.bytes, percent, "sieving");
+        }
+    }
+
+    fn note_dead(&mut self, line: &Line, rejection: &Rejection) {
+        *self.reasons.entry(rejection.reason().name()).or_default() += 1;
+        if !self.tells_dead_letters {
+            return;
+        }
+        let dead = self.verdicts.get("dead").copied().unwrap_or(0);
+        let show = || tracing::warn!(source = place_of(&line.source), "{rejection}");
+        if dead <= TOLD {
+            self.bar.as_ref().map_or_else(show, |bar| bar.suspend(show));
+        }
+    }
+
+    /// Says what came out.
+    pub(super) fn finish(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+        let mut reasons = String::new();
+        for (reason, count) in &self.reasons {
+            let gap = if reasons.is_empty() { "" } else { ", " };
+            // Writing to a string cannot fail.
+            let _ = write!(reasons, "{gap}{reason} {count}");
+        }
+        let of = |name: &str| self.verdicts.get(name).copied().unwrap_or(0);
+        let (unique, update, exact, near, dead) = (of("unique"), of("update"), of("exact"), of("near"), of("dead"));
+        tracing::info!(pages = self.pages, unique, update, exact, near, dead, reasons, "sieved");
+    }
+}
+
+fn bar(size: Option<u64>) -> ProgressBar {
+    let (bar, template) = match size {
+        Some(size) => (
+            ProgressBar::new(size),
+            "sieve {bar:28} {percent:>3} %  {bytes}/{total_bytes}  {bytes_per_sec}  {msg}  left {eta}",
+        ),
+        None => (ProgressBar::no_length(), "sieve {spinner} {bytes}  {bytes_per_sec}  {msg}"),
+    };
+    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

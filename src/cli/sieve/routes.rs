@@ -1,0 +1,137 @@
+//! Where lines go: verdict lines to standard output, or the lines themselves to files.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::lines::{Line, is_stdin};
+use crate::error::{Fatal, Reason};
+use crate::sieve::{Route, Sifted};
+
+/// The outputs of one run.
+pub(super) enum Routes {
+    /// A verdict line for each line.
+    Verdicts(Output),
+    /// Each line to the file of its route, if that has one.
+    Files {
+        /// Unique and updated pages.
+        unique: Option<Output>,
+        /// Duplicates.
+        duplicate: Option<Output>,
+        /// Lines without a verdict.
+        dead: Option<Output>,
+    },
+}
+
+/// One output, with its name for messages.
+pub(super) struct Output {
+    name: String,
+    writer: BufWriter<Box<dyn Write>>,
+}
+
+/// Whether anybody still reads what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readers {
+    /// Go on.
+    Listen,
+    /// The reader of a pipe has gone: enough was said.
+    Gone,
+}
+
+impl Routes {
+    /// Writes verdict lines to standard output.
+    pub(super) fn verdicts() -> Self {
+        Self::Verdicts(Output::stdout())
+    }
+
+    /// Opens the files that are named, `-` for standard output. None of them may be an input or another output: it
+    /// would be emptied.
+    pub(super) fn files(
+        inputs: &[PathBuf],
+        unique: Option<&Path>,
+        duplicate: Option<&Path>,
+        dead: Option<&Path>,
+    ) -> Result<Self, Fatal> {
+        let mut taken: Vec<PathBuf> = inputs.iter().filter_map(|path| regular(path)).collect();
+        let mut open = |path: Option<&Path>| path.map(|path| Output::create(path, &mut taken)).transpose();
+        Ok(Self::Files { unique: open(unique)?, duplicate: open(duplicate)?, dead: open(dead)? })
+    }
+
+    /// Writes one line where it belongs.
+    pub(super) fn write(&mut self, line: &Line, sifted: &Sifted) -> Result<Readers, Fatal> {
+        match self {
+            Self::Verdicts(output) => output.write(sifted.to_line().as_bytes()),
+            Self::Files { unique, duplicate, dead } => {
+                let output = match sifted.verdict.route() {
+                    Route::Unique => unique,
+                    Route::Duplicate => duplicate,
+                    Route::Dead => dead,
+                };
+                match output {
+                    Some(output) => output.write(line.bytes.strip_suffix(b"\n").unwrap_or(&line.bytes)),
+                    None => Ok(Readers::Listen),
+                }
+            }
+        }
+    }
+
+    /// Writes out what is still held back.
+    pub(super) fn flush(&mut self) -> Result<Readers, Fatal> {
+        let outputs = match self {
+            Self::Verdicts(output) => [Some(output), None, None],
+            Self::Files { unique, duplicate, dead } => [unique.as_mut(), duplicate.as_mut(), dead.as_mut()],
+        };
+        for output in outputs.into_iter().flatten() {
+            let flushed = output.writer.flush();
+            if output.judge(flushed)? == Readers::Gone {
+                return Ok(Readers::Gone);
+            }
+        }
+        Ok(Readers::Listen)
+    }
+}
+
+impl Output {
+    fn stdout() -> Self {
+        Self { name: "standard output".to_owned(), writer: BufWriter::new(Box::new(io::stdout())) }
+    }
+
+    fn create(path: &Path, taken: &mut Vec<PathBuf>) -> Result<Self, Fatal> {
+        if is_stdin(path) {
+            return Ok(Self::stdout());
+        }
+        let name = path.display().to_string();
+        if regular(path).is_some_and(|path| taken.contains(&path)) {
+            return Err(
+                Reason::Usage.because(anyhow::anyhow!("{name} is an input or another output: it would be emptied"))
+            );
+        }
+        let file = File::create(path).map_err(|error| {
+            Reason::State.because(anyhow::Error::from(error).context(format!("cannot create {name}")))
+        })?;
+        taken.extend(regular(path));
+        Ok(Self { name, writer: BufWriter::with_capacity(1 << 18, Box::new(file)) })
+    }
+
+    /// Writes one line with its line break. The last line of a file may have come without one.
+    fn write(&mut self, line: &[u8]) -> Result<Readers, Fatal> {
+        let written = self.writer.write_all(line).and_then(|()| self.writer.write_all(b"\n"));
+        self.judge(written)
+    }
+
+    fn judge(&self, written: io::Result<()>) -> Result<Readers, Fatal> {
+        match written {
+            Ok(()) => Ok(Readers::Listen),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Readers::Gone),
+            Err(error) => {
+                let cause = anyhow::Error::from(error).context(format!("cannot write to {}", self.name));
+                Err(Reason::State.because(cause))
+            }
+        }
+    }
+}
+
+/// Returns the one name of a regular file; a device such as `/dev/null` may be written to by many.
+fn regular(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().filter(|path| path.is_file())
+}

@@ -1,0 +1,37 @@
+//! The only reader of clocks.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Counts from the moment it was started, and never goes back.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    started: Instant,
+}
+
+impl Clock {
+    /// Starts counting.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
+    pub fn start() -> Self {
+        Self { started: Instant::now() }
+    }
+
+    /// Returns this moment, for those who compare moments.
+    #[must_use]
+    pub fn instant(&self) -> Instant {
+        self.started + self.started.elapsed()
+    }
+
+    /// Returns the time since the start.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// Returns the wall clock, as the time since 1970.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
+pub fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

@@ -1,0 +1,79 @@
+//! Results handed back in the order in which the work was given out, whichever is done first.
+
+use std::collections::VecDeque;
+
+/// A queue of places; each is taken first and filled later, and only filled ones leave, from the front.
+#[derive(Debug)]
+pub(super) struct InOrder<T> {
+    first: u64,
+    places: VecDeque<Option<T>>,
+}
+
+impl<T> Default for InOrder<T> {
+    fn default() -> Self {
+        Self { first: 0, places: VecDeque::new() }
+    }
+}
+
+impl<T> InOrder<T> {
+    /// Takes the next place and returns its number.
+    pub(super) fn take(&mut self) -> u64 {
+        let place = self.first + self.places.len() as u64;
+        self.places.push_back(None);
+        place
+    }
+
+    /// Fills a place. One that has left already, or was never taken, is ignored.
+    pub(super) fn fill(&mut self, place: u64, value: T) {
+        let index = place.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        if let Some(slot) = index.and_then(|index| self.places.get_mut(index)) {
+            *slot = Some(value);
+        }
+    }
+
+    /// Takes the next place and fills it at once.
+    pub(super) fn push(&mut self, value: T) {
+        self.places.push_back(Some(value));
+    }
+
+    /// Lets the first place leave, if it is filled.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        self.places.front()?.as_ref()?;
+        self.first += 1;
+        self.places.pop_front().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn results_leave_in_the_order_of_their_places(order in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle()) {
+            let mut queue = InOrder::default();
+            for place in 0..40 {
+                prop_assert_eq!(queue.take(), place);
+            }
+            let mut left = Vec::new();
+            for place in order {
+                queue.fill(place, place);
+                left.extend(std::iter::from_fn(|| queue.pop()));
+            }
+            prop_assert_eq!(left, (0..40).collect::<Vec<_>>());
+            prop_assert_eq!(queue.pop(), None);
+        }
+    }
+
+    #[test]
+    fn late_result_of_a_place_that_left_is_ignored() {
+        let mut queue = InOrder::default();
+        let place = queue.take();
+        queue.fill(place, 'a');
+        assert_eq!(queue.pop(), Some('a'));
+        queue.fill(place, 'b');
+        queue.push('c');
+        assert_eq!(queue.pop(), Some('c'));
+    }
+}

@@ -1,0 +1,83 @@
+//! What a judge's seat tells metrics and health.
+
+use super::clock::Clock;
+use super::worker_report::kind_of;
+use crate::judge::{ColdStarts, Judge, Role};
+use crate::telemetry::labels::{ColdStart, Component, Log, MemoryPart};
+use crate::telemetry::{Beat, Check, Health, Metrics};
+use crate::transaction::CallError;
+use crate::worker::LogPartition;
+
+pub(super) struct JudgeReport {
+    metrics: Metrics,
+    clock: Clock,
+    beat: Beat,
+    ready: Check,
+    log: LogPartition,
+    role: Role,
+    cold_starts: ColdStarts,
+}
+
+impl JudgeReport {
+    pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, log: LogPartition) -> Self {
+        let name = format!("judge {log}");
+        Self {
+            metrics,
+            clock,
+            beat: health.beat(&name, clock.instant()),
+            ready: health.check(&name, "restoring the index"),
+            log,
+            role: Role::Restoring,
+            cold_starts: ColdStarts::default(),
+        }
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(super) fn failed(&self, error: &CallError) {
+        tracing::warn!(log = self.log, %error, "judge: transaction");
+        self.metrics.error(Component::Producer, kind_of(error));
+    }
+
+    /// Called whenever the judge may have changed its role.
+    pub(super) fn see(&mut self, role: Role) {
+        if role == self.role {
+            return;
+        }
+        tracing::info!(log = self.log, before = ?self.role, now = ?role, "judge");
+        if role == Role::Active {
+            self.metrics.judge_takeover();
+        }
+        self.metrics.judge_active(u32::try_from(self.log).unwrap_or(u32::MAX), role == Role::Active);
+        match role {
+            Role::Restoring => self.ready.fail("restoring the index"),
+            Role::Standby | Role::TakingOver | Role::Active | Role::Draining | Role::Stopped => self.ready.pass(),
+        }
+        self.metrics.index_ready(!matches!(role, Role::Restoring));
+        self.role = role;
+    }
+
+    /// Called a few times a second.
+    pub(super) fn look(&mut self, judge: &Judge, waiting_entries: usize) {
+        self.see(judge.role());
+        self.beat.tick(self.clock.instant());
+        let state = judge.state();
+        let index = state.index();
+        self.metrics.index_entries(index.len() as u64);
+        let memory = index.memory_bytes();
+        self.metrics.index_memory(MemoryPart::Fingerprints, memory as u64);
+        if self.role == Role::Active {
+            self.metrics.log_lag(Log::Fingerprints, waiting_entries as u64);
+        }
+        let seen = judge.cold_starts();
+        for _ in self.cold_starts.new_log..seen.new_log {
+            self.metrics.cold_start(ColdStart::NewScheme);
+        }
+        for _ in self.cold_starts.log_truncated..seen.log_truncated {
+            self.metrics.cold_start(ColdStart::LogTruncated);
+        }
+        self.cold_starts = seen;
+    }
+}

@@ -1,0 +1,442 @@
+//! The thread of one judge: the only owner of a [`Judge`], between the cluster and the machine.
+//!
+//! One seat for each partition of the logs that this instance serves. The judges of a partition form a group of their
+//! own that subscribes to the whole fingerprint log; whoever is given that partition is the active one, and the other
+//! partitions mean nothing in this group.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+
+use super::clock::Clock;
+use super::errands::Errands;
+use super::judge_report::JudgeReport;
+use super::wiring::{Plan, failure};
+use crate::error::{Fatal, Reason};
+use crate::judge::{Effect, Event, Judge, JudgeSettings, Request, Snapshot};
+use crate::kafka::admin::Admin;
+use crate::kafka::client::ProducerSettings;
+use crate::kafka::gate::{Gate, Held};
+use crate::kafka::member::{Arrived, Command, Member, MemberEvent, MemberSettings, Start};
+use crate::kafka::offsets::Offsets;
+use crate::kafka::transactor::{Answer, Delivery, Mark, Order, Parcel, Transactor};
+use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews, Follower};
+use crate::log::{DEFAULT_PART_BYTES, Entry, decode_entries, encode_verdict};
+use crate::record::{PartitionId, Timestamp};
+use crate::telemetry::labels::{Component, ErrorKind};
+use crate::worker::LogPartition;
+
+/// How long the seat waits for news before it says that time passed.
+const TICK: Duration = Duration::from_millis(10);
+
+/// How often metrics and health are looked after.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Most news taken before time is looked at.
+const MOST_NEWS: usize = 512;
+
+/// How long one question to the cluster may take.
+const QUESTION: Duration = Duration::from_secs(15);
+
+/// Where a judge keeps its state besides the log.
+pub trait Shelf: Send + Sync {
+    /// Returns the newest usable snapshot.
+    fn newest(&self) -> Option<Box<Snapshot>>;
+
+    /// Keeps a snapshot.
+    fn keep(&self, snapshot: Snapshot);
+}
+
+/// What reaches the seat.
+enum News {
+    /// From the fingerprint log's group, with the number of the membership.
+    Member(u64, MemberEvent),
+    Followed(FollowEvent),
+    Called(Answer),
+    InputCommitted(BTreeMap<PartitionId, i64>),
+    Stop,
+}
+
+/// Tells a judge to commit what is judged and leave.
+#[derive(Clone)]
+pub struct Stopper(Sender<News>);
+
+impl Stopper {
+    /// Asks for a clean stop.
+    pub fn stop(&self) {
+        // A seat that has ended is stopped already.
+        let _ = self.0.send(News::Stop);
+    }
+}
+
+/// One Kafka record of the fingerprint log that waits to be wanted.
+struct Waiting {
+    offset: i64,
+    append_time: Timestamp,
+    entries: Vec<Entry>,
+    _held: Held,
+}
+
+/// A judge's thread.
+pub struct JudgeSeat {
+    plan: Arc<Plan>,
+    log: LogPartition,
+    clock: Clock,
+    judge: Judge,
+    news: Receiver<News>,
+    sender: Sender<News>,
+    follower: Follower,
+    member: Option<Member>,
+    memberships: u64,
+    /// Number of the command that news of a reader must carry; 0 when nothing is read.
+    following: u64,
+    reading: u64,
+    serials: u64,
+    entries: VecDeque<Waiting>,
+    transactor: Transactor,
+    errands: Errands,
+    input: Arc<Offsets>,
+    admin: Arc<Admin>,
+    shelf: Option<Arc<dyn Shelf>>,
+    shelf_errands: Errands,
+    gate: Arc<Gate>,
+    report: JudgeReport,
+    looked: Duration,
+    stopped: bool,
+}
+
+impl JudgeSeat {
+    /// Connects everything that the judge speaks to. Nothing is read before [`JudgeSeat::run`].
+    ///
+    /// # Errors
+    ///
+    /// When a client or a thread cannot be made.
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        log: LogPartition,
+        settings: JudgeSettings,
+        admin: Arc<Admin>,
+        shelf: Option<Arc<dyn Shelf>>,
+    ) -> Result<Self, Fatal> {
+        let (sender, news) = unbounded();
+        let clock = plan.clock;
+        let log_gate = Gate::new(64 << 20);
+        let told = sender.clone();
+        let follower = plan.follow(log, "standby", &log_gate, move |event| drop(told.send(News::Followed(event))))?;
+        let id = plan.judge_group(log);
+        let config = plan.cluster.transactional_producer(&id, &ProducerSettings::of_judge());
+        let answered = sender.clone();
+        let transactor =
+            Transactor::start(config, Delivery::ExactlyOnce, format!("rulings-{log}"), move |_, answer| {
+                drop(answered.send(News::Called(answer)));
+            })
+            .map_err(failure)?;
+        let query = plan.cluster.query(&plan.settings.input.group);
+        Ok(Self {
+            judge: Judge::new(settings),
+            news,
+            follower,
+            member: None,
+            memberships: 0,
+            following: 0,
+            reading: 0,
+            serials: 0,
+            entries: VecDeque::new(),
+            transactor,
+            errands: Errands::start(format!("judge-errands-{log}")).map_err(failure)?,
+            input: Arc::new(Offsets::new(&query, QUESTION).map_err(failure)?),
+            admin,
+            shelf,
+            shelf_errands: Errands::start(format!("snapshots-{log}")).map_err(failure)?,
+            gate: Gate::new(32 << 20),
+            report: JudgeReport::new(plan.metrics.clone(), &plan.health, clock, log),
+            looked: clock.now(),
+            stopped: false,
+            log,
+            clock,
+            sender,
+            plan,
+        })
+    }
+
+    /// Returns what asks for a clean stop.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.sender.clone())
+    }
+
+    /// Works until the judge has stopped.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot go on.
+    pub fn run(mut self) -> Result<(), Fatal> {
+        self.carry_out_all()?;
+        while !self.stopped {
+            match self.news.recv_timeout(TICK) {
+                Ok(news) => {
+                    self.take(news)?;
+                    for _ in 0..MOST_NEWS {
+                        let Ok(news) = self.news.try_recv() else { break };
+                        self.take(news)?;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick)?,
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.hand_over_entries()?;
+            self.look_around();
+        }
+        self.close();
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), Fatal> {
+        self.judge.handle(self.clock.now(), event);
+        self.carry_out_all()
+    }
+
+    fn carry_out_all(&mut self) -> Result<(), Fatal> {
+        while let Some(effect) = self.judge.poll() {
+            self.carry_out(effect)?;
+        }
+        self.report.see(self.judge.role());
+        Ok(())
+    }
+
+    // ---- news to events
+
+    fn take(&mut self, news: News) -> Result<(), Fatal> {
+        match news {
+            News::Member(membership, event) if membership == self.memberships => self.member_event(event),
+            News::Member(..) => Ok(()),
+            News::Followed(event) => self.followed(event),
+            News::Called(answer) => {
+                if let Err(error) = &answer {
+                    self.report.failed(error);
+                }
+                self.handle(Event::Called(answer))
+            }
+            News::InputCommitted(committed) => self.handle(Event::InputCommitted(committed)),
+            News::Stop => {
+                tracing::info!(log = self.log, "judge: stopping");
+                self.handle(Event::Stop)
+            }
+        }
+    }
+
+    fn member_event(&mut self, event: MemberEvent) -> Result<(), Fatal> {
+        let ours = self.plan.fingerprints(self.log);
+        match event {
+            MemberEvent::Record { partition, offset, serial, record, held } => {
+                if partition == ours && serial == self.reading {
+                    self.arrived(offset, &record, held);
+                }
+                Ok(())
+            }
+            MemberEvent::AtEnd { .. } | MemberEvent::Left => Ok(()),
+            MemberEvent::Assigned(partitions) if partitions.contains(&ours) => self.handle(Event::Assigned),
+            MemberEvent::Assigned(_) => Ok(()),
+            MemberEvent::Revoked(partitions) if partitions.contains(&ours) => self.handle(Event::Revoked),
+            MemberEvent::Revoked(_) => {
+                self.command(Command::RevokeDone);
+                Ok(())
+            }
+            MemberEvent::Lost(partitions) if partitions.contains(&ours) => self.handle(Event::Lost),
+            MemberEvent::Lost(_) => Ok(()),
+            MemberEvent::Failed(why) => {
+                let what = format!("judge of {ours}: {why}");
+                Err(Reason::Failure.because(anyhow::anyhow!(what)))
+            }
+        }
+    }
+
+    fn arrived(&mut self, offset: i64, record: &Arrived, held: Held) {
+        let entries = decode_entries(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
+            // Whoever asked asks again when the judge has passed this offset without a ruling.
+            tracing::error!(log = self.log, offset, %error, "a record of the fingerprint log cannot be read");
+            self.report.metrics().error(Component::Log, ErrorKind::Corrupt);
+            Vec::new()
+        });
+        let append_time = record.timestamp.unwrap_or_default();
+        self.entries.push_back(Waiting { offset, append_time, entries, _held: held });
+    }
+
+    fn hand_over_entries(&mut self) -> Result<(), Fatal> {
+        while self.judge.wants_entries() {
+            let Some(Waiting { offset, append_time, entries, .. }) = self.entries.pop_front() else { break };
+            self.handle(Event::Entries { offset, append_time, entries })?;
+        }
+        Ok(())
+    }
+
+    fn followed(&mut self, event: FollowEvent) -> Result<(), Fatal> {
+        if event.serial != self.following {
+            return Ok(());
+        }
+        match event.news {
+            FollowNews::Record { offset, next, record, held: _held } => {
+                self.handle(Event::Followed { offset, next, record })
+            }
+            FollowNews::End => self.handle(Event::FollowedToEnd),
+            FollowNews::Moved(why) => {
+                tracing::warn!(log = self.log, why, "the verdict log is read anew");
+                self.handle(Event::LogMoved)
+            }
+        }
+    }
+
+    // ---- effects to calls
+
+    fn carry_out(&mut self, effect: Effect) -> Result<(), Fatal> {
+        match effect {
+            Effect::Restore => {
+                let snapshot = self.shelf.as_ref().and_then(|shelf| shelf.newest());
+                self.judge.handle(self.clock.now(), Event::Restored(snapshot));
+            }
+            Effect::Follow { from } => {
+                self.serials += 1;
+                self.following = self.serials;
+                self.follower.command(FollowCommand::From(from, self.serials));
+            }
+            Effect::FollowToEnd => self.follower.command(FollowCommand::ToEnd),
+            Effect::Unfollow => {
+                self.following = 0;
+                self.follower.command(FollowCommand::Stop);
+            }
+            Effect::Join => self.join()?,
+            Effect::Leave => {
+                self.stop_reading();
+                self.member = None;
+                self.memberships += 1;
+            }
+            Effect::Call(request) => self.call(request),
+            Effect::ReadEntries { from } => {
+                self.serials += 1;
+                self.reading = self.serials;
+                self.entries.clear();
+                let ours = self.plan.fingerprints(self.log);
+                self.command(Command::Seek(ours, Start::NotBefore(from), self.serials));
+            }
+            Effect::StopReading => self.stop_reading(),
+            Effect::FetchInputCommitted => self.fetch_input_committed(),
+            Effect::Trim { verdicts, entries } => self.trim(verdicts, entries),
+            Effect::Snapshot => self.snapshot(),
+            Effect::RevokeDone => self.command(Command::RevokeDone),
+            Effect::Stopped => self.stopped = true,
+            Effect::Fail(why) => return Err(Reason::State.because(why)),
+        }
+        Ok(())
+    }
+
+    fn command(&self, command: Command) {
+        if let Some(member) = &self.member {
+            member.command(command);
+        }
+    }
+
+    fn stop_reading(&mut self) {
+        self.reading = 0;
+        self.entries.clear();
+        self.command(Command::Close(self.plan.fingerprints(self.log)));
+    }
+
+    fn join(&mut self) -> Result<(), Fatal> {
+        self.memberships += 1;
+        let membership = self.memberships;
+        let settings = MemberSettings {
+            config: self.plan.cluster.judge_consumer(&self.plan.judge_group(self.log)),
+            topics: vec![self.plan.names.fingerprints.to_string()],
+            thread: format!("judge-{}", self.log),
+            gate: Arc::clone(&self.gate),
+        };
+        let sender = self.sender.clone();
+        let member = Member::join(settings, move |event| drop(sender.send(News::Member(membership, event))));
+        self.member = Some(member.map_err(failure)?);
+        Ok(())
+    }
+
+    fn call(&mut self, request: Request) {
+        let order = match request {
+            Request::Produce(records) => {
+                let verdicts = self.plan.verdicts(self.log);
+                let values = records.iter().map(|record| encode_verdict(record, DEFAULT_PART_BYTES)).collect();
+                Order::Produce(Box::new(Parcel { topic: verdicts.topic, partition: verdicts.number, values }))
+            }
+            Request::SendOffsets { next_entry, checkpoint } => {
+                let metadata = checkpoint.map_or_else(String::new, |offset| offset.to_string());
+                let mark = Mark { partition: self.plan.fingerprints(self.log), offset: next_entry, metadata };
+                let membership = self.member.as_ref().map(Member::membership).unwrap_or_default();
+                Order::SendOffsets(vec![mark], membership)
+            }
+            Request::Plain(call) => Order::Plain(call),
+        };
+        self.transactor.order(order);
+    }
+
+    fn fetch_input_committed(&self) {
+        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.input), self.plan.input_topics());
+        self.errands.run(move || {
+            let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
+            let committed = offsets.committed(&partitions).map_err(|error| error.to_string())?;
+            let known = committed.into_iter().filter_map(|(partition, known)| Some((partition, known?.offset)));
+            drop(sender.send(News::InputCommitted(known.collect())));
+            Ok(())
+        });
+    }
+
+    fn trim(&self, verdicts: i64, entries: i64) {
+        let before = [(self.plan.verdicts(self.log), verdicts), (self.plan.fingerprints(self.log), entries)];
+        let (admin, metrics, log) = (Arc::clone(&self.admin), self.report.metrics().clone(), self.log);
+        self.errands.run(move || {
+            tracing::info!(log, verdicts, entries, "trimming both logs");
+            if let Err(error) = admin.delete_records(&before) {
+                // It is asked again later, for more.
+                tracing::warn!(log, %error, "the logs are not trimmed");
+                metrics.error(Component::Admin, ErrorKind::Retriable);
+            }
+            Ok(())
+        });
+    }
+
+    fn snapshot(&self) {
+        let (Some(shelf), Some(snapshot)) = (&self.shelf, self.judge.snapshot()) else { return };
+        let (shelf, mut snapshot) = (Arc::clone(shelf), Some(snapshot));
+        self.shelf_errands.run(move || {
+            if let Some(snapshot) = snapshot.take() {
+                shelf.keep(snapshot);
+            }
+            Ok(())
+        });
+    }
+
+    // ---- housekeeping
+
+    fn look_around(&mut self) {
+        let now = self.clock.now();
+        if now.saturating_sub(self.looked) >= LOOK {
+            self.looked = now;
+            let waiting = self.entries.iter().map(|record| record.entries.len()).sum();
+            self.report.look(&self.judge, waiting);
+        }
+    }
+
+    fn close(&mut self) {
+        // A dynamic member leaves when it closes; closing can block, so it is waited for only so long.
+        let member = self.member.take();
+        if let Some(member) = &member {
+            member.command(Command::Leave);
+        }
+        let patience = self.clock.now() + Duration::from_secs(5);
+        while member.as_ref().is_some_and(|member| !member.is_over()) && self.clock.now() < patience {
+            drop(self.news.recv_timeout(TICK));
+        }
+    }
+}
+
+/// Returns the partitions to serve that exist.
+pub(super) fn served(serve: &[u32], logs: usize) -> BTreeSet<LogPartition> {
+    serve.iter().filter_map(|&log| LogPartition::try_from(log).ok()).filter(|&log| log < logs).collect()
+}

@@ -1,0 +1,21 @@
+//! Edge: wiring, threads, clocks, the end of the process.
+//!
+//! [`service`] builds everything by constructors in walking order and supervises it. A *seat* is the thread of one
+//! state machine ([`worker_seat`], [`judge_seat`]): it hands events to the machine with the time of day, carries its
+//! effects out by the `kafka` room, and is the only owner of that machine. [`text_pool`] is where text work runs.
+
+pub mod clock;
+mod errands;
+mod in_order;
+mod judge_report;
+pub mod judge_seat;
+pub mod panics;
+pub mod petition;
+mod random;
+mod reading;
+pub mod service;
+mod shelf;
+mod text_pool;
+pub mod wiring;
+mod worker_report;
+pub mod worker_seat;

@@ -1,0 +1,98 @@
+//! One record, read: what is to be done with it.
+
+use std::sync::Arc;
+
+use super::clock::Clock;
+use super::panics::shielded;
+use crate::fingerprint::{Reader, Scratch};
+use crate::kafka::member::Arrived;
+use crate::kafka::output::{Carried, Outputs};
+use crate::log::PageEntry;
+use crate::record::{Headers, RawRecord, Reject, Source, Timestamp};
+use crate::worker::{Disposition, Errand, Header, Page};
+
+/// The text work of one worker.
+pub(super) struct Reading {
+    /// Bytes to fingerprints.
+    pub(super) reader: Reader,
+    /// Knows which records the outputs take.
+    pub(super) outputs: Arc<Outputs>,
+    /// Stamps what is read.
+    pub(super) clock: Clock,
+}
+
+struct Named<'r>(&'r [Header]);
+
+impl Headers for Named<'_> {
+    fn last(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().rev().find(|header| header.name == name)?.value.as_deref()
+    }
+}
+
+impl Reading {
+    /// Reads a record. A panic in the text work costs the page, not the process.
+    pub(super) fn page(&self, source: Source, record: Arc<Arrived>, scratch: &mut Scratch) -> Page<Carried> {
+        match shielded(|| self.errand(&source, &record, scratch)) {
+            Some((errand, event_time, payload)) => page(source, &record, errand, event_time, payload),
+            None => {
+                *scratch = Scratch::default();
+                self.withdrawn(source, record, Reject::TextPanic)
+            }
+        }
+    }
+
+    /// Makes the page of a record on whose text the work failed: nobody can tell whether it was asked about before.
+    pub(super) fn withdrawn(&self, source: Source, record: Arc<Arrived>, reason: Reject) -> Page<Carried> {
+        let log = shielded(|| self.reader.place(&raw(&record, &Named(&record.headers)))).and_then(Result::ok);
+        let errand = Errand::Withdraw(log.map_or(0, |(_, log)| log), reason);
+        let event_time = record.timestamp.unwrap_or_default();
+        let payload = self.carried(&record);
+        page(source, &record, errand, event_time, payload)
+    }
+
+    fn carried(&self, record: &Arc<Arrived>) -> Carried {
+        Carried { record: Arc::clone(record), read_at: self.clock.now(), ..Carried::default() }
+    }
+
+    fn errand(&self, source: &Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> (Errand, Timestamp, Carried) {
+        let stamped = record.timestamp.unwrap_or_default();
+        let mut payload = self.carried(record);
+        if record.value.is_none() {
+            return (Errand::Settled(Disposition::Tombstone), stamped, payload);
+        }
+        let headers = Named(&record.headers);
+        match self.reader.read(&raw(record, &headers), scratch) {
+            Ok(reading) => {
+                let event_time = reading.event_time.unwrap_or(stamped);
+                payload.id = reading.id_text;
+                let errand = if self.outputs.fits(record) {
+                    let entry = PageEntry {
+                        source: source.clone(),
+                        event_time,
+                        id: reading.id,
+                        scope: reading.scope,
+                        fingerprints: reading.fingerprints,
+                        digest: reading.digest,
+                    };
+                    Errand::Ask(reading.partition, entry)
+                } else {
+                    Errand::Withdraw(reading.partition, Reject::TooLargeForOutput)
+                };
+                (errand, event_time, payload)
+            }
+            Err(rejection) => {
+                payload.message = Some(rejection.message().to_owned());
+                (Errand::Settled(Disposition::DeadLetter(rejection.reason())), stamped, payload)
+            }
+        }
+    }
+}
+
+fn raw<'r>(record: &'r Arrived, headers: &'r Named<'r>) -> RawRecord<'r> {
+    RawRecord { key: record.key.as_deref(), value: record.value.as_deref(), headers }
+}
+
+fn page(source: Source, record: &Arrived, errand: Errand, event_time: Timestamp, payload: Carried) -> Page<Carried> {
+    let bytes = record.bytes() + size_of::<Page<Carried>>() + size_of::<Arrived>();
+    Page { source, bytes, event_time, errand, payload }
+}

@@ -1,0 +1,346 @@
+//! `dupgate run`: builds everything in walking order, watches it, and ends it.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
+
+use super::clock::Clock;
+use super::judge_seat::{self, JudgeSeat, Shelf};
+use super::panics;
+use super::random::draw;
+use super::reading::Reading;
+use super::shelf::{self, FolderShelf};
+use super::wiring::{self, Plan, REVOKE_GRACE, failure};
+use super::worker_seat::{self, WorkerSeat};
+use crate::config::raw::ColdStart as ConfiguredColdStart;
+use crate::config::settings::{Settings, Topics};
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::Reader;
+use crate::judge::{ColdStart, JudgeSettings};
+use crate::kafka::admin::{Admin, LogKind, LogNames, TopicError};
+use crate::kafka::output::{OutputTopic, Outputs};
+use crate::log::LogIdentity;
+use crate::snapshot::Folder;
+use crate::telemetry::http::{Endpoints, Server};
+use crate::telemetry::metrics::Build;
+use crate::telemetry::{Health, Metrics};
+use crate::worker::{HeaderSettings, LogPartition, Mode, Outlet, WorkerSettings};
+
+/// Rulings each log's reader remembers: some minutes at full speed.
+const REMEMBERED_RULINGS: usize = 200_000;
+
+/// Offsets of a partition that one reading-back keeps rulings for.
+const RECALLED_POSITIONS: i64 = 100_000;
+
+/// How a part of the service ended.
+type Ended = (String, Result<(), Fatal>);
+
+enum Stopper {
+    Worker(worker_seat::Stopper),
+    Judge(judge_seat::Stopper),
+}
+
+impl Stopper {
+    fn stop(&self) {
+        match self {
+            Self::Worker(stopper) => stopper.stop(),
+            Self::Judge(stopper) => stopper.stop(),
+        }
+    }
+}
+
+/// Runs the service until a signal or a failure ends it.
+///
+/// # Errors
+///
+/// Why it could not begin or go on.
+pub fn run(settings: Settings) -> Result<(), Fatal> {
+    panics::end_the_process_on_panic();
+    let signals = signals()?;
+    let clock = Clock::start();
+    let metrics = Metrics::new(&settings.metrics).map_err(failure)?;
+    let health = Health::new(settings.kafka.max_poll_interval);
+    let server = serve_http(&settings, &metrics, &health, clock)?;
+    tracing::info!(listen = %server.address(), "metrics and health");
+
+    let service = Service::build(settings, clock, metrics, health)?;
+    let grace = service.plan.settings.processing.shutdown_grace;
+    service.supervise(&signals, grace)
+}
+
+struct Service {
+    plan: Arc<Plan>,
+    stoppers: Vec<Stopper>,
+    running: usize,
+    ends: Receiver<Ended>,
+}
+
+impl Service {
+    fn build(settings: Settings, clock: Clock, metrics: Metrics, health: Health) -> Result<Self, Fatal> {
+        let settings = Arc::new(settings);
+        let logs = LogPartition::try_from(settings.judge.partitions).unwrap_or(1).max(1);
+        let partitions = NonZeroUsize::new(logs).unwrap_or(NonZeroUsize::MIN);
+        let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
+            .map_err(|error| Reason::Config.because(error))?;
+        let scheme = reader.scheme().to_string();
+        let cluster = wiring::cluster(&settings.kafka);
+        let names = LogNames::new(&settings.logs.prefix, &scheme);
+        let admin = Arc::new(Admin::new(&cluster.admin()).map_err(unavailable)?);
+        prepare_logs(&admin, &names, logs, settings.logs.replication_factor)?;
+        let outputs = Arc::new(prepare_outputs(&admin, &settings, &scheme)?);
+        let instance = settings.input.instance_id.clone().unwrap_or_else(|| {
+            tracing::warn!(
+                "input.instance_id is not set: after a crash the input waits for the session time-out, and readers for \
+                 the transaction time-out"
+            );
+            format!("{:016x}", draw())
+        });
+        metrics.config_info(&settings.hash, &scheme, mode_name(outputs.routing.mode), "simhash");
+        metrics.index_limits(settings.index.max_memory, settings.rules.windows.max(), settings.index.snapshot_interval);
+        let (rdkafka, version) = (crate::kafka::client::library_version(), env!("CARGO_PKG_VERSION"));
+        tracing::info!(version, librdkafka = rdkafka, scheme, config = settings.hash, instance, "dupgate starts");
+        let plan = Arc::new(Plan {
+            transactional_id: format!("{}.worker.{instance}", settings.input.group),
+            settings,
+            scheme,
+            cluster,
+            names,
+            outputs,
+            clock,
+            metrics,
+            health,
+        });
+
+        let (ended, ends) = unbounded();
+        let mut service = Self { plan, stoppers: Vec::new(), running: 0, ends };
+        if service.plan.settings.roles.judge {
+            let folder = shelf::open(&service.plan.settings.index.path)?;
+            for log in judge_seat::served(&service.plan.settings.judge.serve, logs) {
+                service.seat_judge(log, &admin, &folder, &ended)?;
+            }
+        }
+        if service.plan.settings.roles.worker {
+            service.seat_worker(reader, logs, &ended)?;
+        }
+        Ok(service)
+    }
+
+    fn seat_judge(
+        &mut self,
+        log: LogPartition,
+        admin: &Arc<Admin>,
+        folder: &Arc<Folder>,
+        ended: &Sender<Ended>,
+    ) -> Result<(), Fatal> {
+        let plan = Arc::clone(&self.plan);
+        let settings = &plan.settings;
+        let (path, metrics) = (Arc::clone(folder), plan.metrics.clone());
+        let shelf: Arc<dyn Shelf> = Arc::new(FolderShelf::new(path, log, &plan.scheme, plan.clock, metrics));
+        let judge = JudgeSettings {
+            rules: settings.rules.clone(),
+            new_log: LogIdentity(draw()),
+            cold_start: match settings.index.cold_start {
+                ConfiguredColdStart::Proceed => ColdStart::Proceed,
+                ConfiguredColdStart::Stop => ColdStart::Stop,
+            },
+            commit_interval: settings.judge.commit_interval,
+            checkpoint_rulings: settings.judge.checkpoint_rulings,
+            keep: settings.logs.keep,
+            batch_rulings: 2_000,
+            pending_rulings: 50_000,
+            snapshot_interval: Some(settings.index.snapshot_interval),
+            revoke_grace: REVOKE_GRACE,
+        };
+        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), Some(shelf))?;
+        self.stoppers.push(Stopper::Judge(seat.stopper()));
+        self.start(format!("judge-{log}"), ended, move || seat.run())
+    }
+
+    fn seat_worker(&mut self, reader: Reader, logs: usize, ended: &Sender<Ended>) -> Result<(), Fatal> {
+        let plan = Arc::clone(&self.plan);
+        let settings = &plan.settings;
+        let worker = WorkerSettings {
+            logs,
+            first_request: draw(),
+            remembered_rulings: REMEMBERED_RULINGS,
+            recalled_positions: RECALLED_POSITIONS,
+            in_flight_bytes: settings.processing.max_in_flight_bytes,
+            transaction_pages: 20_000,
+            commit_interval: settings.output.commit_interval,
+            revoke_grace: REVOKE_GRACE,
+            shutdown_grace: settings.processing.shutdown_grace,
+            lead: settings.rules.lateness,
+            stop_after_bad_ratio: f64::from(settings.processing.stop_after_bad_percent) / 100.0,
+            manner: plan.manner(),
+        };
+        plan.metrics.workers(plan.text_threads() as u64);
+        let reading = Reading { reader, outputs: Arc::clone(&plan.outputs), clock: plan.clock };
+        let seat = WorkerSeat::new(Arc::clone(&plan), reading, worker)?;
+        self.stoppers.push(Stopper::Worker(seat.stopper()));
+        self.start("worker".to_owned(), ended, move || seat.run())
+    }
+
+    fn start(
+        &mut self,
+        name: String,
+        ended: &Sender<Ended>,
+        work: impl FnOnce() -> Result<(), Fatal> + Send + 'static,
+    ) -> Result<(), Fatal> {
+        let ended = ended.clone();
+        std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(move || {
+                let result = work();
+                drop(ended.send((name, result)));
+            })
+            .map_err(failure)?;
+        self.running += 1;
+        Ok(())
+    }
+
+    /// Waits for a signal or an end. The first signal asks everybody to finish, the second ends the process at once.
+    fn supervise(mut self, signals: &Receiver<i32>, grace: Duration) -> Result<(), Fatal> {
+        let clock = self.plan.clock;
+        let ticker = tick(Duration::from_millis(200));
+        let mut stop_by: Option<Duration> = None;
+        let mut outcome = Ok(());
+        while self.running > 0 {
+            select! {
+                recv(signals) -> signal => {
+                    let signal = signal.unwrap_or_default();
+                    if stop_by.is_some() {
+                        return Err(Reason::Unfinished.because(anyhow::anyhow!("a second signal ({signal}): stopped at once")));
+                    }
+                    tracing::info!(signal, ?grace, "stopping: what is complete is committed first");
+                    stop_by = Some(self.stop_all(clock, grace));
+                }
+                recv(self.ends) -> end => {
+                    let Ok((name, result)) = end else { break };
+                    self.running -= 1;
+                    tracing::info!(name, "ended");
+                    let early = stop_by.is_none();
+                    if outcome.is_ok() {
+                        outcome = match result {
+                            Ok(()) if early => Err(Reason::Failure.because(anyhow::anyhow!("{name} ended by itself"))),
+                            Ok(()) => Ok(()),
+                            Err(fatal) => Err(fatal.in_part(&name)),
+                        };
+                    }
+                    if early {
+                        stop_by = Some(self.stop_all(clock, grace));
+                    }
+                }
+                recv(ticker) -> _ => {
+                    if stop_by.is_some_and(|until| clock.now() > until) {
+                        let late = anyhow::anyhow!("not everything was finished within processing.shutdown_grace ({grace:?})");
+                        return outcome.and(Err(Reason::Unfinished.because(late)));
+                    }
+                }
+            }
+        }
+        if outcome.is_ok() {
+            tracing::info!("stopped: everything is committed");
+        }
+        outcome
+    }
+
+    /// Asks every part to stop. Returns when the process ends at the latest.
+    fn stop_all(&self, clock: Clock, grace: Duration) -> Duration {
+        for stopper in &self.stoppers {
+            stopper.stop();
+        }
+        clock.now() + grace + Duration::from_secs(10)
+    }
+}
+
+fn signals() -> Result<Receiver<i32>, Fatal> {
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
+        .map_err(failure)?;
+    let (sender, receiver) = unbounded();
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if sender.send(signal).is_err() {
+                    return;
+                }
+            }
+        })
+        .map_err(failure)?;
+    Ok(receiver)
+}
+
+fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Clock) -> Result<Server, Fatal> {
+    let build = Build {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: option_env!("DUPGATE_REVISION").unwrap_or_default().to_owned(),
+        librdkafka: crate::kafka::client::library_version(),
+    };
+    metrics.build_info(&build);
+    let endpoints =
+        Endpoints { metrics: metrics.clone(), health: health.clone(), build, clock: Arc::new(move || clock.instant()) };
+    Server::start(settings.http.listen, endpoints)
+        .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
+        .map_err(failure)
+}
+
+pub(super) fn prepare_logs(admin: &Admin, names: &LogNames, logs: usize, replication: Option<i32>) -> Result<(), Fatal> {
+    admin.ensure_log(&names.fingerprints, LogKind::Fingerprints, logs, replication).map_err(unavailable)?;
+    admin.ensure_log(&names.verdicts, LogKind::Verdicts, logs, replication).map_err(unavailable)
+}
+
+fn prepare_outputs(admin: &Admin, settings: &Settings, scheme: &str) -> Result<Outputs, Fatal> {
+    let mut topics = BTreeMap::new();
+    let output = &settings.output;
+    for (outlet, name) in [
+        (Outlet::Unique, &output.unique),
+        (Outlet::Duplicate, &output.duplicate),
+        (Outlet::DeadLetter, &output.dead_letter),
+    ] {
+        let Some(name) = name.as_ref().filter(|_| settings.roles.worker) else { continue };
+        let partitions = admin.expect_topic(name).map_err(unavailable)?;
+        let max_bytes = admin.max_batch_bytes(name).map_err(unavailable)?;
+        topics.insert(outlet, OutputTopic { name: name.clone(), partitions, max_bytes });
+    }
+    let mut input_partitions = BTreeMap::new();
+    if let (Topics::Names(names), true) = (&settings.input.topics, settings.roles.worker) {
+        for name in names {
+            input_partitions.insert(Arc::from(name.as_str()), admin.expect_topic(name).map_err(unavailable)?);
+        }
+    }
+    Ok(Outputs {
+        routing: wiring::routing(settings),
+        headers: HeaderSettings {
+            prefix: output.header_prefix.clone(),
+            drop: output.dropped_headers.clone(),
+            scheme: scheme.to_owned(),
+            group: settings.input.group.clone(),
+        },
+        topics,
+        input_partitions,
+        duplicate_value: wiring::duplicate_value(settings),
+        time: wiring::output_time(settings),
+    })
+}
+
+const fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Route => "route",
+        Mode::Tag => "tag",
+        Mode::Observe => "observe",
+    }
+}
+
+/// Sorts what goes wrong before anything runs.
+pub(super) fn unavailable(error: TopicError) -> Fatal {
+    let reason = match &error {
+        TopicError::Missing(_) | TopicError::Partitions { .. } => Reason::Config,
+        TopicError::NotCreated { .. } | TopicError::Kafka(_) => Reason::Unavailable,
+        TopicError::Runtime(_) => Reason::Failure,
+    };
+    reason.because(error)
+}

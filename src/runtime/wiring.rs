@@ -1,0 +1,276 @@
+//! From settings to parts: which client, which topic, which group, under which name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+
+use super::clock::Clock;
+use crate::config::raw::{
+    Compression, Delivery as ConfiguredDelivery, DuplicateValue as ConfiguredValue, Mechanism, Mode as ConfiguredMode,
+    OnBadRecord, Partition, Protocol, TimestampOf, Tombstones as ConfiguredTombstones,
+};
+use crate::config::settings::{Kafka, Sasl, Settings, Topics};
+use crate::error::{Fatal, Reason};
+use crate::kafka::admin::LogNames;
+use crate::kafka::client::{ClientSettings, Cluster, Patience, ProducerSettings};
+use crate::kafka::gate::Gate;
+use crate::kafka::output::{DuplicateValue, OutputTime, Outputs};
+use crate::kafka::transactor::Delivery;
+use crate::kafka::verdict_log::{FollowEvent, Follower};
+use crate::record::PartitionId;
+use crate::telemetry::{Health, Metrics};
+use crate::transaction::Manner;
+use crate::worker::{BadRecords, LogPartition, Mode, Partitioning, Routing, Tombstones};
+
+/// What all parts of the service share.
+pub struct Plan {
+    /// What the operator decided.
+    pub settings: Arc<Settings>,
+    /// The scheme's short name.
+    pub scheme: String,
+    /// How brokers are reached.
+    pub cluster: Cluster,
+    /// Both logs.
+    pub names: LogNames,
+    /// How pages become records.
+    pub outputs: Arc<Outputs>,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// Where figures go.
+    pub metrics: Metrics,
+    /// Where conditions go.
+    pub health: Health,
+    /// The worker's transactional id.
+    pub transactional_id: String,
+}
+
+impl Plan {
+    /// Returns the group of the judges of one log partition.
+    pub fn judge_group(&self, log: LogPartition) -> String {
+        format!("{}.judge.{}.{log}", self.settings.input.group, self.scheme)
+    }
+
+    /// Returns one partition of the fingerprint log.
+    pub fn fingerprints(&self, log: LogPartition) -> PartitionId {
+        PartitionId::new(Arc::clone(&self.names.fingerprints), number(log))
+    }
+
+    /// Returns one partition of the verdict log.
+    pub fn verdicts(&self, log: LogPartition) -> PartitionId {
+        PartitionId::new(Arc::clone(&self.names.verdicts), number(log))
+    }
+
+    /// Starts a reader of one partition of the verdict log.
+    pub(super) fn follow(
+        &self,
+        log: LogPartition,
+        purpose: &str,
+        gate: &Arc<Gate>,
+        sink: impl Fn(FollowEvent) + Send + 'static,
+    ) -> Result<Follower, Fatal> {
+        let config = self.cluster.follower(&self.settings.input.group);
+        Follower::start(&config, self.verdicts(log), Arc::clone(gate), format!("{purpose}-{log}"), sink)
+            .map_err(failure)
+    }
+
+    /// Settings of the worker's consumer.
+    pub(super) fn input_consumer(&self) -> ClientSettings {
+        let kafka = &self.settings.kafka;
+        let patience = Patience { session: kafka.session_timeout, poll: kafka.max_poll_interval };
+        let queue = self.settings.processing.max_in_flight_bytes;
+        let input = &self.settings.input;
+        self.cluster.input_consumer(&input.group, input.instance_id.as_deref(), patience, queue)
+    }
+
+    /// The input topics, or the pattern.
+    pub(super) fn input_topics(&self) -> Vec<String> {
+        match &self.settings.input.topics {
+            Topics::Names(names) => names.clone(),
+            Topics::Pattern(pattern) => vec![pattern.clone()],
+        }
+    }
+
+    /// Settings of the worker's producer.
+    pub(super) fn worker_producer(&self) -> ClientSettings {
+        let most = self.outputs.topics.values().map(|topic| topic.max_bytes).max().unwrap_or(1 << 20);
+        let settings = ProducerSettings {
+            compression: compression(self.settings.output.compression).to_owned(),
+            max_record_bytes: most,
+            transaction_timeout: self.settings.kafka.transaction_timeout,
+        };
+        match self.delivery() {
+            Delivery::ExactlyOnce => self.cluster.transactional_producer(&self.transactional_id, &settings),
+            Delivery::AtLeastOnce => self.cluster.output_producer(&settings),
+        }
+    }
+
+    /// What a crash of the worker may cost.
+    pub(super) fn delivery(&self) -> Delivery {
+        match self.settings.output.delivery {
+            ConfiguredDelivery::ExactlyOnce => Delivery::ExactlyOnce,
+            ConfiguredDelivery::AtLeastOnce => Delivery::AtLeastOnce,
+        }
+    }
+
+    /// The same, as the worker's machine says it.
+    pub(super) fn manner(&self) -> Manner {
+        match self.delivery() {
+            Delivery::ExactlyOnce => Manner::Transaction,
+            Delivery::AtLeastOnce => Manner::Plain,
+        }
+    }
+
+    /// How many threads do text work.
+    pub(super) fn text_threads(&self) -> usize {
+        let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        self.settings.processing.workers.unwrap_or_else(cpus)
+    }
+}
+
+fn number(log: LogPartition) -> i32 {
+    i32::try_from(log).unwrap_or(i32::MAX)
+}
+
+/// Makes the error that ends the process for a failure of the machine around it.
+pub(super) fn failure(error: impl Into<anyhow::Error>) -> Fatal {
+    Reason::Failure.because(error)
+}
+
+/// Returns how brokers are reached.
+#[must_use]
+pub fn cluster(kafka: &Kafka) -> Cluster {
+    let plain = |properties: &crate::config::Properties| {
+        properties.iter().map(|(key, value)| (key.clone(), value.expose().to_owned())).collect()
+    };
+    let mut properties = security(kafka);
+    properties.extend::<BTreeMap<String, String>>(plain(&kafka.properties));
+    Cluster {
+        brokers: kafka.brokers.clone(),
+        client_id: kafka.client_id.clone(),
+        properties,
+        consumer_properties: plain(&kafka.consumer_properties),
+        producer_properties: plain(&kafka.producer_properties),
+    }
+}
+
+fn security(kafka: &Kafka) -> BTreeMap<String, String> {
+    let security = &kafka.security;
+    let mut properties = BTreeMap::new();
+    let mut set = |key: &str, value: String| drop(properties.insert(key.to_owned(), value));
+    let protocol = match security.protocol {
+        Protocol::Plaintext => "plaintext",
+        Protocol::Ssl => "ssl",
+        Protocol::SaslPlaintext => "sasl_plaintext",
+        Protocol::SaslSsl => "sasl_ssl",
+    };
+    set("security.protocol", protocol.to_owned());
+    if matches!(security.protocol, Protocol::Ssl | Protocol::SaslSsl) {
+        let tls = &security.tls;
+        let files = [
+            ("ssl.ca.location", &tls.ca_file),
+            ("ssl.certificate.location", &tls.cert_file),
+            ("ssl.key.location", &tls.key_file),
+        ];
+        for (key, file) in files {
+            if let Some(file) = file {
+                set(key, file.display().to_string());
+            }
+        }
+        if let Some(password) = &tls.key_password {
+            set("ssl.key.password", password.expose_secret().to_owned());
+        }
+        let verify = if tls.verify_hostname { "https" } else { "none" };
+        set("ssl.endpoint.identification.algorithm", verify.to_owned());
+    }
+    match &security.sasl {
+        None => {}
+        Some(Sasl::Password { mechanism, username, password }) => {
+            set("sasl.mechanism", self::mechanism(*mechanism).to_owned());
+            set("sasl.username", username.clone());
+            set("sasl.password", password.expose_secret().to_owned());
+        }
+        Some(Sasl::Oauth { token_url, client_id, client_secret, scope, extensions }) => {
+            set("sasl.mechanism", "OAUTHBEARER".to_owned());
+            set("sasl.oauthbearer.method", "oidc".to_owned());
+            set("sasl.oauthbearer.token.endpoint.url", token_url.clone());
+            set("sasl.oauthbearer.client.id", client_id.clone());
+            set("sasl.oauthbearer.client.secret", client_secret.expose_secret().to_owned());
+            if let Some(scope) = scope {
+                set("sasl.oauthbearer.scope", scope.clone());
+            }
+            if !extensions.is_empty() {
+                set("sasl.oauthbearer.extensions", extensions.clone());
+            }
+        }
+    }
+    properties
+}
+
+const fn mechanism(mechanism: Mechanism) -> &'static str {
+    match mechanism {
+        Mechanism::Plain => "PLAIN",
+        Mechanism::ScramSha256 => "SCRAM-SHA-256",
+        Mechanism::ScramSha512 => "SCRAM-SHA-512",
+        Mechanism::Oauthbearer => "OAUTHBEARER",
+    }
+}
+
+const fn compression(codec: Compression) -> &'static str {
+    match codec {
+        Compression::None => "none",
+        Compression::Gzip => "gzip",
+        Compression::Snappy => "snappy",
+        Compression::Lz4 => "lz4",
+        Compression::Zstd => "zstd",
+    }
+}
+
+/// Returns where pages go.
+#[must_use]
+pub fn routing(settings: &Settings) -> Routing {
+    Routing {
+        mode: match settings.mode {
+            ConfiguredMode::Route => Mode::Route,
+            ConfiguredMode::Tag => Mode::Tag,
+            ConfiguredMode::Observe => Mode::Observe,
+        },
+        tombstones: match settings.input.tombstones {
+            ConfiguredTombstones::Forward => Tombstones::Forward,
+            ConfiguredTombstones::Drop => Tombstones::Drop,
+        },
+        bad_records: match settings.processing.on_bad_record {
+            OnBadRecord::DeadLetter => BadRecords::DeadLetter,
+            OnBadRecord::Skip => BadRecords::Skip,
+            OnBadRecord::Stop => BadRecords::Stop,
+        },
+        partitioning: match settings.output.partition {
+            Partition::Same => Partitioning::Same,
+            Partition::Key => Partitioning::Key,
+            Partition::Spread => Partitioning::Spread,
+        },
+    }
+}
+
+/// Returns what the duplicate topic gets for a value.
+#[must_use]
+pub const fn duplicate_value(settings: &Settings) -> DuplicateValue {
+    match settings.output.duplicate_value {
+        ConfiguredValue::Original => DuplicateValue::Original,
+        ConfiguredValue::Reference => DuplicateValue::Reference,
+        ConfiguredValue::None => DuplicateValue::None,
+    }
+}
+
+/// Returns which timestamp the outputs carry.
+#[must_use]
+pub const fn output_time(settings: &Settings) -> OutputTime {
+    match settings.output.timestamp {
+        TimestampOf::Source => OutputTime::Source,
+        TimestampOf::Now => OutputTime::Now,
+    }
+}
+
+/// How long a revoked partition may take to commit what is complete.
+pub(super) const REVOKE_GRACE: Duration = Duration::from_secs(5);

@@ -1,0 +1,230 @@
+//! What a worker's seat tells metrics and health. The machine itself says nothing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock::{Clock, wall_clock};
+use crate::kafka::output::{Carried, Outputs};
+use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling, VerdictRecord};
+use crate::record::{PartitionId, Reject, Timestamp};
+use crate::telemetry::labels::{
+    BypassReason, CommitResult, Component, Duplicate, ErrorKind, Output as OutputLabel, Pause, TransactionResult,
+    Verdict,
+};
+use crate::telemetry::{Beat, Check, Health, Metrics};
+use crate::transaction::{Call, CallError};
+use crate::worker::{Disposition, Outlet, Output, Status};
+
+/// Most asks whose time is remembered: enough for what is in flight.
+const MOST_ASKED: usize = 1 << 20;
+
+/// A call that takes longer than this makes the worker unready.
+const SLOW_CALL: Duration = Duration::from_secs(60);
+
+pub(super) struct WorkerReport {
+    metrics: Metrics,
+    clock: Clock,
+    outputs: Arc<Outputs>,
+    beat: Beat,
+    ready: Check,
+    consumed: BTreeMap<Arc<str>, (u64, u64)>,
+    newest: BTreeMap<Arc<str>, Timestamp>,
+    asked: HashMap<RequestId, Duration>,
+    call: Option<(Call, Duration)>,
+    begun: Option<Duration>,
+    tripped: bool,
+}
+
+impl WorkerReport {
+    pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, outputs: Arc<Outputs>) -> Self {
+        Self {
+            metrics,
+            clock,
+            outputs,
+            beat: health.beat("worker", clock.instant()),
+            ready: health.check("worker", "starting"),
+            consumed: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            asked: HashMap::new(),
+            call: None,
+            begun: None,
+            tripped: false,
+        }
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(super) fn read(&mut self, partition: &PartitionId, bytes: usize) {
+        let (records, total) = self.consumed.entry(Arc::clone(&partition.topic)).or_default();
+        *records += 1;
+        *total += bytes as u64;
+    }
+
+    pub(super) fn asked(&mut self, request: RequestId) {
+        if self.asked.len() < MOST_ASKED {
+            self.asked.entry(request).or_insert_with(|| self.clock.now());
+        }
+    }
+
+    pub(super) fn followed(&mut self, record: &VerdictRecord) {
+        let VerdictRecord::Rulings(batch) = record else { return };
+        if self.asked.is_empty() {
+            return;
+        }
+        for ruling in &batch.rulings {
+            if let Some(since) = self.asked.remove(&ruling.request) {
+                self.metrics.ruling(self.clock.now().saturating_sub(since));
+            }
+        }
+    }
+
+    pub(super) fn calls(&mut self, call: Call, pages: usize) {
+        let now = self.clock.now();
+        if call == Call::Produce {
+            self.begun = Some(now);
+            self.metrics.batch_size(pages as u64);
+        }
+        self.call = Some((call, now));
+    }
+
+    pub(super) fn called(&mut self, result: &Result<Vec<i64>, CallError>) {
+        let Some((call, _)) = self.call.take() else { return };
+        let wall = wall_time();
+        match result {
+            Ok(_) if call == Call::Commit => {
+                self.metrics.committed(CommitResult::Ok, wall);
+                self.ended(TransactionResult::Committed);
+            }
+            Ok(_) if call == Call::Abort => self.ended(TransactionResult::Aborted),
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(?call, %error, "transaction");
+                self.metrics.error(Component::Producer, kind_of(error));
+                if matches!(call, Call::SendOffsets | Call::Commit) {
+                    self.metrics.committed(CommitResult::Error, wall);
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, result: TransactionResult) {
+        if let Some(begun) = self.begun.take() {
+            self.metrics.transaction(result, self.clock.now().saturating_sub(begun));
+        }
+    }
+
+    pub(super) fn delivered(&mut self, outputs: &[Arc<Output<Carried>>]) {
+        let (now, wall) = (self.clock.now(), wall_time());
+        for output in outputs {
+            let page = &output.page;
+            let record = &page.payload.record;
+            let bytes = record.bytes();
+            match &output.disposition {
+                Disposition::Ruled(ruling) => self.ruled(ruling, bytes as u64),
+                Disposition::DeadLetter(reason) => self.dead(*reason),
+                Disposition::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
+            }
+            for outlet in self.outputs.routing.outlets(&output.disposition) {
+                self.metrics.produced(label_of(*outlet), 1, bytes as u64);
+            }
+            self.metrics.process_duration(now.saturating_sub(page.payload.read_at));
+            if let Some(timestamp) = record.timestamp {
+                self.metrics.end_to_end_latency(timestamp, wall);
+            }
+            let newest = self.newest.entry(Arc::clone(&page.source.partition.topic)).or_insert(page.event_time);
+            *newest = page.event_time.max(*newest);
+        }
+    }
+
+    fn ruled(&self, ruling: &Ruling, bytes: u64) {
+        let Answer::Page(PageRuling { decision, .. }) = &ruling.answer else { return };
+        match decision {
+            Decision::Unique { .. } => self.metrics.document(Verdict::Unique),
+            Decision::Update { .. } => self.metrics.document(Verdict::Update),
+            Decision::Duplicate { of } => {
+                let (verdict, found_by) = if of.stage == crate::log::Stage::Exact {
+                    (Verdict::Exact, Duplicate::Exact)
+                } else {
+                    self.metrics.match_distance(of.distance);
+                    (Verdict::Near, Duplicate::Near)
+                };
+                self.metrics.document(verdict);
+                self.metrics.duplicate_bytes(found_by, bytes);
+                self.metrics.match_age(found_by, of.age_ms);
+            }
+        }
+    }
+
+    fn dead(&self, reason: Reject) {
+        self.metrics.dead_letter(reason);
+        if !reason.is_of_the_page() {
+            self.metrics.withdrawn(reason);
+        }
+    }
+
+    /// Called a few times a second.
+    pub(super) fn look(&mut self, status: &Status) {
+        self.beat.tick(self.clock.instant());
+        self.metrics.polled(wall_time());
+        for (topic, (records, bytes)) in std::mem::take(&mut self.consumed) {
+            self.metrics.consumed(&topic, records, bytes);
+        }
+        for (topic, newest) in std::mem::take(&mut self.newest) {
+            self.metrics.last_record(&topic, newest);
+        }
+        self.metrics.paused(Pause::Backpressure, status.full);
+        self.metrics.paused(Pause::Restore, status.recalling);
+        self.metrics.paused(Pause::Breaker, status.tripped.is_some());
+        if let Some(bad) = status.tripped.filter(|_| !self.tripped) {
+            self.tripped = true;
+            tracing::error!(bad, of = 1000, "the input is paused: too many records became dead letters");
+        }
+        self.judge_readiness(status);
+    }
+
+    fn judge_readiness(&self, status: &Status) {
+        let slow = self.call.filter(|(_, since)| self.clock.now().saturating_sub(*since) > SLOW_CALL);
+        if let Some(bad) = status.tripped {
+            self.ready.fail(format!("{bad} of the last 1000 records became dead letters: the input is paused"));
+        } else if !status.gone.is_empty() {
+            let gone: Vec<String> = status.gone.iter().map(ToString::to_string).collect();
+            self.ready.fail(format!(
+                "rulings of {} are gone for good: `dupgate rulings reopen` has a range judged anew",
+                gone.join(", ")
+            ));
+        } else if let Some((call, _)) = slow {
+            self.ready.fail(format!("the brokers have not answered {call:?} for a minute"));
+        } else if !status.learned {
+            self.ready.fail("reading the verdict log");
+        } else if !status.joined {
+            self.ready.fail("not in the input group");
+        } else {
+            self.ready.pass();
+        }
+    }
+}
+
+/// Returns the wall clock in the units of records.
+pub(super) fn wall_time() -> Timestamp {
+    Timestamp::from_millis(i64::try_from(wall_clock().as_millis()).unwrap_or(i64::MAX))
+}
+
+pub(super) const fn kind_of(error: &CallError) -> ErrorKind {
+    match error {
+        CallError::Retriable(_) => ErrorKind::Retriable,
+        CallError::Abortable(_) | CallError::Undeliverable { .. } | CallError::Unknown(_) => ErrorKind::Abortable,
+        CallError::Fenced(_) => ErrorKind::Fenced,
+        CallError::Fatal(_) => ErrorKind::Fatal,
+    }
+}
+
+const fn label_of(outlet: Outlet) -> OutputLabel {
+    match outlet {
+        Outlet::Unique => OutputLabel::Unique,
+        Outlet::Duplicate => OutputLabel::Duplicate,
+        Outlet::DeadLetter => OutputLabel::DeadLetter,
+    }
+}

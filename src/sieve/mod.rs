@@ -1,0 +1,261 @@
+//! The judge without Kafka: lines of files in, one verdict a line out.
+//!
+//! Before: somebody reads lines and hands over what was read in each, in the order of the input. After: a
+//! [`Sifted`] for each, to be shown as a verdict line or to be routed. It is the judge of the service, with the
+//! same rules and the same memory: [`decide`], then [`State::follow`], page by page.
+//!
+//! Time: a page's own event time where one is configured and there; a page without one has the time of the page
+//! before it. Where none is configured the first page has time 1 ms, and each page after it is 1 ms later, so that
+//! the default window of three days holds 259 million pages. No page's time counts further ahead than
+//! `window.max_future_skew` past the clock handed in, as with a broker's.
+//!
+//! Laws: L3, L5 (a function of lines and settings, whatever the number of text threads), L6: ids are remembered for
+//! live originals alone. Cost: that of [`decide`], and one map entry an original with an id.
+
+mod line;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroUsize;
+
+use crate::fingerprint::Reading;
+use crate::judge::{Diverged, State, decide};
+use crate::log::{
+    Answer, Decision, Entry, EntryBody, LogIdentity, Match, PageEntry, PageRuling, RequestId, Rules, Stage,
+};
+use crate::record::{EventTime, Rejection, Source, Timestamp};
+
+pub use line::place_of;
+
+/// What decides the verdicts, and what time it is.
+#[derive(Clone, Debug)]
+pub struct SieveSettings {
+    /// The judge's rules.
+    pub rules: Rules,
+    /// Where event time comes from.
+    pub event_time: EventTime,
+    /// How many judges share the pages by scope, each with its own memory.
+    pub partitions: NonZeroUsize,
+    /// What the clock says: pages from further ahead than the rules allow count as from there.
+    pub clock: Timestamp,
+}
+
+/// Judges page after page.
+#[derive(Debug)]
+pub struct Sieve {
+    settings: SieveSettings,
+    judges: Vec<Seat>,
+    pages: u64,
+    latest: Timestamp,
+}
+
+/// One judge, and the ids of the originals that it holds.
+#[derive(Debug)]
+struct Seat {
+    state: State,
+    ids: HashMap<Source, String>,
+    /// The keys of `ids` in the order of their sequence, with their event times.
+    order: VecDeque<(Source, Timestamp)>,
+}
+
+/// What became of one page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sifted {
+    /// Where it stood: the input's name, its number among the inputs, and the line, from 1.
+    pub source: Source,
+    /// Its own name, if it has one.
+    pub id: Option<String>,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// The verdict on one page.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Nothing near it is remembered.
+    Unique,
+    /// A known page with changed text.
+    Update(Original),
+    /// Equal text.
+    Exact(Original),
+    /// Near text.
+    Near(Original),
+    /// No verdict is possible.
+    Dead(Rejection),
+}
+
+/// What a page was matched with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Original {
+    /// The stage that matched.
+    pub stage: Stage,
+    /// Differing bits; 0 in the exact stage.
+    pub distance: u8,
+    /// Where the original stood.
+    pub source: Source,
+    /// Its id, if it had one.
+    pub id: Option<String>,
+}
+
+/// Where a page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Route {
+    /// Delivered: unique and updated pages.
+    Unique,
+    /// Kept out: duplicates.
+    Duplicate,
+    /// Not judged.
+    Dead,
+}
+
+/// Why a page could not be judged at all: a mistake of the caller.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SieveError {
+    /// The same place twice.
+    #[error("{} was judged before", place_of(.0))]
+    Repeated(Source),
+    /// There is no judge of this number.
+    #[error("page for judge {partition} of {judges}")]
+    NoJudge {
+        /// Number of the judge, from 0.
+        partition: usize,
+        /// Number of judges.
+        judges: usize,
+    },
+    /// The state does not take its own ruling.
+    #[error(transparent)]
+    Diverged(#[from] Diverged),
+}
+
+impl Verdict {
+    /// Returns the name that stands in verdict lines.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Update(_) => "update",
+            Self::Exact(_) => "exact",
+            Self::Near(_) => "near",
+            Self::Dead(_) => "dead",
+        }
+    }
+
+    /// Returns where the page goes.
+    #[must_use]
+    pub const fn route(&self) -> Route {
+        match self {
+            Self::Unique | Self::Update(_) => Route::Unique,
+            Self::Exact(_) | Self::Near(_) => Route::Duplicate,
+            Self::Dead(_) => Route::Dead,
+        }
+    }
+
+    /// Returns what the page was matched with.
+    #[must_use]
+    pub const fn original(&self) -> Option<&Original> {
+        match self {
+            Self::Update(original) | Self::Exact(original) | Self::Near(original) => Some(original),
+            Self::Unique | Self::Dead(_) => None,
+        }
+    }
+}
+
+impl Sieve {
+    /// Begins with nothing remembered.
+    #[must_use]
+    pub fn new(settings: SieveSettings) -> Self {
+        let seat = || Seat {
+            state: State::begin(LogIdentity(0), settings.rules.clone(), 0),
+            ids: HashMap::new(),
+            order: VecDeque::new(),
+        };
+        let judges = (0..settings.partitions.get()).map(|_| seat()).collect();
+        Self { settings, judges, pages: 0, latest: Timestamp::from_millis(0) }
+    }
+
+    /// Judges what was read at `source`, behind everything judged before.
+    ///
+    /// # Errors
+    ///
+    /// [`SieveError`] when the caller hands over a place twice or a page of another scheme.
+    pub fn judge(&mut self, source: Source, reading: Result<Reading, Rejection>) -> Result<Sifted, SieveError> {
+        self.pages += 1;
+        let reading = match reading {
+            Ok(reading) => reading,
+            Err(rejection) => return Ok(Sifted { source, id: None, verdict: Verdict::Dead(rejection) }),
+        };
+        let event_time = self.event_time(&reading);
+        let (partition, judges) = (reading.partition, self.judges.len());
+        let seat = self.judges.get_mut(partition).ok_or(SieveError::NoJudge { partition, judges })?;
+        let page = PageEntry {
+            source: source.clone(),
+            event_time,
+            id: reading.id,
+            scope: reading.scope,
+            fingerprints: reading.fingerprints,
+            digest: reading.digest,
+        };
+        let entry = Entry { request: RequestId(self.pages), body: EntryBody::Page(page) };
+        let verdict = seat.judge(&entry, self.settings.clock, reading.id_text.as_deref())?;
+        let Some(verdict) = verdict else { return Err(SieveError::Repeated(source)) };
+        Ok(Sifted { source, id: reading.id_text, verdict })
+    }
+
+    /// Returns the number of originals remembered.
+    #[must_use]
+    pub fn originals(&self) -> usize {
+        self.judges.iter().map(|seat| seat.state.index().len()).sum()
+    }
+
+    fn event_time(&mut self, reading: &Reading) -> Timestamp {
+        let time = match self.settings.event_time {
+            EventTime::Record => Timestamp::from_millis(i64::try_from(self.pages).unwrap_or(i64::MAX)),
+            EventTime::Field => reading.event_time.unwrap_or(self.latest),
+        };
+        self.latest = time;
+        time
+    }
+}
+
+impl Seat {
+    /// Judges and follows; nothing when the place was judged before.
+    fn judge(&mut self, entry: &Entry, clock: Timestamp, id: Option<&str>) -> Result<Option<Verdict>, Diverged> {
+        let Some(ruling) = decide(&self.state, entry, clock) else { return Ok(None) };
+        self.state.follow(&ruling)?;
+        let Answer::Page(page) = ruling.answer else { return Ok(None) };
+        let verdict = match &page.decision {
+            Decision::Unique { .. } => Verdict::Unique,
+            Decision::Update { of, .. } => Verdict::Update(self.original(of)),
+            Decision::Duplicate { of } => match of.stage {
+                Stage::Exact => Verdict::Exact(self.original(of)),
+                Stage::SimHash => Verdict::Near(self.original(of)),
+            },
+        };
+        self.remember(&page, id);
+        Ok(Some(verdict))
+    }
+
+    fn original(&self, of: &Match) -> Original {
+        let id = self.ids.get(&of.source).cloned();
+        Original { stage: of.stage, distance: of.distance, source: of.source.clone(), id }
+    }
+
+    fn remember(&mut self, page: &PageRuling, id: Option<&str>) {
+        if let (Some(id), true) = (id, page.decision.original().is_some()) {
+            self.ids.insert(page.source.clone(), id.to_owned());
+            self.order.push_back((page.source.clone(), page.event_time));
+        }
+        // Whoever stands in front is the oldest: forgotten by time, or evicted because more are remembered than fit.
+        let tail = self.state.tails().times.min();
+        let capacity = self.state.rules().map_or(u64::MAX, |rules| rules.max_entries);
+        while let Some((oldest, time)) = self.order.front() {
+            let held = u64::try_from(self.order.len()).unwrap_or(u64::MAX);
+            if *time >= tail && held <= capacity {
+                break;
+            }
+            self.ids.remove(oldest);
+            self.order.pop_front();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A snapshot as chunks of bytes: its place in the verdict log, its checkpoint, its originals.
+
+use std::collections::BTreeMap;
+
+use crate::index::Original;
+use crate::judge::{Snapshot, Span};
+use crate::log::codec::fingerprints::{self, Present};
+use crate::log::codec::frame::{self, Kind};
+use crate::log::codec::places::Places;
+use crate::log::codec::wire::{Reader, Write};
+use crate::log::{CodecError, decode_checkpoint, encode_checkpoint};
+
+/// Sequence numbers of one chunk: about 4 MB of originals.
+const SEQUENCES_A_CHUNK: u64 = 65_536;
+
+/// Flag beside the hashes of an original: its cluster began elsewhere.
+const OF_CLUSTER: u8 = 1 << 3;
+
+/// Fewest bytes of an original: flags, sequence, page, time, exact hash.
+const LEAST_BYTES: usize = 21;
+
+/// Makes the chunks one after another.
+pub(super) fn encode(snapshot: &Snapshot) -> impl Iterator<Item = Vec<u8>> {
+    let originals = snapshot
+        .originals
+        .chunk_by(|one, next| one.sequence / SEQUENCES_A_CHUNK == next.sequence / SEQUENCES_A_CHUNK)
+        .map(encode_originals);
+    [encode_place(snapshot), encode_checkpoint(&snapshot.state)].into_iter().chain(originals)
+}
+
+/// Puts a snapshot together from its chunks.
+pub(super) fn decode(chunks: &[Vec<u8>]) -> Result<Snapshot, CodecError> {
+    let [place, checkpoint, originals @ ..] = chunks else {
+        return Err(CodecError::EndsInside { what: "snapshot" });
+    };
+    let (at, latest_checkpoint, spans) = decode_place(place)?;
+    let mut snapshot =
+        Snapshot { at, state: decode_checkpoint(checkpoint)?, originals: Vec::new(), latest_checkpoint, spans };
+    for chunk in originals {
+        decode_originals(chunk, &mut snapshot.originals)?;
+    }
+    Ok(snapshot)
+}
+
+fn encode_place(snapshot: &Snapshot) -> Vec<u8> {
+    let mut places = Places::default();
+    let mut spans = Vec::new();
+    for span in &snapshot.spans {
+        spans.maybe(span.checkpoint);
+        spans.varint(span.end_sequence);
+        spans.time(span.newest);
+        spans.varint(span.ruled.len() as u64);
+        for (partition, (first, last)) in &span.ruled {
+            places.write_partition(&mut spans, partition);
+            spans.signed(*first);
+            spans.signed(*last);
+        }
+    }
+    let mut out = Vec::new();
+    let start = frame::open(&mut out, Kind::Place);
+    out.signed(snapshot.at);
+    out.maybe(snapshot.latest_checkpoint);
+    places.write_table(&mut out);
+    out.varint(snapshot.spans.len() as u64);
+    out.append(&mut spans);
+    frame::close(&mut out, start);
+    out
+}
+
+fn decode_place(chunk: &[u8]) -> Result<(i64, Option<i64>, Vec<Span>), CodecError> {
+    let mut from = Reader::new(frame::unwrap_kind(chunk, Kind::Place)?);
+    let at = from.signed("offset")?;
+    let latest_checkpoint = from.maybe("latest checkpoint")?;
+    let places = Places::read_table(&mut from)?;
+    let mut spans = Vec::new();
+    for _ in 0..from.count(4, "spans")? {
+        let checkpoint = from.maybe("checkpoint")?;
+        let end_sequence = from.varint("sequence")?;
+        let newest = from.time("newest")?;
+        let mut ruled = BTreeMap::new();
+        for _ in 0..from.count(3, "ruled partitions")? {
+            let partition = places.read_partition(&mut from)?;
+            ruled.insert(partition, (from.signed("offset")?, from.signed("offset")?));
+        }
+        spans.push(Span { checkpoint, end_sequence, newest, ruled });
+    }
+    from.end()?;
+    Ok((at, latest_checkpoint, spans))
+}
+
+fn encode_originals(originals: &[Original]) -> Vec<u8> {
+    let mut places = Places::default();
+    let mut body = Vec::with_capacity(originals.len() * 64);
+    let mut before = 0;
+    for original in originals {
+        let Original { sequence, source, event_time, fingerprints, id, scope, cluster } = original;
+        let of_cluster = if cluster == source { 0 } else { OF_CLUSTER };
+        body.push(Present::of(fingerprints, *id, *scope).bits() | of_cluster);
+        body.varint(sequence.wrapping_sub(before));
+        before = *sequence;
+        places.write_page(&mut body, source);
+        places.write_time(&mut body, *event_time);
+        fingerprints::write(&mut body, fingerprints, *id, *scope);
+        if cluster != source {
+            places.write_reference(&mut body, cluster);
+        }
+    }
+    let mut out = Vec::with_capacity(body.len() + 1024);
+    let start = frame::open(&mut out, Kind::Originals);
+    places.write_table(&mut out);
+    out.varint(originals.len() as u64);
+    out.append(&mut body);
+    frame::close(&mut out, start);
+    out
+}
+
+fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecError> {
+    let mut from = Reader::new(frame::unwrap_kind(chunk, Kind::Originals)?);
+    let mut places = Places::read_table(&mut from)?;
+    let count = from.count(LEAST_BYTES, "originals")?;
+    into.reserve(count);
+    let mut sequence = 0_u64;
+    for _ in 0..count {
+        let flags = from.byte("original")?;
+        sequence = sequence.wrapping_add(from.varint("sequence")?);
+        let source = places.read_page(&mut from)?;
+        let event_time = places.read_time(&mut from)?;
+        let (fingerprints, id, scope) = fingerprints::read(&mut from, Present::from_bits(flags & !OF_CLUSTER)?)?;
+        let cluster = if flags & OF_CLUSTER == 0 { source.clone() } else { places.read_reference(&mut from)? };
+        into.push(Original { sequence, source, event_time, fingerprints, id, scope, cluster });
+    }
+    from.end()
+}

@@ -1,0 +1,108 @@
+//! The few things done to files, each a point where the machine may stop.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// One change of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change<'a> {
+    /// A folder comes into being.
+    Create(&'a Path),
+    /// Bytes are written to a file that nobody looks for.
+    Write(&'a Path),
+    /// They reach the disk.
+    Sync(&'a Path),
+    /// The file gets its name.
+    Rename(&'a Path),
+    /// Names reach the disk.
+    SyncFolder(&'a Path),
+    /// A file goes.
+    Remove(&'a Path),
+}
+
+impl Change<'_> {
+    const fn parts(&self) -> (&'static str, &Path) {
+        match self {
+            Self::Create(path) => ("create", path),
+            Self::Write(path) => ("write", path),
+            Self::Sync(path) | Self::SyncFolder(path) => ("sync", path),
+            Self::Rename(path) => ("rename", path),
+            Self::Remove(path) => ("remove", path),
+        }
+    }
+}
+
+/// A change, or a look, that did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing} {path}")]
+pub struct DiskError {
+    doing: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl DiskError {
+    /// Says what was tried where.
+    pub(super) fn new(doing: &'static str, path: &Path, source: io::Error) -> Self {
+        Self { doing, path: path.to_owned(), source }
+    }
+}
+
+/// Called before each change; an error ends the work there, as a power cut would.
+pub(super) type Watch<'a> = &'a mut dyn FnMut(Change<'_>) -> io::Result<()>;
+
+/// Ending of files that are not finished.
+const UNFINISHED: &str = "unfinished";
+
+fn change(watch: Watch<'_>, change: Change<'_>, make: impl FnOnce() -> io::Result<()>) -> Result<(), DiskError> {
+    watch(change).and_then(|()| make()).map_err(|source| {
+        let (doing, path) = change.parts();
+        DiskError::new(doing, path, source)
+    })
+}
+
+/// Makes a folder and those above it.
+pub(super) fn create_folder(watch: Watch<'_>, path: &Path) -> Result<(), DiskError> {
+    change(watch, Change::Create(path), || fs::create_dir_all(path))
+}
+
+/// Puts a whole file into place: write, sync, rename. The folder is synced by [`sync_folder`].
+pub(super) fn put(watch: Watch<'_>, path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let unfinished = path.with_added_extension(UNFINISHED);
+    let mut file = None;
+    change(watch, Change::Write(&unfinished), || {
+        let mut created = File::create(&unfinished)?;
+        created.write_all(bytes)?;
+        file = Some(created);
+        Ok(())
+    })?;
+    change(watch, Change::Sync(&unfinished), || file.map_or(Ok(()), |file| file.sync_all()))?;
+    change(watch, Change::Rename(path), || fs::rename(&unfinished, path))
+}
+
+/// Lets the names in a folder reach the disk.
+pub(super) fn sync_folder(watch: Watch<'_>, path: &Path) -> Result<(), DiskError> {
+    change(watch, Change::SyncFolder(path), || File::open(path)?.sync_all())
+}
+
+/// Removes a file.
+pub(super) fn remove(watch: Watch<'_>, path: &Path) -> Result<(), DiskError> {
+    change(watch, Change::Remove(path), || fs::remove_file(path))
+}
+
+/// Reads a whole file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
+    fs::read(path).map_err(|source| DiskError::new("read", path, source))
+}
+
+/// Lists the names of the files in a folder; none when there is no folder.
+pub(super) fn names(path: &Path) -> Result<Vec<String>, DiskError> {
+    let listed = fs::read_dir(path).and_then(|entries| {
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<io::Result<Vec<_>>>()
+    });
+    match listed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(|source| DiskError::new("list", path, source)),
+    }
+}

@@ -1,0 +1,231 @@
+//! The folder: who may use it, what is written, what is read back, what is kept.
+
+use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use super::disk::{self, DiskError, Watch};
+use super::manifest::{self, ChunkHash, Manifest};
+use crate::fingerprint::SchemeId;
+use crate::log::CodecError;
+
+/// How many snapshots of a log partition are kept.
+pub const KEEP: usize = 2;
+
+/// The chunks of a snapshot, in order.
+pub type Sections = Vec<Vec<u8>>;
+
+/// A folder of snapshots, for this process alone until it is dropped.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// The lock goes when the file closes, however the process ends.
+    _lock: File,
+}
+
+/// Why the folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The disk refuses.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// Two processes are set to the same folder.
+    #[error("another process holds the snapshot folder {0}: give each instance its own")]
+    Held(PathBuf),
+    /// A name that is no plain file name.
+    #[error("`{0}` cannot name the snapshots of a log partition: letters, digits, `-` and `_` only")]
+    Name(String),
+}
+
+/// The newest snapshot that is whole, and what was passed over on the way to it.
+#[derive(Debug)]
+pub struct Newest<T> {
+    /// What was found.
+    pub found: Option<T>,
+    /// Newer ones that are of no use, newest first.
+    pub discarded: Vec<Discarded>,
+}
+
+/// A snapshot that is of no use. It is not deleted: newer ones will push it out.
+#[derive(Debug, thiserror::Error)]
+#[error("snapshot {manifest} is of no use")]
+pub struct Discarded {
+    /// File of its manifest.
+    pub manifest: PathBuf,
+    /// What is wrong with it.
+    #[source]
+    pub why: Damage,
+}
+
+/// Why a snapshot is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum Damage {
+    /// A file is missing or cannot be read.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// A chunk holds other bytes than were written.
+    #[error("the bytes of {0} are not those that were written")]
+    Chunk(PathBuf),
+    /// Whole, but nothing that this release reads.
+    #[error(transparent)]
+    Format(#[from] CodecError),
+    /// Its fingerprints cannot be compared with ours.
+    #[error("it was made under scheme {found}, expected {expected}")]
+    AnotherScheme {
+        /// Its scheme.
+        found: SchemeId,
+        /// The scheme in use.
+        expected: SchemeId,
+    },
+}
+
+impl Folder {
+    /// Opens a folder, makes it when there is none, and locks it until the value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError::Held`] when another process (or another value in this one) has it open.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, SnapshotError> {
+        let path = path.into();
+        disk::create_folder(&mut |_| Ok(()), &path)?;
+        let lock = path.join("lock");
+        let refuse = |source| DiskError::new("lock", &lock, source);
+        let file = File::options().create(true).write(true).truncate(false).open(&lock).map_err(refuse)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self { path, _lock: file }),
+            Err(TryLockError::WouldBlock) => Err(SnapshotError::Held(path)),
+            Err(TryLockError::Error(source)) => Err(refuse(source).into()),
+        }
+    }
+
+    /// Writes a snapshot as these chunks under `name`, then deletes all but the newest [`KEEP`] of that name.
+    ///
+    /// Chunks that are there already are not written again. Until the manifest has its name and the name is on the
+    /// disk, the snapshots before stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] with the path and the cause.
+    pub fn write(
+        &self,
+        name: &str,
+        manifest: &Manifest,
+        sections: impl IntoIterator<Item = Vec<u8>>,
+    ) -> Result<(), SnapshotError> {
+        self.write_watched(name, manifest, sections, &mut |_| Ok(()))
+    }
+
+    /// Reads the newest whole snapshot of this name: its manifest and its chunks.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] when the folder itself cannot be read. Damaged snapshots are passed over.
+    pub fn read(&self, name: &str) -> Result<Newest<(Manifest, Sections)>, SnapshotError> {
+        self.newest(name, |manifest, sections| Ok((manifest, sections)))
+    }
+
+    /// Reads snapshots of this name from the newest back, until one is whole and `accept` takes it.
+    pub(super) fn newest<T>(
+        &self,
+        name: &str,
+        mut accept: impl FnMut(Manifest, Sections) -> Result<T, Damage>,
+    ) -> Result<Newest<T>, SnapshotError> {
+        let folder = self.of(name)?;
+        let mut discarded = Vec::new();
+        for number in numbers(&disk::names(&folder)?).into_iter().rev() {
+            let path = folder.join(manifest_name(number));
+            match read_whole(&folder, &path).and_then(|(manifest, sections)| accept(manifest, sections)) {
+                Ok(found) => return Ok(Newest { found: Some(found), discarded }),
+                Err(why) => discarded.push(Discarded { manifest: path, why }),
+            }
+        }
+        Ok(Newest { found: None, discarded })
+    }
+
+    /// [`Folder::write`], with `watch` called before each change of the disk.
+    pub(super) fn write_watched(
+        &self,
+        name: &str,
+        manifest: &Manifest,
+        sections: impl IntoIterator<Item = Vec<u8>>,
+        watch: Watch<'_>,
+    ) -> Result<(), SnapshotError> {
+        let folder = self.of(name)?;
+        disk::create_folder(watch, &folder)?;
+        disk::sync_folder(watch, &self.path)?;
+        let mut chunks = Vec::new();
+        for bytes in sections {
+            let hash = ChunkHash::of(&bytes);
+            let path = folder.join(hash.file_name());
+            // A damaged chunk must not live on in new snapshots, so what is there is looked at.
+            if !disk::read(&path).is_ok_and(|held| held == bytes) {
+                disk::put(watch, &path, &bytes)?;
+            }
+            chunks.push(hash);
+        }
+        disk::sync_folder(watch, &folder)?;
+        let number = numbers(&disk::names(&folder)?).last().map_or(1, |newest| newest.saturating_add(1));
+        disk::put(watch, &folder.join(manifest_name(number)), &manifest::encode(manifest, &chunks))?;
+        disk::sync_folder(watch, &folder)?;
+        prune(&folder, watch)
+    }
+
+    fn of(&self, name: &str) -> Result<PathBuf, SnapshotError> {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+        if name.is_empty() || !name.chars().all(plain) {
+            return Err(SnapshotError::Name(name.to_owned()));
+        }
+        Ok(self.path.join(name))
+    }
+}
+
+/// Deletes all manifests but the newest, then every file that none of those names.
+fn prune(folder: &Path, watch: Watch<'_>) -> Result<(), SnapshotError> {
+    let mut kept = BTreeSet::new();
+    for number in numbers(&disk::names(folder)?).into_iter().rev().take(KEEP) {
+        let manifest = manifest_name(number);
+        // One that cannot be read names nothing that could be used.
+        if let Ok((_, chunks)) = read_manifest(&folder.join(&manifest)) {
+            kept.extend(chunks.into_iter().map(ChunkHash::file_name));
+        }
+        kept.insert(manifest);
+    }
+    let mut gone: Vec<String> = disk::names(folder)?.into_iter().filter(|file| !kept.contains(file)).collect();
+    // Manifests first: one that is left behind must not name chunks that are gone.
+    gone.sort_by_key(|file| number_of(file).is_none());
+    for file in gone {
+        disk::remove(watch, &folder.join(file))?;
+    }
+    Ok(())
+}
+
+fn manifest_name(number: u64) -> String {
+    format!("{number:020}.manifest")
+}
+
+fn number_of(file: &str) -> Option<u64> {
+    file.strip_suffix(".manifest")?.parse().ok()
+}
+
+/// Numbers of the manifests among these files, ascending.
+fn numbers(files: &[String]) -> BTreeSet<u64> {
+    files.iter().filter_map(|file| number_of(file)).collect()
+}
+
+fn read_manifest(path: &Path) -> Result<(Manifest, Vec<ChunkHash>), Damage> {
+    Ok(manifest::decode(&disk::read(path)?)?)
+}
+
+fn read_whole(folder: &Path, path: &Path) -> Result<(Manifest, Sections), Damage> {
+    let (manifest, chunks) = read_manifest(path)?;
+    let mut sections = Vec::new();
+    for hash in chunks {
+        let path = folder.join(hash.file_name());
+        let bytes = disk::read(&path)?;
+        if ChunkHash::of(&bytes) != hash {
+            return Err(Damage::Chunk(path));
+        }
+        sections.push(bytes);
+    }
+    Ok((manifest, sections))
+}

@@ -1,0 +1,60 @@
+//! Manifests: which chunks make up a snapshot, and of what.
+
+use crate::fingerprint::SchemeId;
+use crate::log::codec::frame::{self, Kind};
+use crate::log::codec::wire::{Reader, Write};
+use crate::log::{CodecError, LogIdentity};
+
+/// What a snapshot is a snapshot of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The verdict log that was followed.
+    pub log: LogIdentity,
+    /// Offset of the next record of the verdict log to follow.
+    pub at: i64,
+    /// The scheme that all fingerprints were made under.
+    pub scheme: SchemeId,
+}
+
+/// Hash of the bytes of a chunk: its name, and what it is checked against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ChunkHash(u128);
+
+impl ChunkHash {
+    /// Hashes the bytes of a chunk.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self(xxhash_rust::xxh3::xxh3_128(bytes))
+    }
+
+    /// Returns the name of the chunk's file.
+    pub(super) fn file_name(self) -> String {
+        format!("{:032x}.chunk", self.0)
+    }
+}
+
+/// Writes a manifest down, with its chunks in order.
+pub(super) fn encode(manifest: &Manifest, chunks: &[ChunkHash]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let start = frame::open(&mut out, Kind::Manifest);
+    out.fixed64(manifest.log.0);
+    out.signed(manifest.at);
+    out.run(manifest.scheme.0.as_bytes());
+    out.varint(chunks.len() as u64);
+    for chunk in chunks {
+        out.extend(chunk.0.to_le_bytes());
+    }
+    frame::close(&mut out, start);
+    out
+}
+
+/// Reads what [`encode`] wrote.
+pub(super) fn decode(bytes: &[u8]) -> Result<(Manifest, Vec<ChunkHash>), CodecError> {
+    let mut from = Reader::new(frame::unwrap_kind(bytes, Kind::Manifest)?);
+    let log = LogIdentity(from.fixed64("log identity")?);
+    let at = from.signed("offset")?;
+    let scheme = String::from_utf8(from.run("scheme")?.to_vec()).map_err(|_| CodecError::NotText { what: "scheme" })?;
+    let count = from.count(16, "chunks")?;
+    let chunks = (0..count).map(|_| from.fixed128("chunk").map(ChunkHash)).collect::<Result<_, _>>()?;
+    from.end()?;
+    Ok((Manifest { log, at, scheme: SchemeId(scheme) }, chunks))
+}

@@ -1,0 +1,56 @@
+//! Snapshots: the judge's state as files, true for one offset of the verdict log.
+//!
+//! Before: `judge` cuts a [`Snapshot`] at a committed offset. After: a restart loads the newest whole one and follows
+//! the verdict log from there. An edge: it reads and writes files, and keeps nothing else. Losing all of them loses
+//! nothing, because the verdict log alone restores the state (law L5); so whatever is damaged is skipped and named.
+//!
+//! ```text
+//! DIR/lock                     held by the process that uses the folder
+//! DIR/<log partition>/N.manifest     number, highest newest: log identity, offset, scheme, chunks in order
+//! DIR/<log partition>/HASH.chunk     never changed; its name is the hash of its bytes
+//! ```
+//!
+//! Originals are cut into chunks by their sequence number, so that most chunks of the next snapshot are there already
+//! and are not written again.
+
+mod chunks;
+mod disk;
+mod folder;
+mod manifest;
+
+pub use disk::DiskError;
+pub use folder::{Damage, Discarded, Folder, KEEP, Newest, Sections, SnapshotError};
+pub use manifest::Manifest;
+
+use crate::fingerprint::SchemeId;
+use crate::judge::Snapshot;
+
+impl Folder {
+    /// Writes a snapshot of log partition `name`, then deletes all but the newest [`KEEP`].
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] with the path and the cause. What was there before can still be read.
+    pub fn store(&self, name: &str, scheme: &SchemeId, snapshot: &Snapshot) -> Result<(), SnapshotError> {
+        let manifest = Manifest { log: snapshot.state.log, at: snapshot.at, scheme: scheme.clone() };
+        self.write(name, &manifest, chunks::encode(snapshot))
+    }
+
+    /// Loads the newest whole snapshot of log partition `name` that was made under this scheme.
+    ///
+    /// # Errors
+    ///
+    /// [`SnapshotError`] when the folder itself cannot be read. Damaged snapshots are no error: they are skipped and
+    /// listed in [`Newest::discarded`].
+    pub fn load(&self, name: &str, scheme: &SchemeId) -> Result<Newest<Snapshot>, SnapshotError> {
+        self.newest(name, |manifest, sections| {
+            if manifest.scheme != *scheme {
+                return Err(Damage::AnotherScheme { found: manifest.scheme, expected: scheme.clone() });
+            }
+            Ok(chunks::decode(&sections)?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

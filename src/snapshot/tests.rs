@@ -1,0 +1,384 @@
+//! Snapshots there and back, and every way in which files go bad.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::disk::Change;
+use super::*;
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, ScopeHash, SimHash};
+use crate::index::Original;
+use crate::judge::Span;
+use crate::log::codec::FORMAT_VERSION;
+use crate::log::codec::hex::{hex, records};
+use crate::log::{Checkpoint, LogIdentity, Rules, RulesNumber, SameId, Stage, Tails, Windows};
+use crate::record::{PartitionId, Timestamp};
+
+fn manifest(at: i64) -> Manifest {
+    Manifest { log: LogIdentity(7), at, scheme: scheme() }
+}
+
+fn scheme() -> SchemeId {
+    SchemeId("sh64-9b1f2c".to_owned())
+}
+
+/// Three chunks; the middle one is the same in every snapshot.
+fn sections(at: i64) -> Vec<Vec<u8>> {
+    vec![at.to_le_bytes().to_vec(), vec![5; 1000], vec![u8::try_from(at).unwrap(); 100]]
+}
+
+fn open() -> (TempDir, Folder) {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = Folder::open(dir.path().join("snapshots")).unwrap();
+    (dir, folder)
+}
+
+fn write(folder: &Folder, at: i64) {
+    folder.write("0", &manifest(at), sections(at)).unwrap();
+}
+
+/// Reads back; whatever is found must be what was written.
+fn found(folder: &Folder) -> Option<i64> {
+    let (manifest, read) = folder.read("0").unwrap().found?;
+    assert_eq!(read, sections(manifest.at));
+    Some(manifest.at)
+}
+
+fn files(dir: &TempDir) -> Vec<PathBuf> {
+    let listed = fs::read_dir(dir.path().join("snapshots/0")).unwrap();
+    let mut files: Vec<PathBuf> = listed.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn ends_with(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|found| found == ending)
+}
+
+#[test]
+fn the_newest_snapshot_is_read_and_two_are_kept() {
+    let (dir, folder) = open();
+    assert_eq!(found(&folder), None);
+    for at in 1..=5 {
+        write(&folder, at);
+        assert_eq!(found(&folder), Some(at));
+    }
+    let files = files(&dir);
+    assert_eq!(files.iter().filter(|file| ends_with(file, "manifest")).count(), KEEP);
+    assert_eq!(files.iter().filter(|file| ends_with(file, "chunk")).count(), 2 * KEEP + 1, "{files:?}");
+}
+
+#[test]
+fn names_are_apart() {
+    let (_dir, folder) = open();
+    write(&folder, 1);
+    folder.write("1", &manifest(9), sections(9)).unwrap();
+    assert_eq!(found(&folder), Some(1));
+    for name in ["", "..", "a/b", "0.1"] {
+        assert!(matches!(folder.read(name), Err(SnapshotError::Name(_))), "{name}");
+    }
+}
+
+#[test]
+fn a_second_process_is_refused_while_the_first_lives() {
+    let (dir, folder) = open();
+    let path = dir.path().join("snapshots");
+    let error = Folder::open(&path).unwrap_err();
+    assert!(matches!(error, SnapshotError::Held(_)));
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    drop(folder);
+    Folder::open(&path).unwrap();
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "").unwrap();
+    let error = Folder::open(path.join("below")).unwrap_err();
+    assert!(error.to_string().contains("file/below"), "{error}");
+}
+
+/// Damages every file of the folder in turn and says which snapshot is found each time.
+fn found_after(damage: impl Fn(&Path)) -> Vec<(PathBuf, Option<i64>, usize)> {
+    let (dir, folder) = open();
+    write(&folder, 1);
+    write(&folder, 2);
+    let mut results = Vec::new();
+    for file in files(&dir) {
+        let bytes = fs::read(&file).unwrap();
+        damage(&file);
+        // A manifest that is gone leaves nothing to complain about.
+        let unnoticed = usize::from(!file.exists() && file.ends_with("00000000000000000002.manifest"));
+        results.push((file.clone(), found(&folder), folder.read("0").unwrap().discarded.len() + unnoticed));
+        fs::write(&file, bytes).unwrap();
+    }
+    assert_eq!(found(&folder), Some(2));
+    results
+}
+
+fn assert_falls_back(results: &[(PathBuf, Option<i64>, usize)]) {
+    let found = |expected| results.iter().filter(|(_, found, _)| *found == expected).count();
+    // The files of the older one do not matter; those of the newer one cost it; what both share costs both.
+    assert_eq!((found(Some(2)), found(Some(1)), found(None)), (3, 3, 1), "{results:?}");
+    for (file, found, discarded) in results {
+        let passed_over = [Some(2), Some(1), None].iter().position(|one| one == found).unwrap();
+        assert_eq!(*discarded, passed_over, "{file:?}");
+    }
+}
+
+#[test]
+fn a_missing_file_costs_only_the_snapshots_that_name_it() {
+    assert_falls_back(&found_after(|file| fs::remove_file(file).unwrap()));
+}
+
+#[test]
+fn a_torn_file_costs_only_the_snapshots_that_name_it() {
+    for kept in [|_| 0, |length| length / 2, |length| length - 1] as [fn(usize) -> usize; 3] {
+        assert_falls_back(&found_after(|file| {
+            let bytes = fs::read(file).unwrap();
+            fs::write(file, &bytes[..kept(bytes.len())]).unwrap();
+        }));
+    }
+}
+
+#[test]
+fn a_changed_byte_costs_only_the_snapshots_that_name_it() {
+    for at in [|_| 0, |length| length / 2, |length| length - 1] as [fn(usize) -> usize; 3] {
+        assert_falls_back(&found_after(|file| {
+            let mut bytes = fs::read(file).unwrap();
+            let at = at(bytes.len());
+            bytes[at] ^= 1;
+            fs::write(file, bytes).unwrap();
+        }));
+    }
+}
+
+#[test]
+fn a_damaged_chunk_does_not_live_on_in_the_next_snapshot() {
+    let (dir, folder) = open();
+    write(&folder, 1);
+    for file in files(&dir) {
+        fs::write(file, "damaged").unwrap();
+    }
+    write(&folder, 2);
+    assert_eq!(found(&folder), Some(2));
+}
+
+#[test]
+fn a_stop_before_any_change_of_the_disk_leaves_a_whole_snapshot() {
+    let mut before = 0_usize;
+    loop {
+        let (dir, folder) = open();
+        write(&folder, 1);
+        write(&folder, 2);
+        let mut left = before;
+        let stopped = folder.write_watched("0", &manifest(3), sections(3), &mut |_| {
+            left = left.checked_sub(1).ok_or_else(|| io::Error::other("the power is gone"))?;
+            Ok(())
+        });
+        assert!(found(&folder) >= Some(2), "stopped before change {before}");
+        write(&folder, 4);
+        assert_eq!(found(&folder), Some(4));
+        assert!(!files(&dir).iter().any(|file| ends_with(file, "unfinished")), "leavings of change {before}");
+        if stopped.is_ok() {
+            break;
+        }
+        before += 1;
+    }
+    assert!(before > 10, "only {before} changes were seen");
+}
+
+#[test]
+fn bytes_are_on_the_disk_before_their_name_and_chunks_before_the_manifest() {
+    let (_dir, folder) = open();
+    let mut changes = Vec::new();
+    let mut note = |change: Change<'_>| {
+        changes.push(match change {
+            Change::Create(_) => "create",
+            Change::Write(path) if ends_with(path, "unfinished") => "write",
+            Change::Write(_) => "write in place",
+            Change::Sync(_) => "sync",
+            Change::Rename(path) if ends_with(path, "manifest") => "name manifest",
+            Change::Rename(_) => "name chunk",
+            Change::SyncFolder(_) => "sync folder",
+            Change::Remove(_) => "remove",
+        });
+        Ok(())
+    };
+    folder.write_watched("0", &manifest(1), [vec![1]], &mut note).unwrap();
+    let file = |name| ["write", "sync", name, "sync folder"];
+    let expected = [vec!["create", "sync folder"], file("name chunk").into(), file("name manifest").into()].concat();
+    assert_eq!(changes, expected);
+}
+
+#[test]
+fn a_manifest_goes_before_the_chunks_that_it_names() {
+    let (_dir, folder) = open();
+    write(&folder, 1);
+    write(&folder, 2);
+    let mut removed = Vec::new();
+    let mut note = |change: Change<'_>| {
+        if let Change::Remove(path) = change {
+            removed.push(path.extension().unwrap().to_str().unwrap().to_owned());
+        }
+        Ok(())
+    };
+    folder.write_watched("0", &manifest(3), sections(3), &mut note).unwrap();
+    assert_eq!(removed, ["manifest", "chunk", "chunk"]);
+}
+
+#[test]
+fn what_is_there_already_is_not_written_again() {
+    let (_dir, folder) = open();
+    write(&folder, 1);
+    let mut named = 0;
+    let mut note = |change: Change<'_>| {
+        named += usize::from(matches!(change, Change::Rename(_)));
+        Ok(())
+    };
+    folder.write_watched("0", &manifest(2), sections(2), &mut note).unwrap();
+    assert_eq!(named, 3, "two chunks and the manifest");
+}
+
+fn original(sequence: u64, cluster: Option<i64>) -> Original {
+    let partition = PartitionId::new(if sequence.is_multiple_of(2) { "pages" } else { "other" }, 3);
+    let source = partition.at(i64::try_from(sequence % 1_000_000).unwrap() * 3);
+    Original {
+        sequence,
+        cluster: cluster.map_or_else(|| source.clone(), |offset| PartitionId::new("old", 0).at(offset)),
+        source,
+        event_time: Timestamp::from_millis(i64::try_from(sequence % 977).unwrap()),
+        fingerprints: Fingerprints {
+            exact: ExactHash(u128::from(sequence) << 70),
+            simhash: (!sequence.is_multiple_of(3)).then_some(SimHash(sequence)),
+        },
+        id: sequence.is_multiple_of(5).then_some(IdHash(sequence)),
+        scope: sequence.is_multiple_of(7).then_some(ScopeHash(sequence)),
+    }
+}
+
+fn snapshot(originals: Vec<Original>) -> Snapshot {
+    let span = |checkpoint, ruled: BTreeMap<PartitionId, (i64, i64)>| Span {
+        checkpoint,
+        end_sequence: 9,
+        newest: Timestamp::MIN,
+        ruled,
+    };
+    Snapshot {
+        at: 99,
+        state: Checkpoint {
+            log: LogIdentity(7),
+            rules_number: RulesNumber(1),
+            rules: Rules {
+                stages: Stage::ALL.into(),
+                max_distance: 3,
+                windows: Windows::all(std::time::Duration::from_hours(1)),
+                lateness: std::time::Duration::ZERO,
+                max_future_skew: std::time::Duration::ZERO,
+                max_entries: 5,
+                same_id: SameId::Update,
+            },
+            newest: Timestamp::from_millis(5),
+            tails: Tails::START,
+            next_sequence: 400_000,
+            next_entry: 17,
+            previous: None,
+            partitions: BTreeMap::new(),
+            applied: Vec::new(),
+        },
+        originals,
+        latest_checkpoint: Some(40),
+        spans: vec![
+            span(Some(40), [(PartitionId::new("pages", 3), (-1, 1 << 40))].into()),
+            span(None, BTreeMap::new()),
+        ],
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_snapshot_comes_back_as_it_was(
+        sequences in prop::collection::btree_set(prop_oneof![0..300_000_u64, any::<u64>()], 0..50),
+        cluster in any::<Option<i64>>(),
+    ) {
+        let made = snapshot(sequences.into_iter().map(|sequence| original(sequence, cluster)).collect());
+        prop_assert_eq!(chunks::decode(&chunks::encode(&made).collect::<Vec<_>>()), Ok(made));
+    }
+
+    #[test]
+    fn changed_chunks_do_no_harm(number in 0..4_usize, at in any::<prop::sample::Index>(), bits in 1..=255_u8) {
+        let mut encoded: Vec<Vec<u8>> = chunks::encode(&snapshot((0..9).map(|n| original(n * 9000, None)).collect())).collect();
+        let chunk = &mut encoded[number];
+        chunk.truncate(chunk.len() - 4);
+        *at.get_mut(chunk) ^= bits;
+        crate::log::codec::frame::close(chunk, 0);
+        // What is read is something else or nothing, but never a panic.
+        let _ = chunks::decode(&encoded);
+    }
+}
+
+#[test]
+fn a_stored_snapshot_is_loaded() {
+    let (_dir, folder) = open();
+    let made = snapshot((0..200).map(|number| original(number * 1000, Some(3))).collect());
+    folder.store("0", &scheme(), &made).unwrap();
+    let newest = folder.load("0", &scheme()).unwrap();
+    assert_eq!(newest.found, Some(made));
+    assert!(newest.discarded.is_empty());
+}
+
+#[test]
+fn chunks_of_old_originals_are_shared_with_the_snapshot_before() {
+    let grown = |count| -> Vec<Vec<u8>> {
+        let made = snapshot((0..count).map(|number| original(number * 1000, None)).collect());
+        chunks::encode(&made).collect()
+    };
+    let (before, after) = (grown(200), grown(250));
+    assert_eq!((before.len(), after.len()), (2 + 4, 2 + 4));
+    assert_eq!(before[..5], after[..5]);
+    assert_ne!(before[5], after[5]);
+}
+
+#[test]
+fn a_snapshot_of_another_scheme_is_of_no_use() {
+    let (_dir, folder) = open();
+    folder.store("0", &scheme(), &snapshot(Vec::new())).unwrap();
+    let newest = folder.load("0", &SchemeId("sh64-000000".to_owned())).unwrap();
+    assert_eq!(newest.found, None);
+    let why = newest.discarded[0].why.to_string();
+    assert_eq!(why, "it was made under scheme sh64-9b1f2c, expected sh64-000000");
+}
+
+#[test]
+fn chunks_that_are_whole_but_say_nothing_are_passed_over() {
+    let (_dir, folder) = open();
+    let made = snapshot(vec![original(1, None)]);
+    folder.store("0", &scheme(), &made).unwrap();
+    write(&folder, 3);
+    let newest = folder.load("0", &scheme()).unwrap();
+    assert_eq!(newest.found, Some(made));
+    assert!(matches!(newest.discarded[0].why, Damage::Format(_)));
+}
+
+/// Bytes that must be read for ever, or passed over by their version: see `log::codec`.
+#[test]
+fn a_snapshot_of_version_1() {
+    const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v1.hex");
+    let made = snapshot((0..8).map(|number| original(number * 10_000, (number > 5).then_some(3))).collect());
+    let mut written: Vec<Vec<u8>> = chunks::encode(&made).collect();
+    let hashes: Vec<_> = written.iter().map(|chunk| manifest::ChunkHash::of(chunk)).collect();
+    written.push(manifest::encode(&manifest(9), &hashes));
+    assert!(
+        records(GOLDEN) == written,
+        "the bytes of format version {FORMAT_VERSION} changed: raise FORMAT_VERSION and add a golden file of the new \
+         version. Written now:\n{}",
+        hex(&written)
+    );
+    assert_eq!(manifest::decode(&written.pop().unwrap()), Ok((manifest(9), hashes)));
+    assert_eq!(chunks::decode(&written), Ok(made));
+}

@@ -1,0 +1,3 @@
+//! The binary as its users call it: arguments and files in, output and exit codes out.
+
+mod sieve;

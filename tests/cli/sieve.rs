@@ -1,0 +1,266 @@
+//! `dupgate sieve` over files and standard input.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use dupgate::crawl::{Crawl, CrawlSettings, Truth};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const FIRST: &str = "The committee met on Tuesday in the old town hall to discuss the new bridge over the river, \
+    which engineers had called unsafe after heavy floods damaged three of its eleven pillars during the spring; a \
+    replacement would cost forty million and take at least six years to build, according to a confidential report.";
+
+/// Runs the binary in a folder, without configuration from outside.
+fn dupgate(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DUPGATE_")) {
+        command.env_remove(name);
+    }
+    command.current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+fn succeeds(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{:?}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn page(url: &str, text: &str) -> String {
+    serde_json::json!({"url": url, "text": text}).to_string()
+}
+
+/// Writes generated pages, broken ones included, as lines. Line breaks do not occur in them.
+fn crawl(folder: &Path, name: &str, pages: usize) -> Vec<(Vec<u8>, Truth)> {
+    let settings = CrawlSettings { near: 0.2, broken: 0.05, html: 0.05, ..CrawlSettings::default() };
+    let planted: Vec<_> = Crawl::new(settings).unwrap().take(pages).map(|page| (page.value, page.truth)).collect();
+    let mut bytes = Vec::new();
+    for (value, _) in &planted {
+        assert!(!value.contains(&b'\n'));
+        bytes.extend_from_slice(value);
+        bytes.push(b'\n');
+    }
+    fs::write(folder.join(name), bytes).unwrap();
+    planted
+}
+
+fn verdicts(output: &Output) -> Vec<Value> {
+    output
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_sample_gets_the_verdict_lines_that_are_documented() {
+    let folder = TempDir::new().unwrap();
+    let other = "Snow fell in the mountains overnight.";
+    let near = FIRST.replace("Tuesday", "tuesday,").replace("six years", "six long years");
+    let lines = [
+        page("https://a.example/1", FIRST),
+        page("https://b.example/1", FIRST),
+        page("https://c.example/1", other),
+        "{\"url\":\"https://d.example/1\",\"text\":\"cut of".to_owned(),
+        page("https://e.example/1", &near),
+        page("https://a.example/1", &near),
+    ];
+    fs::write(folder.path().join("pages.jsonl"), lines.join("\n") + "\n").unwrap();
+    let output = succeeds(dupgate(folder.path()).args(["sieve", "pages.jsonl", "-s", "match.simhash.max_distance=8"]));
+    let told = String::from_utf8(output.stdout.clone()).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 6, "{told}");
+    assert_eq!(lines[0], r#"{"source":"pages.jsonl:1","id":"https://a.example/1","verdict":"unique"}"#);
+    assert_eq!(
+        lines[1],
+        r#"{"source":"pages.jsonl:2","id":"https://b.example/1","verdict":"exact","stage":"exact","match":"pages.jsonl:1","match_id":"https://a.example/1","distance":0}"#
+    );
+    assert_eq!(lines[2], r#"{"source":"pages.jsonl:3","id":"https://c.example/1","verdict":"unique"}"#);
+    let verdicts = verdicts(&output);
+    assert_eq!((&verdicts[3]["source"], &verdicts[3]["verdict"]), (&"pages.jsonl:4".into(), &"dead".into()));
+    assert_eq!(verdicts[3]["reason"], "undecodable");
+    assert!(verdicts[3]["message"].as_str().unwrap().contains("truncated JSON"), "{told}");
+    for (line, verdict) in [(4, "near"), (5, "update")] {
+        let found = &verdicts[line];
+        assert_eq!((&found["verdict"], &found["stage"]), (&verdict.into(), &"simhash".into()), "{told}");
+        assert_eq!((&found["match"], &found["match_id"]), (&"pages.jsonl:1".into(), &"https://a.example/1".into()));
+        assert!((1..=8).contains(&found["distance"].as_u64().unwrap()), "{told}");
+    }
+}
+
+#[test]
+fn routed_files_hold_every_line_once_byte_for_byte() {
+    let folder = TempDir::new().unwrap();
+    let planted = crawl(folder.path(), "pages.jsonl", 600);
+    let verdicts = verdicts(&succeeds(dupgate(folder.path()).args(["sieve", "pages.jsonl"])));
+    let arguments = ["sieve", "pages.jsonl", "--unique", "u", "--duplicate", "d", "--dead", "x"];
+    let routed = succeeds(dupgate(folder.path()).args(arguments));
+    assert!(routed.stdout.is_empty());
+    let mut expected = [Vec::new(), Vec::new(), Vec::new()];
+    for ((value, _), verdict) in planted.iter().zip(&verdicts) {
+        let route = match verdict["verdict"].as_str().unwrap() {
+            "unique" | "update" => 0,
+            "exact" | "near" => 1,
+            _ => 2,
+        };
+        expected[route].extend_from_slice(value);
+        expected[route].push(b'\n');
+    }
+    assert_eq!(verdicts.len(), planted.len());
+    for (name, expected) in ["u", "d", "x"].into_iter().zip(expected) {
+        assert!(!expected.is_empty());
+        assert!(fs::read(folder.path().join(name)).unwrap() == expected, "{name} holds other lines");
+    }
+    // Exact copies and broken records leave no choice, whatever the rules.
+    for ((_, truth), verdict) in planted.iter().zip(&verdicts) {
+        match truth {
+            Truth::Exact { original } => assert_eq!(verdict["match_id"], original.as_str(), "{verdict}"),
+            Truth::Broken { damage } => assert_eq!(verdict["reason"], damage.reason().name(), "{verdict}"),
+            Truth::Unique => assert_eq!(verdict["verdict"], "unique", "{verdict}"),
+            Truth::Near { .. } => {}
+        }
+    }
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let folder = TempDir::new().unwrap();
+    crawl(folder.path(), "pages.jsonl", 500);
+    let run = |threads: &str| {
+        succeeds(dupgate(folder.path()).args([
+            "sieve",
+            "pages.jsonl",
+            "--set",
+            &format!("processing.workers={threads}"),
+        ]))
+        .stdout
+    };
+    let one = run("1");
+    assert_eq!(one.split(|byte| *byte == b'\n').count(), 501);
+    assert!(one == run("8"), "8 threads give other verdicts than 1");
+}
+
+#[test]
+fn one_bad_line_is_a_dead_letter_and_not_the_end() {
+    let folder = TempDir::new().unwrap();
+    let good =
+        |number: usize| page(&format!("https://a.example/{number}"), &format!("page number {number} of the sample"));
+    let mut bytes = Vec::new();
+    for number in 1..=9 {
+        if number == 5 {
+            bytes.extend_from_slice(b"{\"text\": \"\xff\xfe\"}\n\n");
+        }
+        bytes.extend_from_slice(good(number).as_bytes());
+        bytes.extend_from_slice(if number == 9 { b"" } else { b"\r\n" });
+    }
+    fs::write(folder.path().join("pages.jsonl"), &bytes).unwrap();
+    let output = succeeds(dupgate(folder.path()).args(["sieve", "pages.jsonl"]));
+    let verdicts = verdicts(&output);
+    let places: Vec<&str> = verdicts.iter().map(|verdict| verdict["source"].as_str().unwrap()).collect();
+    let lines = [1, 2, 3, 4, 5, 7, 8, 9, 10, 11];
+    assert_eq!(places, lines.map(|line| format!("pages.jsonl:{line}")), "the empty line counts, but holds no page");
+    for verdict in &verdicts {
+        let dead = verdict["source"] == "pages.jsonl:5";
+        assert_eq!(verdict["verdict"], if dead { "dead" } else { "unique" }, "{verdict}");
+    }
+
+    let arguments = ["sieve", "pages.jsonl", "--unique", "u", "--dead", "x"];
+    let routed = succeeds(dupgate(folder.path()).args(arguments));
+    assert_eq!(fs::read(folder.path().join("x")).unwrap(), b"{\"text\": \"\xff\xfe\"}\n");
+    let expected: String = (1..=9).map(|number| good(number) + if number == 9 { "\n" } else { "\r\n" }).collect();
+    assert_eq!(String::from_utf8(fs::read(folder.path().join("u")).unwrap()).unwrap(), expected);
+    let told = String::from_utf8_lossy(&routed.stderr).into_owned();
+    assert!(told.contains("pages.jsonl:5") && told.contains("undecodable"), "{told}");
+
+    let stopped =
+        dupgate(folder.path()).args(["sieve", "pages.jsonl", "-s", "processing.on_bad_record=stop"]).output().unwrap();
+    assert_eq!(stopped.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&stopped.stderr).contains("pages.jsonl:5: undecodable"));
+}
+
+#[test]
+fn standard_input_and_several_files_are_one_input_in_their_order() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("a.jsonl"), page("https://a.example/1", FIRST)).unwrap();
+    fs::write(folder.path().join("b.jsonl"), page("https://b.example/1", FIRST) + "\n").unwrap();
+    let piped = |arguments: &[&str], text: &str| {
+        let mut command = dupgate(folder.path());
+        let mut child =
+            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        verdicts(&output)
+    };
+    let alone = piped(&["sieve"], &(page("https://c.example/1", FIRST) + "\n"));
+    assert_eq!((alone.len(), &alone[0]["source"], &alone[0]["verdict"]), (1, &"stdin:1".into(), &"unique".into()));
+    let between = piped(&["sieve", "b.jsonl", "-", "a.jsonl"], &page("https://c.example/1", FIRST));
+    let told: Vec<_> = between.iter().map(|it| (it["source"].as_str().unwrap(), it["match"].as_str())).collect();
+    assert_eq!(told, [("b.jsonl:1", None), ("stdin:1", Some("b.jsonl:1")), ("a.jsonl:1", Some("b.jsonl:1"))]);
+    // The same file twice is two inputs: its pages are duplicates of themselves.
+    let twice = verdicts(&succeeds(dupgate(folder.path()).args(["sieve", "a.jsonl", "a.jsonl"])));
+    assert_eq!((twice.len(), &twice[1]["verdict"], &twice[1]["match"]), (2, &"exact".into(), &"a.jsonl:1".into()));
+}
+
+#[test]
+fn verdicts_come_while_the_input_is_still_open() {
+    use std::io::{BufRead, BufReader};
+    let folder = TempDir::new().unwrap();
+    let mut command = dupgate(folder.path());
+    let mut child =
+        command.arg("sieve").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    for number in 1..=3 {
+        writeln!(stdin, "{}", page("https://a.example/1", &format!("short page {number}"))).unwrap();
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        assert!(line.starts_with(&format!("{{\"source\":\"stdin:{number}\"")), "{line}");
+    }
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn event_time_comes_from_the_configured_field() {
+    let folder = TempDir::new().unwrap();
+    let at =
+        |time: &str| format!("{{\"url\":\"https://a.example/{time}\",\"text\":{FIRST:?},\"fetched_at\":\"{time}\"}}\n");
+    let lines = [at("2026-09-01T00:00:00Z"), at("2026-09-04T00:00:00Z"), at("2026-09-04T00:00:00.001Z")].concat();
+    fs::write(folder.path().join("pages.jsonl"), lines).unwrap();
+    let config: PathBuf = folder.path().join("sieve.yaml");
+    let yaml =
+        "version: 1\ninput: {fields: {fetched_at: /fetched_at}}\nwindow: {time: field, size: 72h, lateness: 0s}\n";
+    fs::write(&config, yaml).unwrap();
+    let run = |size: &str| -> Vec<String> {
+        let output = succeeds(dupgate(folder.path()).args(["sieve", "-c", "sieve.yaml", "--set", size, "pages.jsonl"]));
+        verdicts(&output).iter().map(|it| it["verdict"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(run("window.size=72h"), ["unique", "exact", "unique"], "the window is inclusive");
+    assert_eq!(run("window.size=73h"), ["unique", "exact", "exact"]);
+}
+
+#[test]
+fn what_cannot_be_done_has_its_exit_code_and_empties_no_file() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("pages.jsonl"), page("https://a.example/1", FIRST)).unwrap();
+    let fails = |arguments: &[&str], code: i32, message: &str| {
+        let output = dupgate(folder.path()).args(arguments).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(told.contains(message), "{arguments:?}: {told}");
+    };
+    fails(&["sieve", "missing.jsonl"], 74, "cannot read missing.jsonl");
+    fails(&["sieve", "."], 74, "cannot read .");
+    fails(&["sieve", "pages.jsonl", "--unique", "no/such/folder"], 74, "cannot create no/such/folder");
+    fails(&["sieve", "pages.jsonl", "-s", "match.max_distanse=3"], 78, "max_distanse");
+    fails(&["sieve", "pages.jsonl", "--unique", "pages.jsonl"], 2, "is an input or another output");
+    fails(&["sieve", "pages.jsonl", "--unique", "o", "--dead", "o"], 2, "is an input or another output");
+    assert!(fs::read_to_string(folder.path().join("pages.jsonl")).unwrap().contains("committee"));
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Breaks the machine on purpose, one way after the other, and sees that the simulation catches each.
+#
+#   tests/mutants.sh            every breakage of tests/simulation/mutants
+#   tests/mutants.sh 07 13      those whose names begin so
+#
+# A breakage is a patch with a sentence that says what is wrong. It is applied to a copy of the sources; the real
+# ones are never touched. MUTANT_SEEDS=FROM..TO and MUTANT_STEPS=N set how long each is looked for.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+seeds=${MUTANT_SEEDS:-0..300}
+steps=${MUTANT_STEPS:-3000}
+limit=${MUTANT_SECONDS:-600}
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+# A place of its own: beside the real sources cargo would take what was built from the broken ones for theirs.
+export CARGO_TARGET_DIR=$root/target/mutants
+
+sources() {
+    rm -rf "$copy/src" "$copy/tests"
+    for item in Cargo.toml Cargo.lock rust-toolchain.toml clippy.toml .cargo build.rs benches src tests; do
+        if [[ -e $root/$item ]]; then cp -R "$root/$item" "$copy/"; fi
+    done
+}
+
+# Builds the simulation; prints where it is.
+build() {
+    (cd "$copy" && cargo test --locked --quiet --test simulation --no-run --message-format=json 2>"$copy/build.log") |
+        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
+}
+
+run() { DUPGATE_SIM_SEEDS=$seeds DUPGATE_SIM_STEPS=$steps timeout "$limit" "$1" >"$copy/run.log" 2>&1; }
+
+wanted() {
+    [[ $# -eq 1 ]] && return 0
+    local name=$1 prefix
+    shift
+    for prefix in "$@"; do [[ $name == "$prefix"* ]] && return 0; done
+    return 1
+}
+
+row() { printf '%-42s %-10s %s\n' "$1" "$2" "$3"; }
+
+sources
+program=$(build)
+if [[ -z $program ]]; then
+    cat "$copy/build.log"
+    echo "the sources do not build" >&2
+    exit 1
+fi
+
+failures=0
+row BREAKAGE OUTCOME 'HOW IT SHOWED'
+for patch in "$root"/tests/simulation/mutants/*.patch; do
+    name=$(basename "$patch" .patch)
+    wanted "$name" "$@" || continue
+    sources
+    if ! (cd "$copy" && git apply -C1 --recount "$patch") 2>"$copy/apply.log"; then
+        row "$name" STALE "$(head -n 1 "$copy/apply.log")"
+        failures=$((failures + 1))
+        continue
+    fi
+    program=$(build)
+    if [[ -z $program ]]; then
+        row "$name" STALE "does not build: $(grep -m 1 '^error' "$copy/build.log" || true)"
+        failures=$((failures + 1))
+        continue
+    fi
+    outcome=0
+    run "$program" || outcome=$?
+    case $outcome in
+    0)
+        row "$name" SURVIVED "seeds $seeds, $steps steps each: no law is broken"
+        failures=$((failures + 1))
+        ;;
+    124)
+        row "$name" caught "still running after $limit s"
+        ;;
+    *)
+        shown=$(grep -m 1 -oE '^(seed [0-9]+, step [0-9]+ of [0-9]+: .*|a crash .*)' "$copy/run.log" ||
+            grep -m 1 -E 'panicked' "$copy/run.log" || echo "exit code $outcome")
+        row "$name" caught "${shown:0:160}"
+        ;;
+    esac
+done
+if ((failures > 0)); then
+    echo "$failures not caught" >&2
+    exit 1
+fi
