@@ -113,7 +113,9 @@ impl Cluster {
     #[must_use]
     pub fn transactional_producer(&self, transactional_id: &str, settings: &ProducerSettings) -> ClientConfig {
         let mut config = self.output_producer(settings);
-        config.set("transactional.id", transactional_id).set("transaction.timeout.ms", millis(settings.transaction_timeout));
+        config
+            .set("transactional.id", transactional_id)
+            .set("transaction.timeout.ms", millis(settings.transaction_timeout));
         config
     }
 
@@ -264,10 +266,7 @@ mod tests {
             Patience { session: Duration::from_secs(30), poll: Duration::from_secs(300) },
             1 << 20,
         );
-        let producer = cluster.transactional_producer(
-            "t",
-            &ProducerSettings::of_judge(),
-        );
+        let producer = cluster.transactional_producer("t", &ProducerSettings::of_judge());
         for key in of_consumers {
             assert_ne!(consumer.get(key), Some("evil"), "{key}");
         }

@@ -161,14 +161,16 @@ impl Outputs {
 /// headers it came with, and without its key.
 fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
     let fixed = MOST_HEADER_BYTES + RECORD_OVERHEAD;
-    let mut rest: usize = outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
+    let mut rest: usize =
+        outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
     rest += outgoing.key.map_or(0, <[u8]>::len);
     let value = outgoing.value.as_ref().map_or(0, |value| value.len());
     if fixed + rest + value <= limit {
         return;
     }
     if fixed + rest > limit {
-        let ours = outgoing.headers.iter().rposition(|(name, _)| matches!(name, Cow::Borrowed(_))).map_or(0, |at| at + 1);
+        let ours =
+            outgoing.headers.iter().rposition(|(name, _)| matches!(name, Cow::Borrowed(_))).map_or(0, |at| at + 1);
         outgoing.headers.drain(..ours);
         outgoing.key = None;
         rest = 0;

@@ -438,10 +438,7 @@ mod tests {
         for (index, bytes) in [(0, 10), (1, 900), (2, 20)] {
             tally.note(&report(index, bytes, Err(RDKafkaErrorCode::MessageSizeTooLarge)));
         }
-        assert_eq!(
-            tally.verdict(),
-            Err(CallError::Undeliverable { index: 1, reason: Reject::TooLargeForOutput })
-        );
+        assert_eq!(tally.verdict(), Err(CallError::Undeliverable { index: 1, reason: Reject::TooLargeForOutput }));
     }
 
     #[test]

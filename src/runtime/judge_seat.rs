@@ -128,10 +128,11 @@ impl JudgeSeat {
         let id = plan.judge_group(log);
         let config = plan.cluster.transactional_producer(&id, &ProducerSettings::of_judge());
         let answered = sender.clone();
-        let transactor = Transactor::start(config, Delivery::ExactlyOnce, format!("rulings-{log}"), move |_, answer| {
-            drop(answered.send(News::Called(answer)));
-        })
-        .map_err(failure)?;
+        let transactor =
+            Transactor::start(config, Delivery::ExactlyOnce, format!("rulings-{log}"), move |_, answer| {
+                drop(answered.send(News::Called(answer)));
+            })
+            .map_err(failure)?;
         let query = plan.cluster.query(&plan.settings.input.group);
         Ok(Self {
             judge: Judge::new(settings),

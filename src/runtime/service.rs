@@ -252,8 +252,8 @@ impl Service {
 }
 
 fn signals() -> Result<Receiver<i32>, Fatal> {
-    let mut signals =
-        signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT]).map_err(failure)?;
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
+        .map_err(failure)?;
     let (sender, receiver) = unbounded();
     std::thread::Builder::new()
         .name("signals".to_owned())
@@ -275,12 +275,8 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
         librdkafka: crate::kafka::client::library_version(),
     };
     metrics.build_info(&build);
-    let endpoints = Endpoints {
-        metrics: metrics.clone(),
-        health: health.clone(),
-        build,
-        clock: Arc::new(move || clock.instant()),
-    };
+    let endpoints =
+        Endpoints { metrics: metrics.clone(), health: health.clone(), build, clock: Arc::new(move || clock.instant()) };
     Server::start(settings.http.listen, endpoints)
         .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
         .map_err(failure)

@@ -115,7 +115,11 @@ impl TextPool {
             let Some(desk) = self.desks.get(index) else { break };
             let overdue = {
                 let mut seat = desk.lock();
-                if seat.as_ref().is_some_and(|(since, _)| now.saturating_sub(*since) > limit) { seat.take() } else { None }
+                if seat.as_ref().is_some_and(|(since, _)| now.saturating_sub(*since) > limit) {
+                    seat.take()
+                } else {
+                    None
+                }
             };
             let Some((_, job)) = overdue else { continue };
             self.given_up += 1;

@@ -168,8 +168,11 @@ fn security(kafka: &Kafka) -> BTreeMap<String, String> {
     set("security.protocol", protocol.to_owned());
     if matches!(security.protocol, Protocol::Ssl | Protocol::SaslSsl) {
         let tls = &security.tls;
-        let files =
-            [("ssl.ca.location", &tls.ca_file), ("ssl.certificate.location", &tls.cert_file), ("ssl.key.location", &tls.key_file)];
+        let files = [
+            ("ssl.ca.location", &tls.ca_file),
+            ("ssl.certificate.location", &tls.cert_file),
+            ("ssl.key.location", &tls.key_file),
+        ];
         for (key, file) in files {
             if let Some(file) = file {
                 set(key, file.display().to_string());

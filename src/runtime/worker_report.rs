@@ -9,7 +9,8 @@ use crate::kafka::output::{Carried, Outputs};
 use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
-    BypassReason, CommitResult, Component, Duplicate, ErrorKind, Output as OutputLabel, Pause, TransactionResult, Verdict,
+    BypassReason, CommitResult, Component, Duplicate, ErrorKind, Output as OutputLabel, Pause, TransactionResult,
+    Verdict,
 };
 use crate::telemetry::{Beat, Check, Health, Metrics};
 use crate::transaction::{Call, CallError};
