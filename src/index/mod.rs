@@ -6,9 +6,9 @@
 //! changes an answer (law L5). No candidate is dropped to save time: recall within the bound is exactly 1 (law L7).
 //!
 //! The originals stand in a ring in log order. One table leads from each exact hash, id and source to its originals,
-//! and one from each key of k + 1 bands ([`bands`]) to the `SimHash` codes that share it: two codes within k bits
+//! and one from each key of k + 1 bands (`bands`) to the `SimHash` codes that share it: two codes within k bits
 //! agree in at least one band. A table holds the newest original of a key, each original how far back the next older
-//! one stands ([`heads`]), so that expiry moves the front of the ring and touches nothing else.
+//! one stands (`heads`), so that expiry moves the front of the ring and touches nothing else.
 //!
 //! Cost of a probe: one walk along the equal exact hashes, and k + 1 walks along the codes that share a band, one
 //! XOR and popcount each. For k = 3 these are about 4 N / 65,536 codes when they are uniform, more when they are

@@ -10,6 +10,7 @@ mod in_order;
 mod judge_report;
 pub mod judge_seat;
 pub mod panics;
+pub mod petition;
 mod random;
 mod reading;
 pub mod service;

@@ -13,7 +13,7 @@ use super::judge_seat::{self, JudgeSeat, Shelf};
 use super::panics;
 use super::random::draw;
 use super::reading::Reading;
-use super::shelf;
+use super::shelf::{self, FolderShelf};
 use super::wiring::{self, Plan, REVOKE_GRACE, failure};
 use super::worker_seat::{self, WorkerSeat};
 use crate::config::raw::ColdStart as ConfiguredColdStart;
@@ -24,13 +24,11 @@ use crate::judge::{ColdStart, JudgeSettings};
 use crate::kafka::admin::{Admin, LogKind, LogNames, TopicError};
 use crate::kafka::output::{OutputTopic, Outputs};
 use crate::log::LogIdentity;
+use crate::snapshot::Folder;
 use crate::telemetry::http::{Endpoints, Server};
 use crate::telemetry::metrics::Build;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{HeaderSettings, LogPartition, Mode, Outlet, WorkerSettings};
-
-/// Rulings after which a checkpoint is written.
-const CHECKPOINT_RULINGS: u64 = 100_000;
 
 /// Rulings each log's reader remembers: some minutes at full speed.
 const REMEMBERED_RULINGS: usize = 200_000;
@@ -120,8 +118,9 @@ impl Service {
         let (ended, ends) = unbounded();
         let mut service = Self { plan, stoppers: Vec::new(), running: 0, ends };
         if service.plan.settings.roles.judge {
+            let folder = shelf::open(&service.plan.settings.index.path)?;
             for log in judge_seat::served(&service.plan.settings.judge.serve, logs) {
-                service.seat_judge(log, &admin, &ended)?;
+                service.seat_judge(log, &admin, &folder, &ended)?;
             }
         }
         if service.plan.settings.roles.worker {
@@ -130,10 +129,17 @@ impl Service {
         Ok(service)
     }
 
-    fn seat_judge(&mut self, log: LogPartition, admin: &Arc<Admin>, ended: &Sender<Ended>) -> Result<(), Fatal> {
+    fn seat_judge(
+        &mut self,
+        log: LogPartition,
+        admin: &Arc<Admin>,
+        folder: &Arc<Folder>,
+        ended: &Sender<Ended>,
+    ) -> Result<(), Fatal> {
         let plan = Arc::clone(&self.plan);
         let settings = &plan.settings;
-        let shelf: Option<Arc<dyn Shelf>> = shelf::open(&plan, log);
+        let (path, metrics) = (Arc::clone(folder), plan.metrics.clone());
+        let shelf: Arc<dyn Shelf> = Arc::new(FolderShelf::new(path, log, &plan.scheme, plan.clock, metrics));
         let judge = JudgeSettings {
             rules: settings.rules.clone(),
             new_log: LogIdentity(draw()),
@@ -142,14 +148,14 @@ impl Service {
                 ConfiguredColdStart::Stop => ColdStart::Stop,
             },
             commit_interval: settings.judge.commit_interval,
-            checkpoint_rulings: CHECKPOINT_RULINGS,
+            checkpoint_rulings: settings.judge.checkpoint_rulings,
             keep: settings.logs.keep,
             batch_rulings: 2_000,
             pending_rulings: 50_000,
-            snapshot_interval: shelf.is_some().then_some(settings.index.snapshot_interval),
+            snapshot_interval: Some(settings.index.snapshot_interval),
             revoke_grace: REVOKE_GRACE,
         };
-        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), shelf)?;
+        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), Some(shelf))?;
         self.stoppers.push(Stopper::Judge(seat.stopper()));
         self.start(format!("judge-{log}"), ended, move || seat.run())
     }
@@ -282,7 +288,7 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
         .map_err(failure)
 }
 
-fn prepare_logs(admin: &Admin, names: &LogNames, logs: usize, replication: Option<i32>) -> Result<(), Fatal> {
+pub(super) fn prepare_logs(admin: &Admin, names: &LogNames, logs: usize, replication: Option<i32>) -> Result<(), Fatal> {
     admin.ensure_log(&names.fingerprints, LogKind::Fingerprints, logs, replication).map_err(unavailable)?;
     admin.ensure_log(&names.verdicts, LogKind::Verdicts, logs, replication).map_err(unavailable)
 }

@@ -106,6 +106,7 @@ fn limits_are_inclusive_where_they_are_said_to_be() {
     refused(&["processing.shutdown_grace=0s"], "processing.shutdown_grace", "below the limit of 1ms");
     refused(&["output.commit_interval=0s"], "output.commit_interval", "below the limit of 1ms");
     refused(&["judge.commit_interval=0s"], "judge.commit_interval", "below the limit of 1ms");
+    refused(&["judge.checkpoint_rulings=0"], "judge.checkpoint_rulings", "below the limit of 1");
     refused(&["text.min_features=0"], "text.min_features", "below the limit of 1");
     refused(&["text.max_bytes=0"], "text.max_bytes", "below the limit of 1B");
     refused(&["index.snapshot.keep=0"], "index.snapshot.keep", "below the limit of 1");
