@@ -175,9 +175,7 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
         // Commands that are not wired yet have arguments that must fit together, too.
-        for command in [
-            demo::DemoArgs::augment_args(clap::Command::new("demo")),
-        ] {
+        for command in [demo::DemoArgs::augment_args(clap::Command::new("demo"))] {
             Global::augment_args(command).debug_assert();
         }
     }

@@ -65,9 +65,8 @@ pub(super) fn produce(broker: &Broker, topic: &str, partition: i32, records: &[G
         record.timestamp = given.timestamp;
         if !given.headers.is_empty() {
             let headers = given.headers.iter();
-            record.headers = Some(
-                headers.fold(OwnedHeaders::new(), |all, (key, value)| all.insert(Header { key, value: *value })),
-            );
+            record.headers =
+                Some(headers.fold(OwnedHeaders::new(), |all, (key, value)| all.insert(Header { key, value: *value })));
         }
         producer.send(record).map_err(|(why, _)| why).expect("room in the queue");
     }
@@ -109,4 +108,15 @@ pub(super) fn committed(broker: &Broker, topic: &str, at_least: usize) -> Vec<Go
     });
     records.sort_by_key(|record| record.partition);
     records
+}
+
+/// Returns about how many records a topic holds: markers of transactions count as well.
+pub(super) fn count(broker: &Broker, topic: &str) -> usize {
+    let consumer: BaseConsumer = broker.client().set("isolation.level", "read_committed").create().expect("a client");
+    let metadata = consumer.fetch_metadata(Some(topic), wait::LIMIT).expect("metadata");
+    let ends = metadata.topics()[0]
+        .partitions()
+        .iter()
+        .map(|partition| consumer.fetch_watermarks(topic, partition.id(), wait::LIMIT).expect("watermarks").1);
+    usize::try_from(ends.sum::<i64>()).expect("a count")
 }
