@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::member::Arrived;
-use super::transactor::{Cargo, Loader, Outgoing};
+use super::transactor::{Cargo, HeaderField, Loader, Outgoing};
 use crate::record::Source;
 use crate::transaction::CallError;
 use crate::worker::{Disposition, Errand, Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, Output, Routing};
@@ -183,11 +183,11 @@ fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
     }
 }
 
-fn borrowed(header: &Header) -> (Cow<'_, str>, Option<Cow<'_, [u8]>>) {
+fn borrowed(header: &Header) -> HeaderField<'_> {
     (Cow::Borrowed(&header.name), header.value.as_deref().map(Cow::Borrowed))
 }
 
-fn owned<'a>(header: Header) -> (Cow<'a, str>, Option<Cow<'a, [u8]>>) {
+fn owned<'a>(header: Header) -> HeaderField<'a> {
     (Cow::Owned(header.name), header.value.map(Cow::Owned))
 }
 

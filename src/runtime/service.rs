@@ -161,8 +161,8 @@ impl Service {
     ) -> Result<(), Fatal> {
         let plan = Arc::clone(&self.plan);
         let settings = &plan.settings;
-        let (path, metrics) = (Arc::clone(folder), plan.metrics.clone());
-        let shelf: Arc<dyn Shelf> = Arc::new(FolderShelf::new(path, log, &plan.scheme, plan.clock, metrics));
+        let (folder, metrics) = (Arc::clone(folder), plan.metrics.clone());
+        let snapshots: Arc<dyn Shelf> = Arc::new(FolderShelf::new(folder, log, &plan.scheme, plan.clock, metrics));
         let judge = JudgeSettings {
             rules: settings.rules.clone(),
             new_log: LogIdentity(draw()),
@@ -178,7 +178,7 @@ impl Service {
             snapshot_interval: Some(settings.index.snapshot_interval),
             revoke_grace: REVOKE_GRACE,
         };
-        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), Some(shelf))?;
+        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), Some(snapshots))?;
         self.stoppers.push(Stopper::Judge(seat.stopper()));
         self.start(format!("judge-{log}"), ended, move || seat.run())
     }

@@ -20,7 +20,7 @@ use crate::worker::{Disposition, Outlet, Output, Status};
 const MOST_ASKED: usize = 1 << 20;
 
 /// A call that takes longer than this makes the worker unready.
-const SLOW_CALL: Duration = Duration::from_secs(60);
+const SLOW_CALL: Duration = Duration::from_mins(1);
 
 pub(super) struct WorkerReport {
     metrics: Metrics,

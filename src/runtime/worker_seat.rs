@@ -507,13 +507,12 @@ impl WorkerSeat {
         self.serials += 1;
         let serial = self.serials;
         let Some(place) = self.recalls.get_mut(log) else { return Ok(()) };
-        let reader = match place {
-            Some(reader) => reader,
-            None => {
-                let sink = sink(&self.sender, move |event| News::Recalled(log, event));
-                let follower = self.plan.follow(log, "recall", &self.log_gate, sink)?;
-                place.insert(Reader { follower, serial })
-            }
+        let reader = if let Some(reader) = place {
+            reader
+        } else {
+            let sink = sink(&self.sender, move |event| News::Recalled(log, event));
+            let follower = self.plan.follow(log, "recall", &self.log_gate, sink)?;
+            place.insert(Reader { follower, serial })
         };
         reader.serial = serial;
         reader.follower.command(FollowCommand::From(from, serial));

@@ -109,3 +109,14 @@ pub(super) fn committed(broker: &Broker, topic: &str, at_least: usize) -> Vec<Go
     records.sort_by_key(|record| record.partition);
     records
 }
+
+/// Returns about how many records a topic holds: markers of transactions count as well.
+pub(super) fn count(broker: &Broker, topic: &str) -> usize {
+    let consumer: BaseConsumer = broker.client().set("isolation.level", "read_committed").create().expect("a client");
+    let metadata = consumer.fetch_metadata(Some(topic), wait::LIMIT).expect("metadata");
+    let ends = metadata.topics()[0]
+        .partitions()
+        .iter()
+        .map(|partition| consumer.fetch_watermarks(topic, partition.id(), wait::LIMIT).expect("watermarks").1);
+    usize::try_from(ends.sum::<i64>()).expect("a count")
+}
