@@ -23,6 +23,7 @@ pub mod snapshot;
 pub mod cli;
 pub mod config;
 pub mod error;
+pub mod panics;
 pub mod telemetry;
 pub mod crawl;
 pub mod kafka;

@@ -24,6 +24,7 @@ use rdkafka::{ClientConfig, Offset, Timestamp as KafkaTimestamp, TopicPartitionL
 
 use super::client::{log_error, log_line};
 use super::gate::{Gate, Held};
+use crate::panics::shielded;
 use crate::record::{PartitionId, Timestamp};
 use crate::worker::Header;
 
@@ -45,6 +46,8 @@ pub struct Arrived {
     pub value: Option<Box<[u8]>>,
     /// All headers, in order, repeats kept.
     pub headers: Vec<Header>,
+    /// The headers could not be read, because a name is not UTF-8: the record cannot be passed on as it came.
+    pub headers_unreadable: bool,
     /// The record's timestamp, if it has one.
     pub timestamp: Option<Timestamp>,
 }
@@ -539,19 +542,29 @@ impl TopicName {
 }
 
 fn detach(message: &BorrowedMessage<'_>) -> Arrived {
-    let headers = message.headers().map_or_else(Vec::new, |headers| {
-        headers
-            .iter()
-            .map(|header| Header { name: header.key.to_owned(), value: header.value.map(<[u8]>::to_vec) })
-            .collect()
-    });
+    let headers = match message.headers() {
+        None => Some(Vec::new()),
+        // The client library panics on a name that is not UTF-8, and nothing keeps a producer from sending one.
+        Some(headers) => shielded(|| {
+            headers
+                .iter()
+                .map(|header| Header { name: header.key.to_owned(), value: header.value.map(<[u8]>::to_vec) })
+                .collect()
+        }),
+    };
     let timestamp = match message.timestamp() {
         KafkaTimestamp::NotAvailable => None,
         KafkaTimestamp::CreateTime(millis) | KafkaTimestamp::LogAppendTime(millis) => {
             Some(Timestamp::from_millis(millis))
         }
     };
-    Arrived { key: message.key().map(Box::from), value: message.payload().map(Box::from), headers, timestamp }
+    Arrived {
+        key: message.key().map(Box::from),
+        value: message.payload().map(Box::from),
+        headers_unreadable: headers.is_none(),
+        headers: headers.unwrap_or_default(),
+        timestamp,
+    }
 }
 
 fn partitions_of(list: &TopicPartitionList) -> BTreeSet<PartitionId> {

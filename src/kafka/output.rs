@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::member::Arrived;
@@ -47,8 +47,25 @@ pub struct OutputTopic {
     pub max_bytes: usize,
 }
 
+/// How many partitions each input topic has. Learned before the first page of a partition is read.
+#[derive(Debug, Default)]
+pub struct InputPartitions(RwLock<BTreeMap<Arc<str>, usize>>);
+
+impl InputPartitions {
+    /// Notes what a topic has.
+    pub fn learn(&self, topic: Arc<str>, partitions: usize) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(topic, partitions);
+    }
+
+    /// Returns what a topic has; 0 while nothing is known of it.
+    #[must_use]
+    pub fn count(&self, topic: &str) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(topic).copied().unwrap_or(0)
+    }
+}
+
 /// All that turns a page into records.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outputs {
     /// Where pages go.
     pub routing: Routing,
@@ -56,8 +73,8 @@ pub struct Outputs {
     pub headers: HeaderSettings,
     /// The topics that are produced to.
     pub topics: BTreeMap<Outlet, OutputTopic>,
-    /// Partitions of the input topics.
-    pub input_partitions: BTreeMap<Arc<str>, usize>,
+    /// Partitions of the input topics, as far as they are known.
+    pub input_partitions: InputPartitions,
     /// What the duplicate topic gets for a value.
     pub duplicate_value: DuplicateValue,
     /// Which timestamp is carried.
@@ -134,13 +151,17 @@ impl Outputs {
     }
 
     fn partition(&self, source: &Source, key: Option<&[u8]>, count: usize) -> i32 {
-        let source_count = self.input_partitions.get(&source.partition.topic).copied().unwrap_or(0);
+        let source_count = self.input_partitions.count(&source.partition.topic);
         self.routing.partition(source, source_count, key, count)
     }
 
     fn timestamp(&self, came: &Arrived) -> Option<i64> {
         match self.time {
-            OutputTime::Source => came.timestamp.map(crate::record::Timestamp::millis),
+            // To the client library 0 means now: the earliest moment that it can say is a millisecond later.
+            OutputTime::Source => came.timestamp.map(|timestamp| match timestamp.millis() {
+                0 => 1,
+                millis => millis,
+            }),
             OutputTime::Now => None,
         }
     }

@@ -9,7 +9,6 @@ mod errands;
 mod in_order;
 mod judge_report;
 pub mod judge_seat;
-pub mod panics;
 pub mod petition;
 pub(crate) mod random;
 mod reading;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::panics::shielded;
 use crate::fingerprint::{Reader, Scratch};
 use crate::kafka::member::Arrived;
 use crate::kafka::output::{Carried, Outputs};
 use crate::log::PageEntry;
+use crate::panics::shielded;
 use crate::record::{Headers, RawRecord, Reject, Source, Timestamp};
 use crate::worker::{Disposition, Errand, Header, Page};
 
@@ -56,6 +56,10 @@ impl Reading {
     fn errand(&self, source: &Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> (Errand, Timestamp, Carried) {
         let stamped = record.timestamp.unwrap_or_default();
         let mut payload = self.carried(record);
+        if record.headers_unreadable {
+            payload.message = Some("the name of a header is not UTF-8".to_owned());
+            return (Errand::Settled(Disposition::DeadLetter(Reject::Undecodable)), stamped, payload);
+        }
         if record.value.is_none() {
             return (Errand::Settled(Disposition::Tombstone), stamped, payload);
         }

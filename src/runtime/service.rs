@@ -10,7 +10,6 @@ use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 
 use super::clock::Clock;
 use super::judge_seat::{self, JudgeSeat, Shelf};
-use super::panics;
 use super::random::draw;
 use super::reading::Reading;
 use super::shelf::{self, FolderShelf};
@@ -22,8 +21,9 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::judge::{ColdStart, JudgeSettings};
 use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
-use crate::kafka::output::{OutputTopic, Outputs};
+use crate::kafka::output::{InputPartitions, OutputTopic, Outputs};
 use crate::log::LogIdentity;
+use crate::panics;
 use crate::snapshot::Folder;
 use crate::telemetry::http::{Endpoints, Server};
 use crate::telemetry::metrics::Build;
@@ -91,7 +91,8 @@ pub fn log_partitions(settings: &Settings) -> NonZeroUsize {
 
 struct Service {
     plan: Arc<Plan>,
-    stoppers: Vec<Stopper>,
+    /// Of the parts that run, by name.
+    stoppers: Vec<(String, Stopper)>,
     running: usize,
     ends: Receiver<Ended>,
 }
@@ -179,8 +180,7 @@ impl Service {
             revoke_grace: REVOKE_GRACE,
         };
         let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), Some(snapshots))?;
-        self.stoppers.push(Stopper::Judge(seat.stopper()));
-        self.start(format!("judge-{log}"), ended, move || seat.run())
+        self.start(format!("judge-{log}"), Stopper::Judge(seat.stopper()), ended, move || seat.run())
     }
 
     fn seat_worker(&mut self, reader: Reader, logs: usize, ended: &Sender<Ended>) -> Result<(), Fatal> {
@@ -203,17 +203,18 @@ impl Service {
         plan.metrics.workers(plan.text_threads() as u64);
         let reading = Reading { reader, outputs: Arc::clone(&plan.outputs), clock: plan.clock };
         let seat = WorkerSeat::new(Arc::clone(&plan), reading, worker)?;
-        self.stoppers.push(Stopper::Worker(seat.stopper()));
-        self.start("worker".to_owned(), ended, move || seat.run())
+        self.start("worker".to_owned(), Stopper::Worker(seat.stopper()), ended, move || seat.run())
     }
 
     fn start(
         &mut self,
         name: String,
+        stopper: Stopper,
         ended: &Sender<Ended>,
         work: impl FnOnce() -> Result<(), Fatal> + Send + 'static,
     ) -> Result<(), Fatal> {
         let ended = ended.clone();
+        self.stoppers.push((name.clone(), stopper));
         std::thread::Builder::new()
             .name(name.clone())
             .spawn(move || {
@@ -229,6 +230,7 @@ impl Service {
     fn supervise(mut self, signals: &Receiver<i32>, grace: Duration) -> Result<(), Fatal> {
         let clock = self.plan.clock;
         let ticker = tick(Duration::from_millis(200));
+        let until = |clock: Clock| clock.now() + grace + Duration::from_secs(10);
         let mut stop_by: Option<Duration> = None;
         let mut outcome = Ok(());
         while self.running > 0 {
@@ -239,11 +241,13 @@ impl Service {
                         return Err(Reason::Unfinished.because(anyhow::anyhow!("a second signal ({signal}): stopped at once")));
                     }
                     tracing::info!(signal, ?grace, "stopping: what is complete is committed first");
-                    stop_by = Some(self.stop_all(clock, grace));
+                    stop_by = Some(until(clock));
+                    self.stop_in_order();
                 }
                 recv(self.ends) -> end => {
                     let Ok((name, result)) = end else { break };
                     self.running -= 1;
+                    self.stoppers.retain(|(known, _)| *known != name);
                     tracing::info!(name, "ended");
                     let early = stop_by.is_none();
                     if outcome.is_ok() {
@@ -253,9 +257,8 @@ impl Service {
                             Err(fatal) => Err(fatal.in_part(&name)),
                         };
                     }
-                    if early {
-                        stop_by = Some(self.stop_all(clock, grace));
-                    }
+                    stop_by = stop_by.or_else(|| Some(until(clock)));
+                    self.stop_in_order();
                 }
                 recv(ticker) -> _ => {
                     if stop_by.is_some_and(|until| clock.now() > until) {
@@ -271,12 +274,13 @@ impl Service {
         outcome
     }
 
-    /// Asks every part to stop. Returns when the process ends at the latest.
-    fn stop_all(&self, clock: Clock, grace: Duration) -> Duration {
-        for stopper in &self.stoppers {
+    /// Asks the workers to stop, and the judges once the workers have ended: until then workers wait for rulings.
+    fn stop_in_order(&self) {
+        let is_worker = |stopper: &Stopper| matches!(stopper, Stopper::Worker(_));
+        let workers = self.stoppers.iter().any(|(_, stopper)| is_worker(stopper));
+        for (_, stopper) in self.stoppers.iter().filter(|(_, stopper)| is_worker(stopper) == workers) {
             stopper.stop();
         }
-        clock.now() + grace + Duration::from_secs(10)
     }
 }
 
@@ -334,10 +338,10 @@ fn prepare_outputs(admin: &Admin, settings: &Settings, scheme: &str) -> Result<O
         let max_bytes = admin.max_batch_bytes(name).map_err(unavailable)?;
         topics.insert(outlet, OutputTopic { name: name.clone(), partitions, max_bytes });
     }
-    let mut input_partitions = BTreeMap::new();
+    let input_partitions = InputPartitions::default();
     if let (Topics::Names(names), true) = (&settings.input.topics, settings.roles.worker) {
         for name in names {
-            input_partitions.insert(Arc::from(name.as_str()), admin.expect_topic(name).map_err(unavailable)?);
+            input_partitions.learn(Arc::from(name.as_str()), admin.expect_topic(name).map_err(unavailable)?);
         }
     }
     Ok(Outputs {

@@ -456,12 +456,17 @@ impl WorkerSeat {
 
     fn fetch_committed(&self, partitions: BTreeSet<PartitionId>) {
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.offsets));
+        let outputs = Arc::clone(&self.plan.outputs);
         self.errands.run(move || {
             // The whole topics are asked for: where the group has an offset anywhere, a new partition begins at its
             // beginning.
             let topics: BTreeSet<String> = partitions.iter().map(|partition| partition.topic.to_string()).collect();
             let topics: Vec<String> = topics.into_iter().collect();
             let mut all = offsets.partitions(&topics).map_err(|error| error.to_string())?;
+            for topic in &topics {
+                let count = all.iter().filter(|partition| *partition.topic == **topic).count();
+                outputs.input_partitions.learn(Arc::from(topic.as_str()), count);
+            }
             all.extend(partitions.iter().cloned());
             let committed = offsets.committed(&all).map_err(|error| error.to_string())?;
             let begun = committed.iter().filter(|(_, known)| known.is_some()).map(|(part, _)| Arc::clone(&part.topic));

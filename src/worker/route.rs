@@ -183,7 +183,7 @@ mod tests {
         let routing = Routing::default();
         let source = PartitionId::new("pages", 5).at(100);
         assert_eq!(routing.partition(&source, 6, Some(b"foobar"), 6), 5);
-        assert_eq!(routing.partition(&source, 6, Some(b"foobar"), 4), (-790_332_482_i32 & 0x7fff_ffff) % 4);
+        assert_eq!(routing.partition(&source, 6, Some(b"foobar"), 4), 1_357_151_166 % 4);
         assert_eq!(routing.partition(&source, 6, None, 4), 1);
         let spread = Routing { partitioning: Partitioning::Spread, ..routing };
         assert_eq!(spread.partition(&source, 6, Some(b"foobar"), 6), 3);

@@ -59,14 +59,24 @@ impl Site {
         self.start_with(instance, "")
     }
 
-    /// Starts an instance with further configuration.
+    /// Starts an instance with some keys set.
+    pub(super) fn start_set(&self, instance: &str, set: &[&str]) -> Instance {
+        self.launch(instance, "", set)
+    }
+
+    /// Starts an instance with further lines of configuration.
     pub(super) fn start_with(&self, instance: &str, more: &str) -> Instance {
+        self.launch(instance, more, &[])
+    }
+
+    fn launch(&self, instance: &str, more: &str, set: &[&str]) -> Instance {
         let log = self.folder.path().join(format!("{instance}.log"));
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
         let child = program()
             .arg("run")
             .arg("-c")
             .arg(self.configuration(instance, more))
+            .args(set.iter().flat_map(|assignment| ["--set", assignment]))
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
@@ -115,6 +125,11 @@ impl Instance {
     /// Stops it as an orchestrator does (SIGTERM) and returns how it ended.
     pub(super) fn stop(mut self) -> ExitStatus {
         self.signal(libc::SIGTERM);
+        wait::until("the end of the program", || self.child.try_wait().expect("a child"))
+    }
+
+    /// Waits until it ends by itself.
+    pub(super) fn end(mut self) -> ExitStatus {
         wait::until("the end of the program", || self.child.try_wait().expect("a child"))
     }
 

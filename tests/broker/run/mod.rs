@@ -2,6 +2,7 @@
 
 mod crashes;
 mod instance;
+mod manners;
 mod topics;
 
 use self::instance::Site;
@@ -80,9 +81,10 @@ fn standby_takes_over_and_finds_what_its_predecessor_judged() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 2);
     let pages: Vec<Given> = (0..10).map(|seed| page(&text(seed))).collect();
-    let (one, two) = (site.start("one"), site.start("two"));
+    let one = site.start("one");
     produce(broker, &site.input, 0, &pages);
     committed(broker, &site.unique, 10);
+    let two = site.start("two");
     assert!(one.stop().success());
     produce(broker, &site.input, 1, &pages);
     let duplicates = committed(broker, &site.duplicate, 10);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{Header, Headers, Message, OwnedHeaders};
+use rdkafka::metadata::MetadataTopic;
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -84,7 +85,7 @@ pub(super) fn committed(broker: &Broker, topic: &str, at_least: usize) -> Vec<Go
         .expect("a consumer");
     let metadata = consumer.fetch_metadata(Some(topic), wait::LIMIT).expect("metadata");
     let mut list = TopicPartitionList::new();
-    for partition in metadata.topics()[0].partitions() {
+    for partition in metadata.topics().iter().flat_map(MetadataTopic::partitions) {
         list.add_partition_offset(topic, partition.id(), Offset::Beginning).expect("an offset");
     }
     consumer.assign(&list).expect("assign");
@@ -114,9 +115,8 @@ pub(super) fn committed(broker: &Broker, topic: &str, at_least: usize) -> Vec<Go
 pub(super) fn count(broker: &Broker, topic: &str) -> usize {
     let consumer: BaseConsumer = broker.client().set("isolation.level", "read_committed").create().expect("a client");
     let metadata = consumer.fetch_metadata(Some(topic), wait::LIMIT).expect("metadata");
-    let ends = metadata.topics()[0]
-        .partitions()
-        .iter()
+    let partitions = metadata.topics().iter().flat_map(MetadataTopic::partitions);
+    let ends = partitions
         .map(|partition| consumer.fetch_watermarks(topic, partition.id(), wait::LIMIT).expect("watermarks").1);
     usize::try_from(ends.sum::<i64>()).expect("a count")
 }
