@@ -144,23 +144,24 @@ impl Oracle {
     }
 
     fn apply(&mut self, body: &EntryBody) {
-        let forgotten: Box<dyn Fn(&Source, &PageEntry) -> bool> = match body {
-            EntryBody::Withdraw { source, .. } => {
-                self.judged.push(source.clone());
-                Box::new(move |held, _| held == source)
-            }
-            EntryBody::Forget(ForgetTarget::Source(source)) => Box::new(move |held, _| held == source),
-            EntryBody::Forget(ForgetTarget::Id(id)) => Box::new(move |_, page| page.id == Some(*id)),
+        let reopened = |source: &Source| match body {
             EntryBody::Reopen { partition, from, to } => {
-                let within =
-                    move |source: &Source| source.partition == *partition && (*from..*to).contains(&source.offset);
-                self.judged.retain(|source| !within(source));
-                Box::new(move |held, _| within(held))
+                source.partition == *partition && (*from..*to).contains(&source.offset)
             }
-            EntryBody::Page(_) => return,
+            EntryBody::Page(_) | EntryBody::Withdraw { .. } | EntryBody::Forget(_) => false,
         };
-        for (source, _, page, alive) in &mut self.originals {
-            *alive &= !forgotten(source, page);
+        self.judged.retain(|source| !reopened(source));
+        if let EntryBody::Withdraw { source, .. } = body {
+            self.judged.push(source.clone());
+        }
+        for (held, _, page, alive) in &mut self.originals {
+            let forgotten = match body {
+                EntryBody::Withdraw { source, .. } | EntryBody::Forget(ForgetTarget::Source(source)) => held == source,
+                EntryBody::Forget(ForgetTarget::Id(id)) => page.id == Some(*id),
+                EntryBody::Reopen { .. } => reopened(held),
+                EntryBody::Page(_) => false,
+            };
+            *alive &= !forgotten;
         }
     }
 }

@@ -66,7 +66,7 @@ impl Tail {
         let (mut list, mut unread) = (TopicPartitionList::new(), BTreeSet::new());
         for &topic in topics {
             let metadata = consumer.fetch_metadata(Some(topic), QUERY)?;
-            for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
+            for partition in metadata.topics().iter().flat_map(rdkafka::metadata::MetadataTopic::partitions) {
                 list.add_partition_offset(topic, partition.id(), Offset::Beginning)?;
                 unread.insert(partition.id());
             }

@@ -165,7 +165,12 @@ mod tests {
             let result = answer(*calls.last().unwrap());
             match ritual.answered(result) {
                 Turn::Call(call) => calls.push(call),
-                end => {
+                end @ (Turn::Ready
+                | Turn::Committed
+                | Turn::Aborted
+                | Turn::Fenced(_)
+                | Turn::Fatal(_)
+                | Turn::Unknown(_)) => {
                     assert!(!ritual.is_busy());
                     return (calls, end);
                 }
