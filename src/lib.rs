@@ -27,3 +27,4 @@ pub mod telemetry;
 pub mod crawl;
 pub mod kafka;
 pub mod runtime;
+pub mod sieve;

@@ -2,6 +2,11 @@
 
 use clap::{Args, Subcommand};
 
+use super::Global;
+use super::petition::petition;
+use crate::error::Fatal;
+use crate::fingerprint::id_hash;
+use crate::log::{EntryBody, ForgetTarget};
 use crate::record::Source;
 
 /// Arguments of `index`.
@@ -32,4 +37,16 @@ pub struct ForgetArgs {
     /// do it; otherwise only say what would be done
     #[arg(long)]
     pub execute: bool,
+}
+
+/// Has originals forgotten, and prints what the judges answered.
+///
+/// # Errors
+///
+/// Why it could not be done.
+pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
+    let IndexCommand::Forget(args) = &args.command;
+    let sources = args.source.iter().cloned().map(ForgetTarget::Source);
+    let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));
+    petition(global, &sources.chain(ids).map(EntryBody::Forget).collect::<Vec<_>>(), args.execute)
 }

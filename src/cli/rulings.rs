@@ -4,6 +4,10 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 
+use super::Global;
+use super::petition::petition;
+use crate::error::Fatal;
+use crate::log::EntryBody;
 use crate::record::PartitionId;
 
 /// Arguments of `rulings`.
@@ -30,6 +34,18 @@ pub struct ReopenArgs {
     /// do it; otherwise only say what would be done
     #[arg(long)]
     pub execute: bool,
+}
+
+/// Has ranges judged anew, and prints what the judges answered.
+///
+/// # Errors
+///
+/// Why it could not be done.
+pub fn rulings(args: &RulingsArgs, global: &Global) -> Result<(), Fatal> {
+    let RulingsCommand::Reopen(args) = &args.command;
+    let ranges = args.ranges.iter().cloned();
+    let bodies = ranges.map(|OffsetRange { partition, from, to }| EntryBody::Reopen { partition, from, to });
+    petition(global, &bodies.collect::<Vec<_>>(), args.execute)
 }
 
 /// The offsets `from <= offset < to` of one partition.

@@ -2,10 +2,29 @@
 
 use clap::Args;
 
+use super::Global;
+use crate::config::Purpose;
+use crate::error::{Fatal, Reason};
+use crate::runtime::service;
+
 /// Arguments of `run`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
     /// refuse to start on warnings, too
     #[arg(long)]
     pub strict: bool,
+}
+
+/// Runs the service until a signal or a failure ends it.
+///
+/// # Errors
+///
+/// Why it could not begin or go on.
+pub fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
+    let loaded = global.start(Purpose::Run)?;
+    if args.strict && !loaded.warnings.is_empty() {
+        let why = anyhow::anyhow!("the configuration has {} warnings, and --strict is given", loaded.warnings.len());
+        return Err(Reason::Config.because(why));
+    }
+    service::run(loaded.settings)
 }

@@ -344,6 +344,7 @@ section! {
         partitions: u32 = 1,
         serve: Serve = Serve::All,
         commit_interval: Span = Span(std::time::Duration::from_millis(50)),
+        checkpoint_rulings: u64 = 100_000,
     }
 }
 /// Which partitions of the logs an instance judges or stands by for.

@@ -200,6 +200,9 @@ pub struct Judge {
     pub serve: Vec<u32>,
     /// Time between two commits.
     pub commit_interval: Duration,
+    /// Rulings after which a checkpoint is written: a restore without a snapshot begins at one, and the logs are
+    /// trimmed to one.
+    pub checkpoint_rulings: u64,
 }
 
 /// What is written (`output`).

@@ -137,7 +137,7 @@ impl Reader {
         });
         let scope = document.scope.as_deref().map(scope_hash);
         Ok(Reading {
-            id: document.id.as_deref().map(|id| IdHash(xxh3_64(id.as_bytes()))),
+            id: document.id.as_deref().map(id_hash),
             id_text: document.id.map(String::from),
             scope,
             partition: partition_of(scope, self.partitions),
@@ -168,6 +168,12 @@ impl Reader {
             Weights::Uniform => text::ONE,
         }
     }
+}
+
+/// Returns the hash of a page's id.
+#[must_use]
+pub fn id_hash(id: &str) -> IdHash {
+    IdHash(xxh3_64(id.as_bytes()))
 }
 
 fn scope_hash(scope: &str) -> ScopeHash {

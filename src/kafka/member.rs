@@ -34,7 +34,7 @@ const POLL: Duration = Duration::from_millis(20);
 const SEEK: Duration = Duration::from_millis(500);
 
 /// How long a revocation waits for the owner at the most. The group's own limit is `max.poll.interval.ms` (5 min).
-const REVOKE_PATIENCE: Duration = Duration::from_secs(60);
+const REVOKE_PATIENCE: Duration = Duration::from_mins(1);
 
 /// One record as it came, with all that must leave as it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -255,9 +255,9 @@ impl ConsumerContext for Context {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, event: RDKafkaRespErr, list: &mut TopicPartitionList) {
         let partitions = partitions_of(list);
         if event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            self.assigned(consumer, partitions);
+            self.assigned(consumer, &partitions);
         } else {
-            self.revoked(consumer, partitions);
+            self.revoked(consumer, &partitions);
         }
     }
 }
@@ -267,20 +267,20 @@ impl Context {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: BTreeSet<PartitionId>) {
+    fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: &BTreeSet<PartitionId>) {
         // Tells the client that the assignment is taken; the partitions themselves follow at their first seek.
         if let Err(error) = consumer.incremental_assign(&TopicPartitionList::new()) {
             tracing::warn!(%error, "assignment not taken");
         }
-        for partition in &partitions {
+        for partition in partitions {
             self.lanes().by_partition.insert(partition.clone(), Lane::default());
         }
         if !partitions.is_empty() {
-            (self.sink)(MemberEvent::Assigned(partitions));
+            (self.sink)(MemberEvent::Assigned(partitions.clone()));
         }
     }
 
-    fn revoked(&self, consumer: &BaseConsumer<Self>, partitions: BTreeSet<PartitionId>) {
+    fn revoked(&self, consumer: &BaseConsumer<Self>, partitions: &BTreeSet<PartitionId>) {
         let leaving = self.lanes().leaving;
         if !partitions.is_empty() && !leaving {
             if consumer.assignment_lost() {
@@ -292,7 +292,7 @@ impl Context {
         }
         let mut gone = TopicPartitionList::new();
         let mut lanes = self.lanes();
-        for partition in &partitions {
+        for partition in partitions {
             if lanes.by_partition.remove(partition).is_some_and(|lane| lane.started) {
                 gone.add_partition(&partition.topic, partition.number);
             }
@@ -331,7 +331,7 @@ impl Context {
                     lane.open = None;
                     lane.wanted = Some((start, serial));
                 }
-                self.seek_what_is_wanted(consumer, &mut lanes);
+                lanes.seek_what_is_wanted(consumer);
             }
             Command::Close(partition) => {
                 if let Some(lane) = lanes.by_partition.get_mut(&partition) {
@@ -361,20 +361,6 @@ impl Context {
         true
     }
 
-    /// Tries every seek that has not succeeded yet: a partition that has just been assigned refuses it for a moment.
-    fn seek_what_is_wanted(&self, consumer: &BaseConsumer<Self>, lanes: &mut Lanes) {
-        for (partition, lane) in &mut lanes.by_partition {
-            let Some((start, serial)) = lane.wanted else { continue };
-            match seek(consumer, partition, start, lane) {
-                Ok(()) => {
-                    lane.wanted = None;
-                    lane.open = Some(serial);
-                }
-                Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),
-            }
-        }
-    }
-
     fn arrived(&self, message: &BorrowedMessage<'_>, topic: &mut TopicName) {
         let partition = PartitionId::new(topic.shared(message.topic()), message.partition());
         let serial = self.lanes().by_partition.get(&partition).and_then(|lane| lane.open);
@@ -400,18 +386,20 @@ impl Context {
     }
 
     fn failed(&self, consumer: &BaseConsumer<Self>, error: &KafkaError) {
-        let fatal = match error {
-            KafkaError::MessageConsumptionFatal(code) => Some(format!("the consumer is beyond repair: {code}")),
-            KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => Some(self.out_of_range(consumer)),
-            KafkaError::MessageConsumption(
-                code @ (RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed),
-            ) => Some(format!("the cluster does not let us read: {code}")),
-            _ => None,
+        let denied = [RDKafkaErrorCode::TopicAuthorizationFailed, RDKafkaErrorCode::GroupAuthorizationFailed];
+        let code = error.rdkafka_error_code();
+        let fatal = if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
+            format!("the consumer is beyond repair: {error}")
+        } else if code == Some(RDKafkaErrorCode::AutoOffsetReset) {
+            self.out_of_range(consumer)
+        } else if code.is_some_and(|code| denied.contains(&code)) {
+            format!("the cluster does not let us read: {error}")
+        } else {
+            // The network, a leader on the move: the client goes on by itself.
+            tracing::warn!(%error, "consumer");
+            return;
         };
-        match fatal {
-            Some(why) => (self.sink)(MemberEvent::Failed(why)),
-            None => tracing::warn!(%error, "consumer"),
-        }
+        (self.sink)(MemberEvent::Failed(fatal));
     }
 
     fn out_of_range(&self, consumer: &BaseConsumer<Self>) -> String {
@@ -437,6 +425,20 @@ impl Context {
 }
 
 impl Lanes {
+    /// Tries every seek that has not succeeded yet: a partition that has just been assigned refuses it for a moment.
+    fn seek_what_is_wanted(&mut self, consumer: &BaseConsumer<Context>) {
+        for (partition, lane) in &mut self.by_partition {
+            let Some((start, serial)) = lane.wanted else { continue };
+            match seek(consumer, partition, start, lane) {
+                Ok(()) => {
+                    lane.wanted = None;
+                    lane.open = Some(serial);
+                }
+                Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),
+            }
+        }
+    }
+
     /// Notes the wish for all and returns those that the client knows of.
     fn set_paused(&mut self, partitions: &BTreeSet<PartitionId>, paused: bool) -> TopicPartitionList {
         let mut started = TopicPartitionList::new();
@@ -505,7 +507,7 @@ fn run(consumer: Arc<BaseConsumer<Context>>) {
         while let Ok(command) = context.commands.try_recv() {
             context.carry_out(&consumer, command);
         }
-        context.seek_what_is_wanted(&consumer, &mut context.lanes());
+        context.lanes().seek_what_is_wanted(&consumer);
         if !context.gate.wait_open(POLL) {
             continue;
         }
@@ -527,14 +529,12 @@ struct TopicName(Option<Arc<str>>);
 
 impl TopicName {
     fn shared(&mut self, name: &str) -> Arc<str> {
-        match &self.0 {
-            Some(known) if **known == *name => Arc::clone(known),
-            _ => {
-                let fresh: Arc<str> = Arc::from(name);
-                self.0 = Some(Arc::clone(&fresh));
-                fresh
-            }
+        if let Some(known) = self.0.as_ref().filter(|known| ***known == *name) {
+            return Arc::clone(known);
         }
+        let fresh: Arc<str> = Arc::from(name);
+        self.0 = Some(Arc::clone(&fresh));
+        fresh
     }
 }
 

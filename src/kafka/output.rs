@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::member::Arrived;
-use super::transactor::{Cargo, Loader, Outgoing};
+use super::transactor::{Cargo, HeaderField, Loader, Outgoing};
 use crate::record::Source;
 use crate::transaction::CallError;
 use crate::worker::{Disposition, Errand, Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, Output, Routing};
@@ -161,14 +161,16 @@ impl Outputs {
 /// headers it came with, and without its key.
 fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
     let fixed = MOST_HEADER_BYTES + RECORD_OVERHEAD;
-    let mut rest: usize = outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
+    let mut rest: usize =
+        outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
     rest += outgoing.key.map_or(0, <[u8]>::len);
     let value = outgoing.value.as_ref().map_or(0, |value| value.len());
     if fixed + rest + value <= limit {
         return;
     }
     if fixed + rest > limit {
-        let ours = outgoing.headers.iter().rposition(|(name, _)| matches!(name, Cow::Borrowed(_))).map_or(0, |at| at + 1);
+        let ours =
+            outgoing.headers.iter().rposition(|(name, _)| matches!(name, Cow::Borrowed(_))).map_or(0, |at| at + 1);
         outgoing.headers.drain(..ours);
         outgoing.key = None;
         rest = 0;
@@ -181,11 +183,11 @@ fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
     }
 }
 
-fn borrowed(header: &Header) -> (Cow<'_, str>, Option<Cow<'_, [u8]>>) {
+fn borrowed(header: &Header) -> HeaderField<'_> {
     (Cow::Borrowed(&header.name), header.value.as_deref().map(Cow::Borrowed))
 }
 
-fn owned<'a>(header: Header) -> (Cow<'a, str>, Option<Cow<'a, [u8]>>) {
+fn owned<'a>(header: Header) -> HeaderField<'a> {
     (Cow::Owned(header.name), header.value.map(Cow::Owned))
 }
 

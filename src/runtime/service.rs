@@ -13,7 +13,7 @@ use super::judge_seat::{self, JudgeSeat, Shelf};
 use super::panics;
 use super::random::draw;
 use super::reading::Reading;
-use super::shelf;
+use super::shelf::{self, FolderShelf};
 use super::wiring::{self, Plan, REVOKE_GRACE, failure};
 use super::worker_seat::{self, WorkerSeat};
 use crate::config::raw::ColdStart as ConfiguredColdStart;
@@ -21,16 +21,14 @@ use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::judge::{ColdStart, JudgeSettings};
-use crate::kafka::admin::{Admin, LogKind, LogNames, TopicError};
+use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
 use crate::kafka::output::{OutputTopic, Outputs};
 use crate::log::LogIdentity;
+use crate::snapshot::Folder;
 use crate::telemetry::http::{Endpoints, Server};
 use crate::telemetry::metrics::Build;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{HeaderSettings, LogPartition, Mode, Outlet, WorkerSettings};
-
-/// Rulings after which a checkpoint is written.
-const CHECKPOINT_RULINGS: u64 = 100_000;
 
 /// Rulings each log's reader remembers: some minutes at full speed.
 const REMEMBERED_RULINGS: usize = 200_000;
@@ -61,17 +59,34 @@ impl Stopper {
 ///
 /// Why it could not begin or go on.
 pub fn run(settings: Settings) -> Result<(), Fatal> {
+    run_watched(settings, Brokers::Cluster, |_| {})
+}
+
+/// Runs the service over brokers of this kind, and hands its metrics to somebody who watches, before the first page is read.
+///
+/// # Errors
+///
+/// Why it could not begin or go on.
+pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Metrics)) -> Result<(), Fatal> {
     panics::end_the_process_on_panic();
     let signals = signals()?;
     let clock = Clock::start();
     let metrics = Metrics::new(&settings.metrics).map_err(failure)?;
+    watch(&metrics);
     let health = Health::new(settings.kafka.max_poll_interval);
     let server = serve_http(&settings, &metrics, &health, clock)?;
     tracing::info!(listen = %server.address(), "metrics and health");
 
-    let service = Service::build(settings, clock, metrics, health)?;
+    let service = Service::build(settings, brokers, clock, metrics, health)?;
     let grace = service.plan.settings.processing.shutdown_grace;
     service.supervise(&signals, grace)
+}
+
+/// Returns the number of partitions of each log.
+#[must_use]
+pub fn log_partitions(settings: &Settings) -> NonZeroUsize {
+    let partitions = LogPartition::try_from(settings.judge.partitions).ok().and_then(NonZeroUsize::new);
+    partitions.unwrap_or(NonZeroUsize::MIN)
 }
 
 struct Service {
@@ -82,16 +97,22 @@ struct Service {
 }
 
 impl Service {
-    fn build(settings: Settings, clock: Clock, metrics: Metrics, health: Health) -> Result<Self, Fatal> {
+    fn build(
+        settings: Settings,
+        brokers: Brokers,
+        clock: Clock,
+        metrics: Metrics,
+        health: Health,
+    ) -> Result<Self, Fatal> {
         let settings = Arc::new(settings);
-        let logs = LogPartition::try_from(settings.judge.partitions).unwrap_or(1).max(1);
-        let partitions = NonZeroUsize::new(logs).unwrap_or(NonZeroUsize::MIN);
+        let partitions = log_partitions(&settings);
+        let logs = partitions.get();
         let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
             .map_err(|error| Reason::Config.because(error))?;
         let scheme = reader.scheme().to_string();
         let cluster = wiring::cluster(&settings.kafka);
         let names = LogNames::new(&settings.logs.prefix, &scheme);
-        let admin = Arc::new(Admin::new(&cluster.admin()).map_err(unavailable)?);
+        let admin = Arc::new(Admin::of(&cluster.admin(), brokers).map_err(unavailable)?);
         prepare_logs(&admin, &names, logs, settings.logs.replication_factor)?;
         let outputs = Arc::new(prepare_outputs(&admin, &settings, &scheme)?);
         let instance = settings.input.instance_id.clone().unwrap_or_else(|| {
@@ -120,8 +141,9 @@ impl Service {
         let (ended, ends) = unbounded();
         let mut service = Self { plan, stoppers: Vec::new(), running: 0, ends };
         if service.plan.settings.roles.judge {
+            let folder = shelf::open(&service.plan.settings.index.path)?;
             for log in judge_seat::served(&service.plan.settings.judge.serve, logs) {
-                service.seat_judge(log, &admin, &ended)?;
+                service.seat_judge(log, &admin, &folder, &ended)?;
             }
         }
         if service.plan.settings.roles.worker {
@@ -130,10 +152,17 @@ impl Service {
         Ok(service)
     }
 
-    fn seat_judge(&mut self, log: LogPartition, admin: &Arc<Admin>, ended: &Sender<Ended>) -> Result<(), Fatal> {
+    fn seat_judge(
+        &mut self,
+        log: LogPartition,
+        admin: &Arc<Admin>,
+        folder: &Arc<Folder>,
+        ended: &Sender<Ended>,
+    ) -> Result<(), Fatal> {
         let plan = Arc::clone(&self.plan);
         let settings = &plan.settings;
-        let shelf: Option<Arc<dyn Shelf>> = shelf::open(&plan, log);
+        let (folder, metrics) = (Arc::clone(folder), plan.metrics.clone());
+        let snapshots: Arc<dyn Shelf> = Arc::new(FolderShelf::new(folder, log, &plan.scheme, plan.clock, metrics));
         let judge = JudgeSettings {
             rules: settings.rules.clone(),
             new_log: LogIdentity(draw()),
@@ -142,14 +171,14 @@ impl Service {
                 ConfiguredColdStart::Stop => ColdStart::Stop,
             },
             commit_interval: settings.judge.commit_interval,
-            checkpoint_rulings: CHECKPOINT_RULINGS,
+            checkpoint_rulings: settings.judge.checkpoint_rulings,
             keep: settings.logs.keep,
             batch_rulings: 2_000,
             pending_rulings: 50_000,
-            snapshot_interval: shelf.is_some().then_some(settings.index.snapshot_interval),
+            snapshot_interval: Some(settings.index.snapshot_interval),
             revoke_grace: REVOKE_GRACE,
         };
-        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), shelf)?;
+        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), Some(snapshots))?;
         self.stoppers.push(Stopper::Judge(seat.stopper()));
         self.start(format!("judge-{log}"), ended, move || seat.run())
     }
@@ -252,8 +281,8 @@ impl Service {
 }
 
 fn signals() -> Result<Receiver<i32>, Fatal> {
-    let mut signals =
-        signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT]).map_err(failure)?;
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
+        .map_err(failure)?;
     let (sender, receiver) = unbounded();
     std::thread::Builder::new()
         .name("signals".to_owned())
@@ -275,18 +304,19 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
         librdkafka: crate::kafka::client::library_version(),
     };
     metrics.build_info(&build);
-    let endpoints = Endpoints {
-        metrics: metrics.clone(),
-        health: health.clone(),
-        build,
-        clock: Arc::new(move || clock.instant()),
-    };
+    let endpoints =
+        Endpoints { metrics: metrics.clone(), health: health.clone(), build, clock: Arc::new(move || clock.instant()) };
     Server::start(settings.http.listen, endpoints)
         .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
         .map_err(failure)
 }
 
-fn prepare_logs(admin: &Admin, names: &LogNames, logs: usize, replication: Option<i32>) -> Result<(), Fatal> {
+pub(super) fn prepare_logs(
+    admin: &Admin,
+    names: &LogNames,
+    logs: usize,
+    replication: Option<i32>,
+) -> Result<(), Fatal> {
     admin.ensure_log(&names.fingerprints, LogKind::Fingerprints, logs, replication).map_err(unavailable)?;
     admin.ensure_log(&names.verdicts, LogKind::Verdicts, logs, replication).map_err(unavailable)
 }

@@ -84,7 +84,10 @@ pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
         }
     };
     at_least("judge.commit_interval", judge.commit_interval.0, MILLISECOND, found);
-    Judge { partitions, serve, commit_interval: judge.commit_interval.0 }
+    if judge.checkpoint_rulings == 0 {
+        found.refuse("judge.checkpoint_rulings", "0 is below the limit of 1");
+    }
+    Judge { partitions, serve, commit_interval: judge.commit_interval.0, checkpoint_rulings: judge.checkpoint_rulings }
 }
 
 pub(super) fn processing(raw: &Raw, found: &mut Findings) -> Processing {

@@ -7,14 +7,19 @@ use std::time::{Duration, Instant};
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 /// Asks again and again until there is an answer; `what` names it when it never comes.
+pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    within(LIMIT, what, ask)
+}
+
+/// Like [`until`], with another limit.
 #[expect(clippy::disallowed_methods, reason = "the condition is another process's, and must be polled")]
-pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn within<T>(limit: Duration, what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} in vain for {what}");
+        assert!(start.elapsed() < limit, "waited {limit:?} in vain for {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

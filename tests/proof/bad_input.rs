@@ -1,0 +1,220 @@
+//! Input that no crawler should send: each record ends where the design says, and the pages around it are judged as
+//! if it were not there.
+
+use std::collections::BTreeMap;
+
+use dupgate::record::{PartitionId, Source};
+use serde_json::json;
+
+use crate::broker::Broker;
+use crate::cluster::records::{Page, Pen, Record, Shelf};
+use crate::cluster::{Cluster, Shape};
+
+/// 2100-01-01T00:00Z.
+const YEAR_2100: i64 = 4_102_444_800_000;
+/// A time of 2026 in nanoseconds, where milliseconds belong.
+const NANOSECONDS: i64 = 1_788_220_800_000_000_000;
+
+/// Where a record must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Judged, with this verdict.
+    Judged(&'static str),
+    /// A dead letter with this stage and reason.
+    Dead(&'static str, &'static str),
+    /// Untouched in both outputs.
+    Tombstone,
+}
+use Fate::{Dead, Judged, Tombstone};
+
+fn text(words: &str) -> Vec<u8> {
+    json!({ "url": "https://bad.example/", "text": words }).to_string().into_bytes()
+}
+
+/// A text that is like no other.
+fn words(family: &str) -> String {
+    (0..40).map(|word| format!("{family}word{word}")).collect::<Vec<_>>().join(" ")
+}
+
+fn nested_json(levels: usize) -> Vec<u8> {
+    let lists = ["[".repeat(levels), "]".repeat(levels)].concat();
+    format!(r#"{{"text":"{}","links":{lists}}}"#, words(&format!("json{levels}"))).into_bytes()
+}
+
+fn nested_html(levels: usize) -> Vec<u8> {
+    let words = words(&format!("html{levels}"));
+    let html = [&"<div>".repeat(levels), "<p>", &words, "</p>", &"</div>".repeat(levels)].concat();
+    json!({ "html": html }).to_string().into_bytes()
+}
+
+fn filler(bytes: usize) -> Vec<u8> {
+    json!({ "text": words("large"), "filler": "x".repeat(bytes) }).to_string().into_bytes()
+}
+
+fn cut(bytes: &[u8]) -> Vec<u8> {
+    bytes[..bytes.len() / 2].to_vec()
+}
+
+/// Every record, with its fate where the outputs take what a topic takes by default.
+fn records() -> Vec<(&'static str, Page, Fate)> {
+    let value = |bytes: Vec<u8>| Page { value: Some(bytes), ..Page::default() };
+    let at = |timestamp: i64, family: &str| Page { timestamp: Some(timestamp), ..value(text(&words(family))) };
+    let mut records = vec![
+        ("invalid utf-8", value(b"{\"text\":\"caf\xe9 noir\"}".to_vec()), Dead("decode", "undecodable")),
+        ("truncated json", value(cut(&text(&words("cut")))), Dead("decode", "undecodable")),
+        ("no bytes at all", value(Vec::new()), Dead("decode", "undecodable")),
+        ("json of 200 levels", value(nested_json(200)), Judged("unique")),
+        ("json of 100,000 levels", value(nested_json(100_000)), Dead("extract", "too_deep")),
+        ("html of 200 levels", value(nested_html(200)), Judged("unique")),
+        ("html of 100,000 levels", value(nested_html(100_000)), Dead("extract", "too_deep")),
+        ("10 MB", value(filler(10_000_000)), Dead("decode", "too_large")),
+        ("more than an output takes", value(filler(2_000_000)), Dead("produce", "too_large_for_output")),
+        ("neither text nor html", value(br#"{"url":"https://a.example/"}"#.to_vec()), Dead("decode", "missing_field")),
+        ("null for a text", value(br#"{"text":null}"#.to_vec()), Dead("decode", "missing_field")),
+        ("not an object", value(b"[1,2,3]".to_vec()), Dead("decode", "missing_field")),
+        ("a number for a text", value(br#"{"text":42}"#.to_vec()), Dead("decode", "wrong_type")),
+        ("a list for a text", value(br#"{"text":["a","b"]}"#.to_vec()), Dead("decode", "wrong_type")),
+        ("an object for an id", value(br#"{"url":{},"text":"a"}"#.to_vec()), Dead("decode", "wrong_type")),
+        ("an empty text", value(text("")), Dead("extract", "no_text")),
+        ("white space", value(text(" \n\t\u{3000}\u{feff}")), Dead("extract", "no_text")),
+        // No feature at all: the exact stage alone judges, and they are not like each other.
+        ("stop words", value(text("the of and to in")), Judged("unique")),
+        ("other stop words", value(text("it is not that which")), Judged("unique")),
+        ("the same stop words", value(text("the of and to in")), Judged("exact")),
+        ("punctuation", value(text("!!! ??? ...")), Judged("unique")),
+        ("other punctuation", value(text("--- *** ###")), Judged("unique")),
+        ("null", Page::default(), Tombstone),
+        ("1970", at(1, "early"), Judged("unique")),
+        ("2100", at(YEAR_2100, "late"), Dead("produce", "timestamp_rejected")),
+        ("nanoseconds", at(NANOSECONDS, "nano"), Dead("produce", "timestamp_rejected")),
+    ];
+    for (name, page, _) in &mut records {
+        (*name).clone_into(&mut page.key);
+        page.headers = vec![("trace".to_owned(), Some(name.as_bytes().to_vec()))];
+    }
+    records
+}
+
+/// A page of these days, like its namesakes and like no other.
+fn good(number: usize, copy: &str) -> Page {
+    let value = json!({ "url": format!("https://{copy}.example/{number}"), "text": words(&format!("good{number}")) });
+    Page { key: format!("{copy} {number}"), value: Some(value.to_string().into_bytes()), ..Page::default() }
+}
+
+/// Where everything ended, by key: outlet and record.
+fn ended(cluster: &Cluster<'_>) -> BTreeMap<String, Vec<(&'static str, Record)>> {
+    let mut ended: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for (outlet, topic) in [("unique", cluster.unique()), ("duplicate", cluster.duplicate()), ("dead", cluster.dead())]
+    {
+        for record in Shelf::open(cluster.broker(), &[topic]).read_to_end() {
+            let key = String::from_utf8(record.key.clone().unwrap()).unwrap();
+            ended.entry(key).or_default().push((outlet, record));
+        }
+    }
+    ended
+}
+
+fn shape<'s>(input: &'s [(&'s str, &'s str)], output: &'s [(&'s str, &'s str)]) -> Shape<'s> {
+    // Half of this input is bad on purpose.
+    let config = json!({ "processing": { "stop_after_bad_ratio": 1.0 } });
+    Shape { topics: 1, partitions: 1, input_settings: input, output_settings: output, config }
+}
+
+const ANY_SIZE: (&str, &str) = ("max.message.bytes", "20000000");
+const ANY_TIME: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854775807");
+
+/// Writes each record between a page and its copy, lets one instance work, and gives back where everything ended.
+fn run<'b>(broker: &'b Broker, shape: Shape<'b>, records: &[(&'static str, Page, Fate)]) -> (Cluster<'b>, usize) {
+    let cluster = Cluster::new(broker, shape);
+    let pen = Pen::new(broker);
+    let topic = &cluster.inputs()[0];
+    for (number, (_, page, _)) in records.iter().enumerate() {
+        pen.write(topic, 0, &good(number, "first"));
+        pen.write(topic, 0, page);
+        pen.write(topic, 0, &good(number, "copy"));
+        pen.flush();
+    }
+    let twice = records.iter().filter(|(_, _, fate)| *fate == Tombstone).count();
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let instance = cluster.start("one");
+    out.wait_for(records.len() * 3 + twice);
+    instance.stop();
+    assert_eq!(cluster.lag(), 0);
+    (cluster, records.len())
+}
+
+fn pages_around_are_judged(cluster: &Cluster<'_>, ended: &BTreeMap<String, Vec<(&'static str, Record)>>, count: usize) {
+    let partition = PartitionId::new(cluster.inputs()[0].as_str(), 0);
+    for number in 0..count {
+        let first: Source = partition.at(i64::try_from(number * 3).unwrap());
+        let [(outlet, record)] = ended[&format!("first {number}")].as_slice() else {
+            panic!("page {number}: not once")
+        };
+        assert_eq!((*outlet, record.header("dupgate.verdict")), ("unique", Some("unique")), "page {number}");
+        let [(outlet, record)] = ended[&format!("copy {number}")].as_slice() else { panic!("copy {number}: not once") };
+        assert_eq!((*outlet, record.header("dupgate.verdict")), ("duplicate", Some("exact")), "copy {number}");
+        assert_eq!(record.header("dupgate.match"), Some(first.to_string().as_str()), "copy {number}");
+    }
+}
+
+#[test]
+fn bad_records_end_as_designed_and_their_neighbours_do_not_notice() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let records = records();
+    let (cluster, count) = run(broker, shape(&[ANY_SIZE, ANY_TIME], &[]), &records);
+    let ended = ended(&cluster);
+    pages_around_are_judged(&cluster, &ended, count);
+    for (number, (name, page, fate)) in records.iter().enumerate() {
+        let offset = (number * 3 + 1).to_string();
+        let found = &ended[*name];
+        let outlets: Vec<&str> = found.iter().map(|(outlet, _)| *outlet).collect();
+        let (_, record) = &found[0];
+        let trace = record.headers.iter().find(|(name, _)| name == "trace");
+        assert_eq!(trace.and_then(|(_, value)| value.as_deref()), Some(name.as_bytes()), "{name}: a foreign header");
+        match *fate {
+            Judged(verdict) => {
+                let outlet = if verdict == "unique" { "unique" } else { "duplicate" };
+                assert_eq!(
+                    (outlets.as_slice(), record.header("dupgate.verdict")),
+                    ([outlet].as_slice(), Some(verdict)),
+                    "{name}"
+                );
+                assert_eq!(record.value, page.value, "{name}");
+            }
+            Dead(stage, reason) => {
+                assert_eq!(outlets, ["dead"], "{name}");
+                assert_eq!(record.header("dupgate.error.reason"), Some(reason), "{name}");
+                assert_eq!(record.header("dupgate.error.stage"), Some(stage), "{name}");
+                assert_eq!(record.header("dupgate.error.offset"), Some(offset.as_str()), "{name}");
+                assert!(record.header("dupgate.error.message").is_some_and(|message| !message.is_empty()), "{name}");
+                // As much of the bytes as fits.
+                let (kept, whole) = (record.value.as_deref().unwrap(), page.value.as_deref().unwrap());
+                assert!(whole.starts_with(kept), "{name}: other bytes");
+                assert!(kept.len() >= whole.len().min(900_000), "{name}: {} of {} bytes", kept.len(), whole.len());
+            }
+            Tombstone => {
+                assert_eq!(outlets, ["unique", "duplicate"], "{name}");
+                for (_, record) in found {
+                    assert_eq!((&record.value, &record.headers), (&None, &page.headers), "{name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn absurd_timestamps_pass_where_the_outputs_take_them_and_move_no_tail() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let mut records = records();
+    records.retain(|(name, ..)| ["1970", "2100", "nanoseconds"].contains(name));
+    let (cluster, count) = run(broker, shape(&[ANY_TIME], &[ANY_TIME]), &records);
+    let ended = ended(&cluster);
+    pages_around_are_judged(&cluster, &ended, count);
+    for (name, page, _) in &records {
+        let [(outlet, record)] = ended[*name].as_slice() else { panic!("{name}: not once") };
+        assert_eq!((*outlet, record.header("dupgate.verdict")), ("unique", Some("unique")), "{name}");
+        assert_eq!(record.timestamp, page.timestamp, "{name}");
+    }
+}

@@ -1,0 +1,226 @@
+//! What went in against what came out: law L1, byte by byte, and what duplicates may point to.
+
+use std::collections::BTreeMap;
+
+use dupgate::record::{PartitionId, Source};
+
+use crate::cluster::Cluster;
+use crate::cluster::records::{HeaderLine, Record, Shelf, by_source};
+
+/// Where a page came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outlet {
+    Unique,
+    Duplicate,
+    Dead,
+}
+
+/// What became of one page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) outlet: Outlet,
+    /// The verdict, or the reason of a dead letter.
+    pub(crate) word: String,
+    /// The original of a duplicate.
+    pub(crate) matched: Option<Source>,
+}
+
+impl Outcome {
+    /// The word and the original, for comparisons.
+    pub(crate) fn said(&self) -> (&str, Option<&Source>) {
+        (&self.word, self.matched.as_ref())
+    }
+}
+
+/// Everything that stands in the topics of a deployment.
+pub(crate) struct Ledger {
+    pub(crate) inputs: BTreeMap<Source, Record>,
+    outputs: Vec<(Outlet, Record)>,
+}
+
+impl Ledger {
+    /// Reads the topics to their ends.
+    pub(crate) fn read(cluster: &Cluster<'_>) -> Self {
+        let inputs: Vec<&str> = cluster.inputs().iter().map(String::as_str).collect();
+        let inputs = by_source(Shelf::open(cluster.broker(), &inputs).read_to_end());
+        let outlets = [
+            (cluster.unique(), Outlet::Unique),
+            (cluster.duplicate(), Outlet::Duplicate),
+            (cluster.dead(), Outlet::Dead),
+        ];
+        let mut outputs = Vec::new();
+        for (topic, outlet) in outlets {
+            let records = Shelf::open(cluster.broker(), &[topic]).read_to_end();
+            outputs.extend(records.into_iter().map(|record| (outlet, record)));
+        }
+        Self { inputs, outputs }
+    }
+
+    /// What became of every page, when each was to come out `times` times.
+    ///
+    /// # Errors
+    ///
+    /// The first page that came out more or less often, or not as it went in, or with two fates.
+    pub(crate) fn outcomes(&self, times: usize) -> Result<BTreeMap<Source, Outcome>, String> {
+        let mut outcomes: BTreeMap<Source, (Outcome, usize)> = BTreeMap::new();
+        for (outlet, record) in &self.outputs {
+            let source = origin(*outlet, record)?;
+            let came = self.inputs.get(&source).ok_or_else(|| format!("{} is of nowhere: {source}", record.source))?;
+            same_bytes(came, record)?;
+            let outcome = outcome(*outlet, record)?;
+            match outcomes.get_mut(&source) {
+                None => drop(outcomes.insert(source, (outcome, 1))),
+                Some((before, count)) if *before == outcome => *count += 1,
+                Some((before, _)) => return Err(format!("{source} came out as {before:?} and as {outcome:?}")),
+            }
+        }
+        if let Some(source) = self.inputs.keys().find(|source| !outcomes.contains_key(source)) {
+            return Err(format!("{source} did not come out"));
+        }
+        if let Some((source, (_, count))) = outcomes.iter().find(|(_, (_, count))| *count != times) {
+            return Err(format!("{source} came out {count} times, expected {times}"));
+        }
+        Ok(outcomes.into_iter().map(|(source, (outcome, _))| (source, outcome)).collect())
+    }
+}
+
+/// Every duplicate points to another page, and that one was delivered as unique: so none is its own duplicate, and no
+/// two are each other's (law L8).
+///
+/// # Errors
+///
+/// The first duplicate of which this is not true.
+pub(crate) fn originals_are_delivered(outcomes: &BTreeMap<Source, Outcome>) -> Result<(), String> {
+    for (source, outcome) in outcomes {
+        let Some(original) = &outcome.matched else { continue };
+        if original == source {
+            return Err(format!("{source} is its own duplicate"));
+        }
+        let fate =
+            outcomes.get(original).ok_or_else(|| format!("{source} is a duplicate of {original}, not a page"))?;
+        if fate.outlet != Outlet::Unique {
+            return Err(format!("{source} is a duplicate of {original}, which came out as {fate:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The page that an output record is, by its headers.
+fn origin(outlet: Outlet, record: &Record) -> Result<Source, String> {
+    let said = |name: &str| record.header(name).ok_or_else(|| format!("{} has no header {name}", record.source));
+    if outlet == Outlet::Dead {
+        let number =
+            |name: &str| said(name)?.parse::<i64>().map_err(|why| format!("{name} of {}: {why}", record.source));
+        let partition = i32::try_from(number("dupgate.error.partition")?).map_err(|why| why.to_string())?;
+        let partition = PartitionId::new(said("dupgate.error.topic")?, partition);
+        Ok(partition.at(number("dupgate.error.offset")?))
+    } else {
+        said("dupgate.source")?.parse().map_err(|why| format!("{}: {why}", record.source))
+    }
+}
+
+fn outcome(outlet: Outlet, record: &Record) -> Result<Outcome, String> {
+    let word = if outlet == Outlet::Dead { "dupgate.error.reason" } else { "dupgate.verdict" };
+    let word = record.header(word).ok_or_else(|| format!("{} has no header {word}", record.source))?.to_owned();
+    let matched = record.header("dupgate.match").map(str::parse).transpose();
+    let matched = matched.map_err(|why| format!("{}: {why}", record.source))?;
+    if (outlet == Outlet::Duplicate) != matched.is_some() {
+        return Err(format!("{}: {outlet:?} with the original {matched:?}", record.source));
+    }
+    Ok(Outcome { outlet, word, matched })
+}
+
+/// Key, value, timestamp and foreign headers must be as they came.
+fn same_bytes(came: &Record, left: &Record) -> Result<(), String> {
+    let differs = |what: &str| Err(format!("{} left as {} with another {what}", came.source, left.source));
+    if came.key != left.key {
+        return differs("key");
+    }
+    if came.value != left.value {
+        return differs("value");
+    }
+    if came.timestamp != left.timestamp {
+        return differs("timestamp");
+    }
+    if foreign(came) != foreign(left) {
+        return differs("foreign header");
+    }
+    Ok(())
+}
+
+fn foreign(record: &Record) -> Vec<&HeaderLine> {
+    record.headers.iter().filter(|(name, _)| !name.starts_with("dupgate.")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(name: &str, value: &str) -> HeaderLine {
+        (name.to_owned(), Some(value.as_bytes().to_vec()))
+    }
+
+    fn page(offset: i64) -> Record {
+        Record {
+            source: PartitionId::new("pages", 0).at(offset),
+            key: Some(b"k".to_vec()),
+            value: Some(format!("page {offset}").into_bytes()),
+            timestamp: Some(7),
+            headers: vec![header("trace", "1"), header("dupgate.verdict", "of an earlier pass")],
+        }
+    }
+
+    fn left(offset: i64, outlet: Outlet, matched: Option<i64>) -> (Outlet, Record) {
+        let mut record = page(offset);
+        record.headers.truncate(1);
+        record.headers.push(header("dupgate.source", &page(offset).source.to_string()));
+        record.headers.push(header("dupgate.verdict", if matched.is_some() { "exact" } else { "unique" }));
+        if let Some(original) = matched {
+            record.headers.push(header("dupgate.match", &page(original).source.to_string()));
+        }
+        record.source.partition.topic = "out".into();
+        (outlet, record)
+    }
+
+    fn ledger(outputs: Vec<(Outlet, Record)>) -> Ledger {
+        Ledger { inputs: by_source(vec![page(0), page(1)]), outputs }
+    }
+
+    fn good() -> Vec<(Outlet, Record)> {
+        vec![left(0, Outlet::Unique, None), left(1, Outlet::Duplicate, Some(0))]
+    }
+
+    #[test]
+    fn every_page_once_and_as_it_came_is_accepted() {
+        let outcomes = ledger(good()).outcomes(1).unwrap();
+        assert_eq!(outcomes[&page(1).source].said(), ("exact", Some(&page(0).source)));
+        assert_eq!(originals_are_delivered(&outcomes), Ok(()));
+    }
+
+    #[test]
+    fn a_page_lost_doubled_or_changed_is_noticed() {
+        let refused = |change: fn(&mut Vec<(Outlet, Record)>), why: &str| {
+            let mut outputs = good();
+            change(&mut outputs);
+            let found = ledger(outputs).outcomes(1).unwrap_err();
+            assert!(found.contains(why), "{found}");
+        };
+        refused(|outputs| drop(outputs.pop()), "pages:0:1 did not come out");
+        refused(|outputs| outputs.push(left(0, Outlet::Unique, None)), "pages:0:0 came out 2 times");
+        refused(|outputs| outputs.push(left(1, Outlet::Unique, None)), "pages:0:1 came out as");
+        refused(|outputs| outputs.push(left(2, Outlet::Unique, None)), "is of nowhere");
+        refused(|outputs| outputs[0].1.value = None, "another value");
+        refused(|outputs| outputs[0].1.key = None, "another key");
+        refused(|outputs| outputs[0].1.timestamp = Some(8), "another timestamp");
+        refused(|outputs| outputs[0].1.headers.push(header("trace", "2")), "another foreign header");
+    }
+
+    #[test]
+    fn a_duplicate_of_itself_or_of_a_duplicate_is_noticed() {
+        let judged = |outputs| originals_are_delivered(&ledger(outputs).outcomes(1).unwrap()).unwrap_err();
+        let own = judged(vec![left(0, Outlet::Unique, None), left(1, Outlet::Duplicate, Some(1))]);
+        assert!(own.contains("its own duplicate"), "{own}");
+        let mutual = judged(vec![left(0, Outlet::Duplicate, Some(1)), left(1, Outlet::Duplicate, Some(0))]);
+        assert!(mutual.contains("which came out as"), "{mutual}");
+    }
+}

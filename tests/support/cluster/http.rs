@@ -1,0 +1,53 @@
+//! What an instance says of itself over HTTP.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+/// How long an answer may take. A process that is stopped by a signal takes connections and answers none.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// An address of this machine on which nobody listens now.
+pub(super) fn free_address() -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("its address")
+}
+
+/// Status and body of the answer; `None` when there is none, or not in time.
+pub(super) fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.to_owned()))
+}
+
+/// The sum of a metric over the series whose labels hold all of `labels`; `None` when there is no such series.
+pub(super) fn sum(exposition: &str, name: &str, labels: &[&str]) -> Option<f64> {
+    let mut found = None;
+    for line in exposition.lines() {
+        let Some(rest) = line.strip_prefix(name) else { continue };
+        let Some((given, value)) = rest.rsplit_once(' ') else { continue };
+        let is_series = given.is_empty() || given.starts_with('{');
+        if !is_series || !labels.iter().all(|label| given.contains(label)) {
+            continue;
+        }
+        if let Ok(value) = value.parse::<f64>() {
+            found = Some(found.unwrap_or(0.0) + value);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_metric_is_summed_over_the_series_asked_for() {
+    let text = "# HELP a x\na{p=\"1\",q=\"2\"} 3\na{p=\"2\"} 4\nab 9\nb 7\n";
+    assert_eq!(sum(text, "a", &[]), Some(7.0));
+    assert_eq!(sum(text, "a", &["p=\"1\""]), Some(3.0));
+    assert_eq!(sum(text, "b", &[]), Some(7.0));
+    assert_eq!(sum(text, "c", &[]), None);
+}

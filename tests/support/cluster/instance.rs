@@ -1,0 +1,148 @@
+//! One process of the real program: started, asked, stopped by its process id, killed, frozen, thawed.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::http;
+use crate::broker::wait;
+
+/// How long a process may take to be ready: it restores, joins two groups, and the machine may be busy.
+const READY: Duration = Duration::from_mins(2);
+
+/// Lines of a process's log that are shown when a test fails.
+const SHOWN_LINES: usize = 60;
+
+/// A running instance. Dropped, it is killed; a test that fails shows the end of its log.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    name: String,
+    child: Child,
+    http: SocketAddr,
+    log: PathBuf,
+    ended: Option<ExitStatus>,
+}
+
+impl Instance {
+    /// Starts `dupgate run` with this configuration. `folder` takes its configuration file and its log.
+    pub(super) fn start(name: &str, folder: &Path, mut config: Value) -> Self {
+        let http = http::free_address();
+        super::merge(&mut config, json!({ "http": { "listen": http.to_string() } }));
+        let file = folder.join(format!("{name}.yaml"));
+        // JSON is YAML.
+        std::fs::write(&file, config.to_string()).expect("the configuration is written");
+        let log = folder.join(format!("{name}.log"));
+        let out = File::options().create(true).append(true).open(&log).expect("a log file");
+        let err = out.try_clone().expect("a log file");
+        let child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
+            .arg("run")
+            .arg("--config")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .spawn()
+            .expect("the program starts");
+        Self { name: name.to_owned(), child, http, log, ended: None }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits until `/readyz` says yes.
+    pub(crate) fn wait_ready(&mut self) {
+        let what = format!("{} to be ready", self.name);
+        wait::within(READY, &what, || {
+            let ended = self.has_ended();
+            assert!(ended.is_none(), "{} ended instead of getting ready: {ended:?}", self.name);
+            self.is_ready().then_some(())
+        });
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        http::get(self.http, "/readyz").is_some_and(|(status, _)| status == 200)
+    }
+
+    /// What `/readyz?verbose` says.
+    pub(crate) fn readiness(&self) -> String {
+        http::get(self.http, "/readyz?verbose").map_or_else(|| "no answer".to_owned(), |(_, body)| body)
+    }
+
+    /// The sum of a metric over all series with these labels; 0 when it cannot be had.
+    pub(crate) fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        let Some((200, body)) = http::get(self.http, "/metrics") else { return 0.0 };
+        http::sum(&body, name, labels).unwrap_or(0.0)
+    }
+
+    /// Whether it judges now, by its own word.
+    pub(crate) fn judges(&self) -> bool {
+        self.metric("dupgate_judge_active", &[]) > 0.0
+    }
+
+    /// How many input partitions it owns, by its own word.
+    pub(crate) fn partitions(&self) -> f64 {
+        self.metric("dupgate_assigned_partitions", &[])
+    }
+
+    /// The status that the process ended with, if it has.
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().expect("the state of the process");
+        }
+        self.ended
+    }
+
+    /// `kill -9`, and waits for the end.
+    pub(crate) fn kill(&mut self) {
+        if self.has_ended().is_none() {
+            self.child.kill().expect("the process is killed");
+            self.ended = Some(self.child.wait().expect("the process ends"));
+        }
+    }
+
+    /// SIGSTOP: the process stands still, as if its machine did.
+    pub(crate) fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    /// SIGTERM; the process must end by itself with code 0.
+    pub(crate) fn stop(mut self) {
+        self.signal("TERM");
+        let what = format!("{} to stop", self.name);
+        let status = wait::until(&what, || self.has_ended());
+        assert!(status.success(), "{} stopped with {status}", self.name);
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").arg(format!("-{signal}")).arg(id).status().expect("kill runs");
+        assert!(sent.success(), "SIG{signal} was not sent to {}", self.name);
+    }
+
+    /// The whole log.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let shown = lines.get(lines.len().saturating_sub(SHOWN_LINES)..).unwrap_or_default();
+            eprintln!("--- {} ({:?}), last lines of its log:\n{}", self.name, self.ended, shown.join("\n"));
+        }
+    }
+}

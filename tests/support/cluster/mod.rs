@@ -1,0 +1,183 @@
+//! A deployment of the real program on a real broker: topics, group, configuration, processes.
+//!
+//! Every name is unique, so that deployments share a broker. What stands in the topics is read by [`records`].
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a harness stops the test that it cannot serve"
+)]
+#![allow(dead_code, reason = "each test binary uses its own part of the harness")]
+
+mod http;
+pub(crate) mod instance;
+pub(crate) mod records;
+
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::metadata::MetadataTopic;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::broker::{Broker, wait};
+use instance::Instance;
+
+/// Settings of every topic: what is written stays, whatever its timestamp.
+const LASTING: (&str, &str) = ("retention.ms", "-1");
+
+/// One deployment.
+pub(crate) struct Cluster<'b> {
+    broker: &'b Broker,
+    folder: TempDir,
+    inputs: Vec<String>,
+    input_partitions: i32,
+    unique: String,
+    duplicate: String,
+    dead: String,
+    group: String,
+    config: Value,
+}
+
+/// What a deployment is made of.
+pub(crate) struct Shape<'s> {
+    /// Input topics.
+    pub(crate) topics: usize,
+    /// Partitions of each topic, inputs and outputs.
+    pub(crate) partitions: i32,
+    /// Settings of the input topics.
+    pub(crate) input_settings: &'s [(&'s str, &'s str)],
+    /// Settings of the output topics.
+    pub(crate) output_settings: &'s [(&'s str, &'s str)],
+    /// What is configured beside names and addresses.
+    pub(crate) config: Value,
+}
+
+impl<'b> Cluster<'b> {
+    /// Creates the topics and decides the configuration. No process runs yet.
+    pub(crate) fn new(broker: &'b Broker, shape: Shape<'_>) -> Self {
+        let create = |name: &str, settings: &[(&str, &str)]| {
+            broker.topic_with(name, shape.partitions, &[&[LASTING], settings].concat())
+        };
+        let inputs: Vec<String> = (0..shape.topics).map(|_| create("pages", shape.input_settings)).collect();
+        let output = |name: &str| create(name, shape.output_settings);
+        let (unique, duplicate, dead) = (output("unique"), output("duplicate"), output("dead"));
+        let group = broker.unique("dupgate");
+        let mut config = json!({
+            "kafka": {
+                "brokers": [broker.address()],
+                // Shorter than the defaults, so that the group notices a silent member soon.
+                "consumer_properties": { "session.timeout.ms": 6000 },
+                "producer_properties": { "transaction.timeout.ms": 4000 },
+            },
+            "input": { "topics": &inputs, "group": &group },
+            "output": {
+                "unique": { "topic": &unique },
+                "duplicate": { "topic": &duplicate },
+                "dead_letter": { "topic": &dead },
+            },
+            "logging": { "level": "info", "format": "json" },
+        });
+        merge(&mut config, shape.config);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        Self { broker, folder, inputs, input_partitions: shape.partitions, unique, duplicate, dead, group, config }
+    }
+
+    /// Starts an instance with a folder of its own for snapshots, which a later instance of the same name finds again.
+    pub(crate) fn start(&self, name: &str) -> Instance {
+        self.start_with(name, json!({}))
+    }
+
+    /// Like [`Cluster::start`], with more configuration.
+    pub(crate) fn start_with(&self, name: &str, more: Value) -> Instance {
+        let disk = self.folder.path().join(format!("{name}.state"));
+        std::fs::create_dir_all(&disk).expect("a folder for snapshots");
+        let mut config = self.config.clone();
+        merge(&mut config, json!({ "index": { "path": disk } }));
+        merge(&mut config, more);
+        Instance::start(name, self.folder.path(), config)
+    }
+
+    pub(crate) fn broker(&self) -> &'b Broker {
+        self.broker
+    }
+
+    pub(crate) fn inputs(&self) -> &[String] {
+        &self.inputs
+    }
+
+    pub(crate) fn unique(&self) -> &str {
+        &self.unique
+    }
+
+    pub(crate) fn duplicate(&self) -> &str {
+        &self.duplicate
+    }
+
+    pub(crate) fn dead(&self) -> &str {
+        &self.dead
+    }
+
+    /// Name of the only topic that begins with the group and `.log.`.
+    pub(crate) fn log_topic(&self, log: &str) -> String {
+        let prefix = format!("{}.{log}.", self.group);
+        let client: BaseConsumer = self.broker.client().create().expect("a client");
+        let metadata = client.fetch_metadata(None, wait::LIMIT).expect("metadata");
+        let names: Vec<&str> = metadata.topics().iter().map(MetadataTopic::name).collect();
+        let mut found = names.into_iter().filter(|name| name.starts_with(&prefix));
+        let name = found.next().unwrap_or_else(|| panic!("no topic begins with {prefix}")).to_owned();
+        assert_eq!(found.next(), None, "one scheme, one log");
+        name
+    }
+
+    /// Every partition of the input.
+    fn input_places(&self, offset: Offset) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        for topic in &self.inputs {
+            for partition in 0..self.input_partitions {
+                list.add_partition_offset(topic, partition, offset).expect("a valid offset");
+            }
+        }
+        list
+    }
+
+    fn member(&self) -> BaseConsumer {
+        let mut config: ClientConfig = self.broker.client();
+        config.set("group.id", &self.group).set("enable.auto.commit", "false").create().expect("a client of the group")
+    }
+
+    /// Sets the input group back to the beginning of every partition. All instances must have left.
+    pub(crate) fn rewind(&self) {
+        let client = self.member();
+        wait::until("the input group to be empty", || {
+            let list = client.fetch_group_list(Some(&self.group), wait::LIMIT).expect("a group list");
+            let group = list.groups().first()?;
+            (group.members().is_empty()).then_some(())
+        });
+        client.commit(&self.input_places(Offset::Offset(0)), CommitMode::Sync).expect("the offsets are set back");
+    }
+
+    /// How many records of the input the group has not committed.
+    pub(crate) fn lag(&self) -> i64 {
+        let client = self.member();
+        let committed = client.committed_offsets(self.input_places(Offset::Invalid), wait::LIMIT).expect("offsets");
+        let ahead = committed.elements().into_iter().map(|element| {
+            let (_, end) = client
+                .fetch_watermarks(element.topic(), element.partition(), wait::LIMIT)
+                .expect("the end of the partition");
+            end - element.offset().to_raw().unwrap_or(0).max(0)
+        });
+        ahead.sum()
+    }
+}
+
+/// Puts `more` over `base`, member by member.
+pub(crate) fn merge(base: &mut Value, more: Value) {
+    match (base, more) {
+        (Value::Object(base), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(base.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (base, more) => *base = more,
+    }
+}
