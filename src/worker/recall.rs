@@ -144,9 +144,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::log::{
-        Judged, LogIdentity, RequestId, Rules, RulesNumber, RulingBatch, SameId, Stage, Tails, Windows,
-    };
+    use crate::log::{Judged, LogIdentity, RequestId, Rules, RulesNumber, RulingBatch, SameId, Stage, Tails, Windows};
     use crate::record::{Reject, Timestamp};
 
     const LOG: LogIdentity = LogIdentity(1);
