@@ -185,6 +185,8 @@ mod tests {
                 for offset in 0..45 {
                     proptest::prop_assert_eq!(judged.contains(offset), naive.contains(offset), "offset {}", offset);
                 }
+                let any = (a..b).any(|offset| naive.contains(offset));
+                proptest::prop_assert_eq!(judged.contains_any(a, b), any, "{}..{}", a, b);
             }
         }
     }

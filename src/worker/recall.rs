@@ -138,3 +138,81 @@ impl Recall {
         self.newer.retain(|source, _| !is_within(source, partition, from, to));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::log::{Judged, LogIdentity, RequestId, Rules, RulesNumber, RulingBatch, SameId, Stage, Tails, Windows};
+    use crate::record::{Reject, Timestamp};
+
+    const LOG: LogIdentity = LogIdentity(1);
+
+    fn input() -> PartitionId {
+        PartitionId::new("pages", 0)
+    }
+
+    /// A checkpoint behind another one at offset 3, in which these offsets are judged.
+    fn checkpoint(judged_offsets: &[i64]) -> VerdictRecord {
+        let mut judged = Judged::default();
+        judged_offsets.iter().for_each(|&offset| assert!(judged.insert(offset)));
+        let said = PartitionCheckpoint { judged, floor: 0, delivered: 0 };
+        VerdictRecord::Checkpoint(Box::new(Checkpoint {
+            log: LOG,
+            rules_number: RulesNumber(1),
+            rules: Rules {
+                stages: Stage::ALL.to_vec(),
+                max_distance: 3,
+                windows: Windows::all(Duration::from_secs(1)),
+                lateness: Duration::ZERO,
+                max_future_skew: Duration::ZERO,
+                max_entries: 10,
+                same_id: SameId::Update,
+            },
+            newest: Timestamp::MIN,
+            tails: Tails::START,
+            next_sequence: 0,
+            next_entry: 0,
+            previous: Some(3),
+            partitions: BTreeMap::from([(input(), said)]),
+            applied: Vec::new(),
+        }))
+    }
+
+    fn ruling(offset: i64, request: u64) -> Ruling {
+        let answer = Answer::Withdrawn { source: input().at(offset), reason: Reject::Refused };
+        Ruling { request: RequestId(request), answer }
+    }
+
+    fn batch(rulings: Vec<Ruling>) -> VerdictRecord {
+        let rules = RulesNumber(1);
+        VerdictRecord::Rulings(RulingBatch { log: LOG, rules, tails: Tails::START, next_entry: 0, rulings })
+    }
+
+    fn recall_of(first: i64, positions: i64) -> Recall {
+        Recall::new(BTreeMap::from([(input(), first)]), positions, Some(9))
+    }
+
+    #[test]
+    fn reading_begins_where_no_wanted_position_is_judged_though_the_first_is_not() {
+        assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 7])), Reading::From(Some(3)));
+        assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 9])), Reading::On);
+        assert_eq!(recall_of(1, 4).read(&checkpoint(&[1])), Reading::From(Some(3)));
+    }
+
+    #[test]
+    fn ruling_followed_while_reading_is_newer_than_what_is_read() {
+        let mut recall = recall_of(5, 4);
+        recall.read(&checkpoint(&[]));
+        let (newer, not_wanted) = (Arc::new(ruling(6, 2)), Arc::new(ruling(9, 3)));
+        recall.superseded(&input().at(6), &newer);
+        recall.superseded(&input().at(9), &not_wanted);
+        recall.read(&batch(vec![ruling(5, 0), ruling(6, 1)]));
+        recall.finish();
+        let found = |offset| recall.found(&input().at(offset)).map(|ruling| ruling.request.0);
+        assert_eq!([found(5), found(6), found(9)], [Some(0), Some(2), None]);
+        recall.reopened(&input(), 6, 7);
+        assert_eq!(recall.found(&input().at(6)), None);
+    }
+}

@@ -12,7 +12,7 @@ use dupgate::worker::Disposition;
 
 use crate::bus::{CommittedTransaction, SlotState};
 use crate::oracle::Oracle;
-use crate::world::{GROUP, Value, World, describe, entries_of, judges_of, routed, verdicts_of};
+use crate::world::{GROUP, Given, Value, World, describe, entries_of, judges_of, routed, verdicts_of};
 
 /// Whatever one log partition is held against.
 #[derive(Default)]
@@ -40,8 +40,8 @@ struct Log {
 /// What was ruled about one position, in order.
 #[derive(Clone)]
 enum Said {
-    Ruled { at: i64, ruling: Arc<Ruling> },
-    Reopened,
+    Ruled { log: usize, at: i64, ruling: Arc<Ruling> },
+    Reopened { log: usize, at: i64 },
 }
 
 /// The bookkeeping of all laws.
@@ -107,6 +107,9 @@ impl Laws {
             }
             self.look_at_trims(world, log)?;
         }
+        for given in std::mem::take(&mut world.given) {
+            self.check_given(&given)?;
+        }
         for transaction in world.bus.take_journal() {
             if transaction.offsets.iter().any(|moved| moved.group == GROUP) || transaction.id.starts_with("worker") {
                 self.delivery(world, &transaction)?;
@@ -162,7 +165,7 @@ impl Laws {
                 return Err(format!("L5/L7 the oracle says\n  {expected:?}\nthe log says\n  {ruling:?}"));
             }
             self.lines.push(format!("verdicts:{log}@{offset}: {}", describe_answer(&ruling.answer)));
-            self.check_ruling(offset, ruling)?;
+            self.check_ruling(log, offset, ruling)?;
             self.logs[log].oracle.take(ruling);
             self.count("rulings");
         }
@@ -204,7 +207,7 @@ impl Laws {
         }
     }
 
-    fn check_ruling(&mut self, at: i64, ruling: &Ruling) -> Law {
+    fn check_ruling(&mut self, log: usize, at: i64, ruling: &Ruling) -> Law {
         match &ruling.answer {
             Answer::Page(page) => {
                 let before = self.rulings.get(&page.source).and_then(|said| said.last());
@@ -225,14 +228,14 @@ impl Laws {
             Answer::Forgotten(_) => {}
             Answer::Reopened { partition, from, to } => {
                 for offset in *from..*to {
-                    self.rulings.entry(partition.at(offset)).or_default().push(Said::Reopened);
+                    self.rulings.entry(partition.at(offset)).or_default().push(Said::Reopened { log, at });
                     self.reopened.insert(partition.at(offset));
                 }
             }
         }
         if let Some(source) = ruling.answer.ruled_source() {
             let ruling = Arc::new(ruling.clone());
-            self.rulings.entry(source.clone()).or_default().push(Said::Ruled { at, ruling });
+            self.rulings.entry(source.clone()).or_default().push(Said::Ruled { log, at, ruling });
         }
         Ok(())
     }
@@ -339,6 +342,24 @@ impl Laws {
         Ok(())
     }
 
+    /// A worker gives a page no ruling that it has seen made void.
+    fn check_given(&self, given: &Given) -> Law {
+        let Some(source) = given.ruling.answer.ruled_source() else { return Ok(()) };
+        let said = self.rulings.get(source).map(Vec::as_slice).unwrap_or_default();
+        let ruled = |said: &Said| matches!(said, Said::Ruled { ruling, .. } if *ruling == given.ruling);
+        let Some(place) = said.iter().rposition(ruled) else {
+            return Err(format!("L4 {source} is given a ruling that nobody made"));
+        };
+        // Each log reopens for itself.
+        let Said::Ruled { log, .. } = said[place] else { return Ok(()) };
+        let voids =
+            |later: &Said| matches!(later, Said::Reopened { log: of, at } if *of == log && *at < given.followed[log]);
+        if said[place..].iter().any(voids) {
+            return Err(format!("L4 {source} is given a ruling from before its reopening"));
+        }
+        Ok(())
+    }
+
     // ---- commits
 
     /// The judge's offset is committed with all rulings before it, and never goes back.
@@ -390,13 +411,13 @@ impl Laws {
         if let Some((input, offsets)) = outputs.first_key_value() {
             return Err(format!("L2 outputs {offsets:?} of {input} committed without its offset"));
         }
-        ends.into_iter().try_for_each(|(source, disposition)| self.delivered(world, source, disposition))
+        ends.into_iter().try_for_each(|(source, disposition)| self.delivered(world, &source, disposition))
     }
 
-    fn delivered(&mut self, world: &World, source: Source, disposition: Disposition) -> Law {
+    fn delivered(&mut self, world: &World, source: &Source, disposition: Disposition) -> Law {
         let slot = &world.bus.slots(&source.partition)[usize::try_from(source.offset).unwrap()];
         let Some(Value::Page(page)) = &slot.value else { return Err(format!("{source} is no page")) };
-        let said = self.rulings.get(&source).map(Vec::as_slice).unwrap_or_default();
+        let said = self.rulings.get(source).map(Vec::as_slice).unwrap_or_default();
         let ruled = |wanted: &dyn Fn(&Ruling) -> bool| {
             said.iter().any(|said| matches!(said, Said::Ruled { ruling, .. } if wanted(ruling)))
         };
@@ -412,7 +433,7 @@ impl Laws {
             return Err(format!("L1/L4 {source} was delivered as {disposition:?}, which nobody ruled"));
         }
         let before = self.delivered.entry(source.clone()).or_default();
-        let is_exempt = self.reopened.contains(&source) || self.withdrawn.contains(&source);
+        let is_exempt = self.reopened.contains(source) || self.withdrawn.contains(source);
         if !before.is_empty() && !before.contains(&disposition) && !is_exempt {
             return Err(format!("L4 {source} was delivered as {disposition:?}, before as {before:?}"));
         }
@@ -460,7 +481,7 @@ impl Laws {
     pub(crate) fn is_gone_for_good(&self, world: &World, log: usize, source: &Source) -> Result<(), String> {
         let start = world.bus.start(&verdicts_of(log));
         let said = self.rulings.get(source).map(Vec::as_slice).unwrap_or_default();
-        let kept = said.iter().rev().take_while(|said| !matches!(said, Said::Reopened));
+        let kept = said.iter().rev().take_while(|said| !matches!(said, Said::Reopened { .. }));
         let kept = kept.filter(|said| matches!(said, Said::Ruled { at, .. } if *at >= start)).count();
         let high = self.high.get(&source.partition).copied().unwrap_or(0);
         if kept > 0 {
@@ -501,7 +522,7 @@ fn describe_answer(answer: &Answer) -> String {
 
 fn made_original(said: &Said) -> bool {
     match said {
-        Said::Reopened => false,
+        Said::Reopened { .. } => false,
         Said::Ruled { ruling, .. } => {
             matches!(&ruling.answer, Answer::Page(page) if page.decision.original().is_some())
         }

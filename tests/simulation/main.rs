@@ -5,9 +5,8 @@
 //! `DUPGATE_SIM_STEPS=n` makes each longer. A failure prints the command that runs its seed again.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
+    clippy::expect_used,
     clippy::indexing_slicing,
-    clippy::print_stderr,
     reason = "a test stops at the first thing that is wrong, and says what it is"
 )]
 

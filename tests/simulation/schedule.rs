@@ -24,7 +24,7 @@ struct Instance {
     works: bool,
     serves: Vec<LogPartition>,
     /// Static membership and a lasting transactional id.
-    instance_id: Option<String>,
+    static_id: Option<String>,
     /// Pages larger than this are withdrawn.
     limit: u32,
     rules: Rules,
@@ -41,6 +41,16 @@ struct Process {
     stopping: bool,
 }
 
+/// How small the machines' memories are.
+#[derive(Clone, Copy)]
+struct Sizes {
+    checkpoint_rulings: u64,
+    batch_rulings: usize,
+    remembered_rulings: usize,
+    recalled_positions: i64,
+    transaction_pages: usize,
+}
+
 /// A whole run.
 pub(crate) struct Schedule {
     pub(crate) world: World,
@@ -53,6 +63,7 @@ pub(crate) struct Schedule {
     orphans: Vec<String>,
     lag: BTreeMap<PartitionId, i64>,
     most_pages: i64,
+    sizes: Sizes,
     /// The operator does something now and then.
     operated: bool,
 }
@@ -95,11 +106,14 @@ impl Schedule {
         for number in 0..count {
             let name = format!("i{number}");
             let role = if number < 2 { 0 } else { rng.below(4) };
-            let serves = if role == 1 { Vec::new() } else { (0..logs).collect() };
+            let mut serves: Vec<LogPartition> = if role == 1 { Vec::new() } else { (0..logs).collect() };
+            if number > 0 && serves.len() > 1 && rng.chance(250) {
+                serves.remove(rng.below(serves.len()));
+            }
             instances.push(Instance {
                 works: role != 2,
                 serves,
-                instance_id: rng.chance(600).then(|| name.clone()),
+                static_id: rng.chance(600).then(|| name.clone()),
                 limit: rng.pick(&[1, 2, 2]),
                 rules: rules(&mut rng, number == 0),
                 disks: BTreeMap::new(),
@@ -109,7 +123,14 @@ impl Schedule {
         let mut world = World::new(seed, inputs, logs);
         // Small enough for checkpoints in several parts, now and then.
         world.part_bytes = rng.pick(&[60, 200, 100_000]);
-        Self::begin(world, instances, true)
+        let sizes = Sizes {
+            checkpoint_rulings: rng.pick(&[4, 10, 25]),
+            batch_rulings: rng.pick(&[1, 3, 6]),
+            remembered_rulings: rng.pick(&[1, 3, 10]),
+            recalled_positions: rng.pick(&[1, 4, 40]),
+            transaction_pages: rng.pick(&[1, 5, 20]),
+        };
+        Self::begin(world, instances, sizes, true)
     }
 
     /// Two instances with both roles, nothing by chance but the order of moves: for exhaustive crashes.
@@ -118,7 +139,7 @@ impl Schedule {
             name: format!("i{number}"),
             works: true,
             serves: vec![0],
-            instance_id: (number == 0).then(|| "i0".to_owned()),
+            static_id: (number == 0).then(|| "i0".to_owned()),
             limit: 2,
             rules: rules(&mut Rng::new(seed), true),
             disks: BTreeMap::new(),
@@ -126,10 +147,17 @@ impl Schedule {
         let mut world = World::new(seed, 2, 1);
         world.crash_at = Some((u64::MAX, Moment::Before));
         world.faults = false;
-        Self::begin(world, (0..2).map(instance).collect(), false)
+        let sizes = Sizes {
+            checkpoint_rulings: 6,
+            batch_rulings: 3,
+            remembered_rulings: 3,
+            recalled_positions: 4,
+            transaction_pages: 5,
+        };
+        Self::begin(world, (0..2).map(instance).collect(), sizes, false)
     }
 
-    fn begin(world: World, instances: Vec<Instance>, operated: bool) -> Self {
+    fn begin(world: World, instances: Vec<Instance>, sizes: Sizes, operated: bool) -> Self {
         let laws = Laws::new(world.logs);
         let mut schedule = Self {
             world,
@@ -140,6 +168,7 @@ impl Schedule {
             orphans: Vec::new(),
             lag: BTreeMap::new(),
             most_pages: if operated { 120 } else { 12 },
+            sizes,
             operated,
         };
         (0..schedule.instances.len()).for_each(|instance| schedule.start(instance));
@@ -149,6 +178,7 @@ impl Schedule {
     // ---- processes
 
     fn start(&mut self, number: usize) {
+        let sizes = self.sizes;
         let world = &mut self.world;
         let instance = &self.instances[number];
         let ms = Duration::from_millis;
@@ -159,9 +189,9 @@ impl Schedule {
                 new_log: LogIdentity(world.rng.next()),
                 cold_start: ColdStart::Stop,
                 commit_interval: ms(2),
-                checkpoint_rulings: 10,
+                checkpoint_rulings: sizes.checkpoint_rulings,
                 keep,
-                batch_rulings: 3,
+                batch_rulings: sizes.batch_rulings,
                 pending_rulings: 6,
                 snapshot_interval: Some(ms(40)),
                 revoke_grace: ms(10),
@@ -172,10 +202,10 @@ impl Schedule {
         let settings = WorkerSettings {
             logs: world.logs,
             first_request: 0,
-            remembered_rulings: 3,
-            recalled_positions: 4,
+            remembered_rulings: sizes.remembered_rulings,
+            recalled_positions: sizes.recalled_positions,
             in_flight_bytes: 6,
-            transaction_pages: 5,
+            transaction_pages: sizes.transaction_pages,
             commit_interval: ms(2),
             revoke_grace: ms(10),
             shutdown_grace: ms(20),
@@ -183,8 +213,8 @@ impl Schedule {
             stop_after_bad_ratio: 1.0,
             manner: Manner::Transaction,
         };
-        let id = instance.instance_id.clone();
-        let worker = instance.works.then(|| WorkerDriver::new(world, &instance.name, id, instance.limit, settings));
+        let id = instance.static_id.clone();
+        let worker = instance.works.then(|| WorkerDriver::new(world, &instance.name, id, instance.limit, &settings));
         world.log(|| format!("START {}", instance.name));
         self.processes.push(Process { instance: number, worker, judges, paused: 0, stopping: false });
     }
@@ -194,7 +224,7 @@ impl Schedule {
         let process = self.processes.remove(at);
         if let Some(worker) = &process.worker {
             self.ghosts.extend(worker.member.clone().map(|member| (GROUP.to_owned(), member)));
-            if self.instances[process.instance].instance_id.is_none() {
+            if self.instances[process.instance].static_id.is_none() {
                 self.orphans.push(worker.transactional_id().to_owned());
             }
         }
@@ -234,20 +264,17 @@ impl Schedule {
             return;
         }
         let part = self.world.rng.below(parts);
-        let (step, name, is_worker) = match process.judges.get_mut(part) {
-            Some(judge) => {
-                let disk = instance.disks.entry(judge.log).or_default();
-                let step = judge.step(&mut self.world, disk);
-                self.laws.observe(&mut self.world);
-                let name = judge.name.clone();
-                let life = format!("{at} {name}");
-                self.laws.compare(&mut self.world, &life, judge.log, &judge.judge);
-                (step, name, false)
-            }
-            None => {
-                let worker = process.worker.as_mut().unwrap();
-                (worker.step(&mut self.world), worker.name.clone(), true)
-            }
+        let (step, name, is_worker) = if let Some(judge) = process.judges.get_mut(part) {
+            let disk = instance.disks.entry(judge.log).or_default();
+            let step = judge.step(&mut self.world, disk);
+            self.laws.observe(&mut self.world);
+            let name = judge.name.clone();
+            let life = format!("{at} {name}");
+            self.laws.compare(&mut self.world, &life, judge.log, &judge.judge);
+            (step, name, false)
+        } else {
+            let worker = process.worker.as_mut().unwrap();
+            (worker.step(&mut self.world), worker.name.clone(), true)
         };
         self.laws.observe(&mut self.world);
         match step {
@@ -457,7 +484,7 @@ impl Schedule {
     }
 
     /// Sets the input group back; for that it must be empty.
-    fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self) {
         let world = &mut self.world;
         let deep = world.rng.chance(400);
         for member in world.bus.members(GROUP) {

@@ -39,7 +39,7 @@ fn seeds() -> Range<u64> {
 }
 
 fn steps() -> u64 {
-    std::env::var("DUPGATE_SIM_STEPS").map_or(1500, |text| text.parse().expect("DUPGATE_SIM_STEPS is a number"))
+    std::env::var("DUPGATE_SIM_STEPS").map_or(2000, |text| text.parse().expect("DUPGATE_SIM_STEPS is a number"))
 }
 
 #[test]

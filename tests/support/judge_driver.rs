@@ -8,8 +8,8 @@ use dupgate::transaction::{Call, CallError};
 use dupgate::worker::LogPartition;
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
-use crate::producer::{Client, Died, Out};
-use crate::world::{GROUP, Moment, Step, Value, World, entries_of, judges_of, verdicts_of};
+use crate::producer::{Client, Died, Out, refused_by};
+use crate::world::{From, GROUP, Moment, Step, Value, World, entries_of, judges_of, verdicts_of};
 
 /// A judge of one log partition in one process.
 pub(crate) struct JudgeDriver {
@@ -19,8 +19,8 @@ pub(crate) struct JudgeDriver {
     client: Client,
     call: Option<Out<Request>>,
     todo: VecDeque<Todo>,
-    /// Next offset of the verdict log to hand over; absent while nothing is wanted, `None` inside: the beginning.
-    follow: Option<Option<i64>>,
+    /// Where following stands, while it is wanted.
+    follow: Option<From>,
     reader: VerdictReader,
     end: Option<i64>,
     reading: Option<i64>,
@@ -97,7 +97,7 @@ impl JudgeDriver {
             moves.push(Move::Poll);
         }
         let gone = match world.rng.pick(&moves) {
-            Move::Todo => self.do_next(world, disk),
+            Move::Todo => self.do_next(world, disk.as_ref()),
             Move::Call => self.make_call(world),
             Move::Follow => self.hand_over_verdicts(world),
             Move::Entries => self.hand_over_entries(world),
@@ -123,7 +123,7 @@ impl JudgeDriver {
             match effect {
                 Effect::Restore => self.todo.push_back(Todo::Restore),
                 Effect::Follow { from } => {
-                    self.follow = Some(from);
+                    self.follow = Some(From::wanted(from));
                     self.reader = VerdictReader::new();
                     self.end = None;
                     self.todo.retain(|todo| *todo != Todo::FindEnd);
@@ -166,14 +166,14 @@ impl JudgeDriver {
         if self.todo.is_empty() || matches!(self.over, Some(Step::Failed(_))) { self.over.clone() } else { None }
     }
 
-    fn do_next(&mut self, world: &mut World, disk: &Option<Snapshot>) -> Result<(), Died> {
+    fn do_next(&mut self, world: &mut World, disk: Option<&Snapshot>) -> Result<(), Died> {
         let Some(todo) = self.todo.pop_front() else { return Ok(()) };
         let dies = world.reach();
         if dies == Some(Moment::Before) {
             return Err(Died);
         }
         let event = match todo {
-            Todo::Restore => Some(Event::Restored(disk.clone().map(Box::new))),
+            Todo::Restore => Some(Event::Restored(disk.cloned().map(Box::new))),
             Todo::FindEnd => {
                 self.end = Some(world.bus.stable_end(&verdicts_of(self.log)));
                 None
@@ -257,7 +257,7 @@ impl JudgeDriver {
                 for (is_first, part) in parts.into_iter().take(count) {
                     let (now, value) = (world.now(), Value::Verdict(part));
                     let offset = world.bus.produce(client.id(), client.epoch(), &verdicts_of(log), now, value);
-                    let offset = offset.map_err(|refused| client.refused(world, refused))?;
+                    let offset = offset.map_err(|refused| refused_by(world, refused))?;
                     offsets.extend(is_first.then_some(offset));
                 }
                 Ok(offsets)
@@ -270,7 +270,7 @@ impl JudgeDriver {
                 };
                 let id = (client.id(), client.epoch());
                 let sent = world.bus.send_offsets(id, &judges_of(log), (member, generation), offsets);
-                sent.map(|()| Vec::new()).map_err(|refused| client.refused(world, refused))
+                sent.map(|()| Vec::new()).map_err(|refused| refused_by(world, refused))
             }
             Request::Plain(_) => Ok(Vec::new()),
         };
@@ -282,7 +282,7 @@ impl JudgeDriver {
     fn hand_over_verdicts(&mut self, world: &mut World) -> Result<(), Died> {
         let log = verdicts_of(self.log);
         let Some(from) = self.follow else { return Ok(()) };
-        let from = from.unwrap_or_else(|| world.bus.start(&log));
+        let from = from.or_start(|| world.bus.start(&log));
         if world.reach().is_some() {
             return Err(Died);
         }
@@ -293,7 +293,7 @@ impl JudgeDriver {
                 Some(Event::LogMoved)
             }
             Fetched::Record { offset, value: Value::Verdict(part), .. } if self.end.is_none_or(|end| from < end) => {
-                self.follow = Some(Some(offset + 1));
+                self.follow = Some(From::Offset(offset + 1));
                 match self.reader.push(offset, part) {
                     Ok(whole) => {
                         whole.map(|(first, record)| Event::Followed { offset: first, next: offset + 1, record })
@@ -309,7 +309,7 @@ impl JudgeDriver {
                     Fetched::Nothing { position } => position,
                     Fetched::Record { .. } | Fetched::OutOfRange => from,
                 };
-                self.follow = Some(Some(position));
+                self.follow = Some(From::Offset(position));
                 self.end.take_if(|end| position >= *end).map(|_| Event::FollowedToEnd)
             }
         };

@@ -52,7 +52,7 @@ impl Client {
         }
         let trouble = match world.trouble(call) {
             Trouble::Fails { error: CallError::Abortable(_), .. } if self.committed_unheard => Trouble::None,
-            trouble => trouble,
+            trouble @ (Trouble::None | Trouble::Fails { .. }) => trouble,
         };
         self.committed_unheard = false;
         let answer = match trouble {
@@ -102,13 +102,13 @@ impl Client {
                 self.epoch = next.map_err(|refused| as_call_error(refused, false))?;
                 Ok(Vec::new())
             }
-            Err(refused) => Err(self.refused(world, refused)),
+            Err(refused) => Err(refused_by(world, refused)),
         }
     }
+}
 
-    /// What the client makes of a refusal; a coordinator's time-out is repaired by some versions, fatal to others.
-    pub(crate) fn refused(&self, world: &mut World, refused: Refused) -> CallError {
-        let recovers = world.rng.chance(500);
-        as_call_error(refused, recovers)
-    }
+/// What the client makes of a refusal; a coordinator's time-out is repaired by some versions, fatal to others.
+pub(crate) fn refused_by(world: &mut World, refused: Refused) -> CallError {
+    let recovers = world.rng.chance(500);
+    as_call_error(refused, recovers)
 }

@@ -12,8 +12,8 @@ use dupgate::worker::{
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
 use crate::pages::WorldPage;
-use crate::producer::{Client, Died, Out};
-use crate::world::{GROUP, Moment, Step, Value, World, judges_of, routed, verdicts_of};
+use crate::producer::{Client, Died, Out, refused_by};
+use crate::world::{From, GROUP, Given, Moment, Step, Value, World, judges_of, routed, verdicts_of};
 
 type Payload = Arc<WorldPage>;
 
@@ -37,6 +37,10 @@ pub(crate) struct WorkerDriver {
     generation: u32,
     owned: BTreeSet<PartitionId>,
     revoking: BTreeSet<PartitionId>,
+    /// How far each log was followed when the transaction in progress was put together.
+    composed_at: Vec<i64>,
+    /// The next `Begin` opens what an earlier one was to open.
+    begins_again: bool,
     over: Option<Step>,
 }
 
@@ -53,8 +57,8 @@ enum Todo {
 /// Following one verdict log.
 #[derive(Debug, Default)]
 struct Follow {
-    /// Absent while nothing is wanted; `None` inside: the beginning.
-    next: Option<Option<i64>>,
+    /// Absent while nothing is wanted.
+    next: Option<From>,
     end: Option<i64>,
     reader: VerdictReader,
 }
@@ -96,7 +100,7 @@ impl WorkerDriver {
         name: &str,
         instance: Option<String>,
         limit: u32,
-        settings: WorkerSettings,
+        settings: &WorkerSettings,
     ) -> Self {
         let life = world.new_life();
         let id =
@@ -105,7 +109,7 @@ impl WorkerDriver {
             name: format!("{name}.worker"),
             follows: (0..settings.logs).map(|_| Follow::default()).collect(),
             recalls: (0..settings.logs).map(|_| None).collect(),
-            worker: Worker::new(WorkerSettings { first_request: life << 32, ..settings }),
+            worker: Worker::new(WorkerSettings { first_request: life << 32, ..settings.clone() }),
             life,
             instance,
             limit,
@@ -119,6 +123,8 @@ impl WorkerDriver {
             generation: 0,
             owned: BTreeSet::new(),
             revoking: BTreeSet::new(),
+            composed_at: Vec::new(),
+            begins_again: false,
             over: None,
         }
     }
@@ -213,7 +219,7 @@ impl WorkerDriver {
                 Effect::FetchCheckpoint(log) => self.todo.push_back(Todo::FetchCheckpoint(log)),
                 Effect::Follow { log, from } => {
                     self.forget_end(log);
-                    self.follows[log] = Follow { next: Some(from), ..Follow::default() };
+                    self.follows[log] = Follow { next: Some(From::wanted(from)), ..Follow::default() };
                 }
                 Effect::FollowToEnd(log) => {
                     self.forget_end(log);
@@ -237,6 +243,7 @@ impl WorkerDriver {
                     if self.call.is_some() {
                         world.violate(format!("{}: a call while another is out", self.name));
                     }
+                    self.note_composition(world, &request);
                     self.call = Some(Out { request, answer: None });
                 }
                 Effect::Delivered(_) => {}
@@ -246,6 +253,25 @@ impl WorkerDriver {
             }
         }
         if self.todo.is_empty() || matches!(self.over, Some(Step::Failed(_))) { self.over.clone() } else { None }
+    }
+
+    /// A page in a transaction has the ruling that was in force when the transaction was put together.
+    fn note_composition(&mut self, world: &mut World, request: &Request<Payload>) {
+        match request {
+            Request::Plain(Call::Begin) if !self.begins_again => {
+                let reached = |follow: &Follow| follow.next.map_or(0, |next| next.or_start(|| 0));
+                self.composed_at = self.follows.iter().map(reached).collect();
+            }
+            Request::Produce(outputs) => {
+                for output in outputs {
+                    if let Disposition::Ruled(ruling) = &output.disposition {
+                        let followed = self.composed_at.clone();
+                        world.given.push(Given { ruling: Arc::clone(ruling), followed });
+                    }
+                }
+            }
+            Request::SendOffsets(_) | Request::Plain(_) => {}
+        }
     }
 
     fn forget_end(&mut self, log: LogPartition) {
@@ -309,6 +335,8 @@ impl WorkerDriver {
     fn make_call(&mut self, world: &mut World) -> Result<(), Died> {
         let Some(mut out) = self.call.take() else { return Ok(()) };
         if let Some(answer) = out.answer.take() {
+            let begin = matches!(out.request, Request::Plain(Call::Begin));
+            self.begins_again = begin && matches!(answer, Err(CallError::Retriable(_)));
             self.worker.handle(world.elapsed, Event::Called(answer.map(drop)));
             return Ok(());
         }
@@ -331,7 +359,7 @@ impl WorkerDriver {
                 };
                 let id = (client.id(), client.epoch());
                 let sent = world.bus.send_offsets(id, GROUP, (member, generation), offsets.collect());
-                sent.map(|()| Vec::new()).map_err(|refused| client.refused(world, refused))
+                sent.map(|()| Vec::new()).map_err(|refused| refused_by(world, refused))
             }
             Request::Plain(_) => Ok(Vec::new()),
         };
@@ -360,7 +388,7 @@ impl WorkerDriver {
         let partition = verdicts_of(log);
         let follow = &mut self.follows[log];
         let Some(from) = follow.next else { return Ok(()) };
-        let from = from.unwrap_or_else(|| world.bus.start(&partition));
+        let from = from.or_start(|| world.bus.start(&partition));
         if world.reach().is_some() {
             return Err(Died);
         }
@@ -370,7 +398,7 @@ impl WorkerDriver {
                 Some(Event::LogMoved(log))
             }
             Fetched::Record { offset, value: Value::Verdict(part), .. } if follow.end.is_none_or(|end| from < end) => {
-                follow.next = Some(Some(offset + 1));
+                follow.next = Some(From::Offset(offset + 1));
                 match follow.reader.push(offset, part) {
                     Ok(whole) => whole.map(|(first, record)| Event::Followed { log, offset: first, record }),
                     Err(why) => {
@@ -381,7 +409,7 @@ impl WorkerDriver {
             }
             Fetched::Record { .. } => follow.end.take().map(|_| Event::FollowedToEnd(log)),
             Fetched::Nothing { position } => {
-                follow.next = Some(Some(position));
+                follow.next = Some(From::Offset(position));
                 follow.end.take_if(|end| position >= *end).map(|_| Event::FollowedToEnd(log))
             }
         };
@@ -524,7 +552,7 @@ fn route(world: &mut World, client: &Client, outputs: &[Arc<Output<Payload>>]) -
         }
         let value = Value::Routed { source: output.page.source.clone(), disposition: output.disposition.clone() };
         let sent = world.bus.produce(client.id(), client.epoch(), &routed(), world.now(), value);
-        sent.map_err(|refused| client.refused(world, refused))?;
+        sent.map_err(|refused| refused_by(world, refused))?;
     }
     Ok(Vec::new())
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate::log::{Entry, RequestId, encode_entries};
+use dupgate::log::{Entry, RequestId, Ruling, encode_entries};
 use dupgate::record::{PartitionId, Source, Timestamp};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{Disposition, LogPartition};
@@ -56,6 +56,37 @@ pub(crate) enum Trouble {
     },
 }
 
+/// What a worker hears of an append.
+pub(crate) type Report = (RequestId, Result<i64, ()>);
+
+/// A ruling that a page leaves with.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) ruling: Arc<Ruling>,
+    /// How far each verdict log was followed when it was decided so.
+    pub(crate) followed: Vec<i64>,
+}
+
+/// Where a reader of a log stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum From {
+    Start,
+    Offset(i64),
+}
+
+impl From {
+    pub(crate) fn wanted(offset: Option<i64>) -> Self {
+        offset.map_or(Self::Start, Self::Offset)
+    }
+
+    pub(crate) fn or_start(self, start: impl FnOnce() -> i64) -> i64 {
+        match self {
+            Self::Start => start(),
+            Self::Offset(offset) => offset,
+        }
+    }
+}
+
 /// An entry on its way to the fingerprint log.
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight {
@@ -78,7 +109,9 @@ pub(crate) struct World {
     pub(crate) part_bytes: usize,
     pub(crate) net: VecDeque<InFlight>,
     /// Delivery reports by the life that waits for them.
-    pub(crate) reports: BTreeMap<u64, VecDeque<(RequestId, Result<i64, ()>)>>,
+    pub(crate) reports: BTreeMap<u64, VecDeque<Report>>,
+    /// Rulings that workers have sent pages out with, not looked at yet.
+    pub(crate) given: Vec<Given>,
     /// Whether chance may do harm.
     pub(crate) faults: bool,
     /// Broker calls made so far.
@@ -115,6 +148,7 @@ impl World {
             part_bytes: 1000,
             net: VecDeque::new(),
             reports: BTreeMap::new(),
+            given: Vec::new(),
             faults: true,
             calls: 0,
             crash_at: None,
@@ -167,7 +201,7 @@ impl World {
             return (at == call).then_some(moment);
         }
         let moment = self.rng.pick(&[Moment::Before, Moment::After]);
-        (self.faults && self.rng.next() % 2500 == 0).then_some(moment)
+        (self.faults && self.rng.below(2500) == 0).then_some(moment)
     }
 
     /// What goes wrong with a call that the broker itself would take.
@@ -185,9 +219,8 @@ impl World {
             // Records that went out twice would stand there twice: the edge never says "again" half way.
             (Call::Produce, 1..=4) => (retriable, false),
             (Call::Produce | Call::SendOffsets, _) => (abortable, done),
-            (Call::Begin, 1..=3) => (abortable, false),
             (Call::Commit, 1..=4) => (CallError::Unknown("who knows".to_owned()), done),
-            (Call::Commit, 5..=7) => (abortable, false),
+            (Call::Begin, 1..=3) | (Call::Commit, 5..=7) => (abortable, false),
             (Call::Init | Call::Begin | Call::Commit | Call::Abort, _) => (retriable, done && call != Call::Begin),
         };
         Trouble::Fails { error, done }
