@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::decide::decide;
 use super::events::{Effect, Failure, Request};
 use super::life::{Judge, Role};
-use crate::log::{Entry, Ruling, RulingBatch, VerdictRecord};
+use crate::log::{Answer, Entry, EntryBody, Ruling, RulingBatch, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::{Call, CallError, Turn};
 
@@ -46,7 +46,11 @@ impl Judge {
             return;
         }
         for entry in entries {
-            let Some(ruling) = decide(&self.state, entry, append_time) else { continue };
+            let Some(ruling) = decide(&self.state, entry, append_time) else {
+                self.repeats += 1;
+                continue;
+            };
+            self.clamped += u64::from(is_clamped(entry, &ruling));
             if let Err(why) = self.state.follow(&ruling) {
                 let failure = Failure::Unreadable { offset: self.position, why: why.to_string() };
                 self.effects.push_back(Effect::Fail(failure));
@@ -193,6 +197,14 @@ impl Judge {
     pub(super) fn is_settled(&self) -> bool {
         let output = &self.output;
         output.open.is_empty() && !output.passed && output.closed.is_empty() && output.sent.is_none()
+    }
+}
+
+/// Says whether the page's clock ran too far ahead of the brokers'.
+fn is_clamped(entry: &Entry, ruling: &Ruling) -> bool {
+    match (&entry.body, &ruling.answer) {
+        (EntryBody::Page(asked), Answer::Page(ruled)) => ruled.event_time < asked.event_time,
+        _ => false,
     }
 }
 

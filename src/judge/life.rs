@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::events::{Effect, Event, Failure, Request};
 use super::judging::{Output, is_checkpoint};
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
-use super::{Diverged, Snapshot, Spans, State};
+use super::{Counts, Diverged, Snapshot, Spans, State};
 use crate::log::{RulesNumber, RulesRecord, VerdictRecord};
 use crate::transaction::Ritual;
 
@@ -43,6 +43,8 @@ pub struct Judge {
     pub(super) assigned: bool,
     pub(super) stopping: bool,
     pub(super) cold_starts: ColdStarts,
+    pub(super) repeats: u64,
+    pub(super) clamped: u64,
     pub(super) output: Output,
     pub(super) ritual: Ritual,
     /// When the partition is given up at the latest, while draining.
@@ -69,6 +71,8 @@ impl Judge {
             assigned: false,
             stopping: false,
             cold_starts: ColdStarts::default(),
+            repeats: 0,
+            clamped: 0,
             output: Output::default(),
             ritual: Ritual::default(),
             drain_until: None,
@@ -128,6 +132,12 @@ impl Judge {
     #[must_use]
     pub const fn cold_starts(&self) -> ColdStarts {
         self.cold_starts
+    }
+
+    /// Returns what was seen, for those who watch.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        Counts { repeats: self.repeats, clamped: self.clamped, ..self.state.counts() }
     }
 
     /// Returns the offset of the verdict log whose state this is, while nothing is judged ahead of it.

@@ -9,6 +9,7 @@
 //! Cost: one probe of the index an entry, one bitmap test for a repeat.
 
 mod choice;
+mod counts;
 mod decide;
 mod events;
 mod judging;
@@ -20,6 +21,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use counts::Counts;
 pub use decide::decide;
 pub use events::{Effect, Event, Failure, Request};
 pub use life::{Judge, Role};

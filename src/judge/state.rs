@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::Counts;
 use crate::index::{Index, Original};
 use crate::log::{
     Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, NewOriginal, PageRuling, PartitionCheckpoint,
@@ -28,6 +29,7 @@ pub struct State {
     partitions: BTreeMap<PartitionId, Seen>,
     applied: Applied,
     index: Index,
+    counts: Counts,
 }
 
 /// What is known of one input partition.
@@ -84,6 +86,7 @@ impl Default for State {
             partitions: BTreeMap::new(),
             applied: Applied::default(),
             index: Index::new(0),
+            counts: Counts::default(),
         }
     }
 }
@@ -119,6 +122,7 @@ impl State {
             partitions,
             applied: Applied::default(),
             index,
+            counts: Counts::default(),
         };
         checkpoint.applied.iter().for_each(|&request| state.applied.note(request));
         state.raise_floors(checkpoint);
@@ -222,17 +226,17 @@ impl State {
             Answer::Page(page) => return self.follow_page(page),
             Answer::Withdrawn { source, .. } => {
                 self.seen(&source.partition).judged.insert(source.offset);
-                self.index.forget_source(source);
+                self.counts.forgotten += self.index.forget_source(source);
             }
             Answer::Forgotten(ForgetTarget::Source(source)) => {
-                self.index.forget_source(source);
+                self.counts.forgotten += self.index.forget_source(source);
             }
             Answer::Forgotten(ForgetTarget::Id(id)) => {
-                self.index.forget_id(*id, &self.tails);
+                self.counts.forgotten += self.index.forget_id(*id, &self.tails);
             }
             Answer::Reopened { partition, from, to } => {
                 self.seen(partition).judged.reopen(*from, *to);
-                self.index.forget_range(partition, *from, *to);
+                self.counts.forgotten += self.index.forget_range(partition, *from, *to);
             }
         }
         self.applied.note(ruling.request);
@@ -244,9 +248,10 @@ impl State {
             return Err(Diverged::SecondRuling(page.source.clone()));
         }
         let mut tails = self.tails_with(page.event_time);
+        self.counts.late += u64::from(page.event_time < tails.times.min());
         self.newest = self.newest.max(page.event_time);
         if let Decision::Update { of, original: Some(_) } = &page.decision {
-            self.index.forget_source(&of.source);
+            self.counts.forgotten += self.index.forget_source(&of.source);
         }
         if let Some(original) = page.decision.original() {
             self.remember(page, original);
@@ -295,7 +300,9 @@ impl State {
 
     fn move_tails(&mut self, tails: Tails) {
         self.tails = self.tails.later(tails);
-        self.index.advance(&self.tails);
+        let gone = self.index.advance(&self.tails);
+        self.counts.expired += gone.expired;
+        self.counts.evicted += gone.evicted;
     }
 
     fn seen(&mut self, partition: &PartitionId) -> &mut Seen {
@@ -354,6 +361,12 @@ impl State {
     #[must_use]
     pub const fn index(&self) -> &Index {
         &self.index
+    }
+
+    /// Returns what was seen since the state was restored.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Returns the sequence number of the oldest original that can still be matched, or of the next one.

@@ -2,8 +2,8 @@
 
 use super::clock::Clock;
 use super::worker_report::kind_of;
-use crate::judge::{ColdStarts, Judge, Role};
-use crate::telemetry::labels::{ColdStart, Component, Log, MemoryPart};
+use crate::judge::{ColdStarts, Counts, Judge, Role};
+use crate::telemetry::labels::{ColdStart, Component, Eviction, Log, MemoryPart};
 use crate::telemetry::{Beat, Check, Health, Metrics};
 use crate::transaction::CallError;
 use crate::worker::LogPartition;
@@ -16,6 +16,7 @@ pub(super) struct JudgeReport {
     log: LogPartition,
     role: Role,
     cold_starts: ColdStarts,
+    counts: Counts,
 }
 
 impl JudgeReport {
@@ -29,6 +30,7 @@ impl JudgeReport {
             log,
             role: Role::Restoring,
             cold_starts: ColdStarts::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -79,5 +81,24 @@ impl JudgeReport {
             self.metrics.cold_start(ColdStart::LogTruncated);
         }
         self.cold_starts = seen;
+        if let Some(oldest) = index.live(&state.tails()).next() {
+            self.metrics.oldest_entry(oldest.event_time);
+        }
+        self.count(judge.counts());
+    }
+
+    /// Totals begin anew when a judge restores its state; counters only grow.
+    fn count(&mut self, now: Counts) {
+        let before = std::mem::replace(&mut self.counts, now);
+        let since = |count: fn(&Counts) -> u64| match (count(&now), count(&before)) {
+            (now, before) if now >= before => now - before,
+            (now, _) => now,
+        };
+        self.metrics.repeats(since(|counts| counts.repeats));
+        self.metrics.late_records(since(|counts| counts.late));
+        self.metrics.clamped_timestamps(since(|counts| counts.clamped));
+        self.metrics.evicted(Eviction::Expired, since(|counts| counts.expired));
+        self.metrics.evicted(Eviction::Capacity, since(|counts| counts.evicted));
+        self.metrics.evicted(Eviction::Forgotten, since(|counts| counts.forgotten));
     }
 }

@@ -1,0 +1,18 @@
+//! What a judge has seen, for those who watch it. Nothing is decided by it.
+
+/// Totals since the state was restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Entries of pages that were judged before.
+    pub repeats: u64,
+    /// Pages behind every tail when they were judged: delivered, not remembered if unique.
+    pub late: u64,
+    /// Event times that ran ahead of the brokers' clock, bounded.
+    pub clamped: u64,
+    /// Originals that the window left behind.
+    pub expired: u64,
+    /// Originals that had to go because there were too many.
+    pub evicted: u64,
+    /// Originals withdrawn, replaced, taken down or reopened.
+    pub forgotten: u64,
+}
