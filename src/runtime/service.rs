@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 
-use super::clock::Clock;
+use super::clock::{Clock, wall_time};
 use super::judge_seat::{self, JudgeSeat, Shelf};
 use super::panics;
 use super::random::draw;
@@ -299,7 +299,8 @@ fn prepare_outputs(admin: &Admin, settings: &Settings, scheme: &str) -> Result<O
         let Some(name) = name.as_ref().filter(|_| settings.roles.worker) else { continue };
         let partitions = admin.expect_topic(name).map_err(unavailable)?;
         let max_bytes = admin.max_batch_bytes(name).map_err(unavailable)?;
-        topics.insert(outlet, OutputTopic { name: name.clone(), partitions, max_bytes });
+        let times = admin.time_limits(name).map_err(unavailable)?;
+        topics.insert(outlet, OutputTopic { name: name.clone(), partitions, max_bytes, times });
     }
     let mut input_partitions = BTreeMap::new();
     if let (Topics::Names(names), true) = (&settings.input.topics, settings.roles.worker) {
@@ -319,6 +320,7 @@ fn prepare_outputs(admin: &Admin, settings: &Settings, scheme: &str) -> Result<O
         input_partitions,
         duplicate_value: wiring::duplicate_value(settings),
         time: wiring::output_time(settings),
+        now: wall_time,
     })
 }
 
