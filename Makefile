@@ -44,9 +44,9 @@ deny-if-installed:
 		echo "cargo-deny is not installed: dependencies are not checked here (make deny does)"; \
 	fi
 
-bench: ## Speed: tables, then one JSON object as the last line
+bench: ## Speed: tables, then one JSON object as the last line; DUPGATE_BENCH_QUICK=1 for a short run
 	@tests/tools.sh test >&2
-	@$(CARGO) bench --locked
+	@$(CARGO) bench --locked --bench speed
 
 mutants: ## Break the machine on purpose and see every breakage caught
 	@tests/tools.sh build

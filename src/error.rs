@@ -124,6 +124,48 @@ mod tests {
     }
 
     #[test]
+    fn a_panic_is_a_log_line() {
+        use std::sync::{Arc, Mutex};
+
+        #[derive(Clone, Default)]
+        struct Lines(Arc<Mutex<Vec<u8>>>);
+        impl std::io::Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().map(|mut lines| lines.extend_from_slice(bytes)).ok();
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let before = std::panic::take_hook();
+        log_panics();
+        let caught = tracing::subscriber::with_default(subscriber, || catch_unwind(|| panic!("out of {}", "cheese")));
+        std::panic::set_hook(before);
+        assert!(caught.is_err());
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("ERROR panic: out of cheese"), "{text}");
+        assert!(text.contains("src/error.rs:") && text.contains("a_panic_is_a_log_line"), "{text}");
+    }
+
+    #[test]
+    fn a_panic_on_a_thread_ends_the_process_with_its_own_code() {
+        const CHILD: &str = "DUPGATE_TEST_PANICS";
+        if std::env::var_os(CHILD).is_some() {
+            let thread = std::thread::spawn(|| exit_on_panic(|| panic!("a bug")));
+            thread.join().unwrap();
+        }
+        let name = "error::tests::a_panic_on_a_thread_ends_the_process_with_its_own_code";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let ended = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
+        assert_eq!(ended.status.code(), Some(70), "{ended:?}");
+    }
+
+    #[test]
     fn the_causes_are_told_with_the_error() {
         let cause = anyhow::anyhow!("no such file").context("cannot read the manifest");
         let fatal = Reason::State.because(cause);

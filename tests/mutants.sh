@@ -14,8 +14,8 @@ steps=${MUTANT_STEPS:-3000}
 limit=${MUTANT_SECONDS:-600}
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-# The copy builds into the same place: the libraries are not built again.
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}
+# A place of its own: beside the real sources cargo would take what was built from the broken ones for theirs.
+export CARGO_TARGET_DIR=$root/target/mutants
 
 sources() {
     rm -rf "$copy/src" "$copy/tests"

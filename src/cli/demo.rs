@@ -1,8 +1,21 @@
 //! `demo`: a generated crawl with known duplicates, judged in this process or fed to a cluster and scored.
+//!
+//! Without a subcommand the whole service runs over an in-process broker (or over `--brokers`), with topics of its
+//! own; one thread feeds it, one reads its outputs back and compares them with the truth.
+
+mod feeder;
+mod produce;
+mod score;
+mod stage;
+mod watcher;
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+
+use super::Global;
+use crate::crawl::{Crawl, CrawlSettings};
+use crate::error::{Fatal, Reason};
 
 /// Arguments of `demo`.
 #[derive(Clone, Debug, Args)]
@@ -11,6 +24,9 @@ pub struct DemoArgs {
     /// end after this long, e.g. 30s [default: run until Ctrl-C]
     #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub duration: Option<Duration>,
+    /// judge over these brokers, host:port by comma, in topics made for it [default: a broker in this process]
+    #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
+    pub brokers: Vec<String>,
     /// what the crawl looks like
     #[command(flatten)]
     pub crawl: CrawlArgs,
@@ -31,6 +47,9 @@ pub struct CrawlArgs {
     /// share of pages that are exact copies of an earlier one
     #[arg(long, default_value_t = 0.1, value_parser = share, value_name = "SHARE")]
     pub exact: f64,
+    /// share of records in which no page can be read
+    #[arg(long, default_value_t = 0.01, value_parser = share, value_name = "SHARE")]
+    pub broken: f64,
     /// share of pages in Chinese; the others are in English
     #[arg(long, default_value_t = 0.5, value_parser = share, value_name = "SHARE")]
     pub zh: f64,
@@ -51,9 +70,9 @@ pub struct ProduceArgs {
     /// brokers, host:port by comma [default: those of the configuration]
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     pub brokers: Vec<String>,
-    /// topic to write to [default: the first of input.topics]
-    #[arg(long)]
-    pub topic: Option<String>,
+    /// topics to write to, by comma [default: input.topics]
+    #[arg(long, value_delimiter = ',')]
+    pub topic: Vec<String>,
     /// pages a second, e.g. 200/s; 0 for as fast as it goes
     #[arg(long, default_value = "200/s", value_parser = rate, value_name = "RATE")]
     pub rate: f64,
@@ -71,6 +90,40 @@ pub struct ScoreArgs {
     /// brokers, host:port by comma [default: those of the configuration]
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     pub brokers: Vec<String>,
+    /// print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Does what the arguments say.
+///
+/// # Errors
+///
+/// What keeps the service or the cluster from working.
+pub fn demo(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
+    match &args.command {
+        None => stage::play(args, global),
+        Some(DemoCommand::Produce(produce)) => produce::produce(produce, global),
+        Some(DemoCommand::Score(score)) => score::score(score, global),
+    }
+}
+
+impl CrawlArgs {
+    /// Begins the crawl, spread over so many topics.
+    fn crawl(&self, topics: usize) -> Result<Crawl, Fatal> {
+        let Self { seed, zh, exact, near, broken } = *self;
+        let settings = CrawlSettings { seed, zh, exact, near, broken, topics, ..CrawlSettings::default() };
+        Crawl::new(settings).map_err(|error| Reason::Usage.because(error))
+    }
+}
+
+impl Global {
+    /// Adds settings below those of `--set`, and brokers above them when some are named.
+    fn with(&self, below: Vec<String>, brokers: &[String]) -> Self {
+        let named = (!brokers.is_empty()).then(|| format!("kafka.brokers={}", brokers.join(",")));
+        let set = below.into_iter().chain(self.set.clone()).chain(named).collect();
+        Self { set, ..self.clone() }
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -95,5 +148,12 @@ mod tests {
         assert_eq!(rate("200/s"), Ok(200.0));
         assert_eq!(rate("0"), Ok(0.0));
         assert!(rate("-1").is_err() && rate("inf").is_err() && rate("200/m").is_err());
+    }
+
+    #[test]
+    fn brokers_named_win_over_everything_and_the_users_settings_over_the_demos() {
+        let global = Global { set: vec!["window.size=1h".to_owned()], ..Global::default() };
+        let with = global.with(vec!["window.size=2h".to_owned()], &["a:1".to_owned(), "b:2".to_owned()]);
+        assert_eq!(with.set, ["window.size=2h", "window.size=1h", "kafka.brokers=a:1,b:2"]);
     }
 }

@@ -48,5 +48,5 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
     let IndexCommand::Forget(args) = &args.command;
     let sources = args.source.iter().cloned().map(ForgetTarget::Source);
     let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));
-    petition(global, sources.chain(ids).map(EntryBody::Forget).collect(), args.execute)
+    petition(global, &sources.chain(ids).map(EntryBody::Forget).collect::<Vec<_>>(), args.execute)
 }

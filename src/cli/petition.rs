@@ -13,15 +13,15 @@ use crate::runtime::petition::{Answered, submit};
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Asks the judges and prints what they answer; without `execute` only says what would be asked.
-pub(super) fn petition(global: &Global, bodies: Vec<EntryBody>, execute: bool) -> Result<(), Fatal> {
+pub(super) fn petition(global: &Global, bodies: &[EntryBody], execute: bool) -> Result<(), Fatal> {
     let loaded = global.start(Purpose::Run)?;
     if !execute {
-        for body in &bodies {
+        for body in bodies {
             print(&format!("would ask: {}", question(body)))?;
         }
         return print("nothing was done: add --execute to do it");
     }
-    for Answered { log, offset, answer } in submit(&loaded.settings, &bodies, PATIENCE)? {
+    for Answered { log, offset, answer } in submit(&loaded.settings, bodies, PATIENCE)? {
         print(&format!("judge {log}: {} (verdict log offset {offset})", said(&answer)))?;
     }
     Ok(())

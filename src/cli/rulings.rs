@@ -45,7 +45,7 @@ pub fn rulings(args: &RulingsArgs, global: &Global) -> Result<(), Fatal> {
     let RulingsCommand::Reopen(args) = &args.command;
     let ranges = args.ranges.iter().cloned();
     let bodies = ranges.map(|OffsetRange { partition, from, to }| EntryBody::Reopen { partition, from, to });
-    petition(global, bodies.collect(), args.execute)
+    petition(global, &bodies.collect::<Vec<_>>(), args.execute)
 }
 
 /// The offsets `from <= offset < to` of one partition.

@@ -1,8 +1,29 @@
 //! `sieve`: judges JSON lines from files or standard input, with no broker at all.
+//!
+//! Lines are read on one thread, their text on all cores, and judged here, in the order of the input: the number of
+//! threads changes nothing but the time it takes.
 
+mod lines;
+mod pool;
+mod progress;
+mod routes;
+
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
 
 use clap::Args;
+
+use super::Global;
+use crate::config::Purpose;
+use crate::config::settings::{OnBadRecord, Settings};
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::Reader;
+use crate::record::Timestamp;
+use crate::sieve::{Sieve, SieveSettings, Verdict, place_of};
+
+use progress::Progress;
+use routes::{Readers, Routes};
 
 /// Arguments of `sieve`.
 #[derive(Clone, Debug, Default, Args)]
@@ -27,4 +48,79 @@ impl SieveArgs {
     pub const fn is_routing(&self) -> bool {
         self.unique.is_some() || self.duplicate.is_some() || self.dead.is_some()
     }
+}
+
+/// Judges all lines. Lines that cannot be judged are dead letters and not the end.
+///
+/// # Errors
+///
+/// A configuration that is refused, an input that cannot be read, an output that cannot be written; with
+/// `processing.on_bad_record: stop` also the first line that cannot be judged.
+pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
+    let settings = global.start(Purpose::Sieve)?.settings;
+    let partitions = usize::try_from(settings.judge.partitions).ok().and_then(NonZeroUsize::new);
+    let partitions = partitions.unwrap_or(NonZeroUsize::MIN);
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
+        .map_err(|error| Reason::Config.because(error))?;
+    let (inputs, size) = lines::open(&args.files).map_err(|error| Reason::State.because(error))?;
+    let mut routes = if args.is_routing() {
+        let [unique, duplicate, dead] = [&args.unique, &args.duplicate, &args.dead].map(Option::as_deref);
+        Routes::files(&args.files, unique, duplicate, dead)?
+    } else {
+        Routes::verdicts()
+    };
+    let mut progress = Progress::new(size, args.is_routing());
+    let mut sieve = Sieve::new(SieveSettings {
+        rules: settings.rules.clone(),
+        event_time: settings.record.event_time,
+        partitions,
+        clock: wall_clock(),
+    });
+    let mut readers = Readers::Listen;
+    let outcome = pool::in_order(inputs, &reader, threads(&settings), |next| {
+        let Some((line, reading)) = next else {
+            readers = routes.flush()?;
+            return go_on(readers);
+        };
+        let sifted = sieve.judge(line.source.clone(), reading).map_err(|error| Reason::Bug.because(error))?;
+        progress.note(&line, &sifted);
+        if let Verdict::Dead(rejection) = &sifted.verdict {
+            match settings.processing.on_bad_record {
+                OnBadRecord::DeadLetter => {}
+                OnBadRecord::Skip => return Ok(()),
+                OnBadRecord::Stop => {
+                    let place = place_of(&line.source);
+                    return Err(Reason::Failure.because(anyhow::anyhow!("{place}: {rejection}")));
+                }
+            }
+        }
+        readers = routes.write(&line, &sifted)?;
+        go_on(readers)
+    });
+    if readers == Readers::Gone {
+        return Ok(());
+    }
+    routes.flush()?;
+    progress.finish();
+    outcome
+}
+
+/// Ends the work when nobody reads what it yields; that is no failure.
+fn go_on(readers: Readers) -> Result<(), Fatal> {
+    match readers {
+        Readers::Listen => Ok(()),
+        Readers::Gone => Err(Reason::Failure.because(anyhow::anyhow!("nobody reads the output any more"))),
+    }
+}
+
+fn threads(settings: &Settings) -> usize {
+    let configured = settings.processing.workers;
+    configured.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get)).max(1)
+}
+
+/// Bounds the times that pages claim, as the clock of a broker would.
+#[expect(clippy::disallowed_methods, reason = "files have no broker whose clock could bound their times")]
+fn wall_clock() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(0).plus(since)
 }

@@ -50,7 +50,14 @@ fn readings(path: &[String], text: &str) -> Vec<Value> {
 pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     let nested =
         path.iter().rev().fold(value.clone(), |value, key| Value::Object([(key.clone(), value)].into_iter().collect()));
-    let Err(error) = serde_json::from_value::<Raw>(nested) else { return Ok(()) };
+    let error = match serde_json::from_value::<Raw>(nested) {
+        // A list would fill a section by position: no key takes a list that does not give one back.
+        Ok(raw) if value.is_array() && !gives_list(&raw, path) => {
+            return Err("expected a map of settings, not a list".to_owned());
+        }
+        Ok(_) => return Ok(()),
+        Err(error) => error,
+    };
     let message = error.to_string();
     // A password may stand at any wrong place in this section: only what was expected is said of it.
     if path.first().is_some_and(|first| first == "kafka") && !message.starts_with("unknown field") {
@@ -58,6 +65,11 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
         return Err(format!("expected {expected}"));
     }
     Err(message)
+}
+
+fn gives_list(raw: &Raw, path: &[String]) -> bool {
+    let tree = serde_json::to_value(raw).unwrap_or_default();
+    path.iter().try_fold(&tree, |below, key| below.get(key)).is_some_and(Value::is_array)
 }
 
 #[cfg(test)]
@@ -88,6 +100,15 @@ mod tests {
         assert_eq!(read("judge.serve", "[0, 2]"), Ok(json!([0, 2])));
         assert_eq!(read("judge.serve", "0,2"), Ok(json!([0, 2])));
         assert_eq!(read("kafka.client_id", "a,b"), Ok(json!("a,b")));
+    }
+
+    #[test]
+    fn a_section_is_no_list() {
+        for text in ["[3]", "3", "3,4"] {
+            assert!(read("match.simhash", text).is_err(), "{text}");
+        }
+        assert_eq!(read("match.simhash", "{max_distance: 4}"), Ok(json!({"max_distance": 4})));
+        assert!(read("output.unique", "[pages]").unwrap_err().contains("expected a map"));
     }
 
     #[test]

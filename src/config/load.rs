@@ -90,3 +90,69 @@ fn read_named_files(raw: &Raw, given: &mut Given, layers: &mut Layers) {
         given.secrets.insert(path.clone(), SecretString::from(text));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+    use crate::config::settings::Sasl;
+
+    fn sources(files: &[&Path], set: &[String]) -> Sources {
+        Sources {
+            files: files.iter().map(|path| path.to_path_buf()).collect(),
+            set: set.to_vec(),
+            ..Sources::default()
+        }
+    }
+
+    #[test]
+    fn files_that_are_named_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let secret = path("secret", "hunter2\r\n");
+        let words = path("words", "the\n");
+        let first =
+            path("a.yaml", "window: {size: 1h}\nkafka: {security: {protocol: sasl_ssl, sasl: {username: u}}}\n");
+        let second = path("b.yaml", "window: {size: 2h}\n");
+        let set = [
+            format!("kafka.security.sasl.password={{file: {}}}", secret.display()),
+            format!("text.stopwords=en,{}", words.display()),
+        ];
+        let settings = load(&sources(&[&first, &second], &set), Purpose::Sieve).unwrap().settings;
+        assert_eq!(settings.rules.windows.exact.as_secs(), 7200);
+        assert_eq!(settings.text.stopwords.last(), Some(&crate::text::StopWords::List("the\n".to_owned())));
+        let Some(Sasl::Password { password, .. }) = settings.kafka.security.sasl else { panic!("no identity") };
+        assert_eq!(password.expose_secret(), "hunter2", "without the line break at its end");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_a_problem_and_the_default_file_is_not() {
+        let nowhere = Path::new("/no/such/file");
+        let missing = Sources { default_file: Some(nowhere.to_owned()), ..Sources::default() };
+        assert!(load(&missing, Purpose::Sieve).is_ok());
+        let set = ["text.jieba.user_dict=/no/such/words".to_owned()];
+        let refused = load(&sources(&[nowhere], &set), Purpose::Sieve).unwrap_err().to_string();
+        assert!(refused.contains("/no/such/file: cannot be read: No such file"), "{refused}");
+        assert!(refused.contains("/no/such/words: cannot be read"), "{refused}");
+    }
+
+    #[test]
+    fn the_default_file_is_read_only_when_no_other_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let default_file = folder.path().join("default.yaml");
+        let named = folder.path().join("named.yaml");
+        std::fs::write(&default_file, "window: {size: 1h}").unwrap();
+        std::fs::write(&named, "").unwrap();
+        let window = |files: Vec<PathBuf>| {
+            let sources = Sources { files, default_file: Some(default_file.clone()), ..Sources::default() };
+            load(&sources, Purpose::Sieve).unwrap().settings.rules.windows.exact
+        };
+        assert_eq!(window(Vec::new()), std::time::Duration::from_hours(1));
+        assert_eq!(window(vec![named]), std::time::Duration::from_hours(72));
+    }
+}

@@ -13,6 +13,7 @@
 pub mod raw;
 pub mod settings;
 mod assignment;
+mod client;
 mod expand;
 mod hash;
 mod layers;

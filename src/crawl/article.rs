@@ -166,7 +166,7 @@ fn number(language: Language, rng: &mut Rng, to: &mut String) {
 fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     match letters.next() {
-        Some(first) => first.to_uppercase().chain(letters).collect(),
+        Some(first) => first.to_uppercase().collect::<String>() + letters.as_str(),
         None => String::new(),
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Laws: page `n` is a function of the settings and `n` alone, byte for byte, on every machine and in every
 //! release. A copy names a page that is itself unique and stands at most [`CrawlSettings::reach`] pages before it.
-//! Cost: about 15 us for a page of 2 KB; a copy costs its original once more. Nothing is remembered of pages
+//! Cost: about 20 us of one core for a page of 2 KB; a copy costs its original once more. Nothing is remembered of pages
 //! written.
 
 mod rng;
@@ -18,6 +18,7 @@ mod page;
 mod settings;
 mod truth;
 pub mod score;
+mod summary;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use rng::Rng;
 use words::Vocabulary;
 
 pub use settings::{BadCrawl, CrawlSettings};
+pub use summary::Summary;
 pub use truth::{Damage, Edit, NoTruth, Truth};
 
 /// One generated record, with what it is.

@@ -39,8 +39,13 @@ impl Rng {
 
     /// Returns an index into something of this length; 0 when it is empty.
     pub(super) fn index(&mut self, length: usize) -> usize {
-        let bound = u64::try_from(length).unwrap_or(u64::MAX);
-        usize::try_from(self.below(bound)).unwrap_or(0)
+        Self::scaled(self.bits() >> 32, length)
+    }
+
+    /// Scales 32 random bits to an index into something of this length; 0 when it is empty.
+    pub(super) fn scaled(bits: u64, length: usize) -> usize {
+        let bound = u64::try_from(length).unwrap_or(u64::MAX).min(u64::from(u32::MAX));
+        usize::try_from((bits * bound) >> 32).unwrap_or(0)
     }
 
     /// Returns a number of `0.0 <= x < 1.0`.

@@ -6,10 +6,11 @@
 //!
 //! A match is right when it lies in the page's own family (the original and all its copies): a copy that was judged
 //! unique because its edit hid it is an original too, and the next copy may be nearer to it. Pages of several topics
-//! may be judged in another order than they were written in: when the original comes behind its copy it is the
-//! original that is found, and the pair counts as found once.
+//! may be judged in another order than they were written in, and their verdicts be seen in yet another: pages are
+//! [planted](Scorer::plant) first and [noted](Scorer::note) when their verdict comes. When an original is judged behind
+//! its copy it is the original that is found, and the pair counts as found once.
 //!
-//! Cost: one look-up a page; the families of the last [`Scorer::new`] pages are remembered, no more.
+//! Cost: one look-up a page; the families of the last pages planted are remembered, as many as [`Scorer::new`] says.
 
 mod report;
 #[cfg(test)]
@@ -35,6 +36,20 @@ pub enum Found {
     Near,
     /// A dead letter, and why.
     Dead(Reject),
+}
+
+impl Found {
+    /// Returns the name that stands in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Update => "update",
+            Self::Exact => "exact",
+            Self::Near => "near",
+            Self::Dead(_) => "dead",
+        }
+    }
 }
 
 /// A row of the report: what was done to the page before it was planted.
@@ -114,7 +129,7 @@ pub struct Said {
     pub right: u64,
 }
 
-/// Compares verdicts with the truth, page by page, in the order of the verdicts.
+/// Compares verdicts with the truth, page by page, in whatever order the verdicts come.
 #[derive(Clone, Debug)]
 pub struct Scorer {
     copies: BTreeMap<Kind, Copies>,
@@ -129,13 +144,23 @@ pub struct Scorer {
 #[derive(Clone, Debug)]
 struct Member {
     family: String,
-    /// Set for a copy that was called unique and may still be found by its original.
-    missed: Option<Kind>,
+    standing: Standing,
+}
+
+/// What is known of a page of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Nothing that matters to others.
+    Plain,
+    /// A copy that was called unique: its original may still be found by it.
+    Missed(Kind),
+    /// Its original was called a duplicate of it: the pair is found.
+    Claimed,
 }
 
 impl Scorer {
-    /// Begins with nothing seen. Remembers the families of the last `remembered` pages: at least the crawl's reach
-    /// and what may be judged out of order.
+    /// Begins with nothing seen. Remembers the families of the last `remembered` pages planted: at least the crawl's
+    /// reach and what may be on its way.
     #[must_use]
     pub fn new(remembered: usize) -> Self {
         Self {
@@ -146,6 +171,19 @@ impl Scorer {
             families: HashMap::new(),
             order: VecDeque::new(),
             remembered,
+        }
+    }
+
+    /// Remembers what a page is, before its verdict and those of its copies are noted.
+    pub fn plant(&mut self, key: &str, truth: &Truth) {
+        let family = truth.original().unwrap_or(key).to_owned();
+        if self.families.insert(key.to_owned(), Member { family, standing: Standing::Plain }).is_none() {
+            self.order.push_back(key.to_owned());
+        }
+        if self.order.len() > self.remembered
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.families.remove(&oldest);
         }
     }
 
@@ -160,7 +198,7 @@ impl Scorer {
             said.right += u64::from(right);
         }
         let kind = match truth {
-            Truth::Unique => return self.note_unique(key, found, matched.filter(|_| right)),
+            Truth::Unique => return self.note_unique(found, matched.filter(|_| right)),
             Truth::Broken { damage } => {
                 let broken = self.broken.entry(damage.name()).or_default();
                 broken.planted += 1;
@@ -176,57 +214,44 @@ impl Scorer {
         };
         let copies = self.copies.entry(kind).or_default();
         copies.planted += 1;
-        let missed = match found {
-            Found::Dead(_) => {
-                copies.dead += 1;
-                return;
-            }
-            Found::Unique => {
-                copies.missed += 1;
-                Some(kind)
-            }
-            Found::Update | Found::Exact | Found::Near => {
-                let count = if right { &mut copies.found } else { &mut copies.wrong };
-                *count += 1;
-                None
-            }
-        };
-        self.remember(key, family, missed);
-    }
-
-    fn note_unique(&mut self, key: &str, found: Found, own_copy: Option<&str>) {
-        self.uniques.planted += 1;
         match found {
-            Found::Dead(_) => {
-                self.uniques.dead += 1;
-                return;
-            }
-            Found::Unique => self.uniques.kept += 1,
-            Found::Update | Found::Exact | Found::Near => match own_copy {
-                Some(copy) => {
-                    self.uniques.behind_their_copy += 1;
-                    let missed = self.families.get_mut(copy).and_then(|member| member.missed.take());
-                    if let Some(copies) = missed.and_then(|kind| self.copies.get_mut(&kind)) {
-                        copies.missed -= 1;
-                        copies.found += 1;
-                    }
+            Found::Dead(_) => copies.dead += 1,
+            Found::Update | Found::Exact | Found::Near if right => copies.found += 1,
+            Found::Update | Found::Exact | Found::Near => copies.wrong += 1,
+            Found::Unique => match self.families.get_mut(key) {
+                Some(Member { standing: Standing::Claimed, .. }) => copies.found += 1,
+                Some(member) => {
+                    member.standing = Standing::Missed(kind);
+                    copies.missed += 1;
                 }
-                None => self.uniques.lost += 1,
+                None => copies.missed += 1,
             },
         }
-        self.remember(key, key, None);
     }
 
-    fn remember(&mut self, key: &str, family: &str, missed: Option<Kind>) {
-        let member = Member { family: family.to_owned(), missed };
-        if self.families.insert(key.to_owned(), member).is_none() {
-            self.order.push_back(key.to_owned());
+    fn note_unique(&mut self, found: Found, own_copy: Option<&str>) {
+        self.uniques.planted += 1;
+        match (found, own_copy) {
+            (Found::Dead(_), _) => self.uniques.dead += 1,
+            (Found::Unique, _) => self.uniques.kept += 1,
+            (Found::Update | Found::Exact | Found::Near, None) => self.uniques.lost += 1,
+            (Found::Update | Found::Exact | Found::Near, Some(copy)) => {
+                self.uniques.behind_their_copy += 1;
+                self.claim(copy);
+            }
         }
-        if self.order.len() > self.remembered
-            && let Some(oldest) = self.order.pop_front()
+    }
+
+    /// Counts a copy as found whose original was called a duplicate of it.
+    fn claim(&mut self, copy: &str) {
+        let Some(member) = self.families.get_mut(copy) else { return };
+        if let Standing::Missed(kind) = member.standing
+            && let Some(copies) = self.copies.get_mut(&kind)
         {
-            self.families.remove(&oldest);
+            copies.missed -= 1;
+            copies.found += 1;
         }
+        member.standing = Standing::Claimed;
     }
 
     /// Returns the figures so far.
@@ -236,17 +261,7 @@ impl Scorer {
             copies: self.copies.clone(),
             uniques: self.uniques,
             broken: self.broken.clone(),
-            said: self.said.iter().map(|(found, said)| (name_of(*found), *said)).collect(),
+            said: self.said.iter().map(|(found, said)| (found.name(), *said)).collect(),
         }
-    }
-}
-
-const fn name_of(found: Found) -> &'static str {
-    match found {
-        Found::Unique => "unique",
-        Found::Update => "update",
-        Found::Exact => "exact",
-        Found::Near => "near",
-        Found::Dead(_) => "dead",
     }
 }

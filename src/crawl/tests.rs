@@ -24,7 +24,7 @@ fn the_same_seed_gives_the_same_bytes_for_ever() {
         hash.update(&page.value);
     }
     // Whoever changes this changes every figure that was measured on the crawl: say so in the changelog.
-    assert_eq!(format!("{:032x}", hash.digest128()), "2e52f740be68e4b4e34aca7de78ba631");
+    assert_eq!(format!("{:032x}", hash.digest128()), "3d6c2057e276bc46864db7a8b672b39d");
 }
 
 #[test]

@@ -77,9 +77,11 @@ impl Vocabulary {
     }
 
     fn slot(&self, rng: &mut Rng) -> usize {
-        let slot = rng.index(self.words.len());
+        // One draw serves both: its high half chooses the slot, its low half whether the slot keeps it.
+        let bits = rng.bits();
+        let slot = Rng::scaled(bits >> 32, self.words.len());
         let alias = self.aliases.get(slot).copied().unwrap_or_default();
-        if rng.bits() >> 32 < alias.keep { slot } else { alias.other }
+        if bits & 0xffff_ffff < alias.keep { slot } else { alias.other }
     }
 }
 

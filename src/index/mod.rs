@@ -6,9 +6,9 @@
 //! changes an answer (law L5). No candidate is dropped to save time: recall within the bound is exactly 1 (law L7).
 //!
 //! The originals stand in a ring in log order. One table leads from each exact hash, id and source to its originals,
-//! and one from each key of k + 1 bands ([`bands`]) to the `SimHash` codes that share it: two codes within k bits
+//! and one from each key of k + 1 bands (`bands`) to the `SimHash` codes that share it: two codes within k bits
 //! agree in at least one band. A table holds the newest original of a key, each original how far back the next older
-//! one stands ([`heads`]), so that expiry moves the front of the ring and touches nothing else.
+//! one stands (`heads`), so that expiry moves the front of the ring and touches nothing else.
 //!
 //! Cost of a probe: one walk along the equal exact hashes, and k + 1 walks along the codes that share a band, one
 //! XOR and popcount each. For k = 3 these are about 4 N / 65,536 codes when they are uniform, more when they are
@@ -143,15 +143,20 @@ impl Index {
             (0..self.held.len()).for_each(show_near);
             return;
         }
-        for (number, (band, heads)) in self.bands.iter().zip(&self.by_band).enumerate() {
-            let back = |at: usize| self.codes.get(at)?.backs.get(number).copied();
-            for at in self.chain(heads.newest(band.key(simhash.0)), back) {
+        // One step along each band in turn: the memory fetches the next code of all of them at once.
+        let mut steps = [None; MOST_BANDS];
+        for (step, (band, heads)) in steps.iter_mut().zip(self.bands.iter().zip(&self.by_band)) {
+            *step = self.place_of(heads.newest(band.key(simhash.0)));
+        }
+        while steps.iter().any(Option::is_some) {
+            for (number, step) in steps.iter_mut().enumerate() {
+                let Some(at) = step.take() else { continue };
                 let Some(code) = self.codes.get(at) else { continue };
-                if (code.bits ^ simhash.0).count_ones() > reach {
-                    continue;
-                }
+                *step = code.backs.get(number).and_then(|&back| older(at, back));
                 // A pair that agrees in several bands is shown in the first of them.
-                if self.bands.iter().position(|band| band.agrees(code.bits, simhash.0)) == Some(number) {
+                if (code.bits ^ simhash.0).count_ones() <= reach
+                    && self.bands.iter().position(|band| band.agrees(code.bits, simhash.0)) == Some(number)
+                {
                     show_near(at);
                 }
             }
@@ -290,11 +295,12 @@ impl Index {
 
     /// Walks a chain from its newest position to the oldest that is still held; gives places in the ring.
     fn chain(&self, newest: Option<u64>, back: impl Fn(usize) -> Option<u32>) -> impl Iterator<Item = usize> {
-        let first = newest.and_then(|position| usize::try_from(position.checked_sub(self.front)?).ok());
-        std::iter::successors(first, move |&at| {
-            let back = back(at).filter(|&back| back > 0)?;
-            at.checked_sub(back as usize)
-        })
+        std::iter::successors(self.place_of(newest), move |&at| older(at, back(at)?))
+    }
+
+    /// Returns where a position stands in the ring, unless it has left.
+    fn place_of(&self, position: Option<u64>) -> Option<usize> {
+        usize::try_from(position?.checked_sub(self.front)?).ok()
     }
 
     fn forget(&mut self, places: &[usize]) -> u64 {
@@ -343,6 +349,11 @@ impl Index {
             }
         }
     }
+}
+
+/// Steps along a chain: `back` places, unless the chain ends here or leads out of the ring.
+fn older(at: usize, back: u32) -> Option<usize> {
+    if back == 0 { None } else { at.checked_sub(back as usize) }
 }
 
 /// Says whether no stage can match the original any more.

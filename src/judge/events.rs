@@ -67,7 +67,7 @@ pub enum Effect {
     /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`]; an earlier one that
     /// is not answered yet is forgotten.
     FollowToEnd,
-    /// Hand over nothing of the verdict log any more: from now on we write it.
+    /// Hand over nothing of the verdict log any more: from now on we write it, or begin anew.
     Unfollow,
     /// Join the group of this partition of the fingerprint log.
     Join,

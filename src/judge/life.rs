@@ -1,58 +1,14 @@
 //! The judge's life: restore, stand by, take over, judge, commit, hand over. A state machine without I/O.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::decide::decide;
 use super::events::{Effect, Event, Failure, Request};
+use super::judging::{Output, is_checkpoint};
+use super::settings::{ColdStart, ColdStarts, JudgeSettings};
 use super::{Diverged, Snapshot, Spans, State};
-use crate::log::{Entry, LogIdentity, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, VerdictRecord};
-use crate::record::{PartitionId, Timestamp};
-use crate::transaction::{Call, CallError, Ritual, Turn};
-
-/// What a judge needs to know.
-#[derive(Clone, Debug)]
-pub struct JudgeSettings {
-    /// The rules to judge by. Written to the log when they are not in force.
-    pub rules: Rules,
-    /// Identity to give to a log that has to be begun. Drawn by the edge.
-    pub new_log: LogIdentity,
-    /// What to do when the log does not begin with a checkpoint.
-    pub cold_start: ColdStart,
-    /// How long rulings may gather before they are committed.
-    pub commit_interval: Duration,
-    /// Rulings after which a checkpoint is written.
-    pub checkpoint_rulings: u64,
-    /// How long rulings stay readable, in event time, at least window + lateness.
-    pub keep: Duration,
-    /// Most rulings in one record of the verdict log, give or take one record of entries.
-    pub batch_rulings: usize,
-    /// Rulings that may wait for their commit; at this number no more entries are read.
-    pub pending_rulings: usize,
-    /// Time between snapshots; none are cut when absent.
-    pub snapshot_interval: Option<Duration>,
-    /// How long a revoked partition may take to commit what is judged.
-    pub revoke_grace: Duration,
-}
-
-/// What to do when facts are gone for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ColdStart {
-    /// Begin at the first checkpoint there is, or anew: duplicates of older pages are missed.
-    Proceed,
-    /// Stop with [`Failure::FactsGone`].
-    Stop,
-}
-
-/// How often a judge began without the facts of one window back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ColdStarts {
-    /// It began a new verdict log.
-    pub new_log: u64,
-    /// It found a log that does not begin with a checkpoint.
-    pub log_truncated: u64,
-}
+use crate::log::{RulesNumber, RulesRecord, VerdictRecord};
+use crate::transaction::Ritual;
 
 /// Where in its life a judge is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,54 +32,26 @@ pub enum Role {
 /// Give it events with [`Judge::handle`], take what it wants done with [`Judge::poll`] until there is nothing more.
 #[derive(Debug)]
 pub struct Judge {
-    settings: JudgeSettings,
-    role: Role,
-    state: State,
-    spans: Spans,
+    pub(super) settings: JudgeSettings,
+    pub(super) role: Role,
+    pub(super) state: State,
+    pub(super) spans: Spans,
     /// Offset of the next record of the verdict log to follow.
-    position: i64,
-    latest_checkpoint: Option<i64>,
-    joined: bool,
-    assigned: bool,
-    stopping: bool,
-    cold_starts: ColdStarts,
-    output: Output,
-    ritual: Ritual,
+    pub(super) position: i64,
+    pub(super) latest_checkpoint: Option<i64>,
+    pub(super) joined: bool,
+    pub(super) assigned: bool,
+    pub(super) stopping: bool,
+    pub(super) cold_starts: ColdStarts,
+    pub(super) output: Output,
+    pub(super) ritual: Ritual,
     /// When the partition is given up at the latest, while draining.
-    drain_until: Option<Duration>,
-    last_commit: Duration,
-    last_snapshot: Duration,
+    pub(super) drain_until: Option<Duration>,
+    pub(super) last_commit: Duration,
+    pub(super) last_snapshot: Duration,
     /// A snapshot is due as soon as everything judged is committed.
-    snapshot_waits: bool,
-    effects: VecDeque<Effect>,
-}
-
-/// What is judged and not committed.
-#[derive(Debug, Default)]
-struct Output {
-    /// Rulings of the batch that is still open.
-    open: Vec<Ruling>,
-    /// Entries were passed since the last closed batch.
-    passed: bool,
-    /// Closed records, in order.
-    closed: Vec<VerdictRecord>,
-    /// How many rulings the closed records hold.
-    closed_rulings: usize,
-    /// What the transaction in progress carries.
-    sent: Option<Sent>,
-    /// Rulings since the last checkpoint was written.
-    since_checkpoint: u64,
-    /// The input group's offsets were asked for, or a checkpoint is on its way.
-    checkpointing: bool,
-    /// What may be trimmed once the checkpoint on its way is committed.
-    trim: Option<(i64, i64)>,
-}
-
-#[derive(Clone, Debug)]
-struct Sent {
-    records: Arc<Vec<VerdictRecord>>,
-    offsets: Vec<i64>,
-    next_entry: i64,
+    pub(super) snapshot_waits: bool,
+    pub(super) effects: VecDeque<Effect>,
 }
 
 impl Judge {
@@ -218,9 +146,11 @@ impl Judge {
     // ---- restore and follow
 
     /// Drops the state and begins again from what is written.
-    fn restore(&mut self) {
+    pub(super) fn restore(&mut self) {
         self.role = Role::Restoring;
         self.reset(State::default(), Spans::default(), 0, None);
+        // What is still followed from the place we had come to means nothing to an empty state.
+        self.effects.push_back(Effect::Unfollow);
         self.effects.push_back(Effect::Restore);
     }
 
@@ -302,12 +232,13 @@ impl Judge {
     // ---- the seat
 
     fn assigned(&mut self) {
-        self.assigned = true;
+        // What comes after we left is about a membership that is over.
+        self.assigned = self.joined;
         self.seize();
     }
 
     /// Takes over, if the partition is ours and the state is warm. A call that is still out is waited for.
-    fn seize(&mut self) {
+    pub(super) fn seize(&mut self) {
         if self.assigned && self.role == Role::Standby && !self.ritual.is_busy() && !self.stopping {
             self.role = Role::TakingOver;
             let call = self.ritual.init();
@@ -371,7 +302,7 @@ impl Judge {
     }
 
     /// Becomes a standby again: with the state it has, when that is committed; else from what is written.
-    fn step_down(&mut self) {
+    pub(super) fn step_down(&mut self) {
         if self.is_settled() && self.state.log().is_some() {
             self.role = Role::Standby;
             self.drain_until = None;
@@ -385,7 +316,7 @@ impl Judge {
     }
 
     /// Fenced, or nobody knows what was committed: the log alone can tell. The group must not count on us.
-    fn leave_and_restore(&mut self) {
+    pub(super) fn leave_and_restore(&mut self) {
         if self.role == Role::Draining {
             self.effects.push_back(Effect::RevokeDone);
         } else if self.role == Role::Active {
@@ -406,162 +337,6 @@ impl Judge {
             self.drain_until = Some(now + self.settings.revoke_grace);
             self.effects.push_back(Effect::StopReading);
         }
-    }
-
-    // ---- judging
-
-    fn judge(&mut self, offset: i64, append_time: Timestamp, entries: &[Entry]) {
-        if self.role != Role::Active || offset < self.state.next_entry() {
-            return;
-        }
-        for entry in entries {
-            let Some(ruling) = decide(&self.state, entry, append_time) else { continue };
-            if let Err(why) = self.state.follow(&ruling) {
-                let failure = Failure::Unreadable { offset: self.position, why: why.to_string() };
-                self.effects.push_back(Effect::Fail(failure));
-                return;
-            }
-            self.spans.note(&ruling, self.state.next_sequence());
-            self.output.open.push(ruling);
-            self.output.since_checkpoint += 1;
-        }
-        self.state.pass_entries(offset.saturating_add(1));
-        self.output.passed = true;
-        if self.output.open.len() >= self.settings.batch_rulings {
-            self.close_batch();
-        }
-    }
-
-    fn close_batch(&mut self) {
-        let Some(log) = self.state.log() else { return };
-        if !self.output.passed {
-            return;
-        }
-        self.output.passed = false;
-        let rulings = std::mem::take(&mut self.output.open);
-        self.output.closed_rulings += rulings.len();
-        self.output.closed.push(VerdictRecord::Rulings(RulingBatch {
-            log,
-            rules: self.state.rules_number(),
-            tails: self.state.tails(),
-            next_entry: self.state.next_entry(),
-            rulings,
-        }));
-    }
-
-    /// Writes a checkpoint behind everything judged so far.
-    fn write_checkpoint(&mut self, committed: &BTreeMap<PartitionId, i64>) {
-        let on_its_way = |records: &[VerdictRecord]| records.iter().any(is_checkpoint);
-        let sent = self.output.sent.as_ref().is_some_and(|sent| on_its_way(&sent.records));
-        if self.role != Role::Active || sent || on_its_way(&self.output.closed) {
-            return;
-        }
-        self.close_batch();
-        let spans = &self.spans;
-        let floor = |partition: &PartitionId| spans.floor(partition, committed);
-        let Some(checkpoint) = self.state.checkpoint(self.latest_checkpoint, floor, committed) else { return };
-        let keep_from = self.state.newest().minus(self.keep());
-        self.output.trim = self
-            .spans
-            .trim_point(self.state.first_live_sequence(), committed, keep_from)
-            .map(|verdicts| (verdicts, self.state.next_entry()));
-        self.state.raise_floors(&checkpoint);
-        self.spans.open(None, self.state.next_sequence());
-        self.output.since_checkpoint = 0;
-        self.output.checkpointing = true;
-        self.output.closed.push(VerdictRecord::Checkpoint(Box::new(checkpoint)));
-    }
-
-    /// How long rulings are kept: as configured, and never less than an original can be matched.
-    fn keep(&self) -> Duration {
-        let rules = self.state.rules().unwrap_or(&self.settings.rules);
-        self.settings.keep.max(rules.windows.max() + rules.lateness)
-    }
-
-    // ---- committing
-
-    fn called(&mut self, result: Result<Vec<i64>, CallError>) {
-        let outcome = match result {
-            Ok(offsets) => {
-                if let Some(sent) = self.output.sent.as_mut().filter(|_| !offsets.is_empty()) {
-                    sent.offsets = offsets;
-                }
-                Ok(())
-            }
-            Err(error) => Err(error),
-        };
-        match self.ritual.answered(outcome) {
-            Turn::Call(call) => self.call(call),
-            Turn::Ready if self.role == Role::TakingOver => self.effects.push_back(Effect::FollowToEnd),
-            Turn::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
-            // The same rulings again, in a new transaction: they are final.
-            Turn::Aborted if matches!(self.role, Role::Active | Role::Draining) => self.send_again(),
-            // What a former life had in flight has ended.
-            Turn::Aborted if self.role == Role::TakingOver => {
-                self.role = Role::Standby;
-                self.seize();
-            }
-            Turn::Ready | Turn::Committed | Turn::Aborted => self.seize(),
-            Turn::Fenced(_) | Turn::Fatal(_) | Turn::Unknown(_) => match self.role {
-                Role::Active | Role::Draining | Role::TakingOver => self.leave_and_restore(),
-                Role::Restoring | Role::Standby => self.seize(),
-                Role::Stopped => {}
-            },
-        }
-    }
-
-    fn call(&mut self, call: Call) {
-        let request = match (call, &self.output.sent) {
-            (Call::Produce, Some(sent)) => Request::Produce(Arc::clone(&sent.records)),
-            (Call::SendOffsets, Some(sent)) => {
-                Request::SendOffsets { next_entry: sent.next_entry, checkpoint: self.checkpoint_with(sent) }
-            }
-            _ => Request::Plain(call),
-        };
-        self.effects.push_back(Effect::Call(request));
-    }
-
-    fn checkpoint_with(&self, sent: &Sent) -> Option<i64> {
-        checkpoint_in(sent).or(self.latest_checkpoint)
-    }
-
-    fn begin(&mut self, now: Duration) {
-        self.close_batch();
-        let records = std::mem::take(&mut self.output.closed);
-        self.output.closed_rulings = 0;
-        let next_entry = self.state.next_entry();
-        self.output.sent = Some(Sent { records: Arc::new(records), offsets: Vec::new(), next_entry });
-        self.last_commit = now;
-        let call = self.ritual.begin();
-        self.call(call);
-    }
-
-    fn send_again(&mut self) {
-        if self.output.sent.is_some() {
-            let call = self.ritual.begin();
-            self.call(call);
-        }
-    }
-
-    fn committed(&mut self) {
-        let Some(sent) = self.output.sent.take() else { return };
-        if let Some(&last) = sent.offsets.last() {
-            self.position = last.saturating_add(1);
-        }
-        if let Some(checkpoint) = checkpoint_in(&sent) {
-            self.spans.place(checkpoint);
-            self.latest_checkpoint = Some(checkpoint);
-            self.output.checkpointing = false;
-            if let Some((verdicts, entries)) = self.output.trim.take() {
-                self.spans.trimmed_to(verdicts);
-                self.effects.push_back(Effect::Trim { verdicts, entries });
-            }
-        }
-    }
-
-    fn is_settled(&self) -> bool {
-        let output = &self.output;
-        output.open.is_empty() && !output.passed && output.closed.is_empty() && output.sent.is_none()
     }
 
     // ---- what time brings
@@ -628,14 +403,4 @@ impl Judge {
     fn snapshot_due(&self, now: Duration) -> bool {
         self.settings.snapshot_interval.is_some_and(|interval| now >= self.last_snapshot + interval)
     }
-}
-
-/// Returns the offset of the checkpoint that a transaction carries, once its records have offsets.
-fn checkpoint_in(sent: &Sent) -> Option<i64> {
-    let last = sent.records.iter().zip(&sent.offsets).rfind(|(record, _)| is_checkpoint(record));
-    last.map(|(_, &offset)| offset)
-}
-
-const fn is_checkpoint(record: &VerdictRecord) -> bool {
-    matches!(record, VerdictRecord::Checkpoint(_))
 }

@@ -11,7 +11,9 @@
 mod choice;
 mod decide;
 mod events;
+mod judging;
 mod life;
+mod settings;
 mod snapshot;
 mod spans;
 mod state;
@@ -20,7 +22,8 @@ mod tests;
 
 pub use decide::decide;
 pub use events::{Effect, Event, Failure, Request};
-pub use life::{ColdStart, ColdStarts, Judge, JudgeSettings, Role};
+pub use life::{Judge, Role};
+pub use settings::{ColdStart, ColdStarts, JudgeSettings};
 pub use snapshot::Snapshot;
 pub use spans::{Span, Spans};
 pub use state::{Diverged, State};

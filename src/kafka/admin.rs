@@ -62,6 +62,17 @@ pub enum LogKind {
 pub struct Admin {
     client: AdminClient<Plain>,
     runtime: tokio::runtime::Runtime,
+    brokers: Brokers,
+}
+
+/// What kind of brokers is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Brokers {
+    /// Real ones.
+    Cluster,
+    /// [`super::mock::InProcessBroker`]: it makes no topic, tells no setting and deletes no record, and never answers
+    /// who asks for it.
+    InProcess,
 }
 
 impl Admin {
@@ -71,10 +82,19 @@ impl Admin {
     ///
     /// When the client cannot be made of these settings.
     pub fn new(config: &ClientConfig) -> Result<Self, TopicError> {
+        Self::of(config, Brokers::Cluster)
+    }
+
+    /// Makes the client for brokers of this kind.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn of(config: &ClientConfig, brokers: Brokers) -> Result<Self, TopicError> {
         let client = config.create_with_context(Plain)?;
         // The client has threads of its own: this one only waits for their answers.
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        Ok(Self { client, runtime })
+        Ok(Self { client, runtime, brokers })
     }
 
     /// Returns the number of partitions, or `None` when there is no such topic.
@@ -129,6 +149,16 @@ impl Admin {
         }
     }
 
+    /// Makes a topic with the cluster's own settings, unless it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`TopicError::NotCreated`], or when no broker answered in time.
+    pub fn ensure_topic(&self, topic: &str, partitions: usize) -> Result<(), TopicError> {
+        let count = i32::try_from(partitions).unwrap_or(i32::MAX);
+        self.create(&NewTopic::new(topic, count, TopicReplication::Fixed(self.default_replication()?)))
+    }
+
     fn create_log(
         &self,
         topic: &str,
@@ -152,10 +182,14 @@ impl Admin {
         if copies >= 3 {
             log = log.set("min.insync.replicas", "2");
         }
-        let answer = self.runtime.block_on(self.client.create_topics([&log], &options()))?;
+        self.create(&log)
+    }
+
+    fn create(&self, topic: &NewTopic<'_>) -> Result<(), TopicError> {
+        let answer = self.runtime.block_on(self.client.create_topics([topic], &options()))?;
         match answer.into_iter().next() {
             Some(Err((_, code))) if code != RDKafkaErrorCode::TopicAlreadyExists => {
-                Err(TopicError::NotCreated { topic: topic.to_owned(), code })
+                Err(TopicError::NotCreated { topic: topic.name.to_owned(), code })
             }
             _ => Ok(()),
         }
@@ -190,15 +224,19 @@ impl Admin {
             return Ok(TimeLimits::NONE);
         }
         // A broker that does not know a setting does not refuse for it.
-        let limit = |name: &str| Ok::<_, TopicError>(read(name)?.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX));
+        let limit =
+            |name: &str| Ok::<_, TopicError>(read(name)?.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX));
         Ok(TimeLimits {
             behind_ms: limit("message.timestamp.before.max.ms")?,
             ahead_ms: limit("message.timestamp.after.max.ms")?,
         })
     }
 
-    /// Reads one setting; `None` when we may not, or it has no value.
+    /// Reads one setting; `None` when we may not, when it has no value, or when brokers of this kind tell none.
     fn setting(&self, resource: ResourceSpecifier<'_>, name: &str) -> Result<Option<String>, TopicError> {
+        if self.brokers == Brokers::InProcess {
+            return Ok(None);
+        }
         let answer = self.runtime.block_on(self.client.describe_configs([&resource], &options()))?;
         Ok(answer
             .into_iter()
@@ -212,6 +250,9 @@ impl Admin {
     ///
     /// When a partition refused, or no broker answered in time.
     pub fn delete_records(&self, before: &[(PartitionId, i64)]) -> Result<(), TopicError> {
+        if self.brokers == Brokers::InProcess {
+            return Ok(());
+        }
         let mut list = TopicPartitionList::new();
         for (partition, offset) in before {
             list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(*offset))?;

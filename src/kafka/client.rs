@@ -113,7 +113,9 @@ impl Cluster {
     #[must_use]
     pub fn transactional_producer(&self, transactional_id: &str, settings: &ProducerSettings) -> ClientConfig {
         let mut config = self.output_producer(settings);
-        config.set("transactional.id", transactional_id).set("transaction.timeout.ms", millis(settings.transaction_timeout));
+        config
+            .set("transactional.id", transactional_id)
+            .set("transaction.timeout.ms", millis(settings.transaction_timeout));
         config
     }
 
@@ -152,7 +154,6 @@ impl Cluster {
 
     fn consumer(&self, group: &str, queue_bytes: usize) -> ClientConfig {
         let mut config = self.base(&self.consumer_properties);
-        let queue_kbytes = (queue_bytes / 1024).clamp(1, 2_097_151);
         config
             .set("group.id", group)
             .set("enable.auto.commit", "false")
@@ -162,7 +163,7 @@ impl Cluster {
             .set("enable.partition.eof", "true")
             // The default of 1000 adds seconds whenever the capped queue was full.
             .set("fetch.queue.backoff.ms", "10")
-            .set("queued.max.messages.kbytes", queue_kbytes.to_string());
+            .set("queued.max.messages.kbytes", (queue_bytes / 1024).clamp(1, 2_097_151).to_string());
         config
     }
 
@@ -261,13 +262,10 @@ mod tests {
         let consumer = cluster.input_consumer(
             "g",
             Some("i"),
-            Patience { session: Duration::from_secs(30), poll: Duration::from_secs(300) },
+            Patience { session: Duration::from_secs(30), poll: Duration::from_mins(5) },
             1 << 20,
         );
-        let producer = cluster.transactional_producer(
-            "t",
-            &ProducerSettings::of_judge(),
-        );
+        let producer = cluster.transactional_producer("t", &ProducerSettings::of_judge());
         for key in of_consumers {
             assert_ne!(consumer.get(key), Some("evil"), "{key}");
         }

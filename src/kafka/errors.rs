@@ -9,6 +9,7 @@ use crate::record::Reject;
 use crate::transaction::{Call, CallError};
 
 /// Sorts the error of one call to the transactional producer by what happens next.
+#[must_use]
 pub fn of_call(call: Call, error: &KafkaError) -> CallError {
     let KafkaError::Transaction(inner) = error else {
         return of_code(error.rdkafka_error_code(), error.to_string());
@@ -34,6 +35,7 @@ pub fn of_call(call: Call, error: &KafkaError) -> CallError {
 }
 
 /// Sorts an error that carries nothing but its code, met before anything was committed.
+#[must_use]
 pub fn of_code(code: Option<RDKafkaErrorCode>, text: String) -> CallError {
     match code {
         Some(code) if is_fenced(code) => CallError::Fenced(text),
@@ -43,6 +45,7 @@ pub fn of_code(code: Option<RDKafkaErrorCode>, text: String) -> CallError {
 }
 
 /// Finds the reason why the broker will never take a record, if the code names one.
+#[must_use]
 pub fn refusal(code: RDKafkaErrorCode) -> Option<Reject> {
     if code == RDKafkaErrorCode::MessageSizeTooLarge || code == RDKafkaErrorCode::InvalidMessageSize {
         Some(Reject::TooLargeForOutput)
@@ -56,6 +59,7 @@ pub fn refusal(code: RDKafkaErrorCode) -> Option<Reject> {
 }
 
 /// Says whether somebody else owns the id now.
+#[must_use]
 pub fn is_fenced(code: RDKafkaErrorCode) -> bool {
     [
         RDKafkaErrorCode::Fenced,
@@ -67,6 +71,7 @@ pub fn is_fenced(code: RDKafkaErrorCode) -> bool {
 }
 
 /// Says whether waiting may cure the error: the network, a broker on its way up, a leader on the move.
+#[must_use]
 pub fn is_passing(code: RDKafkaErrorCode) -> bool {
     [
         RDKafkaErrorCode::OperationTimedOut,

@@ -87,7 +87,7 @@ mod tests {
         let held = gate.hold(1);
         let waiting = std::thread::spawn({
             let gate = Arc::clone(&gate);
-            move || gate.wait_open(Duration::from_secs(60))
+            move || gate.wait_open(Duration::from_mins(1))
         });
         drop(held);
         assert!(waiting.join().unwrap());

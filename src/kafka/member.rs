@@ -24,6 +24,7 @@ use rdkafka::{ClientConfig, Offset, Timestamp as KafkaTimestamp, TopicPartitionL
 
 use super::client::{log_error, log_line};
 use super::gate::{Gate, Held};
+use crate::panics::shielded;
 use crate::record::{PartitionId, Timestamp};
 use crate::worker::Header;
 
@@ -34,7 +35,7 @@ const POLL: Duration = Duration::from_millis(20);
 const SEEK: Duration = Duration::from_millis(500);
 
 /// How long a revocation waits for the owner at the most. The group's own limit is `max.poll.interval.ms` (5 min).
-const REVOKE_PATIENCE: Duration = Duration::from_secs(60);
+const REVOKE_PATIENCE: Duration = Duration::from_mins(1);
 
 /// One record as it came, with all that must leave as it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub struct Arrived {
     pub value: Option<Box<[u8]>>,
     /// All headers, in order, repeats kept.
     pub headers: Vec<Header>,
+    /// The headers could not be read, because a name is not UTF-8: the record cannot be passed on as it came.
+    pub headers_unreadable: bool,
     /// The record's timestamp, if it has one.
     pub timestamp: Option<Timestamp>,
 }
@@ -255,9 +258,9 @@ impl ConsumerContext for Context {
     fn rebalance(&self, consumer: &BaseConsumer<Self>, event: RDKafkaRespErr, list: &mut TopicPartitionList) {
         let partitions = partitions_of(list);
         if event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
-            self.assigned(consumer, partitions);
+            self.assigned(consumer, &partitions);
         } else {
-            self.revoked(consumer, partitions);
+            self.revoked(consumer, &partitions);
         }
     }
 }
@@ -267,20 +270,20 @@ impl Context {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: BTreeSet<PartitionId>) {
+    fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: &BTreeSet<PartitionId>) {
         // Tells the client that the assignment is taken; the partitions themselves follow at their first seek.
         if let Err(error) = consumer.incremental_assign(&TopicPartitionList::new()) {
             tracing::warn!(%error, "assignment not taken");
         }
-        for partition in &partitions {
+        for partition in partitions {
             self.lanes().by_partition.insert(partition.clone(), Lane::default());
         }
         if !partitions.is_empty() {
-            (self.sink)(MemberEvent::Assigned(partitions));
+            (self.sink)(MemberEvent::Assigned(partitions.clone()));
         }
     }
 
-    fn revoked(&self, consumer: &BaseConsumer<Self>, partitions: BTreeSet<PartitionId>) {
+    fn revoked(&self, consumer: &BaseConsumer<Self>, partitions: &BTreeSet<PartitionId>) {
         let leaving = self.lanes().leaving;
         if !partitions.is_empty() && !leaving {
             if consumer.assignment_lost() {
@@ -292,7 +295,7 @@ impl Context {
         }
         let mut gone = TopicPartitionList::new();
         let mut lanes = self.lanes();
-        for partition in &partitions {
+        for partition in partitions {
             if lanes.by_partition.remove(partition).is_some_and(|lane| lane.started) {
                 gone.add_partition(&partition.topic, partition.number);
             }
@@ -331,7 +334,7 @@ impl Context {
                     lane.open = None;
                     lane.wanted = Some((start, serial));
                 }
-                self.seek_what_is_wanted(consumer, &mut lanes);
+                lanes.seek_what_is_wanted(consumer);
             }
             Command::Close(partition) => {
                 if let Some(lane) = lanes.by_partition.get_mut(&partition) {
@@ -361,20 +364,6 @@ impl Context {
         true
     }
 
-    /// Tries every seek that has not succeeded yet: a partition that has just been assigned refuses it for a moment.
-    fn seek_what_is_wanted(&self, consumer: &BaseConsumer<Self>, lanes: &mut Lanes) {
-        for (partition, lane) in &mut lanes.by_partition {
-            let Some((start, serial)) = lane.wanted else { continue };
-            match seek(consumer, partition, start, lane) {
-                Ok(()) => {
-                    lane.wanted = None;
-                    lane.open = Some(serial);
-                }
-                Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),
-            }
-        }
-    }
-
     fn arrived(&self, message: &BorrowedMessage<'_>, topic: &mut TopicName) {
         let partition = PartitionId::new(topic.shared(message.topic()), message.partition());
         let serial = self.lanes().by_partition.get(&partition).and_then(|lane| lane.open);
@@ -400,18 +389,20 @@ impl Context {
     }
 
     fn failed(&self, consumer: &BaseConsumer<Self>, error: &KafkaError) {
-        let fatal = match error {
-            KafkaError::MessageConsumptionFatal(code) => Some(format!("the consumer is beyond repair: {code}")),
-            KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset) => Some(self.out_of_range(consumer)),
-            KafkaError::MessageConsumption(
-                code @ (RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed),
-            ) => Some(format!("the cluster does not let us read: {code}")),
-            _ => None,
+        let denied = [RDKafkaErrorCode::TopicAuthorizationFailed, RDKafkaErrorCode::GroupAuthorizationFailed];
+        let code = error.rdkafka_error_code();
+        let fatal = if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
+            format!("the consumer is beyond repair: {error}")
+        } else if code == Some(RDKafkaErrorCode::AutoOffsetReset) {
+            self.out_of_range(consumer)
+        } else if code.is_some_and(|code| denied.contains(&code)) {
+            format!("the cluster does not let us read: {error}")
+        } else {
+            // The network, a leader on the move: the client goes on by itself.
+            tracing::warn!(%error, "consumer");
+            return;
         };
-        match fatal {
-            Some(why) => (self.sink)(MemberEvent::Failed(why)),
-            None => tracing::warn!(%error, "consumer"),
-        }
+        (self.sink)(MemberEvent::Failed(fatal));
     }
 
     fn out_of_range(&self, consumer: &BaseConsumer<Self>) -> String {
@@ -437,6 +428,20 @@ impl Context {
 }
 
 impl Lanes {
+    /// Tries every seek that has not succeeded yet: a partition that has just been assigned refuses it for a moment.
+    fn seek_what_is_wanted(&mut self, consumer: &BaseConsumer<Context>) {
+        for (partition, lane) in &mut self.by_partition {
+            let Some((start, serial)) = lane.wanted else { continue };
+            match seek(consumer, partition, start, lane) {
+                Ok(()) => {
+                    lane.wanted = None;
+                    lane.open = Some(serial);
+                }
+                Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),
+            }
+        }
+    }
+
     /// Notes the wish for all and returns those that the client knows of.
     fn set_paused(&mut self, partitions: &BTreeSet<PartitionId>, paused: bool) -> TopicPartitionList {
         let mut started = TopicPartitionList::new();
@@ -505,7 +510,7 @@ fn run(consumer: Arc<BaseConsumer<Context>>) {
         while let Ok(command) = context.commands.try_recv() {
             context.carry_out(&consumer, command);
         }
-        context.seek_what_is_wanted(&consumer, &mut context.lanes());
+        context.lanes().seek_what_is_wanted(&consumer);
         if !context.gate.wait_open(POLL) {
             continue;
         }
@@ -527,31 +532,39 @@ struct TopicName(Option<Arc<str>>);
 
 impl TopicName {
     fn shared(&mut self, name: &str) -> Arc<str> {
-        match &self.0 {
-            Some(known) if **known == *name => Arc::clone(known),
-            _ => {
-                let fresh: Arc<str> = Arc::from(name);
-                self.0 = Some(Arc::clone(&fresh));
-                fresh
-            }
+        if let Some(known) = self.0.as_ref().filter(|known| ***known == *name) {
+            return Arc::clone(known);
         }
+        let fresh: Arc<str> = Arc::from(name);
+        self.0 = Some(Arc::clone(&fresh));
+        fresh
     }
 }
 
 fn detach(message: &BorrowedMessage<'_>) -> Arrived {
-    let headers = message.headers().map_or_else(Vec::new, |headers| {
-        headers
-            .iter()
-            .map(|header| Header { name: header.key.to_owned(), value: header.value.map(<[u8]>::to_vec) })
-            .collect()
-    });
+    let headers = match message.headers() {
+        None => Some(Vec::new()),
+        // The client library panics on a name that is not UTF-8, and nothing keeps a producer from sending one.
+        Some(headers) => shielded(|| {
+            headers
+                .iter()
+                .map(|header| Header { name: header.key.to_owned(), value: header.value.map(<[u8]>::to_vec) })
+                .collect()
+        }),
+    };
     let timestamp = match message.timestamp() {
         KafkaTimestamp::NotAvailable => None,
         KafkaTimestamp::CreateTime(millis) | KafkaTimestamp::LogAppendTime(millis) => {
             Some(Timestamp::from_millis(millis))
         }
     };
-    Arrived { key: message.key().map(Box::from), value: message.payload().map(Box::from), headers, timestamp }
+    Arrived {
+        key: message.key().map(Box::from),
+        value: message.payload().map(Box::from),
+        headers_unreadable: headers.is_none(),
+        headers: headers.unwrap_or_default(),
+        timestamp,
+    }
 }
 
 fn partitions_of(list: &TopicPartitionList) -> BTreeSet<PartitionId> {

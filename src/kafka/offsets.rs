@@ -82,9 +82,15 @@ impl Offsets {
     /// When no broker answered in time, or the pattern is not one.
     pub fn partitions(&self, topics: &[String]) -> Result<BTreeSet<PartitionId>, KafkaError> {
         let metadata = self.consumer.fetch_metadata(None, self.patience)?;
+        let patterns = topics.iter().filter(|topic| topic.starts_with('^')).map(|pattern| regex::Regex::new(pattern));
+        let patterns =
+            patterns.collect::<Result<Vec<_>, _>>().map_err(|error| KafkaError::Subscription(error.to_string()))?;
+        let wanted = |name: &str| {
+            topics.iter().any(|topic| topic == name) || patterns.iter().any(|pattern| pattern.is_match(name))
+        };
         let mut found = BTreeSet::new();
         for topic in metadata.topics() {
-            if topic.error().is_none() && topics.iter().any(|wanted| *wanted == topic.name()) {
+            if topic.error().is_none() && wanted(topic.name()) {
                 found.extend(topic.partitions().iter().map(|part| PartitionId::new(topic.name(), part.id())));
             }
         }

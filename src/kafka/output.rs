@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::member::Arrived;
-use super::transactor::{Cargo, Loader, Outgoing};
+use super::transactor::{Cargo, HeaderField, Loader, Outgoing};
 use crate::record::{Reject, Source, Timestamp};
 use crate::transaction::CallError;
 use crate::worker::{Disposition, Errand, Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, Output, Routing};
@@ -69,8 +69,25 @@ impl TimeLimits {
     }
 }
 
+/// How many partitions each input topic has. Learned before the first page of a partition is read.
+#[derive(Debug, Default)]
+pub struct InputPartitions(RwLock<BTreeMap<Arc<str>, usize>>);
+
+impl InputPartitions {
+    /// Notes what a topic has.
+    pub fn learn(&self, topic: Arc<str>, partitions: usize) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(topic, partitions);
+    }
+
+    /// Returns what a topic has; 0 while nothing is known of it.
+    #[must_use]
+    pub fn count(&self, topic: &str) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(topic).copied().unwrap_or(0)
+    }
+}
+
 /// All that turns a page into records.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Outputs {
     /// Where pages go.
     pub routing: Routing,
@@ -78,8 +95,8 @@ pub struct Outputs {
     pub headers: HeaderSettings,
     /// The topics that are produced to.
     pub topics: BTreeMap<Outlet, OutputTopic>,
-    /// Partitions of the input topics.
-    pub input_partitions: BTreeMap<Arc<str>, usize>,
+    /// Partitions of the input topics, as far as they are known.
+    pub input_partitions: InputPartitions,
     /// What the duplicate topic gets for a value.
     pub duplicate_value: DuplicateValue,
     /// Which timestamp is carried.
@@ -172,13 +189,17 @@ impl Outputs {
     }
 
     fn partition(&self, source: &Source, key: Option<&[u8]>, count: usize) -> i32 {
-        let source_count = self.input_partitions.get(&source.partition.topic).copied().unwrap_or(0);
+        let source_count = self.input_partitions.count(&source.partition.topic);
         self.routing.partition(source, source_count, key, count)
     }
 
     fn timestamp(&self, came: &Arrived) -> Option<Timestamp> {
         match self.time {
-            OutputTime::Source => came.timestamp,
+            // To the client library 0 means now: the earliest moment that it can say is a millisecond later.
+            OutputTime::Source => came.timestamp.map(|timestamp| match timestamp.millis() {
+                0 => Timestamp::from_millis(1),
+                _ => timestamp,
+            }),
             OutputTime::Now => None,
         }
     }
@@ -199,14 +220,16 @@ impl Outputs {
 /// headers it came with, and without its key.
 fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
     let fixed = MOST_HEADER_BYTES + RECORD_OVERHEAD;
-    let mut rest: usize = outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
+    let mut rest: usize =
+        outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
     rest += outgoing.key.map_or(0, <[u8]>::len);
     let value = outgoing.value.as_ref().map_or(0, |value| value.len());
     if fixed + rest + value <= limit {
         return;
     }
     if fixed + rest > limit {
-        let ours = outgoing.headers.iter().rposition(|(name, _)| matches!(name, Cow::Borrowed(_))).map_or(0, |at| at + 1);
+        let ours =
+            outgoing.headers.iter().rposition(|(name, _)| matches!(name, Cow::Borrowed(_))).map_or(0, |at| at + 1);
         outgoing.headers.drain(..ours);
         outgoing.key = None;
         rest = 0;
@@ -219,11 +242,11 @@ fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
     }
 }
 
-fn borrowed(header: &Header) -> (Cow<'_, str>, Option<Cow<'_, [u8]>>) {
+fn borrowed(header: &Header) -> HeaderField<'_> {
     (Cow::Borrowed(&header.name), header.value.as_deref().map(Cow::Borrowed))
 }
 
-fn owned<'a>(header: Header) -> (Cow<'a, str>, Option<Cow<'a, [u8]>>) {
+fn owned<'a>(header: Header) -> HeaderField<'a> {
     (Cow::Owned(header.name), header.value.map(Cow::Owned))
 }
 

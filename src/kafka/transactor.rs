@@ -29,6 +29,9 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to wait for room in the client's queue before looking again.
 const ROOM: Duration = Duration::from_millis(50);
 
+/// Name and value of a header; a value may be null.
+pub type HeaderField<'a> = (Cow<'a, str>, Option<Cow<'a, [u8]>>);
+
 /// One record on its way out. Borrowed: the client copies it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outgoing<'a> {
@@ -41,7 +44,7 @@ pub struct Outgoing<'a> {
     /// Value bytes; `None` is a tombstone.
     pub value: Option<Cow<'a, [u8]>>,
     /// Headers, in order.
-    pub headers: Vec<(Cow<'a, str>, Option<Cow<'a, [u8]>>)>,
+    pub headers: Vec<HeaderField<'a>>,
     /// Timestamp in milliseconds; `None` means the moment of sending.
     pub timestamp: Option<i64>,
     /// How far the timestamp stands from the wall clock: tells which record of a refused batch is to blame for it.
@@ -332,8 +335,9 @@ impl Tally {
 
     fn verdict(self) -> Answer {
         match (self.failed, self.refused) {
-            (Some(error @ (CallError::Fenced(_) | CallError::Fatal(_))), _) => Err(error),
-            (_, Some((_, error))) | (Some(error), None) => Err(error),
+            (Some(error @ (CallError::Fenced(_) | CallError::Fatal(_))), _)
+            | (_, Some((_, error)))
+            | (Some(error), None) => Err(error),
             (None, None) => Ok(self.offsets.into_iter().map(|offset| offset.unwrap_or(-1)).collect()),
         }
     }
@@ -458,10 +462,7 @@ mod tests {
         for (index, bytes) in [(0, 10), (1, 900), (2, 20)] {
             tally.note(&report(index, bytes, Err(RDKafkaErrorCode::MessageSizeTooLarge)));
         }
-        assert_eq!(
-            tally.verdict(),
-            Err(CallError::Undeliverable { index: 1, reason: Reject::TooLargeForOutput })
-        );
+        assert_eq!(tally.verdict(), Err(CallError::Undeliverable { index: 1, reason: Reject::TooLargeForOutput }));
     }
 
     #[test]

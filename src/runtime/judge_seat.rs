@@ -128,10 +128,11 @@ impl JudgeSeat {
         let id = plan.judge_group(log);
         let config = plan.cluster.transactional_producer(&id, &ProducerSettings::of_judge());
         let answered = sender.clone();
-        let transactor = Transactor::start(config, Delivery::ExactlyOnce, format!("rulings-{log}"), move |_, answer| {
-            drop(answered.send(News::Called(answer)));
-        })
-        .map_err(failure)?;
+        let transactor =
+            Transactor::start(config, Delivery::ExactlyOnce, format!("rulings-{log}"), move |_, answer| {
+                drop(answered.send(News::Called(answer)));
+            })
+            .map_err(failure)?;
         let query = plan.cluster.query(&plan.settings.input.group);
         Ok(Self {
             judge: Judge::new(settings),
@@ -235,16 +236,14 @@ impl JudgeSeat {
                 }
                 Ok(())
             }
-            MemberEvent::AtEnd { .. } | MemberEvent::Left => Ok(()),
             MemberEvent::Assigned(partitions) if partitions.contains(&ours) => self.handle(Event::Assigned),
-            MemberEvent::Assigned(_) => Ok(()),
             MemberEvent::Revoked(partitions) if partitions.contains(&ours) => self.handle(Event::Revoked),
             MemberEvent::Revoked(_) => {
                 self.command(Command::RevokeDone);
                 Ok(())
             }
             MemberEvent::Lost(partitions) if partitions.contains(&ours) => self.handle(Event::Lost),
-            MemberEvent::Lost(_) => Ok(()),
+            MemberEvent::AtEnd { .. } | MemberEvent::Left | MemberEvent::Assigned(_) | MemberEvent::Lost(_) => Ok(()),
             MemberEvent::Failed(why) => {
                 let what = format!("judge of {ours}: {why}");
                 Err(Reason::Failure.because(anyhow::anyhow!(what)))
@@ -401,11 +400,11 @@ impl JudgeSeat {
     }
 
     fn snapshot(&self) {
-        let (Some(shelf), Some(snapshot)) = (&self.shelf, self.judge.snapshot()) else { return };
-        let (shelf, mut snapshot) = (Arc::clone(shelf), Some(snapshot));
+        let Some(snapshots) = self.shelf.as_ref().map(Arc::clone) else { return };
+        let mut cut = self.judge.snapshot();
         self.shelf_errands.run(move || {
-            if let Some(snapshot) = snapshot.take() {
-                shelf.keep(snapshot);
+            if let Some(snapshot) = cut.take() {
+                snapshots.keep(snapshot);
             }
             Ok(())
         });

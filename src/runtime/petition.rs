@@ -60,7 +60,8 @@ pub fn submit(settings: &Settings, bodies: &[EntryBody], patience: Duration) -> 
     let mut followers = Vec::new();
     for log in 0..logs {
         let told = sender.clone();
-        let partition = PartitionId::new(std::sync::Arc::clone(&names.verdicts), i32::try_from(log).unwrap_or(i32::MAX));
+        let partition =
+            PartitionId::new(std::sync::Arc::clone(&names.verdicts), i32::try_from(log).unwrap_or(i32::MAX));
         let config = cluster.follower(&settings.input.group);
         let sink = move |event| drop(told.send(News::Followed(log, event)));
         let gate = std::sync::Arc::clone(&gate);
@@ -94,7 +95,11 @@ pub fn submit(settings: &Settings, bodies: &[EntryBody], patience: Duration) -> 
             return Err(Reason::Unavailable.because(why));
         }
         match news.recv_timeout(STEP) {
-            Err(_) | Ok(News::Appended(Appended { offset: Ok(_), .. })) => {}
+            Err(_)
+            | Ok(
+                News::Appended(Appended { offset: Ok(_), .. })
+                | News::Followed(_, FollowEvent { news: FollowNews::End, .. }),
+            ) => {}
             // A request is applied once, however often it stands in the log.
             Ok(News::Appended(Appended { request, offset: Err(()) })) => {
                 if let Some(&(log, body)) = asked.get(&request) {
@@ -113,7 +118,6 @@ pub fn submit(settings: &Settings, bodies: &[EntryBody], patience: Duration) -> 
             Ok(News::Followed(log, FollowEvent { news: FollowNews::Moved(why), .. })) => {
                 return Err(Reason::State.because(anyhow::anyhow!("verdict log {log}: {why}")));
             }
-            Ok(News::Followed(_, FollowEvent { news: FollowNews::End, .. })) => {}
         }
     }
     answers.sort_by_key(|answered| (answered.log, answered.offset));

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use super::clock::wall_clock;
 
 /// Draws a number from the randomness that the standard library takes from the system for its hash maps.
-pub(super) fn draw() -> u64 {
+pub(crate) fn draw() -> u64 {
     RandomState::new().hash_one((wall_clock(), std::process::id()))
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::panics::shielded;
 use crate::fingerprint::{Reader, Scratch};
 use crate::kafka::member::Arrived;
 use crate::kafka::output::{Carried, Outputs};
 use crate::log::PageEntry;
+use crate::panics::shielded;
 use crate::record::{Headers, RawRecord, Reject, Source, Timestamp};
 use crate::worker::{Disposition, Errand, Header, Page};
 
@@ -31,23 +31,22 @@ impl Headers for Named<'_> {
 
 impl Reading {
     /// Reads a record. A panic in the text work costs the page, not the process.
-    pub(super) fn page(&self, source: Source, record: Arc<Arrived>, scratch: &mut Scratch) -> Page<Carried> {
-        match shielded(|| self.errand(&source, &record, scratch)) {
-            Some((errand, event_time, payload)) => page(source, &record, errand, event_time, payload),
-            None => {
-                *scratch = Scratch::default();
-                self.withdrawn(source, record, Reject::TextPanic)
-            }
+    pub(super) fn page(&self, source: Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> Page<Carried> {
+        if let Some((errand, event_time, payload)) = shielded(|| self.errand(&source, record, scratch)) {
+            page(source, record, errand, event_time, payload)
+        } else {
+            *scratch = Scratch::default();
+            self.withdrawn(source, record, Reject::TextPanic)
         }
     }
 
     /// Makes the page of a record on whose text the work failed: nobody can tell whether it was asked about before.
-    pub(super) fn withdrawn(&self, source: Source, record: Arc<Arrived>, reason: Reject) -> Page<Carried> {
-        let log = shielded(|| self.reader.place(&raw(&record, &Named(&record.headers)))).and_then(Result::ok);
+    pub(super) fn withdrawn(&self, source: Source, record: &Arc<Arrived>, reason: Reject) -> Page<Carried> {
+        let log = shielded(|| self.reader.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
         let errand = Errand::Withdraw(log.map_or(0, |(_, log)| log), reason);
         let event_time = record.timestamp.unwrap_or_default();
-        let payload = self.carried(&record);
-        page(source, &record, errand, event_time, payload)
+        let payload = self.carried(record);
+        page(source, record, errand, event_time, payload)
     }
 
     fn carried(&self, record: &Arc<Arrived>) -> Carried {
@@ -57,6 +56,10 @@ impl Reading {
     fn errand(&self, source: &Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> (Errand, Timestamp, Carried) {
         let stamped = record.timestamp.unwrap_or_default();
         let mut payload = self.carried(record);
+        if record.headers_unreadable {
+            payload.message = Some("the name of a header is not UTF-8".to_owned());
+            return (Errand::Settled(Disposition::DeadLetter(Reject::Undecodable)), stamped, payload);
+        }
         if record.value.is_none() {
             return (Errand::Settled(Disposition::Tombstone), stamped, payload);
         }

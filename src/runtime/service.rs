@@ -10,10 +10,9 @@ use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 
 use super::clock::{Clock, wall_time};
 use super::judge_seat::{self, JudgeSeat, Shelf};
-use super::panics;
 use super::random::draw;
 use super::reading::Reading;
-use super::shelf;
+use super::shelf::{self, FolderShelf};
 use super::wiring::{self, Plan, REVOKE_GRACE, failure};
 use super::worker_seat::{self, WorkerSeat};
 use crate::config::raw::ColdStart as ConfiguredColdStart;
@@ -21,9 +20,11 @@ use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::judge::{ColdStart, JudgeSettings};
-use crate::kafka::admin::{Admin, LogKind, LogNames, TopicError};
-use crate::kafka::output::{OutputTopic, Outputs};
+use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
+use crate::kafka::output::{InputPartitions, OutputTopic, Outputs};
 use crate::log::LogIdentity;
+use crate::panics;
+use crate::snapshot::Folder;
 use crate::telemetry::http::{Endpoints, Server};
 use crate::telemetry::metrics::Build;
 use crate::telemetry::{Health, Metrics};
@@ -58,37 +59,61 @@ impl Stopper {
 ///
 /// Why it could not begin or go on.
 pub fn run(settings: Settings) -> Result<(), Fatal> {
+    run_watched(settings, Brokers::Cluster, |_| {})
+}
+
+/// Runs the service over brokers of this kind, and hands its metrics to somebody who watches, before the first page is read.
+///
+/// # Errors
+///
+/// Why it could not begin or go on.
+pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Metrics)) -> Result<(), Fatal> {
     panics::end_the_process_on_panic();
     let signals = signals()?;
     let clock = Clock::start();
     let metrics = Metrics::new(&settings.metrics).map_err(failure)?;
+    watch(&metrics);
     let health = Health::new(settings.kafka.max_poll_interval);
     let server = serve_http(&settings, &metrics, &health, clock)?;
     tracing::info!(listen = %server.address(), "metrics and health");
 
-    let service = Service::build(settings, clock, metrics, health)?;
+    let service = Service::build(settings, brokers, clock, metrics, health)?;
     let grace = service.plan.settings.processing.shutdown_grace;
     service.supervise(&signals, grace)
 }
 
+/// Returns the number of partitions of each log.
+#[must_use]
+pub fn log_partitions(settings: &Settings) -> NonZeroUsize {
+    let partitions = LogPartition::try_from(settings.judge.partitions).ok().and_then(NonZeroUsize::new);
+    partitions.unwrap_or(NonZeroUsize::MIN)
+}
+
 struct Service {
     plan: Arc<Plan>,
-    stoppers: Vec<Stopper>,
+    /// Of the parts that run, by name.
+    stoppers: Vec<(String, Stopper)>,
     running: usize,
     ends: Receiver<Ended>,
 }
 
 impl Service {
-    fn build(settings: Settings, clock: Clock, metrics: Metrics, health: Health) -> Result<Self, Fatal> {
+    fn build(
+        settings: Settings,
+        brokers: Brokers,
+        clock: Clock,
+        metrics: Metrics,
+        health: Health,
+    ) -> Result<Self, Fatal> {
         let settings = Arc::new(settings);
-        let logs = LogPartition::try_from(settings.judge.partitions).unwrap_or(1).max(1);
-        let partitions = NonZeroUsize::new(logs).unwrap_or(NonZeroUsize::MIN);
+        let partitions = log_partitions(&settings);
+        let logs = partitions.get();
         let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
             .map_err(|error| Reason::Config.because(error))?;
         let scheme = reader.scheme().to_string();
         let cluster = wiring::cluster(&settings.kafka);
         let names = LogNames::new(&settings.logs.prefix, &scheme);
-        let admin = Arc::new(Admin::new(&cluster.admin()).map_err(unavailable)?);
+        let admin = Arc::new(Admin::of(&cluster.admin(), brokers).map_err(unavailable)?);
         prepare_logs(&admin, &names, logs, settings.logs.replication_factor)?;
         let outputs = Arc::new(prepare_outputs(&admin, &settings, &scheme)?);
         let instance = settings.input.instance_id.clone().unwrap_or_else(|| {
@@ -117,8 +142,9 @@ impl Service {
         let (ended, ends) = unbounded();
         let mut service = Self { plan, stoppers: Vec::new(), running: 0, ends };
         if service.plan.settings.roles.judge {
+            let folder = shelf::open(&service.plan.settings.index.path)?;
             for log in judge_seat::served(&service.plan.settings.judge.serve, logs) {
-                service.seat_judge(log, &admin, &ended)?;
+                service.seat_judge(log, &admin, &folder, &ended)?;
             }
         }
         if service.plan.settings.roles.worker {
@@ -127,10 +153,17 @@ impl Service {
         Ok(service)
     }
 
-    fn seat_judge(&mut self, log: LogPartition, admin: &Arc<Admin>, ended: &Sender<Ended>) -> Result<(), Fatal> {
+    fn seat_judge(
+        &mut self,
+        log: LogPartition,
+        admin: &Arc<Admin>,
+        folder: &Arc<Folder>,
+        ended: &Sender<Ended>,
+    ) -> Result<(), Fatal> {
         let plan = Arc::clone(&self.plan);
         let settings = &plan.settings;
-        let shelf: Option<Arc<dyn Shelf>> = shelf::open(&plan, log);
+        let (folder, metrics) = (Arc::clone(folder), plan.metrics.clone());
+        let snapshots: Arc<dyn Shelf> = Arc::new(FolderShelf::new(folder, log, &plan.scheme, plan.clock, metrics));
         let judge = JudgeSettings {
             rules: settings.rules.clone(),
             new_log: LogIdentity(draw()),
@@ -143,12 +176,11 @@ impl Service {
             keep: settings.logs.keep,
             batch_rulings: 2_000,
             pending_rulings: 50_000,
-            snapshot_interval: shelf.is_some().then_some(settings.index.snapshot_interval),
+            snapshot_interval: Some(settings.index.snapshot_interval),
             revoke_grace: REVOKE_GRACE,
         };
-        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), shelf)?;
-        self.stoppers.push(Stopper::Judge(seat.stopper()));
-        self.start(format!("judge-{log}"), ended, move || seat.run())
+        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), Some(snapshots))?;
+        self.start(format!("judge-{log}"), Stopper::Judge(seat.stopper()), ended, move || seat.run())
     }
 
     fn seat_worker(&mut self, reader: Reader, logs: usize, ended: &Sender<Ended>) -> Result<(), Fatal> {
@@ -171,17 +203,18 @@ impl Service {
         plan.metrics.workers(plan.text_threads() as u64);
         let reading = Reading { reader, outputs: Arc::clone(&plan.outputs), clock: plan.clock };
         let seat = WorkerSeat::new(Arc::clone(&plan), reading, worker)?;
-        self.stoppers.push(Stopper::Worker(seat.stopper()));
-        self.start("worker".to_owned(), ended, move || seat.run())
+        self.start("worker".to_owned(), Stopper::Worker(seat.stopper()), ended, move || seat.run())
     }
 
     fn start(
         &mut self,
         name: String,
+        stopper: Stopper,
         ended: &Sender<Ended>,
         work: impl FnOnce() -> Result<(), Fatal> + Send + 'static,
     ) -> Result<(), Fatal> {
         let ended = ended.clone();
+        self.stoppers.push((name.clone(), stopper));
         std::thread::Builder::new()
             .name(name.clone())
             .spawn(move || {
@@ -197,6 +230,7 @@ impl Service {
     fn supervise(mut self, signals: &Receiver<i32>, grace: Duration) -> Result<(), Fatal> {
         let clock = self.plan.clock;
         let ticker = tick(Duration::from_millis(200));
+        let until = |clock: Clock| clock.now() + grace + Duration::from_secs(10);
         let mut stop_by: Option<Duration> = None;
         let mut outcome = Ok(());
         while self.running > 0 {
@@ -207,11 +241,13 @@ impl Service {
                         return Err(Reason::Unfinished.because(anyhow::anyhow!("a second signal ({signal}): stopped at once")));
                     }
                     tracing::info!(signal, ?grace, "stopping: what is complete is committed first");
-                    stop_by = Some(self.stop_all(clock, grace));
+                    stop_by = Some(until(clock));
+                    self.stop_in_order();
                 }
                 recv(self.ends) -> end => {
                     let Ok((name, result)) = end else { break };
                     self.running -= 1;
+                    self.stoppers.retain(|(known, _)| *known != name);
                     tracing::info!(name, "ended");
                     let early = stop_by.is_none();
                     if outcome.is_ok() {
@@ -221,9 +257,8 @@ impl Service {
                             Err(fatal) => Err(fatal.in_part(&name)),
                         };
                     }
-                    if early {
-                        stop_by = Some(self.stop_all(clock, grace));
-                    }
+                    stop_by = stop_by.or_else(|| Some(until(clock)));
+                    self.stop_in_order();
                 }
                 recv(ticker) -> _ => {
                     if stop_by.is_some_and(|until| clock.now() > until) {
@@ -239,18 +274,19 @@ impl Service {
         outcome
     }
 
-    /// Asks every part to stop. Returns when the process ends at the latest.
-    fn stop_all(&self, clock: Clock, grace: Duration) -> Duration {
-        for stopper in &self.stoppers {
+    /// Asks the workers to stop, and the judges once the workers have ended: until then workers wait for rulings.
+    fn stop_in_order(&self) {
+        let is_worker = |stopper: &Stopper| matches!(stopper, Stopper::Worker(_));
+        let workers = self.stoppers.iter().any(|(_, stopper)| is_worker(stopper));
+        for (_, stopper) in self.stoppers.iter().filter(|(_, stopper)| is_worker(stopper) == workers) {
             stopper.stop();
         }
-        clock.now() + grace + Duration::from_secs(10)
     }
 }
 
 fn signals() -> Result<Receiver<i32>, Fatal> {
-    let mut signals =
-        signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT]).map_err(failure)?;
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
+        .map_err(failure)?;
     let (sender, receiver) = unbounded();
     std::thread::Builder::new()
         .name("signals".to_owned())
@@ -272,18 +308,19 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
         librdkafka: crate::kafka::client::library_version(),
     };
     metrics.build_info(&build);
-    let endpoints = Endpoints {
-        metrics: metrics.clone(),
-        health: health.clone(),
-        build,
-        clock: Arc::new(move || clock.instant()),
-    };
+    let endpoints =
+        Endpoints { metrics: metrics.clone(), health: health.clone(), build, clock: Arc::new(move || clock.instant()) };
     Server::start(settings.http.listen, endpoints)
         .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
         .map_err(failure)
 }
 
-pub(super) fn prepare_logs(admin: &Admin, names: &LogNames, logs: usize, replication: Option<i32>) -> Result<(), Fatal> {
+pub(super) fn prepare_logs(
+    admin: &Admin,
+    names: &LogNames,
+    logs: usize,
+    replication: Option<i32>,
+) -> Result<(), Fatal> {
     admin.ensure_log(&names.fingerprints, LogKind::Fingerprints, logs, replication).map_err(unavailable)?;
     admin.ensure_log(&names.verdicts, LogKind::Verdicts, logs, replication).map_err(unavailable)
 }
@@ -302,10 +339,10 @@ fn prepare_outputs(admin: &Admin, settings: &Settings, scheme: &str) -> Result<O
         let times = admin.time_limits(name).map_err(unavailable)?;
         topics.insert(outlet, OutputTopic { name: name.clone(), partitions, max_bytes, times });
     }
-    let mut input_partitions = BTreeMap::new();
+    let input_partitions = InputPartitions::default();
     if let (Topics::Names(names), true) = (&settings.input.topics, settings.roles.worker) {
         for name in names {
-            input_partitions.insert(Arc::from(name.as_str()), admin.expect_topic(name).map_err(unavailable)?);
+            input_partitions.learn(Arc::from(name.as_str()), admin.expect_topic(name).map_err(unavailable)?);
         }
     }
     Ok(Outputs {

@@ -1,12 +1,79 @@
-//! Where judges keep snapshots: one folder for each log partition.
+//! Where judges keep snapshots: one folder for the process, with a name for each log partition.
 
 use std::sync::Arc;
 
+use super::clock::{Clock, wall_time};
 use super::judge_seat::Shelf;
-use super::wiring::Plan;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::SchemeId;
+use crate::judge::Snapshot;
+use crate::snapshot::{Folder, SnapshotError};
+use crate::telemetry::Metrics;
+use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOperation};
 use crate::worker::LogPartition;
 
-/// Opens the folder of one judge.
-pub(super) fn open(_plan: &Plan, _log: LogPartition) -> Option<Arc<dyn Shelf>> {
-    None
+/// The snapshots of one log partition.
+pub(super) struct FolderShelf {
+    folder: Arc<Folder>,
+    name: String,
+    scheme: SchemeId,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+/// Opens the folder that all judges of this process keep their snapshots in.
+pub(super) fn open(path: &std::path::Path) -> Result<Arc<Folder>, Fatal> {
+    Folder::open(path).map(Arc::new).map_err(|error| Reason::State.because(error))
+}
+
+impl FolderShelf {
+    /// Takes the place of one log partition.
+    pub(super) fn new(folder: Arc<Folder>, log: LogPartition, scheme: &str, clock: Clock, metrics: Metrics) -> Self {
+        Self { folder, name: log.to_string(), scheme: SchemeId(scheme.to_owned()), clock, metrics }
+    }
+
+    fn failed(&self, operation: SnapshotOperation, error: &SnapshotError) {
+        let causes = anyhow::Chain::new(error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
+        tracing::error!(log = self.name, "snapshot: {causes}");
+        self.metrics.snapshot_failed(operation);
+        self.metrics.error(Component::Snapshot, ErrorKind::Io);
+    }
+}
+
+impl Shelf for FolderShelf {
+    fn newest(&self) -> Option<Box<Snapshot>> {
+        let begun = self.clock.now();
+        let newest = match self.folder.load(&self.name, &self.scheme) {
+            Ok(newest) => newest,
+            Err(error) => {
+                self.failed(SnapshotOperation::Restore, &error);
+                return None;
+            }
+        };
+        for discarded in &newest.discarded {
+            tracing::warn!(log = self.name, why = %discarded.why, "{discarded}");
+            self.metrics.snapshot_failed(SnapshotOperation::Restore);
+        }
+        let snapshot = newest.found?;
+        self.metrics.snapshot_duration(SnapshotOperation::Restore, self.clock.now().saturating_sub(begun));
+        self.metrics.restored(RestoreSource::Snapshot, snapshot.originals.len() as u64);
+        tracing::info!(log = self.name, originals = snapshot.originals.len(), at = snapshot.at, "snapshot restored");
+        Some(Box::new(snapshot))
+    }
+
+    fn keep(&self, snapshot: Snapshot) {
+        let begun = self.clock.now();
+        match self.folder.store(&self.name, &self.scheme, &snapshot) {
+            Ok(()) => {
+                self.metrics.snapshot_duration(SnapshotOperation::Write, self.clock.now().saturating_sub(begun));
+                self.metrics.snapshot_written(wall_time(), bytes_of(&snapshot));
+            }
+            Err(error) => self.failed(SnapshotOperation::Write, &error),
+        }
+    }
+}
+
+/// What the originals of a snapshot take, in bytes, before they are cut into chunks.
+fn bytes_of(snapshot: &Snapshot) -> u64 {
+    (snapshot.originals.len() * size_of::<crate::index::Original>()) as u64
 }

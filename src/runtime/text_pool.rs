@@ -115,7 +115,11 @@ impl TextPool {
             let Some(desk) = self.desks.get(index) else { break };
             let overdue = {
                 let mut seat = desk.lock();
-                if seat.as_ref().is_some_and(|(since, _)| now.saturating_sub(*since) > limit) { seat.take() } else { None }
+                if seat.as_ref().is_some_and(|(since, _)| now.saturating_sub(*since) > limit) {
+                    seat.take()
+                } else {
+                    None
+                }
             };
             let Some((_, job)) = overdue else { continue };
             self.given_up += 1;
@@ -125,7 +129,7 @@ impl TextPool {
                 *desk = fresh;
             }
             let Job { source, serial, place, record, held } = job;
-            let page = self.shared.reading.withdrawn(source, record, Reject::TextTimeout);
+            let page = self.shared.reading.withdrawn(source, &record, Reject::TextTimeout);
             (self.shared.sink)(Done { serial, place, page, held });
         }
         Ok(self.given_up > MOST_GIVEN_UP)
@@ -148,7 +152,7 @@ fn work(shared: &Shared, desk: &Desk) {
     for job in &shared.jobs {
         let (source, record) = (job.source.clone(), Arc::clone(&job.record));
         *desk.lock() = Some((shared.clock.now(), job));
-        let page = shared.reading.page(source, record, &mut scratch);
+        let page = shared.reading.page(source, &record, &mut scratch);
         // Somebody else answered for us: this thread was replaced.
         let Some((_, job)) = desk.lock().take() else { return };
         (shared.sink)(Done { serial: job.serial, place: job.place, page, held: job.held });

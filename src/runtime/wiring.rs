@@ -48,16 +48,19 @@ pub struct Plan {
 
 impl Plan {
     /// Returns the group of the judges of one log partition.
+    #[must_use]
     pub fn judge_group(&self, log: LogPartition) -> String {
         format!("{}.judge.{}.{log}", self.settings.input.group, self.scheme)
     }
 
     /// Returns one partition of the fingerprint log.
+    #[must_use]
     pub fn fingerprints(&self, log: LogPartition) -> PartitionId {
         PartitionId::new(Arc::clone(&self.names.fingerprints), number(log))
     }
 
     /// Returns one partition of the verdict log.
+    #[must_use]
     pub fn verdicts(&self, log: LogPartition) -> PartitionId {
         PartitionId::new(Arc::clone(&self.names.verdicts), number(log))
     }
@@ -168,8 +171,11 @@ fn security(kafka: &Kafka) -> BTreeMap<String, String> {
     set("security.protocol", protocol.to_owned());
     if matches!(security.protocol, Protocol::Ssl | Protocol::SaslSsl) {
         let tls = &security.tls;
-        let files =
-            [("ssl.ca.location", &tls.ca_file), ("ssl.certificate.location", &tls.cert_file), ("ssl.key.location", &tls.key_file)];
+        let files = [
+            ("ssl.ca.location", &tls.ca_file),
+            ("ssl.certificate.location", &tls.cert_file),
+            ("ssl.key.location", &tls.key_file),
+        ];
         for (key, file) in files {
             if let Some(file) = file {
                 set(key, file.display().to_string());

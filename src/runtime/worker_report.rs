@@ -9,7 +9,8 @@ use crate::kafka::output::{Carried, Outputs};
 use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
-    BypassReason, CommitResult, Component, Duplicate, ErrorKind, Output as OutputLabel, Pause, TransactionResult, Verdict,
+    BypassReason, CommitResult, Component, Duplicate, ErrorKind, Output as OutputLabel, Pause, TransactionResult,
+    Verdict,
 };
 use crate::telemetry::{Beat, Check, Health, Metrics};
 use crate::transaction::{Call, CallError};
@@ -19,7 +20,7 @@ use crate::worker::{Disposition, Outlet, Output, Status};
 const MOST_ASKED: usize = 1 << 20;
 
 /// A call that takes longer than this makes the worker unready.
-const SLOW_CALL: Duration = Duration::from_secs(60);
+const SLOW_CALL: Duration = Duration::from_mins(1);
 
 pub(super) struct WorkerReport {
     metrics: Metrics,

@@ -149,7 +149,8 @@ impl WorkerSeat {
         let mut readers = Vec::new();
         let mut judge_offsets = Vec::new();
         for log in 0..logs {
-            let follower = plan.follow(log, "follow", &log_gate, sink(&sender, move |event| News::Followed(log, event)))?;
+            let follower =
+                plan.follow(log, "follow", &log_gate, sink(&sender, move |event| News::Followed(log, event)))?;
             readers.push(Reader { follower, serial: 0 });
             let judges = plan.cluster.query(&plan.judge_group(log));
             judge_offsets.push(Arc::new(Offsets::new(&judges, QUESTION).map_err(failure)?));
@@ -278,13 +279,7 @@ impl WorkerSeat {
                 lane.next = offset + 1;
                 let place = lane.order.take();
                 self.report.read(&partition, record.bytes());
-                self.pool.read(Job {
-                    source: partition.at(offset),
-                    serial,
-                    place,
-                    record: Arc::new(record),
-                    held,
-                });
+                self.pool.read(Job { source: partition.at(offset), serial, place, record: Arc::new(record), held });
                 Ok(())
             }
             MemberEvent::AtEnd { partition, serial } => {
@@ -451,7 +446,8 @@ impl WorkerSeat {
         let Some(offsets) = self.judge_offsets.get(log).map(Arc::clone) else { return };
         let (sender, partition) = (self.sender.clone(), self.plan.fingerprints(log));
         self.errands.run(move || {
-            let committed = offsets.committed(&BTreeSet::from([partition.clone()])).map_err(|error| error.to_string())?;
+            let committed =
+                offsets.committed(&BTreeSet::from([partition.clone()])).map_err(|error| error.to_string())?;
             let metadata = committed.into_values().flatten().next().map(|committed| committed.metadata);
             drop(sender.send(News::Checkpoint(log, metadata.and_then(|offset| offset.parse().ok()))));
             Ok(())
@@ -460,12 +456,17 @@ impl WorkerSeat {
 
     fn fetch_committed(&self, partitions: BTreeSet<PartitionId>) {
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.offsets));
+        let outputs = Arc::clone(&self.plan.outputs);
         self.errands.run(move || {
             // The whole topics are asked for: where the group has an offset anywhere, a new partition begins at its
             // beginning.
             let topics: BTreeSet<String> = partitions.iter().map(|partition| partition.topic.to_string()).collect();
             let topics: Vec<String> = topics.into_iter().collect();
             let mut all = offsets.partitions(&topics).map_err(|error| error.to_string())?;
+            for topic in &topics {
+                let count = all.iter().filter(|partition| *partition.topic == **topic).count();
+                outputs.input_partitions.learn(Arc::from(topic.as_str()), count);
+            }
             all.extend(partitions.iter().cloned());
             let committed = offsets.committed(&all).map_err(|error| error.to_string())?;
             let begun = committed.iter().filter(|(_, known)| known.is_some()).map(|(part, _)| Arc::clone(&part.topic));
@@ -511,13 +512,12 @@ impl WorkerSeat {
         self.serials += 1;
         let serial = self.serials;
         let Some(place) = self.recalls.get_mut(log) else { return Ok(()) };
-        let reader = match place {
-            Some(reader) => reader,
-            None => {
-                let sink = sink(&self.sender, move |event| News::Recalled(log, event));
-                let follower = self.plan.follow(log, "recall", &self.log_gate, sink)?;
-                place.insert(Reader { follower, serial })
-            }
+        let reader = if let Some(reader) = place {
+            reader
+        } else {
+            let sink = sink(&self.sender, move |event| News::Recalled(log, event));
+            let follower = self.plan.follow(log, "recall", &self.log_gate, sink)?;
+            place.insert(Reader { follower, serial })
         };
         reader.serial = serial;
         reader.follower.command(FollowCommand::From(from, serial));
@@ -606,7 +606,10 @@ impl WorkerSeat {
     }
 }
 
-fn sink<T>(sender: &Sender<News>, wrap: impl Fn(T) -> News + Send + Sync + 'static) -> impl Fn(T) + Send + Sync + 'static {
+fn sink<T>(
+    sender: &Sender<News>,
+    wrap: impl Fn(T) -> News + Send + Sync + 'static,
+) -> impl Fn(T) + Send + Sync + 'static {
     let sender = sender.clone();
     // A seat that has ended hears nothing any more.
     move |value| drop(sender.send(wrap(value)))

@@ -89,14 +89,14 @@ fn line_numbers_are_time_in_milliseconds() {
     let mut ask = |number: i64, text: u64| sieve.judge(line(number), Ok(page(text, None, None))).unwrap().verdict;
     assert_eq!(ask(1, 7), Verdict::Unique);
     for number in 2..=WINDOW {
-        ask(number, u64::MAX << number.unsigned_abs() % 32);
+        ask(number, u64::MAX << (number.unsigned_abs() % 32));
     }
     assert_eq!(ask(WINDOW + 1, 7).name(), "exact", "exactly one window later");
     let mut sieve = Sieve::new(settings(EventTime::Record, 100));
     let mut ask = |number: i64, text: u64| sieve.judge(line(number), Ok(page(text, None, None))).unwrap().verdict;
     ask(1, 7);
     for number in 2..=WINDOW + 1 {
-        ask(number, u64::MAX << number.unsigned_abs() % 32);
+        ask(number, u64::MAX << (number.unsigned_abs() % 32));
     }
     assert_eq!(ask(WINDOW + 2, 7), Verdict::Unique, "one page past the window");
 }

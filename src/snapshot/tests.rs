@@ -13,6 +13,8 @@ use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, ScopeHash, SimHash};
 use crate::index::Original;
 use crate::judge::Span;
+use crate::log::codec::FORMAT_VERSION;
+use crate::log::codec::hex::{hex, records};
 use crate::log::{Checkpoint, LogIdentity, Rules, RulesNumber, SameId, Stage, Tails, Windows};
 use crate::record::{PartitionId, Timestamp};
 
@@ -198,7 +200,8 @@ fn bytes_are_on_the_disk_before_their_name_and_chunks_before_the_manifest() {
     let mut note = |change: Change<'_>| {
         changes.push(match change {
             Change::Create(_) => "create",
-            Change::Write(_) => "write",
+            Change::Write(path) if ends_with(path, "unfinished") => "write",
+            Change::Write(_) => "write in place",
             Change::Sync(_) => "sync",
             Change::Rename(path) if ends_with(path, "manifest") => "name manifest",
             Change::Rename(_) => "name chunk",
@@ -211,6 +214,22 @@ fn bytes_are_on_the_disk_before_their_name_and_chunks_before_the_manifest() {
     let file = |name| ["write", "sync", name, "sync folder"];
     let expected = [vec!["create", "sync folder"], file("name chunk").into(), file("name manifest").into()].concat();
     assert_eq!(changes, expected);
+}
+
+#[test]
+fn a_manifest_goes_before_the_chunks_that_it_names() {
+    let (_dir, folder) = open();
+    write(&folder, 1);
+    write(&folder, 2);
+    let mut removed = Vec::new();
+    let mut note = |change: Change<'_>| {
+        if let Change::Remove(path) = change {
+            removed.push(path.extension().unwrap().to_str().unwrap().to_owned());
+        }
+        Ok(())
+    };
+    folder.write_watched("0", &manifest(3), sections(3), &mut note).unwrap();
+    assert_eq!(removed, ["manifest", "chunk", "chunk"]);
 }
 
 #[test]
@@ -344,4 +363,22 @@ fn chunks_that_are_whole_but_say_nothing_are_passed_over() {
     let newest = folder.load("0", &scheme()).unwrap();
     assert_eq!(newest.found, Some(made));
     assert!(matches!(newest.discarded[0].why, Damage::Format(_)));
+}
+
+/// Bytes that must be read for ever, or passed over by their version: see `log::codec`.
+#[test]
+fn a_snapshot_of_version_1() {
+    const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v1.hex");
+    let made = snapshot((0..8).map(|number| original(number * 10_000, (number > 5).then_some(3))).collect());
+    let mut written: Vec<Vec<u8>> = chunks::encode(&made).collect();
+    let hashes: Vec<_> = written.iter().map(|chunk| manifest::ChunkHash::of(chunk)).collect();
+    written.push(manifest::encode(&manifest(9), &hashes));
+    assert!(
+        records(GOLDEN) == written,
+        "the bytes of format version {FORMAT_VERSION} changed: raise FORMAT_VERSION and add a golden file of the new \
+         version. Written now:\n{}",
+        hex(&written)
+    );
+    assert_eq!(manifest::decode(&written.pop().unwrap()), Ok((manifest(9), hashes)));
+    assert_eq!(chunks::decode(&written), Ok(made));
 }

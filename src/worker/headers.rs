@@ -73,9 +73,7 @@ pub const MOST_HEADER_BYTES: usize = 2048;
 impl HeaderSettings {
     /// Returns the input headers that are passed on.
     pub fn foreign<'a>(&'a self, headers: &'a [Header]) -> impl Iterator<Item = &'a Header> {
-        headers.iter().filter(|header| {
-            !header.name.starts_with(&self.prefix) && !self.drop.iter().any(|name| *name == header.name)
-        })
+        headers.iter().filter(|header| !header.name.starts_with(&self.prefix) && !self.drop.contains(&header.name))
     }
 
     /// Returns our headers for a page with this ruling.

@@ -7,4 +7,5 @@ mod broker;
 mod client;
 mod harness;
 mod rebalance;
+mod run;
 mod speaking;

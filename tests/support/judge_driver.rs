@@ -295,7 +295,9 @@ impl JudgeDriver {
             Fetched::Record { offset, value: Value::Verdict(part), .. } if self.end.is_none_or(|end| from < end) => {
                 self.follow = Some(Some(offset + 1));
                 match self.reader.push(offset, part) {
-                    Ok(whole) => whole.map(|(first, record)| Event::Followed { offset: first, next: offset + 1, record }),
+                    Ok(whole) => {
+                        whole.map(|(first, record)| Event::Followed { offset: first, next: offset + 1, record })
+                    }
                     Err(why) => {
                         world.violate(format!("{}: {log}@{offset} cannot be read: {why}", self.name));
                         None

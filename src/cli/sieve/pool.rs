@@ -23,14 +23,6 @@ const TICKETS: usize = 4;
 /// A line and what was read in it.
 pub(super) type Read = (Line, Result<Reading, Rejection>);
 
-/// What the caller is told.
-pub(super) enum Next {
-    /// The next line of the input.
-    Line(Read),
-    /// Nothing more is ready: a moment to write out what is held back.
-    Idle,
-}
-
 struct Job {
     number: u64,
     lines: Result<Vec<Line>, Unreadable>,
@@ -41,13 +33,13 @@ struct Done {
     read: Result<Vec<Read>, Unreadable>,
 }
 
-/// Reads all inputs with `threads` threads for text work, and hands the lines to `take` in the order of the input.
-/// Ends early when `take` says so.
+/// Reads all inputs with `threads` threads for text work, and hands the lines to `take` in the order of the input;
+/// `None` when no more are ready, a moment to write out what is held back. Ends early when `take` says so.
 pub(super) fn in_order(
     inputs: Vec<Input>,
     reader: &Reader,
     threads: usize,
-    mut take: impl FnMut(Next) -> Result<(), Fatal>,
+    mut take: impl FnMut(Option<Read>) -> Result<(), Fatal>,
 ) -> Result<(), Fatal> {
     std::thread::scope(|scope| {
         let (tickets, free) = bounded::<()>(threads * TICKETS);
@@ -66,12 +58,12 @@ pub(super) fn in_order(
             while let Some(read) = waiting.remove(&next) {
                 next += 1;
                 let read = read.map_err(|error| Reason::State.because(error))?;
-                read.into_iter().try_for_each(|read| take(Next::Line(read)))?;
+                read.into_iter().try_for_each(|read| take(Some(read)))?;
                 // Nobody wants it any more once all is read.
                 let _ = tickets.send(());
             }
             if results.is_empty() {
-                take(Next::Idle)?;
+                take(None)?;
             }
         }
         drop(tickets);

@@ -139,10 +139,10 @@ impl fmt::Display for Report {
         if wrongly_dead > 0 {
             writeln!(f, "{:<18}{wrongly_dead:>9}", "dead, not broken")?;
         }
-        writeln!(f, "{:<18}{:>9}{:>9}{:>9}", "verdict", "said", "right", "precision")?;
+        writeln!(f, "{:<18}{:>9}{:>9}{:>11}", "verdict", "said", "right", "precision")?;
         let all = self.all_said();
         for (name, said) in self.said.iter().map(|(name, said)| (*name, *said)).chain([("all duplicates", all)]) {
-            writeln!(f, "{name:<18}{:>9}{:>9}{:>9}", said.said, said.right, percent(said.precision()))?;
+            writeln!(f, "{name:<18}{:>9}{:>9}{:>11}", said.said, said.right, percent(said.precision()))?;
         }
         Ok(())
     }

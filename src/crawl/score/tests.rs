@@ -13,6 +13,12 @@ fn exact(original: &str) -> Truth {
     Truth::Exact { original: original.to_owned() }
 }
 
+/// Plants a page and notes its verdict at once.
+fn see(scorer: &mut Scorer, key: &str, truth: &Truth, found: Found, matched: Option<&str>) {
+    scorer.plant(key, truth);
+    scorer.note(key, truth, found, matched);
+}
+
 fn typos(scorer: &Scorer) -> Copies {
     scorer.report().copies[&Kind::Near(Edit::Typo)]
 }
@@ -20,12 +26,12 @@ fn typos(scorer: &Scorer) -> Copies {
 #[test]
 fn a_copy_is_found_when_it_is_called_a_duplicate_of_its_family() {
     let mut scorer = Scorer::new(100);
-    scorer.note("root", &Truth::Unique, Found::Unique, None);
-    scorer.note("other", &Truth::Unique, Found::Unique, None);
-    scorer.note("missed", &near("root"), Found::Unique, None);
-    scorer.note("by the root", &near("root"), Found::Near, Some("root"));
-    scorer.note("by a copy", &near("root"), Found::Exact, Some("missed"));
-    scorer.note("by another", &near("root"), Found::Near, Some("other"));
+    see(&mut scorer, "root", &Truth::Unique, Found::Unique, None);
+    see(&mut scorer, "other", &Truth::Unique, Found::Unique, None);
+    see(&mut scorer, "missed", &near("root"), Found::Unique, None);
+    see(&mut scorer, "by the root", &near("root"), Found::Near, Some("root"));
+    see(&mut scorer, "by a copy", &near("root"), Found::Exact, Some("missed"));
+    see(&mut scorer, "by another", &near("root"), Found::Near, Some("other"));
     assert_eq!(typos(&scorer), Copies { planted: 4, found: 2, wrong: 1, missed: 1, dead: 0 });
     assert_eq!(typos(&scorer).recall(), Some(0.5));
     let report = scorer.report();
@@ -37,25 +43,41 @@ fn a_copy_is_found_when_it_is_called_a_duplicate_of_its_family() {
 #[test]
 fn an_original_behind_its_copy_finds_the_pair_once() {
     let mut scorer = Scorer::new(100);
-    scorer.note("copy", &near("root"), Found::Unique, None);
+    see(&mut scorer, "copy", &near("root"), Found::Unique, None);
     assert_eq!((typos(&scorer).found, typos(&scorer).missed), (0, 1));
-    scorer.note("root", &Truth::Unique, Found::Near, Some("copy"));
+    see(&mut scorer, "root", &Truth::Unique, Found::Near, Some("copy"));
     assert_eq!((typos(&scorer).found, typos(&scorer).missed), (1, 0));
     let report = scorer.report();
     assert_eq!(report.uniques, Uniques { planted: 1, behind_their_copy: 1, ..Uniques::default() });
     assert_eq!(report.all_said().precision(), Some(1.0));
-    scorer.note("stranger", &Truth::Unique, Found::Near, Some("copy"));
+    see(&mut scorer, "stranger", &Truth::Unique, Found::Near, Some("copy"));
     assert_eq!((scorer.report().uniques.lost, typos(&scorer).found), (1, 1));
+}
+
+#[test]
+fn verdicts_may_be_seen_in_any_order() {
+    let truths = [("root", Truth::Unique), ("copy", near("root")), ("far", near("root"))];
+    let found = [(Found::Near, Some("copy")), (Found::Unique, None), (Found::Near, Some("root"))];
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let mut scorer = Scorer::new(100);
+        truths.iter().for_each(|(key, truth)| scorer.plant(key, truth));
+        for index in order {
+            let ((key, truth), (found, matched)) = (&truths[index], found[index]);
+            scorer.note(key, truth, found, matched);
+        }
+        assert_eq!(typos(&scorer), Copies { planted: 2, found: 2, ..Copies::default() }, "{order:?}");
+        assert_eq!(scorer.report().uniques.behind_their_copy, 1);
+    }
 }
 
 #[test]
 fn broken_records_are_right_as_dead_letters_with_their_reason() {
     let mut scorer = Scorer::new(100);
     let truth = Truth::Broken { damage: Damage::WrongType };
-    scorer.note("a", &truth, Found::Dead(Reject::WrongType), None);
-    scorer.note("b", &truth, Found::Dead(Reject::Undecodable), None);
-    scorer.note("c", &truth, Found::Unique, None);
-    scorer.note("d", &Truth::Unique, Found::Dead(Reject::NoText), None);
+    see(&mut scorer, "a", &truth, Found::Dead(Reject::WrongType), None);
+    see(&mut scorer, "b", &truth, Found::Dead(Reject::Undecodable), None);
+    see(&mut scorer, "c", &truth, Found::Unique, None);
+    see(&mut scorer, "d", &Truth::Unique, Found::Dead(Reject::NoText), None);
     let report = scorer.report();
     assert_eq!(report.broken["wrong_type"], Broken { planted: 3, dead: 1, other_reason: 1, judged: 1 });
     assert_eq!(report.uniques.dead, 1);
@@ -66,19 +88,19 @@ fn broken_records_are_right_as_dead_letters_with_their_reason() {
 fn memory_holds_no_more_pages_than_asked() {
     let mut scorer = Scorer::new(3);
     for number in 0..50 {
-        scorer.note(&format!("p{number}"), &Truth::Unique, Found::Unique, None);
+        see(&mut scorer, &format!("p{number}"), &Truth::Unique, Found::Unique, None);
     }
     assert_eq!((scorer.families.len(), scorer.order.len()), (3, 3));
-    scorer.note("late", &exact("p1"), Found::Exact, Some("p1"));
+    see(&mut scorer, "late", &exact("p1"), Found::Exact, Some("p1"));
     assert_eq!(scorer.report().copies[&Kind::Exact].wrong, 1, "a family forgotten is not vouched for");
 }
 
 #[test]
 fn the_table_says_what_was_missed_by_kind() {
     let mut scorer = Scorer::new(100);
-    scorer.note("root", &Truth::Unique, Found::Unique, None);
-    scorer.note("a", &near("root"), Found::Unique, None);
-    scorer.note("b", &exact("root"), Found::Exact, Some("root"));
+    see(&mut scorer, "root", &Truth::Unique, Found::Unique, None);
+    see(&mut scorer, "a", &near("root"), Found::Unique, None);
+    see(&mut scorer, "b", &exact("root"), Found::Exact, Some("root"));
     let table = scorer.report().to_string();
     let row =
         |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().collect::<Vec<_>>();
@@ -114,7 +136,7 @@ proptest! {
                 3 => (Found::Update, Some(matched.as_str())),
                 _ => (Found::Dead(Reject::NoText), None),
             };
-            scorer.note(&format!("p{number}"), &truth, found, matched);
+            see(&mut scorer, &format!("p{number}"), &truth, found, matched);
         }
         let of = |name: &str| planted.get(name).copied().unwrap_or(0);
         let report = scorer.report();

@@ -167,4 +167,6 @@ fn reject(from: &mut Reader<'_>) -> Result<Reject, CodecError> {
 }
 
 #[cfg(test)]
+pub(crate) mod hex;
+#[cfg(test)]
 mod tests;

@@ -3,28 +3,13 @@
 //! A test that fails here says that the layout changed. That takes a new `FORMAT_VERSION`, new files beside the old
 //! ones, and readers that still understand the old ones; never new bytes in an old file.
 
+use super::super::hex::{hex, records};
 use super::*;
 
 const ENTRIES_1: &str = include_str!("../../../../tests/golden/log/entries.v1.hex");
 const RULINGS_1: &str = include_str!("../../../../tests/golden/log/rulings.v1.hex");
 const RULES_1: &str = include_str!("../../../../tests/golden/log/rules.v1.hex");
 const CHECKPOINT_1: &str = include_str!("../../../../tests/golden/log/checkpoint.v1.hex");
-
-/// One Kafka record a paragraph, white space without meaning.
-fn records(hex: &str) -> Vec<Vec<u8>> {
-    hex.split("\n\n")
-        .map(|paragraph| {
-            let digits: Vec<u8> = paragraph.bytes().filter(u8::is_ascii_hexdigit).collect();
-            digits.chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
-        })
-        .collect()
-}
-
-fn hex(records: &[Vec<u8>]) -> String {
-    let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
-    let paragraph = |bytes: &Vec<u8>| bytes.chunks(32).map(digits).collect::<Vec<_>>().join("\n");
-    records.iter().map(paragraph).collect::<Vec<_>>().join("\n\n")
-}
 
 fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
     assert!(

@@ -1,0 +1,72 @@
+//! What the parts measure with: CPU time of a thread, of a process and of its threads; medians; how busy the machine is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Returns the CPU time of the calling thread: what others do on the machine hardly changes it.
+pub(crate) fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
+}
+
+/// Returns the CPU time of `work`.
+pub(crate) fn cpu_of<T>(work: impl FnOnce() -> T) -> (Duration, T) {
+    let start = thread_cpu();
+    let result = work();
+    (thread_cpu() - start, result)
+}
+
+/// Returns the middle of some figures.
+pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.into_iter().collect();
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    if figures.len() % 2 == 1 { figures[middle] } else { f64::midpoint(figures[middle - 1], figures[middle]) }
+}
+
+/// Returns the figure that a share of the sorted figures does not exceed.
+pub(crate) fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    sorted[(sorted.len() * percent).div_ceil(100).clamp(1, sorted.len()) - 1]
+}
+
+/// Rounds to three decimals, for the JSON line.
+pub(crate) fn round(figure: f64) -> f64 {
+    (figure * 1000.0).round() / 1000.0
+}
+
+/// Returns user and system CPU seconds of a running process, all threads, those that ended included.
+pub(crate) fn process_cpu(pid: u32) -> Option<f64> {
+    stat_cpu(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Returns CPU seconds of the threads that a process has now, by name; numbers at the end of a name are cut.
+pub(crate) fn threads_cpu(pid: u32) -> BTreeMap<String, f64> {
+    let mut by_name = BTreeMap::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let Ok(stat) = std::fs::read_to_string(task.path().join("stat")) else { continue };
+        let name = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map_or("", |(name, _)| name);
+        let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == ':').to_owned();
+        *by_name.entry(name).or_default() += stat_cpu(&stat).unwrap_or(0.0);
+    }
+    by_name
+}
+
+/// Fields 14 and 15 of `stat`, counted behind the name, which may hold anything.
+fn stat_cpu(stat: &str) -> Option<f64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let ticks = fields.next()?.parse::<u32>().ok()? + fields.next()?.parse::<u32>().ok()?;
+    Some(f64::from(ticks) / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Returns how many threads wanted to run lately: 1 minute, as the system counts.
+pub(crate) fn load() -> f64 {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
+}
+
+/// Returns the number of cores.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+}

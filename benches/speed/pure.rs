@@ -1,0 +1,124 @@
+//! The pure stages of a run, without a broker: what their CPU time alone comes to for the same pages.
+//!
+//! Decode, text, fingerprint; entries written and read; decide and follow; rulings written and read. On as many threads
+//! at once as the machine has cores: a core that shares its caches and its pipes with a busy neighbour needs more time
+//! for the same page, and in the run every core is busy.
+
+use std::hint::black_box;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use dupgate::config::Settings;
+use dupgate::crawl::Planted;
+use dupgate::fingerprint::{Reader, Scratch};
+use dupgate::judge::{State, decide};
+use dupgate::log::{
+    DEFAULT_PART_BYTES, Entry, EntryBody, LogIdentity, PageEntry, RequestId, Ruling, RulingBatch, VerdictReader,
+    VerdictRecord, decode_entries, encode_entries, encode_verdict,
+};
+use dupgate::record::{PartitionId, RawRecord};
+
+use crate::bus::PARTITIONS;
+use crate::measure::{cores, cpu_of, median};
+
+/// Entries in a record of the fingerprint log, and rulings in one of the verdict log, about as a busy worker has them.
+const BATCH: usize = 32;
+
+/// Microseconds of CPU for a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pure {
+    pub(crate) read: f64,
+    pub(crate) codec: f64,
+    pub(crate) judge: f64,
+}
+
+impl Pure {
+    pub(crate) fn all(self) -> f64 {
+        self.read + self.codec + self.judge
+    }
+}
+
+/// Measures the stages over these pages, which make one log.
+pub(crate) fn measure(settings: &Settings, pages: &[Planted]) -> Pure {
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
+    let found: Vec<Pure> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores()).map(|_| scope.spawn(|| once(&reader, settings, pages))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let middle = |figure: fn(&Pure) -> f64| median(found.iter().map(figure));
+    Pure { read: middle(|pure| pure.read), codec: middle(|pure| pure.codec), judge: middle(|pure| pure.judge) }
+}
+
+fn once(reader: &Reader, settings: &Settings, pages: &[Planted]) -> Pure {
+    let mut scratch = Scratch::default();
+    // Warms up.
+    for page in pages.iter().take(200) {
+        drop(black_box(reader.read(&raw(page), &mut scratch)));
+    }
+    let topic: Arc<str> = Arc::from("pages");
+    let (read, entries) =
+        cpu_of(|| pages.iter().filter_map(|page| entry(reader, page, &topic, &mut scratch)).collect::<Vec<_>>());
+    let (written, records) = cpu_of(|| {
+        let encoded = entries.chunks(BATCH).map(|entries| {
+            let mut bytes = Vec::new();
+            encode_entries(entries, &mut bytes);
+            bytes
+        });
+        encoded.collect::<Vec<_>>()
+    });
+    let (decoded, entries) =
+        cpu_of(|| records.iter().map(|record| decode_entries(record).unwrap()).collect::<Vec<_>>());
+    let mut state = State::begin(LogIdentity(1), settings.rules.clone(), 0);
+    let (judged, batches) =
+        cpu_of(|| (0..).zip(&entries).map(|(offset, batch)| judge(&mut state, offset, batch)).collect::<Vec<_>>());
+    let (ruled, ()) = cpu_of(|| {
+        let mut verdicts = VerdictReader::new();
+        for (offset, batch) in (0..).zip(&batches) {
+            for part in encode_verdict(batch, DEFAULT_PART_BYTES) {
+                black_box(verdicts.push(offset, &part).unwrap());
+            }
+        }
+    });
+    let per_page = |cpu: std::time::Duration| cpu.as_secs_f64() * 1e6 / pages.len() as f64;
+    Pure { read: per_page(read), codec: per_page(written + decoded + ruled), judge: per_page(judged) }
+}
+
+fn raw(page: &Planted) -> RawRecord<'_> {
+    RawRecord { key: Some(page.key.as_bytes()), value: Some(&page.value), headers: &() }
+}
+
+fn entry(reader: &Reader, page: &Planted, topic: &Arc<str>, scratch: &mut Scratch) -> Option<Entry> {
+    let reading = reader.read(&raw(page), scratch).ok()?;
+    let lanes = u64::try_from(PARTITIONS).unwrap();
+    let partition = PartitionId::new(Arc::clone(topic), i32::try_from(page.number % lanes).unwrap());
+    let body = EntryBody::Page(PageEntry {
+        source: partition.at(i64::try_from(page.number / lanes).unwrap()),
+        event_time: page.timestamp,
+        id: reading.id,
+        scope: reading.scope,
+        fingerprints: reading.fingerprints,
+        digest: reading.digest,
+    });
+    Some(Entry { request: RequestId(page.number), body })
+}
+
+fn judge(state: &mut State, offset: i64, entries: &[Entry]) -> VerdictRecord {
+    let mut rulings: Vec<Ruling> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let append_time = match &entry.body {
+            EntryBody::Page(page) => page.event_time,
+            EntryBody::Withdraw { .. } | EntryBody::Forget(_) | EntryBody::Reopen { .. } => continue,
+        };
+        let Some(ruling) = decide(state, entry, append_time) else { continue };
+        state.follow(&ruling).unwrap();
+        rulings.push(ruling);
+    }
+    state.pass_entries(offset + 1);
+    VerdictRecord::Rulings(RulingBatch {
+        log: LogIdentity(1),
+        rules: state.rules_number(),
+        tails: state.tails(),
+        next_entry: state.next_entry(),
+        rulings,
+    })
+}

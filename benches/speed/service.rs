@@ -1,0 +1,115 @@
+//! `dupgate run` as its own process, in its default settings.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use dupgate::config::{Purpose, Settings, Sources, load};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::broker::Broker;
+use crate::bus;
+
+/// A running service with topics and a group of its own.
+pub(crate) struct Service {
+    pub(crate) group: String,
+    /// Unique, duplicate, dead letter.
+    pub(crate) outputs: [String; 3],
+    pub(crate) settings: Settings,
+    child: Child,
+    http: SocketAddr,
+    folder: TempDir,
+}
+
+impl Service {
+    /// Starts it on an input topic.
+    pub(crate) fn start(broker: &Broker, input: &str) -> Self {
+        let group = broker.unique("bench");
+        let outputs = ["unique", "duplicate", "dead"].map(|name| bus::topic(broker, name));
+        // Free now; nobody else is expected to take it in the next moment.
+        let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("dupgate.yaml");
+        let [unique, duplicate, dead] = &outputs;
+        let config = format!(
+            "version: 1\n\
+             kafka: {{brokers: [\"{}\"]}}\n\
+             input: {{topics: [\"{input}\"], group: \"{group}\", instance_id: bench}}\n\
+             output: {{unique: {{topic: \"{unique}\"}}, duplicate: {{topic: \"{duplicate}\"}}, dead_letter: {{topic: \"{dead}\"}}}}\n\
+             index: {{path: \"{}\"}}\n\
+             http: {{listen: \"{http}\"}}\n",
+            broker.address(),
+            folder.path().join("index").display(),
+        );
+        std::fs::write(&file, config).unwrap();
+        let settings =
+            load(&Sources { files: vec![file.clone()], ..Sources::default() }, Purpose::Run).unwrap().settings;
+        let said = File::create(folder.path().join("log")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
+            .args(["run", "--config"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(said.try_clone().unwrap())
+            .stderr(said)
+            .spawn()
+            .unwrap();
+        Self { group, outputs, settings, child, http, folder }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs. If not, what it said is printed.
+    pub(crate) fn lives(&mut self) -> bool {
+        if self.child.try_wait().unwrap().is_none() {
+            return true;
+        }
+        eprintln!("{}", self.said());
+        false
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Waits until it says that it is ready: it is in its groups, and the judge is at work.
+    pub(crate) fn wait_until_ready(&mut self) {
+        let start = Instant::now();
+        while !self.get("/readyz").starts_with("HTTP/1.1 200") {
+            assert!(self.lives(), "the service has ended before it was ready");
+            assert!(start.elapsed() < bus::PATIENCE, "not ready after {:?}: {}", bus::PATIENCE, self.get("/readyz"));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let answer = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect(self.http)?;
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
+        };
+        answer().unwrap_or_default()
+    }
+
+    /// Stops it as an operator would.
+    pub(crate) fn stop(mut self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let ended = self.child.wait().unwrap();
+        assert!(ended.success(), "the service ended with {ended}:\n{}", self.said());
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // After a clean stop there is nothing left to end; after a failure nothing of it may stay.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,39 @@
+//! Whatever the records of the verdict log hold, reading them does no harm, and what was read can be written again.
+//!
+//! `cargo +nightly fuzz run decode_verdict`
+
+#![no_main]
+
+use dupgate::log::{DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, encode_checkpoint, encode_verdict};
+use libfuzzer_sys::fuzz_target;
+
+/// Puts the right checksum behind the bytes, so that more than the frame is tried.
+fn sealed(bytes: &[u8]) -> Vec<u8> {
+    [bytes, &crc32fast::hash(bytes).to_le_bytes()].concat()
+}
+
+/// Records are told apart by their length, in two bytes before each.
+fn records(mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut records = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk() {
+        let (record, rest) = rest.split_at(rest.len().min(usize::from(u16::from_le_bytes(*length))));
+        records.push(sealed(record));
+        bytes = rest;
+    }
+    records
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut reader = VerdictReader::new();
+    for (record, offset) in records(bytes).iter().chain([&bytes.to_vec()]).zip(0..) {
+        if let Ok(Some((_, record))) = reader.push(offset, record) {
+            let mut again = VerdictReader::new();
+            let parts = encode_verdict(&record, DEFAULT_PART_BYTES);
+            let read = parts.iter().find_map(|part| again.push(0, part).expect("just written"));
+            assert_eq!(read, Some((0, record)));
+        }
+    }
+    if let Ok(checkpoint) = decode_checkpoint(&sealed(bytes)) {
+        assert_eq!(decode_checkpoint(&encode_checkpoint(&checkpoint)), Ok(checkpoint));
+    }
+});

@@ -1,0 +1,87 @@
+//! `demo score`: the outputs of a cluster against the truth in their headers.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::time::Duration;
+
+use super::ScoreArgs;
+use crate::cli::Global;
+use crate::config::Purpose;
+use crate::crawl::Truth;
+use crate::crawl::score::{Found, Scorer};
+use crate::error::{Fatal, Reason};
+use crate::kafka::tail::{Step, Tail, Written};
+use crate::record::Reject;
+use crate::runtime::wiring;
+
+/// How long one wait for an output may be.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// What one output says.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    /// Key of the page.
+    pub(super) key: String,
+    /// What it is.
+    pub(super) truth: Truth,
+    /// What became of it.
+    pub(super) found: Found,
+    /// Place of the page that it was called a duplicate of.
+    pub(super) matched: Option<String>,
+}
+
+/// Reads the headers of an output. Nothing for a record that is none of the generated crawl.
+pub(super) fn told(written: &Written, prefix: &str) -> Option<Told> {
+    let ours = |name: &str| written.header(&format!("{prefix}{name}"));
+    let found = match ours("verdict") {
+        Some("unique") => Found::Unique,
+        Some("update") => Found::Update,
+        Some("exact") => Found::Exact,
+        Some("near") => Found::Near,
+        Some(_) => return None,
+        None => Found::Dead(Reject::ALL.into_iter().find(|reason| Some(reason.name()) == ours("error.reason"))?),
+    };
+    let truth = written.header(Truth::HEADER)?.parse().ok()?;
+    Some(Told { key: written.key.clone()?, truth, found, matched: ours("match").map(str::to_owned) })
+}
+
+/// Reads all outputs as they are now, and prints precision and recall by kind of edit.
+pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
+    let settings = global.with(Vec::new(), &args.brokers).start(Purpose::Run)?.settings;
+    let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
+    let prefix = &settings.output.header_prefix;
+    let (mut pages, mut keys, mut others) = (Vec::new(), HashMap::new(), 0_u64);
+    let output = &settings.output;
+    for topic in [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten() {
+        let failed =
+            |error| Reason::Unavailable.because(anyhow::Error::from(error).context(format!("reading {topic}")));
+        let mut tail = Tail::open(&config, &[topic]).map_err(failed)?;
+        loop {
+            match tail.next(WAIT).map_err(failed)? {
+                Step::Record(written) => match told(&written, prefix) {
+                    Some(told) => {
+                        if let Some(source) = written.header(&format!("{prefix}source")) {
+                            keys.insert(source.to_owned(), told.key.clone());
+                        }
+                        pages.push(told);
+                    }
+                    None => others += 1,
+                },
+                Step::Nothing => {}
+                Step::End => break,
+            }
+        }
+    }
+    let mut scorer = Scorer::new(usize::MAX);
+    pages.iter().for_each(|page| scorer.plant(&page.key, &page.truth));
+    for page in &pages {
+        let matched = page.matched.as_ref().map(|source| keys.get(source).unwrap_or(source).as_str());
+        scorer.note(&page.key, &page.truth, page.found, matched);
+    }
+    let report = scorer.report();
+    let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };
+    if others > 0 {
+        tracing::warn!(others, "outputs that are no pages of a generated crawl were left out");
+    }
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| Reason::Failure.because(error))
+}

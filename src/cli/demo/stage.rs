@@ -1,0 +1,163 @@
+//! The demo itself: a broker, topics, the service, and the threads around it.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::Builder;
+
+use crossbeam_channel::{after, bounded, never, unbounded};
+
+use super::DemoArgs;
+use super::feeder::{self, Shared};
+use super::watcher::Watcher;
+use crate::cli::Global;
+use crate::config::Purpose;
+use crate::config::settings::Settings;
+use crate::crawl::Summary;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::scheme_id;
+use crate::kafka::admin::{Admin, Brokers, LogNames};
+use crate::kafka::client::ProducerSettings;
+use crate::kafka::mock::InProcessBroker;
+use crate::kafka::tail::Tail;
+use crate::runtime::random::draw;
+use crate::runtime::{service, wiring};
+
+/// Names of the input topics, behind the run's own name.
+const INPUTS: [&str; 3] = ["news", "blogs", "forums"];
+const PARTITIONS: u8 = 2;
+/// Bytes fed and not delivered at the most. An in-process broker keeps no more than 5 MB of a partition.
+const AHEAD_IN_PROCESS: u64 = 2_000_000;
+const AHEAD: u64 = 32_000_000;
+
+/// Runs the demo until its time is over or Ctrl-C ends it; then says what came out.
+pub(super) fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
+    let broker = if args.brokers.is_empty() {
+        say(
+            "This runs over a broker inside this process: it shows how pages are judged. What a crash may do to their \
+             delivery it cannot show.",
+        )?;
+        Some(InProcessBroker::start().map_err(|error| Reason::Failure.because(error))?)
+    } else {
+        None
+    };
+    let brokers = broker.as_ref().map_or_else(|| args.brokers.clone(), |broker| vec![broker.address()]);
+    let name = if broker.is_some() { "demo".to_owned() } else { format!("demo-{:08x}", draw() >> 32) };
+    let topics: Vec<String> = INPUTS.iter().map(|input| format!("{name}.{input}")).collect();
+    let folder = Folder(std::env::temp_dir().join(format!("dupgate-{name}-{}", std::process::id())));
+    let settings = global.with(own_settings(&name, &topics, &folder.0), &brokers).start(Purpose::Run)?.settings;
+    make_topics(broker.as_ref(), &settings, &topics)?;
+    say(&format!("topics {name}.*   metrics on http://{}/metrics", settings.http.listen))?;
+
+    let kind = if broker.is_some() { Brokers::InProcess } else { Brokers::Cluster };
+    let summary = run(args, settings, &topics, kind)?;
+    for line in summary.screen() {
+        say(&line)?;
+    }
+    Ok(())
+}
+
+/// Topics, group and state of this run alone. What the user sets goes over them.
+fn own_settings(name: &str, topics: &[String], folder: &std::path::Path) -> Vec<String> {
+    vec![
+        format!("input.topics={}", topics.join(",")),
+        format!("input.group={name}"),
+        format!("input.instance_id={name}"),
+        format!("output.unique.topic={name}.unique"),
+        format!("output.duplicate.topic={name}.duplicate"),
+        format!("output.dead_letter.topic={name}.dead"),
+        format!("index.path={}", folder.display()),
+        "index.max_memory=256MiB".to_owned(),
+        "logging.level=error".to_owned(),
+    ]
+}
+
+fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[String]) -> Result<(), Fatal> {
+    let unavailable = |error: anyhow::Error| Reason::Unavailable.because(error);
+    let output = &settings.output;
+    let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten();
+    let data: Vec<&String> = inputs.iter().chain(outputs).collect();
+    let Some(broker) = broker else {
+        let admin = Admin::new(&wiring::cluster(&settings.kafka).admin()).map_err(|error| unavailable(error.into()))?;
+        return data
+            .into_iter()
+            .try_for_each(|topic| admin.ensure_topic(topic, usize::from(PARTITIONS)))
+            .map_err(|error| unavailable(error.into()));
+    };
+    // It makes topics by this call alone, and none on a client's request: the logs are made here, too.
+    let partitions = service::log_partitions(settings);
+    let scheme = scheme_id(&settings.record, &settings.text, &settings.fingerprint, partitions).to_string();
+    let names = LogNames::new(&settings.logs.prefix, &scheme);
+    let logs = i32::try_from(partitions.get()).unwrap_or(i32::MAX);
+    let made = data.into_iter().map(|topic| (topic.as_str(), i32::from(PARTITIONS)));
+    made.chain([(&*names.fingerprints, logs), (&*names.verdicts, logs)])
+        .try_for_each(|(topic, partitions)| broker.create_topic(topic, partitions))
+        .map_err(|error| unavailable(error.into()))
+}
+
+fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers) -> Result<Summary, Fatal> {
+    let ahead = match brokers {
+        Brokers::InProcess => AHEAD_IN_PROCESS,
+        Brokers::Cluster => AHEAD,
+    };
+    let failure = |error: anyhow::Error| Reason::Failure.because(error);
+    let cluster = wiring::cluster(&settings.kafka);
+    let output = &settings.output;
+    let outputs: Vec<&str> =
+        [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().map(String::as_str).collect();
+    let tail = Tail::open(&cluster.follower("demo-watcher"), &outputs).map_err(|error| failure(error.into()))?;
+    let (told_sender, told) = unbounded();
+    let (seen, seen_receiver) = unbounded();
+    let (metrics_sender, metrics) = bounded(1);
+    let (service_end, service_ended) = bounded(1);
+    let shared = Arc::new(Shared::default());
+    let watcher = Watcher {
+        tail,
+        prefix: output.header_prefix.clone(),
+        told,
+        seen,
+        metrics,
+        shared: Arc::clone(&shared),
+        end: args.duration.map_or_else(never, after),
+        service_ended,
+    };
+    let producer = ProducerSettings {
+        compression: "none".to_owned(),
+        max_record_bytes: 1 << 20,
+        transaction_timeout: settings.kafka.transaction_timeout,
+    };
+    let config = cluster.output_producer(&producer);
+    let (crawl, topics) = (args.crawl.crawl(topics.len())?, topics.to_vec());
+
+    let watching = Builder::new().name("watcher".to_owned()).spawn(move || watcher.watch());
+    let watching = watching.map_err(|error| failure(error.into()))?;
+    let feeding = {
+        let shared = Arc::clone(&shared);
+        Builder::new()
+            .name("feeder".to_owned())
+            .spawn(move || feeder::feed(crawl, &topics, &config, ahead, &shared, &told_sender, &seen_receiver))
+            .map_err(|error| failure(error.into()))?
+    };
+    let served = service::run_watched(settings, brokers, |its| drop(metrics_sender.send(its.clone())));
+    shared.stop();
+    let _ = service_end.send(());
+    let panicked = |_| Reason::Bug.because(anyhow::anyhow!("a thread of the demo panicked"));
+    let fed = feeding.join().map_err(panicked)?;
+    let summary = watching.join().map_err(panicked)?;
+    served.and(fed).and(summary)
+}
+
+/// Writes one line to standard output.
+fn say(line: &str) -> Result<(), Fatal> {
+    writeln!(std::io::stdout(), "{line}").map_err(|error| Reason::Failure.because(error))
+}
+
+/// A folder for snapshots that goes with the demo.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing may ever have been written to it.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

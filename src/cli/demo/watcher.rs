@@ -1,0 +1,231 @@
+//! Reads what the service of the demo delivers, compares it with the truth, and shows how it stands.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, tick};
+use signal_hook::consts::SIGTERM;
+
+use super::feeder::{Fed, Shared};
+use super::score::{Told, told};
+use crate::crawl::Summary;
+use crate::crawl::score::{Found, Scorer};
+use crate::error::{Fatal, Reason};
+use crate::kafka::tail::{Step, Tail, Written};
+use crate::runtime::clock::Clock;
+use crate::telemetry::Metrics;
+
+/// Pages whose places and families are remembered: more than the crawl's reach and what is on its way.
+const REMEMBERED: usize = 50_000;
+/// Time between two looks at a terminal, and between two lines elsewhere.
+const LIVE: Duration = Duration::from_secs(1);
+const LOGGED: Duration = Duration::from_secs(10);
+/// How long one wait for an output may be.
+const WAIT: Duration = Duration::from_millis(50);
+/// How long pages on their way may take once nothing is fed any more.
+const LAST_PAGES: Duration = Duration::from_secs(15);
+
+/// Ends of the channels and what else the watcher is given.
+pub(super) struct Watcher {
+    pub(super) tail: Tail,
+    pub(super) prefix: String,
+    pub(super) told: Receiver<Fed>,
+    pub(super) seen: Sender<u64>,
+    pub(super) metrics: Receiver<Metrics>,
+    pub(super) shared: Arc<Shared>,
+    /// When to stop feeding.
+    pub(super) end: Receiver<Instant>,
+    /// The service has ended.
+    pub(super) service_ended: Receiver<()>,
+}
+
+/// What is known so far.
+struct Known {
+    scorer: Scorer,
+    keys: HashMap<String, String>,
+    order: VecDeque<String>,
+    verdicts: BTreeMap<Found, u64>,
+    judged: u64,
+    bytes: u64,
+    failed: u64,
+}
+
+impl Watcher {
+    /// Watches until everything fed has come out, or the service has ended. Returns how it stood at last.
+    pub(super) fn watch(mut self) -> Result<Summary, Fatal> {
+        // The service listens to signals before it hands out its metrics; one that never came up ends by itself.
+        let Ok(metrics) = self.metrics.recv() else { return Ok(Summary::default()) };
+        let summary = self.follow(&metrics);
+        self.shared.stop();
+        // What ends the service by Ctrl-C ends it here, too: what is complete is committed first.
+        let raised = signal_hook::low_level::raise(SIGTERM).map_err(|error| Reason::Failure.because(error));
+        summary.and_then(|summary| raised.map(|()| summary))
+    }
+
+    fn follow(&mut self, metrics: &Metrics) -> Result<Summary, Fatal> {
+        let clock = Clock::start();
+        let is_terminal = std::io::stderr().is_terminal();
+        let shows = tick(if is_terminal { LIVE } else { LOGGED });
+        let mut known = Known::new();
+        let mut screen = Screen { is_terminal, lines: 0 };
+        let (mut before, mut stop_by) = ((0, Duration::ZERO), None);
+        loop {
+            let step = self.tail.next(WAIT).map_err(|error| Reason::Failure.because(error))?;
+            self.told.try_iter().for_each(|fed| known.hear(fed));
+            if let Step::Record(written) = step {
+                known.note(&written, &self.prefix);
+                // The feeder may have ended.
+                let _ = self.seen.send(u64::try_from(written.value_bytes).unwrap_or(0));
+            }
+            if shows.try_recv().is_ok() {
+                let now = clock.now();
+                let summary = known.summary(&self.shared, metrics, now, before);
+                before = (known.judged, now);
+                screen.show(&summary);
+            }
+            let is_over = self.end.try_recv().is_ok();
+            let ended = !self.service_ended.is_empty();
+            if (is_over || ended) && stop_by.is_none() {
+                self.shared.stop();
+                stop_by = Some(clock.now() + LAST_PAGES);
+            }
+            if let Some(stop_by) = stop_by {
+                let all_out = known.judged + known.failed >= self.shared.fed.load(Ordering::Relaxed);
+                if all_out || clock.now() > stop_by || ended {
+                    screen.clear();
+                    return Ok(known.summary(&self.shared, metrics, clock.now(), before));
+                }
+            }
+        }
+    }
+}
+
+impl Known {
+    fn new() -> Self {
+        Self {
+            scorer: Scorer::new(REMEMBERED),
+            keys: HashMap::new(),
+            order: VecDeque::new(),
+            verdicts: BTreeMap::new(),
+            judged: 0,
+            bytes: 0,
+            failed: 0,
+        }
+    }
+
+    fn hear(&mut self, fed: Fed) {
+        match fed {
+            Fed::Planted(key, truth) => self.scorer.plant(&key, &truth),
+            Fed::Stands(key, source) => {
+                let source = source.to_string();
+                self.keys.insert(source.clone(), key);
+                self.order.push_back(source);
+                if self.order.len() > REMEMBERED
+                    && let Some(oldest) = self.order.pop_front()
+                {
+                    self.keys.remove(&oldest);
+                }
+            }
+            Fed::Failed(message) => {
+                self.failed += 1;
+                tracing::warn!(message, "a page could not be fed");
+            }
+        }
+    }
+
+    fn note(&mut self, written: &Written, prefix: &str) {
+        self.judged += 1;
+        self.bytes += u64::try_from(written.value_bytes).unwrap_or(0);
+        let Some(Told { key, truth, found, matched }) = told(written, prefix) else {
+            tracing::warn!(place = %written.partition, "an output without key, truth or verdict");
+            return;
+        };
+        *self.verdicts.entry(found).or_default() += 1;
+        // An original that nobody remembers is no page of the family, whatever it is.
+        let matched = matched.map(|source| self.keys.get(&source).cloned().unwrap_or(source));
+        self.scorer.note(&key, &truth, found, matched.as_deref());
+    }
+
+    fn summary(&self, shared: &Shared, metrics: &Metrics, now: Duration, before: (u64, Duration)) -> Summary {
+        let figures = metrics.render();
+        let mut verdicts: Vec<(&'static str, u64)> =
+            ["unique", "update", "exact", "near", "dead"].map(|name| (name, 0)).into();
+        for (found, count) in &self.verdicts {
+            if let Some(sum) = verdicts.iter_mut().find(|(name, _)| *name == found.name()) {
+                sum.1 += count;
+            }
+        }
+        Summary {
+            elapsed: now,
+            fed: shared.fed.load(Ordering::Relaxed),
+            judged: self.judged,
+            bytes: self.bytes,
+            lately: (self.judged - before.0, now.saturating_sub(before.1)),
+            verdicts,
+            originals: gauge(&figures, "dupgate_index_entries"),
+            index_bytes: gauge(&figures, "dupgate_index_memory_bytes"),
+            report: self.scorer.report(),
+        }
+    }
+}
+
+/// Sums a gauge over its series, in the text that Prometheus scrapes.
+fn gauge(figures: &str, name: &str) -> Option<u64> {
+    let series = figures.lines().filter_map(|line| {
+        let rest = line.strip_prefix(name)?;
+        let value = if let Some(value) = rest.strip_prefix(' ') {
+            value
+        } else {
+            rest.strip_prefix('{')?.rsplit(' ').next()?
+        };
+        value.split('.').next()?.parse::<u64>().ok()
+    });
+    series.reduce(|sum, value| sum + value)
+}
+
+/// Where the live summary is shown: redrawn on a terminal, one line elsewhere.
+struct Screen {
+    is_terminal: bool,
+    lines: usize,
+}
+
+impl Screen {
+    fn show(&mut self, summary: &Summary) {
+        let mut text = String::new();
+        if self.is_terminal {
+            self.clear();
+            let lines = summary.screen();
+            self.lines = lines.len();
+            for line in lines {
+                text.push_str(&line);
+                text.push('\n');
+            }
+        } else {
+            text = summary.line() + "\n";
+        }
+        // Standard error may be closed: the outputs tell all the same.
+        let _ = std::io::stderr().write_all(text.as_bytes());
+    }
+
+    /// Takes the lines shown last off the terminal.
+    fn clear(&mut self) {
+        if self.lines > 0 {
+            let _ = write!(std::io::stderr(), "\x1b[{}A\x1b[J", self.lines);
+            self.lines = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gauges_are_summed_over_their_series() {
+        let text = "# HELP a b\n# TYPE a gauge\na 12\na_b 7\nc{part=\"x y\"} 3.5\nc{part=\"z\"} 4\n";
+        assert_eq!((gauge(text, "a"), gauge(text, "c"), gauge(text, "d")), (Some(12), Some(7), None));
+    }
+}

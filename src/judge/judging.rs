@@ -1,0 +1,207 @@
+//! Entries in, rulings out, committed with the place in the fingerprint log (law L2).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::decide::decide;
+use super::events::{Effect, Failure, Request};
+use super::life::{Judge, Role};
+use crate::log::{Entry, Ruling, RulingBatch, VerdictRecord};
+use crate::record::{PartitionId, Timestamp};
+use crate::transaction::{Call, CallError, Turn};
+
+/// What is judged and not committed.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    /// Rulings of the batch that is still open.
+    pub(super) open: Vec<Ruling>,
+    /// Entries were passed since the last closed batch.
+    pub(super) passed: bool,
+    /// Closed records, in order.
+    pub(super) closed: Vec<VerdictRecord>,
+    /// How many rulings the closed records hold.
+    pub(super) closed_rulings: usize,
+    /// What the transaction in progress carries.
+    pub(super) sent: Option<Sent>,
+    /// Rulings since the last checkpoint was written.
+    pub(super) since_checkpoint: u64,
+    /// The input group's offsets were asked for, or a checkpoint is on its way.
+    pub(super) checkpointing: bool,
+    /// What may be trimmed once the checkpoint on its way is committed.
+    pub(super) trim: Option<(i64, i64)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) records: Arc<Vec<VerdictRecord>>,
+    pub(super) offsets: Vec<i64>,
+    pub(super) next_entry: i64,
+}
+impl Judge {
+    // ---- judging
+
+    pub(super) fn judge(&mut self, offset: i64, append_time: Timestamp, entries: &[Entry]) {
+        if self.role != Role::Active || offset < self.state.next_entry() {
+            return;
+        }
+        for entry in entries {
+            let Some(ruling) = decide(&self.state, entry, append_time) else { continue };
+            if let Err(why) = self.state.follow(&ruling) {
+                let failure = Failure::Unreadable { offset: self.position, why: why.to_string() };
+                self.effects.push_back(Effect::Fail(failure));
+                return;
+            }
+            self.spans.note(&ruling, self.state.next_sequence());
+            self.output.open.push(ruling);
+            self.output.since_checkpoint += 1;
+        }
+        self.state.pass_entries(offset.saturating_add(1));
+        self.output.passed = true;
+        if self.output.open.len() >= self.settings.batch_rulings {
+            self.close_batch();
+        }
+    }
+
+    fn close_batch(&mut self) {
+        let Some(log) = self.state.log() else { return };
+        if !self.output.passed {
+            return;
+        }
+        self.output.passed = false;
+        let rulings = std::mem::take(&mut self.output.open);
+        self.output.closed_rulings += rulings.len();
+        self.output.closed.push(VerdictRecord::Rulings(RulingBatch {
+            log,
+            rules: self.state.rules_number(),
+            tails: self.state.tails(),
+            next_entry: self.state.next_entry(),
+            rulings,
+        }));
+    }
+
+    /// Writes a checkpoint behind everything judged so far.
+    pub(super) fn write_checkpoint(&mut self, committed: &BTreeMap<PartitionId, i64>) {
+        let on_its_way = |records: &[VerdictRecord]| records.iter().any(is_checkpoint);
+        let sent = self.output.sent.as_ref().is_some_and(|sent| on_its_way(&sent.records));
+        if self.role != Role::Active || sent || on_its_way(&self.output.closed) {
+            return;
+        }
+        self.close_batch();
+        let spans = &self.spans;
+        let floor = |partition: &PartitionId| spans.floor(partition, committed);
+        let Some(checkpoint) = self.state.checkpoint(self.latest_checkpoint, floor, committed) else { return };
+        let keep_from = self.state.newest().minus(self.keep());
+        self.output.trim = self
+            .spans
+            .trim_point(self.state.first_live_sequence(), committed, keep_from)
+            .map(|verdicts| (verdicts, self.state.next_entry()));
+        self.state.raise_floors(&checkpoint);
+        self.spans.open(None, self.state.next_sequence());
+        self.output.since_checkpoint = 0;
+        self.output.checkpointing = true;
+        self.output.closed.push(VerdictRecord::Checkpoint(Box::new(checkpoint)));
+    }
+
+    /// How long rulings are kept: as configured, and never less than an original can be matched.
+    fn keep(&self) -> Duration {
+        let rules = self.state.rules().unwrap_or(&self.settings.rules);
+        self.settings.keep.max(rules.windows.max() + rules.lateness)
+    }
+
+    // ---- committing
+
+    pub(super) fn called(&mut self, result: Result<Vec<i64>, CallError>) {
+        let outcome = match result {
+            Ok(offsets) => {
+                if let Some(sent) = self.output.sent.as_mut().filter(|_| !offsets.is_empty()) {
+                    sent.offsets = offsets;
+                }
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        match self.ritual.answered(outcome) {
+            Turn::Call(call) => self.call(call),
+            Turn::Ready if self.role == Role::TakingOver => self.effects.push_back(Effect::FollowToEnd),
+            Turn::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
+            // The same rulings again, in a new transaction: they are final.
+            Turn::Aborted if matches!(self.role, Role::Active | Role::Draining) => self.send_again(),
+            // What a former life had in flight has ended.
+            Turn::Aborted if self.role == Role::TakingOver => {
+                self.role = Role::Standby;
+                self.seize();
+            }
+            Turn::Ready | Turn::Committed | Turn::Aborted => self.seize(),
+            Turn::Fenced(_) | Turn::Fatal(_) | Turn::Unknown(_) => match self.role {
+                Role::Active | Role::Draining | Role::TakingOver => self.leave_and_restore(),
+                Role::Restoring | Role::Standby => self.seize(),
+                Role::Stopped => {}
+            },
+        }
+    }
+
+    fn call(&mut self, call: Call) {
+        let request = match (call, &self.output.sent) {
+            (Call::Produce, Some(sent)) => Request::Produce(Arc::clone(&sent.records)),
+            (Call::SendOffsets, Some(sent)) => {
+                Request::SendOffsets { next_entry: sent.next_entry, checkpoint: self.checkpoint_with(sent) }
+            }
+            _ => Request::Plain(call),
+        };
+        self.effects.push_back(Effect::Call(request));
+    }
+
+    fn checkpoint_with(&self, sent: &Sent) -> Option<i64> {
+        checkpoint_in(sent).or(self.latest_checkpoint)
+    }
+
+    pub(super) fn begin(&mut self, now: Duration) {
+        self.close_batch();
+        let records = std::mem::take(&mut self.output.closed);
+        self.output.closed_rulings = 0;
+        let next_entry = self.state.next_entry();
+        self.output.sent = Some(Sent { records: Arc::new(records), offsets: Vec::new(), next_entry });
+        self.last_commit = now;
+        let call = self.ritual.begin();
+        self.call(call);
+    }
+
+    fn send_again(&mut self) {
+        if self.output.sent.is_some() {
+            let call = self.ritual.begin();
+            self.call(call);
+        }
+    }
+
+    fn committed(&mut self) {
+        let Some(sent) = self.output.sent.take() else { return };
+        if let Some(&last) = sent.offsets.last() {
+            self.position = last.saturating_add(1);
+        }
+        if let Some(checkpoint) = checkpoint_in(&sent) {
+            self.spans.place(checkpoint);
+            self.latest_checkpoint = Some(checkpoint);
+            self.output.checkpointing = false;
+            if let Some((verdicts, entries)) = self.output.trim.take() {
+                self.spans.trimmed_to(verdicts);
+                self.effects.push_back(Effect::Trim { verdicts, entries });
+            }
+        }
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        let output = &self.output;
+        output.open.is_empty() && !output.passed && output.closed.is_empty() && output.sent.is_none()
+    }
+}
+
+/// Returns the offset of the checkpoint that a transaction carries, once its records have offsets.
+fn checkpoint_in(sent: &Sent) -> Option<i64> {
+    let last = sent.records.iter().zip(&sent.offsets).rfind(|(record, _)| is_checkpoint(record));
+    last.map(|(_, &offset)| offset)
+}
+
+pub(super) const fn is_checkpoint(record: &VerdictRecord) -> bool {
+    matches!(record, VerdictRecord::Checkpoint(_))
+}

@@ -1,0 +1,48 @@
+//! What a judge needs to know.
+
+use std::time::Duration;
+
+use crate::log::{LogIdentity, Rules};
+
+/// What a judge needs to know.
+#[derive(Clone, Debug)]
+pub struct JudgeSettings {
+    /// The rules to judge by. Written to the log when they are not in force.
+    pub rules: Rules,
+    /// Identity to give to a log that has to be begun. Drawn by the edge.
+    pub new_log: LogIdentity,
+    /// What to do when the log does not begin with a checkpoint.
+    pub cold_start: ColdStart,
+    /// How long rulings may gather before they are committed.
+    pub commit_interval: Duration,
+    /// Rulings after which a checkpoint is written.
+    pub checkpoint_rulings: u64,
+    /// How long rulings stay readable, in event time, at least window + lateness.
+    pub keep: Duration,
+    /// Most rulings in one record of the verdict log, give or take one record of entries.
+    pub batch_rulings: usize,
+    /// Rulings that may wait for their commit; at this number no more entries are read.
+    pub pending_rulings: usize,
+    /// Time between snapshots; none are cut when absent.
+    pub snapshot_interval: Option<Duration>,
+    /// How long a revoked partition may take to commit what is judged.
+    pub revoke_grace: Duration,
+}
+
+/// What to do when facts are gone for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColdStart {
+    /// Begin at the first checkpoint there is, or anew: duplicates of older pages are missed.
+    Proceed,
+    /// Stop with [`Failure::FactsGone`].
+    Stop,
+}
+
+/// How often a judge began without the facts of one window back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ColdStarts {
+    /// It began a new verdict log.
+    pub new_log: u64,
+    /// It found a log that does not begin with a checkpoint.
+    pub log_truncated: u64,
+}

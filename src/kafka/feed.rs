@@ -1,0 +1,107 @@
+//! Writing pages to input topics, as a crawler does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
+
+use super::client::{log_error, log_line};
+use crate::record::{PartitionId, Source};
+
+/// How long a full queue may stay full.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One page to write. The brokers' partitioner chooses its partition by the key, its timestamp is now.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The record's key.
+    pub key: &'a str,
+    /// The record's value.
+    pub value: &'a [u8],
+    /// A header: its name and value.
+    pub header: (&'a str, &'a str),
+}
+
+/// Where pages are written.
+pub struct Feed {
+    producer: ThreadedProducer<Context>,
+}
+
+/// What happened to a page: its key, and where it came to stand.
+pub type Delivered = (String, Result<Source, KafkaError>);
+
+struct Context {
+    sink: Arc<dyn Fn(Delivered) + Send + Sync>,
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log_line(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        log_error(&error, reason);
+    }
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = Box<String>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, key: Self::DeliveryOpaque) {
+        let place = match result {
+            Ok(message) => Ok(PartitionId::new(message.topic(), message.partition()).at(message.offset())),
+            Err((error, _)) => Err(error.clone()),
+        };
+        (self.sink)((*key, place));
+    }
+}
+
+impl Feed {
+    /// Opens it. What happened to each page is handed to `sink`, on a thread of the client's.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn open(config: &ClientConfig, sink: impl Fn(Delivered) + Send + Sync + 'static) -> Result<Self, KafkaError> {
+        Ok(Self { producer: config.create_with_context(Context { sink: Arc::new(sink) })? })
+    }
+
+    /// Hands a page to the client; waits while its queue is full.
+    ///
+    /// # Errors
+    ///
+    /// When the client does not take it.
+    pub fn write(&self, page: Page<'_>) -> Result<(), KafkaError> {
+        let (name, value) = page.header;
+        let mut record = BaseRecord::with_opaque_to(page.topic, Box::new(page.key.to_owned()))
+            .key(page.key)
+            .payload(page.value)
+            .headers(OwnedHeaders::new().insert(Header { key: name, value: Some(value) }));
+        loop {
+            match self.producer.send(record) {
+                Ok(()) => return Ok(()),
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
+                    self.producer.flush(PATIENCE)?;
+                    record = back;
+                }
+                Err((error, _)) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until every page is acknowledged or given up.
+    ///
+    /// # Errors
+    ///
+    /// When some are still on their way after half a minute.
+    pub fn flush(&self) -> Result<(), KafkaError> {
+        self.producer.flush(PATIENCE)
+    }
+}

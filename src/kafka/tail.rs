@@ -1,0 +1,104 @@
+//! Reading whole topics from their beginning, as whoever consumes the outputs does.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{Headers, Message};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::client::Plain;
+use super::errors::is_passing;
+use crate::record::PartitionId;
+
+/// How long the brokers may take to say what partitions there are.
+const QUERY: Duration = Duration::from_secs(30);
+
+/// One committed record of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Where it stands.
+    pub partition: PartitionId,
+    /// Its key, when that is text.
+    pub key: Option<String>,
+    /// Bytes of its value.
+    pub value_bytes: usize,
+    headers: Vec<(String, String)>,
+}
+
+impl Written {
+    /// Returns the last header of this name, when its value is text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What a reader found.
+#[derive(Debug)]
+pub enum Step {
+    /// A record.
+    Record(Written),
+    /// Nothing new in time.
+    Nothing,
+    /// Every partition was read to its end at least once. Told to the reader of a single topic only: the client names
+    /// the partition that ended, and not its topic.
+    End,
+}
+
+/// A reader of some topics.
+pub struct Tail {
+    consumer: BaseConsumer<Plain>,
+    unread: BTreeSet<i32>,
+    is_single: bool,
+}
+
+impl Tail {
+    /// Begins at the beginning of every partition. The settings must be those of a reader that is told where partitions
+    /// end ([`super::client::Cluster::follower`]).
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings, or no broker answers.
+    pub fn open(config: &ClientConfig, topics: &[&str]) -> Result<Self, KafkaError> {
+        let consumer: BaseConsumer<Plain> = config.create_with_context(Plain)?;
+        let (mut list, mut unread) = (TopicPartitionList::new(), BTreeSet::new());
+        for &topic in topics {
+            let metadata = consumer.fetch_metadata(Some(topic), QUERY)?;
+            for partition in metadata.topics().iter().flat_map(|topic| topic.partitions()) {
+                list.add_partition_offset(topic, partition.id(), Offset::Beginning)?;
+                unread.insert(partition.id());
+            }
+        }
+        consumer.assign(&list)?;
+        Ok(Self { consumer, unread, is_single: topics.len() == 1 })
+    }
+
+    /// Returns the next record, in the order of each partition.
+    ///
+    /// # Errors
+    ///
+    /// What the client cannot get over by itself.
+    pub fn next(&mut self, patience: Duration) -> Result<Step, KafkaError> {
+        match self.consumer.poll(patience) {
+            None => Ok(Step::Nothing),
+            Some(Ok(message)) => {
+                let headers = message.headers().into_iter().flat_map(Headers::iter);
+                let text = |value: Option<&[u8]>| value.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+                Ok(Step::Record(Written {
+                    partition: PartitionId::new(message.topic(), message.partition()),
+                    key: text(message.key()),
+                    value_bytes: message.payload().map_or(0, <[u8]>::len),
+                    headers: headers.filter_map(|it| Some((it.key.to_owned(), text(it.value)?))).collect(),
+                }))
+            }
+            Some(Err(KafkaError::PartitionEOF(partition))) => {
+                self.unread.remove(&partition);
+                Ok(if self.is_single && self.unread.is_empty() { Step::End } else { Step::Nothing })
+            }
+            Some(Err(error)) if error.rdkafka_error_code().is_some_and(is_passing) => Ok(Step::Nothing),
+            Some(Err(error)) => Err(error),
+        }
+    }
+}

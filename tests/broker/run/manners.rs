@@ -1,0 +1,112 @@
+//! What the configuration changes: modes, deliveries, bad records, values, partitions.
+
+use super::super::broker::{Broker, wait};
+use super::instance::Site;
+use super::text;
+use super::topics::{Given, committed, count, page, produce};
+
+#[test]
+fn tag_sends_every_page_to_one_topic_with_its_verdict() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    produce(broker, &site.input, 0, &[page(&text(1)), page(&text(1)), Given::tombstone("k")]);
+    let instance = site.start_with("one", "mode: tag");
+    let unique = committed(broker, &site.unique, 3);
+    assert!(instance.stop().success());
+    let verdicts: Vec<String> = unique.iter().map(|record| record.header("dupgate.verdict").concat()).collect();
+    assert_eq!(verdicts, ["unique", "exact", ""]);
+    assert_eq!(count(broker, &site.duplicate), 0);
+}
+
+#[test]
+fn at_least_once_delivers_without_transactions_and_resumes() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let start = || site.start_set("one", &["output.delivery=at_least_once"]);
+    produce(broker, &site.input, 0, &[page(&text(1)), page(&text(1)), page(&text(2))]);
+    let first = start();
+    committed(broker, &site.unique, 2);
+    committed(broker, &site.duplicate, 1);
+    assert!(first.stop().success());
+    produce(broker, &site.input, 0, &[page(&text(2))]);
+    let second = start();
+    committed(broker, &site.duplicate, 2);
+    assert!(second.stop().success());
+    // No markers: every offset is a page.
+    assert_eq!((count(broker, &site.unique), count(broker, &site.duplicate)), (2, 2));
+}
+
+#[test]
+fn first_bad_record_stops_the_program_before_its_offset_when_told_so() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    produce(broker, &site.input, 0, &[page(&text(1)), Given::value("no json"), page(&text(2))]);
+    let stop = ["processing.on_bad_record=stop"];
+    let first = site.start_set("one", &stop);
+    assert_eq!(first.end().code(), Some(1));
+    assert!(site.log("one").contains(":0:1 cannot be judged (undecodable"), "{}", site.log("one"));
+    assert_eq!(committed(broker, &site.unique, 1).len(), 1);
+    // The page before it is committed, the bad one is not: a change of mind finds it again.
+    let second = site.start("one");
+    assert_eq!(committed(broker, &site.unique, 2).len(), 2);
+    assert_eq!(committed(broker, &site.dead, 1).len(), 1);
+    assert!(second.stop().success());
+}
+
+#[test]
+fn duplicates_may_carry_a_reference_instead_of_the_page() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let same = format!("{{\"url\": \"http://x/\", \"text\": \"{}\"}}", text(1));
+    produce(broker, &site.input, 0, &[Given::value(&same), Given::value(&same)]);
+    let instance = site.start_set("one", &["output.duplicate.value=reference"]);
+    let duplicate = committed(broker, &site.duplicate, 1);
+    assert!(instance.stop().success());
+    let value = duplicate.iter().find_map(|record| record.value.clone()).expect("a value");
+    let value: serde_json::Value = serde_json::from_slice(&value).expect("JSON");
+    assert_eq!(value, serde_json::json!({ "ref": format!("{}:0:1", site.input), "id": "http://x/" }));
+}
+
+#[test]
+fn page_too_large_for_the_output_is_withdrawn_and_its_neighbours_are_judged() {
+    let Some(broker) = Broker::shared() else { return };
+    let mut site = Site::new(broker, 1);
+    site.unique = broker.topic_with("small", 1, &[("max.message.bytes", "20000")]);
+    let long: Vec<String> = (0..200).map(text).collect();
+    produce(broker, &site.input, 0, &[page(&text(1)), page(&long.join(" ")), page(&text(1))]);
+    let instance = site.start("one");
+    let dead = committed(broker, &site.dead, 1);
+    let duplicate = committed(broker, &site.duplicate, 1);
+    assert!(instance.stop().success());
+    let reasons: Vec<String> = dead.iter().flat_map(|record| record.header("dupgate.error.reason")).collect();
+    assert_eq!(reasons, ["too_large_for_output"]);
+    assert_eq!(duplicate.len(), 1);
+    assert_eq!(committed(broker, &site.unique, 1).len(), 1);
+}
+
+#[test]
+fn missing_output_topic_is_named() {
+    let Some(broker) = Broker::shared() else { return };
+    let mut site = Site::new(broker, 1);
+    site.duplicate = "nowhere".to_owned();
+    assert_eq!(site.start("one").end().code(), Some(78));
+    assert!(site.log("one").contains("topic `nowhere` does not exist"), "{}", site.log("one"));
+}
+
+#[test]
+fn pages_wait_while_the_broker_is_away_and_end_once_when_it_is_back() {
+    let Some(broker) = Broker::private() else { return };
+    let broker: &'static Broker = Box::leak(Box::new(broker));
+    let site = Site::new(broker, 2);
+    let pages: Vec<Given> = (0..500).map(|seed| page(&text(seed))).collect();
+    let instance = site.start("one");
+    produce(broker, &site.input, 0, &pages);
+    wait::until("some pages", || (count(broker, &site.unique) > 0).then_some(()));
+    broker.stop();
+    broker.start();
+    produce(broker, &site.input, 1, &pages);
+    assert_eq!(committed(broker, &site.unique, 500).len(), 500);
+    assert_eq!(committed(broker, &site.duplicate, 500).len(), 500);
+    assert!(instance.stop().success());
+    broker.stop();
+}

@@ -1,0 +1,112 @@
+//! `dupgate run` against a real broker: pages in; unique, duplicate and dead letters out.
+
+mod crashes;
+mod instance;
+mod manners;
+mod topics;
+
+use self::instance::Site;
+use self::topics::{Given, committed, page, produce};
+use super::broker::Broker;
+
+/// A text of forty words that has nothing in common with the text of another seed.
+fn text(seed: u32) -> String {
+    (0..40).map(|word| format!("w{seed}x{word}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn pages_are_routed_with_their_verdicts_and_leave_as_they_came() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 2);
+    let first = Given { key: Some("a"), headers: &[("trace", Some("1")), ("trace", None)], ..page(&text(1)) };
+    let forged = Given { headers: &[("dupgate.verdict", Some("near")), ("x", Some("y"))], ..page(&text(2)) };
+    produce(broker, &site.input, 0, &[first.clone(), forged]);
+    produce(broker, &site.input, 1, &[Given::value("{\"url\": \"cut off"), Given::tombstone("gone")]);
+    let instance = site.start("one");
+    let unique = committed(broker, &site.unique, 3);
+    let dead = committed(broker, &site.dead, 1);
+    // Its original is judged by now.
+    produce(broker, &site.input, 1, &[Given { key: Some("b"), ..first.clone() }]);
+    let duplicate = committed(broker, &site.duplicate, 2);
+    assert!(instance.stop().success());
+
+    let original = unique.iter().find(|record| record.key.as_deref() == Some(b"a")).expect("the first page");
+    assert_eq!(original.value.as_deref(), first.value.as_deref().map(str::as_bytes));
+    assert_eq!((original.partition, original.timestamp), (0, first.timestamp));
+    assert_eq!(original.headers[..2], [("trace".to_owned(), Some("1".to_owned())), ("trace".to_owned(), None)]);
+    assert_eq!(original.header("dupgate.verdict"), ["unique"]);
+    assert_eq!(original.header("dupgate.source"), [format!("{}:0:0", site.input)]);
+
+    let replaced = unique.iter().find(|record| record.header("x") == ["y"]).expect("the second page");
+    assert_eq!(replaced.header("dupgate.verdict"), ["unique"]);
+
+    let copy = duplicate.iter().find(|record| record.value.is_some()).expect("the copy");
+    assert_eq!(copy.key.as_deref(), Some(&b"b"[..]));
+    assert_eq!(copy.value.as_deref(), first.value.as_deref().map(str::as_bytes));
+    assert_eq!(copy.header("dupgate.verdict"), ["exact"]);
+    assert_eq!(copy.header("dupgate.match"), [format!("{}:0:0", site.input)]);
+
+    for stones in [&unique, &duplicate] {
+        let stone = stones.iter().find(|record| record.value.is_none()).expect("the tombstone");
+        assert_eq!((stone.key.as_deref(), stone.headers.len(), stone.partition), (Some(&b"gone"[..]), 0, 1));
+    }
+    assert_eq!(dead[0].header("dupgate.error.reason"), ["undecodable"]);
+    assert_eq!(dead[0].header("dupgate.error.offset"), ["0"]);
+    assert_eq!(dead[0].value.as_deref(), Some(&b"{\"url\": \"cut off"[..]));
+}
+
+#[test]
+fn restart_resumes_where_the_last_one_stopped_and_knows_what_it_judged() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let pages: Vec<Given> = (0..20).map(|seed| page(&text(seed))).collect();
+    produce(broker, &site.input, 0, &pages);
+    let first = site.start("one");
+    committed(broker, &site.unique, 20);
+    first.kill();
+    produce(broker, &site.input, 0, &pages);
+    let second = site.start("one");
+    let duplicates = committed(broker, &site.duplicate, 20);
+    assert!(second.stop().success());
+    let unique = committed(broker, &site.unique, 20);
+    assert_eq!(unique.len(), 20);
+    assert_eq!(duplicates.len(), 20);
+    for (offset, duplicate) in duplicates.iter().enumerate() {
+        assert_eq!(duplicate.header("dupgate.match"), [format!("{}:0:{offset}", site.input)]);
+    }
+}
+
+#[test]
+fn standby_takes_over_and_finds_what_its_predecessor_judged() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 2);
+    let pages: Vec<Given> = (0..10).map(|seed| page(&text(seed))).collect();
+    let one = site.start("one");
+    produce(broker, &site.input, 0, &pages);
+    committed(broker, &site.unique, 10);
+    let two = site.start("two");
+    assert!(one.stop().success());
+    produce(broker, &site.input, 1, &pages);
+    let duplicates = committed(broker, &site.duplicate, 10);
+    assert!(two.stop().success());
+    assert_eq!(duplicates.len(), 10);
+    assert_eq!(committed(broker, &site.unique, 10).len(), 10);
+}
+
+#[test]
+fn operator_has_an_original_forgotten_and_a_range_judged_anew() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let instance = site.start("one");
+    produce(broker, &site.input, 0, &[page(&text(1)), page(&text(1))]);
+    committed(broker, &site.duplicate, 1);
+    let source = format!("{}:0:0", site.input);
+    let said = site.ask(&["index", "forget", "--source", &source, "--execute"]);
+    assert!(said.contains(&format!("forgot the original of {source}")), "{said}");
+    produce(broker, &site.input, 0, &[page(&text(1))]);
+    assert_eq!(committed(broker, &site.unique, 2).len(), 2);
+    let range = format!("{}:0:0-3", site.input);
+    let said = site.ask(&["rulings", "reopen", &range, "--execute"]);
+    assert!(said.contains(&format!("reopened {range}")), "{said}");
+    assert!(instance.stop().success(), "{}", site.log("one"));
+}
