@@ -74,10 +74,13 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     let metrics = Metrics::new(&settings.metrics).map_err(failure)?;
     watch(&metrics);
     let health = Health::new(settings.kafka.max_poll_interval);
+    // Before the parts have conditions of their own, readiness must not be the absence of any.
+    let starting = health.check("started", "starting");
     let server = serve_http(&settings, &metrics, &health, clock)?;
     tracing::info!(listen = %server.address(), "metrics and health");
 
     let service = Service::build(settings, brokers, clock, metrics, health)?;
+    drop(starting);
     let grace = service.plan.settings.processing.shutdown_grace;
     service.supervise(&signals, grace)
 }
