@@ -8,6 +8,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::Plain;
+use super::output::TimeLimits;
 use crate::record::PartitionId;
 
 /// How long one question may take.
@@ -210,6 +211,25 @@ impl Admin {
     pub fn max_batch_bytes(&self, topic: &str) -> Result<usize, TopicError> {
         let limit = self.setting(ResourceSpecifier::Topic(topic), "max.message.bytes")?;
         Ok(limit.and_then(|text| text.parse().ok()).unwrap_or(USUAL_BATCH_BYTES))
+    }
+
+    /// Returns which timestamps a topic takes.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answered in time.
+    pub fn time_limits(&self, topic: &str) -> Result<TimeLimits, TopicError> {
+        let read = |name: &str| self.setting(ResourceSpecifier::Topic(topic), name);
+        if read("message.timestamp.type")?.is_some_and(|kind| kind == "LogAppendTime") {
+            return Ok(TimeLimits::NONE);
+        }
+        // A broker that does not know a setting does not refuse for it.
+        let limit =
+            |name: &str| Ok::<_, TopicError>(read(name)?.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX));
+        Ok(TimeLimits {
+            behind_ms: limit("message.timestamp.before.max.ms")?,
+            ahead_ms: limit("message.timestamp.after.max.ms")?,
+        })
     }
 
     /// Reads one setting; `None` when we may not, when it has no value, or when brokers of this kind tell none.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::member::Arrived;
 use super::transactor::{Cargo, HeaderField, Loader, Outgoing};
-use crate::record::Source;
+use crate::record::{Reject, Source, Timestamp};
 use crate::transaction::CallError;
 use crate::worker::{Disposition, Errand, Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, Output, Routing};
 
@@ -45,6 +45,28 @@ pub struct OutputTopic {
     pub partitions: usize,
     /// The largest record it takes, in bytes.
     pub max_bytes: usize,
+    /// Which timestamps it takes.
+    pub times: TimeLimits,
+}
+
+/// Which timestamps a topic takes, measured from the brokers' clock, in milliseconds, inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeLimits {
+    /// How far behind (`message.timestamp.before.max.ms`).
+    pub behind_ms: u64,
+    /// How far ahead (`message.timestamp.after.max.ms`).
+    pub ahead_ms: u64,
+}
+
+impl TimeLimits {
+    /// Every timestamp is taken.
+    pub const NONE: Self = Self { behind_ms: u64::MAX, ahead_ms: u64::MAX };
+
+    /// Says whether the topic takes a record of this time.
+    #[must_use]
+    pub fn take(&self, time: Timestamp, now: Timestamp) -> bool {
+        time.gap_millis(now) <= if time > now { self.ahead_ms } else { self.behind_ms }
+    }
 }
 
 /// How many partitions each input topic has. Learned before the first page of a partition is read.
@@ -79,6 +101,8 @@ pub struct Outputs {
     pub duplicate_value: DuplicateValue,
     /// Which timestamp is carried.
     pub time: OutputTime,
+    /// Reads the wall clock.
+    pub now: fn() -> Timestamp,
 }
 
 /// A page as the worker holds it.
@@ -95,19 +119,26 @@ pub struct Carried {
 }
 
 impl Outputs {
-    /// Says whether every output that the page may go to takes a record of this size, whatever its verdict.
+    /// Says why an output that the page may go to would not take it, whatever its verdict.
+    ///
+    /// Found out here, because brokers refuse whole batches: a page that they refuse costs its neighbours a
+    /// transaction.
     #[must_use]
-    pub fn fits(&self, record: &Arrived) -> bool {
+    pub fn refuse(&self, record: &Arrived) -> Option<Reject> {
         let bytes = record.bytes() + MOST_HEADER_BYTES + RECORD_OVERHEAD;
-        [Outlet::Unique, Outlet::Duplicate]
-            .iter()
-            .filter_map(|outlet| self.topics.get(outlet))
-            .all(|topic| bytes <= topic.max_bytes)
+        let topics = || [Outlet::Unique, Outlet::Duplicate].iter().filter_map(|outlet| self.topics.get(outlet));
+        if topics().any(|topic| bytes > topic.max_bytes) {
+            return Some(Reject::TooLargeForOutput);
+        }
+        let time = record.timestamp.filter(|_| self.time == OutputTime::Source)?;
+        let now = (self.now)();
+        topics().any(|topic| !topic.times.take(time, now)).then_some(Reject::TimestampRefused)
     }
 
     fn unload_one(&self, index: usize, output: &Output<Carried>, load: &mut Loader<'_>) -> Result<(), CallError> {
         let page = &output.page;
         let came = &page.payload.record;
+        let now = (self.now)();
         for outlet in self.routing.outlets(&output.disposition) {
             let Some(topic) = self.topics.get(outlet) else { continue };
             let ours = self.our_headers(output);
@@ -117,13 +148,20 @@ impl Outputs {
                 key: came.key.as_deref(),
                 value: came.value.as_deref().map(Cow::Borrowed),
                 headers: Vec::with_capacity(came.headers.len() + ours.len()),
-                timestamp: self.timestamp(came),
+                timestamp: self.timestamp(came).map(Timestamp::millis),
+                skew_ms: came.timestamp.unwrap_or_default().gap_millis(now),
             };
             outgoing.headers.extend(self.headers.foreign(&came.headers).map(borrowed));
             outgoing.headers.extend(ours.into_iter().map(owned));
             match (outlet, &output.disposition) {
                 (Outlet::Duplicate, Disposition::Ruled(_)) => self.replace_value(&mut outgoing, page),
-                (Outlet::DeadLetter, _) => cut(&mut outgoing, topic.max_bytes),
+                (Outlet::DeadLetter, _) => {
+                    cut(&mut outgoing, topic.max_bytes);
+                    // The timestamp may be what is wrong with it; a header holds it.
+                    if self.timestamp(came).is_some_and(|time| !topic.times.take(time, now)) {
+                        outgoing.timestamp = None;
+                    }
+                }
                 _ => {}
             }
             load(index, outgoing)?;
@@ -155,12 +193,12 @@ impl Outputs {
         self.routing.partition(source, source_count, key, count)
     }
 
-    fn timestamp(&self, came: &Arrived) -> Option<i64> {
+    fn timestamp(&self, came: &Arrived) -> Option<Timestamp> {
         match self.time {
             // To the client library 0 means now: the earliest moment that it can say is a millisecond later.
             OutputTime::Source => came.timestamp.map(|timestamp| match timestamp.millis() {
-                0 => 1,
-                millis => millis,
+                0 => Timestamp::from_millis(1),
+                _ => timestamp,
             }),
             OutputTime::Now => None,
         }

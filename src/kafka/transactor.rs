@@ -20,7 +20,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::client::{log_error, log_line};
 use super::errors;
 use super::member::Membership;
-use crate::record::PartitionId;
+use crate::record::{PartitionId, Reject};
 use crate::transaction::{Call, CallError};
 
 /// How long one call may take before it answers as retriable.
@@ -47,6 +47,8 @@ pub struct Outgoing<'a> {
     pub headers: Vec<HeaderField<'a>>,
     /// Timestamp in milliseconds; `None` means the moment of sending.
     pub timestamp: Option<i64>,
+    /// How far the timestamp stands from the wall clock: tells which record of a refused batch is to blame for it.
+    pub skew_ms: u64,
 }
 
 /// Takes one record of a cargo: the owner's index, and the record.
@@ -152,7 +154,7 @@ impl Transactor {
 struct Report {
     batch: u64,
     index: usize,
-    bytes: usize,
+    size: Size,
     result: Result<i64, RDKafkaErrorCode>,
 }
 
@@ -170,11 +172,25 @@ impl ClientContext for Context {
     }
 }
 
+/// What brokers may take offence at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Size {
+    bytes: usize,
+    skew_ms: u64,
+}
+
+impl Size {
+    /// How much speaks for this record being the one that a batch was refused for.
+    fn offence(self, reason: Reject) -> u64 {
+        if reason == Reject::TimestampRefused { self.skew_ms } else { u64::try_from(self.bytes).unwrap_or(u64::MAX) }
+    }
+}
+
 /// Which record a delivery report is about.
 struct Ticket {
     batch: u64,
     index: usize,
-    bytes: usize,
+    size: Size,
 }
 
 impl ProducerContext for Context {
@@ -185,9 +201,9 @@ impl ProducerContext for Context {
             Ok(message) => Ok(message.offset()),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
         };
-        let Ticket { batch, index, bytes } = *ticket;
+        let Ticket { batch, index, size } = *ticket;
         // Nobody waits for the reports of a producer that was replaced.
-        let _ = self.reports.send(Report { batch, index, bytes, result });
+        let _ = self.reports.send(Report { batch, index, size, result });
     }
 }
 
@@ -286,8 +302,8 @@ struct Tally {
     sent: usize,
     reported: usize,
     offsets: Vec<Option<i64>>,
-    /// The largest record that the broker will never take.
-    refused: Option<(usize, CallError)>,
+    /// The record that the broker will never take, most likely, with its offence.
+    refused: Option<(u64, CallError)>,
     failed: Option<CallError>,
 }
 
@@ -304,11 +320,14 @@ impl Tally {
                 }
             }
             Err(code) => match errors::refusal(*code) {
-                // A batch is refused as a whole: the largest record is the one to blame for its size.
-                Some(reason) if self.refused.as_ref().is_none_or(|(bytes, _)| *bytes < report.bytes) => {
-                    self.refused = Some((report.bytes, CallError::Undeliverable { index: report.index, reason }));
+                // A batch is refused as a whole: the largest record is to blame for its size, the one farthest from
+                // the clock for its timestamp.
+                Some(reason) => {
+                    let offence = report.size.offence(reason);
+                    if self.refused.as_ref().is_none_or(|(most, _)| *most < offence) {
+                        self.refused = Some((offence, CallError::Undeliverable { index: report.index, reason }));
+                    }
                 }
-                Some(_) => {}
                 None => self.failed = Some(errors::of_code(Some(*code), format!("a record was not delivered: {code}"))),
             },
         }
@@ -350,7 +369,8 @@ impl Line {
             bytes += name.len() + value.as_ref().map_or(0, |value| value.len());
             headers = headers.insert(KafkaHeader { key: name, value: value.as_deref() });
         }
-        let ticket = Box::new(Ticket { batch: tally.batch, index, bytes });
+        let size = Size { bytes, skew_ms: outgoing.skew_ms };
+        let ticket = Box::new(Ticket { batch: tally.batch, index, size });
         let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(outgoing.topic, ticket);
         record.partition = outgoing.partition;
         record.key = outgoing.key;
@@ -424,7 +444,7 @@ mod tests {
     }
 
     fn report(index: usize, bytes: usize, result: Result<i64, RDKafkaErrorCode>) -> Report {
-        Report { batch: 7, index, bytes, result }
+        Report { batch: 7, index, size: Size { bytes, skew_ms: 0 }, result }
     }
 
     #[test]
@@ -446,6 +466,16 @@ mod tests {
     }
 
     #[test]
+    fn refused_record_farthest_from_the_clock_is_to_blame_for_its_timestamp() {
+        let mut tally = tally(3);
+        for (index, skew_ms) in [(0, 10), (1, 900), (2, 20)] {
+            let size = Size { bytes: 1000 - index, skew_ms };
+            tally.note(&Report { size, ..report(index, 0, Err(RDKafkaErrorCode::InvalidTimestamp)) });
+        }
+        assert_eq!(tally.verdict(), Err(CallError::Undeliverable { index: 1, reason: Reject::TimestampRefused }));
+    }
+
+    #[test]
     fn fence_outranks_a_refusal() {
         let mut tally = tally(2);
         tally.note(&report(0, 1, Err(RDKafkaErrorCode::InvalidTimestamp)));
@@ -456,7 +486,7 @@ mod tests {
     #[test]
     fn late_report_of_an_earlier_transaction_is_not_counted() {
         let mut tally = tally(1);
-        tally.note(&Report { batch: 6, index: 0, bytes: 1, result: Ok(3) });
+        tally.note(&Report { batch: 6, ..report(0, 1, Ok(3)) });
         assert_eq!(tally.reported, 0);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::record::Timestamp;
+
 /// Counts from the moment it was started, and never goes back.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -34,4 +36,10 @@ impl Clock {
 #[expect(clippy::disallowed_methods, reason = "this is where time comes from")]
 pub fn wall_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Returns the wall clock in the units of records.
+#[must_use]
+pub fn wall_time() -> Timestamp {
+    Timestamp::from_millis(i64::try_from(wall_clock().as_millis()).unwrap_or(i64::MAX))
 }

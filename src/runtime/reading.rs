@@ -68,18 +68,19 @@ impl Reading {
             Ok(reading) => {
                 let event_time = reading.event_time.unwrap_or(stamped);
                 payload.id = reading.id_text;
-                let errand = if self.outputs.fits(record) {
-                    let entry = PageEntry {
-                        source: source.clone(),
-                        event_time,
-                        id: reading.id,
-                        scope: reading.scope,
-                        fingerprints: reading.fingerprints,
-                        digest: reading.digest,
-                    };
-                    Errand::Ask(reading.partition, entry)
-                } else {
-                    Errand::Withdraw(reading.partition, Reject::TooLargeForOutput)
+                let errand = match self.outputs.refuse(record) {
+                    None => {
+                        let entry = PageEntry {
+                            source: source.clone(),
+                            event_time,
+                            id: reading.id,
+                            scope: reading.scope,
+                            fingerprints: reading.fingerprints,
+                            digest: reading.digest,
+                        };
+                        Errand::Ask(reading.partition, entry)
+                    }
+                    Some(reason) => Errand::Withdraw(reading.partition, reason),
                 };
                 (errand, event_time, payload)
             }

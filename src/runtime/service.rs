@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 
-use super::clock::Clock;
+use super::clock::{Clock, wall_time};
 use super::judge_seat::{self, JudgeSeat, Shelf};
 use super::random::draw;
 use super::reading::Reading;
@@ -74,10 +74,13 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     let metrics = Metrics::new(&settings.metrics).map_err(failure)?;
     watch(&metrics);
     let health = Health::new(settings.kafka.max_poll_interval);
+    // Before the parts have conditions of their own, readiness must not be the absence of any.
+    let starting = health.check("started", "starting");
     let server = serve_http(&settings, &metrics, &health, clock)?;
     tracing::info!(listen = %server.address(), "metrics and health");
 
     let service = Service::build(settings, brokers, clock, metrics, health)?;
+    drop(starting);
     let grace = service.plan.settings.processing.shutdown_grace;
     service.supervise(&signals, grace)
 }
@@ -336,7 +339,8 @@ fn prepare_outputs(admin: &Admin, settings: &Settings, scheme: &str) -> Result<O
         let Some(name) = name.as_ref().filter(|_| settings.roles.worker) else { continue };
         let partitions = admin.expect_topic(name).map_err(unavailable)?;
         let max_bytes = admin.max_batch_bytes(name).map_err(unavailable)?;
-        topics.insert(outlet, OutputTopic { name: name.clone(), partitions, max_bytes });
+        let times = admin.time_limits(name).map_err(unavailable)?;
+        topics.insert(outlet, OutputTopic { name: name.clone(), partitions, max_bytes, times });
     }
     let input_partitions = InputPartitions::default();
     if let (Topics::Names(names), true) = (&settings.input.topics, settings.roles.worker) {
@@ -356,6 +360,7 @@ fn prepare_outputs(admin: &Admin, settings: &Settings, scheme: &str) -> Result<O
         input_partitions,
         duplicate_value: wiring::duplicate_value(settings),
         time: wiring::output_time(settings),
+        now: wall_time,
     })
 }
 

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::clock::Clock;
+use super::clock::{Clock, wall_time};
 use super::judge_seat::Shelf;
-use super::worker_report::wall_time;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::SchemeId;
 use crate::judge::Snapshot;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clock::{Clock, wall_clock};
+use super::clock::{Clock, wall_time};
 use crate::kafka::output::{Carried, Outputs};
 use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
@@ -205,11 +205,6 @@ impl WorkerReport {
             self.ready.pass();
         }
     }
-}
-
-/// Returns the wall clock in the units of records.
-pub(super) fn wall_time() -> Timestamp {
-    Timestamp::from_millis(i64::try_from(wall_clock().as_millis()).unwrap_or(i64::MAX))
 }
 
 pub(super) const fn kind_of(error: &CallError) -> ErrorKind {

@@ -82,7 +82,7 @@ fn twenty_thousand_pages_go_out_once_while_workers_judges_and_the_broker_fall() 
     let mut out = Shelf::open(&broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     let mut team = Team::new(&cluster);
     drive(&broker, &mut feed, &mut out, &mut team);
-    out.wait_for(PAGES);
+    team.deliver(&mut out, PAGES);
     team.disband();
     assert_eq!(cluster.lag(), 0, "every offset is committed with its output (L2)");
 
@@ -108,62 +108,59 @@ fn drive<'c>(broker: &Broker, feed: &mut Feed<'c>, out: &mut Shelf, team: &mut T
     // One does everything; two more join while it works.
     team.join("one");
     feed.up_to(2_500);
-    out.wait_for(500);
+    team.deliver(out, 500);
     team.join("two");
     team.join("three");
-    out.wait_for(2_000);
+    team.deliver(out, 2_000);
     team.wait_ready();
 
     // The active judge is killed, and with it a worker.
     feed.up_to(6_000);
-    out.wait_for(3_000);
+    team.deliver(out, 3_000);
     let judge = team.judge();
     team.kill(&judge);
     team.judge_other_than(&judge);
     team.join(&judge);
-    out.wait_for(5_000);
+    team.deliver(out, 5_000);
 
     // A worker is killed; its partitions go to the others, before it comes back under its name.
     feed.up_to(9_000);
-    out.wait_for(6_500);
+    team.deliver(out, 6_500);
     let worker = team.plain_worker();
     team.kill(&worker);
     team.wait_for_others_to_own(ALL, &worker);
     team.join(&worker);
-    out.wait_for(8_000);
+    team.deliver(out, 8_000);
 
     // The active judge stands still until another judges and its partitions are gone; then it moves again.
     feed.up_to(12_000);
-    out.wait_for(9_500);
+    team.deliver(out, 9_500);
     let judge = team.judge();
     team.member(&judge).freeze();
     team.judge_other_than(&judge);
     team.wait_for_others_to_own(ALL, &judge);
     team.member(&judge).thaw();
-    out.wait_for(11_000);
-    team.revive();
+    team.deliver(out, 11_000);
 
     // So does a worker.
     feed.up_to(14_000);
-    out.wait_for(12_500);
+    team.deliver(out, 12_500);
     let worker = team.plain_worker();
     team.member(&worker).freeze();
     team.wait_for_others_to_own(ALL, &worker);
     team.member(&worker).thaw();
-    out.wait_for(13_500);
-    team.revive();
+    team.deliver(out, 13_500);
 
     // The broker dies and comes back.
     feed.up_to(17_000);
-    out.wait_for(14_500);
+    team.deliver(out, 14_500);
     broker.kill();
     broker.start();
-    out.wait_for(16_000);
-    team.revive();
+    team.deliver(out, 16_000);
 
     // The judge leaves cleanly, and a stranger without a name, without a disk and without the judge's role comes.
     feed.up_to(PAGES);
-    out.wait_for(17_500);
+    team.deliver(out, 17_500);
     let judge = team.judge();
     team.leave(&judge);
     team.join_as("stranger", json!({ "roles": ["worker"] }));

@@ -7,6 +7,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stderr,
     reason = "a test stops at the first thing that is wrong"
 )]
 
@@ -22,6 +23,7 @@ mod team;
 mod bad_input;
 mod falling;
 mod meeting;
+mod restore;
 mod rewind;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

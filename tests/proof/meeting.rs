@@ -40,7 +40,7 @@ fn near_duplicates_on_other_partitions_and_other_workers_are_caught() {
     }
     team.wait_ready();
     wait::until("two partitions for each worker", || {
-        team.members().iter().all(|member| (member.partitions() - 2.0).abs() < 0.5).then_some(())
+        team.members().all(|member| (member.partitions() - 2.0).abs() < 0.5).then_some(())
     });
 
     // Every family has one page on each partition, each with another edit.
@@ -54,7 +54,7 @@ fn near_duplicates_on_other_partitions_and_other_workers_are_caught() {
     pen.flush();
     let total = FAMILIES * usize::try_from(PARTITIONS).unwrap();
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
-    out.wait_for(total);
+    team.deliver(&mut out, total);
     for member in team.members() {
         let read = member.metric("dupgate_records_consumed_total", &[]);
         assert!(read > 0.0, "{} read nothing", member.name());

@@ -1,0 +1,123 @@
+//! A new instance without a disk, over a verdict log that does not reach back to its beginning.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use dupgate::fingerprint::SchemeId;
+use dupgate::judge::State;
+use dupgate::snapshot::Folder;
+use serde_json::json;
+
+use crate::alone::decode_verdicts;
+use crate::broker::{Broker, wait};
+use crate::cluster::records::{Page, Pen, Shelf};
+use crate::cluster::{Cluster, Shape};
+use crate::ledger::{Ledger, Outlet, originals_are_delivered};
+
+const START: i64 = 1_788_220_800_000;
+/// Pages between two looks at the log: more than a window, and more than a checkpoint.
+const STRIDE: usize = 400;
+
+/// Page `number`, a second after the one before; every fifth has the text of the page three before it.
+fn page(number: usize) -> Page {
+    let original = if number % 5 == 4 { number - 3 } else { number };
+    let words: Vec<String> = (0..30).map(|word| format!("w{original}x{word}")).collect();
+    let url = format!("https://site.example/{number}");
+    let value = json!({ "url": url, "text": words.join(" ") }).to_string();
+    let second = i64::try_from(number).unwrap();
+    Page { key: url, value: Some(value.into_bytes()), timestamp: Some(START + 1000 * second), ..Page::default() }
+}
+
+/// Writes pages on one partition, and waits for what comes of them.
+struct Writer<'c> {
+    cluster: &'c Cluster<'c>,
+    pen: Pen,
+    out: Shelf,
+    written: usize,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, count: usize) {
+        for number in self.written..self.written + count {
+            self.pen.write(&self.cluster.inputs()[0], 0, &page(number));
+        }
+        self.pen.flush();
+        self.written += count;
+        self.out.wait_for(self.written);
+    }
+}
+
+/// Place in the verdict log and digest of an instance's newest snapshot. `None` while it cannot be read.
+fn snapshot(disk: &Path, scheme: &SchemeId) -> Option<(i64, u64)> {
+    // The instance holds the lock of its folder and deletes old files: a copy that is not whole is made again.
+    let copy = tempfile::tempdir().expect("a folder");
+    let name = copy.path().join("0");
+    std::fs::create_dir(&name).expect("a folder");
+    for file in std::fs::read_dir(disk.join("0")).ok()? {
+        let file = file.ok()?;
+        std::fs::copy(file.path(), name.join(file.file_name())).ok()?;
+    }
+    let folder = Folder::open(copy.path()).expect("the copy opens");
+    let found = folder.load("0", scheme).expect("the copy is read").found?;
+    Some((found.at, State::load(&found.state, found.originals).digest()))
+}
+
+#[test]
+fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let config = json!({
+        "window": { "size": "60s", "lateness": "10s" },
+        "judge": { "checkpoint_rulings": 300 },
+        "index": { "snapshot": { "interval": "1s" } },
+    });
+    let shape = Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config };
+    let cluster = Cluster::new(broker, shape);
+    let out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut writer = Writer { cluster: &cluster, pen: Pen::new(broker), out, written: 0 };
+
+    let mut veteran = cluster.start("veteran");
+    veteran.wait_ready();
+    let log = cluster.log_topic("verdicts");
+    let mut starts = BTreeSet::new();
+    while starts.len() < 2 {
+        assert!(writer.written < 20 * STRIDE, "{} pages, and the log was trimmed to {starts:?} only", writer.written);
+        writer.write(STRIDE);
+        starts.extend(Some(cluster.beginning(&log)).filter(|&start| start > 0));
+    }
+
+    let mut novice = cluster.start("novice");
+    novice.wait_ready();
+    writer.write(STRIDE);
+    let scheme = SchemeId(log.rsplit('.').next().unwrap().to_owned());
+    let records = Shelf::open(broker, &[&log]).read_to_end();
+    assert!(records[0].source.offset > 0, "the log was trimmed");
+    let end = records.last().unwrap().source.offset + 1;
+    let digest_of = |name: &str| {
+        wait::until(&format!("a snapshot of {name} at {end}"), || {
+            snapshot(&cluster.disk(name), &scheme).filter(|(at, _)| *at == end).map(|(_, digest)| digest)
+        })
+    };
+    let (old, new) = (digest_of("veteran"), digest_of("novice"));
+    assert_eq!(old, new);
+    // Whoever follows the same log holds the same state (L5): here as well.
+    let mut state = State::default();
+    for (_, record) in decode_verdicts(&records) {
+        state.follow_record(&record).unwrap();
+    }
+    assert_eq!(state.digest(), old);
+
+    // And it judges by it: the copies of pages that the veteran judged are found.
+    veteran.stop();
+    writer.write(STRIDE);
+    novice.stop();
+    let outcomes = Ledger::read(&cluster).outcomes(1).unwrap();
+    originals_are_delivered(&outcomes).unwrap();
+    for (source, outcome) in &outcomes {
+        let copy = source.offset % 5 == 4;
+        assert_eq!(outcome.outlet == Outlet::Duplicate, copy, "{source}: {outcome:?}");
+        if copy {
+            assert_eq!(outcome.matched, Some(source.partition.at(source.offset - 3)), "{source}");
+        }
+    }
+}

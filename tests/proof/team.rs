@@ -5,16 +5,24 @@ use serde_json::{Value, json};
 use crate::broker::wait;
 use crate::cluster::Cluster;
 use crate::cluster::instance::Instance;
+use crate::cluster::records::Shelf;
 
-/// The instances that run now.
+/// The instances that run now, and a supervisor that starts those again that have ended by themselves.
 pub(crate) struct Team<'c> {
     cluster: &'c Cluster<'c>,
-    members: Vec<Instance>,
+    members: Vec<Member>,
+    /// How often one was started again.
+    revived: usize,
+}
+
+struct Member {
+    instance: Instance,
+    config: Value,
 }
 
 impl<'c> Team<'c> {
     pub(crate) fn new(cluster: &'c Cluster<'c>) -> Self {
-        Self { cluster, members: Vec::new() }
+        Self { cluster, members: Vec::new(), revived: 0 }
     }
 
     /// Starts an instance with both roles and static membership.
@@ -25,80 +33,91 @@ impl<'c> Team<'c> {
     /// Starts an instance with this configuration beside the deployment's. Without an instance id its membership is
     /// dynamic.
     pub(crate) fn join_as(&mut self, name: &str, config: Value) {
-        self.members.push(self.cluster.start_with(name, config));
+        let instance = self.cluster.start_with(name, config.clone());
+        self.members.push(Member { instance, config });
     }
 
     pub(crate) fn wait_ready(&mut self) {
-        self.members.iter_mut().for_each(Instance::wait_ready);
+        self.members.iter_mut().for_each(|member| member.instance.wait_ready());
     }
 
-    pub(crate) fn member(&mut self, name: &str) -> &mut Instance {
-        self.members.iter_mut().find(|member| member.name() == name).expect("a member of this name")
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Instance> {
+        self.members.iter().map(|member| &member.instance)
     }
 
-    pub(crate) fn members(&self) -> &[Instance] {
-        &self.members
+    pub(crate) fn member(&self, name: &str) -> &Instance {
+        self.members().find(|member| member.name() == name).expect("a member of this name")
+    }
+
+    /// Waits until there are `count` records in the outputs.
+    pub(crate) fn deliver(&mut self, out: &mut Shelf, count: usize) {
+        out.wait_while(count, || self.revive());
     }
 
     /// Name of the instance that judges, other than `but`, once there is one.
-    pub(crate) fn judge_other_than(&self, but: &str) -> String {
+    pub(crate) fn judge_other_than(&mut self, but: &str) -> String {
         wait::until("a judge", || {
-            let judge = self.members.iter().find(|member| member.name() != but && member.judges());
-            judge.map(|member| member.name().to_owned())
+            self.revive();
+            self.members().find(|member| member.name() != but && member.judges()).map(|member| member.name().to_owned())
         })
     }
 
-    pub(crate) fn judge(&self) -> String {
+    pub(crate) fn judge(&mut self) -> String {
         self.judge_other_than("")
     }
 
     /// Name of an instance that owns input partitions and does not judge.
-    pub(crate) fn plain_worker(&self) -> String {
+    pub(crate) fn plain_worker(&mut self) -> String {
         wait::until("a worker that does not judge", || {
-            let worker = self.members.iter().find(|member| !member.judges() && member.partitions() > 0.0);
-            worker.map(|member| member.name().to_owned())
+            self.revive();
+            let mut workers = self.members().filter(|member| member.is_ready() && member.partitions() > 0.0);
+            workers.find(|member| !member.judges()).map(|member| member.name().to_owned())
         })
     }
 
     /// Waits until the others own all `partitions` of the input.
-    pub(crate) fn wait_for_others_to_own(&self, partitions: f64, but: &str) {
+    pub(crate) fn wait_for_others_to_own(&mut self, partitions: f64, but: &str) {
         wait::until("the others to own all partitions", || {
-            let owned: f64 = self.members.iter().filter(|member| member.name() != but).map(Instance::partitions).sum();
+            self.revive();
+            let owned: f64 = self.members().filter(|member| member.name() != but).map(Instance::partitions).sum();
             (owned >= partitions).then_some(())
         });
     }
 
-    /// Lets an instance that judges no more stop cleanly, or any other.
+    /// Stops an instance cleanly.
     pub(crate) fn leave(&mut self, name: &str) {
-        let place = self.members.iter().position(|member| member.name() == name).expect("a member of this name");
-        self.members.remove(place).stop();
+        self.take(name).stop();
     }
 
     /// `kill -9`.
     pub(crate) fn kill(&mut self, name: &str) {
-        let place = self.members.iter().position(|member| member.name() == name).expect("a member of this name");
-        self.members.remove(place).kill();
+        self.take(name).kill();
     }
 
-    /// Starts those again that have ended by themselves, as a supervisor would, and says who. None of them may have
-    /// found a bug in itself.
-    pub(crate) fn revive(&mut self) -> Vec<String> {
-        let mut ended = Vec::new();
-        for member in &mut self.members {
-            if let Some(status) = member.has_ended() {
-                assert!(!matches!(status.code(), None | Some(70 | 101)), "{} ended with {status}", member.name());
-                ended.push(member.name().to_owned());
+    fn take(&mut self, name: &str) -> Instance {
+        let place = self.members.iter().position(|member| member.instance.name() == name).expect("a member");
+        self.members.remove(place).instance
+    }
+
+    /// Starts those again that have ended by themselves, as a supervisor would: a worker whose transaction the
+    /// coordinator has timed out ends. None may have found a bug in itself (code 70) or have been killed.
+    fn revive(&mut self) {
+        for Member { instance, config } in &mut self.members {
+            if let Some(status) = instance.has_ended() {
+                let name = instance.name().to_owned();
+                assert!(!matches!(status.code(), None | Some(70 | 101)), "{name} ended with {status}");
+                eprintln!("{name} ended with {status} and is started again");
+                *instance = self.cluster.start_with(&name, config.clone());
+                self.revived += 1;
             }
         }
-        for name in &ended {
-            self.members.retain(|member| member.name() != name);
-            self.join(name);
-        }
-        ended
     }
 
-    /// Stops everybody cleanly.
-    pub(crate) fn disband(self) {
-        self.members.into_iter().for_each(Instance::stop);
+    /// Stops everybody cleanly, and says how often somebody had to be started again.
+    pub(crate) fn disband(mut self) -> usize {
+        self.revive();
+        self.wait_ready();
+        self.members.into_iter().for_each(|member| member.instance.stop());
+        self.revived
     }
 }

@@ -17,6 +17,15 @@ const READY: Duration = Duration::from_mins(2);
 /// Lines of a process's log that are shown when a test fails.
 const SHOWN_LINES: usize = 60;
 
+/// Metrics that are shown when a test fails.
+const SHOWN_METRICS: [&str; 5] = [
+    "dupgate_assigned_partitions",
+    "dupgate_consumer_lag_records",
+    "dupgate_consumer_paused",
+    "dupgate_judge_active",
+    "dupgate_log_lag_entries",
+];
+
 /// A running instance. Dropped, it is killed; a test that fails shows the end of its log.
 #[derive(Debug)]
 pub(crate) struct Instance {
@@ -137,6 +146,11 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
+        if std::thread::panicking() && self.has_ended().is_none() {
+            let said = http::get(self.http, "/metrics").map_or_else(String::new, |(_, body)| body);
+            let told = said.lines().filter(|line| SHOWN_METRICS.iter().any(|name| line.starts_with(name)));
+            eprintln!("--- {} at the end:\n{}\n{}", self.name, self.readiness(), told.collect::<Vec<_>>().join("\n"));
+        }
         self.kill();
         if std::thread::panicking() {
             let log = self.log();

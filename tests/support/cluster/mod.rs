@@ -13,6 +13,8 @@ mod http;
 pub(crate) mod instance;
 pub(crate) mod records;
 
+use std::path::PathBuf;
+
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::metadata::MetadataTopic;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
@@ -89,12 +91,23 @@ impl<'b> Cluster<'b> {
 
     /// Like [`Cluster::start`], with more configuration.
     pub(crate) fn start_with(&self, name: &str, more: Value) -> Instance {
-        let disk = self.folder.path().join(format!("{name}.state"));
+        let disk = self.disk(name);
         std::fs::create_dir_all(&disk).expect("a folder for snapshots");
         let mut config = self.config.clone();
         merge(&mut config, json!({ "index": { "path": disk } }));
         merge(&mut config, more);
         Instance::start(name, self.folder.path(), config)
+    }
+
+    /// The folder that an instance of this name keeps its snapshots in.
+    pub(crate) fn disk(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.state"))
+    }
+
+    /// First offset that partition 0 of a topic holds.
+    pub(crate) fn beginning(&self, topic: &str) -> i64 {
+        let client: BaseConsumer = self.broker.client().create().expect("a client");
+        client.fetch_watermarks(topic, 0, wait::LIMIT).expect("watermarks").0
     }
 
     pub(crate) fn broker(&self) -> &'b Broker {

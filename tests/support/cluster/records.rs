@@ -144,11 +144,19 @@ impl Shelf {
 
     /// Reads on until there are `count` records.
     pub(crate) fn wait_for(&mut self, count: usize) {
+        self.wait_while(count, || {});
+    }
+
+    /// Reads on until there are `count` records, and does something again and again meanwhile.
+    pub(crate) fn wait_while(&mut self, count: usize, mut meanwhile: impl FnMut()) {
         let mut had = self.records.len();
         // The limit holds for a standstill, not for the whole.
         while self.records.len() < count {
             let what = format!("more than {had} of {count} records");
-            had = wait::within(Duration::from_secs(90), &what, || Some(self.advance()).filter(|&now| now > had));
+            had = wait::within(Duration::from_secs(90), &what, || {
+                meanwhile();
+                Some(self.advance()).filter(|&now| now > had)
+            });
         }
     }
 
