@@ -14,5 +14,6 @@ pub mod gate;
 pub mod member;
 pub mod offsets;
 pub mod output;
+mod pulse;
 pub mod transactor;
 pub mod verdict_log;
