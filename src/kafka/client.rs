@@ -105,7 +105,7 @@ impl Cluster {
     pub fn entry_producer(&self) -> ClientConfig {
         let mut config = self.producer();
         // Entries are gathered before they are handed over; hashes do not compress.
-        config.set("linger.ms", "1").set("message.timeout.ms", "30000").set("compression.type", "none");
+        config.set("linger.ms", "1").set("message.timeout.ms", "15000").set("compression.type", "none");
         config
     }
 
@@ -148,7 +148,9 @@ impl Cluster {
             .set("bootstrap.servers", self.brokers.join(","))
             .set("client.id", &self.client_id)
             .set("statistics.interval.ms", "0");
-        config.set_log_level(RDKafkaLogLevel::Warning);
+        // Whoever asks the client library for its debug contexts wants to see them.
+        let chatty = config.get("debug").is_some();
+        config.set_log_level(if chatty { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning });
         config
     }
 
@@ -226,11 +228,10 @@ pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
     }
 }
 
-/// Passes a client's background error on. The end of a partition arrives this way too and is no error.
+/// Notes a client's background error. The library has its own log line for each that matters, and the end of a
+/// partition arrives this way too.
 pub(super) fn log_error(error: &KafkaError, reason: &str) {
-    if error.rdkafka_error_code() != Some(rdkafka::error::RDKafkaErrorCode::PartitionEOF) {
-        tracing::warn!(target: "librdkafka", "{error}: {reason}");
-    }
+    tracing::debug!(target: "librdkafka", "{error}: {reason}");
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
 use super::client::{log_error, log_line};
+use super::pulse::{Pulse, retire};
 use crate::log::{Entry, RequestId, encode_entries};
 use crate::worker::LogPartition;
 
@@ -29,6 +30,9 @@ pub struct Appended {
 /// The worker's end of the fingerprint log.
 pub struct EntryLog {
     producer: ThreadedProducer<Context>,
+    config: ClientConfig,
+    sink: Arc<dyn Fn(Appended) + Send + Sync>,
+    pulse: Pulse,
     topic: String,
     /// Entries not handed to the client yet, by log partition.
     waiting: Vec<Vec<Entry>>,
@@ -77,15 +81,17 @@ impl EntryLog {
         partitions: usize,
         sink: impl Fn(Appended) + Send + Sync + 'static,
     ) -> Result<Self, KafkaError> {
-        let producer = config.create_with_context(Context { sink: Arc::new(sink) })?;
-        Ok(Self { producer, topic, waiting: vec![Vec::new(); partitions] })
+        let sink: Arc<dyn Fn(Appended) + Send + Sync> = Arc::new(sink);
+        let producer = config.create_with_context(Context { sink: Arc::clone(&sink) })?;
+        let (config, pulse, waiting) = (config.clone(), Pulse::new(), vec![Vec::new(); partitions]);
+        Ok(Self { producer, config, sink, pulse, topic, waiting })
     }
 
     /// Takes an entry. It leaves with the next [`EntryLog::send`], or at once when a record is full.
     pub fn append(&mut self, log: LogPartition, entry: Entry) {
         let request = entry.request;
         let Some(waiting) = self.waiting.get_mut(log) else {
-            (self.producer.context().sink)(Appended { request, offset: Err(()) });
+            (self.sink)(Appended { request, offset: Err(()) });
             return;
         };
         waiting.push(entry);
@@ -104,6 +110,21 @@ impl EntryLog {
     pub fn send(&mut self) {
         for log in 0..self.waiting.len() {
             self.send_partition(log);
+        }
+    }
+
+    /// Puts a new client in the place of one that has lost its brokers. To be called now and then; may take a second
+    /// and a half while no broker answers.
+    pub fn look_after(&mut self) {
+        if !self.pulse.is_lost(self.producer.client(), Some(&self.topic)) {
+            return;
+        }
+        tracing::warn!(topic = self.topic, "no broker answers this producer: a new one takes its place");
+        self.pulse = Pulse::new();
+        match self.config.create_with_context(Context { sink: Arc::clone(&self.sink) }) {
+            // What the old one still holds is reported as uncertain when it ends.
+            Ok(fresh) => retire(std::mem::replace(&mut self.producer, fresh)),
+            Err(error) => tracing::error!(%error, "no new producer"),
         }
     }
 
@@ -126,7 +147,7 @@ impl EntryLog {
         if let Err((error, record)) = self.producer.send(record) {
             tracing::warn!(%error, "the fingerprint log's producer takes nothing now");
             for request in *record.delivery_opaque {
-                (self.producer.context().sink)(Appended { request, offset: Err(()) });
+                (self.sink)(Appended { request, offset: Err(()) });
             }
         }
     }

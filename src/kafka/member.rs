@@ -8,8 +8,12 @@
 //! Partitions are added to the client's own assignment at their first seek and removed only inside the revocation
 //! callback: removing them at any other moment could answer a revocation that the owner has not seen yet.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+mod lanes;
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,10 +24,12 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Con
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::types::RDKafkaRespErr;
-use rdkafka::{ClientConfig, Offset, Timestamp as KafkaTimestamp, TopicPartitionList};
+use rdkafka::{ClientConfig, Timestamp as KafkaTimestamp, TopicPartitionList};
 
+use self::lanes::{Lane, Lanes, list_of, partitions_of, report};
 use super::client::{log_error, log_line};
 use super::gate::{Gate, Held};
+use super::pulse::{Pulse, retire};
 use crate::panics::shielded;
 use crate::record::{PartitionId, Timestamp};
 use crate::worker::Header;
@@ -90,6 +96,8 @@ pub enum MemberEvent {
     Revoked(BTreeSet<PartitionId>),
     /// The group took these away some time ago.
     Lost(BTreeSet<PartitionId>),
+    /// The place in the group that offsets are sent under from now on.
+    Renewed(Membership),
     /// The group is left and the thread at its end.
     Left,
     /// The consumer is beyond repair, or would have to jump over records.
@@ -143,7 +151,6 @@ pub struct MemberSettings {
 /// The owner's end of a member. Dropping it leaves the group without waiting.
 pub struct Member {
     commands: Sender<Command>,
-    consumer: Weak<BaseConsumer<Context>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -158,29 +165,25 @@ impl Member {
         sink: impl Fn(MemberEvent) + Send + Sync + 'static,
     ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
-        let context =
-            Context { sink: Box::new(sink), commands, lanes: Mutex::new(Lanes::default()), gate: settings.gate };
-        let consumer: Arc<BaseConsumer<Context>> = Arc::new(settings.config.create_with_context(context)?);
-        let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&topics)?;
-        let weak = Arc::downgrade(&consumer);
+        let thread = settings.thread.clone();
+        let shared = Arc::new(Shared {
+            sink: Box::new(sink),
+            commands,
+            lanes: Mutex::new(Lanes::default()),
+            gate: Arc::clone(&settings.gate),
+        });
+        let consumer = subscribe(&settings, &shared)?;
         let thread = std::thread::Builder::new()
-            .name(settings.thread)
-            .spawn(move || run(consumer))
+            .name(thread)
+            .spawn(move || run(&settings, &shared, consumer))
             .map_err(|error| KafkaError::ClientCreation(format!("no thread for the consumer: {error}")))?;
-        Ok(Self { commands: sender, consumer: weak, thread: Some(thread) })
+        Ok(Self { commands: sender, thread: Some(thread) })
     }
 
     /// Hands a command to the polling thread.
     pub fn command(&self, command: Command) {
         // A thread that has ended has nothing left to do.
         let _ = self.commands.send(command);
-    }
-
-    /// Returns the membership that a transaction's offsets are sent under.
-    #[must_use]
-    pub fn membership(&self) -> Membership {
-        Membership(self.consumer.clone())
     }
 
     /// Says whether the group is left and the thread at its end.
@@ -197,50 +200,74 @@ impl Drop for Member {
 }
 
 /// A member's place in its group, as sent with offsets.
+///
+/// Brokers check member and generation, not who owns the partition. So a place is good only for an owner who has heard
+/// of every loss up to now: after a loss the member has a new generation, under which the offsets of partitions that
+/// went to somebody else would be taken. The new place arrives behind the news of the loss.
 #[derive(Clone, Default)]
-pub struct Membership(Weak<BaseConsumer<Context>>);
+pub struct Membership {
+    consumer: Weak<BaseConsumer<Context>>,
+    losses: u64,
+}
+
+impl std::fmt::Debug for Membership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Membership").field("losses", &self.losses).finish_non_exhaustive()
+    }
+}
 
 impl Membership {
-    /// Returns member and generation as they are now; `None` when the group is left.
+    /// Returns member and generation; `None` when the group is left or something was lost that the owner has not
+    /// heard of.
     pub(super) fn metadata(&self) -> Option<ConsumerGroupMetadata> {
-        self.0.upgrade()?.group_metadata()
+        let consumer = self.consumer.upgrade()?;
+        let metadata = consumer.group_metadata();
+        // Looked at after the generation was taken: a loss from here on leaves it behind.
+        let known = !consumer.context().is_retired() && consumer.context().lanes().losses == self.losses;
+        metadata.filter(|_| known)
     }
 
     /// Commits offsets outside of any transaction.
     pub(super) fn commit(&self, offsets: &TopicPartitionList) -> KafkaResult<()> {
-        match self.0.upgrade() {
+        match self.consumer.upgrade().filter(|consumer| consumer.context().lanes().losses == self.losses) {
             Some(consumer) => consumer.commit(offsets, CommitMode::Sync),
             None => Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::UnknownMemberId)),
         }
     }
 }
 
-/// What is read of one partition.
-#[derive(Debug, Default)]
-struct Lane {
-    /// Part of the client's own assignment.
-    started: bool,
-    /// The seek whose records are handed over.
-    open: Option<u64>,
-    /// Paused by the owner.
-    paused: bool,
-    /// A seek that has not succeeded yet.
-    wanted: Option<(Start, u64)>,
-}
-
-#[derive(Debug, Default)]
-struct Lanes {
-    by_partition: BTreeMap<PartitionId, Lane>,
-    /// Revocations that the owner has yet to answer although the group did not wait any longer.
-    overdue: usize,
-    leaving: bool,
-}
-
-struct Context {
+/// What outlives a single client: the lanes, and the way to the owner.
+struct Shared {
     sink: Box<dyn Fn(MemberEvent) + Send + Sync>,
     commands: Receiver<Command>,
     lanes: Mutex<Lanes>,
     gate: Arc<Gate>,
+}
+
+/// Of one client. A client that was replaced says nothing any more.
+struct Context {
+    shared: Arc<Shared>,
+    retired: AtomicBool,
+    /// The consumer whose context this is.
+    this: OnceLock<Weak<BaseConsumer<Context>>>,
+}
+
+impl Deref for Context {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Context {
+    fn this(&self) -> Weak<BaseConsumer<Self>> {
+        self.this.get().cloned().unwrap_or_default()
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
 }
 
 impl ClientContext for Context {
@@ -257,7 +284,9 @@ impl ConsumerContext for Context {
     /// Replaces the default, which would start reading by itself.
     fn rebalance(&self, consumer: &BaseConsumer<Self>, event: RDKafkaRespErr, list: &mut TopicPartitionList) {
         let partitions = partitions_of(list);
-        if event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+        if self.is_retired() {
+            report(consumer.incremental_unassign(&list_of(&partitions)), "unassign");
+        } else if event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             self.assigned(consumer, &partitions);
         } else {
             self.revoked(consumer, &partitions);
@@ -265,12 +294,12 @@ impl ConsumerContext for Context {
     }
 }
 
-impl Context {
+impl Shared {
     fn lanes(&self) -> MutexGuard<'_, Lanes> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn assigned(&self, consumer: &BaseConsumer<Self>, partitions: &BTreeSet<PartitionId>) {
+    fn assigned(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         // Tells the client that the assignment is taken; the partitions themselves follow at their first seek.
         if let Err(error) = consumer.incremental_assign(&TopicPartitionList::new()) {
             tracing::warn!(%error, "assignment not taken");
@@ -283,14 +312,18 @@ impl Context {
         }
     }
 
-    fn revoked(&self, consumer: &BaseConsumer<Self>, partitions: &BTreeSet<PartitionId>) {
+    fn revoked(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         let leaving = self.lanes().leaving;
         if !partitions.is_empty() && !leaving {
             if consumer.assignment_lost() {
-                (self.sink)(MemberEvent::Lost(partitions.clone()));
+                self.lost(consumer, partitions);
             } else {
+                // What the owner said before it hears of this answers nothing.
+                while let Ok(command) = self.commands.try_recv() {
+                    self.carry_out(consumer, command);
+                }
                 (self.sink)(MemberEvent::Revoked(partitions.clone()));
-                self.wait_for_owner(consumer);
+                self.wait_for_owner(consumer, partitions);
             }
         }
         let mut gone = TopicPartitionList::new();
@@ -306,8 +339,22 @@ impl Context {
         }
     }
 
+    fn lost(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
+        self.lanes().losses += 1;
+        if !partitions.is_empty() {
+            (self.sink)(MemberEvent::Lost(partitions.clone()));
+        }
+        self.renew(consumer);
+    }
+
+    /// Hands over the place in the group as it is now.
+    fn renew(&self, consumer: &BaseConsumer<Context>) {
+        let losses = self.lanes().losses;
+        (self.sink)(MemberEvent::Renewed(Membership { consumer: consumer.context().this(), losses }));
+    }
+
     /// Serves commands until the owner lets the revoked partitions go.
-    fn wait_for_owner(&self, consumer: &BaseConsumer<Self>) {
+    fn wait_for_owner(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         let patience = after(REVOKE_PATIENCE);
         loop {
             let command = select! {
@@ -315,6 +362,7 @@ impl Context {
                 recv(patience) -> _ => {
                     tracing::error!(after = ?REVOKE_PATIENCE, "a revocation was not answered in time");
                     self.lanes().overdue += 1;
+                    self.lost(consumer, partitions);
                     return;
                 }
             };
@@ -326,7 +374,7 @@ impl Context {
     }
 
     /// Says whether the command was about the present (an answer to an overdue revocation is not).
-    fn carry_out(&self, consumer: &BaseConsumer<Self>, command: Command) -> bool {
+    fn carry_out(&self, consumer: &BaseConsumer<Context>, command: Command) -> bool {
         let mut lanes = self.lanes();
         match command {
             Command::Seek(partition, start, serial) => {
@@ -388,7 +436,7 @@ impl Context {
         }
     }
 
-    fn failed(&self, consumer: &BaseConsumer<Self>, error: &KafkaError) {
+    fn failed(&self, consumer: &BaseConsumer<Context>, error: &KafkaError) {
         let denied = [RDKafkaErrorCode::TopicAuthorizationFailed, RDKafkaErrorCode::GroupAuthorizationFailed];
         let code = error.rdkafka_error_code();
         let fatal = if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
@@ -398,14 +446,14 @@ impl Context {
         } else if code.is_some_and(|code| denied.contains(&code)) {
             format!("the cluster does not let us read: {error}")
         } else {
-            // The network, a leader on the move: the client goes on by itself.
-            tracing::warn!(%error, "consumer");
+            // The network, a leader on the move: the client goes on by itself, and logs it.
+            tracing::debug!(%error, "consumer");
             return;
         };
         (self.sink)(MemberEvent::Failed(fatal));
     }
 
-    fn out_of_range(&self, consumer: &BaseConsumer<Self>) -> String {
+    fn out_of_range(&self, consumer: &BaseConsumer<Context>) -> String {
         let open: Vec<PartitionId> = self
             .lanes()
             .by_partition
@@ -427,103 +475,64 @@ impl Context {
     }
 }
 
-impl Lanes {
-    /// Tries every seek that has not succeeded yet: a partition that has just been assigned refuses it for a moment.
-    fn seek_what_is_wanted(&mut self, consumer: &BaseConsumer<Context>) {
-        for (partition, lane) in &mut self.by_partition {
-            let Some((start, serial)) = lane.wanted else { continue };
-            match seek(consumer, partition, start, lane) {
-                Ok(()) => {
-                    lane.wanted = None;
-                    lane.open = Some(serial);
-                }
-                Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),
-            }
-        }
-    }
-
-    /// Notes the wish for all and returns those that the client knows of.
-    fn set_paused(&mut self, partitions: &BTreeSet<PartitionId>, paused: bool) -> TopicPartitionList {
-        let mut started = TopicPartitionList::new();
-        for partition in partitions {
-            if let Some(lane) = self.by_partition.get_mut(partition) {
-                lane.paused = paused;
-                if lane.started && (paused || lane.open.is_some() || lane.wanted.is_some()) {
-                    started.add_partition(&partition.topic, partition.number);
-                }
-            }
-        }
-        started
-    }
+fn subscribe(settings: &MemberSettings, shared: &Arc<Shared>) -> Result<Arc<BaseConsumer<Context>>, KafkaError> {
+    let context = Context { shared: Arc::clone(shared), retired: AtomicBool::new(false), this: OnceLock::new() };
+    let consumer: Arc<BaseConsumer<Context>> = Arc::new(settings.config.create_with_context(context)?);
+    // A consumer has one context, made one line above.
+    let _ = consumer.context().this.set(Arc::downgrade(&consumer));
+    let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
+    consumer.subscribe(&topics)?;
+    Ok(consumer)
 }
 
-fn seek(
-    consumer: &BaseConsumer<Context>,
-    partition: &PartitionId,
-    start: Start,
-    lane: &mut Lane,
-) -> Result<(), KafkaError> {
-    let offset = resolve(consumer, partition, start)?;
-    let mut list = TopicPartitionList::new();
-    list.add_partition_offset(&partition.topic, partition.number, offset)?;
-    if lane.started {
-        let done = consumer.seek_partitions(list.clone(), SEEK)?;
-        for element in done.elements() {
-            element.error()?;
-        }
-    } else {
-        consumer.incremental_assign(&list)?;
-        lane.started = true;
-    }
-    // A pause survives being assigned anew.
-    if lane.paused { consumer.pause(&list) } else { consumer.resume(&list) }
-}
-
-fn resolve(consumer: &BaseConsumer<Context>, partition: &PartitionId, start: Start) -> Result<Offset, KafkaError> {
-    match start {
-        Start::Offset(offset) => Ok(Offset::Offset(offset)),
-        Start::NotBefore(offset) => {
-            let (oldest, _) = consumer.fetch_watermarks(&partition.topic, partition.number, SEEK)?;
-            Ok(Offset::Offset(offset.max(oldest)))
-        }
-        Start::Earliest => Ok(Offset::Beginning),
-        Start::Latest => {
-            let (_, end) = consumer.fetch_watermarks(&partition.topic, partition.number, SEEK)?;
-            Ok(Offset::Offset(end))
-        }
-        Start::At(time) => {
-            let mut times = TopicPartitionList::new();
-            times.add_partition_offset(&partition.topic, partition.number, Offset::Offset(time.millis()))?;
-            let found = consumer.offsets_for_times(times, SEEK)?;
-            match found.elements().first().map(rdkafka::topic_partition_list::TopicPartitionListElem::offset) {
-                Some(offset @ Offset::Offset(_)) => Ok(offset),
-                _ => resolve(consumer, partition, Start::Latest),
-            }
-        }
-    }
-}
-
-fn run(consumer: Arc<BaseConsumer<Context>>) {
-    let context = Arc::clone(consumer.context());
+fn run(settings: &MemberSettings, shared: &Arc<Shared>, mut consumer: Arc<BaseConsumer<Context>>) {
     let mut topic = TopicName::default();
-    while !context.lanes().leaving {
-        while let Ok(command) = context.commands.try_recv() {
-            context.carry_out(&consumer, command);
+    let watched = settings.topics.first().filter(|topic| !topic.starts_with('^')).map(String::as_str);
+    let mut pulse = Pulse::new();
+    shared.renew(&consumer);
+    while !shared.lanes().leaving {
+        while let Ok(command) = shared.commands.try_recv() {
+            shared.carry_out(&consumer, command);
         }
-        context.lanes().seek_what_is_wanted(&consumer);
-        if !context.gate.wait_open(POLL) {
+        shared.lanes().seek_what_is_wanted(&consumer);
+        if pulse.is_lost(consumer.client(), watched) {
+            pulse = Pulse::new();
+            consumer = replace(settings, shared, consumer);
+        }
+        if !shared.gate.wait_open(POLL) {
             continue;
         }
         match consumer.poll(POLL) {
             None => {}
-            Some(Ok(message)) => context.arrived(&message, &mut topic),
-            Some(Err(KafkaError::PartitionEOF(number))) => context.at_end(number),
-            Some(Err(error)) => context.failed(&consumer, &error),
+            Some(Ok(message)) => shared.arrived(&message, &mut topic),
+            Some(Err(KafkaError::PartitionEOF(number))) => shared.at_end(number),
+            Some(Err(error)) => shared.failed(&consumer, &error),
         }
     }
     // Closing serves the last revocation and leaves the group.
     drop(consumer);
-    (context.sink)(MemberEvent::Left);
+    (shared.sink)(MemberEvent::Left);
+}
+
+/// Puts a new client in the place of one that has lost its brokers. What it owned is lost.
+fn replace(
+    settings: &MemberSettings,
+    shared: &Arc<Shared>,
+    old: Arc<BaseConsumer<Context>>,
+) -> Arc<BaseConsumer<Context>> {
+    tracing::warn!(thread = settings.thread, "no broker answers this consumer: a new one takes its place");
+    let fresh = match subscribe(settings, shared) {
+        Ok(fresh) => fresh,
+        Err(error) => {
+            tracing::error!(%error, "no new consumer");
+            return old;
+        }
+    };
+    old.context().retired.store(true, Ordering::Release);
+    let owned = std::mem::take(&mut shared.lanes().by_partition);
+    shared.lost(&fresh, &owned.into_keys().collect());
+    retire(old);
+    fresh
 }
 
 /// The name of the topic seen last, shared by all that came from it.
@@ -564,23 +573,5 @@ fn detach(message: &BorrowedMessage<'_>) -> Arrived {
         headers_unreadable: headers.is_none(),
         headers: headers.unwrap_or_default(),
         timestamp,
-    }
-}
-
-fn partitions_of(list: &TopicPartitionList) -> BTreeSet<PartitionId> {
-    list.elements().iter().map(|element| PartitionId::new(element.topic(), element.partition())).collect()
-}
-
-fn list_of(partitions: &BTreeSet<PartitionId>) -> TopicPartitionList {
-    let mut list = TopicPartitionList::new();
-    for partition in partitions {
-        list.add_partition(&partition.topic, partition.number);
-    }
-    list
-}
-
-fn report(result: KafkaResult<()>, what: &str) {
-    if let Err(error) = result {
-        tracing::warn!(%error, "{what}");
     }
 }

@@ -16,6 +16,7 @@ pub mod member;
 pub mod mock;
 pub mod offsets;
 pub mod output;
+mod pulse;
 pub mod tail;
 pub mod transactor;
 pub mod verdict_log;

@@ -1,6 +1,7 @@
 //! Questions about offsets that have one answer: what a group has committed, where a partition begins and ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -8,11 +9,14 @@ use rdkafka::error::KafkaError;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::Plain;
+use super::pulse::retire;
 use crate::record::PartitionId;
 
 /// A client that asks on behalf of one group without joining it.
 pub struct Offsets {
-    consumer: BaseConsumer<Plain>,
+    config: ClientConfig,
+    /// Taken out by whoever asks, put back when the answer came: one that failed may have lost its brokers for good.
+    idle: Mutex<Option<BaseConsumer<Plain>>>,
     patience: Duration,
 }
 
@@ -32,7 +36,26 @@ impl Offsets {
     ///
     /// When the client cannot be made of these settings.
     pub fn new(config: &ClientConfig, patience: Duration) -> Result<Self, KafkaError> {
-        Ok(Self { consumer: config.create_with_context(Plain)?, patience })
+        let idle = Mutex::new(Some(config.create_with_context(Plain)?));
+        Ok(Self { config: config.clone(), idle, patience })
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&BaseConsumer<Plain>) -> Result<T, KafkaError>) -> Result<T, KafkaError> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let consumer = match idle.take() {
+            Some(consumer) => consumer,
+            None => self.config.create_with_context(Plain)?,
+        };
+        match question(&consumer) {
+            Ok(answer) => {
+                *idle = Some(consumer);
+                Ok(answer)
+            }
+            Err(error) => {
+                retire(consumer);
+                Err(error)
+            }
+        }
     }
 
     /// Returns what the group has committed for these partitions. Waits for open transactions that hold offsets of
@@ -52,7 +75,7 @@ impl Offsets {
         for partition in partitions {
             list.add_partition(&partition.topic, partition.number);
         }
-        let answer = self.consumer.committed_offsets(list, self.patience)?;
+        let answer = self.ask(|consumer| consumer.committed_offsets(list, self.patience))?;
         let mut committed = BTreeMap::new();
         for element in answer.elements() {
             element.error()?;
@@ -72,7 +95,7 @@ impl Offsets {
     ///
     /// When the partition's leader gave no answer in time.
     pub fn range(&self, partition: &PartitionId) -> Result<(i64, i64), KafkaError> {
-        self.consumer.fetch_watermarks(&partition.topic, partition.number, self.patience)
+        self.ask(|consumer| consumer.fetch_watermarks(&partition.topic, partition.number, self.patience))
     }
 
     /// Returns every partition of the topics that exist; a pattern (`^...`) stands for all topics it matches.
@@ -81,7 +104,7 @@ impl Offsets {
     ///
     /// When no broker answered in time, or the pattern is not one.
     pub fn partitions(&self, topics: &[String]) -> Result<BTreeSet<PartitionId>, KafkaError> {
-        let metadata = self.consumer.fetch_metadata(None, self.patience)?;
+        let metadata = self.ask(|consumer| consumer.fetch_metadata(None, self.patience))?;
         let patterns = topics.iter().filter(|topic| topic.starts_with('^')).map(|pattern| regex::Regex::new(pattern));
         let patterns =
             patterns.collect::<Result<Vec<_>, _>>().map_err(|error| KafkaError::Subscription(error.to_string()))?;

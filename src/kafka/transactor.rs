@@ -20,6 +20,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::client::{log_error, log_line};
 use super::errors;
 use super::member::Membership;
+use super::pulse::{has_brokers, retire};
 use crate::record::{PartitionId, Reject};
 use crate::transaction::{Call, CallError};
 
@@ -237,9 +238,12 @@ impl Desk {
         let done = match order {
             Order::Produce(cargo) => {
                 self.batch += 1;
-                return line.produce(self.batch, &*cargo);
+                return line.produce(self.batch, &*cargo).map_err(|error| line.judge(error));
             }
-            Order::SendOffsets(marks, membership) => return send_offsets(line, transactional, &marks, &membership),
+            Order::SendOffsets(marks, membership) => {
+                let sent = send_offsets(line, transactional, &marks, &membership);
+                return sent.map_err(|error| line.judge(error));
+            }
             Order::Plain(_) if !transactional => Ok(()),
             Order::Plain(Call::Begin) => line.producer.begin_transaction(),
             Order::Plain(Call::Commit) => line.producer.commit_transaction(PATIENCE),
@@ -248,12 +252,14 @@ impl Desk {
                 return Err(CallError::Fatal(format!("{call:?} carries something")));
             }
         };
-        done.map(|()| Vec::new()).map_err(|error| errors::of_call(call, &error))
+        done.map(|()| Vec::new()).map_err(|error| line.judge(errors::of_call(call, &error)))
     }
 
     fn init(&mut self) -> Result<(), CallError> {
-        // A producer takes its id over once: the one before must be gone first.
-        self.line = None;
+        // A producer takes its id over once, and ending one can take as long as the brokers are away.
+        if let Some(old) = self.line.take() {
+            retire(old);
+        }
         let (sender, reports) = unbounded();
         let producer: ThreadedProducer<Context> = self
             .config
@@ -344,6 +350,22 @@ impl Tally {
 }
 
 impl Line {
+    /// A client that knows no broker any more does not finish what it is asked, however often: then only a new one,
+    /// made by [`Call::Init`], can tell what became of the transaction.
+    fn judge(&self, error: CallError) -> CallError {
+        match error {
+            CallError::Retriable(why) if !has_brokers(self.producer.client(), None) => {
+                CallError::Unknown(format!("{why}; no broker answers"))
+            }
+            error @ (CallError::Retriable(_)
+            | CallError::Abortable(_)
+            | CallError::Undeliverable { .. }
+            | CallError::Fenced(_)
+            | CallError::Fatal(_)
+            | CallError::Unknown(_)) => error,
+        }
+    }
+
     fn produce(&self, batch: u64, cargo: &dyn Cargo) -> Answer {
         while self.reports.try_recv().is_ok() {}
         let mut tally =

@@ -15,6 +15,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::Plain;
 use super::gate::{Gate, Held};
+use super::pulse::{Pulse, retire};
 use crate::log::{VerdictReader, VerdictRecord};
 use crate::record::PartitionId;
 
@@ -84,6 +85,8 @@ impl Follower {
         let consumer: BaseConsumer<Plain> = config.create_with_context(Plain)?;
         let reader = Reader {
             consumer,
+            config: config.clone(),
+            pulse: Pulse::new(),
             partition,
             gate,
             commands,
@@ -121,6 +124,8 @@ enum Ends {
 
 struct Reader {
     consumer: BaseConsumer<Plain>,
+    config: ClientConfig,
+    pulse: Pulse,
     partition: PartitionId,
     gate: Arc<Gate>,
     commands: Receiver<FollowCommand>,
@@ -144,6 +149,9 @@ impl Reader {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.pulse.is_lost(self.consumer.client(), Some(&self.partition.topic)) {
+                self.replace();
             }
             if self.active {
                 self.look_for_end();
@@ -184,6 +192,21 @@ impl Reader {
             .and_then(|()| self.consumer.assign(&list));
         if let Err(error) = assigned {
             self.moved(format!("cannot be read from {offset:?}: {error}"));
+        }
+    }
+
+    /// Puts a new client in the place of one that has lost its brokers, and goes on where it stood.
+    fn replace(&mut self) {
+        tracing::warn!(partition = %self.partition, "no broker answers this reader: a new one takes its place");
+        self.pulse = Pulse::new();
+        match self.config.create_with_context(Plain) {
+            Ok(fresh) => {
+                retire(std::mem::replace(&mut self.consumer, fresh));
+                if self.active {
+                    self.assign();
+                }
+            }
+            Err(error) => tracing::error!(%error, "no new reader"),
         }
     }
 
@@ -246,7 +269,7 @@ impl Reader {
             }
             Some(Err(KafkaError::MessageConsumptionFatal(code))) => Some(FollowNews::Moved(code.to_string())),
             Some(Err(error)) => {
-                tracing::warn!(partition = %self.partition, %error, "reader");
+                tracing::debug!(partition = %self.partition, %error, "reader");
                 return;
             }
         };

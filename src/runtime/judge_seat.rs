@@ -19,7 +19,7 @@ use crate::judge::{Effect, Event, Judge, JudgeSettings, Request, Snapshot};
 use crate::kafka::admin::Admin;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::gate::{Gate, Held};
-use crate::kafka::member::{Arrived, Command, Member, MemberEvent, MemberSettings, Start};
+use crate::kafka::member::{Arrived, Command, Member, MemberEvent, MemberSettings, Membership, Start};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::transactor::{Answer, Delivery, Mark, Order, Parcel, Transactor};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews, Follower};
@@ -90,6 +90,8 @@ pub struct JudgeSeat {
     follower: Follower,
     member: Option<Member>,
     memberships: u64,
+    /// What offsets are sent under.
+    membership: Membership,
     /// Number of the command that news of a reader must carry; 0 when nothing is read.
     following: u64,
     reading: u64,
@@ -98,7 +100,6 @@ pub struct JudgeSeat {
     transactor: Transactor,
     errands: Errands,
     input: Arc<Offsets>,
-    admin: Arc<Admin>,
     shelf: Option<Arc<dyn Shelf>>,
     shelf_errands: Errands,
     gate: Arc<Gate>,
@@ -117,7 +118,6 @@ impl JudgeSeat {
         plan: Arc<Plan>,
         log: LogPartition,
         settings: JudgeSettings,
-        admin: Arc<Admin>,
         shelf: Option<Arc<dyn Shelf>>,
     ) -> Result<Self, Fatal> {
         let (sender, news) = unbounded();
@@ -140,6 +140,7 @@ impl JudgeSeat {
             follower,
             member: None,
             memberships: 0,
+            membership: Membership::default(),
             following: 0,
             reading: 0,
             serials: 0,
@@ -147,7 +148,6 @@ impl JudgeSeat {
             transactor,
             errands: Errands::start(format!("judge-errands-{log}")).map_err(failure)?,
             input: Arc::new(Offsets::new(&query, QUESTION).map_err(failure)?),
-            admin,
             shelf,
             shelf_errands: Errands::start(format!("snapshots-{log}")).map_err(failure)?,
             gate: Gate::new(32 << 20),
@@ -243,6 +243,10 @@ impl JudgeSeat {
                 Ok(())
             }
             MemberEvent::Lost(partitions) if partitions.contains(&ours) => self.handle(Event::Lost),
+            MemberEvent::Renewed(membership) => {
+                self.membership = membership;
+                Ok(())
+            }
             MemberEvent::AtEnd { .. } | MemberEvent::Left | MemberEvent::Assigned(_) | MemberEvent::Lost(_) => Ok(()),
             MemberEvent::Failed(why) => {
                 let what = format!("judge of {ours}: {why}");
@@ -309,6 +313,7 @@ impl JudgeSeat {
                 self.stop_reading();
                 self.member = None;
                 self.memberships += 1;
+                self.membership = Membership::default();
             }
             Effect::Call(request) => self.call(request),
             Effect::ReadEntries { from } => {
@@ -343,6 +348,7 @@ impl JudgeSeat {
 
     fn join(&mut self) -> Result<(), Fatal> {
         self.memberships += 1;
+        self.membership = Membership::default();
         let membership = self.memberships;
         let settings = MemberSettings {
             config: self.plan.cluster.judge_consumer(&self.plan.judge_group(self.log)),
@@ -366,8 +372,7 @@ impl JudgeSeat {
             Request::SendOffsets { next_entry, checkpoint } => {
                 let metadata = checkpoint.map_or_else(String::new, |offset| offset.to_string());
                 let mark = Mark { partition: self.plan.fingerprints(self.log), offset: next_entry, metadata };
-                let membership = self.member.as_ref().map(Member::membership).unwrap_or_default();
-                Order::SendOffsets(vec![mark], membership)
+                Order::SendOffsets(vec![mark], self.membership.clone())
             }
             Request::Plain(call) => Order::Plain(call),
         };
@@ -387,10 +392,11 @@ impl JudgeSeat {
 
     fn trim(&self, verdicts: i64, entries: i64) {
         let before = [(self.plan.verdicts(self.log), verdicts), (self.plan.fingerprints(self.log), entries)];
-        let (admin, metrics, log) = (Arc::clone(&self.admin), self.report.metrics().clone(), self.log);
+        let (config, brokers) = (self.plan.cluster.admin(), self.plan.brokers);
+        let (metrics, log) = (self.report.metrics().clone(), self.log);
         self.errands.run(move || {
             tracing::info!(log, verdicts, entries, "trimming both logs");
-            if let Err(error) = admin.delete_records(&before) {
+            if let Err(error) = Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
                 // It is asked again later, for more.
                 tracing::warn!(log, %error, "the logs are not trimmed");
                 metrics.error(Component::Admin, ErrorKind::Retriable);

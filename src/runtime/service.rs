@@ -116,7 +116,7 @@ impl Service {
         let scheme = reader.scheme().to_string();
         let cluster = wiring::cluster(&settings.kafka);
         let names = LogNames::new(&settings.logs.prefix, &scheme);
-        let admin = Arc::new(Admin::of(&cluster.admin(), brokers).map_err(unavailable)?);
+        let admin = Admin::of(&cluster.admin(), brokers).map_err(unavailable)?;
         prepare_logs(&admin, &names, logs, settings.logs.replication_factor)?;
         let outputs = Arc::new(prepare_outputs(&admin, &settings, &scheme)?);
         let instance = settings.input.instance_id.clone().unwrap_or_else(|| {
@@ -135,6 +135,7 @@ impl Service {
             settings,
             scheme,
             cluster,
+            brokers,
             names,
             outputs,
             clock,
@@ -147,7 +148,7 @@ impl Service {
         if service.plan.settings.roles.judge {
             let folder = shelf::open(&service.plan.settings.index.path)?;
             for log in judge_seat::served(&service.plan.settings.judge.serve, logs) {
-                service.seat_judge(log, &admin, &folder, &ended)?;
+                service.seat_judge(log, &folder, &ended)?;
             }
         }
         if service.plan.settings.roles.worker {
@@ -156,13 +157,7 @@ impl Service {
         Ok(service)
     }
 
-    fn seat_judge(
-        &mut self,
-        log: LogPartition,
-        admin: &Arc<Admin>,
-        folder: &Arc<Folder>,
-        ended: &Sender<Ended>,
-    ) -> Result<(), Fatal> {
+    fn seat_judge(&mut self, log: LogPartition, folder: &Arc<Folder>, ended: &Sender<Ended>) -> Result<(), Fatal> {
         let plan = Arc::clone(&self.plan);
         let settings = &plan.settings;
         let (folder, metrics) = (Arc::clone(folder), plan.metrics.clone());
@@ -182,7 +177,7 @@ impl Service {
             snapshot_interval: Some(settings.index.snapshot_interval),
             revoke_grace: REVOKE_GRACE,
         };
-        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Arc::clone(admin), Some(snapshots))?;
+        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Some(snapshots))?;
         self.start(format!("judge-{log}"), Stopper::Judge(seat.stopper()), ended, move || seat.run())
     }
 

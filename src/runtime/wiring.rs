@@ -13,7 +13,7 @@ use crate::config::raw::{
 };
 use crate::config::settings::{Kafka, Sasl, Settings, Topics};
 use crate::error::{Fatal, Reason};
-use crate::kafka::admin::LogNames;
+use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::client::{ClientSettings, Cluster, Patience, ProducerSettings};
 use crate::kafka::gate::Gate;
 use crate::kafka::output::{DuplicateValue, OutputTime, Outputs};
@@ -32,6 +32,8 @@ pub struct Plan {
     pub scheme: String,
     /// How brokers are reached.
     pub cluster: Cluster,
+    /// What kind of brokers they are.
+    pub brokers: Brokers,
     /// Both logs.
     pub names: LogNames,
     /// How pages become records.

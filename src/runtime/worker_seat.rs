@@ -3,34 +3,32 @@
 //! Everything that happens comes through one channel, in order. What was read before a seek never reaches the machine
 //! after it: each seek has a serial number, and whatever carries an older one is dropped here.
 
+mod effects;
+mod news;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
-use super::clock::{Clock, wall_clock};
+use super::clock::Clock;
 use super::errands::Errands;
 use super::in_order::InOrder;
 use super::reading::Reading;
-use super::text_pool::{Done, Job, TextPool};
+use super::text_pool::{Done, TextPool};
 use super::wiring::{Plan, failure};
 use super::worker_report::WorkerReport;
-use crate::config::Start as ConfiguredStart;
 use crate::error::{Fatal, Reason};
 use crate::kafka::fingerprint_log::{Appended, EntryLog};
 use crate::kafka::gate::{Gate, Held};
-use crate::kafka::member::{Command, Member, MemberEvent, MemberSettings, Start};
+use crate::kafka::member::{Member, MemberEvent, Membership};
 use crate::kafka::offsets::Offsets;
-use crate::kafka::output::{Carried, Pages};
-use crate::kafka::transactor::{Answer, Mark, Order, Transactor};
-use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews, Follower};
-use crate::record::{PartitionId, Timestamp};
-use crate::telemetry::labels::Rebalance;
-use crate::transaction::Call;
-use crate::worker::{
-    BadRecords, Disposition, Effect, Errand, Event, LogPartition, Page, Request, Worker, WorkerSettings,
-};
+use crate::kafka::output::Carried;
+use crate::kafka::transactor::{Answer, Transactor};
+use crate::kafka::verdict_log::{FollowEvent, Follower};
+use crate::record::PartitionId;
+use crate::worker::{Event, LogPartition, Page, Worker, WorkerSettings};
 
 /// How long the seat waits for news before it says that time passed.
 const TICK: Duration = Duration::from_millis(10);
@@ -108,6 +106,8 @@ pub struct WorkerSeat {
     sender: Sender<News>,
     member: Option<Member>,
     memberships: u64,
+    /// What offsets are sent under.
+    membership: Membership,
     lanes: BTreeMap<PartitionId, Lane>,
     serials: u64,
     readers: Vec<Reader>,
@@ -173,6 +173,7 @@ impl WorkerSeat {
             news,
             member: None,
             memberships: 0,
+            membership: Membership::default(),
             lanes: BTreeMap::new(),
             serials: 0,
             readers,
@@ -244,306 +245,6 @@ impl WorkerSeat {
         Ok(())
     }
 
-    // ---- news to events
-
-    fn take(&mut self, news: News) -> Result<(), Fatal> {
-        match news {
-            News::Member(membership, event) if membership == self.memberships => self.member_event(event),
-            News::Member(..) => Ok(()),
-            News::Read(done) => self.read(done),
-            News::Followed(log, event) => self.followed(log, event),
-            News::Recalled(log, event) => self.recalled(log, event),
-            News::Appended(Appended { request, offset }) => self.handle(Event::Appended(request, offset)),
-            News::Called(answer) => {
-                self.report.called(&answer);
-                self.handle(Event::Called(answer.map(|_| ())))
-            }
-            News::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
-            News::Committed(offsets, begun) => {
-                self.begun_topics = begun;
-                self.handle(Event::Committed(offsets))
-            }
-            News::Stop => {
-                tracing::info!("worker: stopping");
-                self.handle(Event::Stop)
-            }
-        }
-    }
-
-    fn member_event(&mut self, event: MemberEvent) -> Result<(), Fatal> {
-        match event {
-            MemberEvent::Record { partition, offset, serial, record, held } => {
-                let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else {
-                    return Ok(());
-                };
-                lane.next = offset + 1;
-                let place = lane.order.take();
-                self.report.read(&partition, record.bytes());
-                self.pool.read(Job { source: partition.at(offset), serial, place, record: Arc::new(record), held });
-                Ok(())
-            }
-            MemberEvent::AtEnd { partition, serial } => {
-                if let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) {
-                    lane.order.push(Ready::End);
-                }
-                self.hand_over(&partition)
-            }
-            MemberEvent::Assigned(partitions) => {
-                tracing::info!(partitions = %names(&partitions), "assigned");
-                self.report.metrics().rebalanced(Rebalance::Assign, partitions.len());
-                self.handle(Event::Assigned(partitions))
-            }
-            MemberEvent::Revoked(partitions) => {
-                tracing::info!(partitions = %names(&partitions), "revoked");
-                self.report.metrics().rebalanced(Rebalance::Revoke, partitions.len());
-                self.forget(&partitions);
-                self.handle(Event::Revoked(partitions))
-            }
-            MemberEvent::Lost(partitions) => {
-                tracing::warn!(partitions = %names(&partitions), "lost");
-                self.report.metrics().rebalanced(Rebalance::Lost, partitions.len());
-                self.forget(&partitions);
-                self.handle(Event::Lost(partitions))
-            }
-            MemberEvent::Left => Ok(()),
-            MemberEvent::Failed(why) => Err(Reason::Failure.because(anyhow::anyhow!(why))),
-        }
-    }
-
-    fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
-        for partition in partitions {
-            self.lanes.remove(partition);
-        }
-    }
-
-    fn read(&mut self, done: Done) -> Result<(), Fatal> {
-        let Done { serial, place, page, held } = done;
-        let partition = page.source.partition.clone();
-        let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else { return Ok(()) };
-        lane.order.fill(place, Ready::Page(Box::new(page), held));
-        self.hand_over(&partition)
-    }
-
-    /// Hands the machine what is done, in offset order.
-    fn hand_over(&mut self, partition: &PartitionId) -> Result<(), Fatal> {
-        while let Some(ready) = self.lanes.get_mut(partition).and_then(|lane| lane.order.pop()) {
-            match ready {
-                Ready::End => self.handle(Event::AtEnd(partition.clone()))?,
-                Ready::Page(page, _held) => {
-                    if self.must_stop_at(&page) {
-                        self.lanes.remove(partition);
-                        return self.handle(Event::Stop);
-                    }
-                    self.handle(Event::Page(*page))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// With `on_bad_record: stop` the first bad record ends the program before its offset is committed.
-    fn must_stop_at(&mut self, page: &Page<Carried>) -> bool {
-        if self.plan.outputs.routing.bad_records != BadRecords::Stop {
-            return false;
-        }
-        let reason = match &page.errand {
-            Errand::Settled(Disposition::DeadLetter(reason)) | Errand::Withdraw(_, reason) => *reason,
-            Errand::Settled(Disposition::Ruled(_) | Disposition::Tombstone) | Errand::Ask(..) => return false,
-        };
-        if self.leaving_because.is_none() {
-            let why = page.payload.message.clone().unwrap_or_else(|| crate::worker::message(reason).to_owned());
-            self.leaving_because = Some(Reason::Failure.because(anyhow::anyhow!(
-                "{} cannot be judged ({}: {why}), and processing.on_bad_record is stop",
-                page.source,
-                reason.name()
-            )));
-        }
-        true
-    }
-
-    fn followed(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
-        if self.readers.get(log).is_none_or(|reader| reader.serial != event.serial) {
-            return Ok(());
-        }
-        match event.news {
-            FollowNews::Record { offset, record, held: _held, .. } => {
-                self.report.followed(&record);
-                self.handle(Event::Followed { log, offset, record })
-            }
-            FollowNews::End => self.handle(Event::FollowedToEnd(log)),
-            FollowNews::Moved(why) => {
-                tracing::warn!(log, why, "the verdict log is read anew");
-                self.handle(Event::LogMoved(log))
-            }
-        }
-    }
-
-    fn recalled(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
-        let Some(Some(reader)) = self.recalls.get(log) else { return Ok(()) };
-        if reader.serial != event.serial {
-            return Ok(());
-        }
-        match event.news {
-            FollowNews::Record { offset, record, held: _held, .. } => {
-                self.handle(Event::Recalled { log, offset, record })
-            }
-            FollowNews::End => {
-                reader.follower.command(FollowCommand::Stop);
-                self.handle(Event::RecalledToEnd(log))
-            }
-            FollowNews::Moved(why) => {
-                tracing::warn!(log, why, "old rulings cannot be read back");
-                self.handle(Event::RecallMoved(log))
-            }
-        }
-    }
-
-    // ---- effects to calls
-
-    fn carry_out(&mut self, effect: Effect<Carried>) -> Result<(), Fatal> {
-        match effect {
-            Effect::FetchCheckpoint(log) => self.fetch_checkpoint(log),
-            Effect::Follow { log, from } => {
-                self.serials += 1;
-                if let Some(reader) = self.readers.get_mut(log) {
-                    reader.serial = self.serials;
-                    reader.follower.command(FollowCommand::From(from, self.serials));
-                }
-            }
-            Effect::FollowToEnd(log) => {
-                if let Some(reader) = self.readers.get(log) {
-                    reader.follower.command(FollowCommand::ToEnd);
-                }
-            }
-            Effect::Join => self.join()?,
-            Effect::Leave => self.command(Command::Leave),
-            Effect::FetchCommitted(partitions) => self.fetch_committed(partitions),
-            Effect::Seek { partition, offset } => self.seek(partition, offset),
-            Effect::Pause(partitions) => self.command(Command::Pause(partitions)),
-            Effect::Resume(partitions) => self.command(Command::Resume(partitions)),
-            Effect::Append(log, entry) => {
-                self.report.asked(entry.request);
-                self.entries_since.get_or_insert_with(|| self.clock.now());
-                self.entries.append(log, entry);
-            }
-            Effect::Recall { log, from } => self.recall(log, from)?,
-            Effect::Call(request) => self.call(request),
-            Effect::Delivered(outputs) => self.report.delivered(&outputs),
-            Effect::RevokeDone => self.command(Command::RevokeDone),
-            Effect::Stopped => self.stopped = true,
-            Effect::Fail(why) => return Err(Reason::Failure.because(why)),
-        }
-        Ok(())
-    }
-
-    fn command(&self, command: Command) {
-        if let Some(member) = &self.member {
-            member.command(command);
-        }
-    }
-
-    fn fetch_checkpoint(&self, log: LogPartition) {
-        let Some(offsets) = self.judge_offsets.get(log).map(Arc::clone) else { return };
-        let (sender, partition) = (self.sender.clone(), self.plan.fingerprints(log));
-        self.errands.run(move || {
-            let committed =
-                offsets.committed(&BTreeSet::from([partition.clone()])).map_err(|error| error.to_string())?;
-            let metadata = committed.into_values().flatten().next().map(|committed| committed.metadata);
-            drop(sender.send(News::Checkpoint(log, metadata.and_then(|offset| offset.parse().ok()))));
-            Ok(())
-        });
-    }
-
-    fn fetch_committed(&self, partitions: BTreeSet<PartitionId>) {
-        let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.offsets));
-        let outputs = Arc::clone(&self.plan.outputs);
-        self.errands.run(move || {
-            // The whole topics are asked for: where the group has an offset anywhere, a new partition begins at its
-            // beginning.
-            let topics: BTreeSet<String> = partitions.iter().map(|partition| partition.topic.to_string()).collect();
-            let topics: Vec<String> = topics.into_iter().collect();
-            let mut all = offsets.partitions(&topics).map_err(|error| error.to_string())?;
-            for topic in &topics {
-                let count = all.iter().filter(|partition| *partition.topic == **topic).count();
-                outputs.input_partitions.learn(Arc::from(topic.as_str()), count);
-            }
-            all.extend(partitions.iter().cloned());
-            let committed = offsets.committed(&all).map_err(|error| error.to_string())?;
-            let begun = committed.iter().filter(|(_, known)| known.is_some()).map(|(part, _)| Arc::clone(&part.topic));
-            let begun = begun.collect();
-            let wanted = committed
-                .into_iter()
-                .filter(|(partition, _)| partitions.contains(partition))
-                .map(|(partition, known)| (partition, known.map(|known| known.offset)))
-                .collect();
-            drop(sender.send(News::Committed(wanted, begun)));
-            Ok(())
-        });
-    }
-
-    fn join(&mut self) -> Result<(), Fatal> {
-        self.memberships += 1;
-        let membership = self.memberships;
-        let settings = MemberSettings {
-            config: self.plan.input_consumer(),
-            topics: self.plan.input_topics(),
-            thread: "input".to_owned(),
-            gate: Arc::clone(&self.gate),
-        };
-        let sender = self.sender.clone();
-        let member = Member::join(settings, move |event| drop(sender.send(News::Member(membership, event))));
-        self.member = Some(member.map_err(failure)?);
-        Ok(())
-    }
-
-    fn seek(&mut self, partition: PartitionId, offset: Option<i64>) {
-        self.serials += 1;
-        let lane = Lane { serial: self.serials, order: InOrder::default(), next: offset.unwrap_or(0) };
-        let start = match offset {
-            Some(offset) => Start::Offset(offset),
-            None if self.begun_topics.contains(&partition.topic) => Start::Earliest,
-            None => start_of(self.plan.settings.input.start),
-        };
-        self.lanes.insert(partition.clone(), lane);
-        self.command(Command::Seek(partition, start, self.serials));
-    }
-
-    fn recall(&mut self, log: LogPartition, from: Option<i64>) -> Result<(), Fatal> {
-        self.serials += 1;
-        let serial = self.serials;
-        let Some(place) = self.recalls.get_mut(log) else { return Ok(()) };
-        let reader = if let Some(reader) = place {
-            reader
-        } else {
-            let sink = sink(&self.sender, move |event| News::Recalled(log, event));
-            let follower = self.plan.follow(log, "recall", &self.log_gate, sink)?;
-            place.insert(Reader { follower, serial })
-        };
-        reader.serial = serial;
-        reader.follower.command(FollowCommand::From(from, serial));
-        reader.follower.command(FollowCommand::ToEnd);
-        Ok(())
-    }
-
-    fn call(&mut self, request: Request<Carried>) {
-        let (order, call, pages) = match request {
-            Request::Produce(pages) => {
-                let count = pages.len();
-                let cargo = Pages { outputs: Arc::clone(&self.plan.outputs), pages };
-                (Order::Produce(Box::new(cargo)), Call::Produce, count)
-            }
-            Request::SendOffsets(offsets) => {
-                let mark = |(partition, offset)| Mark { partition, offset, metadata: String::new() };
-                let Some(member) = &self.member else { return };
-                let marks = offsets.into_iter().map(mark).collect();
-                (Order::SendOffsets(marks, member.membership()), Call::SendOffsets, 0)
-            }
-            Request::Plain(call) => (Order::Plain(call), call, 0),
-        };
-        self.report.calls(call, pages);
-        self.transactor.order(order);
-    }
-
     // ---- housekeeping
 
     fn send_entries(&mut self) {
@@ -560,6 +261,7 @@ impl WorkerSeat {
             return Ok(());
         }
         self.looked = now;
+        self.entries.look_after();
         if self.pool.give_up_overdue(TEXT_LIMIT).map_err(failure)? {
             let why = anyhow::anyhow!("too many pages took longer than {TEXT_LIMIT:?} of text work: begin anew");
             return Err(Reason::Failure.because(why));
@@ -613,20 +315,4 @@ fn sink<T>(
     let sender = sender.clone();
     // A seat that has ended hears nothing any more.
     move |value| drop(sender.send(wrap(value)))
-}
-
-fn start_of(configured: ConfiguredStart) -> Start {
-    match configured {
-        ConfiguredStart::Earliest => Start::Earliest,
-        ConfiguredStart::Latest => Start::Latest,
-        ConfiguredStart::At(time) => Start::At(time),
-        ConfiguredStart::Ago(span) => {
-            let since = wall_clock().saturating_sub(span);
-            Start::At(Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
-        }
-    }
-}
-
-fn names(partitions: &BTreeSet<PartitionId>) -> String {
-    partitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -1,0 +1,127 @@
+//! What a member reads of each partition: where, whether, since which seek.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::{Context, SEEK, Start};
+use crate::record::PartitionId;
+
+/// What is read of one partition.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    /// Part of the client's own assignment.
+    pub(super) started: bool,
+    /// The seek whose records are handed over.
+    pub(super) open: Option<u64>,
+    /// Paused by the owner.
+    pub(super) paused: bool,
+    /// A seek that has not succeeded yet.
+    pub(super) wanted: Option<(Start, u64)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Lanes {
+    pub(super) by_partition: BTreeMap<PartitionId, Lane>,
+    /// Revocations that the owner has yet to answer although the group did not wait any longer.
+    pub(super) overdue: usize,
+    pub(super) leaving: bool,
+    /// How often partitions were lost: offsets may be sent only by an owner who knows of all of these.
+    pub(super) losses: u64,
+}
+
+impl Lanes {
+    /// Tries every seek that has not succeeded yet: a partition that has just been assigned refuses it for a moment.
+    pub(super) fn seek_what_is_wanted(&mut self, consumer: &BaseConsumer<Context>) {
+        for (partition, lane) in &mut self.by_partition {
+            let Some((start, serial)) = lane.wanted else { continue };
+            match seek(consumer, partition, start, lane) {
+                Ok(()) => {
+                    lane.wanted = None;
+                    lane.open = Some(serial);
+                }
+                Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),
+            }
+        }
+    }
+
+    /// Notes the wish for all and returns those that the client knows of.
+    pub(super) fn set_paused(&mut self, partitions: &BTreeSet<PartitionId>, paused: bool) -> TopicPartitionList {
+        let mut started = TopicPartitionList::new();
+        for partition in partitions {
+            if let Some(lane) = self.by_partition.get_mut(partition) {
+                lane.paused = paused;
+                if lane.started && (paused || lane.open.is_some() || lane.wanted.is_some()) {
+                    started.add_partition(&partition.topic, partition.number);
+                }
+            }
+        }
+        started
+    }
+}
+
+fn seek(
+    consumer: &BaseConsumer<Context>,
+    partition: &PartitionId,
+    start: Start,
+    lane: &mut Lane,
+) -> Result<(), KafkaError> {
+    let offset = resolve(consumer, partition, start)?;
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&partition.topic, partition.number, offset)?;
+    if lane.started {
+        let done = consumer.seek_partitions(list.clone(), SEEK)?;
+        for element in done.elements() {
+            element.error()?;
+        }
+    } else {
+        consumer.incremental_assign(&list)?;
+        lane.started = true;
+    }
+    // A pause survives being assigned anew.
+    if lane.paused { consumer.pause(&list) } else { consumer.resume(&list) }
+}
+
+fn resolve(consumer: &BaseConsumer<Context>, partition: &PartitionId, start: Start) -> Result<Offset, KafkaError> {
+    match start {
+        Start::Offset(offset) => Ok(Offset::Offset(offset)),
+        Start::NotBefore(offset) => {
+            let (oldest, _) = consumer.fetch_watermarks(&partition.topic, partition.number, SEEK)?;
+            Ok(Offset::Offset(offset.max(oldest)))
+        }
+        Start::Earliest => Ok(Offset::Beginning),
+        Start::Latest => {
+            let (_, end) = consumer.fetch_watermarks(&partition.topic, partition.number, SEEK)?;
+            Ok(Offset::Offset(end))
+        }
+        Start::At(time) => {
+            let mut times = TopicPartitionList::new();
+            times.add_partition_offset(&partition.topic, partition.number, Offset::Offset(time.millis()))?;
+            let found = consumer.offsets_for_times(times, SEEK)?;
+            match found.elements().first().map(rdkafka::topic_partition_list::TopicPartitionListElem::offset) {
+                Some(offset @ Offset::Offset(_)) => Ok(offset),
+                _ => resolve(consumer, partition, Start::Latest),
+            }
+        }
+    }
+}
+
+pub(super) fn partitions_of(list: &TopicPartitionList) -> BTreeSet<PartitionId> {
+    list.elements().iter().map(|element| PartitionId::new(element.topic(), element.partition())).collect()
+}
+
+pub(super) fn list_of(partitions: &BTreeSet<PartitionId>) -> TopicPartitionList {
+    let mut list = TopicPartitionList::new();
+    for partition in partitions {
+        list.add_partition(&partition.topic, partition.number);
+    }
+    list
+}
+
+pub(super) fn report(result: KafkaResult<()>, what: &str) {
+    if let Err(error) = result {
+        tracing::warn!(%error, "{what}");
+    }
+}

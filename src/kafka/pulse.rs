@@ -1,0 +1,57 @@
+//! Does a client still know any broker?
+//!
+//! librdkafka 2.10 to 2.13 forgets every broker for good when the last one to answer names none, as a broker does while
+//! it shuts down (confluentinc/librdkafka issue 5301), and may wait forever for a coordinator that it has forgotten
+//! (issue 5511). Nothing short of a new client cures that. So clients are asked now and then for metadata, and one that
+//! got none [`MISSES`] times running is replaced. When the brokers are merely away, a new client waits as the old one did.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, tick};
+use rdkafka::client::{Client, ClientContext};
+
+/// How often a client is asked.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Questions without an answer after which a client is replaced.
+const MISSES: u32 = 3;
+
+/// Keeps count of one client's answers.
+pub(super) struct Pulse {
+    due: Receiver<std::time::Instant>,
+    misses: u32,
+}
+
+impl Pulse {
+    pub(super) fn new() -> Self {
+        Self { due: tick(EVERY), misses: 0 }
+    }
+
+    /// Asks the client when it is time to. Says whether it is to be replaced.
+    pub(super) fn is_lost<C: ClientContext>(&mut self, client: &Client<C>, topic: Option<&str>) -> bool {
+        if self.due.try_recv().is_err() {
+            return false;
+        }
+        if has_brokers(client, topic) {
+            self.misses = 0;
+            return false;
+        }
+        self.misses += 1;
+        self.misses >= MISSES
+    }
+}
+
+/// Says whether any broker answers this client.
+pub(super) fn has_brokers<C: ClientContext>(client: &Client<C>, topic: Option<&str>) -> bool {
+    client.fetch_metadata(topic, PATIENCE).is_ok_and(|metadata| !metadata.brokers().is_empty())
+}
+
+/// Ends a client on a thread of its own: closing can block for as long as the brokers are away.
+pub(super) fn retire<T: Send + 'static>(client: T) {
+    if let Err(error) = std::thread::Builder::new().name("closing".to_owned()).spawn(move || drop(client)) {
+        tracing::warn!(%error, "a client is not closed");
+    }
+}

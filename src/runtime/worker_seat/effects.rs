@@ -1,0 +1,175 @@
+//! What the worker wants done, and the calls that do it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{InOrder, Lane, News, Reader, WorkerSeat, sink};
+use crate::config::Start as ConfiguredStart;
+use crate::error::{Fatal, Reason};
+use crate::kafka::member::{Command, Member, MemberSettings, Membership, Start};
+use crate::kafka::output::{Carried, Pages};
+use crate::kafka::transactor::{Mark, Order};
+use crate::kafka::verdict_log::FollowCommand;
+use crate::record::{PartitionId, Timestamp};
+use crate::runtime::clock::wall_clock;
+use crate::runtime::wiring::failure;
+use crate::transaction::Call;
+use crate::worker::{Effect, LogPartition, Request};
+
+impl WorkerSeat {
+    pub(super) fn carry_out(&mut self, effect: Effect<Carried>) -> Result<(), Fatal> {
+        match effect {
+            Effect::FetchCheckpoint(log) => self.fetch_checkpoint(log),
+            Effect::Follow { log, from } => {
+                self.serials += 1;
+                if let Some(reader) = self.readers.get_mut(log) {
+                    reader.serial = self.serials;
+                    reader.follower.command(FollowCommand::From(from, self.serials));
+                }
+            }
+            Effect::FollowToEnd(log) => {
+                if let Some(reader) = self.readers.get(log) {
+                    reader.follower.command(FollowCommand::ToEnd);
+                }
+            }
+            Effect::Join => self.join()?,
+            Effect::Leave => self.command(Command::Leave),
+            Effect::FetchCommitted(partitions) => self.fetch_committed(partitions),
+            Effect::Seek { partition, offset } => self.seek(partition, offset),
+            Effect::Pause(partitions) => self.command(Command::Pause(partitions)),
+            Effect::Resume(partitions) => self.command(Command::Resume(partitions)),
+            Effect::Append(log, entry) => {
+                self.report.asked(entry.request);
+                self.entries_since.get_or_insert_with(|| self.clock.now());
+                self.entries.append(log, entry);
+            }
+            Effect::Recall { log, from } => self.recall(log, from)?,
+            Effect::Call(request) => self.call(request),
+            Effect::Delivered(outputs) => self.report.delivered(&outputs),
+            Effect::RevokeDone => self.command(Command::RevokeDone),
+            Effect::Stopped => self.stopped = true,
+            Effect::Fail(why) => return Err(Reason::Failure.because(why)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn command(&self, command: Command) {
+        if let Some(member) = &self.member {
+            member.command(command);
+        }
+    }
+
+    pub(super) fn fetch_checkpoint(&self, log: LogPartition) {
+        let Some(offsets) = self.judge_offsets.get(log).map(Arc::clone) else { return };
+        let (sender, partition) = (self.sender.clone(), self.plan.fingerprints(log));
+        self.errands.run(move || {
+            let committed =
+                offsets.committed(&BTreeSet::from([partition.clone()])).map_err(|error| error.to_string())?;
+            let metadata = committed.into_values().flatten().next().map(|committed| committed.metadata);
+            drop(sender.send(News::Checkpoint(log, metadata.and_then(|offset| offset.parse().ok()))));
+            Ok(())
+        });
+    }
+
+    pub(super) fn fetch_committed(&self, partitions: BTreeSet<PartitionId>) {
+        let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.offsets));
+        let outputs = Arc::clone(&self.plan.outputs);
+        self.errands.run(move || {
+            // The whole topics are asked for: where the group has an offset anywhere, a new partition begins at its
+            // beginning.
+            let topics: BTreeSet<String> = partitions.iter().map(|partition| partition.topic.to_string()).collect();
+            let topics: Vec<String> = topics.into_iter().collect();
+            let mut all = offsets.partitions(&topics).map_err(|error| error.to_string())?;
+            for topic in &topics {
+                let count = all.iter().filter(|partition| *partition.topic == **topic).count();
+                outputs.input_partitions.learn(Arc::from(topic.as_str()), count);
+            }
+            all.extend(partitions.iter().cloned());
+            let committed = offsets.committed(&all).map_err(|error| error.to_string())?;
+            let begun = committed.iter().filter(|(_, known)| known.is_some()).map(|(part, _)| Arc::clone(&part.topic));
+            let begun = begun.collect();
+            let wanted = committed
+                .into_iter()
+                .filter(|(partition, _)| partitions.contains(partition))
+                .map(|(partition, known)| (partition, known.map(|known| known.offset)))
+                .collect();
+            drop(sender.send(News::Committed(wanted, begun)));
+            Ok(())
+        });
+    }
+
+    pub(super) fn join(&mut self) -> Result<(), Fatal> {
+        self.memberships += 1;
+        self.membership = Membership::default();
+        let membership = self.memberships;
+        let settings = MemberSettings {
+            config: self.plan.input_consumer(),
+            topics: self.plan.input_topics(),
+            thread: "input".to_owned(),
+            gate: Arc::clone(&self.gate),
+        };
+        let sender = self.sender.clone();
+        let member = Member::join(settings, move |event| drop(sender.send(News::Member(membership, event))));
+        self.member = Some(member.map_err(failure)?);
+        Ok(())
+    }
+
+    pub(super) fn seek(&mut self, partition: PartitionId, offset: Option<i64>) {
+        self.serials += 1;
+        let lane = Lane { serial: self.serials, order: InOrder::default(), next: offset.unwrap_or(0) };
+        let start = match offset {
+            Some(offset) => Start::Offset(offset),
+            None if self.begun_topics.contains(&partition.topic) => Start::Earliest,
+            None => start_of(self.plan.settings.input.start),
+        };
+        self.lanes.insert(partition.clone(), lane);
+        self.command(Command::Seek(partition, start, self.serials));
+    }
+
+    pub(super) fn recall(&mut self, log: LogPartition, from: Option<i64>) -> Result<(), Fatal> {
+        self.serials += 1;
+        let serial = self.serials;
+        let Some(place) = self.recalls.get_mut(log) else { return Ok(()) };
+        let reader = if let Some(reader) = place {
+            reader
+        } else {
+            let sink = sink(&self.sender, move |event| News::Recalled(log, event));
+            let follower = self.plan.follow(log, "recall", &self.log_gate, sink)?;
+            place.insert(Reader { follower, serial })
+        };
+        reader.serial = serial;
+        reader.follower.command(FollowCommand::From(from, serial));
+        reader.follower.command(FollowCommand::ToEnd);
+        Ok(())
+    }
+
+    pub(super) fn call(&mut self, request: Request<Carried>) {
+        let (order, call, pages) = match request {
+            Request::Produce(pages) => {
+                let count = pages.len();
+                let cargo = Pages { outputs: Arc::clone(&self.plan.outputs), pages };
+                (Order::Produce(Box::new(cargo)), Call::Produce, count)
+            }
+            Request::SendOffsets(offsets) => {
+                let mark = |(partition, offset)| Mark { partition, offset, metadata: String::new() };
+                let marks = offsets.into_iter().map(mark).collect();
+                (Order::SendOffsets(marks, self.membership.clone()), Call::SendOffsets, 0)
+            }
+            Request::Plain(call) => (Order::Plain(call), call, 0),
+        };
+        self.report.calls(call, pages);
+        self.transactor.order(order);
+    }
+}
+
+fn start_of(configured: ConfiguredStart) -> Start {
+    match configured {
+        ConfiguredStart::Earliest => Start::Earliest,
+        ConfiguredStart::Latest => Start::Latest,
+        ConfiguredStart::At(time) => Start::At(time),
+        ConfiguredStart::Ago(span) => {
+            let since = wall_clock().saturating_sub(span);
+            Start::At(Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+        }
+    }
+}

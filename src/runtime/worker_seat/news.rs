@@ -1,0 +1,177 @@
+//! What reaches the worker's seat, and the events that it means.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{News, Ready, WorkerSeat};
+use crate::error::{Fatal, Reason};
+use crate::kafka::fingerprint_log::Appended;
+use crate::kafka::member::MemberEvent;
+use crate::kafka::output::Carried;
+use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews};
+use crate::record::PartitionId;
+use crate::runtime::text_pool::{Done, Job};
+use crate::telemetry::labels::Rebalance;
+use crate::worker::{BadRecords, Disposition, Errand, Event, LogPartition, Page};
+
+impl WorkerSeat {
+    pub(super) fn take(&mut self, news: News) -> Result<(), Fatal> {
+        match news {
+            News::Member(membership, event) if membership == self.memberships => self.member_event(event),
+            News::Member(..) => Ok(()),
+            News::Read(done) => self.read(done),
+            News::Followed(log, event) => self.followed(log, event),
+            News::Recalled(log, event) => self.recalled(log, event),
+            News::Appended(Appended { request, offset }) => self.handle(Event::Appended(request, offset)),
+            News::Called(answer) => {
+                self.report.called(&answer);
+                self.handle(Event::Called(answer.map(|_| ())))
+            }
+            News::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
+            News::Committed(offsets, begun) => {
+                self.begun_topics = begun;
+                self.handle(Event::Committed(offsets))
+            }
+            News::Stop => {
+                tracing::info!("worker: stopping");
+                self.handle(Event::Stop)
+            }
+        }
+    }
+
+    pub(super) fn member_event(&mut self, event: MemberEvent) -> Result<(), Fatal> {
+        match event {
+            MemberEvent::Record { partition, offset, serial, record, held } => {
+                let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else {
+                    return Ok(());
+                };
+                lane.next = offset + 1;
+                let place = lane.order.take();
+                self.report.read(&partition, record.bytes());
+                self.pool.read(Job { source: partition.at(offset), serial, place, record: Arc::new(record), held });
+                Ok(())
+            }
+            MemberEvent::AtEnd { partition, serial } => {
+                if let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) {
+                    lane.order.push(Ready::End);
+                }
+                self.hand_over(&partition)
+            }
+            MemberEvent::Assigned(partitions) => {
+                tracing::info!(partitions = %names(&partitions), "assigned");
+                self.report.metrics().rebalanced(Rebalance::Assign, partitions.len());
+                self.handle(Event::Assigned(partitions))
+            }
+            MemberEvent::Revoked(partitions) => {
+                tracing::info!(partitions = %names(&partitions), "revoked");
+                self.report.metrics().rebalanced(Rebalance::Revoke, partitions.len());
+                self.forget(&partitions);
+                self.handle(Event::Revoked(partitions))
+            }
+            MemberEvent::Lost(partitions) => {
+                tracing::warn!(partitions = %names(&partitions), "lost");
+                self.report.metrics().rebalanced(Rebalance::Lost, partitions.len());
+                self.forget(&partitions);
+                self.handle(Event::Lost(partitions))
+            }
+            MemberEvent::Renewed(membership) => {
+                self.membership = membership;
+                Ok(())
+            }
+            MemberEvent::Left => Ok(()),
+            MemberEvent::Failed(why) => Err(Reason::Failure.because(anyhow::anyhow!(why))),
+        }
+    }
+
+    pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
+        for partition in partitions {
+            self.lanes.remove(partition);
+        }
+    }
+
+    pub(super) fn read(&mut self, done: Done) -> Result<(), Fatal> {
+        let Done { serial, place, page, held } = done;
+        let partition = page.source.partition.clone();
+        let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else { return Ok(()) };
+        lane.order.fill(place, Ready::Page(Box::new(page), held));
+        self.hand_over(&partition)
+    }
+
+    /// Hands the machine what is done, in offset order.
+    pub(super) fn hand_over(&mut self, partition: &PartitionId) -> Result<(), Fatal> {
+        while let Some(ready) = self.lanes.get_mut(partition).and_then(|lane| lane.order.pop()) {
+            match ready {
+                Ready::End => self.handle(Event::AtEnd(partition.clone()))?,
+                Ready::Page(page, _held) => {
+                    if self.must_stop_at(&page) {
+                        self.lanes.remove(partition);
+                        return self.handle(Event::Stop);
+                    }
+                    self.handle(Event::Page(*page))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// With `on_bad_record: stop` the first bad record ends the program before its offset is committed.
+    pub(super) fn must_stop_at(&mut self, page: &Page<Carried>) -> bool {
+        if self.plan.outputs.routing.bad_records != BadRecords::Stop {
+            return false;
+        }
+        let reason = match &page.errand {
+            Errand::Settled(Disposition::DeadLetter(reason)) | Errand::Withdraw(_, reason) => *reason,
+            Errand::Settled(Disposition::Ruled(_) | Disposition::Tombstone) | Errand::Ask(..) => return false,
+        };
+        if self.leaving_because.is_none() {
+            let why = page.payload.message.clone().unwrap_or_else(|| crate::worker::message(reason).to_owned());
+            self.leaving_because = Some(Reason::Failure.because(anyhow::anyhow!(
+                "{} cannot be judged ({}: {why}), and processing.on_bad_record is stop",
+                page.source,
+                reason.name()
+            )));
+        }
+        true
+    }
+
+    pub(super) fn followed(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
+        if self.readers.get(log).is_none_or(|reader| reader.serial != event.serial) {
+            return Ok(());
+        }
+        match event.news {
+            FollowNews::Record { offset, record, held: _held, .. } => {
+                self.report.followed(&record);
+                self.handle(Event::Followed { log, offset, record })
+            }
+            FollowNews::End => self.handle(Event::FollowedToEnd(log)),
+            FollowNews::Moved(why) => {
+                tracing::warn!(log, why, "the verdict log is read anew");
+                self.handle(Event::LogMoved(log))
+            }
+        }
+    }
+
+    pub(super) fn recalled(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
+        let Some(Some(reader)) = self.recalls.get(log) else { return Ok(()) };
+        if reader.serial != event.serial {
+            return Ok(());
+        }
+        match event.news {
+            FollowNews::Record { offset, record, held: _held, .. } => {
+                self.handle(Event::Recalled { log, offset, record })
+            }
+            FollowNews::End => {
+                reader.follower.command(FollowCommand::Stop);
+                self.handle(Event::RecalledToEnd(log))
+            }
+            FollowNews::Moved(why) => {
+                tracing::warn!(log, why, "old rulings cannot be read back");
+                self.handle(Event::RecallMoved(log))
+            }
+        }
+    }
+}
+
+fn names(partitions: &BTreeSet<PartitionId>) -> String {
+    partitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
