@@ -5,6 +5,7 @@
 mod broker;
 
 mod client;
+mod demo;
 mod harness;
 mod rebalance;
 mod run;

@@ -1,0 +1,69 @@
+//! The demo over a real broker, fed and scored by its own commands.
+
+use std::process::{Command, Output, Stdio};
+
+use dupgate::crawl::{Crawl, CrawlSettings};
+use serde_json::Value;
+
+use crate::broker::Broker;
+use crate::speaking::committed_payloads;
+
+fn dupgate(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DUPGATE_")) {
+        command.env_remove(name);
+    }
+    let output = command.args(arguments).stdin(Stdio::null()).output().expect("the binary runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {:?}\n{errors}", output.status);
+    output
+}
+
+#[test]
+fn score_reads_back_what_the_demo_saw() {
+    let Some(broker) = Broker::shared() else { return };
+    let address = broker.address();
+    let outputs = ["unique", "duplicate", "dead_letter"].map(|output| {
+        let topic = broker.topic(&format!("demo.{output}"), 2);
+        format!("output.{output}.topic={topic}")
+    });
+    let [unique, duplicate, dead] = outputs.each_ref().map(String::as_str);
+    let settings = ["-s", unique, "-s", duplicate, "-s", dead, "-s", "http.listen=127.0.0.1:0"];
+    let demo = dupgate(&[&["demo", "--for", "15s", "--brokers", address], settings.as_slice()].concat());
+    let seen = String::from_utf8_lossy(&demo.stdout).into_owned();
+    assert!(!seen.contains("cannot show"), "a real broker proves delivery: {seen}");
+
+    let input = broker.unique("demo.none");
+    let named = format!("input.topics={input}");
+    let score =
+        dupgate(&[&["demo", "score", "--json", "--brokers", address, "-s", &named], settings.as_slice()].concat());
+    let score: Value = serde_json::from_slice(&score.stdout).expect("one JSON object");
+    // The same table, from the same outputs: its rows are the same figures.
+    let row = |name: &str| {
+        let line = seen.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_default();
+        line.split_whitespace().filter_map(|word| word.parse().ok()).take(3).collect::<Vec<u64>>()
+    };
+    let figures = |pointer: &str, names: [&str; 3]| {
+        let found = score.pointer(pointer).expect("a row");
+        names.map(|name| found.get(name).and_then(Value::as_u64).expect("a figure")).to_vec()
+    };
+    assert_eq!(row("exact"), figures("/copies/exact", ["planted", "found", "missed"]), "{seen}\n{score}");
+    assert_eq!(row("unique"), figures("/unique", ["planted", "kept", "behind_their_copy"]), "{seen}\n{score}");
+    assert!(figures("/copies/exact", ["planted", "found", "missed"])[0] > 5, "{score}");
+}
+
+#[test]
+fn produce_writes_the_crawl_that_its_arguments_name() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("demo.produce", 2);
+    let arguments =
+        ["demo", "produce", "--topic", &topic, "--count", "300", "--rate", "0", "--seed", "7", "--broken", "0"];
+    dupgate(&[arguments.as_slice(), &["--brokers", broker.address()]].concat());
+    let settings = CrawlSettings { seed: 7, near: 0.2, broken: 0.0, topics: 1, ..CrawlSettings::default() };
+    let crawl = Crawl::new(settings).expect("settings of the demo").take(300);
+    let mut expected: Vec<String> = crawl.map(|page| String::from_utf8_lossy(&page.value).into_owned()).collect();
+    let mut written = committed_payloads(broker, &topic);
+    expected.sort();
+    written.sort();
+    assert!(written == expected, "{} pages written, {} expected", written.len(), expected.len());
+}
