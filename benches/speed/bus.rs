@@ -15,7 +15,7 @@ use crate::broker::Broker;
 pub(crate) const PARTITIONS: i32 = 6;
 
 /// How long the broker may be silent, and a run may stand still.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Makes a topic that keeps what it is given: the pages' timestamps are not of today.
 pub(crate) fn topic(broker: &Broker, name: &str) -> String {
@@ -86,10 +86,8 @@ pub(crate) fn follow(
             offsets
                 .elements()
                 .iter()
-                .map(|element| match element.offset() {
-                    Offset::Offset(offset) => usize::try_from(offset).unwrap_or(0),
-                    _ => 0,
-                })
+                .map(|element| if let Offset::Offset(offset) = element.offset() { offset } else { 0 })
+                .map(|offset| usize::try_from(offset).unwrap_or(0))
                 .sum()
         });
         let at = Instant::now();

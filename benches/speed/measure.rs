@@ -15,7 +15,7 @@ pub(crate) fn thread_cpu() -> Duration {
 pub(crate) fn cpu_of<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let start = thread_cpu();
     let result = work();
-    (thread_cpu() - start, result)
+    (thread_cpu().saturating_sub(start), result)
 }
 
 /// Returns the middle of some figures.

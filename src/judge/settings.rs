@@ -34,7 +34,7 @@ pub struct JudgeSettings {
 pub enum ColdStart {
     /// Begin at the first checkpoint there is, or anew: duplicates of older pages are missed.
     Proceed,
-    /// Stop with [`Failure::FactsGone`].
+    /// Stop with [`super::Failure::FactsGone`].
     Stop,
 }
 
