@@ -31,7 +31,7 @@ const PURE_IF_PRESENT: [(&str, &[&str]); 3] = [
 ];
 
 /// Rooms named after a technology, and what belongs to no room.
-const EDGES: [&str; 7] = ["cli", "config", "error", "kafka", "runtime", "snapshot", "telemetry"];
+const EDGES: [&str; 8] = ["cli", "config", "error", "kafka", "panics", "runtime", "snapshot", "telemetry"];
 
 /// Edges that import everything and that nothing else imports.
 const TOPS: [&str; 2] = ["runtime", "cli"];

@@ -55,7 +55,7 @@ fn score_reads_back_what_the_demo_saw() {
 #[test]
 fn produce_writes_the_crawl_that_its_arguments_name() {
     let Some(broker) = Broker::shared() else { return };
-    let topic = broker.topic("demo.produce", 2);
+    let topic = broker.topic("demo.produce", 1);
     let arguments =
         ["demo", "produce", "--topic", &topic, "--count", "300", "--rate", "0", "--seed", "7", "--broken", "0"];
     dupgate(&[arguments.as_slice(), &["--brokers", broker.address()]].concat());
