@@ -6,6 +6,7 @@ mod broker;
 
 mod client;
 mod demo;
+mod follower;
 mod harness;
 mod rebalance;
 mod run;
