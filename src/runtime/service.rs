@@ -119,13 +119,7 @@ impl Service {
         let admin = Admin::of(&cluster.admin(), brokers).map_err(unavailable)?;
         prepare_logs(&admin, &names, logs, settings.logs.replication_factor)?;
         let outputs = Arc::new(prepare_outputs(&admin, &settings, &scheme)?);
-        let instance = settings.input.instance_id.clone().unwrap_or_else(|| {
-            tracing::warn!(
-                "input.instance_id is not set: after a crash the input waits for the session time-out, and readers for \
-                 the transaction time-out"
-            );
-            format!("{:016x}", draw())
-        });
+        let instance = settings.input.instance_id.clone().unwrap_or_else(|| format!("{:016x}", draw()));
         metrics.config_info(&settings.hash, &scheme, mode_name(outputs.routing.mode), "simhash");
         metrics.index_limits(settings.index.max_memory, settings.rules.windows.max(), settings.index.snapshot_interval);
         let (rdkafka, version) = (crate::kafka::client::library_version(), env!("CARGO_PKG_VERSION"));
@@ -146,7 +140,7 @@ impl Service {
         let (ended, ends) = unbounded();
         let mut service = Self { plan, stoppers: Vec::new(), running: 0, ends };
         if service.plan.settings.roles.judge {
-            let folder = shelf::open(&service.plan.settings.index.path)?;
+            let folder = shelf::open(&service.plan.settings.index)?;
             for log in judge_seat::served(&service.plan.settings.judge.serve, logs) {
                 service.seat_judge(log, &folder, &ended)?;
             }
