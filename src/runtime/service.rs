@@ -36,6 +36,9 @@ const REMEMBERED_RULINGS: usize = 200_000;
 /// Offsets of a partition that one reading-back keeps rulings for.
 const RECALLED_POSITIONS: i64 = 100_000;
 
+/// Most pages in one transaction.
+const TRANSACTION_PAGES: usize = 20_000;
+
 /// How a part of the service ended.
 type Ended = (String, Result<(), Fatal>);
 
@@ -133,6 +136,7 @@ impl Service {
             names,
             outputs,
             clock,
+            backlog: Arc::default(),
             metrics,
             health,
         });
@@ -184,7 +188,7 @@ impl Service {
             remembered_rulings: REMEMBERED_RULINGS,
             recalled_positions: RECALLED_POSITIONS,
             in_flight_bytes: settings.processing.max_in_flight_bytes,
-            transaction_pages: 20_000,
+            transaction_pages: TRANSACTION_PAGES,
             commit_interval: settings.output.commit_interval,
             revoke_grace: REVOKE_GRACE,
             shutdown_grace: settings.processing.shutdown_grace,
@@ -193,7 +197,9 @@ impl Service {
             manner: plan.manner(),
         };
         plan.metrics.workers(plan.text_threads() as u64);
-        let reading = Reading { reader, outputs: Arc::clone(&plan.outputs), clock: plan.clock };
+        plan.metrics.transaction_limit(TRANSACTION_PAGES as u64);
+        let reading =
+            Reading { reader, outputs: Arc::clone(&plan.outputs), clock: plan.clock, metrics: plan.metrics.clone() };
         let seat = WorkerSeat::new(Arc::clone(&plan), reading, worker)?;
         self.start("worker".to_owned(), Stopper::Worker(seat.stopper()), ended, move || seat.run())
     }

@@ -54,6 +54,7 @@ impl Shelf for FolderShelf {
         for discarded in &newest.discarded {
             tracing::warn!(log = self.name, why = %discarded.why, "{discarded}");
             self.metrics.snapshot_failed(SnapshotOperation::Restore);
+            self.metrics.error(Component::Snapshot, ErrorKind::Corrupt);
         }
         let snapshot = newest.found?;
         self.metrics.snapshot_duration(SnapshotOperation::Restore, self.clock.now().saturating_sub(begun));

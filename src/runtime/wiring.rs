@@ -12,6 +12,7 @@ use crate::config::raw::{
 use crate::config::settings::{Kafka, Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Brokers, LogNames};
+use crate::kafka::backlog::Backlog;
 use crate::kafka::client::{ClientSettings, Cluster, Patience, ProducerSettings};
 use crate::kafka::gate::Gate;
 use crate::kafka::output::{DuplicateValue, OutputTime, Outputs};
@@ -38,6 +39,8 @@ pub struct Plan {
     pub outputs: Arc<Outputs>,
     /// Where time comes from.
     pub clock: Clock,
+    /// What all producers have yet to deliver.
+    pub backlog: Arc<Backlog>,
     /// Where figures go.
     pub metrics: Metrics,
     /// Where conditions go.
