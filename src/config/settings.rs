@@ -1,6 +1,7 @@
 //! What the program runs by: typed, complete and checked. Made by [`super::resolve()`] only.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -176,8 +177,8 @@ pub struct Index {
     pub cold_start: ColdStart,
     /// Time between two snapshots.
     pub snapshot_interval: Duration,
-    /// How many snapshots are kept.
-    pub snapshots_kept: usize,
+    /// How many snapshots of a log partition are kept.
+    pub snapshots_kept: NonZeroUsize,
 }
 
 /// The two logs (`logs`).

@@ -17,6 +17,7 @@ use rdkafka::message::{DeliveryResult, Header as KafkaHeader, Message, OwnedHead
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+use super::backlog::{Backlog, OnItsWay};
 use super::client::{log_error, log_line};
 use super::errors;
 use super::member::Membership;
@@ -122,7 +123,8 @@ pub struct Transactor {
 }
 
 impl Transactor {
-    /// Starts the thread. The producer itself is made by the first [`Call::Init`], and anew by each later one.
+    /// Starts the thread. The producer itself is made by the first [`Call::Init`], and anew by each later one. What it
+    /// has yet to deliver is counted in `backlog`.
     ///
     /// # Errors
     ///
@@ -131,11 +133,12 @@ impl Transactor {
         config: ClientConfig,
         delivery: Delivery,
         thread: String,
+        backlog: Arc<Backlog>,
         sink: impl Fn(Call, Answer) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (sender, orders) = unbounded::<Order>();
         std::thread::Builder::new().name(thread).spawn(move || {
-            let mut desk = Desk { config, delivery, line: None, batch: 0 };
+            let mut desk = Desk { config, delivery, backlog, line: None, batch: 0 };
             for order in orders {
                 let call = order.call();
                 sink(call, desk.carry_out(order));
@@ -192,6 +195,7 @@ struct Ticket {
     batch: u64,
     index: usize,
     size: Size,
+    on_its_way: OnItsWay,
 }
 
 impl ProducerContext for Context {
@@ -202,7 +206,8 @@ impl ProducerContext for Context {
             Ok(message) => Ok(message.offset()),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
         };
-        let Ticket { batch, index, size } = *ticket;
+        let Ticket { batch, index, size, on_its_way } = *ticket;
+        drop(on_its_way);
         // Nobody waits for the reports of a producer that was replaced.
         let _ = self.reports.send(Report { batch, index, size, result });
     }
@@ -211,12 +216,14 @@ impl ProducerContext for Context {
 /// A producer and the reports of what it sent.
 struct Line {
     producer: ThreadedProducer<Context>,
+    backlog: Arc<Backlog>,
     reports: Receiver<Report>,
 }
 
 struct Desk {
     config: ClientConfig,
     delivery: Delivery,
+    backlog: Arc<Backlog>,
     line: Option<Line>,
     batch: u64,
 }
@@ -265,7 +272,7 @@ impl Desk {
             .config
             .create_with_context(Context { reports: sender })
             .map_err(|error| CallError::Fatal(error.to_string()))?;
-        let line = self.line.insert(Line { producer, reports });
+        let line = self.line.insert(Line { producer, backlog: Arc::clone(&self.backlog), reports });
         match self.delivery {
             Delivery::ExactlyOnce => {
                 line.producer.init_transactions(PATIENCE).map_err(|error| errors::of_call(Call::Init, &error))
@@ -392,7 +399,7 @@ impl Line {
             headers = headers.insert(KafkaHeader { key: name, value: value.as_deref() });
         }
         let size = Size { bytes, skew_ms: outgoing.skew_ms };
-        let ticket = Box::new(Ticket { batch: tally.batch, index, size });
+        let ticket = Box::new(Ticket { batch: tally.batch, index, size, on_its_way: self.backlog.add(bytes) });
         let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(outgoing.topic, ticket);
         record.partition = outgoing.partition;
         record.key = outgoing.key;
