@@ -187,11 +187,13 @@ struct Size {
 impl Size {
     /// How much speaks for this record being the one that a batch was refused for.
     fn offence(self, reason: Reject) -> u64 {
-        match reason {
-            Reject::TimestampRefused => self.skew_ms,
+        if reason == Reject::TimestampRefused {
+            self.skew_ms
+        } else if reason == Reject::Refused && !self.keyed {
             // A compacted topic refuses what has no key.
-            Reject::Refused if !self.keyed => u64::MAX,
-            _ => u64::try_from(self.bytes).unwrap_or(u64::MAX),
+            u64::MAX
+        } else {
+            u64::try_from(self.bytes).unwrap_or(u64::MAX)
         }
     }
 }
