@@ -127,7 +127,7 @@ impl Judge {
         };
         match self.ritual.answered(outcome) {
             Turn::Call(call) => self.call(call),
-            Turn::Ready if self.role == Role::TakingOver => self.effects.push_back(Effect::FollowToEnd),
+            Turn::Ready if self.role == Role::TakingOver => self.effects.push_back(Effect::FollowToLast),
             Turn::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
             // The same rulings again, in a new transaction: they are final.
             Turn::Aborted if matches!(self.role, Role::Active | Role::Draining) => self.send_again(),

@@ -314,6 +314,7 @@ impl JudgeSeat {
                 self.follower.command(FollowCommand::From(from, self.serials));
             }
             Effect::FollowToEnd => self.follower.command(FollowCommand::ToEnd),
+            Effect::FollowToLast => self.follower.command(FollowCommand::ToLast),
             Effect::Unfollow => {
                 self.following = 0;
                 self.follower.command(FollowCommand::Stop);

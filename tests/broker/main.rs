@@ -8,6 +8,7 @@ mod cluster;
 
 mod client;
 mod demo;
+mod follower;
 mod harness;
 mod rebalance;
 mod run;
