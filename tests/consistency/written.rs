@@ -31,8 +31,8 @@ fn documents() -> Vec<(PathBuf, String)> {
 /// Something set as code.
 #[derive(Debug)]
 enum Code<'t> {
-    /// One line of a block, with the language of the block.
-    Line(&'t str, &'t str),
+    /// One line of a block.
+    Line(&'t str),
     /// Inside a sentence.
     Span(&'t str),
 }
@@ -42,8 +42,8 @@ fn code(text: &str) -> Vec<Code<'_>> {
     // Blocks and prose take turns.
     for (number, part) in text.split("\n```").enumerate() {
         if number % 2 == 1 {
-            let (language, block) = part.split_once('\n').unwrap_or_default();
-            found.extend(block.lines().map(|line| Code::Line(language, line)));
+            let (_, block) = part.split_once('\n').unwrap_or_default();
+            found.extend(block.lines().map(Code::Line));
         } else {
             found.extend(part.split('`').skip(1).step_by(2).map(Code::Span));
         }
@@ -63,7 +63,7 @@ fn every_command_line_parses() {
     for (path, text) in documents() {
         for code in code(&text) {
             let (line, is_whole) = match code {
-                Code::Line(_, line) => (line, true),
+                Code::Line(line) => (line, true),
                 Code::Span(span) => (span, false),
             };
             let line = line.split(" #").next().unwrap_or_default();
@@ -136,7 +136,7 @@ fn every_make_target_that_is_named_exists() {
     let mut seen = 0;
     for (path, text) in documents() {
         for code in code(&text) {
-            let (Code::Line(_, code) | Code::Span(code)) = code;
+            let (Code::Line(code) | Code::Span(code)) = code;
             let Some(arguments) = code.strip_prefix("make ") else { continue };
             for word in arguments.split(" #").next().unwrap_or_default().split_whitespace() {
                 seen += 1;
