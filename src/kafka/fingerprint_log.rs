@@ -165,3 +165,30 @@ impl EntryLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::EntryBody;
+    use crate::record::{PartitionId, Reject};
+
+    #[test]
+    fn entries_count_as_backlog_until_they_are_given_up() {
+        let mut config = ClientConfig::new();
+        // Nobody listens there.
+        config.set("bootstrap.servers", "127.0.0.1:1").set("message.timeout.ms", "1000");
+        let backlog = Arc::new(Backlog::default());
+        let (sender, answers) = crossbeam_channel::unbounded();
+        let sink = move |appended| sender.send(appended).unwrap();
+        let mut log = EntryLog::open(&config, "t".to_owned(), 1, Arc::clone(&backlog), sink).unwrap();
+        let source = PartitionId::new("pages", 0).at(7);
+        let withdraw = EntryBody::Withdraw { source, reason: Reject::Refused };
+        log.append(0, Entry { request: RequestId(1), body: withdraw });
+        assert_eq!(backlog.records(), 0, "nothing is handed over yet");
+        log.send();
+        assert!(backlog.records() == 1 && backlog.bytes() > 0);
+        let answer = answers.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!(answer, Appended { request: RequestId(1), offset: Err(()) });
+        assert_eq!((backlog.records(), backlog.bytes()), (0, 0));
+    }
+}

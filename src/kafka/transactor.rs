@@ -181,12 +181,20 @@ impl ClientContext for Context {
 struct Size {
     bytes: usize,
     skew_ms: u64,
+    keyed: bool,
 }
 
 impl Size {
     /// How much speaks for this record being the one that a batch was refused for.
     fn offence(self, reason: Reject) -> u64 {
-        if reason == Reject::TimestampRefused { self.skew_ms } else { u64::try_from(self.bytes).unwrap_or(u64::MAX) }
+        if reason == Reject::TimestampRefused {
+            self.skew_ms
+        } else if reason == Reject::Refused && !self.keyed {
+            // A compacted topic refuses what has no key.
+            u64::MAX
+        } else {
+            u64::try_from(self.bytes).unwrap_or(u64::MAX)
+        }
     }
 }
 
@@ -334,7 +342,7 @@ impl Tally {
             }
             Err(code) => match errors::refusal(*code) {
                 // A batch is refused as a whole: the largest record is to blame for its size, the one farthest from
-                // the clock for its timestamp.
+                // the clock for its timestamp, one without a key for being no valid record.
                 Some(reason) => {
                     let offence = report.size.offence(reason);
                     if self.refused.as_ref().is_none_or(|(most, _)| *most < offence) {
@@ -398,7 +406,7 @@ impl Line {
             bytes += name.len() + value.as_ref().map_or(0, |value| value.len());
             headers = headers.insert(KafkaHeader { key: name, value: value.as_deref() });
         }
-        let size = Size { bytes, skew_ms: outgoing.skew_ms };
+        let size = Size { bytes, skew_ms: outgoing.skew_ms, keyed: outgoing.key.is_some() };
         let ticket = Box::new(Ticket { batch: tally.batch, index, size, on_its_way: self.backlog.add(bytes) });
         let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(outgoing.topic, ticket);
         record.partition = outgoing.partition;
@@ -473,7 +481,7 @@ mod tests {
     }
 
     fn report(index: usize, bytes: usize, result: Result<i64, RDKafkaErrorCode>) -> Report {
-        Report { batch: 7, index, size: Size { bytes, skew_ms: 0 }, result }
+        Report { batch: 7, index, size: Size { bytes, skew_ms: 0, keyed: true }, result }
     }
 
     #[test]
@@ -498,10 +506,20 @@ mod tests {
     fn refused_record_farthest_from_the_clock_is_to_blame_for_its_timestamp() {
         let mut tally = tally(3);
         for (index, skew_ms) in [(0, 10), (1, 900), (2, 20)] {
-            let size = Size { bytes: 1000 - index, skew_ms };
+            let size = Size { bytes: 1000 - index, skew_ms, keyed: true };
             tally.note(&Report { size, ..report(index, 0, Err(RDKafkaErrorCode::InvalidTimestamp)) });
         }
         assert_eq!(tally.verdict(), Err(CallError::Undeliverable { index: 1, reason: Reject::TimestampRefused }));
+    }
+
+    #[test]
+    fn refused_record_without_a_key_is_to_blame_for_an_invalid_one() {
+        let mut tally = tally(3);
+        for (index, keyed) in [(0, true), (1, false), (2, true)] {
+            let size = Size { bytes: 1000, skew_ms: 0, keyed };
+            tally.note(&Report { size, ..report(index, 0, Err(RDKafkaErrorCode::InvalidRecord)) });
+        }
+        assert_eq!(tally.verdict(), Err(CallError::Undeliverable { index: 1, reason: Reject::Refused }));
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! The binary as its users call it: arguments and files in, output and exit codes out.
 
 mod demo;
+mod secrets;
 mod sieve;
