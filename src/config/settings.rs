@@ -56,6 +56,16 @@ pub struct Settings {
     pub hash: String,
 }
 
+impl Settings {
+    /// Names the scheme: what decides fingerprints.
+    #[must_use]
+    pub fn scheme(&self) -> fingerprint::SchemeId {
+        let partitions = usize::try_from(self.judge.partitions).ok().and_then(NonZeroUsize::new);
+        let partitions = partitions.unwrap_or(NonZeroUsize::MIN);
+        fingerprint::scheme_id(&self.record, &self.text, &self.fingerprint, partitions)
+    }
+}
+
 /// What an instance does. At least one of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roles {
