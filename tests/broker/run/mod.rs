@@ -7,7 +7,7 @@ mod topics;
 
 use self::instance::Site;
 use self::topics::{Given, committed, page, produce};
-use super::broker::{Broker, wait};
+use super::broker::Broker;
 
 /// A text of forty words that has nothing in common with the text of another seed.
 fn text(seed: u32) -> String {
@@ -85,9 +85,6 @@ fn standby_takes_over_and_finds_what_its_predecessor_judged() {
     produce(broker, &site.input, 0, &pages);
     committed(broker, &site.unique, 10);
     let two = site.start("two");
-    // Each gets one of the two partitions: the first waits until it may hand one over.
-    let waited = || one.metric("dupgate_rebalance_pause_seconds_count", &[]) > 0.0;
-    wait::until("a partition to change hands", || waited().then_some(()));
     one.stop();
     produce(broker, &site.input, 1, &pages);
     let duplicates = committed(broker, &site.duplicate, 10);
