@@ -3,6 +3,7 @@
 //! Rules for all of them: data on standard output, messages and progress on standard error; nothing that writes to
 //! a cluster acts without `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
+pub mod check;
 pub mod config;
 pub mod demo;
 pub mod index;
@@ -12,6 +13,7 @@ mod report;
 pub mod rulings;
 pub mod run;
 pub mod sieve;
+pub mod topics;
 pub mod validate;
 
 use std::collections::BTreeMap;
@@ -86,6 +88,10 @@ pub enum Command {
     Index(index::IndexArgs),
     /// check configuration files, without touching the network
     Validate(validate::ValidateArgs),
+    /// connect, and check brokers, permissions, topics, disk and memory
+    Check(check::CheckArgs),
+    /// create the topics with suitable settings
+    Topics(topics::TopicsArgs),
     /// the settings in effect, files to begin with, and what a change will cost
     Config(config::ConfigArgs),
     /// judge JSON lines from files or standard input, without a broker
@@ -135,6 +141,8 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Rulings(args) => rulings::rulings(args, &cli.global),
         Command::Index(args) => index::index(args, &cli.global),
         Command::Validate(args) => validate::validate(args, &cli.global),
+        Command::Check(args) => check::check(args, &cli.global),
+        Command::Topics(args) => topics::topics(args, &cli.global),
         Command::Config(args) => config::config(args, &cli.global),
         Command::Sieve(args) => sieve::sieve(args, &cli.global),
         Command::Demo(args) => demo::demo(args, &cli.global),

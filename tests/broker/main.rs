@@ -8,6 +8,7 @@ mod client;
 mod demo;
 mod follower;
 mod harness;
+mod operate;
 mod rebalance;
 mod run;
 mod speaking;
