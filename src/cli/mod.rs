@@ -10,9 +10,12 @@ pub mod index;
 pub mod output;
 mod petition;
 mod report;
+mod ruling;
 pub mod rulings;
 pub mod run;
 pub mod sieve;
+pub mod status;
+pub mod tap;
 pub mod topics;
 pub mod validate;
 
@@ -82,12 +85,16 @@ pub enum LogFormatArg {
 pub enum Command {
     /// judge pages until stopped
     Run(run::RunArgs),
-    /// have rulings made anew
+    /// what was ruled, and having it ruled anew
     Rulings(rulings::RulingsArgs),
     /// what the judges remember
     Index(index::IndexArgs),
     /// check configuration files, without touching the network
     Validate(validate::ValidateArgs),
+    /// one-screen summary of a running instance
+    Status(status::StatusArgs),
+    /// watch verdicts as they happen
+    Tap(tap::TapArgs),
     /// connect, and check brokers, permissions, topics, disk and memory
     Check(check::CheckArgs),
     /// create the topics with suitable settings
@@ -141,6 +148,8 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Rulings(args) => rulings::rulings(args, &cli.global),
         Command::Index(args) => index::index(args, &cli.global),
         Command::Validate(args) => validate::validate(args, &cli.global),
+        Command::Status(args) => status::status(args, &cli.global),
+        Command::Tap(args) => tap::tap(args, &cli.global),
         Command::Check(args) => check::check(args, &cli.global),
         Command::Topics(args) => topics::topics(args, &cli.global),
         Command::Config(args) => config::config(args, &cli.global),

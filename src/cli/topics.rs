@@ -64,7 +64,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     let TopicsCommand::Create(args) = &args.command;
     let settings = global.start(Purpose::Run)?.settings;
     let survey = survey(&settings)?;
-    let brokers = survey.brokers().map_err(fatal)?;
+    let brokers = survey.brokers().map_err(wiring::trouble)?;
     let input = input(&survey, &settings)?;
     let missing: Vec<&String> = input.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| name).collect();
     if let (Some(name), false) = (missing.first(), args.with_input) {
@@ -84,7 +84,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     let format = Format::or_usual(global.output);
     let mut rows = Vec::new();
     for plan in plans {
-        let there = survey.topic(&plan.name).map_err(fatal)?;
+        let there = survey.topic(&plan.name).map_err(wiring::trouble)?;
         let done = if there.is_some() {
             "exists"
         } else if args.execute {
@@ -116,13 +116,13 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
 
 /// Makes the clients to look at the cluster with.
 pub(super) fn survey(settings: &Settings) -> Result<Survey, Fatal> {
-    Survey::new(&wiring::cluster(&settings.kafka), &settings.input.group, PATIENCE).map_err(fatal)
+    Survey::new(&wiring::cluster(&settings.kafka), &settings.input.group, PATIENCE).map_err(wiring::trouble)
 }
 
 /// Looks at the input topics, those that are named and are not there included.
 fn input(survey: &Survey, settings: &Settings) -> Result<BTreeMap<String, Option<TopicView>>, Fatal> {
-    let names = survey.named(&input_names(settings)).map_err(fatal)?;
-    names.into_iter().map(|name| Ok((name.clone(), survey.topic(&name).map_err(fatal)?))).collect()
+    let names = survey.named(&input_names(settings)).map_err(wiring::trouble)?;
+    names.into_iter().map(|name| Ok((name.clone(), survey.topic(&name).map_err(wiring::trouble)?))).collect()
 }
 
 /// Returns the names and patterns of the input topics.
@@ -134,18 +134,6 @@ pub(super) fn input_names(settings: &Settings) -> Vec<String> {
 }
 
 fn about(topic: &str, trouble: Trouble) -> Fatal {
-    let fatal = fatal(trouble);
+    let fatal = wiring::trouble(trouble);
     Fatal { cause: fatal.cause.context(format!("topic `{topic}` is not created")), ..fatal }
-}
-
-/// Sorts trouble with the cluster into an exit code.
-pub(super) fn fatal(trouble: Trouble) -> Fatal {
-    match trouble {
-        Trouble::Identity(_) => Reason::Denied.because(trouble),
-        Trouble::Denied(ref denied) => {
-            let remedy = denied.remedy();
-            Reason::Denied.because(anyhow::anyhow!("{trouble}; add the ACL: {remedy}"))
-        }
-        Trouble::Away(_) => Reason::Unavailable.because(trouble),
-    }
 }

@@ -12,3 +12,4 @@ mod operate;
 mod rebalance;
 mod run;
 mod speaking;
+mod watching;

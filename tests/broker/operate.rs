@@ -27,8 +27,8 @@ impl Desk {
         Self { input, outputs, group, folder: tempfile::tempdir().expect("a folder") }
     }
 
-    /// Runs a command with this configuration and further lines of it.
-    pub(super) fn ask_with(&self, address: &str, more: &str, arguments: &[&str]) -> Said {
+    /// Writes the configuration and further lines of it, and returns both files as `-c` takes them.
+    pub(super) fn files(&self, address: &str, more: &str) -> String {
         let [unique, duplicate, dead] = &self.outputs;
         let text = format!(
             "version: 1\nkafka: {{brokers: [\"{address}\"]}}\n\
@@ -42,9 +42,14 @@ impl Desk {
         let (first, second) = (self.folder.path().join("dupgate.yaml"), self.folder.path().join("more.yaml"));
         std::fs::write(&first, text).expect("a file");
         std::fs::write(&second, more).expect("a file");
+        format!("{},{}", first.display(), second.display())
+    }
+
+    /// Runs a command with this configuration and further lines of it.
+    pub(super) fn ask_with(&self, address: &str, more: &str, arguments: &[&str]) -> Said {
         let output = Command::new(env!("CARGO_BIN_EXE_dupgate"))
             .args(arguments)
-            .args(["-c", &first.display().to_string(), "-c", &second.display().to_string(), "-q"])
+            .args(["-q", "-c", &self.files(address, more)])
             .output()
             .expect("the program");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
