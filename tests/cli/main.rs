@@ -3,5 +3,6 @@
 
 mod config;
 mod demo;
+mod printed;
 mod program;
 mod sieve;
