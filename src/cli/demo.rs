@@ -20,6 +20,7 @@ use crate::error::{Fatal, Reason};
 /// Arguments of `demo`.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "Example:\n  dupgate demo --for 30s")]
 pub struct DemoArgs {
     /// end after this long, e.g. 30s [default: run until Ctrl-C]
     #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
@@ -59,8 +60,12 @@ pub struct CrawlArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum DemoCommand {
     /// feed a cluster with the generated crawl, the truth in a header
+    #[command(
+        after_help = "Example:\n  dupgate demo produce --brokers localhost:9092 --topic crawl.pages --rate 200/s"
+    )]
     Produce(ProduceArgs),
     /// read the outputs back and print precision and recall
+    #[command(after_help = "Example:\n  dupgate demo score -c dupgate.yaml --json")]
     Score(ScoreArgs),
 }
 

@@ -1,13 +1,24 @@
-//! `index`: what the judge remembers.
+//! `index`: what the judge remembers: by its snapshot, and by the verdict log.
+
+mod top;
+mod verify;
 
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 
 use super::Global;
+use super::output::{Format, columns, print, print_json};
 use super::petition::petition;
-use crate::error::Fatal;
-use crate::fingerprint::id_hash;
+use super::ruling::age;
+use crate::config::Purpose;
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::{SimHash, id_hash};
+use crate::index::Original;
+use crate::judge::Snapshot;
 use crate::log::{EntryBody, ForgetTarget};
-use crate::record::Source;
+use crate::record::{Source, Timestamp};
+use crate::snapshot::Folder;
 
 /// Arguments of `index`.
 #[derive(Clone, Debug, Args)]
@@ -20,8 +31,39 @@ pub struct IndexArgs {
 /// What to do with the index.
 #[derive(Clone, Debug, Subcommand)]
 pub enum IndexCommand {
+    /// what the newest snapshot of this instance holds
+    #[command(after_help = "Example:\n  dupgate index stats -c dupgate.yaml -o json")]
+    Stats,
+    /// find originals in the newest snapshot: by position, id or fingerprint
+    #[command(after_help = "Example:\n  dupgate index lookup --fp 9f3c2a10e4b7d855 --distance 4 -c dupgate.yaml")]
+    Lookup(LookupArgs),
+    /// the originals with the most duplicates, as far as the verdict log reaches
+    #[command(after_help = "Example:\n  dupgate index top -n 5 -c dupgate.yaml")]
+    Top(top::TopArgs),
+    /// follow the verdict log from its beginning and compare with the newest snapshot of this instance
+    #[command(after_help = "Example:\n  dupgate index verify -c dupgate.yaml")]
+    Verify,
     /// forget an original (a takedown, a block page): nothing matches it any more
+    #[command(after_help = "Example:\n  dupgate index forget --id https://a.example/1 -c dupgate.yaml --execute")]
     Forget(ForgetArgs),
+}
+
+/// Arguments of `index lookup`. At least one of the three.
+#[derive(Clone, Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["source", "id", "fp"])))]
+pub struct LookupArgs {
+    /// the original at this position: topic:partition:offset
+    #[arg(long, value_name = "SOURCE")]
+    pub source: Vec<Source>,
+    /// the originals with this id
+    #[arg(long, value_name = "ID")]
+    pub id: Vec<String>,
+    /// the originals near this fingerprint, in hexadecimal digits
+    #[arg(long, value_name = "HEX", value_parser = simhash)]
+    pub fp: Option<SimHash>,
+    /// differing bits, inclusive [default: as configured]
+    #[arg(long, value_name = "BITS", requires = "fp", value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub distance: Option<u32>,
 }
 
 /// Arguments of `index forget`. At least one of both.
@@ -39,14 +81,134 @@ pub struct ForgetArgs {
     pub execute: bool,
 }
 
-/// Has originals forgotten, and prints what the judges answered.
+/// Does what the command says.
 ///
 /// # Errors
 ///
 /// Why it could not be done.
 pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
-    let IndexCommand::Forget(args) = &args.command;
-    let sources = args.source.iter().cloned().map(ForgetTarget::Source);
-    let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));
-    petition(global, &sources.chain(ids).map(EntryBody::Forget).collect::<Vec<_>>(), args.execute)
+    match &args.command {
+        IndexCommand::Stats => stats(global),
+        IndexCommand::Lookup(args) => lookup(args, global),
+        IndexCommand::Top(args) => top::top(args, global),
+        IndexCommand::Verify => verify::verify(global),
+        IndexCommand::Forget(args) => {
+            let sources = args.source.iter().cloned().map(ForgetTarget::Source);
+            let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));
+            petition(global, &sources.chain(ids).map(EntryBody::Forget).collect::<Vec<_>>(), args.execute)
+        }
+    }
+}
+
+fn simhash(text: &str) -> Result<SimHash, String> {
+    let parsed = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
+    parsed.map(SimHash).ok_or_else(|| format!("`{text}` is no SimHash: expected 16 hexadecimal digits"))
+}
+
+/// Loads the newest snapshot of each partition of the log that this instance serves.
+fn snapshots(settings: &Settings) -> Result<Vec<(u32, Snapshot)>, Fatal> {
+    let folder = Folder::look(&settings.index.path);
+    let scheme = settings.scheme();
+    let mut found = Vec::new();
+    for &log in &settings.judge.serve {
+        let newest = folder.load(&log.to_string(), &scheme);
+        let newest = newest.map_err(|error| Reason::State.because(error))?;
+        for discarded in &newest.discarded {
+            super::note(&format!("warning: {discarded}: {}", discarded.why));
+        }
+        found.extend(newest.found.map(|snapshot| (log, snapshot)));
+    }
+    if found.is_empty() {
+        let path = settings.index.path.display();
+        let why = if settings.index.path.exists() { "" } else { ": there is no such folder" };
+        let interval = humantime::format_duration(settings.index.snapshot_interval);
+        let why = anyhow::anyhow!(
+            "no snapshot of scheme {scheme} in {path}{why} (a judge writes one every {interval} and at its end)"
+        );
+        return Err(Reason::State.because(why));
+    }
+    Ok(found)
+}
+
+fn stats(global: &Global) -> Result<(), Fatal> {
+    let settings = global.start(Purpose::Sieve)?.settings;
+    let found: Vec<Value> = snapshots(&settings)?.iter().map(|(log, snapshot)| describe(*log, snapshot)).collect();
+    match Format::or_usual(global.output) {
+        Format::Table => {
+            let row = |(name, value): (&String, &Value)| {
+                vec![name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)]
+            };
+            let tables = found.iter().filter_map(Value::as_object);
+            tables.map(|table| columns(&table.iter().map(row).collect::<Vec<_>>())).try_for_each(|table| print(&table))
+        }
+        Format::Json => print_json(&Value::Array(found), Format::Json),
+        Format::Jsonl => found.iter().try_for_each(|value| print_json(value, Format::Jsonl)),
+    }
+}
+
+fn describe(log: u32, snapshot: &Snapshot) -> Value {
+    let state = &snapshot.state;
+    let oldest = snapshot.originals.iter().map(|original| original.event_time).min();
+    let time = |time: Timestamp| jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).ok();
+    let span = |oldest: Timestamp| age(state.newest.millis().saturating_sub(oldest.millis()));
+    let windows = &state.rules.windows;
+    json!({
+        "log_partition": log,
+        "verdict_log_offset": snapshot.at,
+        "log_identity": format!("{:016x}", state.log.0),
+        "originals": snapshot.originals.len(),
+        "max_entries": state.rules.max_entries,
+        "newest": time(state.newest),
+        "oldest_original": oldest.and_then(time),
+        "effective_window": oldest.map(span),
+        "configured_window": humantime::format_duration(windows.max()).to_string(),
+        "lateness": humantime::format_duration(state.rules.lateness).to_string(),
+        "rules_number": state.rules_number.0,
+        "next_entry": state.next_entry,
+        "input_partitions": state.partitions.len(),
+    })
+}
+
+fn lookup(args: &LookupArgs, global: &Global) -> Result<(), Fatal> {
+    let settings = global.start(Purpose::Sieve)?.settings;
+    let ids: Vec<_> = args.id.iter().map(|id| id_hash(id)).collect();
+    let limit = args.distance.unwrap_or_else(|| u32::from(settings.rules.max_distance));
+    let distance = |original: &Original| Some(args.fp?.distance(original.fingerprints.simhash?));
+    let is_wanted = |original: &Original| {
+        args.source.contains(&original.source)
+            || original.id.is_some_and(|id| ids.contains(&id))
+            || distance(original).is_some_and(|distance| distance <= limit)
+    };
+    let snapshots = snapshots(&settings)?;
+    let mut found: Vec<&Original> =
+        snapshots.iter().flat_map(|(_, snapshot)| &snapshot.originals).filter(|original| is_wanted(original)).collect();
+    found.sort_by_key(|original| (distance(original), original.sequence));
+    if found.is_empty() {
+        return Err(Reason::Failure.because(anyhow::anyhow!("no such original in the newest snapshot")));
+    }
+    let object = |original: &&Original| {
+        json!({
+            "source": original.source.to_string(),
+            "fp": original.fingerprints.simhash.map(|simhash| simhash.to_string()),
+            "distance": distance(original),
+            "event_time_ms": original.event_time.millis(),
+            "cluster": original.cluster.to_string(),
+        })
+    };
+    match Format::or_usual(global.output) {
+        Format::Table => {
+            let row = |original: &&Original| {
+                let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+                vec![
+                    shown(distance(original).map(|bits| format!("d={bits}"))),
+                    original.source.to_string(),
+                    shown(original.fingerprints.simhash.map(|simhash| simhash.to_string())),
+                    format!("cluster {}", original.cluster),
+                ]
+            };
+            print(&columns(&found.iter().map(row).collect::<Vec<_>>()))
+        }
+        Format::Json => print_json(&found.iter().map(object).collect(), Format::Json),
+        Format::Jsonl => found.iter().map(object).try_for_each(|value| print_json(&value, Format::Jsonl)),
+    }
 }

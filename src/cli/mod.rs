@@ -3,15 +3,21 @@
 //! Rules for all of them: data on standard output, messages and progress on standard error; nothing that writes to
 //! a cluster acts without `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
+pub mod check;
+pub mod completions;
 pub mod config;
 pub mod demo;
 pub mod index;
 pub mod output;
 mod petition;
 mod report;
+mod ruling;
 pub mod rulings;
 pub mod run;
 pub mod sieve;
+pub mod status;
+pub mod tap;
+pub mod topics;
 pub mod validate;
 
 use std::collections::BTreeMap;
@@ -19,6 +25,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -31,7 +38,14 @@ const DEFAULT_FILE: &str = "/etc/dupgate/dupgate.yaml";
 
 /// removes near-duplicate pages from a Kafka topic
 #[derive(Debug, Parser)]
-#[command(name = "dupgate", version, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    name = "dupgate",
+    version = version(),
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Exit codes:\n  0 done    1 found a failure    2 wrong usage    69 unavailable    70 a bug\n  \
+                  74 state unreadable    75 stopped before the end    77 not authorized    78 configuration refused"
+)]
 pub struct Cli {
     /// What every command takes.
     #[command(flatten)]
@@ -39,6 +53,15 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Returns the version, with that of the client library and what that was built with.
+fn version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| {
+        let (library, features) = (crate::kafka::client::library_version(), crate::kafka::client::library_features());
+        format!("{} (librdkafka {library}; {features})", env!("CARGO_PKG_VERSION"))
+    })
 }
 
 /// What every command takes.
@@ -80,18 +103,30 @@ pub enum LogFormatArg {
 pub enum Command {
     /// judge pages until stopped
     Run(run::RunArgs),
-    /// have rulings made anew
+    /// what was ruled, and having it ruled anew
     Rulings(rulings::RulingsArgs),
     /// what the judges remember
     Index(index::IndexArgs),
     /// check configuration files, without touching the network
     Validate(validate::ValidateArgs),
+    /// one-screen summary of a running instance
+    Status(status::StatusArgs),
+    /// watch verdicts as they happen
+    Tap(tap::TapArgs),
+    /// connect, and check brokers, permissions, topics, disk and memory
+    Check(check::CheckArgs),
+    /// create the topics with suitable settings
+    Topics(topics::TopicsArgs),
     /// the settings in effect, files to begin with, and what a change will cost
     Config(config::ConfigArgs),
     /// judge JSON lines from files or standard input, without a broker
     Sieve(sieve::SieveArgs),
     /// watch a generated crawl being judged, or feed one to a cluster and score what comes out
     Demo(demo::DemoArgs),
+    /// print completions for a shell
+    Completions(completions::CompletionsArgs),
+    /// write the manual
+    Man(completions::ManArgs),
 }
 
 /// Does what the command line says, and returns the exit code.
@@ -135,9 +170,15 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Rulings(args) => rulings::rulings(args, &cli.global),
         Command::Index(args) => index::index(args, &cli.global),
         Command::Validate(args) => validate::validate(args, &cli.global),
+        Command::Status(args) => status::status(args, &cli.global),
+        Command::Tap(args) => tap::tap(args, &cli.global),
+        Command::Check(args) => check::check(args, &cli.global),
+        Command::Topics(args) => topics::topics(args, &cli.global),
         Command::Config(args) => config::config(args, &cli.global),
         Command::Sieve(args) => sieve::sieve(args, &cli.global),
         Command::Demo(args) => demo::demo(args, &cli.global),
+        Command::Completions(args) => completions::completions(args),
+        Command::Man(args) => completions::man(args),
     }
 }
 
@@ -203,6 +244,37 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Every command that does something, by its words.
+    fn commands(command: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
+        let own = command.clone();
+        let below =
+            command.get_subcommands().flat_map(|below| commands(below, &format!("{words} {}", below.get_name())));
+        let acts = !command.is_subcommand_required_set() && !command.is_arg_required_else_help_set();
+        acts.then(|| (words.to_owned(), own)).into_iter().chain(below).collect()
+    }
+
+    #[test]
+    fn every_help_has_an_example_that_is_understood() {
+        let commands = commands(&Cli::command(), "dupgate");
+        assert!(commands.len() > 20, "{}", commands.len());
+        for (words, command) in commands {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let examples: Vec<&str> = help.lines().filter_map(|line| line.strip_prefix("  dupgate ")).collect();
+            let own = examples.iter().any(|example| format!("dupgate {example}").starts_with(&words));
+            assert!(own, "`{words} --help` has no example of it: {help}");
+            for example in examples {
+                let arguments = example.split(['|', '>']).next().unwrap_or_default().split_whitespace();
+                let parsed = Cli::try_parse_from(std::iter::once("dupgate").chain(arguments));
+                assert!(parsed.is_ok(), "`dupgate {example}`: {}", parsed.unwrap_err());
+            }
+        }
+    }
+
+    #[test]
+    fn the_version_names_the_client_library_and_its_features() {
+        assert!(version().contains("librdkafka 2."), "{}", version());
     }
 
     #[test]

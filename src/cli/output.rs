@@ -1,6 +1,6 @@
 //! Data on standard output: for people in columns, for programs as JSON.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
 use serde_json::Value;
@@ -16,6 +16,13 @@ pub enum Format {
     Json,
     /// One JSON object a line.
     Jsonl,
+}
+
+impl Format {
+    /// What is meant when nothing is said: columns on a terminal, lines of JSON elsewhere.
+    pub(super) fn or_usual(given: Option<Self>) -> Self {
+        given.unwrap_or(if std::io::stdout().is_terminal() { Self::Table } else { Self::Jsonl })
+    }
 }
 
 /// Prints one line, or several.

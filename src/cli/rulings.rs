@@ -1,14 +1,21 @@
 //! `rulings`: what was ruled, and having it ruled anew.
 
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
-use super::Global;
+use super::output::{Format, print, print_json};
 use super::petition::petition;
-use crate::error::Fatal;
-use crate::log::EntryBody;
-use crate::record::PartitionId;
+use super::{Global, ruling};
+use crate::config::Purpose;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::id_hash;
+use crate::log::{Answer, EntryBody, ForgetTarget, VerdictRecord};
+use crate::record::{PartitionId, Source};
+use crate::runtime::verdicts::{Extent, Read, read};
 
 /// Arguments of `rulings`.
 #[derive(Clone, Debug, Args)]
@@ -21,8 +28,32 @@ pub struct RulingsArgs {
 /// What to do with rulings.
 #[derive(Clone, Debug, Subcommand)]
 pub enum RulingsCommand {
+    /// what was ruled about a page, as the verdict log has it
+    #[command(
+        after_help = "Example:\n  dupgate rulings show crawl.pages:3:190112 -c dupgate.yaml\n  dupgate rulings show --id https://a.example/1"
+    )]
+    Show(ShowArgs),
+    /// pages that were withdrawn after they were asked about, and what was called a duplicate of them before
+    #[command(after_help = "Example:\n  dupgate rulings withdrawn -c dupgate.yaml")]
+    Withdrawn,
     /// have a range of the input judged anew; its originals are forgotten
+    #[command(after_help = "Example:\n  dupgate rulings reopen crawl.pages:3:0-1200 -c dupgate.yaml --execute")]
     Reopen(ReopenArgs),
+}
+
+/// Arguments of `rulings show`. At least one of both.
+#[derive(Clone, Debug, Args)]
+#[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["source", "id"])))]
+pub struct ShowArgs {
+    /// positions of pages: topic:partition:offset
+    #[arg(value_name = "SOURCE")]
+    pub source: Vec<Source>,
+    /// ids of pages; finds those that became originals
+    #[arg(long, value_name = "ID")]
+    pub id: Vec<String>,
+    /// list the duplicates of these pages, too
+    #[arg(long)]
+    pub duplicates: bool,
 }
 
 /// Arguments of `rulings reopen`.
@@ -36,16 +67,110 @@ pub struct ReopenArgs {
     pub execute: bool,
 }
 
-/// Has ranges judged anew, and prints what the judges answered.
+/// Does what the command says.
 ///
 /// # Errors
 ///
 /// Why it could not be done.
 pub fn rulings(args: &RulingsArgs, global: &Global) -> Result<(), Fatal> {
-    let RulingsCommand::Reopen(args) = &args.command;
-    let ranges = args.ranges.iter().cloned();
-    let bodies = ranges.map(|OffsetRange { partition, from, to }| EntryBody::Reopen { partition, from, to });
-    petition(global, &bodies.collect::<Vec<_>>(), args.execute)
+    match &args.command {
+        RulingsCommand::Show(args) => show(args, global),
+        RulingsCommand::Withdrawn => withdrawn(global),
+        RulingsCommand::Reopen(args) => {
+            let ranges = args.ranges.iter().cloned();
+            let bodies = ranges.map(|OffsetRange { partition, from, to }| EntryBody::Reopen { partition, from, to });
+            petition(global, &bodies.collect::<Vec<_>>(), args.execute)
+        }
+    }
+}
+
+/// One answer, and the offset of its record in the verdict log.
+type Found = (i64, Answer);
+
+fn collect(global: &Global, mut is_wanted: impl FnMut(&Answer) -> bool) -> Result<Vec<Found>, Fatal> {
+    let settings = global.start(Purpose::Run)?.settings;
+    let mut found = Vec::new();
+    read(&settings, Extent::Kept, |news| {
+        if let Some(Read { offset, record: VerdictRecord::Rulings(batch), .. }) = news {
+            let answers = batch.rulings.into_iter().map(|ruling| ruling.answer);
+            found.extend(answers.filter(&mut is_wanted).map(|answer| (offset, answer)));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
+    let mut sources: BTreeSet<Source> = args.source.iter().cloned().collect();
+    let ids: BTreeSet<_> = args.id.iter().map(|id| id_hash(id)).collect();
+    let found = collect(global, |answer| match answer {
+        Answer::Page(page) => {
+            let original = page.decision.original();
+            if original.and_then(|original| original.id).is_some_and(|id| ids.contains(&id)) {
+                sources.insert(page.source.clone());
+            }
+            let of = page.decision.matched().filter(|_| args.duplicates);
+            sources.contains(&page.source) || of.is_some_and(|of| sources.contains(&of.source))
+        }
+        Answer::Withdrawn { source, .. } | Answer::Forgotten(ForgetTarget::Source(source)) => sources.contains(source),
+        Answer::Forgotten(ForgetTarget::Id(id)) => ids.contains(id),
+        Answer::Reopened { partition, from, to } => {
+            sources.iter().any(|source| source.partition == *partition && (*from..*to).contains(&source.offset))
+        }
+    })?;
+    if found.is_empty() {
+        let why =
+            "no ruling: not judged under this scheme yet, without an original of this id, or trimmed behind logs.keep";
+        return Err(Reason::Failure.because(anyhow::anyhow!(why)));
+    }
+    print_all(&found, Format::or_usual(global.output))
+}
+
+fn withdrawn(global: &Global) -> Result<(), Fatal> {
+    let mut pages = BTreeSet::new();
+    let found = collect(global, |answer| {
+        if let Answer::Withdrawn { source, .. } = answer {
+            pages.insert(source.clone());
+        }
+        matches!(answer, Answer::Withdrawn { .. })
+            || matches!(answer, Answer::Page(page) if page.decision.matched().is_some())
+    })?;
+    let concerns = |(_, answer): &Found| match answer {
+        Answer::Page(page) => page.decision.matched().is_some_and(|of| pages.contains(&of.source)),
+        Answer::Withdrawn { .. } => true,
+        Answer::Forgotten(_) | Answer::Reopened { .. } => false,
+    };
+    let found: Vec<Found> = found.into_iter().filter(concerns).collect();
+    if found.is_empty() {
+        super::note("no page was withdrawn, as far as the verdict log reaches");
+    }
+    print_all(&found, Format::or_usual(global.output))
+}
+
+fn print_all(found: &[Found], format: Format) -> Result<(), Fatal> {
+    let object = |(offset, answer): &Found| {
+        let mut value = ruling::other(answer);
+        if let Value::Object(object) = &mut value {
+            object.insert("log_offset".to_owned(), (*offset).into());
+        }
+        value
+    };
+    match format {
+        Format::Table => found.iter().try_for_each(|(offset, answer)| {
+            let text = match answer {
+                Answer::Page(page) => ruling::line(page, |_| None),
+                Answer::Withdrawn { source, reason } => format!("withdrawn  {source}  ({})", reason.name()),
+                Answer::Forgotten(ForgetTarget::Source(source)) => format!("forgotten  {source}"),
+                Answer::Forgotten(ForgetTarget::Id(id)) => format!("forgotten  id of hash {:016x}", id.0),
+                Answer::Reopened { partition, from, to } => {
+                    format!("reopened   {partition}:{from}-{to}: rulings before this one are void")
+                }
+            };
+            print(&format!("{offset:>10}  {text}"))
+        }),
+        Format::Json => print_json(&found.iter().map(object).collect(), format),
+        Format::Jsonl => found.iter().try_for_each(|found| print_json(&object(found), format)),
+    }
 }
 
 /// The offsets `from <= offset < to` of one partition.

@@ -9,6 +9,7 @@ use crate::runtime::service;
 
 /// Arguments of `run`.
 #[derive(Clone, Debug, Default, Args)]
+#[command(after_help = "Example:\n  dupgate run -c dupgate.yaml\n  dupgate run -c dupgate.yaml -s mode=observe")]
 pub struct RunArgs {
     /// refuse to start on warnings, too
     #[arg(long)]

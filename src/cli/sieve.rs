@@ -27,6 +27,9 @@ use routes::{Readers, Routes};
 
 /// Arguments of `sieve`.
 #[derive(Clone, Debug, Default, Args)]
+#[command(
+    after_help = "Example:\n  dupgate sieve pages.jsonl\n  dupgate sieve pages.jsonl --unique unique.jsonl --duplicate duplicate.jsonl"
+)]
 pub struct SieveArgs {
     /// files of JSON lines, judged in this order; standard input when there is none, or for -
     #[arg(value_name = "FILE")]

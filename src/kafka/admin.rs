@@ -58,6 +58,24 @@ pub enum LogKind {
     Verdicts,
 }
 
+/// Returns the settings of a log that the protocol rests on.
+#[must_use]
+pub fn log_settings(kind: LogKind, copies: i32) -> Vec<(&'static str, &'static str)> {
+    let mut settings = vec![
+        ("cleanup.policy", "delete"),
+        ("retention.ms", "-1"),
+        ("retention.bytes", "-1"),
+        ("unclean.leader.election.enable", "false"),
+    ];
+    if kind == LogKind::Fingerprints {
+        settings.push(("message.timestamp.type", "LogAppendTime"));
+    }
+    if copies >= 3 {
+        settings.push(("min.insync.replicas", "2"));
+    }
+    settings
+}
+
 /// The client for topics.
 pub struct Admin {
     client: AdminClient<Plain>,
@@ -171,16 +189,9 @@ impl Admin {
             None => self.default_replication()?,
         };
         let count = i32::try_from(partitions).unwrap_or(i32::MAX);
-        let mut log = NewTopic::new(topic, count, TopicReplication::Fixed(copies))
-            .set("cleanup.policy", "delete")
-            .set("retention.ms", "-1")
-            .set("retention.bytes", "-1")
-            .set("unclean.leader.election.enable", "false");
-        if kind == LogKind::Fingerprints {
-            log = log.set("message.timestamp.type", "LogAppendTime");
-        }
-        if copies >= 3 {
-            log = log.set("min.insync.replicas", "2");
+        let mut log = NewTopic::new(topic, count, TopicReplication::Fixed(copies));
+        for (name, value) in log_settings(kind, copies) {
+            log = log.set(name, value);
         }
         self.create(&log)
     }

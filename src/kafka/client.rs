@@ -215,6 +215,13 @@ pub fn library_version() -> String {
     rdkafka::util::get_rdkafka_version().1
 }
 
+/// Returns what the client library was built with: `builtin.features`.
+#[must_use]
+pub fn library_features() -> String {
+    let known = ClientConfig::new().create_native_config().and_then(|config| config.get("builtin.features"));
+    known.unwrap_or_default()
+}
+
 /// A client's context that passes the library's own log lines on and does nothing else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain;

@@ -3,6 +3,8 @@
 //! The client sorts the errors of transactional calls itself: retriable, requiring an abort, fatal. Delivery
 //! reports carry only a code; those that name the record's own fault become [`CallError::Undeliverable`].
 
+use std::fmt;
+
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::record::Reject;
@@ -56,6 +58,73 @@ pub fn refusal(code: RDKafkaErrorCode) -> Option<Reject> {
     } else {
         None
     }
+}
+
+/// What we may not do, in the words of `kafka-acls.sh`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// The operation: `Read`, `Write`, `Describe`, …
+    pub operation: &'static str,
+    /// What it is done to: `topic`, `group`, `transactional-id` or `cluster`.
+    pub resource: &'static str,
+    /// Its name; empty for the cluster, or when the error does not tell.
+    pub name: String,
+}
+
+impl Denied {
+    /// The same with another operation.
+    #[must_use]
+    pub fn to(self, operation: &'static str) -> Self {
+        Self { operation, ..self }
+    }
+
+    /// Returns the command that adds the ACL.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        let name = if self.name.is_empty() { "NAME" } else { &self.name };
+        let on = if self.resource == "cluster" { String::new() } else { format!(" '{name}'") };
+        format!(
+            "kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:USER --operation {} --{}{on}",
+            self.operation, self.resource
+        )
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {} {}", self.operation, self.resource, self.name)?;
+        Ok(())
+    }
+}
+
+/// Finds what we may not do, if that is what an error says. `name` is what the request concerned.
+#[must_use]
+pub fn denied(error: &KafkaError, name: &str) -> Option<Denied> {
+    let code = if let KafkaError::Transaction(inner) = error {
+        Some(inner.code())
+    } else if let KafkaError::AdminOp(code) = error {
+        Some(*code)
+    } else {
+        error.rdkafka_error_code()
+    };
+    denied_by_code(code?, name)
+}
+
+/// Like [`denied`], of a bare code.
+#[must_use]
+pub fn denied_by_code(code: RDKafkaErrorCode, name: &str) -> Option<Denied> {
+    let (operation, resource) = if code == RDKafkaErrorCode::TopicAuthorizationFailed {
+        ("Describe", "topic")
+    } else if code == RDKafkaErrorCode::GroupAuthorizationFailed {
+        ("Read", "group")
+    } else if code == RDKafkaErrorCode::TransactionalIdAuthorizationFailed {
+        ("Write", "transactional-id")
+    } else if code == RDKafkaErrorCode::ClusterAuthorizationFailed {
+        ("IdempotentWrite", "cluster")
+    } else {
+        return None;
+    };
+    Some(Denied { operation, resource, name: if resource == "cluster" { String::new() } else { name.to_owned() } })
 }
 
 /// Says whether somebody else owns the id now.

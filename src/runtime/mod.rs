@@ -15,6 +15,7 @@ mod reading;
 pub mod service;
 mod shelf;
 mod text_pool;
+pub mod verdicts;
 pub mod wiring;
 mod worker_report;
 pub mod worker_seat;

@@ -16,6 +16,7 @@ use crate::kafka::backlog::Backlog;
 use crate::kafka::client::{ClientSettings, Cluster, Patience, ProducerSettings};
 use crate::kafka::gate::Gate;
 use crate::kafka::output::{DuplicateValue, OutputTime, Outputs};
+use crate::kafka::survey::Trouble;
 use crate::kafka::transactor::Delivery;
 use crate::kafka::verdict_log::{FollowEvent, Follower};
 use crate::record::PartitionId;
@@ -140,8 +141,21 @@ fn number(log: LogPartition) -> i32 {
 }
 
 /// Makes the error that ends the process for a failure of the machine around it.
-pub(super) fn failure(error: impl Into<anyhow::Error>) -> Fatal {
+pub(crate) fn failure(error: impl Into<anyhow::Error>) -> Fatal {
     Reason::Failure.because(error)
+}
+
+/// Sorts trouble with the cluster into an exit code; a permission that is missing is told with the ACL to add.
+#[must_use]
+pub fn trouble(trouble: Trouble) -> Fatal {
+    match trouble {
+        Trouble::Identity(_) => Reason::Denied.because(trouble),
+        Trouble::Denied(ref denied) => {
+            let remedy = denied.remedy();
+            Reason::Denied.because(anyhow::anyhow!("{trouble}; add the ACL: {remedy}"))
+        }
+        Trouble::Away(_) => Reason::Unavailable.because(trouble),
+    }
 }
 
 /// Returns how brokers are reached.

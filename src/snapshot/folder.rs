@@ -13,14 +13,14 @@ use crate::log::CodecError;
 /// The chunks of a snapshot, in order.
 pub type Sections = Vec<Vec<u8>>;
 
-/// A folder of snapshots, for this process alone until it is dropped.
+/// A folder of snapshots, for this process alone until it is dropped, unless it is only looked at.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     /// How many snapshots of a log partition stay; at least one.
     kept: NonZeroUsize,
-    /// The lock goes when the file closes, however the process ends.
-    _lock: File,
+    /// The lock goes when the file closes, however the process ends; none when the folder is only looked at.
+    _lock: Option<File>,
 }
 
 /// Why the folder cannot be used.
@@ -93,10 +93,17 @@ impl Folder {
         let refuse = |source| DiskError::new("lock", &lock, source);
         let file = File::options().create(true).write(true).truncate(false).open(&lock).map_err(refuse)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { path, kept, _lock: file }),
+            Ok(()) => Ok(Self { path, kept, _lock: Some(file) }),
             Err(TryLockError::WouldBlock) => Err(SnapshotError::Held(path)),
             Err(TryLockError::Error(source)) => Err(refuse(source).into()),
         }
+    }
+
+    /// Looks at a folder that another process may use. Snapshots may be pruned while they are read: then a newer one
+    /// is there at the next look. Nothing must be written by this value.
+    #[must_use]
+    pub fn look(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), kept: NonZeroUsize::MAX, _lock: None }
     }
 
     /// Writes a snapshot as these chunks under `name`, then deletes all but the newest of that name, as many

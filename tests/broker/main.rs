@@ -10,6 +10,8 @@ mod client;
 mod demo;
 mod follower;
 mod harness;
+mod operate;
 mod rebalance;
 mod run;
 mod speaking;
+mod watching;

@@ -3,6 +3,7 @@
 
 mod config;
 mod demo;
+mod printed;
 mod program;
 mod secrets;
 mod sieve;

@@ -3,14 +3,14 @@
 mod crashes;
 mod instance;
 mod manners;
-mod topics;
+pub(super) mod topics;
 
 use self::instance::Site;
 use self::topics::{Given, committed, page, produce};
 use super::broker::Broker;
 
 /// A text of forty words that has nothing in common with the text of another seed.
-fn text(seed: u32) -> String {
+pub(super) fn text(seed: u32) -> String {
     (0..40).map(|word| format!("w{seed}x{word}")).collect::<Vec<_>>().join(" ")
 }
 

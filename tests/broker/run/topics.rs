@@ -15,49 +15,49 @@ const MOMENT: i64 = 1_760_000_000_123;
 
 /// A record to write.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
-    pub(super) key: Option<&'static str>,
-    pub(super) value: Option<String>,
-    pub(super) headers: &'static [(&'static str, Option<&'static str>)],
-    pub(super) timestamp: Option<i64>,
+pub(in super::super) struct Given {
+    pub(in super::super) key: Option<&'static str>,
+    pub(in super::super) value: Option<String>,
+    pub(in super::super) headers: &'static [(&'static str, Option<&'static str>)],
+    pub(in super::super) timestamp: Option<i64>,
 }
 
 impl Given {
     /// A record without key and headers.
-    pub(super) fn value(value: &str) -> Self {
+    pub(in super::super) fn value(value: &str) -> Self {
         Self { key: None, value: Some(value.to_owned()), headers: &[], timestamp: Some(MOMENT) }
     }
 
     /// A record without a value.
-    pub(super) fn tombstone(key: &'static str) -> Self {
+    pub(in super::super) fn tombstone(key: &'static str) -> Self {
         Self { key: Some(key), value: None, headers: &[], timestamp: Some(MOMENT) }
     }
 }
 
 /// A page with this text.
-pub(super) fn page(text: &str) -> Given {
+pub(in super::super) fn page(text: &str) -> Given {
     Given::value(&serde_json::json!({ "text": text }).to_string())
 }
 
 /// A record that was read.
 #[derive(Clone, Debug)]
-pub(super) struct Got {
-    pub(super) partition: i32,
-    pub(super) key: Option<Vec<u8>>,
-    pub(super) value: Option<Vec<u8>>,
-    pub(super) headers: Vec<(String, Option<String>)>,
-    pub(super) timestamp: Option<i64>,
+pub(in super::super) struct Got {
+    pub(in super::super) partition: i32,
+    pub(in super::super) key: Option<Vec<u8>>,
+    pub(in super::super) value: Option<Vec<u8>>,
+    pub(in super::super) headers: Vec<(String, Option<String>)>,
+    pub(in super::super) timestamp: Option<i64>,
 }
 
 impl Got {
     /// The values of all headers with this name.
-    pub(super) fn header(&self, name: &str) -> Vec<String> {
+    pub(in super::super) fn header(&self, name: &str) -> Vec<String> {
         self.headers.iter().filter(|(known, _)| known == name).filter_map(|(_, value)| value.clone()).collect()
     }
 }
 
 /// Writes records and waits until they are stored.
-pub(super) fn produce(broker: &Broker, topic: &str, partition: i32, records: &[Given]) {
+pub(in super::super) fn produce(broker: &Broker, topic: &str, partition: i32, records: &[Given]) {
     let producer: ThreadedProducer<DefaultProducerContext> = broker.client().create().expect("a producer");
     for given in records {
         let mut record = BaseRecord::<str, str>::to(topic).partition(partition);
@@ -75,7 +75,7 @@ pub(super) fn produce(broker: &Broker, topic: &str, partition: i32, records: &[G
 }
 
 /// Waits until at least so many records are committed in a topic, and returns all of them, by partition in order.
-pub(super) fn committed(broker: &Broker, topic: &str, at_least: usize) -> Vec<Got> {
+pub(in super::super) fn committed(broker: &Broker, topic: &str, at_least: usize) -> Vec<Got> {
     let consumer: BaseConsumer = broker
         .client()
         .set("group.id", broker.unique("reader"))
@@ -112,7 +112,7 @@ pub(super) fn committed(broker: &Broker, topic: &str, at_least: usize) -> Vec<Go
 }
 
 /// Returns about how many records a topic holds: markers of transactions count as well.
-pub(super) fn count(broker: &Broker, topic: &str) -> usize {
+pub(in super::super) fn count(broker: &Broker, topic: &str) -> usize {
     let consumer: BaseConsumer = broker.client().set("isolation.level", "read_committed").create().expect("a client");
     let metadata = consumer.fetch_metadata(Some(topic), wait::LIMIT).expect("metadata");
     let partitions = metadata.topics().iter().flat_map(MetadataTopic::partitions);

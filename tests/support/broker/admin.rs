@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 
 use super::wait::block_on;
@@ -23,5 +23,17 @@ pub(super) fn create_topic(config: &ClientConfig, name: &str, partitions: i32, s
     let results = block_on(client(config).create_topics([&topic], &options)).expect("an answer to CreateTopics");
     for result in results {
         result.unwrap_or_else(|(topic, code)| panic!("topic {topic} was not created: {code}"));
+    }
+}
+
+/// Sets a topic's settings; all others go back to the cluster's defaults.
+pub(super) fn alter_topic(config: &ClientConfig, name: &str, settings: &[(&str, &str)]) {
+    let altered = settings
+        .iter()
+        .fold(AlterConfig::new(ResourceSpecifier::Topic(name)), |altered, (key, value)| altered.set(key, value));
+    let answer =
+        block_on(client(config).alter_configs([&altered], &AdminOptions::new())).expect("an answer to AlterConfigs");
+    for result in answer {
+        result.unwrap_or_else(|(topic, code)| panic!("{topic:?} was not altered: {code}"));
     }
 }

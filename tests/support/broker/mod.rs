@@ -93,6 +93,11 @@ impl Broker {
         name
     }
 
+    /// Sets a topic's settings; all others go back to the cluster's defaults.
+    pub(crate) fn alter(&self, topic: &str, settings: &[(&str, &str)]) {
+        admin::alter_topic(&self.client(), topic, settings);
+    }
+
     /// Stops the broker cleanly (SIGTERM) and waits for its end.
     pub(crate) fn stop(&self) {
         self.order("stop", "ended");

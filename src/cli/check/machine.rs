@@ -1,0 +1,133 @@
+//! What `check` says of this machine: the disk for snapshots, and memory against what the index may take.
+
+use std::path::Path;
+
+use super::rows::Row;
+use crate::config::settings::{Index, Settings};
+
+/// What the process needs beside index and pages in flight: dictionaries, client buffers, code.
+const BESIDE: u64 = 512 << 20;
+
+/// Snapshots that stand on the disk at once while a new one is written, beside those that are kept.
+const BEING_WRITTEN: u64 = 1;
+
+/// Whether the folder of the snapshots can be written, and has room.
+pub(super) fn disk(index: &Index) -> Vec<Row> {
+    let path = index.path.as_path();
+    let existing = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+    let probe = existing.join(format!(".dupgate-check-{}", std::process::id()));
+    let shown = path.display();
+    if let Err(error) = std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe)) {
+        let text = format!("{shown} cannot be written: {error}");
+        let fix = format!("chown it to the user that runs dupgate, or set index.path (at {})", existing.display());
+        return vec![Row::fail("disk", text, Some(fix))];
+    }
+    let Ok(space) = rustix::fs::statvfs(existing) else {
+        return vec![Row::warn("disk", format!("{shown} does not tell its free space"), None)];
+    };
+    vec![room(&shown.to_string(), space.f_bavail.saturating_mul(space.f_frsize), need(index))]
+}
+
+/// What the snapshots take when the index is full.
+fn need(index: &Index) -> u64 {
+    let kept = u64::try_from(index.snapshots_kept.get()).unwrap_or(u64::MAX);
+    index.max_memory.saturating_mul(kept.saturating_add(BEING_WRITTEN))
+}
+
+fn room(path: &str, free: u64, need: u64) -> Row {
+    let text = format!("{path} writable, {} free, at most {} for snapshots of a full index", gib(free), gib(need));
+    if free >= need {
+        Row::ok("disk", text)
+    } else {
+        let fix = "a larger disk, a smaller index.max_memory, or fewer index.snapshot.keep".to_owned();
+        Row::warn("disk", text, Some(fix))
+    }
+}
+
+/// Whether index and pages in flight fit into the memory of the container or machine.
+pub(super) fn memory(settings: &Settings) -> Vec<Row> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let limit = limit(&read("/sys/fs/cgroup/memory.max"), &read("/proc/meminfo"));
+    let Some(limit) = limit else {
+        return vec![Row::warn("memory", "this machine does not tell its memory".to_owned(), None)];
+    };
+    let index = if settings.roles.judge { settings.index.max_memory } else { 0 };
+    let pages = if settings.roles.worker { settings.processing.max_in_flight_bytes } else { 0 };
+    vec![fits(limit, index, u64::try_from(pages).unwrap_or(u64::MAX))]
+}
+
+fn fits(limit: u64, index: u64, pages: u64) -> Row {
+    let need = index.saturating_add(pages.saturating_mul(2)).saturating_add(BESIDE);
+    let text = format!("{} here; index.max_memory {}, about {} in all", gib(limit), gib(index), gib(need));
+    if index > limit {
+        Row::fail("memory", text, Some(format!("set index.max_memory below {}", gib(limit))))
+    } else if need > limit {
+        let most = limit.saturating_sub(need.saturating_sub(index));
+        Row::warn("memory", text, Some(format!("set index.max_memory to at most {}MiB", most >> 20)))
+    } else {
+        Row::ok("memory", text)
+    }
+}
+
+/// The smaller of the container's limit and the machine's memory, in bytes.
+fn limit(cgroup: &str, meminfo: &str) -> Option<u64> {
+    let of_machine = meminfo.lines().find_map(|line| {
+        let kib = line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+        Some(kib.saturating_mul(1024))
+    });
+    cgroup.trim().parse().ok().into_iter().chain(of_machine).min()
+}
+
+fn gib(bytes: u64) -> String {
+    let tenths = bytes.saturating_mul(10) >> 30;
+    if tenths == 0 { format!("{} MiB", bytes >> 20) } else { format!("{}.{} GiB", tenths / 10, tenths % 10) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::State;
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn the_smaller_limit_counts() {
+        let machine = "MemTotal:       16777216 kB\nMemFree: 1 kB\n";
+        assert_eq!(limit("max\n", machine), Some(16 * GIB));
+        assert_eq!(limit("1073741824\n", machine), Some(GIB));
+        assert_eq!(limit("", ""), None);
+    }
+
+    #[test]
+    fn an_index_that_does_not_fit_is_told_with_one_that_does() {
+        assert_eq!(fits(8 * GIB, 4 * GIB, 64 << 20).state, State::Ok);
+        let tight = fits(4 * GIB, 4 * GIB, 64 << 20);
+        assert_eq!((tight.state, tight.fix.as_deref()), (State::Warn, Some("set index.max_memory to at most 3456MiB")));
+        assert_eq!(fits(2 * GIB, 4 * GIB, 0).state, State::Fail);
+    }
+
+    #[test]
+    fn snapshots_need_their_room() {
+        assert_eq!(room("/x", GIB, GIB).state, State::Ok);
+        let little = room("/x", GIB - 1, GIB);
+        assert_eq!(little.state, State::Warn);
+        assert!(little.text.starts_with("/x writable, 0.9 GiB free, at most 1.0 GiB"), "{}", little.text);
+    }
+
+    #[test]
+    fn a_folder_that_is_still_to_be_made_is_looked_at_where_it_will_stand() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = |path: std::path::PathBuf| Index {
+            path,
+            max_memory: 1,
+            cold_start: crate::config::raw::ColdStart::Proceed,
+            snapshot_interval: std::time::Duration::from_secs(1),
+            snapshots_kept: std::num::NonZeroUsize::new(2).unwrap(),
+        };
+        let rows = disk(&index(folder.path().join("a/b")));
+        assert_eq!(rows.first().map(|row| row.state), Some(State::Ok), "{rows:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+        let rows = disk(&index("/proc/dupgate".into()));
+        assert_eq!(rows.first().map(|row| row.state), Some(State::Fail), "{rows:?}");
+    }
+}

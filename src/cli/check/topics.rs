@@ -1,0 +1,222 @@
+//! What `check` says of a topic that it has seen.
+
+use std::time::Duration;
+
+use super::rows::Row;
+use crate::cli::topics::plan::{HEADROOM, Inherited};
+use crate::config::raw::Partition;
+use crate::config::settings::Settings;
+use crate::kafka::survey::{Ends, TopicPlan, TopicView, Trouble};
+use crate::record::Timestamp;
+
+/// A topic that we write to and that is not there.
+pub(super) fn missing(name: &str) -> Row {
+    Row::fail(name, "topic does not exist".to_owned(), Some("dupgate topics create --execute".to_owned()))
+}
+
+/// An input topic: whether it can be read, what it holds, and whether its clocks are believable.
+pub(super) fn input(view: &TopicView, ends: &Result<Ends, Trouble>, now: Timestamp, settings: &Settings) -> Vec<Row> {
+    let ends = match ends {
+        Ok(ends) => ends,
+        Err(Trouble::Denied(denied)) => {
+            let denied = denied.clone().to("Read");
+            return vec![Row::trouble(&view.name, &Trouble::Denied(denied))];
+        }
+        Err(trouble) => return vec![Row::trouble(&view.name, trouble)],
+    };
+    let bytes = view.number("max.message.bytes").map(|bytes| format!("max.message.bytes {}", size(bytes)));
+    let retention = view.number("retention.ms").map(|retention| format!("retention {}", span(retention)));
+    let facts = std::iter::once(format!("read; {} partitions", view.partitions)).chain(bytes).chain(retention);
+    let mut rows = vec![Row::ok(&view.name, facts.collect::<Vec<_>>().join("; "))];
+    if let Err(trouble) = &view.settings {
+        rows.push(Row::warn(&view.name, format!("its settings cannot be seen: {trouble}"), remedy(trouble)));
+    }
+    let limit = settings.rules.max_future_skew;
+    if let Some(newest) = ends.newest.filter(|newest| *newest > now.plus(limit)) {
+        let ahead = span(i64::try_from(newest.gap_millis(now)).unwrap_or(i64::MAX));
+        let limit = humantime::format_duration(limit);
+        let text =
+            format!("its newest record is {ahead} ahead of this machine's clock (window.max_future_skew {limit})");
+        rows.push(Row::warn("clock", text, Some("set the clock here, or that of whoever writes the input".to_owned())));
+    } else if let Some(newest) = ends.newest {
+        let text = format!(
+            "newest record of {} is {} old",
+            view.name,
+            span(now.millis().saturating_sub(newest.millis()).max(0))
+        );
+        rows.push(Row::ok("clock", text));
+    }
+    rows
+}
+
+/// An output topic, against what the input needs.
+pub(super) fn output(
+    view: &TopicView,
+    input: Option<Inherited>,
+    oldest: Option<Timestamp>,
+    now: Timestamp,
+    settings: &Settings,
+) -> Vec<Row> {
+    let name = view.name.as_str();
+    if let Err(trouble) = &view.settings {
+        return vec![Row::warn(name, format!("its settings cannot be seen: {trouble}"), remedy(trouble))];
+    }
+    let mut rows = Vec::new();
+    let mut set = |text: String, name_value: String| {
+        rows.push(Row::warn(name, text, Some(alter(name, &name_value))));
+    };
+    let is_dead = settings.output.dead_letter.as_deref() == Some(name);
+    if let (Some(limit), Some(input)) = (view.number("max.message.bytes"), input) {
+        if limit < input.max_bytes {
+            let text = format!(
+                "max.message.bytes {} is below the input's {}: pages that are larger will be dead letters",
+                size(limit),
+                size(input.max_bytes)
+            );
+            set(text, format!("max.message.bytes={}", input.max_bytes + HEADROOM));
+        } else if limit < input.max_bytes + 2048 {
+            let text = format!("max.message.bytes {} leaves no room for our headers", size(limit));
+            set(text, format!("max.message.bytes={}", input.max_bytes + HEADROOM));
+        }
+    }
+    if view.setting("message.timestamp.type") == Some("LogAppendTime") {
+        set(
+            "takes the brokers' time instead of the page's (message.timestamp.type)".to_owned(),
+            "message.timestamp.type=CreateTime".to_owned(),
+        );
+    }
+    let keeps_time = view.setting("message.timestamp.type") != Some("LogAppendTime")
+        && settings.output.timestamp == crate::config::settings::TimestampOf::Source;
+    if let (Some(retention @ 0..), Some(oldest), true) = (view.number("retention.ms"), oldest, keeps_time) {
+        let age = now.millis().saturating_sub(oldest.millis());
+        let deletes = view.setting("cleanup.policy").is_none_or(|policy| policy.contains("delete"));
+        if age > retention && deletes {
+            let text = format!(
+                "retention.ms ({}) is shorter than the oldest input record ({}): old pages may be deleted on arrival",
+                span(retention),
+                span(age)
+            );
+            let longer = input.map_or(-1, |input| if input.retention > retention { input.retention } else { -1 });
+            set(text, format!("retention.ms={longer}"));
+        }
+    }
+    let keeps_numbers = settings.output.partition == Partition::Same && !is_dead;
+    if let Some(input) = input.filter(|input| view.partitions != input.partitions && keeps_numbers) {
+        let text = format!(
+            "{} partitions, the input has {}: pages go by key instead of to the same number",
+            view.partitions, input.partitions
+        );
+        let fix = format!(
+            "kafka-topics.sh --bootstrap-server BROKER --alter --topic {name} --partitions {}",
+            input.partitions
+        );
+        rows.push(Row::warn(name, text, (view.partitions < input.partitions).then_some(fix)));
+    }
+    if view.in_sync < usize::try_from(view.number("min.insync.replicas").unwrap_or(1)).unwrap_or(1) {
+        let text = format!(
+            "{} of {} copies are in step, min.insync.replicas is {}: nothing can be written",
+            view.in_sync,
+            view.replicas,
+            view.number("min.insync.replicas").unwrap_or(1)
+        );
+        rows.push(Row::fail(name, text, Some("bring the brokers back that hold its copies".to_owned())));
+    }
+    if rows.is_empty() {
+        let same = if input.is_some_and(|input| input.partitions == view.partitions) { " (same as input)" } else { "" };
+        rows.push(Row::ok(name, format!("exists; {} partitions{same}", view.partitions)));
+    }
+    rows
+}
+
+/// A log, against what the protocol rests on.
+pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, settings: &Settings) -> Vec<Row> {
+    let name = plan.name.as_str();
+    let Some(view) = view else {
+        let text = "does not exist yet: the first start creates it".to_owned();
+        let few = few_copies(name, plan.replicas, brokers);
+        return std::iter::once(Row::ok(name, text)).chain(few).collect();
+    };
+    let mut rows = Vec::new();
+    if view.partitions != plan.partitions {
+        let text = format!("{} partitions, but judge.partitions is {}", view.partitions, plan.partitions);
+        rows.push(Row::fail(name, text, Some(format!("set judge.partitions: {}", view.partitions))));
+    }
+    if let Err(trouble) = &view.settings {
+        rows.push(Row::warn(name, format!("its settings cannot be seen: {trouble}"), remedy(trouble)));
+        return rows;
+    }
+    for (key, wanted) in &plan.settings {
+        let Some(found) = view.setting(key).filter(|found| found != wanted) else { continue };
+        let fix = Some(alter(name, &format!("{key}={wanted}")));
+        let (is_deadly, why) = match key.as_str() {
+            "retention.ms" | "retention.bytes" => (true, "facts would be deleted that nothing else holds"),
+            "cleanup.policy" => (true, "a log has no keys to be compacted by"),
+            "message.timestamp.type" => (true, "event time is bounded by the brokers' clock"),
+            "unclean.leader.election.enable" => (false, "a broker that lags may take over and lose rulings"),
+            "min.insync.replicas" => (false, "rulings on one broker alone are lost with it"),
+            _ => (false, "not as it was planned"),
+        };
+        // More copies in step than planned is no fault.
+        let is_more = key == "min.insync.replicas" && found.parse::<u32>().ok() > wanted.parse::<u32>().ok();
+        if !is_more {
+            let text = format!("{key} is {found}, expected {wanted}: {why}");
+            rows.push(if is_deadly { Row::fail(name, text, fix) } else { Row::warn(name, text, fix) });
+        }
+    }
+    rows.extend(few_copies(name, view.replicas, brokers));
+    if rows.is_empty() {
+        let keep = humantime::format_duration(settings.logs.keep);
+        rows.push(Row::ok(name, format!("exists; {} partitions; trimmed behind {keep}", view.partitions)));
+    }
+    rows
+}
+
+fn few_copies(name: &str, copies: usize, brokers: usize) -> Option<Row> {
+    let possible = brokers.min(3);
+    let text = || format!("{copies} copies on {brokers} brokers: a broker that is lost takes rulings with it");
+    let fix =
+        format!("set logs.replication_factor: {possible} before the first start, or kafka-reassign-partitions.sh");
+    (copies < possible).then(|| Row::warn(name, text(), Some(fix)))
+}
+
+fn alter(topic: &str, setting: &str) -> String {
+    format!(
+        "kafka-configs.sh --bootstrap-server BROKER --alter --entity-type topics --entity-name {topic} --add-config {setting}"
+    )
+}
+
+fn remedy(trouble: &Trouble) -> Option<String> {
+    match trouble {
+        Trouble::Denied(denied) => Some(denied.clone().to("DescribeConfigs").remedy()),
+        Trouble::Identity(_) | Trouble::Away(_) => None,
+    }
+}
+
+/// A number of bytes in the largest unit that it reaches.
+fn size(bytes: i64) -> String {
+    let units = [("GiB", 1_i64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let unit = units.iter().find(|(_, factor)| bytes >= *factor);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(name, factor)| {
+            let tenths = bytes.saturating_mul(10) / factor;
+            if tenths % 10 == 0 {
+                format!("{} {name}", tenths / 10)
+            } else {
+                format!("{}.{} {name}", tenths / 10, tenths % 10)
+            }
+        },
+    )
+}
+
+/// A number of milliseconds in its two largest units; below zero is for ever.
+fn span(millis: i64) -> String {
+    let Ok(millis) = u64::try_from(millis) else { return "for ever".to_owned() };
+    let whole = Duration::from_millis(millis);
+    let coarse = if millis >= 1000 { Duration::from_secs(whole.as_secs()) } else { whole };
+    let text = humantime::format_duration(coarse).to_string();
+    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+use super::super::rows::State;
+use super::*;
+use crate::cli::topics::plan::{inherit, logs};
+use crate::config::{Given, Layers, Purpose, SAMPLE};
+
+const DAY: i64 = 86_400_000;
+const NOW: Timestamp = Timestamp::from_millis(20_000 * DAY);
+
+fn settings() -> Settings {
+    let mut layers = Layers::default();
+    layers.file("f.yaml", SAMPLE);
+    layers.resolve(&Given::default(), Purpose::Run).unwrap_or_else(|refused| panic!("{refused}")).0
+}
+
+fn view(name: &str, settings: &[(&str, &str)]) -> TopicView {
+    let usual =
+        [("max.message.bytes", "4259840"), ("retention.ms", "604800000"), ("message.timestamp.type", "CreateTime")];
+    let all = usual.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    TopicView { name: name.to_owned(), partitions: 24, replicas: 3, in_sync: 3, settings: Ok(all) }
+}
+
+fn of_output(view: &TopicView, oldest_days: i64) -> Vec<(State, String, Option<String>)> {
+    let input = self::view("crawl.pages", &[("max.message.bytes", "4194304")]);
+    let oldest = Some(Timestamp::from_millis(NOW.millis() - oldest_days * DAY));
+    let rows = output(view, inherit(&[&input]), oldest, NOW, &settings());
+    rows.into_iter().map(|row| (row.state, row.text, row.fix)).collect()
+}
+
+#[test]
+fn an_output_that_fits_is_ok() {
+    let rows = of_output(&view("crawl.pages.unique", &[]), 5);
+    assert_eq!(rows, [(State::Ok, "exists; 24 partitions (same as input)".to_owned(), None)]);
+}
+
+#[test]
+fn a_small_output_is_told_with_the_size_it_needs() {
+    let rows = of_output(&view("crawl.pages.duplicate", &[("max.message.bytes", "1048576")]), 5);
+    let [(State::Warn, text, Some(fix))] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!(text, "max.message.bytes 1 MiB is below the input's 4 MiB: pages that are larger will be dead letters");
+    assert!(fix.ends_with("--entity-name crawl.pages.duplicate --add-config max.message.bytes=4259840"), "{fix}");
+    let rows = of_output(&view("crawl.pages.duplicate", &[("max.message.bytes", "4194304")]), 5);
+    assert!(rows[0].1.contains("leaves no room for our headers"), "{rows:?}");
+}
+
+#[test]
+fn pages_that_would_be_deleted_on_arrival_are_told() {
+    let rows = of_output(&view("crawl.pages.unique", &[]), 9);
+    let [(State::Warn, text, Some(fix))] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!(
+        text,
+        "retention.ms (7days) is shorter than the oldest input record (9days): old pages may be deleted on arrival"
+    );
+    assert!(fix.ends_with("retention.ms=-1"), "{fix}");
+    assert_eq!(of_output(&view("crawl.pages.unique", &[("retention.ms", "-1")]), 9)[0].0, State::Ok);
+    assert_eq!(of_output(&view("crawl.pages.unique", &[("cleanup.policy", "compact")]), 9)[0].0, State::Ok);
+}
+
+#[test]
+fn partitions_and_copies_in_step_are_looked_at() {
+    let few = TopicView { partitions: 6, ..view("crawl.pages.unique", &[]) };
+    let rows = of_output(&few, 5);
+    assert!(rows[0].1.contains("6 partitions, the input has 24") && rows[0].2.is_some(), "{rows:?}");
+    assert_eq!(of_output(&TopicView { partitions: 6, ..view("crawl.pages.dead", &[]) }, 5)[0].0, State::Ok);
+    let behind = TopicView { in_sync: 1, ..view("crawl.pages.unique", &[("min.insync.replicas", "2")]) };
+    assert_eq!(of_output(&behind, 5)[0].0, State::Fail);
+}
+
+#[test]
+fn a_log_that_would_lose_facts_fails() {
+    let settings = settings();
+    let [asked, answered] = logs(&settings, 3);
+    let good = |plan: &TopicPlan| TopicView {
+        name: plan.name.clone(),
+        partitions: 1,
+        replicas: 3,
+        in_sync: 3,
+        settings: Ok(plan.settings.clone()),
+    };
+    let look = |plan: &TopicPlan, change: &[(&str, &str)]| {
+        let mut view = good(plan);
+        if let Ok(settings) = &mut view.settings {
+            settings.extend(change.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        }
+        let rows = log(plan, Some(&view), 3, &settings);
+        rows.into_iter().map(|row| (row.state, row.text)).collect::<Vec<_>>()
+    };
+    assert_eq!(look(&asked, &[])[0].0, State::Ok);
+    assert_eq!(look(&answered, &[("retention.ms", "604800000")])[0].0, State::Fail);
+    assert_eq!(look(&answered, &[("cleanup.policy", "compact")])[0].0, State::Fail);
+    assert_eq!(look(&asked, &[("message.timestamp.type", "CreateTime")])[0].0, State::Fail);
+    assert_eq!(look(&asked, &[("unclean.leader.election.enable", "true")])[0].0, State::Warn);
+    assert_eq!(look(&asked, &[("min.insync.replicas", "1")])[0].0, State::Warn);
+    assert_eq!(look(&asked, &[("min.insync.replicas", "3")])[0].0, State::Ok);
+    let single = TopicView { replicas: 1, ..good(&asked) };
+    assert!(log(&asked, Some(&single), 3, &settings).iter().any(|row| row.text.contains("1 copies on 3 brokers")));
+    assert_eq!(log(&asked, None, 3, &settings)[0].state, State::Ok);
+    let split = TopicView { partitions: 2, ..good(&asked) };
+    assert_eq!(log(&asked, Some(&split), 3, &settings)[0].state, State::Fail);
+}
+
+#[test]
+fn an_input_from_the_future_is_told() {
+    let ends = |newest: i64| Ok(Ends { oldest: None, newest: Some(Timestamp::from_millis(newest)), partitions: 24 });
+    let states = |newest: i64| {
+        let rows = input(&view("crawl.pages", &[]), &ends(newest), NOW, &settings());
+        rows.into_iter().map(|row| row.state).collect::<Vec<_>>()
+    };
+    assert_eq!(states(NOW.millis() + 600_000), [State::Ok, State::Ok], "as far as is allowed");
+    assert_eq!(states(NOW.millis() + 600_001), [State::Ok, State::Warn]);
+}
+
+#[test]
+fn sizes_and_spans_are_short() {
+    assert_eq!([size(4_194_304), size(1_048_588), size(900), size(1_572_864)], ["4 MiB", "1 MiB", "900 B", "1.5 MiB"]);
+    assert_eq!([span(-1), span(604_800_000), span(90_061_001), span(5)], ["for ever", "7days", "1day 1h", "5ms"]);
+}

@@ -1,0 +1,102 @@
+//! Prometheus' text, as far as a summary needs it.
+
+/// One series.
+#[derive(Clone, Debug, PartialEq)]
+struct Series {
+    name: String,
+    labels: Vec<(String, String)>,
+    value: f64,
+}
+
+/// All series of one answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Figures(Vec<Series>);
+
+impl Figures {
+    /// Reads what it understands and leaves the rest.
+    pub(super) fn parse(text: &str) -> Self {
+        Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(series).collect())
+    }
+
+    fn of<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f Series> {
+        self.0.iter().filter(move |series| series.name == name)
+    }
+
+    /// Sums the series that have these labels.
+    pub(super) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let fits = |series: &&Series| labels.iter().all(|(label, value)| series.label(label) == Some(value));
+        self.of(name).filter(fits).map(|series| series.value).sum()
+    }
+
+    /// Returns the largest value.
+    pub(super) fn largest(&self, name: &str) -> Option<f64> {
+        self.of(name).map(|series| series.value).reduce(f64::max)
+    }
+
+    /// Returns the values by one label.
+    pub(super) fn by_label(&self, name: &str, label: &str) -> Vec<(String, f64)> {
+        self.of(name).filter_map(|series| Some((series.label(label)?.to_owned(), series.value))).collect()
+    }
+
+    /// Returns a label of a series that carries only labels.
+    pub(super) fn label(&self, name: &str, label: &str) -> Option<String> {
+        self.of(name).find_map(|series| series.label(label)).map(str::to_owned)
+    }
+}
+
+impl Series {
+    fn label(&self, name: &str) -> Option<&str> {
+        self.labels.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+fn series(line: &str) -> Option<Series> {
+    let (name, rest) = line.split_at(line.find(['{', ' '])?);
+    let (labels, value) = match rest.strip_prefix('{') {
+        Some(rest) => labels(rest)?,
+        None => (Vec::new(), rest),
+    };
+    Some(Series { name: name.to_owned(), labels, value: value.trim().parse().ok()? })
+}
+
+/// Reads `a="b",c="d"}` and returns what follows.
+fn labels(mut rest: &str) -> Option<(Vec<(String, String)>, &str)> {
+    let mut found = Vec::new();
+    loop {
+        rest = rest.trim_start_matches(',');
+        if let Some(behind) = rest.strip_prefix('}') {
+            return Some((found, behind));
+        }
+        let (name, quoted) = rest.split_once("=\"")?;
+        let mut value = String::new();
+        let mut letters = quoted.char_indices();
+        rest = loop {
+            match letters.next()? {
+                (at, '"') => break quoted.get(at + 1..)?,
+                (_, '\\') => value.push(match letters.next()?.1 {
+                    'n' => '\n',
+                    other => other,
+                }),
+                (_, letter) => value.push(letter),
+            }
+        };
+        found.push((name.to_owned(), value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_read_with_their_labels() {
+        let text = "# HELP a b\n# TYPE a counter\na{x=\"1\",y=\"q\\\"}{\\\\\"} 2\na{x=\"2\"} 3.5\nb 4\nbroken{x=\n\n";
+        let figures = Figures::parse(text);
+        assert_eq!(figures.sum("a", &[]).to_bits(), 5.5_f64.to_bits());
+        assert_eq!(figures.sum("a", &[("x", "2")]).to_bits(), 3.5_f64.to_bits());
+        assert_eq!(figures.label("a", "y").as_deref(), Some("q\"}{\\"));
+        assert_eq!(figures.largest("b"), Some(4.0));
+        assert_eq!(figures.largest("none"), None);
+        assert_eq!(figures.by_label("a", "x"), [("1".to_owned(), 2.0), ("2".to_owned(), 3.5)]);
+    }
+}

@@ -1,0 +1,123 @@
+//! `tap`: verdicts as they happen, with the ids of both pages.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::Global;
+use super::output::{Format, print};
+use super::ruling::{line, object};
+use crate::config::Purpose;
+use crate::config::settings::Settings;
+use crate::error::Fatal;
+use crate::kafka::pages::Pages;
+use crate::log::{Answer, PageRuling, VerdictRecord};
+use crate::record::{Decoder, Source};
+use crate::runtime::clock::wall_time;
+use crate::runtime::verdicts::{Extent, read};
+use crate::runtime::wiring::{self, failure};
+use crate::worker::verdict;
+
+/// How long the pages of one ruling may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Arguments of `tap`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(after_help = "Example:\n  dupgate tap -c dupgate.yaml --verdict near --limit 3")]
+pub struct TapArgs {
+    /// only these verdicts: unique, update, exact, near, …
+    #[arg(long, value_name = "VERDICT", value_delimiter = ',')]
+    pub verdict: Vec<String>,
+    /// stop after so many
+    #[arg(long, value_name = "NUMBER")]
+    pub limit: Option<u64>,
+    /// what the log still holds, and not what comes from now on
+    #[arg(long)]
+    pub kept: bool,
+    /// do not fetch the pages: positions only, and faster
+    #[arg(long)]
+    pub no_ids: bool,
+}
+
+/// Prints rulings until there are enough of them or somebody stops it.
+///
+/// # Errors
+///
+/// When the verdict log cannot be read.
+pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
+    let settings = global.start(Purpose::Run)?.settings;
+    let names = if args.no_ids { None } else { Some(Names::open(&settings)?) };
+    let format = Format::or_usual(global.output);
+    let extent = if args.kept { Extent::Kept } else { Extent::New };
+    let mut left = args.limit.unwrap_or(u64::MAX);
+    let mut outcome = Ok(());
+    read(&settings, extent, |news| {
+        let Some(VerdictRecord::Rulings(batch)) = news.map(|news| news.record) else {
+            return ControlFlow::Continue(());
+        };
+        for ruling in batch.rulings {
+            let Answer::Page(page) = &ruling.answer else { continue };
+            if !args.verdict.is_empty() && !args.verdict.iter().any(|wanted| wanted == verdict(page)) {
+                continue;
+            }
+            if left == 0 {
+                return ControlFlow::Break(());
+            }
+            left -= 1;
+            let ids = names.as_ref().map(|names| names.of(page)).unwrap_or_default();
+            outcome = show(page, &ids, format);
+            if outcome.is_err() || left == 0 {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    })?;
+    outcome
+}
+
+fn show(page: &PageRuling, ids: &BTreeMap<Source, String>, format: Format) -> Result<(), Fatal> {
+    if format == Format::Table {
+        let millis = wall_time().millis();
+        let clock = jiff::Timestamp::from_millisecond(millis).map(|now| now.strftime("%H:%M:%S").to_string());
+        return print(&format!("{}  {}", clock.unwrap_or_default(), line(page, |source| ids.get(source).cloned())));
+    }
+    let mut object = object(page);
+    let mut put = |name: &str, source: Option<&Source>| {
+        if let Some(id) = source.and_then(|source| ids.get(source)) {
+            object.insert(name.to_owned(), id.as_str().into());
+        }
+    };
+    put("id", Some(&page.source));
+    put("match_id", page.decision.matched().map(|of| &of.source));
+    print(&serde_json::Value::Object(object).to_string())
+}
+
+/// Finds the ids of pages by reading them.
+pub(super) struct Names {
+    pages: Pages,
+    decoder: Decoder,
+}
+
+impl Names {
+    /// Makes the client.
+    pub(super) fn open(settings: &Settings) -> Result<Self, Fatal> {
+        let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
+        let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
+        Ok(Self { pages: Pages::open(&config, PATIENCE).map_err(failure)?, decoder })
+    }
+
+    /// Returns the ids of the page and of the page that it matched, as far as they can be read.
+    pub(super) fn of(&self, page: &PageRuling) -> BTreeMap<Source, String> {
+        let sources: Vec<&Source> =
+            std::iter::once(&page.source).chain(page.decision.matched().map(|of| &of.source)).collect();
+        let found = self.pages.fetch(&sources).unwrap_or_default();
+        let id = |(source, bytes): (Source, crate::kafka::pages::PageBytes)| {
+            let id = self.decoder.decode(&bytes.record()).ok()?.id?.into_owned();
+            // One line, whatever the page calls itself.
+            Some((source, id.chars().filter(|c| !c.is_control()).take(256).collect()))
+        };
+        found.into_iter().filter_map(id).collect()
+    }
+}

@@ -1,0 +1,139 @@
+//! `topics create`: the topics that dupgate writes to, with settings that fit the input.
+
+pub(super) mod plan;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use self::plan::{Wanted, describe, wanted};
+use super::output::{Format, columns, print, print_json};
+use super::{Global, note};
+use crate::config::Purpose;
+use crate::config::settings::{Settings, Topics};
+use crate::error::{Fatal, Reason};
+use crate::kafka::survey::{Survey, TopicView, Trouble};
+use crate::runtime::wiring;
+
+/// How long one question to the cluster may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Arguments of `topics`.
+#[derive(Clone, Debug, Args)]
+pub struct TopicsArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: TopicsCommand,
+}
+
+/// What to do with topics.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TopicsCommand {
+    /// create what is missing: output topics like the input, and both logs; without --execute only say what
+    #[command(
+        after_help = "Example:\n  dupgate topics create -c dupgate.yaml\n  dupgate topics create -c dupgate.yaml --execute"
+    )]
+    Create(CreateArgs),
+}
+
+/// Arguments of `topics create`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct CreateArgs {
+    /// do it; otherwise only say what would be done
+    #[arg(long)]
+    pub execute: bool,
+    /// create the input topics, too
+    #[arg(long)]
+    pub with_input: bool,
+    /// partitions of input and output topics [default: as many as the input has]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub partitions: Option<u32>,
+    /// copies of each partition [default: as many as the input has]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub replication_factor: Option<u32>,
+}
+
+/// Creates what is missing, or says what it would create.
+///
+/// # Errors
+///
+/// Why it could not be done.
+pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
+    let TopicsCommand::Create(args) = &args.command;
+    let settings = global.start(Purpose::Run)?.settings;
+    let survey = survey(&settings)?;
+    let brokers = survey.brokers().map_err(wiring::trouble)?;
+    let input = input(&survey, &settings)?;
+    let missing: Vec<&String> = input.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| name).collect();
+    if let (Some(name), false) = (missing.first(), args.with_input) {
+        let why = anyhow::anyhow!(
+            "input topic `{name}` does not exist, so nothing can be derived from it: create it, or add --with-input --partitions NUMBER"
+        );
+        return Err(Reason::Config.because(why));
+    }
+    let default_copies = brokers.keys().next().and_then(|id| survey.broker_setting(*id, "default.replication.factor"));
+    let plans = wanted(&Wanted {
+        settings: &settings,
+        input: &input,
+        partitions: args.partitions.map(|number| number as usize),
+        copies: args.replication_factor.map(|number| number as usize),
+        default_copies: default_copies.and_then(|text| text.parse().ok()).unwrap_or(1),
+    });
+    let format = Format::or_usual(global.output);
+    let mut rows = Vec::new();
+    for plan in plans {
+        let there = survey.topic(&plan.name).map_err(wiring::trouble)?;
+        let done = if there.is_some() {
+            "exists"
+        } else if args.execute {
+            survey.create(&plan).map_err(|trouble| about(&plan.name, trouble))?;
+            "created"
+        } else {
+            "missing"
+        };
+        let detail = there.as_ref().map_or_else(|| describe(&plan), |view| format!("{} partitions", view.partitions));
+        match format {
+            Format::Table => rows.push(vec![done.to_owned(), plan.name.clone(), detail]),
+            Format::Json | Format::Jsonl => print_json(
+                &json!({
+                    "topic": plan.name, "state": done, "partitions": plan.partitions, "replicas": plan.replicas,
+                    "settings": plan.settings
+                }),
+                format,
+            )?,
+        }
+    }
+    if format == Format::Table {
+        print(&columns(&rows))?;
+    }
+    if !args.execute {
+        note("nothing was done: add --execute to create what is missing");
+    }
+    Ok(())
+}
+
+/// Makes the clients to look at the cluster with.
+pub(super) fn survey(settings: &Settings) -> Result<Survey, Fatal> {
+    Survey::new(&wiring::cluster(&settings.kafka), &settings.input.group, PATIENCE).map_err(wiring::trouble)
+}
+
+/// Looks at the input topics, those that are named and are not there included.
+fn input(survey: &Survey, settings: &Settings) -> Result<BTreeMap<String, Option<TopicView>>, Fatal> {
+    let names = survey.named(&input_names(settings)).map_err(wiring::trouble)?;
+    names.into_iter().map(|name| Ok((name.clone(), survey.topic(&name).map_err(wiring::trouble)?))).collect()
+}
+
+/// Returns the names and patterns of the input topics.
+pub(super) fn input_names(settings: &Settings) -> Vec<String> {
+    match &settings.input.topics {
+        Topics::Names(names) => names.clone(),
+        Topics::Pattern(pattern) => vec![pattern.clone()],
+    }
+}
+
+fn about(topic: &str, trouble: Trouble) -> Fatal {
+    let fatal = wiring::trouble(trouble);
+    Fatal { cause: fatal.cause.context(format!("topic `{topic}` is not created")), ..fatal }
+}

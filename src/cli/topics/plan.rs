@@ -1,0 +1,198 @@
+//! Which topics are needed, and how they should be set: derived from the input, without asking anybody.
+
+use std::collections::BTreeMap;
+
+use crate::config::settings::Settings;
+use crate::kafka::admin::{LogKind, LogNames, log_settings};
+use crate::kafka::survey::{TopicPlan, TopicView};
+
+/// What our headers may add to a record, and the batch around it, generously.
+pub(in crate::cli) const HEADROOM: i64 = 64 << 10;
+
+/// What a broker takes and keeps when nobody says anything else.
+const USUAL_BYTES: i64 = 1_048_588;
+const USUAL_RETENTION: i64 = 604_800_000;
+
+/// What the plan is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    /// The configuration.
+    pub(super) settings: &'a Settings,
+    /// The input topics by name; none when it is not there.
+    pub(super) input: &'a BTreeMap<String, Option<TopicView>>,
+    /// Partitions asked for.
+    pub(super) partitions: Option<usize>,
+    /// Copies asked for.
+    pub(super) copies: Option<usize>,
+    /// Copies that the cluster gives to new topics.
+    pub(super) default_copies: usize,
+}
+
+/// What the outputs inherit from the input topics: the largest of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Inherited {
+    /// Most partitions.
+    pub(in crate::cli) partitions: usize,
+    /// Most copies.
+    pub(in crate::cli) copies: usize,
+    /// Largest batch, in bytes.
+    pub(in crate::cli) max_bytes: i64,
+    /// Longest retention, in milliseconds; -1 is for ever.
+    pub(in crate::cli) retention: i64,
+    /// Whether an input topic keeps the last record of each key.
+    pub(in crate::cli) is_compacted: bool,
+}
+
+/// Returns what the outputs inherit; `None` without a single input topic.
+pub(in crate::cli) fn inherit(input: &[&TopicView]) -> Option<Inherited> {
+    let input = input.iter().copied();
+    let retention = |view: &TopicView| view.number("retention.ms").unwrap_or(USUAL_RETENTION);
+    Some(Inherited {
+        partitions: input.clone().map(|view| view.partitions).max()?,
+        copies: input.clone().map(|view| view.replicas).max()?,
+        max_bytes: input.clone().map(|view| view.number("max.message.bytes").unwrap_or(USUAL_BYTES)).max()?,
+        retention: if input.clone().any(|view| retention(view) < 0) {
+            -1
+        } else {
+            input.clone().map(retention).max()?
+        },
+        is_compacted: input
+            .clone()
+            .any(|view| view.setting("cleanup.policy").is_some_and(|text| text.contains("compact"))),
+    })
+}
+
+/// Lists the topics that are needed, input first, logs last.
+pub(super) fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
+    let settings = wanted.settings;
+    let of_input = inherit(&wanted.input.values().flatten().collect::<Vec<_>>()).unwrap_or(Inherited {
+        partitions: 1,
+        copies: wanted.default_copies,
+        max_bytes: USUAL_BYTES,
+        retention: USUAL_RETENTION,
+        is_compacted: false,
+    });
+    let partitions = wanted.partitions.unwrap_or(of_input.partitions);
+    let copies = wanted.copies.unwrap_or(of_input.copies);
+    let plan = |name: &str, settings: BTreeMap<String, String>| TopicPlan {
+        name: name.to_owned(),
+        partitions,
+        replicas: copies,
+        settings,
+    };
+    let missing = wanted.input.iter().filter(|(_, view)| view.is_none());
+    let mut plans: Vec<TopicPlan> = missing.map(|(name, _)| plan(name, BTreeMap::new())).collect();
+    let output = &settings.output;
+    for name in [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten() {
+        let mut of_output = BTreeMap::from([
+            ("max.message.bytes", of_input.max_bytes.saturating_add(HEADROOM).min(i64::from(i32::MAX)).to_string()),
+            ("retention.ms", of_input.retention.to_string()),
+            ("message.timestamp.type", "CreateTime".to_owned()),
+        ]);
+        // Dead letters of one key do not replace each other.
+        let is_dead = Some(name) == output.dead_letter.as_ref();
+        let policy = if of_input.is_compacted && !is_dead { "compact" } else { "delete" };
+        of_output.insert("cleanup.policy", policy.to_owned());
+        if copies >= 3 {
+            of_output.insert("min.insync.replicas", "2".to_owned());
+        }
+        plans.push(plan(name, of_output.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()));
+    }
+    plans.extend(logs(settings, wanted.default_copies));
+    plans
+}
+
+/// Lists both logs of the configured scheme.
+pub(in crate::cli) fn logs(settings: &Settings, default_copies: usize) -> [TopicPlan; 2] {
+    let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
+    let configured = settings.logs.replication_factor.and_then(|copies| usize::try_from(copies).ok());
+    let replicas = configured.unwrap_or(default_copies);
+    [(names.fingerprints, LogKind::Fingerprints), (names.verdicts, LogKind::Verdicts)].map(|(name, kind)| {
+        let copies = i32::try_from(replicas).unwrap_or(i32::MAX);
+        let of_log = log_settings(kind, copies).into_iter();
+        TopicPlan {
+            name: name.to_string(),
+            partitions: usize::try_from(settings.judge.partitions).unwrap_or(1),
+            replicas,
+            settings: of_log.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        }
+    })
+}
+
+/// Spells a plan out on one line.
+pub(super) fn describe(plan: &TopicPlan) -> String {
+    let settings = plan.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
+    format!("{} partitions, {} copies {settings}", plan.partitions, plan.replicas).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Given, Layers, Purpose};
+
+    fn settings(more: &str) -> Settings {
+        let mut layers = Layers::default();
+        layers.file("f.yaml", crate::config::SAMPLE);
+        layers.file("g.yaml", more);
+        layers.resolve(&Given::default(), Purpose::Run).unwrap_or_else(|refused| panic!("{refused}")).0
+    }
+
+    fn view(name: &str, partitions: usize, settings: &[(&str, &str)]) -> TopicView {
+        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        TopicView { name: name.to_owned(), partitions, replicas: 3, in_sync: 3, settings: Ok(settings) }
+    }
+
+    fn plans(settings: &Settings, input: &[TopicView]) -> BTreeMap<String, TopicPlan> {
+        let input = input.iter().map(|view| (view.name.clone(), Some(view.clone()))).collect();
+        let plans = wanted(&Wanted { settings, input: &input, partitions: None, copies: None, default_copies: 2 });
+        plans.into_iter().map(|plan| (plan.name.clone(), plan)).collect()
+    }
+
+    #[test]
+    fn outputs_take_what_the_largest_input_gives() {
+        let settings = settings("input: {topics: [a, b]}");
+        let input = [
+            view("a", 24, &[("max.message.bytes", "4194304"), ("retention.ms", "1000")]),
+            view("b", 6, &[("max.message.bytes", "1000"), ("retention.ms", "2000")]),
+        ];
+        let plans = plans(&settings, &input);
+        assert_eq!(plans.len(), 5, "three outputs, two logs: {plans:?}");
+        let unique = &plans["crawl.pages.unique"];
+        assert_eq!((unique.partitions, unique.replicas), (24, 3));
+        assert_eq!(unique.settings["max.message.bytes"], "4259840");
+        assert_eq!(unique.settings["retention.ms"], "2000");
+        assert_eq!(unique.settings["min.insync.replicas"], "2");
+        assert_eq!(unique.settings["cleanup.policy"], "delete");
+    }
+
+    #[test]
+    fn for_ever_and_compaction_are_inherited_but_dead_letters_are_never_compacted() {
+        let input =
+            [view("crawl.pages", 1, &[("retention.ms", "-1"), ("cleanup.policy", "compact")]), view("b", 1, &[])];
+        let plans = plans(&settings(""), &input);
+        assert_eq!(plans["crawl.pages.unique"].settings["retention.ms"], "-1");
+        assert_eq!(plans["crawl.pages.duplicate"].settings["cleanup.policy"], "compact");
+        assert_eq!(plans["crawl.pages.dead"].settings["cleanup.policy"], "delete");
+    }
+
+    #[test]
+    fn logs_are_kept_until_they_are_trimmed() {
+        let settings =
+            settings("judge: {partitions: 4}\ninput: {fields: {scope: /site}}\nlogs: {replication_factor: 3}");
+        let plans = plans(&settings, &[view("crawl.pages", 24, &[])]);
+        let scheme = settings.scheme();
+        let asked = &plans[&format!("dupgate.fingerprints.{scheme}")];
+        assert_eq!((asked.partitions, asked.replicas), (4, 3));
+        assert_eq!(
+            (asked.settings["retention.ms"].as_str(), asked.settings["message.timestamp.type"].as_str()),
+            ("-1", "LogAppendTime")
+        );
+        assert!(!plans[&format!("dupgate.verdicts.{scheme}")].settings.contains_key("message.timestamp.type"));
+    }
+
+    #[test]
+    fn only_what_the_mode_writes_is_wanted() {
+        let observe = plans(&settings("mode: observe"), &[view("crawl.pages", 1, &[])]);
+        assert_eq!(observe.len(), 2, "{observe:?}");
+    }
+}

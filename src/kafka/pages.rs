@@ -1,0 +1,106 @@
+//! Fetching single pages by their position, for those who want to look at one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crossbeam_channel::after;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::{Headers as _, Message};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::client::Plain;
+use crate::record::{Headers, RawRecord, Source};
+
+/// How long one poll waits.
+const POLL: Duration = Duration::from_millis(20);
+
+/// The bytes of one record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageBytes {
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+    /// Its headers with their values, in order.
+    pub headers: Vec<(String, Vec<u8>)>,
+}
+
+impl PageBytes {
+    /// Returns it as the rooms read it.
+    #[must_use]
+    pub fn record(&self) -> RawRecord<'_> {
+        let headers: &dyn Headers = &self.headers;
+        RawRecord { key: self.key.as_deref(), value: self.value.as_deref(), headers }
+    }
+}
+
+/// A reader of single records.
+pub struct Pages {
+    consumer: BaseConsumer<Plain>,
+    patience: Duration,
+}
+
+impl Pages {
+    /// Makes the client. The settings must be those of a reader that commits nothing
+    /// ([`super::client::Cluster::follower`]); each fetch waits at most `patience`.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn open(config: &ClientConfig, patience: Duration) -> Result<Self, KafkaError> {
+        Ok(Self { consumer: config.create_with_context(Plain)?, patience })
+    }
+
+    /// Fetches these records; those that are gone, or do not come in time, are missing in the answer.
+    ///
+    /// # Errors
+    ///
+    /// When the client does not take the positions.
+    pub fn fetch(&self, sources: &[&Source]) -> Result<BTreeMap<Source, PageBytes>, KafkaError> {
+        let mut found = BTreeMap::new();
+        let mut wanted: Vec<&Source> = sources.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        while !wanted.is_empty() {
+            // One position of each partition at a time.
+            let mut now: Vec<&Source> = Vec::new();
+            wanted.retain(|source| {
+                let taken = now.iter().any(|other| other.partition == source.partition);
+                if !taken {
+                    now.push(source);
+                }
+                taken
+            });
+            self.fetch_each(now, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn fetch_each(&self, mut open: Vec<&Source>, found: &mut BTreeMap<Source, PageBytes>) -> Result<(), KafkaError> {
+        let mut list = TopicPartitionList::new();
+        for source in &open {
+            list.add_partition_offset(&source.partition.topic, source.partition.number, Offset::Offset(source.offset))?;
+        }
+        self.consumer.assign(&list)?;
+        let late = after(self.patience);
+        while !open.is_empty() && late.try_recv().is_err() {
+            let Some(polled) = self.consumer.poll(POLL) else { continue };
+            // What is gone is told as an error without its place: the others may still come.
+            let Ok(message) = polled else { continue };
+            let here = |source: &&Source| {
+                *source.partition.topic == *message.topic() && source.partition.number == message.partition()
+            };
+            let Some(at) = open.iter().position(here) else { continue };
+            let source = open.swap_remove(at);
+            if source.offset == message.offset() {
+                let headers = message.headers().into_iter().flat_map(|headers| headers.iter());
+                let headers =
+                    headers.filter_map(|header| Some((header.key.to_owned(), header.value?.to_vec()))).collect();
+                let (key, value) = (message.key().map(<[u8]>::to_vec), message.payload().map(<[u8]>::to_vec));
+                found.insert(source.clone(), PageBytes { key, value, headers });
+            }
+        }
+        self.consumer.unassign()
+    }
+}

@@ -1,0 +1,392 @@
+//! What a cluster looks like to us: brokers, topics with their settings, what may be read and what may be used.
+//!
+//! Nothing here changes the cluster, but for [`Survey::create`] and [`Survey::transact`], which makes the coordinator
+//! note a transactional id of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::after;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::client::{Cluster, ProducerSettings};
+use super::errors::{Denied, denied};
+use crate::record::{PartitionId, Timestamp};
+
+/// How long one poll waits.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Partitions of a topic whose first and last records are read, at the most.
+const MOST_PARTITIONS: usize = 64;
+
+/// Records from the end at which the last one is looked for: transactions end in markers that are no records.
+const FROM_END: i64 = 5;
+
+/// Remembers what the client complains of, instead of logging it.
+#[derive(Clone, Debug, Default)]
+struct Ear(Arc<Mutex<Vec<Complaint>>>);
+
+/// What the client said, with its code where it gave one.
+type Complaint = (Option<RDKafkaErrorCode>, String);
+
+impl Ear {
+    fn hear(&self, code: Option<RDKafkaErrorCode>, text: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((code, text.to_owned()));
+    }
+
+    /// Returns the complaint that explains most.
+    fn complaint(&self) -> Option<Trouble> {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = |code: Option<RDKafkaErrorCode>, text: &str| {
+            matches!(code, Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed))
+                || text.contains("authentication")
+        };
+        let encryption = |text: &str| text.contains("SSL") || text.contains("certificate") || text.contains("ssl://");
+        let told = |text: &str| text.rsplit("]: ").next().unwrap_or(text).to_owned();
+        heard
+            .iter()
+            .find(|(code, text)| identity(*code, text))
+            .map(|(_, text)| Trouble::Identity(told(text)))
+            .or_else(|| heard.iter().find(|(_, text)| encryption(text)).map(|(_, text)| Trouble::Away(told(text))))
+            .or_else(|| heard.first().map(|(_, text)| Trouble::Away(told(text))))
+    }
+}
+
+impl ClientContext for Ear {
+    fn log(&self, level: RDKafkaLogLevel, _: &str, message: &str) {
+        if (level as i32) <= (RDKafkaLogLevel::Error as i32) {
+            self.hear(None, message);
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.hear(error.rdkafka_error_code(), reason);
+    }
+}
+
+impl ConsumerContext for Ear {}
+impl ProducerContext for Ear {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &rdkafka::message::DeliveryResult<'_>, (): Self::DeliveryOpaque) {}
+}
+
+/// Why something could not be seen or done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// The brokers do not believe who we are.
+    #[error("{0}")]
+    Identity(String),
+    /// We may not: the ACL that is missing.
+    #[error("not authorized: {0}")]
+    Denied(Denied),
+    /// No broker answered, or another failure that names nothing of ours.
+    #[error("{0}")]
+    Away(String),
+}
+
+impl Trouble {
+    /// Sorts an error of a request that concerns `what`, a topic, group or id by name.
+    fn of(error: &KafkaError, what: &str) -> Self {
+        match denied(error, what) {
+            Some(denied) => Self::Denied(denied),
+            None => Self::Away(error.to_string()),
+        }
+    }
+}
+
+/// One topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicView {
+    /// Its name.
+    pub name: String,
+    /// How many partitions it has.
+    pub partitions: usize,
+    /// Copies of the partition that has the fewest.
+    pub replicas: usize,
+    /// Copies in step, of the partition that has the fewest of them.
+    pub in_sync: usize,
+    /// Its settings by name, defaults included.
+    pub settings: Result<BTreeMap<String, String>, Trouble>,
+}
+
+impl TopicView {
+    /// Returns a setting, if it can be seen.
+    #[must_use]
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.as_ref().ok()?.get(name).map(String::as_str)
+    }
+
+    /// Returns a setting that is a number, if it can be seen.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<i64> {
+        self.setting(name)?.parse().ok()
+    }
+}
+
+/// The ends of what a topic holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Timestamp of the oldest record seen.
+    pub oldest: Option<Timestamp>,
+    /// Timestamp of the newest record seen.
+    pub newest: Option<Timestamp>,
+    /// Partitions whose records were looked at.
+    pub partitions: usize,
+}
+
+/// A topic to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPlan {
+    /// Its name.
+    pub name: String,
+    /// Its partitions.
+    pub partitions: usize,
+    /// Copies of each.
+    pub replicas: usize,
+    /// Its settings.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Clients to look at a cluster with.
+pub struct Survey {
+    cluster: Cluster,
+    group: String,
+    consumer: BaseConsumer<Ear>,
+    ear: Ear,
+    admin: AdminClient<Ear>,
+    runtime: tokio::runtime::Runtime,
+    patience: Duration,
+}
+
+impl Survey {
+    /// Makes the clients; each question waits at most `patience`.
+    ///
+    /// # Errors
+    ///
+    /// When no client can be made of these settings, for instance because a certificate cannot be read.
+    pub fn new(cluster: &Cluster, group: &str, patience: Duration) -> Result<Self, Trouble> {
+        let ear = Ear::default();
+        let unmade = |error: KafkaError| Trouble::Away(error.to_string());
+        let mut config = cluster.follower(group);
+        // One record of each partition is enough.
+        config.set("fetch.message.max.bytes", "65536").set("isolation.level", "read_uncommitted");
+        config.set_log_level(RDKafkaLogLevel::Error);
+        let mut admin = cluster.admin();
+        admin.set_log_level(RDKafkaLogLevel::Error);
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        Ok(Self {
+            cluster: cluster.clone(),
+            group: group.to_owned(),
+            consumer: config.create_with_context(ear.clone()).map_err(unmade)?,
+            admin: admin.create_with_context(ear.clone()).map_err(unmade)?,
+            ear,
+            runtime: runtime.map_err(|error| Trouble::Away(error.to_string()))?,
+            patience,
+        })
+    }
+
+    /// Returns the addresses of the brokers, by id.
+    ///
+    /// # Errors
+    ///
+    /// Why none answers: an identity they do not believe, a certificate, an address.
+    pub fn brokers(&self) -> Result<BTreeMap<i32, String>, Trouble> {
+        match self.consumer.fetch_metadata(None, self.patience) {
+            Ok(metadata) => Ok(metadata
+                .brokers()
+                .iter()
+                .map(|broker| (broker.id(), format!("{}:{}", broker.host(), broker.port())))
+                .collect()),
+            Err(error) => {
+                // The client tells its background errors when it is polled.
+                let _ = self.consumer.poll(POLL);
+                Err(self.ear.complaint().unwrap_or_else(|| Trouble::Away(error.to_string())))
+            }
+        }
+    }
+
+    /// Returns a setting of any one broker, if it can be seen.
+    #[must_use]
+    pub fn broker_setting(&self, broker: i32, name: &str) -> Option<String> {
+        self.settings(ResourceSpecifier::Broker(broker), "").ok()?.remove(name)
+    }
+
+    /// Returns the names of the topics that match a pattern (`^…`) or are named.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answers, or the pattern is none.
+    pub fn named(&self, topics: &[String]) -> Result<BTreeSet<String>, Trouble> {
+        let mut found: BTreeSet<String> = topics.iter().filter(|topic| !topic.starts_with('^')).cloned().collect();
+        for pattern in topics.iter().filter(|topic| topic.starts_with('^')) {
+            let pattern = regex::Regex::new(pattern).map_err(|error| Trouble::Away(error.to_string()))?;
+            let metadata = self.consumer.fetch_metadata(None, self.patience);
+            let metadata = metadata.map_err(|error| Trouble::of(&error, ""))?;
+            let names = metadata.topics().iter().map(|topic| topic.name().to_owned());
+            found.extend(names.filter(|name| pattern.is_match(name)));
+        }
+        Ok(found)
+    }
+
+    /// Looks at a topic; `None` when there is none of this name.
+    ///
+    /// # Errors
+    ///
+    /// When we may not see it, or no broker answers.
+    pub fn topic(&self, name: &str) -> Result<Option<TopicView>, Trouble> {
+        let metadata = self.consumer.fetch_metadata(Some(name), self.patience);
+        let metadata = metadata.map_err(|error| Trouble::of(&error, name))?;
+        let Some(found) = metadata.topics().iter().find(|topic| topic.name() == name) else { return Ok(None) };
+        if let Some(code) = found.error() {
+            let code = RDKafkaErrorCode::from(code);
+            if [RDKafkaErrorCode::UnknownTopicOrPartition, RDKafkaErrorCode::UnknownTopic].contains(&code) {
+                return Ok(None);
+            }
+            return Err(Trouble::of(&KafkaError::MetadataFetch(code), name));
+        }
+        let partitions = found.partitions();
+        Ok(Some(TopicView {
+            name: name.to_owned(),
+            partitions: partitions.len(),
+            replicas: partitions.iter().map(|partition| partition.replicas().len()).min().unwrap_or_default(),
+            in_sync: partitions.iter().map(|partition| partition.isr().len()).min().unwrap_or_default(),
+            settings: self.settings(ResourceSpecifier::Topic(name), name),
+        }))
+    }
+
+    fn settings(&self, resource: ResourceSpecifier<'_>, what: &str) -> Result<BTreeMap<String, String>, Trouble> {
+        let options = AdminOptions::new().request_timeout(Some(self.patience));
+        let answer = self.runtime.block_on(self.admin.describe_configs([&resource], &options));
+        let answer = answer.map_err(|error| Trouble::of(&error, what))?;
+        let Some(first) = answer.into_iter().next() else { return Ok(BTreeMap::new()) };
+        let found = first.map_err(|code| Trouble::of(&KafkaError::AdminOp(code), what))?;
+        Ok(found.entries.into_iter().filter_map(|entry| Some((entry.name, entry.value?))).collect())
+    }
+
+    /// Reads the first and the last record of each partition, as far as they come within the patience.
+    ///
+    /// # Errors
+    ///
+    /// When we may not read, or the client does not take the assignment.
+    pub fn ends(&self, topic: &str, partitions: usize) -> Result<Ends, Trouble> {
+        let partitions = partitions.min(MOST_PARTITIONS);
+        let mut ends = Ends { partitions, ..Ends::default() };
+        for from in [Offset::Beginning, Offset::OffsetTail(FROM_END)] {
+            for time in self.first_records(topic, partitions, from)? {
+                ends.oldest = Some(ends.oldest.map_or(time, |oldest| oldest.min(time)));
+                ends.newest = Some(ends.newest.map_or(time, |newest| newest.max(time)));
+            }
+        }
+        Ok(ends)
+    }
+
+    fn first_records(&self, topic: &str, partitions: usize, from: Offset) -> Result<Vec<Timestamp>, Trouble> {
+        let mut list = TopicPartitionList::new();
+        let mut open = BTreeSet::new();
+        for number in (0..partitions).filter_map(|number| i32::try_from(number).ok()) {
+            list.add_partition_offset(topic, number, from).map_err(|error| Trouble::of(&error, topic))?;
+            open.insert(number);
+        }
+        self.consumer.assign(&list).map_err(|error| Trouble::of(&error, topic))?;
+        let mut times = Vec::new();
+        let late = after(self.patience);
+        while !open.is_empty() && late.try_recv().is_err() {
+            match self.consumer.poll(POLL) {
+                None => {}
+                Some(Ok(message)) => {
+                    times.extend(message.timestamp().to_millis().map(Timestamp::from_millis));
+                    // At the end the last of a few records counts, at the beginning the first.
+                    if from == Offset::Beginning {
+                        open.remove(&message.partition());
+                    }
+                }
+                Some(Err(KafkaError::PartitionEOF(number))) => drop(open.remove(&number)),
+                Some(Err(error)) => {
+                    if let trouble @ Trouble::Denied(_) = Trouble::of(&error, topic) {
+                        let _ = self.consumer.unassign();
+                        return Err(trouble);
+                    }
+                }
+            }
+        }
+        let _ = self.consumer.unassign();
+        Ok(times)
+    }
+
+    /// Returns how many records of these partitions the group has not committed yet; `None` for a group that has
+    /// committed nothing.
+    ///
+    /// # Errors
+    ///
+    /// When we may not use the group, or no coordinator answers.
+    pub fn lag(&self, partitions: &BTreeSet<PartitionId>) -> Result<Option<u64>, Trouble> {
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition(&partition.topic, partition.number);
+        }
+        let committed = self.consumer.committed_offsets(list, self.patience);
+        let committed = committed.map_err(|error| Trouble::of(&error, &self.group))?;
+        let (mut lag, mut known) = (0_u64, false);
+        for element in committed.elements() {
+            element.error().map_err(|error| Trouble::of(&error, &self.group))?;
+            let ends = self.consumer.fetch_watermarks(element.topic(), element.partition(), self.patience);
+            let (first, end) = ends.map_err(|error| Trouble::of(&error, element.topic()))?;
+            let next = match element.offset() {
+                Offset::Offset(offset) => {
+                    known = true;
+                    offset
+                }
+                Offset::Beginning | Offset::End | Offset::Stored | Offset::Invalid | Offset::OffsetTail(_) => first,
+            };
+            lag = lag.saturating_add(u64::try_from(end.saturating_sub(next)).unwrap_or(0));
+        }
+        Ok(known.then_some(lag))
+    }
+
+    /// Asks the coordinator for a transactional id of this name, as a producer does before its first transaction.
+    ///
+    /// # Errors
+    ///
+    /// When we may not use the id, or no coordinator answers.
+    pub fn transact(&self, id: &str) -> Result<(), Trouble> {
+        let mut config = self.cluster.transactional_producer(id, &ProducerSettings::of_judge());
+        config.set_log_level(RDKafkaLogLevel::Error);
+        let ear = Ear::default();
+        let made = config.create_with_context(ear.clone());
+        let producer: BaseProducer<Ear> = made.map_err(|error| Trouble::of(&error, id))?;
+        producer.init_transactions(self.patience).map_err(|error| Trouble::of(&error, id))
+    }
+
+    /// Makes a topic.
+    ///
+    /// # Errors
+    ///
+    /// Why the brokers refuse.
+    pub fn create(&self, plan: &TopicPlan) -> Result<(), Trouble> {
+        let partitions = i32::try_from(plan.partitions).unwrap_or(i32::MAX);
+        let replicas = i32::try_from(plan.replicas).unwrap_or(i32::MAX);
+        let mut topic = NewTopic::new(&plan.name, partitions, TopicReplication::Fixed(replicas));
+        for (name, value) in &plan.settings {
+            topic = topic.set(name, value);
+        }
+        let options = AdminOptions::new().request_timeout(Some(self.patience)).operation_timeout(Some(self.patience));
+        let answer = self.runtime.block_on(self.admin.create_topics([&topic], &options));
+        let answer = answer.map_err(|error| Trouble::of(&error, &plan.name))?;
+        match answer.into_iter().next() {
+            Some(Err((_, code))) => Err(match Trouble::of(&KafkaError::AdminOp(code), &plan.name) {
+                Trouble::Denied(denied) => Trouble::Denied(denied.to("Create")),
+                other @ (Trouble::Identity(_) | Trouble::Away(_)) => other,
+            }),
+            Some(Ok(_)) | None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Reading the verdict log from outside: all of it, or what comes from now on.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::unbounded;
+
+use super::wiring::{self, failure};
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::kafka::admin::LogNames;
+use crate::kafka::gate::Gate;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::survey::Survey;
+use crate::kafka::verdict_log::{FollowCommand, FollowNews, Follower};
+use crate::log::VerdictRecord;
+use crate::record::PartitionId;
+use crate::worker::LogPartition;
+
+/// How long the cluster may be silent while there is something to read.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often somebody who waits is asked whether to go on.
+const STEP: Duration = Duration::from_millis(200);
+
+/// Which part of the log is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All that is kept and committed now.
+    Kept,
+    /// What is committed from now on, until the reader has enough.
+    New,
+}
+
+/// One record, and where it stands.
+#[derive(Debug)]
+pub struct Read {
+    /// The partition of the log.
+    pub log: LogPartition,
+    /// Offset of the record.
+    pub offset: i64,
+    /// The offset behind it.
+    pub next: i64,
+    /// The record.
+    pub record: VerdictRecord,
+}
+
+/// Reads the verdict log of the configured scheme. Records of one partition come in order.
+///
+/// `visit` is handed each record, and `None` while there is nothing new; it says whether to go on.
+///
+/// # Errors
+///
+/// When there is no such log, it cannot be read, or the cluster does not answer.
+pub fn read(
+    settings: &Settings,
+    extent: Extent,
+    mut visit: impl FnMut(Option<Read>) -> ControlFlow<()>,
+) -> Result<(), Fatal> {
+    let cluster = wiring::cluster(&settings.kafka);
+    let group = &settings.input.group;
+    let scheme = settings.scheme();
+    let names = LogNames::new(&settings.logs.prefix, &scheme.to_string());
+    let survey = Survey::new(&cluster, group, PATIENCE).map_err(wiring::trouble)?;
+    survey.brokers().map_err(wiring::trouble)?;
+    if survey.topic(&names.verdicts).map_err(wiring::trouble)?.is_none() {
+        let why =
+            anyhow::anyhow!("topic `{}` does not exist: nothing was judged under scheme {scheme} yet", names.verdicts);
+        return Err(Reason::Config.because(why));
+    }
+    let logs = LogPartition::try_from(settings.judge.partitions).unwrap_or(1).max(1);
+    let offsets = Offsets::new(&cluster.query(group), PATIENCE).map_err(failure)?;
+    let gate = Gate::new(32 << 20);
+    let (sender, news) = unbounded();
+    let mut followers = Vec::new();
+    for log in 0..logs {
+        let partition = PartitionId::new(Arc::clone(&names.verdicts), i32::try_from(log).unwrap_or(i32::MAX));
+        let from = match extent {
+            Extent::Kept => None,
+            Extent::New => Some(offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?.1),
+        };
+        let told = sender.clone();
+        let sink = move |event| drop(told.send((log, event)));
+        let config = cluster.follower(group);
+        let follower = Follower::start(&config, partition, Arc::clone(&gate), format!("verdicts-{log}"), sink);
+        let follower = follower.map_err(failure)?;
+        follower.command(FollowCommand::From(from, 1));
+        if extent == Extent::Kept {
+            follower.command(FollowCommand::ToEnd);
+        }
+        followers.push(follower);
+    }
+    let mut unread = logs;
+    let mut silence = Duration::ZERO;
+    while unread > 0 {
+        let flow = match news.recv_timeout(STEP) {
+            Err(_) => {
+                silence += STEP;
+                if extent == Extent::Kept && silence > PATIENCE {
+                    let why =
+                        anyhow::anyhow!("the verdict log could not be read to its end: nothing came for {PATIENCE:?}");
+                    return Err(Reason::Unavailable.because(why));
+                }
+                visit(None)
+            }
+            Ok((log, event)) => {
+                silence = Duration::ZERO;
+                match event.news {
+                    FollowNews::Record { offset, next, record, held } => {
+                        let flow = visit(Some(Read { log, offset, next, record }));
+                        drop(held);
+                        flow
+                    }
+                    FollowNews::End => {
+                        unread -= 1;
+                        ControlFlow::Continue(())
+                    }
+                    FollowNews::Moved(why) => {
+                        return Err(Reason::State.because(anyhow::anyhow!("verdict log {log}: {why}")));
+                    }
+                }
+            }
+        };
+        if flow.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}

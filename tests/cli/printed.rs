@@ -1,0 +1,45 @@
+//! What the command line prints about itself.
+
+use super::program::{dupgate, said};
+
+#[test]
+fn the_version_says_with_what_it_speaks_to_brokers() {
+    let told = said(dupgate().arg("--version"));
+    // Silently missing in many builds: OAUTHBEARER with an identity provider needs a client built for it.
+    for feature in ["ssl", "sasl_scram", "sasl_plain", "sasl_oauthbearer", "oidc", "zstd", "gzip", "lz4"] {
+        let features = told.out.split([' ', ',', ';', ')', '\n']).collect::<Vec<_>>();
+        assert!(features.contains(&feature), "{feature} is not built in: {}", told.out);
+    }
+}
+
+#[test]
+fn completions_and_manual_are_made_for_every_command() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = said(dupgate().args(["completions", shell]));
+        assert_eq!(script.code, 0, "{shell}: {}", script.err);
+        assert!(
+            script.out.contains("rulings") && script.out.contains("max-distance") || script.out.contains("log-format"),
+            "{shell}"
+        );
+    }
+    let page = said(dupgate().arg("man")).out;
+    assert!(page.contains(".TH dupgate 1") && page.contains("Exit codes"), "{page}");
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(said(dupgate().args(["man", "--directory"]).arg(folder.path())).code, 0);
+    let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    assert!(
+        written("dupgate-topics-create.1").contains("dry") || written("dupgate-topics-create.1").contains("execute")
+    );
+    assert!(written("dupgate-check.1").contains("dupgate check \\-c dupgate.yaml"), "{}", written("dupgate-check.1"));
+}
+
+#[test]
+fn every_exit_code_that_needs_no_broker_is_the_one_that_is_documented() {
+    let code = |arguments: &[&str]| said(dupgate().args(arguments)).code;
+    assert_eq!(code(&["config", "schema"]), 0);
+    assert_eq!(code(&["valdate"]), 2);
+    assert_eq!(code(&["validate", "/no/such/file"]), 78);
+    assert_eq!(code(&["index", "stats", "-s", "index.path=/no/such/folder"]), 74);
+    assert_eq!(code(&["status", "--address", "127.0.0.1:1"]), 69);
+    assert_eq!(code(&["sieve", "/no/such/file"]), 1);
+}
