@@ -187,8 +187,8 @@ pub struct Index {
     pub cold_start: ColdStart,
     /// Time between two snapshots.
     pub snapshot_interval: Duration,
-    /// How many snapshots are kept.
-    pub snapshots_kept: usize,
+    /// How many snapshots of a log partition are kept.
+    pub snapshots_kept: NonZeroUsize,
 }
 
 /// The two logs (`logs`).

@@ -16,7 +16,7 @@ mod simhash;
 mod tests;
 
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SimHash};
-pub use reader::{Reader, Reading, Scratch, SettingsError, digest_of, id_hash};
+pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
 pub use settings::{Bits, FeatureHash, Settings, SimHashSettings, Weights};
 pub use shingle::shingles;

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use super::disk::{self, DiskError, Watch};
 use super::manifest::{self, ChunkHash, Manifest};
 use crate::fingerprint::SchemeId;
 use crate::log::CodecError;
-
-/// How many snapshots of a log partition are kept.
-pub const KEEP: usize = 2;
 
 /// The chunks of a snapshot, in order.
 pub type Sections = Vec<Vec<u8>>;
@@ -19,6 +17,8 @@ pub type Sections = Vec<Vec<u8>>;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    /// How many snapshots of a log partition stay; at least one.
+    kept: NonZeroUsize,
     /// The lock goes when the file closes, however the process ends; none when the folder is only looked at.
     _lock: Option<File>,
 }
@@ -80,19 +80,20 @@ pub enum Damage {
 }
 
 impl Folder {
-    /// Opens a folder, makes it when there is none, and locks it until the value is dropped.
+    /// Opens a folder, makes it when there is none, and locks it until the value is dropped. Of each log
+    /// partition the newest `kept` snapshots stay.
     ///
     /// # Errors
     ///
     /// [`SnapshotError::Held`] when another process (or another value in this one) has it open.
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self, SnapshotError> {
+    pub fn open(path: impl Into<PathBuf>, kept: NonZeroUsize) -> Result<Self, SnapshotError> {
         let path = path.into();
         disk::create_folder(&mut |_| Ok(()), &path)?;
         let lock = path.join("lock");
         let refuse = |source| DiskError::new("lock", &lock, source);
         let file = File::options().create(true).write(true).truncate(false).open(&lock).map_err(refuse)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: Some(file) }),
+            Ok(()) => Ok(Self { path, kept, _lock: Some(file) }),
             Err(TryLockError::WouldBlock) => Err(SnapshotError::Held(path)),
             Err(TryLockError::Error(source)) => Err(refuse(source).into()),
         }
@@ -102,10 +103,11 @@ impl Folder {
     /// is there at the next look. Nothing must be written by this value.
     #[must_use]
     pub fn look(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), _lock: None }
+        Self { path: path.into(), kept: NonZeroUsize::MIN, _lock: None }
     }
 
-    /// Writes a snapshot as these chunks under `name`, then deletes all but the newest [`KEEP`] of that name.
+    /// Writes a snapshot as these chunks under `name`, then deletes all but the newest of that name, as many
+    /// as [`Folder::open`] was told.
     ///
     /// Chunks that are there already are not written again. Until the manifest has its name and the name is on the
     /// disk, the snapshots before stay as they are.
@@ -174,7 +176,7 @@ impl Folder {
         let number = numbers(&disk::names(&folder)?).last().map_or(1, |newest| newest.saturating_add(1));
         disk::put(watch, &folder.join(manifest_name(number)), &manifest::encode(manifest, &chunks))?;
         disk::sync_folder(watch, &folder)?;
-        prune(&folder, watch)
+        prune(&folder, self.kept, watch)
     }
 
     fn of(&self, name: &str) -> Result<PathBuf, SnapshotError> {
@@ -187,9 +189,9 @@ impl Folder {
 }
 
 /// Deletes all manifests but the newest, then every file that none of those names.
-fn prune(folder: &Path, watch: Watch<'_>) -> Result<(), SnapshotError> {
+fn prune(folder: &Path, kept_snapshots: NonZeroUsize, watch: Watch<'_>) -> Result<(), SnapshotError> {
     let mut kept = BTreeSet::new();
-    for number in numbers(&disk::names(folder)?).into_iter().rev().take(KEEP) {
+    for number in numbers(&disk::names(folder)?).into_iter().rev().take(kept_snapshots.get()) {
         let manifest = manifest_name(number);
         // One that cannot be read names nothing that could be used.
         if let Ok((_, chunks)) = read_manifest(&folder.join(&manifest)) {

@@ -3,6 +3,8 @@
 
 #[path = "../support/broker/mod.rs"]
 mod broker;
+#[path = "../support/cluster/mod.rs"]
+mod cluster;
 
 mod client;
 mod demo;

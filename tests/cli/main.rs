@@ -5,4 +5,5 @@ mod config;
 mod demo;
 mod printed;
 mod program;
+mod secrets;
 mod sieve;

@@ -30,7 +30,7 @@ pub(super) fn disk(index: &Index) -> Vec<Row> {
 
 /// What the snapshots take when the index is full.
 fn need(index: &Index) -> u64 {
-    let kept = u64::try_from(index.snapshots_kept).unwrap_or(u64::MAX);
+    let kept = u64::try_from(index.snapshots_kept.get()).unwrap_or(u64::MAX);
     index.max_memory.saturating_mul(kept.saturating_add(BEING_WRITTEN))
 }
 
@@ -122,7 +122,7 @@ mod tests {
             max_memory: 1,
             cold_start: crate::config::raw::ColdStart::Proceed,
             snapshot_interval: std::time::Duration::from_secs(1),
-            snapshots_kept: 2,
+            snapshots_kept: std::num::NonZeroUsize::MIN,
         };
         let rows = disk(&index(folder.path().join("a/b")));
         assert_eq!(rows.first().map(|row| row.state), Some(State::Ok), "{rows:?}");

@@ -37,7 +37,7 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let mut differ = 0_u32;
     for (log, snapshot) in snapshots {
         let (at, held) = (snapshot.at, snapshot.originals.len());
-        let loaded = State::load(&snapshot.state, snapshot.originals);
+        let loaded = State::load(&snapshot.state, &snapshot.originals);
         let followed = states.remove(&log).unwrap_or_default();
         let same = loaded.digest() == followed.digest();
         differ += u32::from(!same);

@@ -96,11 +96,11 @@ fn security(raw: &raw::Security, secrets: &Secrets, found: &mut Findings) -> Sec
     let encrypted = matches!(raw.protocol, Protocol::Ssl | Protocol::SaslSsl);
     let any_file = tls.ca_file.is_some() || tls.cert_file.is_some() || tls.key_file.is_some();
     if any_file && !encrypted {
-        found.warn("kafka.security.tls", "has no effect: kafka.security.protocol does not encrypt");
+        found.warn_service("kafka.security.tls", "has no effect: kafka.security.protocol does not encrypt");
     }
     let identifies = matches!(raw.protocol, Protocol::SaslPlaintext | Protocol::SaslSsl);
     if !identifies && (raw.sasl.username.is_some() || raw.sasl.password.is_some()) {
-        found.warn("kafka.security.sasl", "has no effect: kafka.security.protocol is not a sasl one");
+        found.warn_service("kafka.security.sasl", "has no effect: kafka.security.protocol is not a sasl one");
     }
     Security {
         protocol: raw.protocol,
