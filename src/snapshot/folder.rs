@@ -103,7 +103,7 @@ impl Folder {
     /// is there at the next look. Nothing must be written by this value.
     #[must_use]
     pub fn look(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), kept: NonZeroUsize::MAX, _lock: None }
+        Self { path: path.into(), kept: NonZeroUsize::MIN, _lock: None }
     }
 
     /// Writes a snapshot as these chunks under `name`, then deletes all but the newest of that name, as many

@@ -17,19 +17,14 @@ fn completions_and_manual_are_made_for_every_command() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = said(dupgate().args(["completions", shell]));
         assert_eq!(script.code, 0, "{shell}: {}", script.err);
-        assert!(
-            script.out.contains("rulings") && script.out.contains("max-distance") || script.out.contains("log-format"),
-            "{shell}"
-        );
+        assert!(script.out.contains("rulings") && script.out.contains("log-format"), "{shell}");
     }
     let page = said(dupgate().arg("man")).out;
     assert!(page.contains(".TH dupgate 1") && page.contains("Exit codes"), "{page}");
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(said(dupgate().args(["man", "--directory"]).arg(folder.path())).code, 0);
     let written = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
-    assert!(
-        written("dupgate-topics-create.1").contains("dry") || written("dupgate-topics-create.1").contains("execute")
-    );
+    assert!(written("dupgate-topics-create.1").contains("execute"));
     assert!(written("dupgate-check.1").contains("dupgate check \\-c dupgate.yaml"), "{}", written("dupgate-check.1"));
 }
 
@@ -41,5 +36,5 @@ fn every_exit_code_that_needs_no_broker_is_the_one_that_is_documented() {
     assert_eq!(code(&["validate", "/no/such/file"]), 78);
     assert_eq!(code(&["index", "stats", "-s", "index.path=/no/such/folder"]), 74);
     assert_eq!(code(&["status", "--address", "127.0.0.1:1"]), 69);
-    assert_eq!(code(&["sieve", "/no/such/file"]), 1);
+    assert_eq!(code(&["sieve", "/no/such/file"]), 74);
 }

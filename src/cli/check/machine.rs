@@ -122,7 +122,7 @@ mod tests {
             max_memory: 1,
             cold_start: crate::config::raw::ColdStart::Proceed,
             snapshot_interval: std::time::Duration::from_secs(1),
-            snapshots_kept: std::num::NonZeroUsize::new(2).unwrap(),
+            snapshots_kept: std::num::NonZeroUsize::MIN,
         };
         let rows = disk(&index(folder.path().join("a/b")));
         assert_eq!(rows.first().map(|row| row.state), Some(State::Ok), "{rows:?}");
