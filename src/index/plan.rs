@@ -230,6 +230,13 @@ impl Plan {
         self.tables.len()
     }
 
+    /// Returns how many home lines a probe reads among so many entries.
+    #[must_use]
+    pub fn home_lines(&self, entries: u64) -> usize {
+        let lines = |keyed: &Keyed| lines_for(entries, LOAD, keyed.most_lines().ilog2());
+        self.tables.iter().map(|keyed| keyed.shape(lines(keyed)).flips().len()).sum()
+    }
+
     /// Returns what each table is keyed by.
     pub(super) fn keyed(&self) -> &[Keyed] {
         &self.tables
