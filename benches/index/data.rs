@@ -64,7 +64,7 @@ impl Data {
             sum += 1.0 / rank as f64;
             sums.push(sum);
         }
-        let mut fresh = |random: &mut Random| {
+        let fresh = |random: &mut Random| {
             if kind == Kind::Uniform || random.below(2) == 0 {
                 return random.next();
             }

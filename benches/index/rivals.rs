@@ -67,7 +67,7 @@ fn best(codes: &[u64], of: impl Iterator<Item = u32>, code: u64) -> Option<(u32,
 fn lists(data: &Data) -> f64 {
     let key = |code: u64, band: usize| (code >> (16 * band)) as u16;
     let mut bands: Vec<HashMap<u16, VecDeque<u32>>> = vec![HashMap::new(); 4];
-    let mut insert = |bands: &mut Vec<HashMap<u16, VecDeque<u32>>>, id: usize| {
+    let insert = |bands: &mut Vec<HashMap<u16, VecDeque<u32>>>, id: usize| {
         for (number, band) in bands.iter_mut().enumerate() {
             band.entry(key(data.codes[id], number)).or_default().push_back(id as u32);
         }
@@ -92,7 +92,7 @@ fn lists(data: &Data) -> f64 {
 /// A list of ids for each value of each bit: whatever shares 61 of 64 bits is near.
 fn by_bit(data: &Data) -> f64 {
     let mut lists: Vec<[VecDeque<u32>; 2]> = vec![[VecDeque::new(), VecDeque::new()]; 64];
-    let mut insert = |lists: &mut Vec<[VecDeque<u32>; 2]>, id: usize| {
+    let insert = |lists: &mut Vec<[VecDeque<u32>; 2]>, id: usize| {
         for (bit, list) in lists.iter_mut().enumerate() {
             list[(data.codes[id] >> bit & 1) as usize].push_back(id as u32);
         }
@@ -130,7 +130,7 @@ fn permuted(data: &Data, window: usize) -> f64 {
         }
     }
     let mut tables: Vec<HashMap<u64, VecDeque<u32>>> = vec![HashMap::new(); masks.len()];
-    let mut insert = |tables: &mut Vec<HashMap<u64, VecDeque<u32>>>, id: usize| {
+    let insert = |tables: &mut Vec<HashMap<u64, VecDeque<u32>>>, id: usize| {
         for (table, mask) in tables.iter_mut().zip(&masks) {
             table.entry(data.codes[id] & mask).or_default().push_back(id as u32);
         }

@@ -16,7 +16,7 @@ use super::table::lines_for;
 pub const MOST_DISTANCE: u8 = 8;
 
 /// Entries to a home line in the mean, in a table that is as large as it gets.
-pub(super) const LOAD: f64 = 5.4;
+pub(super) const LOAD: f64 = 4.6;
 
 /// Codes to be taken as a sample at most.
 const MOST_SAMPLED: usize = 65_536;
