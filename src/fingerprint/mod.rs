@@ -6,6 +6,7 @@
 //!
 //! Cost: one hash of the text, one of each word, and 64 additions for each of the strongest words.
 
+mod feature_hash;
 mod kinds;
 mod minhash;
 mod reader;
