@@ -27,8 +27,7 @@ impl FeatureHash {
 /// takes for 64 bits.
 fn md5(word: &str) -> u64 {
     let digest: [u8; 16] = Md5::digest(word.as_bytes()).into();
-    let [_, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h] = digest;
-    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    digest.into_iter().skip(8).fold(0, |number, byte| number << 8 | u64::from(byte))
 }
 
 /// Bob Jenkins' `hashlittle2` (lookup3, 2006) with both seeds 0, the first of its two results in the upper half: what
