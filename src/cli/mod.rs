@@ -4,6 +4,7 @@
 //! a cluster acts without `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
 pub mod demo;
+pub mod eval;
 pub mod index;
 mod petition;
 pub mod rulings;
@@ -82,6 +83,8 @@ pub enum Command {
     Validate(validate::ValidateArgs),
     /// judge JSON lines from files or standard input, without a broker
     Sieve(sieve::SieveArgs),
+    /// measure verdicts on texts with planted duplicates
+    Eval(eval::EvalArgs),
     /// watch a generated crawl being judged, or feed one to a cluster and score what comes out
     Demo(demo::DemoArgs),
 }
@@ -111,6 +114,7 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Index(args) => index::index(args, &cli.global),
         Command::Validate(args) => validate::validate(args, &cli.global),
         Command::Sieve(args) => sieve::sieve(args, &cli.global),
+        Command::Eval(args) => eval::eval(args, &cli.global),
         Command::Demo(args) => demo::demo(args, &cli.global),
     }
 }

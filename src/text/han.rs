@@ -79,6 +79,12 @@ fn dense_place(c: char) -> Option<usize> {
     if DENSE.contains(&code) { usize::try_from(code - DENSE.start()).ok() } else { None }
 }
 
+/// Returns the simplified form of one character, itself when it has none or the tables cannot be read.
+#[must_use]
+pub fn simplified(c: char) -> char {
+    Simplifier::shared().map_or(c, |tables| tables.char(c))
+}
+
 /// Says whether the character is an ideograph: jieba cuts runs of them, and shingles of them are shorter.
 #[must_use]
 pub fn is_han(c: char) -> bool {
