@@ -55,7 +55,7 @@ const FULL: Scale = Scale {
 const QUICK: Scale = Scale {
     rounds: 3,
     text_bytes: 400_000,
-    pages: 30_000,
+    pages: 80_000,
     pure_pages: 5_000,
     turns: 1,
     warm_up_seconds: 2,

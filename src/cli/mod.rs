@@ -3,10 +3,13 @@
 //! Rules for all of them: data on standard output, messages and progress on standard error; nothing that writes to
 //! a cluster acts without `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
+pub mod config;
 pub mod demo;
 pub mod eval;
 pub mod index;
+pub mod output;
 mod petition;
+mod report;
 pub mod rulings;
 pub mod run;
 pub mod sieve;
@@ -21,7 +24,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::settings::{Level, LogFormat, Logging};
-use crate::config::{Loaded, Purpose, Sources, load};
+use crate::config::{Loaded, Purpose, Refused, Sources, load};
 use crate::error::{Fatal, exit_on_panic};
 
 /// Read when no file is named.
@@ -48,6 +51,9 @@ pub struct Global {
     /// set one configuration key over all files and variables
     #[arg(short, long, global = true, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
+    /// how data is printed [default: table on a terminal, jsonl elsewhere]
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    pub output: Option<output::Format>,
     /// how log lines look [default: as configured]
     #[arg(long, global = true, value_enum)]
     pub log_format: Option<LogFormatArg>,
@@ -81,6 +87,8 @@ pub enum Command {
     Index(index::IndexArgs),
     /// check configuration files, without touching the network
     Validate(validate::ValidateArgs),
+    /// the settings in effect, files to begin with, and what a change will cost
+    Config(config::ConfigArgs),
     /// judge JSON lines from files or standard input, without a broker
     Sieve(sieve::SieveArgs),
     /// measure verdicts on texts with planted duplicates
@@ -100,11 +108,28 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     exit_on_panic(|| match dispatch(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fatal) => {
-            // Standard error may be closed: the exit code still tells.
-            let _ = writeln!(std::io::stderr(), "error: {fatal}");
+            complain(&fatal);
             fatal.exit_code()
         }
     })
+}
+
+/// Shows why the process ends. Standard error may be closed: the exit code still tells.
+fn complain(fatal: &Fatal) {
+    let mut out = std::io::stderr().lock();
+    if let Some(refused) = fatal.cause.downcast_ref::<Refused>() {
+        let _ = report::tell(&mut out, &refused.problems, &refused.warnings);
+        let sum = report::sum(&refused.problems, &refused.warnings);
+        let _ = writeln!(out, "error: the configuration is refused ({sum})");
+    } else {
+        let _ = writeln!(out, "error: {fatal}");
+    }
+}
+
+/// Tells something that is no data.
+fn note(text: &str) {
+    // Standard error may be closed: what was done is done.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 fn dispatch(cli: &Cli) -> Result<(), Fatal> {
@@ -113,6 +138,7 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Rulings(args) => rulings::rulings(args, &cli.global),
         Command::Index(args) => index::index(args, &cli.global),
         Command::Validate(args) => validate::validate(args, &cli.global),
+        Command::Config(args) => config::config(args, &cli.global),
         Command::Sieve(args) => sieve::sieve(args, &cli.global),
         Command::Eval(args) => eval::eval(args, &cli.global),
         Command::Demo(args) => demo::demo(args, &cli.global),

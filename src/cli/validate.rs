@@ -1,23 +1,29 @@
 //! `validate`: what is wrong with a configuration, all at once.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Global;
-use crate::config::{Problem, Purpose, load};
+use super::output::{Format, print_json};
+use super::{Global, report};
+use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
 
 /// Arguments of `validate`.
 #[derive(Clone, Debug, Default, Args)]
+#[command(
+    after_help = "Example:\n  dupgate validate dupgate.yaml\n  dupgate validate -c dupgate.yaml -s window.size=24h -o json"
+)]
 pub struct ValidateArgs {
     /// further configuration files, over those of --config
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// refuse warnings, too
+    #[arg(long)]
+    pub strict: bool,
 }
 
-/// Prints every problem and every warning to standard error.
+/// Prints every problem and every warning: to standard error for people, to standard output as JSON.
 ///
 /// # Errors
 ///
@@ -29,24 +35,19 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         Ok(loaded) => (Vec::new(), loaded.warnings),
         Err(refused) => (refused.problems, refused.warnings),
     };
-    let mut out = std::io::stderr().lock();
-    let mut tell = |kind: &str, found: &[Problem]| {
-        for problem in found {
-            // Standard error may be closed: the exit code still tells.
-            drop(writeln!(out, "{kind}: {problem}"));
+    match global.output {
+        Some(format @ (Format::Json | Format::Jsonl)) => {
+            print_json(&report::as_json(&problems, &warnings), format)?;
         }
-    };
-    tell("error", &problems);
-    tell("warning", &warnings);
-    if problems.is_empty() {
-        drop(writeln!(out, "the configuration is valid ({})", count(warnings.len(), "warning")));
+        Some(Format::Table) | None => {
+            // Standard error may be closed: the exit code still tells.
+            let _ = report::tell(&mut std::io::stderr().lock(), &problems, &warnings);
+        }
+    }
+    let sum = report::sum(&problems, &warnings);
+    if problems.is_empty() && (warnings.is_empty() || !args.strict) {
+        super::note(&format!("the configuration is valid ({sum})"));
         return Ok(());
     }
-    let (errors, warnings) = (count(problems.len(), "error"), count(warnings.len(), "warning"));
-    Err(Reason::Config.because(anyhow::anyhow!("the configuration is refused ({errors}, {warnings})")))
-}
-
-fn count(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
+    Err(Reason::Config.because(anyhow::anyhow!("the configuration is refused ({sum})")))
 }

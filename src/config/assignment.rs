@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use super::nearest::with_hint;
 use super::raw::Raw;
 use super::secret::SECRET_SLOTS;
 
@@ -62,9 +63,11 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     // A password may stand at any wrong place in this section: only what was expected is said of it.
     if path.first().is_some_and(|first| first == "kafka") && !message.starts_with("unknown field") {
         let expected = message.split_once("expected ").map_or("another kind of value", |(_, expected)| expected);
+        let expected = expected.split(" at line ").next().unwrap_or(expected);
         return Err(format!("expected {expected}"));
     }
-    Err(message)
+    let section = path.split_last().map_or(&[][..], |(_, section)| section);
+    Err(with_hint(message, section))
 }
 
 fn gives_list(raw: &Raw, path: &[String]) -> bool {

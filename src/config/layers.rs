@@ -1,9 +1,12 @@
 //! Files, variables and assignments, laid over each other.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::assignment::{check, interpret};
+use super::excerpt::draw;
 use super::expand::expand;
+use super::nearest::elsewhere;
 use super::problem::{Origin, Problem, Refused};
 use super::raw::Raw;
 use super::resolve::{Given, Purpose, resolve};
@@ -32,8 +35,20 @@ const TOP_KEYS: [&str; 3] = ["version", "roles", "mode"];
 pub struct Layers {
     tree: Node,
     variables: BTreeMap<String, String>,
+    /// The files as they were read, for excerpts.
+    texts: Texts,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
+}
+
+/// Texts of files by name. Any of them may hold a password: Debug shows none.
+#[derive(Clone, Default)]
+struct Texts(BTreeMap<String, String>);
+
+impl fmt::Debug for Texts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 impl Layers {
@@ -45,6 +60,7 @@ impl Layers {
 
     /// Lays the text of one file over what is there.
     pub fn file(&mut self, name: &str, text: &str) {
+        self.texts.0.insert(name.to_owned(), text.to_owned());
         match Node::parse(name, text) {
             Ok(mut tree) => {
                 self.refine(&mut tree);
@@ -69,10 +85,15 @@ impl Layers {
             match interpret(&path, &text) {
                 Ok(value) => self.tree.overlay(Node::at(&path, &origin, value)),
                 Err(message) if message.starts_with("unknown field") => {
-                    let message = format!("is set but names no setting: {message}");
-                    self.warnings.push(Problem { origin, path: String::new(), message });
+                    let meant = elsewhere(&path)
+                        .map(|key| {
+                            format!("; did you mean `{VARIABLE_PREFIX}{}`?", key.replace('.', "__").to_uppercase())
+                        })
+                        .unwrap_or_default();
+                    drop(message);
+                    self.warnings.push(Problem::at(origin, "", format!("is set but names no setting{meant}")));
                 }
-                Err(message) => self.problems.push(Problem { origin, path: path.join("."), message }),
+                Err(message) => self.problems.push(Problem::at(origin, path.join("."), message)),
             }
         }
     }
@@ -81,21 +102,24 @@ impl Layers {
     pub fn set(&mut self, assignment: &str) {
         let Some((path, text)) = assignment.split_once('=') else {
             let message = format!("`{assignment}` sets nothing: expected path=value, such as window.size=24h");
-            self.problems.push(Problem { origin: Origin::Set, path: String::new(), message });
+            self.problems.push(Problem::at(Origin::Set, "", message));
             return;
         };
         let keys = split(path.trim());
         match interpret(&keys, text) {
             Ok(value) => self.tree.overlay(Node::at(&keys, &Origin::Set, value)),
-            Err(message) => {
-                self.problems.push(Problem { origin: Origin::Set, path: path.trim().to_owned(), message });
-            }
+            Err(message) => self.problems.push(Problem::at(Origin::Set, path.trim(), message)),
         }
     }
 
     /// Adds a problem that was found outside, for instance a file that cannot be read.
     pub(super) fn refuse(&mut self, problem: Problem) {
         self.problems.push(problem);
+    }
+
+    /// Says where the value of a key came from.
+    pub(super) fn origin_of(&self, path: &str) -> Origin {
+        self.tree.origin_of(path)
     }
 
     /// Returns the merged values in the shape of the file.
@@ -113,31 +137,30 @@ impl Layers {
     /// # Errors
     ///
     /// Every problem of every layer, with the place of the value that is to blame.
-    pub fn resolve(mut self, given: &Given, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
+    pub fn resolve(self, given: &Given, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
         let resolved = match self.raw() {
             Ok(raw) => resolve(&raw, given, purpose),
             Err(problem) => Err(Refused { problems: vec![problem], warnings: Vec::new() }),
         };
-        let place = |tree: &Node, mut found: Vec<Problem>| {
+        let placed = |mut found: Vec<Problem>| {
             for problem in &mut found {
-                problem.origin = tree.origin_of(&problem.path);
+                problem.origin = self.tree.origin_of(&problem.path);
             }
             found
         };
-        match resolved {
-            Ok((settings, warnings)) if self.problems.is_empty() => {
-                self.warnings.extend(place(&self.tree, warnings));
-                Ok((settings, self.warnings))
-            }
-            Ok((_, warnings)) => {
-                self.warnings.extend(place(&self.tree, warnings));
-                Err(Refused { problems: self.problems, warnings: self.warnings })
-            }
-            Err(refused) => {
-                self.problems.extend(place(&self.tree, refused.problems));
-                self.warnings.extend(place(&self.tree, refused.warnings));
-                Err(Refused { problems: self.problems, warnings: self.warnings })
-            }
+        let (settings, (more_problems, more_warnings)) = match resolved {
+            Ok((settings, warnings)) => (Some(settings), (Vec::new(), placed(warnings))),
+            Err(refused) => (None, (placed(refused.problems), placed(refused.warnings))),
+        };
+        let (mut problems, mut warnings) = (self.problems, self.warnings);
+        problems.extend(more_problems);
+        warnings.extend(more_warnings);
+        problems.sort_by_key(Problem::place);
+        warnings.sort_by_key(Problem::place);
+        problems.iter_mut().chain(&mut warnings).for_each(|problem| self.texts.illustrate(problem));
+        match settings {
+            Some(settings) if problems.is_empty() => Ok((settings, warnings)),
+            Some(_) | None => Err(Refused { problems, warnings }),
         }
     }
 
@@ -147,25 +170,32 @@ impl Layers {
         let mut expanded = Vec::new();
         let mut problems = Vec::new();
         let variables = &self.variables;
-        tree.each_leaf(&mut |path, node| {
+        let parsed = &*tree;
+        parsed.each_leaf(&mut |path, node| {
             let value = match expand_all(path, &node.value(), variables) {
                 Ok(value) => value,
                 Err(message) => {
-                    problems.push(Problem { origin: node.origin.clone(), path: path.join("."), message });
+                    problems.push(Problem::at(node.origin.clone(), path.join("."), message));
                     refused.push(path.to_vec());
                     return;
                 }
             };
             if let Err(message) = check(path, &value) {
-                problems.push(Problem { origin: node.origin.clone(), path: path.join("."), message });
-                refused.push(path.to_vec());
+                // An unknown section is told once, where its name stands, and not again for all that is in it.
+                let (path, origin) = match unknown(path) {
+                    Some(depth) => {
+                        let path = path.get(..depth).unwrap_or(path);
+                        (path, parsed.find(path).map_or_else(|| node.origin.clone(), |node| node.key.clone()))
+                    }
+                    None => (path, node.origin.clone()),
+                };
+                if !refused.iter().any(|known: &Vec<String>| known == path) {
+                    problems.push(Problem::at(origin, path.join("."), message));
+                    refused.push(path.to_vec());
+                }
             } else if matches!(node.content, Content::Leaf(_)) {
                 expanded.push(Node::at(path, &node.origin, value));
             }
-        });
-        problems.sort_by_key(|problem| match problem.origin {
-            Origin::File { line, column, .. } => (line, column),
-            Origin::Default | Origin::Variable(_) | Origin::Set => (0, 0),
         });
         self.problems.extend(problems);
         for path in refused {
@@ -175,6 +205,24 @@ impl Layers {
             tree.overlay(node);
         }
     }
+}
+
+impl Texts {
+    /// Draws the lines around a problem that stands in one of these files.
+    fn illustrate(&self, problem: &mut Problem) {
+        let Origin::File { name, line, column } = &problem.origin else { return };
+        let label = problem.hint().map(|name| format!("did you mean `{name}`?")).unwrap_or_default();
+        problem.excerpt = self.0.get(&**name).and_then(|text| draw(name, text, *line, *column, &label));
+    }
+}
+
+/// Says which level of a path does not exist, counted from 1.
+fn unknown(path: &[String]) -> Option<usize> {
+    let is_unknown = |depth: &usize| {
+        let above = path.get(..*depth).unwrap_or_default();
+        check(above, &Value::Object(serde_json::Map::new())).is_err_and(|why| why.starts_with("unknown field"))
+    };
+    (1..=path.len()).find(is_unknown)
 }
 
 /// Expands the texts of one value. A text that is nothing but variables is read like one: it may be a number.
@@ -244,17 +292,17 @@ mod tests {
         let mut layers = Layers::new(variables(&[("DUPGATE_WINDOW__SIZE", "soon")]));
         layers.file(
             "a.yaml",
-            "match:\n  simhash:\n    max_distanse: 3\n    bits: many\nwindow:\n  size: 0s\nindx: {a: 1}\n",
+            "match:\n  simhash:\n    max_distanse: 3\n    bits: many\nwindow:\n  size: 0s\nindx: {a: 1, b: {c: 2}}\n",
         );
         layers.environment();
         layers.set("mode=drop");
         layers.set("nonsense");
         let found = problems(layers);
         for expected in [
-            "a.yaml:3:19: match.simhash.max_distanse: unknown field `max_distanse`, expected one of `bits`, `max_distance`",
+            "a.yaml:3:5: match.simhash.max_distanse: unknown field `max_distanse`, expected one of `bits`, `max_distance`",
             "a.yaml:4:11: match.simhash.bits: invalid type: string \"many\", expected u32",
             "a.yaml:6:9: window.size: 0s remembers nothing",
-            "a.yaml:7:11: indx.a: unknown field `indx`, expected one of `version`",
+            "a.yaml:7:1: indx: unknown field `indx`, expected one of `version`",
             "DUPGATE_WINDOW__SIZE: window.size: `soon` is no duration: expected a number and a unit",
             "--set: mode: unknown variant `drop`, expected one of `route`, `tag`, `observe`",
             "--set: `nonsense` sets nothing: expected path=value",

@@ -41,6 +41,14 @@ pub struct Loaded {
 ///
 /// Every problem found, unreadable files included.
 pub fn load(sources: &Sources, purpose: Purpose) -> Result<Loaded, Refused> {
+    let (layers, given) = gather(sources);
+    layers.resolve(&given, purpose).map(|(settings, warnings)| Loaded { settings, warnings })
+}
+
+/// Reads the files, and the dictionaries, word lists and secrets that they name. What cannot be read is a problem of
+/// the layers.
+#[must_use]
+pub fn gather(sources: &Sources) -> (Layers, Given) {
     let mut layers = Layers::new(sources.variables.clone());
     for path in &sources.files {
         match std::fs::read_to_string(path) {
@@ -63,12 +71,12 @@ pub fn load(sources: &Sources, purpose: Purpose) -> Result<Loaded, Refused> {
     if let Ok(raw) = layers.raw() {
         read_named_files(&raw, &mut given, &mut layers);
     }
-    layers.resolve(&given, purpose).map(|(settings, warnings)| Loaded { settings, warnings })
+    (layers, given)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Problem {
     let origin = Origin::File { name: path.display().to_string().into(), line: 0, column: 0 };
-    Problem { origin, path: String::new(), message: format!("cannot be read: {error}") }
+    Problem::at(origin, "", format!("cannot be read: {error}"))
 }
 
 /// A file that cannot be read is told here; what needed it says nothing more.

@@ -37,7 +37,7 @@ impl fmt::Display for Origin {
 }
 
 /// One thing that is wrong. Shows as `dupgate.yaml:85:3: match.simhash.max_distance: 9 is above the limit of 8`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// Where the value came from; [`Origin::Default`] when it was never given.
     pub origin: Origin,
@@ -45,12 +45,33 @@ pub struct Problem {
     pub path: String,
     /// What is wrong, with the value and the limit. Never holds a secret.
     pub message: String,
+    /// The lines of the file around it, with a mark below; absent when it stands in no file.
+    pub excerpt: Option<String>,
 }
 
 impl Problem {
     /// Blames one key; its origin is filled in by whoever knows the layers.
     pub(super) fn of(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { origin: Origin::Default, path: path.into(), message: message.into() }
+        Self { path: path.into(), message: message.into(), ..Self::default() }
+    }
+
+    /// Blames what stands at a place, and the key there if one is known.
+    pub(super) fn at(origin: Origin, path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { origin, ..Self::of(path, message) }
+    }
+
+    /// Orders problems as they stand in the files; what stands in none comes last.
+    pub(super) fn place(&self) -> (bool, Arc<str>, u64, u64) {
+        match &self.origin {
+            Origin::File { name, line, column } => (false, Arc::clone(name), *line, *column),
+            Origin::Default | Origin::Variable(_) | Origin::Set => (true, Arc::default(), 0, 0),
+        }
+    }
+
+    /// Returns the name that was meant, where one is near to a name that does not exist.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.message.rsplit_once("did you mean `")?.1.strip_suffix("`?")
     }
 }
 

@@ -76,7 +76,7 @@ pub enum Purpose {
 ///
 /// Every problem found, in the order of the file. Their origin is not known here.
 pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
-    let mut findings = Findings::default();
+    let mut findings = Findings::of(purpose);
     let found = &mut findings;
     if raw.version != 1 {
         found.refuse("version", format!("{} is not a layout of this file that is known (only 1 is)", raw.version));
@@ -114,19 +114,27 @@ pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, 
 }
 
 /// What was found so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Findings {
+    purpose: Purpose,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
 
 impl Findings {
+    const fn of(purpose: Purpose) -> Self {
+        Self { purpose, problems: Vec::new(), warnings: Vec::new() }
+    }
+
     fn refuse(&mut self, path: impl Into<String>, message: impl Into<String>) {
         self.problems.push(Problem::of(path, message));
     }
 
-    fn warn(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        self.warnings.push(Problem::of(path, message));
+    /// Warns of what concerns brokers and groups: nothing to somebody who sieves files.
+    fn warn_service(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        if self.purpose == Purpose::Run {
+            self.warnings.push(Problem::of(path, message));
+        }
     }
 }
 
@@ -137,7 +145,7 @@ fn secrets(raw: &Raw, given: &Given, found: &mut Findings) -> BTreeMap<&'static 
         let secret = match raw.secret(slot) {
             None => continue,
             Some(RawSecret::Text(text)) => {
-                found.warn(slot, "is written in the configuration; use {file: …} or {env: …}");
+                found.warn_service(slot, "is written in the configuration; use {file: …} or {env: …}");
                 Some(text.clone())
             }
             Some(RawSecret::File(path)) => {

@@ -1,6 +1,7 @@
 //! What the program runs by: typed, complete and checked. Made by [`super::resolve()`] only.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,6 +54,16 @@ pub struct Settings {
     pub metrics: Metrics,
     /// Short hash of what should be equal on all instances: see [`super::Raw::hash`].
     pub hash: String,
+}
+
+impl Settings {
+    /// Names the scheme: what decides fingerprints.
+    #[must_use]
+    pub fn scheme(&self) -> fingerprint::SchemeId {
+        let partitions = usize::try_from(self.judge.partitions).ok().and_then(NonZeroUsize::new);
+        let partitions = partitions.unwrap_or(NonZeroUsize::MIN);
+        fingerprint::scheme_id(&self.record, &self.text, &self.fingerprint, partitions)
+    }
 }
 
 /// What an instance does. At least one of both.
@@ -176,8 +187,8 @@ pub struct Index {
     pub cold_start: ColdStart,
     /// Time between two snapshots.
     pub snapshot_interval: Duration,
-    /// How many snapshots are kept.
-    pub snapshots_kept: usize,
+    /// How many snapshots of a log partition are kept.
+    pub snapshots_kept: NonZeroUsize,
 }
 
 /// The two logs (`logs`).

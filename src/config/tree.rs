@@ -25,6 +25,8 @@ pub(super) const FREE_MAPS: [&str; 5] = [
 pub(super) struct Node {
     /// Where it was given.
     pub(super) origin: Origin,
+    /// Where its key stands.
+    pub(super) key: Origin,
     /// What was given.
     pub(super) content: Content,
 }
@@ -61,26 +63,22 @@ impl Node {
             // The parser repeats its own place behind the message; ours stands in front of it.
             let message = error.to_string();
             let message = message.split(" at line ").next().unwrap_or_default().trim();
-            Problem { origin, path: String::new(), message: format!("not YAML that can be read: {message}") }
+            Problem::at(origin, "", format!("not YAML that can be read: {message}"))
         })?;
         match found {
-            None => Ok(Self { origin: at(0, 0), content: Content::default() }),
-            Some(Spanned { value: Found::Map(map), .. }) => Ok(place("", Found::Map(map), &name, at(1, 1))),
-            Some(Spanned { referenced, .. }) => Err(Problem {
-                origin: at(referenced.line(), referenced.column()),
-                path: String::new(),
-                message: "expected a map of settings".to_owned(),
-            }),
+            None => Ok(Self { origin: at(0, 0), ..Self::default() }),
+            Some(Spanned { value: Found::Map(map), .. }) => Ok(place("", Found::Map(map), &name, at(1, 1), at(1, 1))),
+            Some(Spanned { referenced, .. }) => {
+                Err(Problem::at(at(referenced.line(), referenced.column()), "", "expected a map of settings"))
+            }
         }
     }
 
     /// Makes a tree that holds one value at the end of a path.
     pub(super) fn at(path: &[String], origin: &Origin, value: Value) -> Self {
-        let end = Self { origin: origin.clone(), content: Content::of(&path.join("."), origin, value) };
-        path.iter().rev().fold(end, |below, key| {
-            let content = Content::Map(BTreeMap::from([(key.clone(), below)]));
-            Self { origin: origin.clone(), content }
-        })
+        let new = |content| Self { origin: origin.clone(), key: origin.clone(), content };
+        let end = new(Content::of(&path.join("."), origin, value));
+        path.iter().rev().fold(end, |below, key| new(Content::Map(BTreeMap::from([(key.clone(), below)]))))
     }
 
     /// Lays another tree over this one: maps are merged, everything else is replaced.
@@ -97,6 +95,7 @@ impl Node {
             (content, over_content) => {
                 *content = over_content;
                 self.origin = over.origin;
+                self.key = over.key;
             }
         }
     }
@@ -113,6 +112,20 @@ impl Node {
                     }
                 }
                 Content::Map(_) | Content::Leaf(_) => visit(path, node),
+            }
+        }
+        walk(self, &mut Vec::new(), visit);
+    }
+
+    /// Visits every node but the top, sections before what is in them.
+    pub(super) fn each_node(&self, visit: &mut impl FnMut(&[String], &Self)) {
+        fn walk(node: &Node, path: &mut Vec<String>, visit: &mut impl FnMut(&[String], &Node)) {
+            let Content::Map(map) = &node.content else { return };
+            for (key, below) in map {
+                path.push(key.clone());
+                visit(path, below);
+                walk(below, path, visit);
+                path.pop();
             }
         }
         walk(self, &mut Vec::new(), visit);
@@ -139,6 +152,14 @@ impl Node {
         if matches!(&node.content, Content::Map(map) if !map.is_empty()) { Origin::Default } else { origin }
     }
 
+    /// Finds the node at a path.
+    pub(super) fn find(&self, path: &[String]) -> Option<&Self> {
+        path.iter().try_fold(self, |node, key| match &node.content {
+            Content::Map(map) => map.get(key),
+            Content::Leaf(_) => None,
+        })
+    }
+
     /// Removes the value at a path, and the sections that are empty then.
     pub(super) fn remove(&mut self, path: &[String]) {
         let (Content::Map(map), Some((first, rest))) = (&mut self.content, path.split_first()) else { return };
@@ -161,7 +182,7 @@ impl Content {
                 map.into_iter()
                     .map(|(key, value)| {
                         let content = Self::of(&join(path, &key), origin, value);
-                        (key, Node { origin: origin.clone(), content })
+                        (key, Node { origin: origin.clone(), key: origin.clone(), content })
                     })
                     .collect(),
             ),
@@ -188,7 +209,7 @@ pub(super) fn join(path: &str, key: &str) -> String {
 enum Found {
     Scalar(Value),
     List(Vec<Self>),
-    Map(Vec<(String, Spanned<Self>)>),
+    Map(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
 impl Found {
@@ -196,25 +217,28 @@ impl Found {
         match self {
             Self::Scalar(value) => value,
             Self::List(list) => list.into_iter().map(Self::into_value).collect(),
-            Self::Map(map) => map.into_iter().map(|(key, found)| (key, found.value.into_value())).collect(),
+            Self::Map(map) => map.into_iter().map(|(key, found)| (key.value, found.value.into_value())).collect(),
         }
     }
 }
 
-fn place(path: &str, found: Found, name: &Arc<str>, origin: Origin) -> Node {
+fn place(path: &str, found: Found, name: &Arc<str>, key: Origin, origin: Origin) -> Node {
     let content = match found {
         Found::Map(map) if !SECRET_SLOTS.contains(&path) => {
+            let at = |place: serde_saphyr::Location| Origin::File {
+                name: Arc::clone(name),
+                line: place.line(),
+                column: place.column(),
+            };
             let below = map.into_iter().map(|(key, Spanned { value, referenced, .. })| {
-                let origin =
-                    Origin::File { name: Arc::clone(name), line: referenced.line(), column: referenced.column() };
-                let node = place(&join(path, &key), value, name, origin);
-                (key, node)
+                let node = place(&join(path, &key.value), value, name, at(key.referenced), at(referenced));
+                (key.value, node)
             });
             Content::Map(below.collect())
         }
         Found::Scalar(_) | Found::List(_) | Found::Map(_) => Content::Leaf(found.into_value()),
     };
-    Node { origin, content }
+    Node { origin, key, content }
 }
 
 impl<'de> Deserialize<'de> for Found {
@@ -285,6 +309,19 @@ mod tests {
         assert_eq!(place("b.d.e"), "f.yaml:5:8");
         assert_eq!(place("b.d.other"), "default");
         assert_eq!(place("nothing"), "default");
+    }
+
+    #[test]
+    fn every_key_knows_its_line() {
+        let tree = file("a: 1\nb:\n  c: [x, y]\n  d: {e: text}\n");
+        let place = |path: &[&str]| {
+            let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
+            tree.find(&path).map(|node| node.key.to_string())
+        };
+        assert_eq!(place(&["a"]).as_deref(), Some("f.yaml:1:1"));
+        assert_eq!(place(&["b", "c"]).as_deref(), Some("f.yaml:3:3"));
+        assert_eq!(place(&["b", "d", "e"]).as_deref(), Some("f.yaml:4:7"));
+        assert_eq!(place(&["b", "x"]), None);
     }
 
     #[test]

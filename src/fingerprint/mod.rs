@@ -19,7 +19,7 @@ mod tests;
 
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SimHash};
 pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, SketchForm, SlotBits};
-pub use reader::{Reader, Reading, Scratch, SettingsError, digest_of, id_hash};
+pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
 pub use settings::{Bits, FeatureHash, Settings, SimHashSettings, Weights};
 pub use shingle::{Letters, ShingleLengths, shingle_hashes, shingles};

@@ -4,7 +4,7 @@ use super::scheme::{partition_of, scheme_id};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
 use super::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, Settings, Weights};
 use crate::record::{Decoder, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
-use crate::text::{self, Analyzer, WordMap};
+use crate::text::{self, Analyzer, CutBy, WordMap};
 use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
 
@@ -33,6 +33,19 @@ struct Seen {
     hash: u64,
 }
 
+/// One step of reading a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Bytes to document.
+    Decode,
+    /// Body to normalised text.
+    Extract,
+    /// Text to words, counted.
+    Tokenize,
+    /// Words to fingerprints.
+    Fingerprint,
+}
+
 /// What is known of one page: everything an entry of the fingerprint log holds, and some figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
@@ -58,6 +71,8 @@ pub struct Reading {
     pub text_bytes: usize,
     /// Whether text past `text.max_bytes` was left unread.
     pub cut: bool,
+    /// What cut the text into words.
+    pub cut_by: CutBy,
 }
 
 /// Why settings cannot be used for reading.
@@ -117,13 +132,31 @@ impl Reader {
     /// A [`Rejection`] for a reason that is a function of the page and the scheme alone
     /// ([`crate::record::Reject::is_of_the_page`]).
     pub fn read(&self, record: &RawRecord<'_>, scratch: &mut Scratch) -> Result<Reading, Rejection> {
-        let document = self.decoder.decode(record)?;
-        let normal = self.analyzer.normalize(&document.body, &mut scratch.normal)?;
-        let exact = ExactHash(xxh3_128(normal.text.as_bytes()));
+        self.read_watched(record, scratch, |_| {})
+    }
+
+    /// Reads one record, and tells of each step when it has ended: for those who have a clock. A step that finds a
+    /// reason to reject the page has ended, too; none follows it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::read`].
+    pub fn read_watched(
+        &self,
+        record: &RawRecord<'_>,
+        scratch: &mut Scratch,
+        mut ended: impl FnMut(Step),
+    ) -> Result<Reading, Rejection> {
+        let document = self.decoder.decode(record);
+        ended(Step::Decode);
+        let document = document?;
+        let normal = self.analyzer.normalize(&document.body, &mut scratch.normal);
+        ended(Step::Extract);
+        let normal = normal?;
         let (words, features) = (&mut scratch.words, &mut scratch.features);
         words.clear();
         let mut tokens = 0;
-        self.analyzer.words(normal.text, |word| {
+        let cut_by = self.analyzer.words(normal.text, |word| {
             tokens += 1;
             let seen = words.entry(word.hash).or_insert_with(|| Seen {
                 count: 0,
@@ -133,6 +166,8 @@ impl Reader {
             seen.count = seen.count.saturating_add(1);
         });
         let distinct = words.len();
+        ended(Step::Tokenize);
+        let exact = ExactHash(xxh3_128(normal.text.as_bytes()));
         let simhash = (distinct >= self.analyzer.settings().min_features).then(|| {
             features.clear();
             features.extend(words.values().map(|seen| Feature { hash: seen.hash, weight: self.weight(*seen) }));
@@ -140,7 +175,7 @@ impl Reader {
             simhash(features)
         });
         let scope = document.scope.as_deref().map(scope_hash);
-        Ok(Reading {
+        let reading = Reading {
             id: document.id.as_deref().map(id_hash),
             id_text: document.id.map(String::from),
             scope,
@@ -152,7 +187,10 @@ impl Reader {
             features: distinct,
             text_bytes: normal.text.len(),
             cut: normal.cut,
-        })
+            cut_by,
+        };
+        ended(Step::Fingerprint);
+        Ok(reading)
     }
 
     /// Finds a page's scope and partition without a look at its text: for pages on whose text the work failed.

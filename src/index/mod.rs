@@ -5,206 +5,225 @@
 //! An original matches as its stage, scope, event time and the tails say, and what happens to be in memory never
 //! changes an answer (law L5). No candidate is dropped to save time: recall within the bound is exactly 1 (law L7).
 //!
-//! The originals stand in a ring in log order. One table leads from each exact hash, id and source to its originals,
-//! and one from each key of k + 1 bands (`bands`) to the `SimHash` codes that share it: two codes within k bits
-//! agree in at least one band. A table holds the newest original of a key, each original how far back the next older
-//! one stands (`heads`), so that expiry moves the front of the ring and touches nothing else.
+//! The originals stand in a ring in log order (`ring`, `column`): positions count them, a tail moves over them, and that
+//! is all that expiry does. Tables lead from keys to positions (`tables`, `table`): one from each exact hash, id and
+//! source, and those of a plan (`plan`) from parts of the `SimHash` code, so chosen that any two codes within k bits
+//! share a key, which is proved (`coverage`). A bucket is one cache line (`lines`); what finds no room there stands in a
+//! run (`runs`). Whether an entry lives is told by its id alone (`alive`), so nothing is ever deleted. Tables grow a few
+//! entries a message (`growing`). All `unsafe` is in `fast`.
 //!
-//! Cost of a probe: one walk along the equal exact hashes, and k + 1 walks along the codes that share a band, one
-//! XOR and popcount each. For k = 3 these are about 4 N / 65,536 codes when they are uniform, more when they are
-//! not. An insert is one write in each of k + 4 tables; a table doubles by being built anew. Memory is bounded by the
-//! entries held (law L6) and does not depend on what went before.
+//! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips; asked
+//! for ahead of time ([`Index::prefetch`]) they take about 100 ns among ten million originals. Memory is bounded by the
+//! entries held (law L6): about 70 bytes in columns and 12 for each table.
 
-mod bands;
-mod heads;
+mod alive;
+mod column;
+mod coverage;
+mod fast;
+mod growing;
+mod lines;
+mod near;
 mod original;
+mod plan;
+mod ring;
+mod runs;
+mod shape;
+mod stats;
+mod table;
+mod tables;
 
-use std::collections::{BTreeSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+pub use coverage::{Gap, Proof};
+pub use fast::Engine;
+pub use near::{Looked, Near};
+pub use original::{Candidate, Gone, Original, Probe, Seen};
+pub use plan::{MOST_DISTANCE, Needs, Offer, Plan};
+pub use stats::{IndexStats, NearStats, TableStats};
+pub use tables::{Keys, Tables};
 
-use bands::{Band, MOST_BANDS};
-use heads::Heads;
-pub use original::{Candidate, Gone, Original, Probe};
-
-use crate::fingerprint::{ExactHash, IdHash};
-use crate::log::Tails;
+use crate::fingerprint::{Fingerprints, IdHash};
+use crate::log::{Stage, Tails};
 use crate::record::{PartitionId, Source};
+use ring::{ByExact, ById, BySource, Ring};
+
+/// Memory that the tables of the `SimHash` codes may take for each original, in bytes.
+pub const CODE_TABLES_BYTES: f64 = 100.0;
+
+/// Most originals that a plan is made for: ids are told apart up to here.
+const MOST_ENTRIES: u64 = 1 << 31;
 
 /// The originals held, in log order, and the tables that find them.
 #[derive(Debug)]
 pub struct Index {
-    max_distance: u8,
-    bands: Vec<Band>,
-    /// Position of the oldest original held. Positions count inserts; unlike sequence numbers they have no gaps.
-    front: u64,
-    held: VecDeque<Held>,
-    /// One for each original held, apart from it: a walk along a band reads nothing else.
-    codes: VecDeque<Code>,
+    ring: Ring,
+    /// Codes by the ring's positions. Its tail is that of the `SimHash` stage.
+    near: Near,
     last_sequence: Option<u64>,
-    by_exact: Heads,
-    by_id: Heads,
-    by_source: Heads,
-    by_band: Vec<Heads>,
-    /// One copy of each topic name, whoever brings it.
-    topics: BTreeSet<Arc<str>>,
-}
-
-#[derive(Debug)]
-struct Held {
-    original: Original,
-    forgotten: bool,
-    exact_back: u32,
-    id_back: u32,
-    source_back: u32,
-}
-
-#[derive(Debug, Default)]
-struct Code {
-    /// Meaningless in an original without a `SimHash`: no chain leads there.
-    bits: u64,
-    backs: [u32; MOST_BANDS],
+    by_exact: Tables,
+    by_id: Tables,
+    by_source: Tables,
 }
 
 impl Index {
     /// Makes an empty index whose tables find every pair within `max_distance` bits, 0 to 8.
     #[must_use]
     pub fn new(max_distance: u8) -> Self {
-        let bands = bands::cut(max_distance);
+        Self::sized(max_distance, 0)
+    }
+
+    /// Makes an empty index for so many originals, with the plan that suits so many. It holds more as well.
+    #[must_use]
+    pub fn sized(max_distance: u8, entries: u64) -> Self {
+        let entries = entries.min(MOST_ENTRIES);
         Self {
-            max_distance,
-            front: 0,
-            held: VecDeque::new(),
-            codes: VecDeque::new(),
+            ring: Ring::new(),
+            near: Near::with_plan(plan_for(max_distance, entries), entries),
             last_sequence: None,
-            by_exact: Heads::with_room(0, 64),
-            by_id: Heads::with_room(0, 64),
-            by_source: Heads::with_room(0, 64),
-            by_band: bands.iter().map(|band| Heads::with_room(0, band.width)).collect(),
-            bands,
-            topics: BTreeSet::new(),
+            by_exact: Tables::new(1, entries),
+            by_id: Tables::new(1, entries),
+            by_source: Tables::new(1, entries),
         }
     }
 
-    /// Lets the tables find every pair within `max_distance` bits. Builds them anew when that is a change; the
-    /// originals stay.
+    /// Lets the tables find every pair within `max_distance` bits. Builds them anew when they did not; the originals
+    /// stay.
     pub fn set_max_distance(&mut self, max_distance: u8) {
-        if self.max_distance != max_distance {
-            self.max_distance = max_distance;
-            self.bands = bands::cut(max_distance);
-            self.build_tables();
+        if max_distance > self.near.plan().max_distance() {
+            self.near.set_plan(plan_for(max_distance, self.near.held()));
         }
+    }
+
+    /// Lets the tables grow towards so many originals.
+    pub fn expect(&mut self, entries: u64) {
+        let entries = entries.min(MOST_ENTRIES);
+        self.near.expect(entries);
+        self.by_exact.expect(entries);
+        self.by_id.expect(entries);
+        self.by_source.expect(entries);
     }
 
     /// Holds one more original. Sequence numbers ascend strictly, gaps allowed; an original that would break the
     /// order is known already and changes nothing.
-    pub fn insert(&mut self, mut original: Original) {
+    pub fn insert(&mut self, original: &Original) {
+        if self.append(original) {
+            self.near.push(code_of(original));
+            let (ring, positions) = (&self.ring, self.ring.positions());
+            self.by_exact.insert(&ByExact(ring), positions.clone());
+            self.by_source.insert(&BySource(ring), positions.clone());
+            if original.id.is_some() {
+                self.by_id.insert(&ById(ring), positions);
+            }
+        }
+    }
+
+    /// Holds many originals, in sequence order, and builds the tables once.
+    pub fn restore(&mut self, originals: &[Original]) {
+        let mut codes = Vec::with_capacity(originals.len());
+        codes.extend(originals.iter().filter(|original| self.append(original)).map(code_of));
+        self.near.restore(codes);
+        let (ring, positions) = (&self.ring, self.ring.positions());
+        let held = positions.end - positions.start;
+        self.by_exact.build(&ByExact(ring), &positions, held);
+        self.by_source.build(&BySource(ring), &positions, held);
+        if originals.iter().any(|original| original.id.is_some()) {
+            self.by_id.build(&ById(ring), &positions, held);
+        }
+    }
+
+    fn append(&mut self, original: &Original) -> bool {
         if self.last_sequence.is_some_and(|last| original.sequence <= last) {
-            return;
+            return false;
         }
         self.last_sequence = Some(original.sequence);
-        self.share_topic(&mut original.source.partition);
-        self.share_topic(&mut original.cluster.partition);
-        let bits = original.fingerprints.simhash.map_or(0, |simhash| simhash.0);
-        self.held.push_back(Held { original, forgotten: false, exact_back: 0, id_back: 0, source_back: 0 });
-        self.codes.push_back(Code { bits, ..Code::default() });
-        if self.tables_misfit() {
-            self.build_tables();
-        } else {
-            self.link(self.held.len() - 1);
-        }
+        self.ring.push(original);
+        true
     }
 
     /// Shows every original that matches the probe, each once with its strongest stage, in no order.
     ///
     /// A probe that reaches farther than the tables ([`Index::set_max_distance`]) is answered by a scan of all codes.
-    pub fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) {
-        let mut show = |held: &Held| {
-            if held.forgotten {
-                return;
-            }
-            if let Some((stage, distance)) = probe.verify(&held.original) {
-                let same_id = probe.id.is_some() && probe.id == held.original.id;
-                visit(Candidate { sequence: held.original.sequence, stage, distance, same_id });
-            }
-        };
+    pub fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) -> Seen {
         let exact = probe.fingerprints.exact;
-        self.with_exact(exact).for_each(&mut show);
-
-        let Some(simhash) = probe.fingerprints.simhash else { return };
-        let mut show_near = |at: usize| {
-            // Equal exact hashes were shown above, at whatever stage they match.
-            if let Some(held) = self.held.get(at).filter(|held| held.original.fingerprints.exact != exact) {
-                show(held);
+        let code = probe.fingerprints.simhash;
+        let mut seen = Seen::default();
+        let mut show = |facts: &ring::Facts, distance: Option<u8>| {
+            if let Some((stage, distance)) = probe.verify(facts, distance) {
+                let same_id = probe.id.is_some() && probe.id == facts.id;
+                visit(Candidate { sequence: facts.sequence, stage, distance, same_id });
             }
         };
-        let reach = u32::from(probe.max_distance);
-        if probe.max_distance > self.max_distance {
-            (0..self.held.len()).for_each(show_near);
-            return;
-        }
-        // One step along each band in turn: the memory fetches the next code of all of them at once.
-        let mut steps = [None; MOST_BANDS];
-        for (step, (band, heads)) in steps.iter_mut().zip(self.bands.iter().zip(&self.by_band)) {
-            *step = self.place_of(heads.newest(band.key(simhash.0)));
-        }
-        while steps.iter().any(Option::is_some) {
-            for (number, step) in steps.iter_mut().enumerate() {
-                let Some(at) = step.take() else { continue };
-                let Some(code) = self.codes.get(at) else { continue };
-                *step = code.backs.get(number).and_then(|&back| older(at, back));
-                // A pair that agrees in several bands is shown in the first of them.
-                if (code.bits ^ simhash.0).count_ones() <= reach
-                    && self.bands.iter().position(|band| band.agrees(code.bits, simhash.0)) == Some(number)
-                {
-                    show_near(at);
-                }
+        self.by_exact.equal(0, ring::key_of_exact(exact.0), &self.ring.positions(), |position| {
+            seen.compared += 1;
+            if let Some(facts) = self.ring.facts(position).filter(|facts| facts.exact == exact) {
+                let distance = code.zip(self.near.code_kept(position)).map(|(code, held)| (code.0 ^ held).count_ones());
+                show(&facts, distance.and_then(|distance| u8::try_from(distance).ok()));
             }
+        });
+        if let Some(code) = code.filter(|_| probe.stages.contains(&Stage::SimHash)) {
+            seen.compared += self.near.probe(code.0, probe.max_distance, |position, distance| {
+                // Equal exact hashes were shown above, at whatever stage they match.
+                if let Some(facts) = self.ring.facts(position) {
+                    seen.nearest = Some(seen.nearest.map_or(distance, |nearest| nearest.min(distance)));
+                    if facts.exact != exact {
+                        show(&facts, Some(distance));
+                    }
+                }
+            });
+        }
+        seen
+    }
+
+    /// Asks the memory for what a probe with these fingerprints will read. Changes nothing; worth while some pages
+    /// ahead of the probe.
+    #[inline]
+    pub fn prefetch(&self, fingerprints: &Fingerprints) {
+        self.by_exact.prefetch(&[ring::key_of_exact(fingerprints.exact.0)]);
+        if let Some(code) = fingerprints.simhash {
+            self.near.prefetch(code.0);
+        }
+    }
+
+    /// Asks for what the lines of [`Index::prefetch`] lead to, when they have come.
+    #[inline]
+    pub fn prefetch_runs(&self, fingerprints: &Fingerprints) {
+        if let Some(code) = fingerprints.simhash {
+            self.near.prefetch_runs(code.0);
         }
     }
 
     /// Returns the original with this sequence number, unless it was forgotten or has left the memory. It may be
     /// behind the tails.
     #[must_use]
-    pub fn get(&self, sequence: u64) -> Option<&Original> {
-        let first = self.held.front()?.original.sequence;
-        let last = self.held.back()?.original.sequence;
-        // Without gaps both bounds are the place itself.
-        let most = usize::try_from(sequence.checked_sub(first)?).unwrap_or(usize::MAX);
-        let from_end = usize::try_from(last.checked_sub(sequence)?).unwrap_or(usize::MAX);
-        let (mut low, mut high) =
-            ((self.held.len() - 1).saturating_sub(from_end), most.saturating_add(1).min(self.held.len()));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let held = self.held.get(middle)?;
-            match held.original.sequence.cmp(&sequence) {
-                std::cmp::Ordering::Equal => return (!held.forgotten).then_some(&held.original),
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-            }
-        }
-        None
+    pub fn get(&self, sequence: u64) -> Option<Original> {
+        let position = self.ring.first_from(sequence);
+        let is_held = self.ring.positions().contains(&position) && self.ring.sequence(position) == Some(sequence);
+        if is_held { self.original(position) } else { None }
+    }
+
+    fn original(&self, position: u64) -> Option<Original> {
+        self.ring.original(position, self.near.code_kept(position))
     }
 
     /// Forgets the original that this position made; returns how many there were.
     pub fn forget_source(&mut self, source: &Source) -> u64 {
-        let newest = self.by_source.newest(key_of_source(source));
-        let found: Vec<usize> = self
-            .chain(newest, |at| Some(self.held.get(at)?.source_back))
-            .filter(|&at| self.held.get(at).is_some_and(|held| held.original.source == *source))
-            .collect();
+        let Some(key) = self.ring.key_of(source) else { return 0 };
+        let mut found = Vec::new();
+        let offsets = source.offset..source.offset.saturating_add(1);
+        self.by_source.equal(0, key, &self.ring.positions(), |position| {
+            if self.ring.is_from(position, &source.partition, &offsets) {
+                found.push(position);
+            }
+        });
         self.forget(&found)
     }
 
     /// Forgets every original with this id that the tails do not forget anyway; returns how many there were.
     pub fn forget_id(&mut self, id: IdHash, tails: &Tails) -> u64 {
-        let found: Vec<usize> = self
-            .chain(self.by_id.newest(id.0), |at| Some(self.held.get(at)?.id_back))
-            .filter(|&at| {
-                let held = self.held.get(at).map(|held| &held.original);
-                held.is_some_and(|original| original.id == Some(id) && !is_behind(original, tails))
-            })
-            .collect();
+        let mut found = Vec::new();
+        self.by_id.equal(0, id.0, &self.ring.positions(), |position| {
+            if self.ring.id(position) == Some(id) && !self.is_behind(position, tails) {
+                found.push(position);
+            }
+        });
         self.forget(&found)
     }
 
@@ -213,164 +232,125 @@ impl Index {
     pub fn forget_range(&mut self, partition: &PartitionId, from: i64, to: i64) -> u64 {
         let length =
             usize::try_from(i128::from(to) - i128::from(from)).unwrap_or(if from < to { usize::MAX } else { 0 });
-        if length <= self.held.len() {
+        if length <= self.len() {
             return (from..to).map(|offset| self.forget_source(&partition.at(offset))).sum();
         }
-        let found: Vec<usize> = self
-            .held
-            .iter()
-            .enumerate()
-            .filter(|(_, held)| {
-                let source = &held.original.source;
-                (from..to).contains(&source.offset) && source.partition == *partition
-            })
-            .map(|(at, _)| at)
-            .collect();
+        let found: Vec<u64> =
+            self.ring.positions().filter(|&position| self.ring.is_from(position, partition, &(from..to))).collect();
         self.forget(&found)
+    }
+
+    fn forget(&mut self, positions: &[u64]) -> u64 {
+        positions.iter().map(|&position| u64::from(self.ring.forget(position))).sum()
     }
 
     /// Drops from the memory what no probe with these tails can match any more, as far as it stands at the front.
     /// What stands behind a live original is ignored by every probe and leaves when its turn comes.
     pub fn advance(&mut self, tails: &Tails) -> Gone {
         let mut gone = Gone::default();
-        while let Some(held) = self.held.front() {
-            if !held.forgotten {
-                if held.original.event_time < tails.times.min() {
+        let (first, head) = (self.ring.positions().start, self.ring.positions().end);
+        let mut front = first;
+        while front < head {
+            if !self.ring.is_forgotten(front) {
+                if self.ring.event_time(front).is_some_and(|time| time < tails.times.min()) {
                     gone.expired += 1;
-                } else if held.original.sequence < tails.first_sequence {
+                } else if self.ring.sequence(front).is_some_and(|sequence| sequence < tails.first_sequence) {
                     gone.evicted += 1;
                 } else {
                     break;
                 }
             }
-            self.held.pop_front();
-            self.codes.pop_front();
-            self.front += 1;
+            front += 1;
         }
-        if self.held.capacity() > 64 && self.held.len() < self.held.capacity() / 4 {
-            self.held.shrink_to(self.held.len() * 2);
-            self.codes.shrink_to(self.held.len() * 2);
-            if self.tables_misfit() {
-                self.build_tables();
-            }
+        // The SimHash stage may remember less than the exact one.
+        let before = self.near.positions().start;
+        let mut near = before.max(front);
+        let is_over = |position: u64| {
+            self.ring.is_forgotten(position)
+                || self.ring.event_time(position).is_some_and(|time| time < tails.times.simhash)
+        };
+        while near < head && is_over(near) {
+            near += 1;
+        }
+        if front > first {
+            self.ring.drop_before(front);
+        }
+        if near > before || front > first {
+            self.near.expire_keeping(near, front);
+            self.shrink_if_idle();
         }
         gone
     }
 
+    fn shrink_if_idle(&mut self) {
+        self.near.shrink_if_idle();
+        let (ring, positions) = (&self.ring, self.ring.positions());
+        let held = positions.end - positions.start;
+        self.by_exact.shrink_if_idle(&ByExact(ring), &positions, held);
+        self.by_source.shrink_if_idle(&BySource(ring), &positions, held);
+        self.by_id.shrink_if_idle(&ById(ring), &positions, held);
+    }
+
     /// Returns the originals that some stage can still match under these tails, in log order.
-    pub fn live<'a>(&'a self, tails: &'a Tails) -> impl Iterator<Item = &'a Original> + 'a {
-        let first = self.held.partition_point(|held| held.original.sequence < tails.first_sequence);
-        self.held
-            .range(first..)
-            .filter(|held| !held.forgotten && !is_behind(&held.original, tails))
-            .map(|held| &held.original)
+    pub fn live<'a>(&'a self, tails: &'a Tails) -> impl Iterator<Item = Original> + 'a {
+        let first = self.ring.first_from(tails.first_sequence);
+        (first..self.ring.positions().end)
+            .filter(|&position| !self.is_behind(position, tails))
+            .filter_map(|position| self.original(position))
+    }
+
+    /// Says whether no stage can match the original at a position any more.
+    fn is_behind(&self, position: u64, tails: &Tails) -> bool {
+        self.ring.sequence(position).is_none_or(|sequence| sequence < tails.first_sequence)
+            || self.ring.event_time(position).is_none_or(|time| time < tails.times.min())
     }
 
     /// Returns how many originals are in memory, those included that were forgotten and wait to leave.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.held.len()
+        let positions = self.ring.positions();
+        usize::try_from(positions.end - positions.start).unwrap_or(usize::MAX)
     }
 
     /// Says whether no original is in memory.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.ring.positions().is_empty()
     }
 
     /// Returns the memory reserved for originals and tables, in bytes. Topic names, which are shared, are left out.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let tables = [&self.by_exact, &self.by_id, &self.by_source];
-        self.held.capacity() * size_of::<Held>()
-            + self.codes.capacity() * size_of::<Code>()
-            + tables.into_iter().chain(&self.by_band).map(Heads::memory_bytes).sum::<usize>()
+        self.stats().memory_bytes()
     }
 
-    fn with_exact(&self, exact: ExactHash) -> impl Iterator<Item = &Held> {
-        self.chain(self.by_exact.newest(key_of_exact(exact)), |at| Some(self.held.get(at)?.exact_back))
-            .filter_map(|at| self.held.get(at))
-            .filter(move |held| held.original.fingerprints.exact == exact)
-    }
-
-    /// Walks a chain from its newest position to the oldest that is still held; gives places in the ring.
-    fn chain(&self, newest: Option<u64>, back: impl Fn(usize) -> Option<u32>) -> impl Iterator<Item = usize> {
-        std::iter::successors(self.place_of(newest), move |&at| older(at, back(at)?))
-    }
-
-    /// Returns where a position stands in the ring, unless it has left.
-    fn place_of(&self, position: Option<u64>) -> Option<usize> {
-        usize::try_from(position?.checked_sub(self.front)?).ok()
-    }
-
-    fn forget(&mut self, places: &[usize]) -> u64 {
-        let mut forgotten = 0;
-        for &at in places {
-            if let Some(held) = self.held.get_mut(at).filter(|held| !held.forgotten) {
-                held.forgotten = true;
-                forgotten += 1;
-            }
-        }
-        forgotten
-    }
-
-    fn share_topic(&mut self, partition: &mut PartitionId) {
-        match self.topics.get(&partition.topic) {
-            Some(topic) => partition.topic = Arc::clone(topic),
-            None => {
-                self.topics.insert(Arc::clone(&partition.topic));
-            }
+    /// Returns figures for those who watch. Costs a few hundred nanoseconds.
+    #[must_use]
+    pub fn stats(&self) -> IndexStats {
+        IndexStats {
+            originals: self.len() as u64,
+            near: self.near.stats(),
+            exact: self.by_exact.stats().first().copied().unwrap_or_default(),
+            ring_bytes: self.ring.memory_bytes(),
+            exact_bytes: self.by_exact.memory_bytes(),
+            id_bytes: self.by_id.memory_bytes(),
+            source_bytes: self.by_source.memory_bytes(),
         }
     }
 
-    fn tables_misfit(&self) -> bool {
-        self.by_exact.misfits(self.held.len())
-    }
-
-    fn build_tables(&mut self) {
-        let entries = self.held.len();
-        self.by_exact = Heads::with_room(entries, 64);
-        self.by_id = Heads::with_room(entries, 64);
-        self.by_source = Heads::with_room(entries, 64);
-        self.by_band = self.bands.iter().map(|band| Heads::with_room(entries, band.width)).collect();
-        (0..entries).for_each(|at| self.link(at));
-    }
-
-    /// Hangs the original at this place of the ring into its chains.
-    fn link(&mut self, at: usize) {
-        let position = self.front + at as u64;
-        let (Some(held), Some(code)) = (self.held.get_mut(at), self.codes.get_mut(at)) else { return };
-        held.exact_back = self.by_exact.push(key_of_exact(held.original.fingerprints.exact), position);
-        held.source_back = self.by_source.push(key_of_source(&held.original.source), position);
-        held.id_back = held.original.id.map_or(0, |id| self.by_id.push(id.0, position));
-        if held.original.fingerprints.simhash.is_some() {
-            for ((band, heads), back) in self.bands.iter().zip(&mut self.by_band).zip(&mut code.backs) {
-                *back = heads.push(band.key(code.bits), position);
-            }
-        }
+    /// Returns the plan of the tables that find near codes.
+    #[must_use]
+    pub const fn plan(&self) -> &Plan {
+        self.near.plan()
     }
 }
 
-/// Steps along a chain: `back` places, unless the chain ends here or leads out of the ring.
-fn older(at: usize, back: u32) -> Option<usize> {
-    if back == 0 { None } else { at.checked_sub(back as usize) }
+fn code_of(original: &Original) -> Option<u64> {
+    original.fingerprints.simhash.map(|code| code.0)
 }
 
-/// Says whether no stage can match the original any more.
-fn is_behind(original: &Original, tails: &Tails) -> bool {
-    original.sequence < tails.first_sequence || original.event_time < tails.times.min()
-}
-
-fn key_of_exact(exact: ExactHash) -> u64 {
-    #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
-    let (low, high) = (exact.0 as u64, (exact.0 >> 64) as u64);
-    low ^ high
-}
-
-fn key_of_source(source: &Source) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    source.hash(&mut hasher);
-    hasher.finish()
+fn plan_for(max_distance: u8, entries: u64) -> Plan {
+    Plan::choose(&Needs { max_distance, entries, bytes_per_entry: CODE_TABLES_BYTES, sample: &[] })
 }
 
 #[cfg(test)]

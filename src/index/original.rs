@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::ring::Facts;
 use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
 use crate::log::{Stage, Tails, Windows};
 use crate::record::{Source, Timestamp};
@@ -47,21 +48,17 @@ pub struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    /// Returns the strongest stage in which this original matches, with the distance there.
-    pub(super) fn verify(&self, original: &Original) -> Option<(Stage, u8)> {
+    /// Returns the strongest stage in which an original matches, with the distance there; `distance` is that of the
+    /// codes, as far as it is known to be small.
+    pub(super) fn verify(&self, original: &Facts, distance: Option<u8>) -> Option<(Stage, u8)> {
         if original.scope != self.scope || original.sequence < self.tails.first_sequence {
             return None;
         }
-        if self.matches_exactly(original) {
+        if original.exact == self.fingerprints.exact && self.in_time(Stage::Exact, original.event_time) {
             return Some((Stage::Exact, 0));
         }
-        let distance = self.fingerprints.simhash?.distance(original.fingerprints.simhash?);
-        let near = distance <= u32::from(self.max_distance) && self.in_time(Stage::SimHash, original.event_time);
-        near.then_some((Stage::SimHash, u8::try_from(distance).ok()?))
-    }
-
-    fn matches_exactly(&self, original: &Original) -> bool {
-        original.fingerprints.exact == self.fingerprints.exact && self.in_time(Stage::Exact, original.event_time)
+        let distance = distance.filter(|&distance| distance <= self.max_distance)?;
+        self.in_time(Stage::SimHash, original.event_time).then_some((Stage::SimHash, distance))
     }
 
     /// Says whether the stage is in use, remembers that time, and reaches so far.
@@ -92,4 +89,13 @@ pub struct Gone {
     pub expired: u64,
     /// Not expired, but too old to be held by number.
     pub evicted: u64,
+}
+
+/// What a probe came to, for those who watch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Originals that were compared one by one, in both stages.
+    pub compared: u32,
+    /// Smallest `SimHash` distance among the originals within reach, whether they match in scope and time or not.
+    pub nearest: Option<u8>,
 }

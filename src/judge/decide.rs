@@ -64,7 +64,7 @@ fn judge_page(state: &State, rules: &Rules, page: &PageEntry, append_time: Times
         // A page behind every tail is delivered like any other, but not remembered.
         None => Decision::Unique { original: (event_time >= tails.times.min()).then_some(original) },
         Some((candidate, held)) => {
-            let of = matched(candidate, held, event_time);
+            let of = matched(candidate, &held, event_time);
             if is_update(rules, candidate) {
                 let replaces = event_time >= held.event_time;
                 let original = NewOriginal { cluster: Some(held.cluster.clone()), ..original };

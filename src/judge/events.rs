@@ -67,6 +67,9 @@ pub enum Effect {
     /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`]; an earlier one that
     /// is not answered yet is forgotten.
     FollowToEnd,
+    /// Like [`Effect::FollowToEnd`], after every other writer was fenced: also wait until no transaction is open in the
+    /// log. What an open one holds is decided, and would appear behind what is judged without it.
+    FollowToLast,
     /// Hand over nothing of the verdict log any more: from now on we write it, or begin anew.
     Unfollow,
     /// Join the group of this partition of the fingerprint log.

@@ -11,6 +11,12 @@ use crate::log::{Answer, Entry, EntryBody, Ruling, RulingBatch, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::{Call, CallError, Turn};
 
+/// How many entries before its turn an entry's cache lines are asked for.
+const LINES_AHEAD: usize = 8;
+
+/// How many entries before its turn what those lines lead to is asked for.
+const RUNS_AHEAD: usize = 3;
+
 /// What is judged and not committed.
 #[derive(Debug, Default)]
 pub(super) struct Output {
@@ -45,7 +51,8 @@ impl Judge {
         if self.role != Role::Active || offset < self.state.next_entry() {
             return;
         }
-        for entry in entries {
+        for (number, entry) in entries.iter().enumerate() {
+            self.fetch_ahead(entries, number);
             let Some(ruling) = decide(&self.state, entry, append_time) else {
                 self.repeats += 1;
                 continue;
@@ -64,6 +71,17 @@ impl Judge {
         self.output.passed = true;
         if self.output.open.len() >= self.settings.batch_rulings {
             self.close_batch();
+        }
+    }
+
+    /// Asks the memory for what the entries after this one will read.
+    fn fetch_ahead(&self, entries: &[Entry], number: usize) {
+        let index = self.state.index();
+        if let Some(EntryBody::Page(page)) = entries.get(number + LINES_AHEAD).map(|entry| &entry.body) {
+            index.prefetch(&page.fingerprints);
+        }
+        if let Some(EntryBody::Page(page)) = entries.get(number + RUNS_AHEAD).map(|entry| &entry.body) {
+            index.prefetch_runs(&page.fingerprints);
         }
     }
 
@@ -127,7 +145,7 @@ impl Judge {
         };
         match self.ritual.answered(outcome) {
             Turn::Call(call) => self.call(call),
-            Turn::Ready if self.role == Role::TakingOver => self.effects.push_back(Effect::FollowToEnd),
+            Turn::Ready if self.role == Role::TakingOver => self.effects.push_back(Effect::FollowToLast),
             Turn::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
             // The same rulings again, in a new transaction: they are final.
             Turn::Aborted if matches!(self.role, Role::Active | Role::Draining) => self.send_again(),

@@ -175,7 +175,7 @@ impl Judge {
 
     fn restored(&mut self, snapshot: Option<Box<Snapshot>>) {
         let from = snapshot.map(|snapshot| {
-            let state = State::load(&snapshot.state, snapshot.originals);
+            let state = State::load(&snapshot.state, &snapshot.originals);
             self.reset(state, Spans::from_parts(snapshot.spans), snapshot.at, snapshot.latest_checkpoint);
             snapshot.at
         });

@@ -25,7 +25,7 @@ impl Snapshot {
     pub fn cut(state: &State, spans: &Spans, at: i64, latest_checkpoint: Option<i64>) -> Option<Self> {
         let floor = |_: &_| 0;
         let checkpoint = state.checkpoint(latest_checkpoint, floor, &std::collections::BTreeMap::new())?;
-        let originals = state.index().live(&state.tails()).cloned().collect();
+        let originals = state.index().live(&state.tails()).collect();
         Some(Self { at, state: checkpoint, originals, latest_checkpoint, spans: spans.iter().cloned().collect() })
     }
 }

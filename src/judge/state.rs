@@ -95,15 +95,15 @@ impl State {
     /// Begins a new log under these rules. Entries are judged from `next_entry` on.
     #[must_use]
     pub fn begin(log: LogIdentity, rules: Rules, next_entry: i64) -> Self {
-        let index = Index::new(rules.max_distance);
+        let index = Index::sized(rules.max_distance, rules.max_entries);
         Self { log: Some(log), rules_number: RulesNumber(1), rules: Some(rules), next_entry, index, ..Self::default() }
     }
 
     /// Takes over what a checkpoint says. The originals come with the rulings behind it, or with `originals`.
     #[must_use]
-    pub fn load(checkpoint: &Checkpoint, originals: Vec<Original>) -> Self {
-        let mut index = Index::new(checkpoint.rules.max_distance);
-        originals.into_iter().for_each(|original| index.insert(original));
+    pub fn load(checkpoint: &Checkpoint, originals: &[Original]) -> Self {
+        let mut index = Index::sized(checkpoint.rules.max_distance, checkpoint.rules.max_entries);
+        index.restore(originals);
         let partitions = checkpoint
             .partitions
             .iter()
@@ -178,7 +178,7 @@ impl State {
     pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
         match (self.log, record) {
             (None, VerdictRecord::Checkpoint(checkpoint)) => {
-                *self = Self::load(checkpoint, Vec::new());
+                *self = Self::load(checkpoint, &[]);
                 Ok(())
             }
             (None, VerdictRecord::Rulings(_) | VerdictRecord::Rules(_)) => Err(Diverged::NoCheckpoint),
@@ -213,6 +213,7 @@ impl State {
     pub fn follow_rules(&mut self, record: &RulesRecord) {
         self.rules_number = record.number;
         self.index.set_max_distance(record.rules.max_distance);
+        self.index.expect(record.rules.max_entries);
         self.rules = Some(record.rules.clone());
     }
 
@@ -263,7 +264,7 @@ impl State {
     }
 
     fn remember(&mut self, page: &PageRuling, original: &NewOriginal) {
-        self.index.insert(Original {
+        self.index.insert(&Original {
             sequence: self.next_sequence,
             source: page.source.clone(),
             event_time: page.event_time,

@@ -219,8 +219,8 @@ proptest! {
             }
         }
         let (Some(checkpoint), Some(snapshot)) = (checkpoint, snapshot) else { return Ok(()) };
-        let mut from_snapshot = State::load(&snapshot.state, snapshot.originals);
-        let mut from_checkpoint = State::load(&checkpoint, Vec::new());
+        let mut from_snapshot = State::load(&snapshot.state, &snapshot.originals);
+        let mut from_checkpoint = State::load(&checkpoint, &[]);
         for ruling in &behind {
             from_snapshot.follow(ruling).unwrap();
             from_checkpoint.follow(ruling).unwrap();

@@ -3,6 +3,7 @@
 //! The user's own properties are laid down first and ours over them, so that no property map can break a law.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 pub use rdkafka::ClientConfig as ClientSettings;
@@ -18,8 +19,9 @@ const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
 /// How long a judge may be silent before its standby takes over.
 const JUDGE_SESSION: Duration = Duration::from_secs(10);
 
-/// Where the cluster is and how to speak to it.
-#[derive(Clone, Debug, Default)]
+/// Where the cluster is and how to speak to it. Debug names the properties and tells none of their values: some are
+/// secrets.
+#[derive(Clone, Default)]
 pub struct Cluster {
     /// `host:port` of brokers to begin with.
     pub brokers: Vec<String>,
@@ -31,6 +33,19 @@ pub struct Cluster {
     pub consumer_properties: BTreeMap<String, String>,
     /// Properties the user adds to producers.
     pub producer_properties: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { brokers, client_id, properties, consumer_properties, producer_properties } = self;
+        f.debug_struct("Cluster")
+            .field("brokers", brokers)
+            .field("client_id", client_id)
+            .field("properties", &properties.keys())
+            .field("consumer_properties", &consumer_properties.keys())
+            .field("producer_properties", &producer_properties.keys())
+            .finish()
+    }
 }
 
 /// How the transactional producers send.
@@ -237,6 +252,24 @@ pub(super) fn log_error(error: &KafkaError, reason: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_value_of_a_property_is_shown() {
+        let secret = |key: &str| BTreeMap::from([(key.to_owned(), "hunter2".to_owned())]);
+        let cluster = Cluster {
+            brokers: vec!["a:1".to_owned()],
+            properties: secret("sasl.password"),
+            consumer_properties: secret("ssl.key.pem"),
+            producer_properties: secret("anything.at.all"),
+            ..Cluster::default()
+        };
+        let shown = format!("{cluster:?} {cluster:#?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        assert!(
+            shown.contains("a:1") && shown.contains("sasl.password") && shown.contains("anything.at.all"),
+            "{shown}"
+        );
+    }
 
     #[test]
     fn no_property_of_the_user_breaks_a_law() {

@@ -10,6 +10,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
+use super::backlog::{Backlog, OnItsWay};
 use super::client::{log_error, log_line};
 use super::pulse::{Pulse, retire};
 use crate::log::{Entry, RequestId, encode_entries};
@@ -33,9 +34,16 @@ pub struct EntryLog {
     config: ClientConfig,
     sink: Arc<dyn Fn(Appended) + Send + Sync>,
     pulse: Pulse,
+    backlog: Arc<Backlog>,
     topic: String,
     /// Entries not handed to the client yet, by log partition.
     waiting: Vec<Vec<Entry>>,
+}
+
+/// What a delivery report is about.
+struct Ticket {
+    requests: Vec<RequestId>,
+    on_its_way: OnItsWay,
 }
 
 struct Context {
@@ -53,9 +61,11 @@ impl ClientContext for Context {
 }
 
 impl ProducerContext for Context {
-    type DeliveryOpaque = Box<Vec<RequestId>>;
+    type DeliveryOpaque = Box<Ticket>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, requests: Self::DeliveryOpaque) {
+    fn delivery(&self, result: &DeliveryResult<'_>, ticket: Self::DeliveryOpaque) {
+        let Ticket { requests, on_its_way } = *ticket;
+        drop(on_its_way);
         let offset = match result {
             Ok(message) => Ok(message.offset()),
             Err((error, _)) => {
@@ -63,14 +73,15 @@ impl ProducerContext for Context {
                 Err(())
             }
         };
-        for request in *requests {
+        for request in requests {
             (self.sink)(Appended { request, offset });
         }
     }
 }
 
 impl EntryLog {
-    /// Opens the log for appending. Answers are handed to `sink`, on a thread of the client's.
+    /// Opens the log for appending. Answers are handed to `sink`, on a thread of the client's. What is
+    /// on its way is counted in `backlog`.
     ///
     /// # Errors
     ///
@@ -79,12 +90,13 @@ impl EntryLog {
         config: &ClientConfig,
         topic: String,
         partitions: usize,
+        backlog: Arc<Backlog>,
         sink: impl Fn(Appended) + Send + Sync + 'static,
     ) -> Result<Self, KafkaError> {
         let sink: Arc<dyn Fn(Appended) + Send + Sync> = Arc::new(sink);
         let producer = config.create_with_context(Context { sink: Arc::clone(&sink) })?;
         let (config, pulse, waiting) = (config.clone(), Pulse::new(), vec![Vec::new(); partitions]);
-        Ok(Self { producer, config, sink, pulse, topic, waiting })
+        Ok(Self { producer, config, sink, pulse, backlog, topic, waiting })
     }
 
     /// Takes an entry. It leaves with the next [`EntryLog::send`], or at once when a record is full.
@@ -138,17 +150,45 @@ impl EntryLog {
     fn send_partition(&mut self, log: LogPartition) {
         let Some(waiting) = self.waiting.get_mut(log).filter(|entries| !entries.is_empty()) else { return };
         let entries = std::mem::take(waiting);
-        let requests = Box::new(entries.iter().map(|entry| entry.request).collect());
+        let requests = entries.iter().map(|entry| entry.request).collect();
         let mut payload = Vec::new();
         encode_entries(&entries, &mut payload);
-        let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, requests)
+        let ticket = Box::new(Ticket { requests, on_its_way: self.backlog.add(payload.len()) });
+        let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, ticket)
             .partition(i32::try_from(log).unwrap_or(i32::MAX))
             .payload(&payload);
         if let Err((error, record)) = self.producer.send(record) {
             tracing::warn!(%error, "the fingerprint log's producer takes nothing now");
-            for request in *record.delivery_opaque {
+            for request in record.delivery_opaque.requests {
                 (self.sink)(Appended { request, offset: Err(()) });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::EntryBody;
+    use crate::record::{PartitionId, Reject};
+
+    #[test]
+    fn entries_count_as_backlog_until_they_are_given_up() {
+        let mut config = ClientConfig::new();
+        // Nobody listens there.
+        config.set("bootstrap.servers", "127.0.0.1:1").set("message.timeout.ms", "1000");
+        let backlog = Arc::new(Backlog::default());
+        let (sender, answers) = crossbeam_channel::unbounded();
+        let sink = move |appended| sender.send(appended).unwrap();
+        let mut log = EntryLog::open(&config, "t".to_owned(), 1, Arc::clone(&backlog), sink).unwrap();
+        let source = PartitionId::new("pages", 0).at(7);
+        let withdraw = EntryBody::Withdraw { source, reason: Reject::Refused };
+        log.append(0, Entry { request: RequestId(1), body: withdraw });
+        assert_eq!(backlog.records(), 0, "nothing is handed over yet");
+        log.send();
+        assert!(backlog.records() == 1 && backlog.bytes() > 0);
+        let answer = answers.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!(answer, Appended { request: RequestId(1), offset: Err(()) });
+        assert_eq!((backlog.records(), backlog.bytes()), (0, 0));
     }
 }

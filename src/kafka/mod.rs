@@ -5,8 +5,10 @@
 //! (appending entries), [`transactor`] (one transactional producer), [`output`] (pages to records), [`offsets`] and
 //! [`admin`] (questions with one answer); for the demo [`feed`] and [`tail`] (both ends of the service) and [`mock`]. All of them report by handing values to a sink given at the start, in the
 //! order in which things happened; none decides anything.
+//! [`backlog`] counts what the producers have yet to deliver.
 
 pub mod admin;
+pub mod backlog;
 pub mod client;
 pub mod errors;
 pub mod feed;

@@ -17,6 +17,7 @@ use rdkafka::message::{DeliveryResult, Header as KafkaHeader, Message, OwnedHead
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+use super::backlog::{Backlog, OnItsWay};
 use super::client::{log_error, log_line};
 use super::errors;
 use super::member::Membership;
@@ -122,7 +123,8 @@ pub struct Transactor {
 }
 
 impl Transactor {
-    /// Starts the thread. The producer itself is made by the first [`Call::Init`], and anew by each later one.
+    /// Starts the thread. The producer itself is made by the first [`Call::Init`], and anew by each later one. What it
+    /// has yet to deliver is counted in `backlog`.
     ///
     /// # Errors
     ///
@@ -131,11 +133,12 @@ impl Transactor {
         config: ClientConfig,
         delivery: Delivery,
         thread: String,
+        backlog: Arc<Backlog>,
         sink: impl Fn(Call, Answer) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (sender, orders) = unbounded::<Order>();
         std::thread::Builder::new().name(thread).spawn(move || {
-            let mut desk = Desk { config, delivery, line: None, batch: 0 };
+            let mut desk = Desk { config, delivery, backlog, line: None, batch: 0 };
             for order in orders {
                 let call = order.call();
                 sink(call, desk.carry_out(order));
@@ -178,12 +181,20 @@ impl ClientContext for Context {
 struct Size {
     bytes: usize,
     skew_ms: u64,
+    keyed: bool,
 }
 
 impl Size {
     /// How much speaks for this record being the one that a batch was refused for.
     fn offence(self, reason: Reject) -> u64 {
-        if reason == Reject::TimestampRefused { self.skew_ms } else { u64::try_from(self.bytes).unwrap_or(u64::MAX) }
+        if reason == Reject::TimestampRefused {
+            self.skew_ms
+        } else if reason == Reject::Refused && !self.keyed {
+            // A compacted topic refuses what has no key.
+            u64::MAX
+        } else {
+            u64::try_from(self.bytes).unwrap_or(u64::MAX)
+        }
     }
 }
 
@@ -192,6 +203,7 @@ struct Ticket {
     batch: u64,
     index: usize,
     size: Size,
+    on_its_way: OnItsWay,
 }
 
 impl ProducerContext for Context {
@@ -202,7 +214,8 @@ impl ProducerContext for Context {
             Ok(message) => Ok(message.offset()),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
         };
-        let Ticket { batch, index, size } = *ticket;
+        let Ticket { batch, index, size, on_its_way } = *ticket;
+        drop(on_its_way);
         // Nobody waits for the reports of a producer that was replaced.
         let _ = self.reports.send(Report { batch, index, size, result });
     }
@@ -211,12 +224,14 @@ impl ProducerContext for Context {
 /// A producer and the reports of what it sent.
 struct Line {
     producer: ThreadedProducer<Context>,
+    backlog: Arc<Backlog>,
     reports: Receiver<Report>,
 }
 
 struct Desk {
     config: ClientConfig,
     delivery: Delivery,
+    backlog: Arc<Backlog>,
     line: Option<Line>,
     batch: u64,
 }
@@ -265,7 +280,7 @@ impl Desk {
             .config
             .create_with_context(Context { reports: sender })
             .map_err(|error| CallError::Fatal(error.to_string()))?;
-        let line = self.line.insert(Line { producer, reports });
+        let line = self.line.insert(Line { producer, backlog: Arc::clone(&self.backlog), reports });
         match self.delivery {
             Delivery::ExactlyOnce => {
                 line.producer.init_transactions(PATIENCE).map_err(|error| errors::of_call(Call::Init, &error))
@@ -327,7 +342,7 @@ impl Tally {
             }
             Err(code) => match errors::refusal(*code) {
                 // A batch is refused as a whole: the largest record is to blame for its size, the one farthest from
-                // the clock for its timestamp.
+                // the clock for its timestamp, one without a key for being no valid record.
                 Some(reason) => {
                     let offence = report.size.offence(reason);
                     if self.refused.as_ref().is_none_or(|(most, _)| *most < offence) {
@@ -391,8 +406,8 @@ impl Line {
             bytes += name.len() + value.as_ref().map_or(0, |value| value.len());
             headers = headers.insert(KafkaHeader { key: name, value: value.as_deref() });
         }
-        let size = Size { bytes, skew_ms: outgoing.skew_ms };
-        let ticket = Box::new(Ticket { batch: tally.batch, index, size });
+        let size = Size { bytes, skew_ms: outgoing.skew_ms, keyed: outgoing.key.is_some() };
+        let ticket = Box::new(Ticket { batch: tally.batch, index, size, on_its_way: self.backlog.add(bytes) });
         let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(outgoing.topic, ticket);
         record.partition = outgoing.partition;
         record.key = outgoing.key;
@@ -466,7 +481,7 @@ mod tests {
     }
 
     fn report(index: usize, bytes: usize, result: Result<i64, RDKafkaErrorCode>) -> Report {
-        Report { batch: 7, index, size: Size { bytes, skew_ms: 0 }, result }
+        Report { batch: 7, index, size: Size { bytes, skew_ms: 0, keyed: true }, result }
     }
 
     #[test]
@@ -491,10 +506,20 @@ mod tests {
     fn refused_record_farthest_from_the_clock_is_to_blame_for_its_timestamp() {
         let mut tally = tally(3);
         for (index, skew_ms) in [(0, 10), (1, 900), (2, 20)] {
-            let size = Size { bytes: 1000 - index, skew_ms };
+            let size = Size { bytes: 1000 - index, skew_ms, keyed: true };
             tally.note(&Report { size, ..report(index, 0, Err(RDKafkaErrorCode::InvalidTimestamp)) });
         }
         assert_eq!(tally.verdict(), Err(CallError::Undeliverable { index: 1, reason: Reject::TimestampRefused }));
+    }
+
+    #[test]
+    fn refused_record_without_a_key_is_to_blame_for_an_invalid_one() {
+        let mut tally = tally(3);
+        for (index, keyed) in [(0, true), (1, false), (2, true)] {
+            let size = Size { bytes: 1000, skew_ms: 0, keyed };
+            tally.note(&Report { size, ..report(index, 0, Err(RDKafkaErrorCode::InvalidRecord)) });
+        }
+        assert_eq!(tally.verdict(), Err(CallError::Undeliverable { index: 1, reason: Reject::Refused }));
     }
 
     #[test]

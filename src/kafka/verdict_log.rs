@@ -5,9 +5,9 @@
 //! number of the command that it follows, so that the owner can tell late ones.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, tick, unbounded};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
@@ -15,6 +15,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::Plain;
 use super::gate::{Gate, Held};
+use super::offsets::Offsets;
 use super::pulse::{Pulse, retire};
 use crate::log::{VerdictReader, VerdictRecord};
 use crate::record::PartitionId;
@@ -23,6 +24,9 @@ const POLL: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(1);
 const QUERY: Duration = Duration::from_secs(5);
 
+/// How often it is said that an open transaction is waited for.
+const COMPLAIN: Duration = Duration::from_secs(10);
+
 /// What the owner wants of a reader.
 #[derive(Clone, Copy, Debug)]
 pub enum FollowCommand {
@@ -30,6 +34,8 @@ pub enum FollowCommand {
     From(Option<i64>, u64),
     /// Say when all that is committed now was handed over.
     ToEnd,
+    /// Say when all that was written up to now was handed over: like [`FollowCommand::ToEnd`], once no transaction is open.
+    ToLast,
     /// Hand over nothing any more.
     Stop,
 }
@@ -83,9 +89,12 @@ impl Follower {
     ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
         let consumer: BaseConsumer<Plain> = config.create_with_context(Plain)?;
+        let mut uncommitted = config.clone();
+        uncommitted.set("isolation.level", "read_uncommitted");
         let reader = Reader {
             consumer,
             config: config.clone(),
+            written: Offsets::new(&uncommitted, QUERY)?,
             pulse: Pulse::new(),
             partition,
             gate,
@@ -96,6 +105,7 @@ impl Follower {
             next: None,
             active: false,
             ends: Ends::Unasked,
+            complaint: tick(COMPLAIN),
         };
         std::thread::Builder::new()
             .name(thread)
@@ -118,6 +128,8 @@ enum Ends {
     Unasked,
     /// Asked; the end is not known yet.
     Asked,
+    /// Asked for the end of a log without open transactions.
+    AskedForLast,
     /// The end is known, and a fetch that began after it was learned has not come to an end of its own yet.
     At(i64),
 }
@@ -125,6 +137,8 @@ enum Ends {
 struct Reader {
     consumer: BaseConsumer<Plain>,
     config: ClientConfig,
+    /// Asks where the records end, committed or not.
+    written: Offsets,
     pulse: Pulse,
     partition: PartitionId,
     gate: Arc<Gate>,
@@ -136,6 +150,7 @@ struct Reader {
     next: Option<i64>,
     active: bool,
     ends: Ends,
+    complaint: Receiver<Instant>,
 }
 
 impl Reader {
@@ -176,6 +191,10 @@ impl Reader {
                 self.assign();
             }
             FollowCommand::ToEnd => self.ends = Ends::Asked,
+            FollowCommand::ToLast => {
+                self.ends = Ends::AskedForLast;
+                self.complaint = tick(COMPLAIN);
+            }
             FollowCommand::Stop => {
                 self.active = false;
                 self.ends = Ends::Unasked;
@@ -219,10 +238,12 @@ impl Reader {
     /// Learns where the committed records end. A fetch that was under way before tells nothing about that end, so
     /// the reading begins anew where it stands: the next end of partition comes from a later fetch.
     fn look_for_end(&mut self) {
-        if self.ends != Ends::Asked {
-            return;
+        match self.ends {
+            Ends::Asked | Ends::AskedForLast => {}
+            Ends::Unasked | Ends::At(_) => return,
         }
         match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY) {
+            Ok((_, end)) if self.ends == Ends::AskedForLast && self.holds_open_transaction(end) => {}
             Ok((low, end)) => {
                 let next = self.next.unwrap_or(low);
                 if next >= end {
@@ -234,6 +255,25 @@ impl Reader {
             }
             Err(error) => tracing::warn!(partition = %self.partition, %error, "the end of the log is asked for again"),
         }
+    }
+
+    /// Says whether there are records behind the last stable offset, or whether that cannot be told.
+    fn holds_open_transaction(&self, stable: i64) -> bool {
+        let written = match self.written.range(&self.partition) {
+            Ok((_, written)) => written,
+            Err(error) => {
+                tracing::warn!(partition = %self.partition, %error, "the end of the log is asked for again");
+                return true;
+            }
+        };
+        if written > stable && self.complaint.try_recv().is_ok() {
+            tracing::error!(
+                partition = %self.partition, stable, written,
+                "a transaction of a former judge hangs in the verdict log; nothing is judged before it ends: find it by \
+                 kafka-transactions.sh find-hanging, and end it by kafka-transactions.sh abort"
+            );
+        }
+        written > stable
     }
 
     fn reread(&mut self, end: i64) {

@@ -1,9 +1,11 @@
 //! What a judge's seat tells metrics and health.
 
+use std::time::Duration;
+
 use super::clock::Clock;
 use super::worker_report::kind_of;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
-use crate::telemetry::labels::{ColdStart, Component, Eviction, Log, MemoryPart};
+use crate::telemetry::labels::{ColdStart, Component, Eviction, Log, RestoreSource, Step};
 use crate::telemetry::{Beat, Check, Health, Metrics};
 use crate::transaction::CallError;
 use crate::worker::LogPartition;
@@ -15,6 +17,8 @@ pub(super) struct JudgeReport {
     ready: Check,
     log: LogPartition,
     role: Role,
+    /// Originals that the newest snapshot held.
+    from_snapshot: usize,
     cold_starts: ColdStarts,
     counts: Counts,
 }
@@ -29,6 +33,7 @@ impl JudgeReport {
             ready: health.check(&name, "restoring the index"),
             log,
             role: Role::Restoring,
+            from_snapshot: 0,
             cold_starts: ColdStarts::default(),
             counts: Counts::default(),
         }
@@ -43,10 +48,29 @@ impl JudgeReport {
         self.metrics.error(Component::Producer, kind_of(error));
     }
 
+    /// A restore begins with a snapshot of so many originals.
+    pub(super) fn restores(&mut self, originals: usize) {
+        self.from_snapshot = originals;
+    }
+
+    /// So many entries were looked up and judged.
+    pub(super) fn judged(&self, entries: usize, elapsed: Duration) {
+        if let Ok(count) = u32::try_from(entries)
+            && count > 0
+        {
+            self.metrics.stage_durations(Step::Lookup, elapsed / count, entries);
+        }
+    }
+
     /// Called whenever the judge may have changed its role.
-    pub(super) fn see(&mut self, role: Role) {
+    pub(super) fn see(&mut self, judge: &Judge) {
+        let role = judge.role();
         if role == self.role {
             return;
+        }
+        if self.role == Role::Restoring {
+            let from_log = judge.state().index().len().saturating_sub(self.from_snapshot);
+            self.metrics.restored(RestoreSource::Log, from_log as u64);
         }
         tracing::info!(log = self.log, before = ?self.role, now = ?role, "judge");
         if role == Role::Active {
@@ -63,13 +87,12 @@ impl JudgeReport {
 
     /// Called a few times a second.
     pub(super) fn look(&mut self, judge: &Judge, waiting_entries: usize) {
-        self.see(judge.role());
+        self.see(judge);
         self.beat.tick(self.clock.instant());
         let state = judge.state();
         let index = state.index();
         self.metrics.index_entries(index.len() as u64);
-        let memory = index.memory_bytes();
-        self.metrics.index_memory(MemoryPart::Fingerprints, memory as u64);
+        self.metrics.index_memory(index.memory_bytes() as u64);
         if self.role == Role::Active {
             self.metrics.log_lag(Log::Fingerprints, waiting_entries as u64);
         }

@@ -128,11 +128,16 @@ impl JudgeSeat {
         let id = plan.judge_group(log);
         let config = plan.cluster.transactional_producer(&id, &ProducerSettings::of_judge());
         let answered = sender.clone();
-        let transactor =
-            Transactor::start(config, Delivery::ExactlyOnce, format!("rulings-{log}"), move |_, answer| {
+        let transactor = Transactor::start(
+            config,
+            Delivery::ExactlyOnce,
+            format!("rulings-{log}"),
+            Arc::clone(&plan.backlog),
+            move |_, answer| {
                 drop(answered.send(News::Called(answer)));
-            })
-            .map_err(failure)?;
+            },
+        )
+        .map_err(failure)?;
         let query = plan.cluster.query(&plan.settings.input.group);
         Ok(Self {
             judge: Judge::new(settings),
@@ -202,7 +207,7 @@ impl JudgeSeat {
         while let Some(effect) = self.judge.poll() {
             self.carry_out(effect)?;
         }
-        self.report.see(self.judge.role());
+        self.report.see(&self.judge);
         Ok(())
     }
 
@@ -249,6 +254,7 @@ impl JudgeSeat {
             }
             MemberEvent::AtEnd { .. } | MemberEvent::Left | MemberEvent::Assigned(_) | MemberEvent::Lost(_) => Ok(()),
             MemberEvent::Failed(why) => {
+                self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
                 let what = format!("judge of {ours}: {why}");
                 Err(Reason::Failure.because(anyhow::anyhow!(what)))
             }
@@ -269,7 +275,10 @@ impl JudgeSeat {
     fn hand_over_entries(&mut self) -> Result<(), Fatal> {
         while self.judge.wants_entries() {
             let Some(Waiting { offset, append_time, entries, .. }) = self.entries.pop_front() else { break };
-            self.handle(Event::Entries { offset, append_time, entries })?;
+            let (count, began) = (entries.len(), self.clock.now());
+            self.judge.handle(began, Event::Entries { offset, append_time, entries });
+            self.report.judged(count, self.clock.now().saturating_sub(began));
+            self.carry_out_all()?;
         }
         Ok(())
     }
@@ -296,6 +305,7 @@ impl JudgeSeat {
         match effect {
             Effect::Restore => {
                 let snapshot = self.shelf.as_ref().and_then(|shelf| shelf.newest());
+                self.report.restores(snapshot.as_ref().map_or(0, |snapshot| snapshot.originals.len()));
                 self.judge.handle(self.clock.now(), Event::Restored(snapshot));
             }
             Effect::Follow { from } => {
@@ -304,6 +314,7 @@ impl JudgeSeat {
                 self.follower.command(FollowCommand::From(from, self.serials));
             }
             Effect::FollowToEnd => self.follower.command(FollowCommand::ToEnd),
+            Effect::FollowToLast => self.follower.command(FollowCommand::ToLast),
             Effect::Unfollow => {
                 self.following = 0;
                 self.follower.command(FollowCommand::Stop);
@@ -424,6 +435,7 @@ impl JudgeSeat {
             self.looked = now;
             let waiting = self.entries.iter().map(|record| record.entries.len()).sum();
             self.report.look(&self.judge, waiting);
+            self.report.metrics().producer_queue(self.plan.backlog.records(), self.plan.backlog.bytes());
         }
     }
 

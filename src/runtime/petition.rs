@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
@@ -71,7 +72,7 @@ pub fn submit(settings: &Settings, bodies: &[EntryBody], patience: Duration) -> 
     }
     let told = sender.clone();
     let fingerprints = names.fingerprints.to_string();
-    let mut entries = EntryLog::open(&cluster.entry_producer(), fingerprints, logs, move |appended| {
+    let mut entries = EntryLog::open(&cluster.entry_producer(), fingerprints, logs, Arc::default(), move |appended| {
         drop(told.send(News::Appended(appended)));
     })
     .map_err(failure)?;

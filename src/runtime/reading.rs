@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::clock::Clock;
-use crate::fingerprint::{Reader, Scratch};
+use crate::fingerprint::{Reader, Scratch, Step};
 use crate::kafka::member::Arrived;
 use crate::kafka::output::{Carried, Outputs};
 use crate::log::PageEntry;
 use crate::panics::shielded;
 use crate::record::{Headers, RawRecord, Reject, Source, Timestamp};
+use crate::telemetry::{Metrics, labels};
+use crate::text::CutBy;
 use crate::worker::{Disposition, Errand, Header, Page};
 
 /// The text work of one worker.
@@ -19,6 +21,8 @@ pub(super) struct Reading {
     pub(super) outputs: Arc<Outputs>,
     /// Stamps what is read.
     pub(super) clock: Clock,
+    /// Hears what each step took.
+    pub(super) metrics: Metrics,
 }
 
 struct Named<'r>(&'r [Header]);
@@ -64,8 +68,15 @@ impl Reading {
             return (Errand::Settled(Disposition::Tombstone), stamped, payload);
         }
         let headers = Named(&record.headers);
-        match self.reader.read(&raw(record, &headers), scratch) {
+        let mut since = payload.read_at;
+        let reading = self.reader.read_watched(&raw(record, &headers), scratch, |step| {
+            let now = self.clock.now();
+            self.metrics.stage_duration(label_of(step), now.saturating_sub(since));
+            since = now;
+        });
+        match reading {
             Ok(reading) => {
+                self.metrics.document_tokens(segmenter(reading.cut_by), reading.tokens as u64);
                 let event_time = reading.event_time.unwrap_or(stamped);
                 payload.id = reading.id_text;
                 let errand = match self.outputs.refuse(record) {
@@ -89,6 +100,22 @@ impl Reading {
                 (Errand::Settled(Disposition::DeadLetter(rejection.reason())), stamped, payload)
             }
         }
+    }
+}
+
+const fn label_of(step: Step) -> labels::Step {
+    match step {
+        Step::Decode => labels::Step::Decode,
+        Step::Extract => labels::Step::Extract,
+        Step::Tokenize => labels::Step::Tokenize,
+        Step::Fingerprint => labels::Step::Fingerprint,
+    }
+}
+
+const fn segmenter(cut_by: CutBy) -> labels::Segmenter {
+    match cut_by {
+        CutBy::Jieba => labels::Segmenter::Jieba,
+        CutBy::Unicode => labels::Segmenter::Unicode,
     }
 }
 

@@ -36,6 +36,9 @@ const REMEMBERED_RULINGS: usize = 200_000;
 /// Offsets of a partition that one reading-back keeps rulings for.
 const RECALLED_POSITIONS: i64 = 100_000;
 
+/// Most pages in one transaction.
+const TRANSACTION_PAGES: usize = 20_000;
+
 /// How a part of the service ended.
 type Ended = (String, Result<(), Fatal>);
 
@@ -119,13 +122,7 @@ impl Service {
         let admin = Admin::of(&cluster.admin(), brokers).map_err(unavailable)?;
         prepare_logs(&admin, &names, logs, settings.logs.replication_factor)?;
         let outputs = Arc::new(prepare_outputs(&admin, &settings, &scheme)?);
-        let instance = settings.input.instance_id.clone().unwrap_or_else(|| {
-            tracing::warn!(
-                "input.instance_id is not set: after a crash the input waits for the session time-out, and readers for \
-                 the transaction time-out"
-            );
-            format!("{:016x}", draw())
-        });
+        let instance = settings.input.instance_id.clone().unwrap_or_else(|| format!("{:016x}", draw()));
         metrics.config_info(&settings.hash, &scheme, mode_name(outputs.routing.mode), "simhash");
         metrics.index_limits(settings.index.max_memory, settings.rules.windows.max(), settings.index.snapshot_interval);
         let (rdkafka, version) = (crate::kafka::client::library_version(), env!("CARGO_PKG_VERSION"));
@@ -139,6 +136,7 @@ impl Service {
             names,
             outputs,
             clock,
+            backlog: Arc::default(),
             metrics,
             health,
         });
@@ -146,7 +144,7 @@ impl Service {
         let (ended, ends) = unbounded();
         let mut service = Self { plan, stoppers: Vec::new(), running: 0, ends };
         if service.plan.settings.roles.judge {
-            let folder = shelf::open(&service.plan.settings.index.path)?;
+            let folder = shelf::open(&service.plan.settings.index)?;
             for log in judge_seat::served(&service.plan.settings.judge.serve, logs) {
                 service.seat_judge(log, &folder, &ended)?;
             }
@@ -190,7 +188,7 @@ impl Service {
             remembered_rulings: REMEMBERED_RULINGS,
             recalled_positions: RECALLED_POSITIONS,
             in_flight_bytes: settings.processing.max_in_flight_bytes,
-            transaction_pages: 20_000,
+            transaction_pages: TRANSACTION_PAGES,
             commit_interval: settings.output.commit_interval,
             revoke_grace: REVOKE_GRACE,
             shutdown_grace: settings.processing.shutdown_grace,
@@ -199,7 +197,9 @@ impl Service {
             manner: plan.manner(),
         };
         plan.metrics.workers(plan.text_threads() as u64);
-        let reading = Reading { reader, outputs: Arc::clone(&plan.outputs), clock: plan.clock };
+        plan.metrics.transaction_limit(TRANSACTION_PAGES as u64);
+        let reading =
+            Reading { reader, outputs: Arc::clone(&plan.outputs), clock: plan.clock, metrics: plan.metrics.clone() };
         let seat = WorkerSeat::new(Arc::clone(&plan), reading, worker)?;
         self.start("worker".to_owned(), Stopper::Worker(seat.stopper()), ended, move || seat.run())
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::clock::{Clock, wall_time};
 use super::judge_seat::Shelf;
+use crate::config::settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::SchemeId;
 use crate::judge::Snapshot;
@@ -22,8 +23,8 @@ pub(super) struct FolderShelf {
 }
 
 /// Opens the folder that all judges of this process keep their snapshots in.
-pub(super) fn open(path: &std::path::Path) -> Result<Arc<Folder>, Fatal> {
-    Folder::open(path).map(Arc::new).map_err(|error| Reason::State.because(error))
+pub(super) fn open(index: &settings::Index) -> Result<Arc<Folder>, Fatal> {
+    Folder::open(&index.path, index.snapshots_kept).map(Arc::new).map_err(|error| Reason::State.because(error))
 }
 
 impl FolderShelf {
@@ -53,6 +54,7 @@ impl Shelf for FolderShelf {
         for discarded in &newest.discarded {
             tracing::warn!(log = self.name, why = %discarded.why, "{discarded}");
             self.metrics.snapshot_failed(SnapshotOperation::Restore);
+            self.metrics.error(Component::Snapshot, ErrorKind::Corrupt);
         }
         let snapshot = newest.found?;
         self.metrics.snapshot_duration(SnapshotOperation::Restore, self.clock.now().saturating_sub(begun));

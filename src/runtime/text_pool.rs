@@ -103,6 +103,11 @@ impl TextPool {
         let _ = self.jobs.send(job);
     }
 
+    /// Returns how many records no thread has begun yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// Withdraws pages that have been worked on for longer than `limit`. Says whether so many threads were given up
     /// that the process had better begin anew.
     ///
@@ -121,7 +126,8 @@ impl TextPool {
                     None
                 }
             };
-            let Some((_, job)) = overdue else { continue };
+            let Some((since, job)) = overdue else { continue };
+            self.shared.reading.metrics.worker_busy(now.saturating_sub(since));
             self.given_up += 1;
             tracing::warn!(source = %job.source, ?limit, "text work took too long: the page is withdrawn");
             let fresh = self.seat_a_thread()?;
@@ -154,7 +160,8 @@ fn work(shared: &Shared, desk: &Desk) {
         *desk.lock() = Some((shared.clock.now(), job));
         let page = shared.reading.page(source, &record, &mut scratch);
         // Somebody else answered for us: this thread was replaced.
-        let Some((_, job)) = desk.lock().take() else { return };
+        let Some((since, job)) = desk.lock().take() else { return };
+        shared.reading.metrics.worker_busy(shared.clock.now().saturating_sub(since));
         (shared.sink)(Done { serial: job.serial, place: job.place, page, held: job.held });
     }
 }

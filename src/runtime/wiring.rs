@@ -1,19 +1,18 @@
 //! From settings to parts: which client, which topic, which group, under which name.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::ExposeSecret;
-
 use super::clock::Clock;
+use crate::config::Properties;
 use crate::config::raw::{
-    Compression, Delivery as ConfiguredDelivery, DuplicateValue as ConfiguredValue, Mechanism, Mode as ConfiguredMode,
-    OnBadRecord, Partition, Protocol, TimestampOf, Tombstones as ConfiguredTombstones,
+    Compression, Delivery as ConfiguredDelivery, DuplicateValue as ConfiguredValue, Mode as ConfiguredMode,
+    OnBadRecord, Partition, TimestampOf, Tombstones as ConfiguredTombstones,
 };
-use crate::config::settings::{Kafka, Sasl, Settings, Topics};
+use crate::config::settings::{Kafka, Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Brokers, LogNames};
+use crate::kafka::backlog::Backlog;
 use crate::kafka::client::{ClientSettings, Cluster, Patience, ProducerSettings};
 use crate::kafka::gate::Gate;
 use crate::kafka::output::{DuplicateValue, OutputTime, Outputs};
@@ -40,6 +39,8 @@ pub struct Plan {
     pub outputs: Arc<Outputs>,
     /// Where time comes from.
     pub clock: Clock,
+    /// What all producers have yet to deliver.
+    pub backlog: Arc<Backlog>,
     /// Where figures go.
     pub metrics: Metrics,
     /// Where conditions go.
@@ -146,79 +147,15 @@ pub(super) fn failure(error: impl Into<anyhow::Error>) -> Fatal {
 /// Returns how brokers are reached.
 #[must_use]
 pub fn cluster(kafka: &Kafka) -> Cluster {
-    let plain = |properties: &crate::config::Properties| {
+    let exposed = |properties: &Properties| {
         properties.iter().map(|(key, value)| (key.clone(), value.expose().to_owned())).collect()
     };
-    let mut properties = security(kafka);
-    properties.extend::<BTreeMap<String, String>>(plain(&kafka.properties));
     Cluster {
         brokers: kafka.brokers.clone(),
         client_id: kafka.client_id.clone(),
-        properties,
-        consumer_properties: plain(&kafka.consumer_properties),
-        producer_properties: plain(&kafka.producer_properties),
-    }
-}
-
-fn security(kafka: &Kafka) -> BTreeMap<String, String> {
-    let security = &kafka.security;
-    let mut properties = BTreeMap::new();
-    let mut set = |key: &str, value: String| drop(properties.insert(key.to_owned(), value));
-    let protocol = match security.protocol {
-        Protocol::Plaintext => "plaintext",
-        Protocol::Ssl => "ssl",
-        Protocol::SaslPlaintext => "sasl_plaintext",
-        Protocol::SaslSsl => "sasl_ssl",
-    };
-    set("security.protocol", protocol.to_owned());
-    if matches!(security.protocol, Protocol::Ssl | Protocol::SaslSsl) {
-        let tls = &security.tls;
-        let files = [
-            ("ssl.ca.location", &tls.ca_file),
-            ("ssl.certificate.location", &tls.cert_file),
-            ("ssl.key.location", &tls.key_file),
-        ];
-        for (key, file) in files {
-            if let Some(file) = file {
-                set(key, file.display().to_string());
-            }
-        }
-        if let Some(password) = &tls.key_password {
-            set("ssl.key.password", password.expose_secret().to_owned());
-        }
-        let verify = if tls.verify_hostname { "https" } else { "none" };
-        set("ssl.endpoint.identification.algorithm", verify.to_owned());
-    }
-    match &security.sasl {
-        None => {}
-        Some(Sasl::Password { mechanism, username, password }) => {
-            set("sasl.mechanism", self::mechanism(*mechanism).to_owned());
-            set("sasl.username", username.clone());
-            set("sasl.password", password.expose_secret().to_owned());
-        }
-        Some(Sasl::Oauth { token_url, client_id, client_secret, scope, extensions }) => {
-            set("sasl.mechanism", "OAUTHBEARER".to_owned());
-            set("sasl.oauthbearer.method", "oidc".to_owned());
-            set("sasl.oauthbearer.token.endpoint.url", token_url.clone());
-            set("sasl.oauthbearer.client.id", client_id.clone());
-            set("sasl.oauthbearer.client.secret", client_secret.expose_secret().to_owned());
-            if let Some(scope) = scope {
-                set("sasl.oauthbearer.scope", scope.clone());
-            }
-            if !extensions.is_empty() {
-                set("sasl.oauthbearer.extensions", extensions.clone());
-            }
-        }
-    }
-    properties
-}
-
-const fn mechanism(mechanism: Mechanism) -> &'static str {
-    match mechanism {
-        Mechanism::Plain => "PLAIN",
-        Mechanism::ScramSha256 => "SCRAM-SHA-256",
-        Mechanism::ScramSha512 => "SCRAM-SHA-512",
-        Mechanism::Oauthbearer => "OAUTHBEARER",
+        properties: exposed(&kafka.client_properties()),
+        consumer_properties: exposed(&kafka.consumer_properties),
+        producer_properties: exposed(&kafka.producer_properties),
     }
 }
 

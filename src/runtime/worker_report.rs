@@ -9,8 +9,8 @@ use crate::kafka::output::{Carried, Outputs};
 use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
-    BypassReason, CommitResult, Component, Duplicate, ErrorKind, Output as OutputLabel, Pause, TransactionResult,
-    Verdict,
+    BypassReason, CommitResult, Component, Duplicate, ErrorKind, Output as OutputLabel, Pause, Queue, Step,
+    TransactionResult, Verdict,
 };
 use crate::telemetry::{Beat, Check, Health, Metrics};
 use crate::transaction::{Call, CallError};
@@ -31,7 +31,8 @@ pub(super) struct WorkerReport {
     consumed: BTreeMap<Arc<str>, (u64, u64)>,
     newest: BTreeMap<Arc<str>, Timestamp>,
     asked: HashMap<RequestId, Duration>,
-    call: Option<(Call, Duration)>,
+    /// The call that is out, since when, and the pages that it carries.
+    call: Option<(Call, Duration, usize)>,
     begun: Option<Duration>,
     tripped: bool,
 }
@@ -87,11 +88,11 @@ impl WorkerReport {
             self.begun = Some(now);
             self.metrics.batch_size(pages as u64);
         }
-        self.call = Some((call, now));
+        self.call = Some((call, now, pages));
     }
 
     pub(super) fn called(&mut self, result: &Result<Vec<i64>, CallError>) {
-        let Some((call, _)) = self.call.take() else { return };
+        let Some((call, since, pages)) = self.call.take() else { return };
         let wall = wall_time();
         match result {
             Ok(_) if call == Call::Commit => {
@@ -99,6 +100,9 @@ impl WorkerReport {
                 self.ended(TransactionResult::Committed);
             }
             Ok(_) if call == Call::Abort => self.ended(TransactionResult::Aborted),
+            Ok(_) if call == Call::Produce => {
+                self.metrics.stage_durations(Step::Produce, self.clock.now().saturating_sub(since), pages);
+            }
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!(?call, %error, "transaction");
@@ -107,6 +111,13 @@ impl WorkerReport {
                     self.metrics.committed(CommitResult::Error, wall);
                 }
             }
+        }
+    }
+
+    /// The brokers will never take a page's records.
+    pub(super) fn given_up(&self, output: &Output<Carried>, reason: Reject) {
+        for outlet in self.outputs.routing.outlets(&output.disposition) {
+            self.metrics.produce_failed(label_of(*outlet), reason);
         }
     }
 
@@ -165,8 +176,8 @@ impl WorkerReport {
         }
     }
 
-    /// Called a few times a second.
-    pub(super) fn look(&mut self, status: &Status) {
+    /// Called a few times a second, with the records that wait for text work.
+    pub(super) fn look(&mut self, status: &Status, unread: usize) {
         self.beat.tick(self.clock.instant());
         self.metrics.polled(wall_time());
         for (topic, (records, bytes)) in std::mem::take(&mut self.consumed) {
@@ -174,6 +185,11 @@ impl WorkerReport {
         }
         for (topic, newest) in std::mem::take(&mut self.newest) {
             self.metrics.last_record(&topic, newest);
+        }
+        for (queue, records) in
+            [(Queue::Work, unread), (Queue::Produce, status.waiting), (Queue::Commit, status.in_transaction)]
+        {
+            self.metrics.queue_records(queue, records as u64);
         }
         self.metrics.paused(Pause::Backpressure, status.full);
         self.metrics.paused(Pause::Restore, status.recalling);
@@ -186,7 +202,7 @@ impl WorkerReport {
     }
 
     fn judge_readiness(&self, status: &Status) {
-        let slow = self.call.filter(|(_, since)| self.clock.now().saturating_sub(*since) > SLOW_CALL);
+        let slow = self.call.filter(|(_, since, _)| self.clock.now().saturating_sub(*since) > SLOW_CALL);
         if let Some(bad) = status.tripped {
             self.ready.fail(format!("{bad} of the last 1000 records became dead letters: the input is paused"));
         } else if !status.gone.is_empty() {
@@ -195,7 +211,7 @@ impl WorkerReport {
                 "rulings of {} are gone for good: `dupgate rulings reopen` has a range judged anew",
                 gone.join(", ")
             ));
-        } else if let Some((call, _)) = slow {
+        } else if let Some((call, ..)) = slow {
             self.ready.fail(format!("the brokers have not answered {call:?} for a minute"));
         } else if !status.learned {
             self.ready.fail("reading the verdict log");

@@ -28,6 +28,7 @@ use crate::kafka::output::Carried;
 use crate::kafka::transactor::{Answer, Transactor};
 use crate::kafka::verdict_log::{FollowEvent, Follower};
 use crate::record::PartitionId;
+use crate::telemetry::labels::Log;
 use crate::worker::{Event, LogPartition, Page, Worker, WorkerSettings};
 
 /// How long the seat waits for news before it says that time passed.
@@ -95,6 +96,8 @@ enum Ready {
 struct Reader {
     follower: Follower,
     serial: u64,
+    /// Behind the last record handed over, once there is one; for lags.
+    next: Option<i64>,
 }
 
 /// The worker's thread.
@@ -123,6 +126,8 @@ pub struct WorkerSeat {
     gate: Arc<Gate>,
     log_gate: Arc<Gate>,
     begun_topics: BTreeSet<Arc<str>>,
+    /// When the group asked for partitions back, while it waits for them.
+    revoked_at: Option<Duration>,
     report: WorkerReport,
     looked: Duration,
     asked_lags: Duration,
@@ -151,7 +156,7 @@ impl WorkerSeat {
         for log in 0..logs {
             let follower =
                 plan.follow(log, "follow", &log_gate, sink(&sender, move |event| News::Followed(log, event)))?;
-            readers.push(Reader { follower, serial: 0 });
+            readers.push(Reader { follower, serial: 0, next: None });
             let judges = plan.cluster.query(&plan.judge_group(log));
             judge_offsets.push(Arc::new(Offsets::new(&judges, QUESTION).map_err(failure)?));
         }
@@ -159,13 +164,18 @@ impl WorkerSeat {
             &plan.cluster.entry_producer(),
             plan.names.fingerprints.to_string(),
             logs,
+            Arc::clone(&plan.backlog),
             sink(&sender, News::Appended),
         )
         .map_err(failure)?;
         let answered = sender.clone();
-        let transactor = Transactor::start(plan.worker_producer(), plan.delivery(), "transactions".to_owned(), {
-            move |_, answer| drop(answered.send(News::Called(answer)))
-        })
+        let transactor = Transactor::start(
+            plan.worker_producer(),
+            plan.delivery(),
+            "transactions".to_owned(),
+            Arc::clone(&plan.backlog),
+            move |_, answer| drop(answered.send(News::Called(answer))),
+        )
         .map_err(failure)?;
         let pool = TextPool::start(plan.text_threads(), reading, clock, sink(&sender, News::Read)).map_err(failure)?;
         Ok(Self {
@@ -189,6 +199,7 @@ impl WorkerSeat {
             gate,
             log_gate,
             begun_topics: BTreeSet::new(),
+            revoked_at: None,
             report: WorkerReport::new(plan.metrics.clone(), &plan.health, clock, outputs),
             looked: clock.now(),
             asked_lags: clock.now(),
@@ -267,7 +278,8 @@ impl WorkerSeat {
             return Err(Reason::Failure.because(why));
         }
         let status = self.worker.status();
-        self.report.look(&status);
+        self.report.look(&status, self.pool.waiting());
+        self.report.metrics().producer_queue(self.plan.backlog.records(), self.plan.backlog.bytes());
         let mut by_topic: BTreeMap<String, u64> = BTreeMap::new();
         for partition in self.lanes.keys() {
             *by_topic.entry(partition.topic.to_string()).or_default() += 1;
@@ -283,6 +295,9 @@ impl WorkerSeat {
     fn ask_lags(&self) {
         let positions: Vec<(PartitionId, i64)> =
             self.lanes.iter().map(|(partition, lane)| (partition.clone(), lane.next)).collect();
+        let verdicts = self.readers.iter().enumerate();
+        let verdicts: Vec<(PartitionId, i64)> =
+            verdicts.filter_map(|(log, reader)| Some((self.plan.verdicts(log), reader.next?))).collect();
         let (offsets, metrics) = (Arc::clone(&self.offsets), self.report.metrics().clone());
         self.lag_errands.run(move || {
             let mut lags = BTreeMap::new();
@@ -293,6 +308,12 @@ impl WorkerSeat {
                 }
             }
             metrics.consumer_lags(&lags);
+            let unread = verdicts.iter().filter_map(|(partition, next)| {
+                let (_, end) = offsets.range(partition).ok()?;
+                // The marker that ends a transaction stands behind its last record and is never handed over.
+                u64::try_from(end - next - 1).ok()
+            });
+            metrics.log_lag(Log::Verdicts, unread.sum());
             Ok(())
         });
     }

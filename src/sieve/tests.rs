@@ -7,6 +7,7 @@ use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, PageDigest, SimHash};
 use crate::log::{SameId, Windows};
 use crate::record::{PartitionId, Reject};
+use crate::text::CutBy;
 
 const WINDOW: i64 = 30;
 
@@ -41,6 +42,7 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> Reading {
         features: 1,
         text_bytes: 1,
         cut: false,
+        cut_by: CutBy::Unicode,
     }
 }
 

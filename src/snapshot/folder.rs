@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use super::disk::{self, DiskError, Watch};
 use super::manifest::{self, ChunkHash, Manifest};
 use crate::fingerprint::SchemeId;
 use crate::log::CodecError;
-
-/// How many snapshots of a log partition are kept.
-pub const KEEP: usize = 2;
 
 /// The chunks of a snapshot, in order.
 pub type Sections = Vec<Vec<u8>>;
@@ -19,6 +17,8 @@ pub type Sections = Vec<Vec<u8>>;
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    /// How many snapshots of a log partition stay; at least one.
+    kept: NonZeroUsize,
     /// The lock goes when the file closes, however the process ends.
     _lock: File,
 }
@@ -80,25 +80,27 @@ pub enum Damage {
 }
 
 impl Folder {
-    /// Opens a folder, makes it when there is none, and locks it until the value is dropped.
+    /// Opens a folder, makes it when there is none, and locks it until the value is dropped. Of each log
+    /// partition the newest `kept` snapshots stay.
     ///
     /// # Errors
     ///
     /// [`SnapshotError::Held`] when another process (or another value in this one) has it open.
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self, SnapshotError> {
+    pub fn open(path: impl Into<PathBuf>, kept: NonZeroUsize) -> Result<Self, SnapshotError> {
         let path = path.into();
         disk::create_folder(&mut |_| Ok(()), &path)?;
         let lock = path.join("lock");
         let refuse = |source| DiskError::new("lock", &lock, source);
         let file = File::options().create(true).write(true).truncate(false).open(&lock).map_err(refuse)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: file }),
+            Ok(()) => Ok(Self { path, kept, _lock: file }),
             Err(TryLockError::WouldBlock) => Err(SnapshotError::Held(path)),
             Err(TryLockError::Error(source)) => Err(refuse(source).into()),
         }
     }
 
-    /// Writes a snapshot as these chunks under `name`, then deletes all but the newest [`KEEP`] of that name.
+    /// Writes a snapshot as these chunks under `name`, then deletes all but the newest of that name, as many
+    /// as [`Folder::open`] was told.
     ///
     /// Chunks that are there already are not written again. Until the manifest has its name and the name is on the
     /// disk, the snapshots before stay as they are.
@@ -167,7 +169,7 @@ impl Folder {
         let number = numbers(&disk::names(&folder)?).last().map_or(1, |newest| newest.saturating_add(1));
         disk::put(watch, &folder.join(manifest_name(number)), &manifest::encode(manifest, &chunks))?;
         disk::sync_folder(watch, &folder)?;
-        prune(&folder, watch)
+        prune(&folder, self.kept, watch)
     }
 
     fn of(&self, name: &str) -> Result<PathBuf, SnapshotError> {
@@ -180,9 +182,9 @@ impl Folder {
 }
 
 /// Deletes all manifests but the newest, then every file that none of those names.
-fn prune(folder: &Path, watch: Watch<'_>) -> Result<(), SnapshotError> {
+fn prune(folder: &Path, kept_snapshots: NonZeroUsize, watch: Watch<'_>) -> Result<(), SnapshotError> {
     let mut kept = BTreeSet::new();
-    for number in numbers(&disk::names(folder)?).into_iter().rev().take(KEEP) {
+    for number in numbers(&disk::names(folder)?).into_iter().rev().take(kept_snapshots.get()) {
         let manifest = manifest_name(number);
         // One that cannot be read names nothing that could be used.
         if let Ok((_, chunks)) = read_manifest(&folder.join(&manifest)) {

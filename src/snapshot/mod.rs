@@ -19,14 +19,15 @@ mod folder;
 mod manifest;
 
 pub use disk::DiskError;
-pub use folder::{Damage, Discarded, Folder, KEEP, Newest, Sections, SnapshotError};
+pub use folder::{Damage, Discarded, Folder, Newest, Sections, SnapshotError};
 pub use manifest::Manifest;
 
 use crate::fingerprint::SchemeId;
 use crate::judge::Snapshot;
 
 impl Folder {
-    /// Writes a snapshot of log partition `name`, then deletes all but the newest [`KEEP`].
+    /// Writes a snapshot of log partition `name`, then deletes all but the newest, as many as [`Folder::open`]
+    /// was told.
     ///
     /// # Errors
     ///

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
@@ -17,6 +18,8 @@ use crate::log::codec::FORMAT_VERSION;
 use crate::log::codec::hex::{hex, records};
 use crate::log::{Checkpoint, LogIdentity, Rules, RulesNumber, SameId, Stage, Tails, Windows};
 use crate::record::{PartitionId, Timestamp};
+
+const TWO: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
 
 fn manifest(at: i64) -> Manifest {
     Manifest { log: LogIdentity(7), at, scheme: scheme() }
@@ -33,7 +36,7 @@ fn sections(at: i64) -> Vec<Vec<u8>> {
 
 fn open() -> (TempDir, Folder) {
     let dir = tempfile::tempdir().unwrap();
-    let folder = Folder::open(dir.path().join("snapshots")).unwrap();
+    let folder = Folder::open(dir.path().join("snapshots"), TWO).unwrap();
     (dir, folder)
 }
 
@@ -60,16 +63,19 @@ fn ends_with(path: &Path, ending: &str) -> bool {
 }
 
 #[test]
-fn the_newest_snapshot_is_read_and_two_are_kept() {
-    let (dir, folder) = open();
-    assert_eq!(found(&folder), None);
-    for at in 1..=5 {
-        write(&folder, at);
-        assert_eq!(found(&folder), Some(at));
+fn the_newest_snapshot_is_read_and_as_many_are_kept_as_was_asked_for() {
+    for kept in 1..=3 {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path().join("snapshots"), NonZeroUsize::new(kept).unwrap()).unwrap();
+        assert_eq!(found(&folder), None);
+        for at in 1..=5 {
+            write(&folder, at);
+            assert_eq!(found(&folder), Some(at));
+        }
+        let files = files(&dir);
+        assert_eq!(files.iter().filter(|file| ends_with(file, "manifest")).count(), kept);
+        assert_eq!(files.iter().filter(|file| ends_with(file, "chunk")).count(), 2 * kept + 1, "{files:?}");
     }
-    let files = files(&dir);
-    assert_eq!(files.iter().filter(|file| ends_with(file, "manifest")).count(), KEEP);
-    assert_eq!(files.iter().filter(|file| ends_with(file, "chunk")).count(), 2 * KEEP + 1, "{files:?}");
 }
 
 #[test]
@@ -87,11 +93,11 @@ fn names_are_apart() {
 fn a_second_process_is_refused_while_the_first_lives() {
     let (dir, folder) = open();
     let path = dir.path().join("snapshots");
-    let error = Folder::open(&path).unwrap_err();
+    let error = Folder::open(&path, TWO).unwrap_err();
     assert!(matches!(error, SnapshotError::Held(_)));
     assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     drop(folder);
-    Folder::open(&path).unwrap();
+    Folder::open(&path, TWO).unwrap();
 }
 
 #[test]
@@ -99,7 +105,7 @@ fn a_folder_that_cannot_be_made_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, "").unwrap();
-    let error = Folder::open(path.join("below")).unwrap_err();
+    let error = Folder::open(path.join("below"), TWO).unwrap_err();
     assert!(error.to_string().contains("file/below"), "{error}");
 }
 

@@ -83,14 +83,10 @@ label! {
         Producer = "producer",
         /// One of the two logs.
         Log = "log",
-        /// The index.
-        Index = "index",
         /// Snapshots.
         Snapshot = "snapshot",
         /// The admin client.
         Admin = "admin",
-        /// The configuration.
-        Config = "config",
     }
 }
 label! {
@@ -104,8 +100,6 @@ label! {
         Fenced = "fenced",
         /// The process ends.
         Fatal = "fatal",
-        /// Not authorized.
-        Denied = "denied",
         /// A disk or file.
         Io = "io",
         /// Bytes that are not what they should be.
@@ -117,15 +111,15 @@ label! {
     Step = "stage" {
         /// Bytes to document.
         Decode = "decode",
-        /// HTML to text.
+        /// Body to normalised text.
         Extract = "extract",
         /// Text to words.
         Tokenize = "tokenize",
         /// Words to fingerprints.
         Fingerprint = "fingerprint",
-        /// Fingerprints to candidates.
+        /// Fingerprints to ruling, in the index.
         Lookup = "lookup",
-        /// From the ruling to the broker's acknowledgement.
+        /// From the producer to the brokers' acknowledgement.
         Produce = "produce",
     }
 }
@@ -179,19 +173,6 @@ label! {
     }
 }
 label! {
-    /// What the index keeps in memory.
-    MemoryPart = "part" {
-        /// The originals' fingerprints.
-        Fingerprints = "fingerprints",
-        /// The hash tables.
-        Buckets = "buckets",
-        /// Positions, ids and scopes.
-        Refs = "refs",
-        /// The table of exact hashes.
-        Exact = "exact",
-    }
-}
-label! {
     /// Why an original was removed.
     Eviction = "reason" {
         /// Its window ended.
@@ -239,13 +220,20 @@ label! {
     }
 }
 label! {
+    /// An internal queue that is bounded in records.
+    LimitedQueue = "queue" {
+        /// Pages in the transaction under way.
+        Commit = "commit",
+    }
+}
+label! {
     /// An internal queue.
     Queue = "queue" {
         /// Records waiting for text work.
         Work = "work",
-        /// Pages waiting for their transaction.
+        /// Pages waiting for their ruling or their transaction.
         Produce = "produce",
-        /// Pages in a transaction that is being committed.
+        /// Pages in the transaction under way.
         Commit = "commit",
     }
 }

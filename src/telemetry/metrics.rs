@@ -16,7 +16,7 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 
 use self::series::Series;
 use super::labels::{
-    BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, Log, MemoryPart,
+    BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, LimitedQueue, Log,
     Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult, Verdict,
 };
 use super::table::{self, Kind, TABLE};
@@ -169,6 +169,11 @@ impl Metrics {
         self.series().stage_duration.of(step).record(elapsed);
     }
 
+    /// One step took so long for each of so many documents.
+    pub fn stage_durations(&self, step: Step, each: Duration, documents: usize) {
+        self.series().stage_duration.of(step).record_many(each, documents);
+    }
+
     /// A record was acknowledged so long after its own timestamp; a timestamp in the future counts as 0.
     pub fn end_to_end_latency(&self, record: Timestamp, now: Timestamp) {
         let millis = if now > record { now.gap_millis(record) } else { 0 };
@@ -187,19 +192,9 @@ impl Metrics {
         self.series().match_distance.record(f64::from(bits));
     }
 
-    /// The best candidate of a lookup stood at this distance, accepted or not.
-    pub fn nearest_distance(&self, bits: u32) {
-        self.series().nearest_distance.record(f64::from(bits));
-    }
-
     /// A duplicate is so much older or younger than its original.
     pub fn match_age(&self, found_by: Duplicate, age_ms: i64) {
         self.series().match_age.of(found_by).record(Duration::from_millis(age_ms.unsigned_abs()));
-    }
-
-    /// A lookup compared so many candidates.
-    pub fn lookup_candidates(&self, candidates: u64) {
-        self.series().lookup_candidates.record(float(candidates));
     }
 
     /// A document had so many tokens after filtering.
@@ -297,9 +292,9 @@ impl Metrics {
         self.set(&table::INDEX_ENTRIES, float(entries));
     }
 
-    /// One part of the index takes so much memory.
-    pub fn index_memory(&self, part: MemoryPart, bytes: u64) {
-        self.series().index_memory.of(part).set(float(bytes));
+    /// The index takes so much memory.
+    pub fn index_memory(&self, bytes: u64) {
+        self.set(&table::INDEX_MEMORY, float(bytes));
     }
 
     /// The memory ceiling, the longest window and the time between snapshots are configured so.
@@ -329,11 +324,6 @@ impl Metrics {
         if let Some(counter) = self.series().withdrawn.get(&reason) {
             counter.increment(1);
         }
-    }
-
-    /// The fullest bucket of the index holds so many originals.
-    pub fn largest_bucket(&self, entries: u64) {
-        self.set(&table::INDEX_LARGEST_BUCKET, float(entries));
     }
 
     /// This judge or standby holds the whole state, or does not.
@@ -429,9 +419,9 @@ impl Metrics {
         self.series().queue_records.of(queue).set(float(records));
     }
 
-    /// A queue takes so many records.
-    pub fn queue_limit(&self, queue: Queue, records: u64) {
-        self.series().queue_limit.of(queue).set(float(records));
+    /// A transaction takes so many records.
+    pub fn transaction_limit(&self, records: u64) {
+        self.series().queue_limit.of(LimitedQueue::Commit).set(float(records));
     }
 
     fn set(&self, spec: &table::Spec, value: f64) {

@@ -3,7 +3,7 @@
 use metrics::Unit;
 
 use super::labels::{
-    BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, Log, MemoryPart,
+    BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, LimitedQueue, Log,
     Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult, Verdict,
 };
 
@@ -81,7 +81,6 @@ const AGE_SECONDS: &[f64] = &[
     604_800.0,
     1_209_600.0,
 ];
-const CANDIDATES: &[f64] = &[0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1000.0];
 const TOKENS: &[f64] = &[5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 10_000.0];
 const LONG_SECONDS: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
@@ -126,7 +125,7 @@ table! {
     PROCESS_DURATION: "dupgate_process_duration_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
         "Time from poll to broker acknowledgement of the routed record.";
     STAGE_DURATION: "dupgate_stage_duration_seconds", Histogram(STAGE_SECONDS), Seconds, &[closed::<Step>()],
-        "Time spent per stage per document.";
+        "Time per document and stage: of one thread for decode to fingerprint, of the judge for lookup; for produce until the brokers acknowledge.";
     END_TO_END_LATENCY: "dupgate_end_to_end_latency_seconds", Histogram(LATENCY_SECONDS), Seconds, &[],
         "Wall clock at acknowledgement minus the record's own timestamp.";
     BATCH_SIZE: "dupgate_batch_records", Histogram(BATCH_RECORDS), Count, &[],
@@ -135,12 +134,8 @@ table! {
     // Match quality
     MATCH_DISTANCE: "dupgate_match_distance_bits", Histogram(DISTANCE_BITS), Count, &[],
         "Hamming distance of accepted near matches.";
-    NEAREST_DISTANCE: "dupgate_nearest_distance_bits", Histogram(DISTANCE_BITS), Count, &[],
-        "Hamming distance of the best candidate found, accepted or not: shows whether the threshold sits in a valley.";
     MATCH_AGE: "dupgate_match_age_seconds", Histogram(AGE_SECONDS), Seconds, &[closed::<Duplicate>()],
         "Event-time gap between a duplicate and the document it matched: mass at the right edge means the window is too short.";
-    LOOKUP_CANDIDATES: "dupgate_lookup_candidates", Histogram(CANDIDATES), Count, &[],
-        "Candidates compared per lookup.";
     DOCUMENT_TOKENS: "dupgate_document_tokens", Histogram(TOKENS), Count, &[closed::<Segmenter>()],
         "Tokens per document after filtering.";
 
@@ -163,18 +158,18 @@ table! {
     REBALANCES: "dupgate_rebalances_total", Counter, Count, &[closed::<Rebalance>()],
         "Rebalance callbacks with a non-empty partition list.";
     REBALANCE_PAUSE: "dupgate_rebalance_pause_seconds", Histogram(LONG_SECONDS), Seconds, &[],
-        "Time a rebalance callback waited until partitions were handed over.";
+        "Time the group waited for this worker to commit or drop what it held of revoked partitions.";
     CONSUMER_PAUSED: "dupgate_consumer_paused", Gauge, Count, &[closed::<Pause>()],
         "1 while consumption is paused for the reason.";
     PRODUCER_QUEUE_RECORDS: "dupgate_producer_queue_records", Gauge, Count, &[],
-        "Records waiting in the client library's producer queues.";
+        "Records handed to the producers and not acknowledged yet.";
     PRODUCER_QUEUE_BYTES: "dupgate_producer_queue_bytes", Gauge, Bytes, &[],
-        "Bytes waiting in the client library's producer queues.";
+        "Bytes handed to the producers and not acknowledged yet.";
 
     // Index and state
     INDEX_ENTRIES: "dupgate_index_entries", Gauge, Count, &[],
         "Fingerprints held in the window.";
-    INDEX_MEMORY: "dupgate_index_memory_bytes", Gauge, Bytes, &[closed::<MemoryPart>()],
+    INDEX_MEMORY: "dupgate_index_memory_bytes", Gauge, Bytes, &[],
         "Memory held by the index.";
     INDEX_MEMORY_LIMIT: "dupgate_index_memory_limit_bytes", Gauge, Bytes, &[],
         "Configured memory ceiling of the index.";
@@ -188,8 +183,6 @@ table! {
         "Records behind the tail when they were judged: delivered, not remembered if unique.";
     WITHDRAWN: "dupgate_withdrawn_total", Counter, Count, &[Label::Open("reason")],
         "Pages withdrawn after they were asked about, by reason.";
-    INDEX_LARGEST_BUCKET: "dupgate_index_largest_bucket_entries", Gauge, Count, &[],
-        "Entries in the fullest lookup bucket (skew).";
     INDEX_READY: "dupgate_index_ready", Gauge, Count, &[],
         "1 when this judge or standby holds the whole state.";
     COLD_STARTS: "dupgate_cold_starts_total", Counter, Count, &[closed::<ColdStart>()],
@@ -197,7 +190,7 @@ table! {
     RULING_SECONDS: "dupgate_ruling_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
         "Worker: from asking about a page to reading its ruling.";
     LOG_LAG: "dupgate_log_lag_entries", Gauge, Count, &[closed::<Log>()],
-        "Judge: entries asked and not judged. Worker and standby: rulings written and not read.";
+        "fingerprints: entries that the judge has read and not judged. verdicts: records of the verdict log that the worker has not read.";
     LOG_REPEATS: "dupgate_log_repeats_total", Counter, Count, &[],
         "Entries for positions already judged; their ruling stands.";
     CLAMPED_TIMESTAMPS: "dupgate_clamped_timestamps_total", Counter, Count, &[],
@@ -231,9 +224,9 @@ table! {
     WORKER_BUSY: "dupgate_worker_busy_seconds_total", Counter, Seconds, &[],
         "Whole seconds that these threads spent on documents; its rate divided by dupgate_workers is utilization.";
     QUEUE_RECORDS: "dupgate_queue_records", Gauge, Count, &[closed::<Queue>()],
-        "Records in an internal queue.";
-    QUEUE_LIMIT: "dupgate_queue_limit_records", Gauge, Count, &[closed::<Queue>()],
-        "Capacity of an internal queue.";
+        "Records in an internal queue: waiting for text work, for ruling and transaction, in the transaction under way.";
+    QUEUE_LIMIT: "dupgate_queue_limit_records", Gauge, Count, &[closed::<LimitedQueue>()],
+        "Capacity of an internal queue. The others are bounded in bytes, by processing.max_in_flight_bytes.";
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::extract;
 use super::normalize::Normalizer;
 use super::settings::{Segmenter, Settings, StopWords};
 use super::weight::AsIs;
-use super::words::Cutter;
+use super::words::{CutBy, Cutter};
 use crate::record::{Body, Reject, Rejection};
 use jieba_rs::Jieba;
 use std::collections::HashSet;
@@ -126,14 +126,14 @@ impl Analyzer {
         Ok(NormalText { text: buffer, cut: read.len() < text.len() })
     }
 
-    /// Hands out the words of a normalised text in order, without stop words and punctuation.
-    pub fn words<'s>(&self, normal: &'s str, mut each: impl FnMut(Word<'s>)) {
+    /// Hands out the words of a normalised text in order, without stop words and punctuation, and says what found them.
+    pub fn words<'s>(&self, normal: &'s str, mut each: impl FnMut(Word<'s>)) -> CutBy {
         self.cutter.words(normal, |text| {
             let hash = xxh3_64(text.as_bytes());
             if !self.stopwords.contains(&hash) {
                 each(Word { text, hash });
             }
-        });
+        })
     }
 }
 

@@ -6,6 +6,15 @@ use jieba_rs::Jieba;
 use std::sync::Arc;
 use unicode_segmentation::UnicodeSegmentation;
 
+/// What cut a text into words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CutBy {
+    /// jieba, at least where the text is Han.
+    Jieba,
+    /// Unicode word breaks alone.
+    Unicode,
+}
+
 /// Cuts text into words.
 #[derive(Clone, Debug)]
 pub(super) struct Cutter {
@@ -19,28 +28,35 @@ impl Cutter {
         Self { segmenter, jieba, hmm }
     }
 
-    /// Hands out every word, in the order of the text. Punctuation is no word.
-    pub(super) fn words<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str)) {
+    /// Hands out every word, in the order of the text, and says what found them. Punctuation is no word.
+    pub(super) fn words<'t>(&self, text: &'t str, mut each: impl FnMut(&'t str)) -> CutBy {
         match (&self.jieba, self.segmenter) {
             (Some(jieba), Segmenter::Jieba) => {
                 let words = jieba.cut(text, self.hmm).into_iter().map(|token| token.word);
                 words.filter(|word| word.chars().any(char::is_alphanumeric)).for_each(each);
+                CutBy::Jieba
             }
             (Some(jieba), Segmenter::Auto) => {
                 let mut rest = text;
+                let mut cut_by = CutBy::Unicode;
                 while !rest.is_empty() {
                     let han = rest.chars().next().is_some_and(is_han);
                     let length = rest.find(|c| is_han(c) != han).unwrap_or(rest.len());
                     let (run, behind) = rest.split_at(length);
                     rest = behind;
                     if han {
+                        cut_by = CutBy::Jieba;
                         jieba.cut(run, self.hmm).into_iter().for_each(|token| each(token.word));
                     } else {
                         unicode_words(run, &mut each);
                     }
                 }
+                cut_by
             }
-            (_, Segmenter::Unicode) | (None, _) => unicode_words(text, &mut each),
+            (_, Segmenter::Unicode) | (None, _) => {
+                unicode_words(text, &mut each);
+                CutBy::Unicode
+            }
         }
     }
 }
@@ -80,6 +96,18 @@ mod tests {
         );
         assert_eq!(words(Segmenter::Unicode, "天安门 cat"), ["天", "安", "门", "cat"]);
         assert_eq!(words(Segmenter::Jieba, "天安门, cat!"), ["天安门", "cat"]);
+    }
+
+    #[test]
+    fn whoever_cut_a_text_is_named() {
+        let cut_by = |segmenter: Segmenter, text: &str| {
+            let jieba = (segmenter != Segmenter::Unicode).then(super::super::default_jieba);
+            Cutter::new(segmenter, jieba, true).words(text, |_| {})
+        };
+        assert_eq!(cut_by(Segmenter::Auto, "the cat, 天安门"), CutBy::Jieba);
+        assert_eq!(cut_by(Segmenter::Auto, "the cat"), CutBy::Unicode);
+        assert_eq!(cut_by(Segmenter::Unicode, "天安门"), CutBy::Unicode);
+        assert_eq!(cut_by(Segmenter::Jieba, "the cat"), CutBy::Jieba);
     }
 
     proptest! {

@@ -98,6 +98,11 @@ impl<P> Lane<P> {
         self.waiting.front().is_some_and(|waiting| matches!(waiting.stage, Stage::Ready(_)))
     }
 
+    /// Returns how many pages wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Returns what the waiting pages hold, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes

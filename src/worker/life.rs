@@ -156,10 +156,18 @@ impl<P> Worker<P> {
             recalling: self.logs.iter().any(|log| log.recall.as_ref().is_some_and(Recall::is_reading)),
             gone: gone.collect(),
             tripped: self.breaker.tripped(),
+            waiting: self.lanes.values().map(Lane::len).sum(),
+            in_transaction: self.sent.outputs.len(),
             in_flight_bytes: self.in_flight_bytes(),
             full: self.full,
             partitions: self.lanes.len(),
         }
+    }
+
+    /// Returns one page of the transaction under way, by its index there.
+    #[must_use]
+    pub fn in_transaction(&self, index: usize) -> Option<&Output<P>> {
+        self.sent.outputs.get(index).map(AsRef::as_ref)
     }
 
     // ---- start
@@ -367,6 +375,10 @@ pub struct Status {
     pub gone: Vec<PartitionId>,
     /// The breaker has tripped, with so many dead letters among the last 1000 records.
     pub tripped: Option<usize>,
+    /// Pages that are in no transaction yet.
+    pub waiting: usize,
+    /// Pages of the transaction under way.
+    pub in_transaction: usize,
     /// Bytes of pages that wait or are in a transaction.
     pub in_flight_bytes: usize,
     /// Reading is paused because that is too many.

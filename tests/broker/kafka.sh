@@ -150,7 +150,8 @@ fetch_jars() {
             say "fetching the jars of Apache Kafka $version by Maven"
             rm -rf "$jars" "$jars.part"
             mvn --quiet --batch-mode --file "$here/pom.xml" dependency:copy-dependencies \
-                -DoutputDirectory="$(realpath -m "$jars.part")" < /dev/null >&2 || exit 1
+                -DoutputDirectory="$(realpath -m "$jars.part")" < /dev/null > "$target/kafka/fetch.log" 2>&1 ||
+                { cat "$target/kafka/fetch.log" >&2; exit 1; }
             cp "$here/pom.xml" "$jars.part/"
             mv "$jars.part" "$jars"
         fi
@@ -319,6 +320,9 @@ status() {
     fi
 }
 
+# A line of its own, whatever other programs have left at the end of the last one.
+answer() { printf '\n%s\n' "$1"; }
+
 serve() {
     exec 2>&1
     folder=$(mktemp -d "${TMPDIR:-/tmp}/dupgate-kafka.XXXXXX")
@@ -326,13 +330,13 @@ serve() {
     trap '' INT HUP PIPE
     trap 'exit 143' TERM
     create || exit 1
-    echo "ready $(load address)"
+    answer "ready $(load address)"
     local order
     while read -r order; do
         case $order in
-            start) act start && echo "ready $(load address)" || echo "failed" ;;
-            stop | kill) act "$order" && echo "ended" || echo "failed" ;;
-            *) echo "failed: no such order: $order" ;;
+            start) act start && answer "ready $(load address)" || answer "failed" ;;
+            stop | kill) act "$order" && answer "ended" || answer "failed" ;;
+            *) answer "failed: no such order: $order" ;;
         esac
     done
 }

@@ -3,9 +3,12 @@
 
 #[path = "../support/broker/mod.rs"]
 mod broker;
+#[path = "../support/cluster/mod.rs"]
+mod cluster;
 
 mod client;
 mod demo;
+mod follower;
 mod harness;
 mod rebalance;
 mod run;

@@ -1,4 +1,8 @@
 //! The binary as its users call it: arguments and files in, output and exit codes out.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod config;
 mod demo;
+mod program;
+mod secrets;
 mod sieve;

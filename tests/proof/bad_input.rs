@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 
 use dupgate::record::{PartitionId, Source};
+use dupgate::telemetry::table::{Kind, Spec, TABLE};
 use serde_json::json;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, wait};
+use crate::cluster::http::sum;
+use crate::cluster::instance::Instance;
 use crate::cluster::records::{Page, Pen, Record, Shelf};
 use crate::cluster::{Cluster, Shape};
 
@@ -116,15 +119,22 @@ fn ended(cluster: &Cluster<'_>) -> BTreeMap<String, Vec<(&'static str, Record)>>
 
 fn shape<'s>(input: &'s [(&'s str, &'s str)], output: &'s [(&'s str, &'s str)]) -> Shape<'s> {
     // Half of this input is bad on purpose.
-    let config = json!({ "processing": { "stop_after_bad_ratio": 1.0 } });
+    let config =
+        json!({ "processing": { "stop_after_bad_ratio": 1.0 }, "index": { "snapshot": { "interval": "1s" } } });
     Shape { topics: 1, partitions: 1, input_settings: input, output_settings: output, config }
 }
 
 const ANY_SIZE: (&str, &str) = ("max.message.bytes", "20000000");
 const ANY_TIME: (&str, &str) = ("message.timestamp.after.max.ms", "9223372036854775807");
 
-/// Writes each record between a page and its copy, lets one instance work, and gives back where everything ended.
-fn run<'b>(broker: &'b Broker, shape: Shape<'b>, records: &[(&'static str, Page, Fate)]) -> (Cluster<'b>, usize) {
+/// Writes each record between a page and its copy, lets one instance work, has a look at it, and gives back where
+/// everything ended.
+fn run<'b>(
+    broker: &'b Broker,
+    shape: Shape<'b>,
+    records: &[(&'static str, Page, Fate)],
+    look: impl FnOnce(&Instance),
+) -> (Cluster<'b>, usize) {
     let cluster = Cluster::new(broker, shape);
     let pen = Pen::new(broker);
     let topic = &cluster.inputs()[0];
@@ -138,9 +148,73 @@ fn run<'b>(broker: &'b Broker, shape: Shape<'b>, records: &[(&'static str, Page,
     let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     let instance = cluster.start("one");
     out.wait_for(records.len() * 3 + twice);
+    figures_add_up(&cluster, &instance, records.len() * 3);
+    look(&instance);
     instance.stop();
     assert_eq!(cluster.lag(), 0);
     (cluster, records.len())
+}
+
+/// Every committed position of the input is a document or a dead letter, and once.
+fn figures_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
+    wait::until("the whole input to be committed", || (cluster.lag() == 0).then_some(()));
+    let ended = || {
+        let judged = instance.metric("dupgate_documents_total", &[]);
+        judged + instance.metric("dupgate_dead_letters_total", &[])
+    };
+    let read = f64::from(u32::try_from(read).unwrap());
+    wait::until("documents and dead letters to be as many as was read", || {
+        let ended = ended();
+        assert!(ended <= read, "{ended} ends of {read} records");
+        (ended >= read).then_some(())
+    });
+}
+
+/// Metrics that an instance alone with good brokers has no occasion for.
+const QUIET: [&str; 11] = [
+    "dupgate_clamped_timestamps_total",
+    "dupgate_errors_total",
+    "dupgate_index_evictions_total",
+    "dupgate_index_late_records_total",
+    "dupgate_log_repeats_total",
+    "dupgate_match_distance_bits",
+    "dupgate_produce_failures_total",
+    "dupgate_rebalance_pause_seconds",
+    "dupgate_restored_entries_total",
+    "dupgate_snapshot_failures_total",
+    // Counts whole seconds.
+    "dupgate_worker_busy_seconds_total",
+];
+
+/// Metrics of the table that have never been fed: counters and histograms at 0, gauges without a series.
+fn unfed(instance: &Instance) -> Vec<&'static str> {
+    let said = instance.metrics();
+    let fed = |spec: &Spec| {
+        let counted = |suffix: &str| sum(&said, &format!("{}{suffix}", spec.name), &[]);
+        match spec.kind {
+            Kind::Counter => counted("").is_some_and(|total| total > 0.0),
+            Kind::Gauge => counted("").is_some(),
+            Kind::Histogram(_) => counted("_count").is_some_and(|total| total > 0.0),
+        }
+    };
+    TABLE.iter().filter(|spec| !fed(spec)).map(|spec| spec.name).filter(|name| !QUIET.contains(name)).collect()
+}
+
+fn every_metric_is_fed(instance: &Instance) {
+    // A snapshot is cut every second, lags are asked for every ten.
+    let mut missing = Vec::new();
+    wait::until("every metric to be fed", || {
+        let now = unfed(instance);
+        if now != missing {
+            eprintln!("not fed yet: {now:?}");
+            missing = now;
+        }
+        missing.is_empty().then_some(())
+    });
+    for step in ["decode", "extract", "tokenize", "fingerprint", "lookup", "produce"] {
+        let took = instance.metric("dupgate_stage_duration_seconds_count", &[&format!("stage=\"{step}\"")]);
+        assert!(took > 0.0, "no page went through {step}");
+    }
 }
 
 fn pages_around_are_judged(cluster: &Cluster<'_>, ended: &BTreeMap<String, Vec<(&'static str, Record)>>, count: usize) {
@@ -162,7 +236,7 @@ fn bad_records_end_as_designed_and_their_neighbours_do_not_notice() {
     let _turn = crate::turn();
     let Some(broker) = Broker::shared() else { return };
     let records = records();
-    let (cluster, count) = run(broker, shape(&[ANY_SIZE, ANY_TIME], &[]), &records);
+    let (cluster, count) = run(broker, shape(&[ANY_SIZE, ANY_TIME], &[]), &records, every_metric_is_fed);
     let ended = ended(&cluster);
     pages_around_are_judged(&cluster, &ended, count);
     for (number, (name, page, fate)) in records.iter().enumerate() {
@@ -209,7 +283,7 @@ fn absurd_timestamps_pass_where_the_outputs_take_them_and_move_no_tail() {
     let Some(broker) = Broker::shared() else { return };
     let mut records = records();
     records.retain(|(name, ..)| ["1970", "2100", "nanoseconds"].contains(name));
-    let (cluster, count) = run(broker, shape(&[ANY_TIME], &[ANY_TIME]), &records);
+    let (cluster, count) = run(broker, shape(&[ANY_TIME], &[ANY_TIME]), &records, |_| {});
     let ended = ended(&cluster);
     pages_around_are_judged(&cluster, &ended, count);
     for (name, page, _) in &records {

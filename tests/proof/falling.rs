@@ -83,6 +83,8 @@ fn twenty_thousand_pages_go_out_once_while_workers_judges_and_the_broker_fall() 
     let mut team = Team::new(&cluster);
     drive(&broker, &mut feed, &mut out, &mut team);
     team.deliver(&mut out, PAGES);
+    let busy: f64 = team.members().map(|member| member.metric("dupgate_worker_busy_seconds_total", &[])).sum();
+    assert!(busy > 0.0, "twenty thousand pages take more than a second of text work");
     team.disband();
     assert_eq!(cluster.lag(), 0, "every offset is committed with its output (L2)");
 

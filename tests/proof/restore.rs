@@ -1,6 +1,7 @@
 //! A new instance without a disk, over a verdict log that does not reach back to its beginning.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use dupgate::fingerprint::SchemeId;
@@ -57,9 +58,9 @@ fn snapshot(disk: &Path, scheme: &SchemeId) -> Option<(i64, u64)> {
         let file = file.ok()?;
         std::fs::copy(file.path(), name.join(file.file_name())).ok()?;
     }
-    let folder = Folder::open(copy.path()).expect("the copy opens");
+    let folder = Folder::open(copy.path(), NonZeroUsize::MIN).expect("the copy opens");
     let found = folder.load("0", scheme).expect("the copy is read").found?;
-    Some((found.at, State::load(&found.state, found.originals).digest()))
+    Some((found.at, State::load(&found.state, &found.originals).digest()))
 }
 
 #[test]

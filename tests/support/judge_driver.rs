@@ -128,7 +128,8 @@ impl JudgeDriver {
                     self.end = None;
                     self.todo.retain(|todo| *todo != Todo::FindEnd);
                 }
-                Effect::FollowToEnd => {
+                // A coordinator of the simulated bus answers the fence when nothing is open any more.
+                Effect::FollowToEnd | Effect::FollowToLast => {
                     self.end = None;
                     self.todo.retain(|todo| *todo != Todo::FindEnd);
                     self.todo.push_back(Todo::FindEnd);

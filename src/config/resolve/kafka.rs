@@ -96,11 +96,11 @@ fn security(raw: &raw::Security, secrets: &Secrets, found: &mut Findings) -> Sec
     let encrypted = matches!(raw.protocol, Protocol::Ssl | Protocol::SaslSsl);
     let any_file = tls.ca_file.is_some() || tls.cert_file.is_some() || tls.key_file.is_some();
     if any_file && !encrypted {
-        found.warn("kafka.security.tls", "has no effect: kafka.security.protocol does not encrypt");
+        found.warn_service("kafka.security.tls", "has no effect: kafka.security.protocol does not encrypt");
     }
     let identifies = matches!(raw.protocol, Protocol::SaslPlaintext | Protocol::SaslSsl);
     if !identifies && (raw.sasl.username.is_some() || raw.sasl.password.is_some()) {
-        found.warn("kafka.security.sasl", "has no effect: kafka.security.protocol is not a sasl one");
+        found.warn_service("kafka.security.sasl", "has no effect: kafka.security.protocol is not a sasl one");
     }
     Security {
         protocol: raw.protocol,
@@ -116,14 +116,13 @@ fn security(raw: &raw::Security, secrets: &Secrets, found: &mut Findings) -> Sec
 }
 
 fn sasl(raw: &raw::Sasl, secrets: &Secrets, found: &mut Findings) -> Option<Sasl> {
-    // A secret that is given and cannot be fetched was told already.
-    let mut needed = |path: &str, missing: bool| {
-        if missing {
-            found.refuse(path, format!("is missing: the mechanism {} needs it", mechanism_name(raw.mechanism)));
-        }
-    };
     if raw.mechanism == Mechanism::Oauthbearer {
         let oauth = &raw.oauth;
+        let authority = oauth.token_url.as_deref().and_then(|url| url.split_once("://")?.1.split('/').next());
+        if authority.is_some_and(|authority| authority.contains('@')) {
+            found.refuse("kafka.security.sasl.oauth.token_url", "names a user: client_id and client_secret do that");
+        }
+        let mut needed = |path: &str, missing: bool| need(raw.mechanism, path, missing, found);
         needed("kafka.security.sasl.oauth.token_url", oauth.token_url.is_none());
         needed("kafka.security.sasl.oauth.client_id", oauth.client_id.is_none());
         needed("kafka.security.sasl.oauth.client_secret", oauth.client_secret.is_none());
@@ -140,6 +139,7 @@ fn sasl(raw: &raw::Sasl, secrets: &Secrets, found: &mut Findings) -> Option<Sasl
                 .join(","),
         });
     }
+    let mut needed = |path: &str, missing: bool| need(raw.mechanism, path, missing, found);
     needed("kafka.security.sasl.username", raw.username.is_none());
     needed("kafka.security.sasl.password", raw.password.is_none());
     Some(Sasl::Password {
@@ -147,6 +147,13 @@ fn sasl(raw: &raw::Sasl, secrets: &Secrets, found: &mut Findings) -> Option<Sasl
         username: raw.username.clone()?,
         password: secrets.get("kafka.security.sasl.password").cloned()?,
     })
+}
+
+/// A secret that is given and cannot be fetched was told already.
+fn need(mechanism: Mechanism, path: &str, missing: bool, found: &mut Findings) {
+    if missing {
+        found.refuse(path, format!("is missing: the mechanism {} needs it", mechanism_name(mechanism)));
+    }
 }
 
 const fn mechanism_name(mechanism: Mechanism) -> &'static str {

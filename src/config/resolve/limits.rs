@@ -130,6 +130,7 @@ pub(super) fn between(settings: &Settings, found: &mut Findings) {
         }
     }
     if settings.roles.worker && settings.input.instance_id.is_none() {
-        found.warn("input.instance_id", "is empty: membership is dynamic, and a restart moves partitions");
+        found.warn_service("input.instance_id", "is empty: a restart moves partitions, and after a crash the input waits for the session time-out and readers \
+             for the transaction time-out");
     }
 }

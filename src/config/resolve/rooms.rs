@@ -1,5 +1,6 @@
 //! What the pure rooms are told: record, text, fingerprint, rules, index.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use super::super::raw::{self, Raw, StageName, TimeSource};
@@ -218,9 +219,10 @@ fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
 pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     let index = &raw.index;
     super::limits::at_least("index.snapshot.interval", index.snapshot.interval.0, Duration::from_secs(1), found);
-    if index.snapshot.keep == 0 {
+    let snapshots_kept = NonZeroUsize::new(index.snapshot.keep).unwrap_or_else(|| {
         found.refuse("index.snapshot.keep", "0 is below the limit of 1");
-    }
+        NonZeroUsize::MIN
+    });
     if index.path.as_os_str().is_empty() {
         found.refuse("index.path", "must not be empty");
     }
@@ -231,7 +233,7 @@ pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
         max_memory: configured.or(derived).unwrap_or(DEFAULT_MAX_MEMORY.0),
         cold_start: index.cold_start,
         snapshot_interval: index.snapshot.interval.0,
-        snapshots_kept: index.snapshot.keep,
+        snapshots_kept,
     }
 }
 

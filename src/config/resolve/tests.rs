@@ -336,3 +336,18 @@ fn secrets_come_from_files_and_variables() {
         "variable NOT_THERE is not set",
     );
 }
+
+#[test]
+fn who_sieves_files_is_not_warned_of_brokers_and_groups() {
+    let warned = |purpose: Purpose| {
+        let mut layers = Layers::default();
+        layers.file("f.yaml", MINIMAL);
+        layers.set("kafka.security.sasl.password=hunter2");
+        layers.set("kafka.security.tls.ca_file=/ca");
+        let (_, warnings) = layers.resolve(&Given::default(), purpose).unwrap();
+        warnings.iter().map(|warning| warning.path.clone()).collect::<Vec<_>>()
+    };
+    let service = ["kafka.security.sasl.password", "kafka.security.tls", "kafka.security.sasl", "input.instance_id"];
+    assert_eq!(warned(Purpose::Run), service);
+    assert_eq!(warned(Purpose::Sieve), [""; 0]);
+}

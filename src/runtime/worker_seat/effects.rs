@@ -24,6 +24,7 @@ impl WorkerSeat {
                 self.serials += 1;
                 if let Some(reader) = self.readers.get_mut(log) {
                     reader.serial = self.serials;
+                    reader.next = None;
                     reader.follower.command(FollowCommand::From(from, self.serials));
                 }
             }
@@ -46,7 +47,12 @@ impl WorkerSeat {
             Effect::Recall { log, from } => self.recall(log, from)?,
             Effect::Call(request) => self.call(request),
             Effect::Delivered(outputs) => self.report.delivered(&outputs),
-            Effect::RevokeDone => self.command(Command::RevokeDone),
+            Effect::RevokeDone => {
+                if let Some(since) = self.revoked_at.take() {
+                    self.report.metrics().rebalance_pause(self.clock.now().saturating_sub(since));
+                }
+                self.command(Command::RevokeDone);
+            }
             Effect::Stopped => self.stopped = true,
             Effect::Fail(why) => return Err(Reason::Failure.because(why)),
         }
@@ -135,7 +141,7 @@ impl WorkerSeat {
         } else {
             let sink = sink(&self.sender, move |event| News::Recalled(log, event));
             let follower = self.plan.follow(log, "recall", &self.log_gate, sink)?;
-            place.insert(Reader { follower, serial })
+            place.insert(Reader { follower, serial, next: None })
         };
         reader.serial = serial;
         reader.follower.command(FollowCommand::From(from, serial));

@@ -11,7 +11,8 @@ use crate::kafka::output::Carried;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews};
 use crate::record::PartitionId;
 use crate::runtime::text_pool::{Done, Job};
-use crate::telemetry::labels::Rebalance;
+use crate::telemetry::labels::{Component, ErrorKind, Rebalance};
+use crate::transaction::CallError;
 use crate::worker::{BadRecords, Disposition, Errand, Event, LogPartition, Page};
 
 impl WorkerSeat {
@@ -24,6 +25,11 @@ impl WorkerSeat {
             News::Recalled(log, event) => self.recalled(log, event),
             News::Appended(Appended { request, offset }) => self.handle(Event::Appended(request, offset)),
             News::Called(answer) => {
+                if let Err(CallError::Undeliverable { index, reason }) = &answer
+                    && let Some(output) = self.worker.in_transaction(*index)
+                {
+                    self.report.given_up(output, *reason);
+                }
                 self.report.called(&answer);
                 self.handle(Event::Called(answer.map(|_| ())))
             }
@@ -66,6 +72,7 @@ impl WorkerSeat {
                 tracing::info!(partitions = %names(&partitions), "revoked");
                 self.report.metrics().rebalanced(Rebalance::Revoke, partitions.len());
                 self.forget(&partitions);
+                self.revoked_at = Some(self.clock.now());
                 self.handle(Event::Revoked(partitions))
             }
             MemberEvent::Lost(partitions) => {
@@ -79,7 +86,10 @@ impl WorkerSeat {
                 Ok(())
             }
             MemberEvent::Left => Ok(()),
-            MemberEvent::Failed(why) => Err(Reason::Failure.because(anyhow::anyhow!(why))),
+            MemberEvent::Failed(why) => {
+                self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
+                Err(Reason::Failure.because(anyhow::anyhow!(why)))
+            }
         }
     }
 
@@ -135,11 +145,12 @@ impl WorkerSeat {
     }
 
     pub(super) fn followed(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
-        if self.readers.get(log).is_none_or(|reader| reader.serial != event.serial) {
+        let Some(reader) = self.readers.get_mut(log).filter(|reader| reader.serial == event.serial) else {
             return Ok(());
-        }
+        };
         match event.news {
-            FollowNews::Record { offset, record, held: _held, .. } => {
+            FollowNews::Record { offset, next, record, held: _held } => {
+                reader.next = Some(next);
                 self.report.followed(&record);
                 self.handle(Event::Followed { log, offset, record })
             }

@@ -77,12 +77,11 @@ fn record_everything(metrics: &Metrics) {
     metrics.error(Component::Log, ErrorKind::Fatal);
     metrics.process_duration(second);
     metrics.stage_duration(Step::Decode, second);
+    metrics.stage_durations(Step::Produce, second, 3);
     metrics.end_to_end_latency(Timestamp::from_millis(1_000_000), now);
     metrics.batch_size(7);
     metrics.match_distance(3);
-    metrics.nearest_distance(4);
     metrics.match_age(Duplicate::Exact, -7000);
-    metrics.lookup_candidates(2);
     metrics.document_tokens(Segmenter::Jieba, 100);
     metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 9)]));
     metrics.last_record("t", now);
@@ -95,13 +94,12 @@ fn record_everything(metrics: &Metrics) {
     metrics.paused(Pause::Backpressure, true);
     metrics.producer_queue(1, 2);
     metrics.index_entries(1);
-    metrics.index_memory(MemoryPart::Exact, 1);
+    metrics.index_memory(1);
     metrics.index_limits(1, second, second);
     metrics.evicted(Eviction::Capacity, 1);
     metrics.oldest_entry(now);
     metrics.late_records(1);
     metrics.withdrawn(Reject::TextPanic);
-    metrics.largest_bucket(1);
     metrics.index_ready(true);
     metrics.cold_start(ColdStart::NewScheme);
     metrics.ruling(second);
@@ -119,7 +117,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.workers(2);
     metrics.worker_busy(second);
     metrics.queue_records(Queue::Work, 1);
-    metrics.queue_limit(Queue::Work, 1);
+    metrics.transaction_limit(1);
 }
 
 #[test]

@@ -28,9 +28,9 @@ fn every_page_ends_once_whoever_dies() {
     let site = Site::new(broker, PARTITIONS);
     let done = || count(broker, &site.unique) + count(broker, &site.duplicate);
     produce_all(&site, 0);
-    let one = site.start("one");
+    let mut one = site.start("one");
     wait::until("the first pages", || (done() > 300).then_some(()));
-    let two = site.start("two");
+    let mut two = site.start("two");
     wait::until("half of the pages", || (done() > 1500).then_some(()));
     one.kill();
     produce_all(&site, 1);
@@ -43,8 +43,8 @@ fn every_page_ends_once_whoever_dies() {
     // Ends of partitions count markers as well: only the records themselves tell.
     let ended = || committed(broker, &site.unique, 1).len() + committed(broker, &site.duplicate, 1).len();
     wait::until("all pages", || (done() >= all && ended() >= all).then_some(()));
-    assert!(one.stop().success());
-    assert!(three.stop().success());
+    one.stop();
+    three.stop();
     check(&site, &committed(broker, &site.unique, 1), &committed(broker, &site.duplicate, 1), all);
 }
 

@@ -1,9 +1,11 @@
-//! The real program, as its users start it.
+//! The real program, as its users start it: topics and configuration of one test.
 
-use std::io::Write as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Command;
 
-use super::super::broker::{Broker, wait};
+use serde_json::{Value, json};
+
+use crate::broker::Broker;
+use crate::cluster::{instance::Instance, merge};
 
 /// Topics, group and folder of one test.
 pub(super) struct Site {
@@ -30,65 +32,38 @@ impl Site {
         }
     }
 
-    /// The configuration of an instance, with further lines in YAML.
-    fn configuration(&self, instance: &str, more: &str) -> std::path::PathBuf {
-        let path = self.folder.path().join(format!("{instance}.yaml"));
-        let index = self.folder.path().join(format!("{instance}-index"));
-        let text = format!(
-            "version: 1\n\
-             kafka: {{brokers: [\"{}\"]}}\n\
-             input: {{topics: [\"{}\"], group: \"{}\", instance_id: \"{instance}\"}}\n\
-             output:\n  unique: {{topic: \"{}\"}}\n  duplicate: {{topic: \"{}\"}}\n  dead_letter: {{topic: \"{}\"}}\n\
-             index: {{path: \"{}\"}}\n\
-             http: {{listen: \"127.0.0.1:0\"}}\n\
-             logging: {{level: info, format: text}}\n{more}\n",
-            self.broker.address(),
-            self.input,
-            self.group,
-            self.unique,
-            self.duplicate,
-            self.dead,
-            index.display()
-        );
-        std::fs::File::create(&path).and_then(|mut file| file.write_all(text.as_bytes())).expect("a configuration");
-        path
+    fn configuration(&self, instance: &str) -> Value {
+        json!({
+            "kafka": { "brokers": [self.broker.address()] },
+            "input": { "topics": [&self.input], "group": &self.group, "instance_id": instance },
+            "output": {
+                "unique": { "topic": &self.unique },
+                "duplicate": { "topic": &self.duplicate },
+                "dead_letter": { "topic": &self.dead },
+            },
+            "index": { "path": self.folder.path().join(format!("{instance}-index")) },
+            "logging": { "level": "info", "format": "text" },
+        })
     }
 
     /// Starts an instance.
     pub(super) fn start(&self, instance: &str) -> Instance {
-        self.start_with(instance, "")
+        self.start_with(instance, json!({}))
     }
 
-    /// Starts an instance with some keys set.
-    pub(super) fn start_set(&self, instance: &str, set: &[&str]) -> Instance {
-        self.launch(instance, "", set)
-    }
-
-    /// Starts an instance with further lines of configuration.
-    pub(super) fn start_with(&self, instance: &str, more: &str) -> Instance {
-        self.launch(instance, more, &[])
-    }
-
-    fn launch(&self, instance: &str, more: &str, set: &[&str]) -> Instance {
-        let log = self.folder.path().join(format!("{instance}.log"));
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
-        let child = program()
-            .arg("run")
-            .arg("-c")
-            .arg(self.configuration(instance, more))
-            .args(set.iter().flat_map(|assignment| ["--set", assignment]))
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("the program");
-        Instance { child }
+    /// Starts an instance with more configuration.
+    pub(super) fn start_with(&self, instance: &str, more: Value) -> Instance {
+        let mut configuration = self.configuration(instance);
+        merge(&mut configuration, more);
+        Instance::start(instance, self.folder.path(), configuration)
     }
 
     /// Runs a command to its end and returns what it printed.
     pub(super) fn ask(&self, arguments: &[&str]) -> String {
-        let path = self.configuration("operator", "");
-        let output = program().args(arguments).arg("-c").arg(path).output().expect("the program");
+        let path = self.folder.path().join("operator.yaml");
+        std::fs::write(&path, self.configuration("operator").to_string()).expect("a configuration");
+        let program = env!("CARGO_BIN_EXE_dupgate");
+        let output = Command::new(program).args(arguments).arg("-c").arg(path).output().expect("the program");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     }
@@ -96,60 +71,5 @@ impl Site {
     /// What an instance has logged.
     pub(super) fn log(&self, instance: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(format!("{instance}.log"))).unwrap_or_default()
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            for entry in std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten() {
-                if entry.path().extension().is_some_and(|ending| ending == "log") {
-                    let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
-                    drop(writeln!(std::io::stderr(), "---- {}\n{text}", entry.path().display()));
-                }
-            }
-        }
-    }
-}
-
-fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_dupgate"))
-}
-
-/// A running program. Killed when dropped.
-pub(super) struct Instance {
-    child: Child,
-}
-
-impl Instance {
-    /// Stops it as an orchestrator does (SIGTERM) and returns how it ended.
-    pub(super) fn stop(mut self) -> ExitStatus {
-        self.signal(libc::SIGTERM);
-        wait::until("the end of the program", || self.child.try_wait().expect("a child"))
-    }
-
-    /// Waits until it ends by itself.
-    pub(super) fn end(mut self) -> ExitStatus {
-        wait::until("the end of the program", || self.child.try_wait().expect("a child"))
-    }
-
-    /// Ends it without a word (`kill -9`).
-    pub(super) fn kill(mut self) {
-        self.child.kill().expect("a child");
-        self.child.wait().expect("a child");
-    }
-
-    #[expect(unsafe_code, reason = "the standard library sends no signal but SIGKILL")]
-    fn signal(&self, signal: i32) {
-        let id = i32::try_from(self.child.id()).expect("a process id");
-        // SAFETY: the process is our child and has not been waited for, so the id is still its.
-        assert_eq!(unsafe { libc::kill(id, signal) }, 0);
-    }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
 }
 
 /// The sum of a metric over the series whose labels hold all of `labels`; `None` when there is no such series.
-pub(super) fn sum(exposition: &str, name: &str, labels: &[&str]) -> Option<f64> {
+pub(crate) fn sum(exposition: &str, name: &str, labels: &[&str]) -> Option<f64> {
     let mut found = None;
     for line in exposition.lines() {
         let Some(rest) = line.strip_prefix(name) else { continue };

@@ -38,7 +38,7 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// Starts `dupgate run` with this configuration. `folder` takes its configuration file and its log.
-    pub(super) fn start(name: &str, folder: &Path, mut config: Value) -> Self {
+    pub(crate) fn start(name: &str, folder: &Path, mut config: Value) -> Self {
         let http = http::free_address();
         super::merge(&mut config, json!({ "http": { "listen": http.to_string() } }));
         let file = folder.join(format!("{name}.yaml"));
@@ -88,6 +88,11 @@ impl Instance {
         http::sum(&body, name, labels).unwrap_or(0.0)
     }
 
+    /// What `/metrics` says; empty when there is no answer.
+    pub(crate) fn metrics(&self) -> String {
+        http::get(self.http, "/metrics").map_or_else(String::new, |(_, body)| body)
+    }
+
     /// Whether it judges now, by its own word.
     pub(crate) fn judges(&self) -> bool {
         self.metric("dupgate_judge_active", &[]) > 0.0
@@ -130,6 +135,12 @@ impl Instance {
         let what = format!("{} to stop", self.name);
         let status = wait::until(&what, || self.has_ended());
         assert!(status.success(), "{} stopped with {status}", self.name);
+    }
+
+    /// Waits until the process ends by itself.
+    pub(crate) fn end(mut self) -> ExitStatus {
+        let what = format!("the end of {}", self.name);
+        wait::until(&what, || self.has_ended())
     }
 
     fn signal(&self, signal: &str) {

@@ -9,7 +9,7 @@
 )]
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
 
-mod http;
+pub(crate) mod http;
 pub(crate) mod instance;
 pub(crate) mod records;
 

@@ -1,0 +1,135 @@
+//! `config`: the settings in effect, files to begin with, the schema, and what a change will cost.
+
+mod diff;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::Global;
+use super::output::{Format, columns, print, print_json};
+use crate::config::{Layers, Purpose, Refused, SAMPLE, Settings, Shown, gather, schema};
+use crate::error::{Fatal, Reason};
+
+/// The least that a service needs.
+pub const MINIMAL: &str = include_str!("../../config/minimal.yaml");
+
+/// Arguments of `config`.
+#[derive(Clone, Debug, Args)]
+pub struct ConfigArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+/// What to do with the configuration.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// print the settings in effect, secrets left out
+    #[command(after_help = "Example:\n  dupgate config show -c dupgate.yaml --origin")]
+    Show(ShowArgs),
+    /// print a configuration file to begin with
+    #[command(after_help = "Example:\n  dupgate config init > dupgate.yaml")]
+    Init(InitArgs),
+    /// print the JSON Schema of configuration files
+    #[command(after_help = "Example:\n  dupgate config schema > dupgate.schema.json")]
+    Schema,
+    /// say what a change of the configuration touches and costs
+    #[command(
+        after_help = "Example:\n  dupgate config diff running.yaml new.yaml\n  dupgate config diff running.yaml -s match.simhash.max_distance=4"
+    )]
+    Diff(diff::DiffArgs),
+}
+
+/// Arguments of `config show`.
+#[derive(Clone, Debug, Args)]
+pub struct ShowArgs {
+    /// list every key with where its value came from, and what hangs on it: the scheme (fingerprints), the rules
+    /// (verdicts), the state (group and logs), or only the work
+    #[arg(long)]
+    pub origin: bool,
+}
+
+/// Arguments of `config init`.
+#[derive(Clone, Debug, Args)]
+pub struct InitArgs {
+    /// every setting with its default and what it means
+    #[arg(long)]
+    pub full: bool,
+}
+
+/// Does what the command says.
+///
+/// # Errors
+///
+/// A configuration that is refused.
+pub fn config(args: &ConfigArgs, global: &Global) -> Result<(), Fatal> {
+    match &args.command {
+        ConfigCommand::Show(args) => show(args, global),
+        ConfigCommand::Init(args) => print(if args.full { SAMPLE } else { MINIMAL }.trim_end()),
+        ConfigCommand::Schema => print_json(&schema(), Format::Json),
+        ConfigCommand::Diff(args) => diff::diff(args, global),
+    }
+}
+
+/// A configuration that was read: what it says and what it comes to.
+pub(super) struct Read {
+    pub(super) shown: Vec<Shown>,
+    pub(super) tree: Value,
+    pub(super) settings: Settings,
+}
+
+/// Reads the configuration; `files` take the place of those of the command line when there are any.
+pub(super) fn read(global: &Global, files: &[PathBuf], set: bool) -> Result<Read, Fatal> {
+    let mut sources = global.sources();
+    if !files.is_empty() {
+        sources.files = files.to_vec();
+        sources.default_file = None;
+    }
+    if !set {
+        sources.set.clear();
+    }
+    let (layers, given): (Layers, _) = gather(&sources);
+    let refuse = |problem| Fatal::from(Refused { problems: vec![problem], warnings: Vec::new() });
+    let shown = layers.show().map_err(refuse)?;
+    let tree = layers.raw().map_err(refuse)?.shown();
+    // A file that lacks brokers or topics can still be looked at.
+    let (settings, _) = layers.resolve(&given, Purpose::Sieve)?;
+    Ok(Read { shown, tree, settings })
+}
+
+fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
+    let read = read(global, &[], true)?;
+    let format = global.output.unwrap_or(Format::Table);
+    if args.origin {
+        let object = |shown: &Shown| {
+            json!({
+                "key": shown.path, "value": shown.value, "origin": shown.origin.to_string(),
+                "decides": shown.decides.name()
+            })
+        };
+        return match format {
+            Format::Table => {
+                let row = |shown: &Shown| {
+                    vec![
+                        shown.path.clone(),
+                        shown.value.to_string(),
+                        shown.decides.to_string(),
+                        shown.origin.to_string(),
+                    ]
+                };
+                let heads = ["key", "value", "decides", "from"].map(str::to_owned).to_vec();
+                let rows: Vec<_> = std::iter::once(heads).chain(read.shown.iter().map(row)).collect();
+                print(&columns(&rows))
+            }
+            Format::Json => print_json(&Value::Array(read.shown.iter().map(object).collect()), format),
+            Format::Jsonl => read.shown.iter().try_for_each(|shown| print_json(&object(shown), format)),
+        };
+    }
+    if format != Format::Table {
+        return print_json(&read.tree, format);
+    }
+    let yaml = serde_saphyr::to_string(&read.tree).map_err(|error| Reason::Failure.because(error))?;
+    print(&format!("# hash {}, scheme {}\n{}", read.settings.hash, read.settings.scheme(), yaml.trim_end()))
+}

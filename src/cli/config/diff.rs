@@ -1,0 +1,166 @@
+//! `config diff`: what a change of the configuration touches, and what it will cost.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{Read, read};
+use crate::cli::Global;
+use crate::cli::output::{Format, columns, print, print_json};
+use crate::config::{Decides, Shown};
+use crate::error::Fatal;
+
+/// Arguments of `config diff`.
+#[derive(Clone, Debug, Args)]
+pub struct DiffArgs {
+    /// the configuration that runs
+    #[arg(value_name = "RUNNING")]
+    pub running: PathBuf,
+    /// the configuration to come [default: the running one with what --set says]
+    #[arg(value_name = "NEW")]
+    pub new: Option<PathBuf>,
+}
+
+/// Reads both and prints how they differ. Variables of the environment count for both, `--set` for the new one.
+pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
+    let running = std::slice::from_ref(&args.running);
+    let old = read(global, running, false)?;
+    let new = read(global, args.new.as_ref().map_or(running, std::slice::from_ref), true)?;
+    let changes = changes(&old, &new);
+    let costs = costs(&old, &new, &changes);
+    match global.output.unwrap_or(Format::Table) {
+        Format::Table => print(&text(&changes, &costs)),
+        format @ (Format::Json | Format::Jsonl) => print_json(&document(&old, &new, &changes, &costs), format),
+    }
+}
+
+/// One key whose value differs.
+struct Change {
+    path: String,
+    old: Value,
+    new: Value,
+    decides: Decides,
+}
+
+fn changes(old: &Read, new: &Read) -> Vec<Change> {
+    let value = |list: &[Shown], path: &str| {
+        list.iter().find(|shown| shown.path == path).map(|shown| shown.value.clone()).unwrap_or_default()
+    };
+    let mut paths: Vec<(Decides, String)> =
+        old.shown.iter().chain(&new.shown).map(|shown| (shown.decides, shown.path.clone())).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let change = |(decides, path): (Decides, String)| {
+        let (old, new) = (value(&old.shown, &path), value(&new.shown, &path));
+        (old != new).then_some(Change { path, old, new, decides })
+    };
+    paths.into_iter().filter_map(change).collect()
+}
+
+/// What the change costs, and in which order to do it.
+fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
+    let (was, will) = (&old.settings, &new.settings);
+    let mut costs = Vec::new();
+    let (old_scheme, new_scheme) = (was.scheme(), will.scheme());
+    let span = |span: std::time::Duration| humantime::format_duration(span).to_string();
+    let state = was.logs.prefix != will.logs.prefix || was.input.group != will.input.group;
+    if was.input.group != will.input.group {
+        costs.push((
+            Decides::State,
+            format!(
+                "another group: {} begins where input.start says ({}), and pages that {} has delivered are delivered again",
+                will.input.group,
+                value_of(new, "input.start"),
+                was.input.group
+            ),
+        ));
+    }
+    if state || old_scheme != new_scheme {
+        let mut text = String::new();
+        if old_scheme != new_scheme {
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "new scheme {old_scheme} -> {new_scheme}: fingerprints of both do not compare; ");
+        }
+        let _ = write!(
+            text,
+            "starts a new index in {0}.fingerprints.{1} and {0}.verdicts.{1}: a duplicate whose original came before the \
+             change is called unique, until one window ({2}) has passed",
+            will.logs.prefix,
+            new_scheme,
+            span(will.rules.windows.max())
+        );
+        costs.push((if state { Decides::State } else { Decides::Scheme }, text));
+        costs.push((
+            Decides::Scheme,
+            "stop every old instance cleanly before the first new one starts: a page is judged once in each scheme"
+                .to_owned(),
+        ));
+    } else if was.text != will.text || changes.iter().any(|change| change.decides == Decides::Scheme) {
+        costs.push((Decides::Scheme, format!("the scheme stays {new_scheme}: fingerprints are the same")));
+    }
+    if was.rules != will.rules {
+        costs.push((
+            Decides::Rules,
+            "other rules: they count from the first ruling of a judge that has them; what was ruled stays ruled, the index \
+             stays"
+                .to_owned(),
+        ));
+        let (before, after) =
+            (was.rules.windows.max() + was.rules.lateness, will.rules.windows.max() + will.rules.lateness);
+        if let Some(longer) = after.checked_sub(before).filter(|longer| !longer.is_zero()) {
+            costs.push((
+                Decides::Rules,
+                format!(
+                    "remembers longer ({} instead of {}): what was forgotten does not come back, so the full span is reached \
+                     in {}",
+                    span(after),
+                    span(before),
+                    span(longer)
+                ),
+            ));
+        }
+        if will.rules.max_entries < was.rules.max_entries {
+            costs.push((
+                Decides::Rules,
+                format!(
+                    "fewer originals ({} instead of {}): the oldest above the limit are forgotten at once",
+                    will.rules.max_entries, was.rules.max_entries
+                ),
+            ));
+        }
+    }
+    if !changes.is_empty() {
+        costs.push((Decides::Work, "takes a restart of each instance".to_owned()));
+    }
+    costs
+}
+
+fn value_of(read: &Read, path: &str) -> String {
+    let shown = read.shown.iter().find(|shown| shown.path == path);
+    shown.and_then(|shown| shown.value.as_str()).unwrap_or_default().to_owned()
+}
+
+fn text(changes: &[Change], costs: &[(Decides, String)]) -> String {
+    if changes.is_empty() {
+        return "no difference".to_owned();
+    }
+    let row = |change: &Change| {
+        vec![change.decides.to_string(), change.path.clone(), format!("{} -> {}", change.old, change.new)]
+    };
+    let costs = costs.iter().map(|(_, cost)| format!("* {cost}")).collect::<Vec<_>>().join("\n");
+    format!("{}\n\n{costs}", columns(&changes.iter().map(row).collect::<Vec<_>>()))
+}
+
+fn document(old: &Read, new: &Read, changes: &[Change], costs: &[(Decides, String)]) -> Value {
+    let change = |change: &Change| json!({"key": change.path, "old": change.old, "new": change.new, "decides": change.decides.name()});
+    let side = |read: &Read| json!({"hash": read.settings.hash, "scheme": read.settings.scheme().to_string()});
+    json!({
+        "old": side(old),
+        "new": side(new),
+        "rules_change": old.settings.rules != new.settings.rules,
+        "changes": changes.iter().map(change).collect::<Vec<_>>(),
+        "costs": costs.iter().map(|(decides, cost)| json!({"decides": decides.name(), "cost": cost})).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,158 @@
+//! What a change of a key touches: fingerprints, verdicts, whose state it is, or only how the work is done.
+
+use std::fmt;
+
+/// What hangs on the value of a key, most costly first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Decides {
+    /// Which group and which logs hold the state: another value begins with none.
+    State,
+    /// The scheme, which decides fingerprints: another value starts a new index.
+    Scheme,
+    /// The rules, which decide verdicts: another value counts from the next ruling on.
+    Rules,
+    /// How the work is done: another value takes a restart.
+    Work,
+}
+
+/// Keys by their beginning; the first that fits counts.
+const TABLE: [(&str, Decides); 22] = [
+    ("input.group", Decides::State),
+    ("logs.prefix", Decides::State),
+    ("match.stages", Decides::Rules),
+    ("match.same_id", Decides::Rules),
+    ("match.number_guard", Decides::Rules),
+    ("match.containment", Decides::Rules),
+    ("match.simhash.max_distance", Decides::Rules),
+    ("match.minhash.min_similarity", Decides::Rules),
+    ("window.size", Decides::Rules),
+    ("window.stages", Decides::Rules),
+    ("window.lateness", Decides::Rules),
+    ("window.max_future_skew", Decides::Rules),
+    ("index.max_memory", Decides::Rules),
+    ("index.max_entries", Decides::Rules),
+    ("match", Decides::Scheme),
+    ("window.time", Decides::Scheme),
+    ("text", Decides::Scheme),
+    ("input.format", Decides::Scheme),
+    ("input.fields", Decides::Scheme),
+    ("input.max_document", Decides::Scheme),
+    ("judge.partitions", Decides::Scheme),
+    ("", Decides::Work),
+];
+
+/// Says what hangs on a key.
+#[must_use]
+pub fn decides(path: &str) -> Decides {
+    let fits = |begin: &str| {
+        begin.is_empty() || path.strip_prefix(begin).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    TABLE.iter().find(|(begin, _)| fits(begin)).map_or(Decides::Work, |(_, decides)| *decides)
+}
+
+impl Decides {
+    /// Returns the word used in tables and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Scheme => "scheme",
+            Self::Rules => "rules",
+            Self::Work => "work",
+        }
+    }
+}
+
+impl fmt::Display for Decides {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use serde_json::{Value, json};
+
+    use super::super::schema::key_paths;
+    use super::super::{Given, Layers, Purpose, Settings, schema};
+    use super::*;
+    use crate::fingerprint::scheme_id;
+
+    fn settings(path: &str, value: &Value) -> Option<Settings> {
+        let mut layers = Layers::default();
+        // Surroundings in which every key has its effect.
+        layers.file("f.yaml", "input: {fields: {scope: /site, fetched_at: /at}}\nindex: {max_entries: 1000}");
+        if path != "window.time" {
+            layers.set("window.time=field");
+        }
+        if path == "index.max_memory" {
+            layers.set("index.max_entries=null");
+        }
+        if !path.is_empty() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            layers.set(&format!("{path}={text}"));
+        }
+        let given = Given { words: [("/w".into(), "word".to_owned())].into(), ..Given::default() };
+        layers.resolve(&given, Purpose::Sieve).ok().map(|(settings, _)| settings)
+    }
+
+    fn scheme(settings: &Settings) -> String {
+        let partitions = NonZeroUsize::new(settings.judge.partitions as usize).unwrap();
+        scheme_id(&settings.record, &settings.text, &settings.fingerprint, partitions).to_string()
+    }
+
+    /// Values worth trying for a key.
+    fn candidates(path: &str) -> Vec<Value> {
+        let schema = schema();
+        let shape = path.split('.').fold(&schema, |schema, key| &schema["properties"][key]);
+        let mut found: Vec<Value> = shape["enum"].as_array().cloned().unwrap_or_default();
+        found.extend([json!(true), json!(false), json!(2), json!(7), json!("1d"), json!("/x"), json!("32MiB")]);
+        found.extend([
+            json!("/w"),
+            json!(["exact"]),
+            json!(["/w"]),
+            json!("field"),
+            json!("minhash"),
+            json!(["exact", "minhash"]),
+        ]);
+        found
+    }
+
+    #[test]
+    fn the_table_says_what_a_trial_shows() {
+        let plain = settings("", &Value::Null).unwrap();
+        let mut tried = 0;
+        for path in key_paths() {
+            for value in candidates(&path) {
+                let Some(changed) = settings(&path, &value) else { continue };
+                tried += 1;
+                let (scheme_moved, rules_moved) = (scheme(&changed) != scheme(&plain), changed.rules != plain.rules);
+                let said = decides(&path);
+                assert!(
+                    !scheme_moved || said == Decides::Scheme,
+                    "{path}={value} moves the scheme, the table says {said}"
+                );
+                let is_memory = path.starts_with("index.");
+                assert!(
+                    !rules_moved || said == Decides::Rules || is_memory,
+                    "{path}={value} moves the rules, the table says {said}"
+                );
+            }
+            let moves = |test: &dyn Fn(&Settings) -> bool| {
+                candidates(&path).iter().filter_map(|value| settings(&path, value)).any(|changed| test(&changed))
+            };
+            // Of one choice only, nothing can move.
+            if decides(&path) == Decides::Scheme
+                && !["match.simhash.bits", "match.simhash.hash"].contains(&path.as_str())
+            {
+                assert!(moves(&|changed| scheme(changed) != scheme(&plain)), "{path} is said to decide fingerprints");
+            }
+            if decides(&path) == Decides::Rules {
+                assert!(moves(&|changed| changed.rules != plain.rules), "{path} is said to decide verdicts");
+            }
+        }
+        assert!(tried > 100, "{tried}");
+    }
+}

@@ -1,0 +1,116 @@
+//! The lines of a file around what is wrong, with a mark below it. No secret is shown.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::properties::is_sensitive;
+use super::schema::key_paths;
+
+/// Lines shown above the one that is to blame.
+const ABOVE: usize = 2;
+
+/// Stands for a value that is not shown.
+const HIDDEN: char = '…';
+
+/// Draws the line at `line` (from 1) with those above it, and marks `column` (from 1).
+///
+/// Values of the `kafka` section and of keys that sound like secrets are hidden: a password may stand at any wrong
+/// place there.
+pub(super) fn draw(name: &str, text: &str, line: u64, column: u64, label: &str) -> Option<String> {
+    let last = usize::try_from(line).ok()?.checked_sub(1)?;
+    let column = usize::try_from(column).ok()?.checked_sub(1)?;
+    let lines: Vec<&str> = text.lines().collect();
+    let marked = lines.get(last)?;
+    let first = last.saturating_sub(ABOVE);
+    let digits = line.to_string().len();
+    let mut drawn = format!("{:>digits$}--> {name}:{line}:{}\n{:>digits$} |", "", column + 1, "");
+    let shown = shown(&lines, last);
+    for (number, line) in shown.iter().enumerate().take(last + 1).skip(first) {
+        // Writing to a `String` cannot fail.
+        let _ = write!(drawn, "\n{:>digits$} | {line}", number + 1);
+    }
+    // What is hidden is marked at its beginning: its column would point behind the line.
+    let is_hidden = shown.get(last).is_some_and(|shown| shown != marked);
+    let column = if is_hidden { marked.chars().take_while(|c| c.is_whitespace()).count() } else { column };
+    let indent: String = marked.chars().take(column).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    let width = marked.chars().skip(column).take_while(|c| c.is_alphanumeric() || "_-.".contains(*c)).count().max(1);
+    let _ = write!(drawn, "\n{:>digits$} | {indent}{} {label}", "", "^".repeat(width));
+    drawn.truncate(drawn.trim_end().len());
+    Some(drawn)
+}
+
+/// Hides what may be a secret.
+fn shown(lines: &[&str], marked: usize) -> Vec<String> {
+    let known: BTreeSet<String> = key_paths().iter().flat_map(|path| path.split('.')).map(str::to_owned).collect();
+    let mut hides = false;
+    let show = |(number, line): (usize, &&str)| {
+        let line = *line;
+        let bare = line.trim_start();
+        if bare.is_empty() || bare.starts_with('#') && !is_sensitive(bare) {
+            return line.to_owned();
+        }
+        // A section ends where the next key stands at the beginning of a line. A file that is one flow map has no
+        // sections to be told apart.
+        if bare.len() == line.len() {
+            hides = !bare.starts_with(|c: char| c.is_ascii_alphabetic()) || bare.starts_with("kafka");
+        }
+        if hides || is_sensitive(line) || line.contains(['&', '*']) {
+            hidden(line, |key| number == marked || known.contains(key))
+        } else {
+            line.to_owned()
+        }
+    };
+    lines.iter().enumerate().map(show).collect()
+}
+
+/// Keeps the indentation, and the key if it may be shown: in a text of several lines a password may look like one.
+fn hidden(line: &str, is_key: impl Fn(&str) -> bool) -> String {
+    let bare = line.trim_start();
+    let indent = line.get(..line.len() - bare.len()).unwrap_or_default();
+    let key = bare.split_once(':').filter(|(key, _)| is_key(key));
+    match key {
+        Some((key, value)) if value.trim().is_empty() => format!("{indent}{key}:"),
+        Some((key, _)) => format!("{indent}{key}: {HIDDEN}"),
+        None => format!("{indent}{HIDDEN}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_stands_below_what_is_wrong() {
+        let text = "window:\n  size: 72h\nmatch:\n  stages: [exact]\n  simhash: {max_distanse: 3}\n";
+        let drawn = draw("f.yaml", text, 5, 13, "did you mean `max_distance`?").unwrap();
+        let expected = " --> f.yaml:5:13
+  |
+3 | match:
+4 |   stages: [exact]
+5 |   simhash: {max_distanse: 3}
+  |             ^^^^^^^^^^^^ did you mean `max_distance`?";
+        assert_eq!(drawn, expected);
+        assert_eq!(draw("f.yaml", text, 9, 1, ""), None);
+        assert!(draw("f.yaml", text, 1, 1, "").unwrap().ends_with("1 | window:\n  | ^^^^^^"));
+    }
+
+    #[test]
+    fn no_secret_is_drawn() {
+        for text in [
+            "kafka:\n  security:\n    sasl: {username: u, passwrod: hunter2}\n",
+            "kafka:\n  security:\n    hunter2\n",
+            "kafka: {security: {sasl: {x: hunter2}}}\n\n\n",
+            "{kafka: {security: {sasl: {x: hunter2}}}}\n\n\n",
+            "x:\n  - &anchor hunter2\n  - 1\n",
+            "http:\n  token: hunter2\n  x: 1\n",
+            "kafka:\n- 1\n- hunter2\n",
+            "kafka:\n  a: |\n    hunter2: x\n  b: 1\n",
+        ] {
+            let line = text.lines().count().max(3) as u64;
+            let drawn = draw("f.yaml", text, line, 1, "").unwrap_or_default();
+            assert!(!drawn.contains("hunter2"), "{drawn}");
+        }
+        let drawn = draw("f.yaml", "kafka:\n  security: {protocol: sll}\n", 2, 23, "").unwrap();
+        assert!(drawn.ends_with("2 |   security: …\n  |   ^^^^^^^^"), "{drawn}");
+    }
+}

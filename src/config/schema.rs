@@ -1,0 +1,161 @@
+//! The layout of the file as JSON Schema: for editors, and for naming the key that was meant.
+//!
+//! Shapes and defaults come from [`Raw`]; what each key means comes from the comments of the annotated sample, so
+//! that it is told in one place.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+
+use super::problem::Origin;
+use super::properties::RawProperty;
+use super::raw::{Keep, Raw, Serve};
+use super::secret::RawSecret;
+use super::tree::{Node, join};
+use super::units::{ByteSize, Span};
+
+/// The annotated sample: every key with its default and a comment.
+pub const SAMPLE: &str = include_str!("../../config/dupgate.yaml");
+
+/// Returns the JSON Schema (draft 2020-12) of the configuration file.
+///
+/// A text of the form `${NAME}` may stand for a number or `true` in a file; the schema does not know that.
+#[must_use]
+pub fn schema() -> Value {
+    let mut made = plain();
+    let comments = comments();
+    describe(&mut made, "", &comments);
+    if let Value::Object(top) = &mut made {
+        top.insert("title".to_owned(), "configuration of dupgate".into());
+    }
+    made
+}
+
+/// Lists every key of the file by its full path; maps with free keys are listed as one.
+pub(super) fn key_paths() -> Vec<String> {
+    fn walk(schema: &Value, path: &str, found: &mut Vec<String>) {
+        match schema.get("properties").and_then(Value::as_object) {
+            Some(properties) => properties.iter().for_each(|(key, below)| walk(below, &join(path, key), found)),
+            None => found.push(path.to_owned()),
+        }
+    }
+    let mut found = Vec::new();
+    walk(&plain(), "", &mut found);
+    found
+}
+
+fn plain() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<Raw>().to_value()
+}
+
+fn describe(schema: &mut Value, path: &str, comments: &BTreeMap<String, String>) {
+    let Value::Object(map) = schema else { return };
+    // The names of sections in the code say nothing that the key does not.
+    match comments.get(path) {
+        Some(comment) => drop(map.insert("description".to_owned(), comment.as_str().into())),
+        None => drop(map.remove("description")),
+    }
+    map.remove("title");
+    if let Some(Value::Object(properties)) = map.get_mut("properties") {
+        for (key, below) in properties {
+            describe(below, &join(path, key), comments);
+        }
+    }
+}
+
+/// Comments of the sample by key: what stands behind the value, and the lines of comment that follow it.
+fn comments() -> BTreeMap<String, String> {
+    let Ok(tree) = Node::parse("sample", SAMPLE) else { return BTreeMap::new() };
+    let lines: Vec<&str> = SAMPLE.lines().collect();
+    let mut found = BTreeMap::new();
+    let mut taken = None;
+    tree.each_node(&mut |path, node| {
+        let Origin::File { line, .. } = &node.key else { return };
+        let Ok(at) = usize::try_from(line.saturating_sub(1)) else { return };
+        // Of several keys in one line the comment belongs to the first, which is the section itself.
+        if taken == Some(at) {
+            return;
+        }
+        taken = Some(at);
+        let behind = |line: &str| line.split_once(" # ").map(|(_, comment)| comment.trim().to_owned());
+        let Some(mut text) = lines.get(at).and_then(|line| behind(line)) else { return };
+        for line in lines.iter().skip(at + 1) {
+            let Some(more) = line.strip_prefix("        ").and_then(|line| line.trim_start().strip_prefix('#')) else {
+                break;
+            };
+            text.push('\n');
+            text.push_str(more.trim());
+        }
+        found.insert(path.join("."), text);
+    });
+    found
+}
+
+/// Gives a type of the mirror its own schema.
+macro_rules! shaped {
+    ($type:ty, $name:literal, $schema:tt) => {
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    };
+}
+
+shaped!(Span, "Span", {"type": "string", "examples": ["500ms", "72h", "7d"]});
+shaped!(ByteSize, "ByteSize", {
+    "anyOf": [
+        {"type": "string", "pattern": "^[0-9]+ *([TGMK]iB|[GMk]?B)?$"},
+        {"type": "integer", "minimum": 0}
+    ]
+});
+shaped!(Keep, "Keep", {"type": "string", "examples": ["window", "7d"]});
+shaped!(Serve, "Serve", {
+    "anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]
+});
+shaped!(RawProperty, "RawProperty", {"type": ["string", "number", "boolean"]});
+shaped!(RawSecret, "RawSecret", {
+    "anyOf": [
+        {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"], "additionalProperties": false},
+        {"type": "object", "properties": {"env": {"type": "string"}}, "required": ["env"], "additionalProperties": false},
+        {"type": "string"}
+    ]
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at<'v>(schema: &'v Value, path: &str) -> &'v Value {
+        path.split('.').fold(schema, |schema, key| &schema["properties"][key])
+    }
+
+    #[test]
+    fn the_schema_has_every_key_with_its_meaning_and_default() {
+        let schema = schema();
+        assert_eq!(schema["additionalProperties"], false);
+        let distance = at(&schema, "match.simhash.max_distance");
+        assert_eq!(distance["default"], 3);
+        assert_eq!(distance["description"], "differing bits of a match, inclusive: 0 to 8");
+        assert!(at(&schema, "roles")["description"].as_str().unwrap().contains("\nlarge deployments"));
+        assert!(at(&schema, "kafka.security.sasl.password").to_string().contains("\"env\""));
+        assert_eq!(at(&schema, "kafka.security.sasl.mechanism")["enum"][2], "scram-sha-512");
+        assert_eq!(at(&schema, "match.simhash")["additionalProperties"], false);
+    }
+
+    #[test]
+    fn every_key_is_listed_once() {
+        let keys = key_paths();
+        for key in ["version", "index.max_entries", "window.stages.exact", "kafka.properties", "judge.serve"] {
+            assert_eq!(keys.iter().filter(|known| *known == key).count(), 1, "{key}: {keys:?}");
+        }
+    }
+}

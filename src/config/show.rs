@@ -1,0 +1,120 @@
+//! The effective settings as they may be shown: every key with its value, its place and what hangs on it.
+
+use serde_json::{Map, Value};
+
+use super::decides::{Decides, decides};
+use super::layers::Layers;
+use super::problem::{Origin, Problem};
+use super::properties::is_sensitive;
+use super::raw::Raw;
+use super::schema::key_paths;
+
+/// Stands for a secret.
+const REDACTED: &str = "[redacted]";
+
+/// One key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// The key, its levels joined by dots.
+    pub path: String,
+    /// Its value; a secret shows where it is kept, or as `[redacted]`.
+    pub value: Value,
+    /// Where the value came from.
+    pub origin: Origin,
+    /// What hangs on it.
+    pub decides: Decides,
+}
+
+impl Raw {
+    /// Returns the settings in the shape of the file, without secrets.
+    #[must_use]
+    pub fn shown(&self) -> Value {
+        let mut tree = serde_json::to_value(self).unwrap_or_default();
+        let kafka = &self.kafka;
+        for (name, map) in [
+            ("properties", &kafka.properties),
+            ("consumer_properties", &kafka.consumer_properties),
+            ("producer_properties", &kafka.producer_properties),
+        ] {
+            let value = |key: &str, value: &str| if is_sensitive(key) { REDACTED.into() } else { Value::from(value) };
+            let shown = map.iter().map(|(key, property)| (key.clone(), value(key, &property.0))).collect();
+            if let Some(place) = tree.pointer_mut(&format!("/kafka/{name}")) {
+                *place = shown;
+            }
+        }
+        if let Some(Value::Object(extensions)) = tree.pointer_mut("/kafka/security/sasl/oauth/extensions") {
+            extensions.iter_mut().filter(|(key, _)| is_sensitive(key)).for_each(|(_, value)| *value = REDACTED.into());
+        }
+        tree
+    }
+}
+
+impl Layers {
+    /// Lists every key with its effective value and where that came from.
+    ///
+    /// # Errors
+    ///
+    /// The layers do not fit together.
+    pub fn show(&self) -> Result<Vec<Shown>, Problem> {
+        let tree = self.raw()?.shown();
+        let of = |path: String| {
+            let value = path.split('.').try_fold(&tree, |below, key| below.get(key)).cloned().unwrap_or_default();
+            let (origin, decides) = (self.origin_of(&path), decides(&path));
+            Shown { path, value, origin, decides }
+        };
+        let mut found = Vec::new();
+        for shown in key_paths().into_iter().map(of) {
+            // Free keys may come from different places.
+            match shown.value.as_object().filter(|map| !map.is_empty() && !is_reference(map)) {
+                Some(map) => found.extend(map.iter().map(|(key, value)| {
+                    let path = format!("{}.{key}", shown.path);
+                    Shown { origin: self.origin_of(&path), path, value: value.clone(), decides: shown.decides }
+                })),
+                None => found.push(shown),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Says whether a map is `{file: …}` or `{env: …}` in the place of a secret.
+fn is_reference(map: &Map<String, Value>) -> bool {
+    map.len() == 1 && (map.contains_key("file") || map.contains_key("env"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_is_listed_with_its_place() {
+        let variables = [("DUPGATE_WINDOW__SIZE".to_owned(), "24h".to_owned())];
+        let mut layers = Layers::new(variables.into());
+        layers.file("f.yaml", "match: {simhash: {max_distance: 5}}\nkafka: {properties: {socket.timeout.ms: 5000}}");
+        layers.environment();
+        layers.set("text.html=all_text");
+        let shown = layers.show().unwrap();
+        let of = |path: &str| {
+            let shown = shown.iter().find(|shown| shown.path == path).unwrap();
+            (shown.value.to_string(), shown.origin.to_string(), shown.decides.name())
+        };
+        assert_eq!(of("match.simhash.max_distance"), ("5".into(), "f.yaml:1:33".into(), "rules"));
+        assert_eq!(of("window.size"), ("\"1day\"".into(), "DUPGATE_WINDOW__SIZE".into(), "rules"));
+        assert_eq!(of("text.html"), ("\"all_text\"".into(), "--set".into(), "scheme"));
+        assert_eq!(of("http.listen"), ("\"0.0.0.0:9464\"".into(), "default".into(), "work"));
+        assert_eq!(of("kafka.properties.socket.timeout.ms").0, "\"5000\"");
+    }
+
+    #[test]
+    fn no_secret_is_listed() {
+        let mut layers = Layers::default();
+        layers.file(
+            "f.yaml",
+            "kafka:\n  security: {sasl: {password: hunter2, oauth: {client_secret: {env: X}, extensions: {token: hunter2}}}}\n\
+             \x20 properties: {sasl.password: hunter2, ssl.key.pem: hunter2, a: b}\n",
+        );
+        let (shown, tree) = (layers.show().unwrap(), layers.raw().unwrap().shown().to_string());
+        assert!(!format!("{shown:?}{tree}").contains("hunter2"), "{shown:#?}");
+        assert!(tree.contains(r#"{"env":"X"}"#) && tree.contains(r#""a":"b""#), "{tree}");
+    }
+}

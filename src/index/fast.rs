@@ -1,0 +1,292 @@
+//! What the machine can do better than portable code: fetch ahead, use large pages, compare many codes at once.
+//!
+//! The only file with `unsafe`. None of it decides an answer: without a hint the same lines are read later, and the
+//! wide comparisons give the bits that the portable ones give (`tests` compare both).
+#![expect(unsafe_code, reason = "hints, large pages and wide comparisons have no safe form")]
+
+use super::alive::Alive;
+
+/// Words of 32 bits in a cache line.
+pub(super) const LINE_WORDS: usize = 16;
+
+/// One cache line of a table: see `lines` for what stands in it.
+pub(super) type Line = [u32; LINE_WORDS];
+
+/// Bytes of a large page.
+pub(super) const LARGE_PAGE: usize = 2 << 20;
+
+/// Which comparisons to use. Both give the same answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Engine(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Wide,
+}
+
+impl Engine {
+    /// Comparisons that every machine can do.
+    pub const PORTABLE: Self = Self(Kind::Portable);
+
+    /// Returns the best that this machine can do.
+    #[must_use]
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if !cfg!(miri)
+            && std::arch::is_x86_feature_detected!("avx512f")
+            && std::arch::is_x86_feature_detected!("avx512bw")
+            && std::arch::is_x86_feature_detected!("avx512vbmi")
+            && std::arch::is_x86_feature_detected!("avx512vpopcntdq")
+            && std::arch::is_x86_feature_detected!("popcnt")
+        {
+            return Self(Kind::Wide);
+        }
+        Self::PORTABLE
+    }
+
+    /// Returns a name for reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            Kind::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Wide => "avx-512",
+        }
+    }
+
+    /// Runs a job with this engine's comparisons.
+    #[inline]
+    pub(super) fn run<J: Job>(self, job: J) -> J::Output {
+        match self.0 {
+            Kind::Portable => job.run::<Portable>(),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `detect` is the only maker of this kind, and it asked the machine for these features.
+            Kind::Wide => unsafe { wide::run(job) },
+        }
+    }
+}
+
+/// Work that is compiled once for each way to compare. `run` must be `#[inline(always)]`, as all that it calls in its
+/// inner loops.
+pub(super) trait Job {
+    /// What it gives.
+    type Output;
+    /// Does it.
+    fn run<C: Compare>(self) -> Self::Output;
+}
+
+/// Ways to compare.
+pub(super) trait Compare: Copy {
+    /// Returns the slots of a line, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id
+    /// lives.
+    fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32;
+
+    /// Returns the slots of a line, one bit each, whose id lives.
+    fn alive(line: &Line, window: Alive) -> u32;
+
+    /// Returns which of eight codes differ from `code` in at most `reach` bits, one bit each.
+    fn eight(codes: &[u64; 8], code: u64, reach: u32) -> u32;
+}
+
+/// Comparisons in plain code.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Portable;
+
+/// Slots of a line.
+const SLOTS: usize = 9;
+
+/// Takes the tags out of a line: seven stand in the lower bytes of the last words, two in their upper bytes.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+pub(super) fn tags(line: &Line) -> [u32; SLOTS] {
+    let (_, words) = line.split_at(SLOTS);
+    let word = |at: usize| words.get(at).copied().unwrap_or(0);
+    let upper = |at: usize| (word(at) >> 24) | (word(at + 1) >> 24) << 8 | (word(at + 2) >> 24) << 16;
+    std::array::from_fn(|slot| match slot {
+        0..=6 => word(slot) & 0x00FF_FFFF,
+        7 => upper(0),
+        _ => upper(3),
+    })
+}
+
+#[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+impl Compare for Portable {
+    #[inline(always)]
+    fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
+        let mut found = 0;
+        for (slot, (held, id)) in tags(line).into_iter().zip(line).enumerate() {
+            let is_near = (held ^ tag).count_ones() <= reach;
+            found |= u32::from(is_near && window.has(*id)) << slot;
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn alive(line: &Line, window: Alive) -> u32 {
+        let mut found = 0;
+        for (slot, id) in line.iter().take(SLOTS).enumerate() {
+            found |= u32::from(window.has(*id)) << slot;
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn eight(codes: &[u64; 8], code: u64, reach: u32) -> u32 {
+        let mut found = 0;
+        for (place, held) in codes.iter().enumerate() {
+            found |= u32::from((held ^ code).count_ones() <= reach) << place;
+        }
+        found
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod wide {
+    #![expect(clippy::inline_always, reason = "what is not inlined into `run` is compiled without its features")]
+    #![expect(clippy::cast_possible_wrap, reason = "the intrinsics take bits as signed numbers")]
+    use std::arch::x86_64::{
+        _mm512_cmple_epu32_mask, _mm512_cmple_epu64_mask, _mm512_cmplt_epu32_mask, _mm512_loadu_si512,
+        _mm512_maskz_permutexvar_epi8, _mm512_popcnt_epi32, _mm512_popcnt_epi64, _mm512_set1_epi32, _mm512_set1_epi64,
+        _mm512_sub_epi32, _mm512_xor_si512,
+    };
+
+    use super::{Alive, Compare, Job, Line};
+
+    /// Comparisons with AVX-512. Made only in `run`.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Wide;
+
+    /// # Safety
+    ///
+    /// The machine has these features.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq,popcnt")]
+    pub(super) unsafe fn run<J: Job>(job: J) -> J::Output {
+        job.run::<Wide>()
+    }
+
+    /// Which byte of a line stands where when each tag has a word of its own.
+    #[rustfmt::skip]
+    const TAG_BYTES: [u8; 64] = [
+        36, 37, 38, 0, 40, 41, 42, 0, 44, 45, 46, 0, 48, 49, 50, 0,
+        52, 53, 54, 0, 56, 57, 58, 0, 60, 61, 62, 0, 39, 43, 47, 0,
+        51, 55, 59, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+
+    /// The lower three bytes of nine words.
+    const TAG_MASK: u64 = 0x0000_0007_7777_7777;
+
+    impl Compare for Wide {
+        #[inline(always)]
+        fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
+            // SAFETY: a line and the table of bytes are 64 bytes, and this is only called below `run`, which has the features.
+            let near = unsafe {
+                let words = _mm512_loadu_si512(line.as_ptr().cast());
+                let bytes = _mm512_loadu_si512(TAG_BYTES.as_ptr().cast());
+                let tags = _mm512_maskz_permutexvar_epi8(TAG_MASK, bytes, words);
+                let differing = _mm512_xor_si512(tags, _mm512_set1_epi32(tag as i32));
+                let near = _mm512_cmple_epu32_mask(_mm512_popcnt_epi32(differing), _mm512_set1_epi32(reach as i32));
+                let ages = _mm512_sub_epi32(words, _mm512_set1_epi32(window.tail as i32));
+                near & _mm512_cmplt_epu32_mask(ages, _mm512_set1_epi32(window.live as i32))
+            };
+            u32::from(near) & 0x1FF
+        }
+
+        #[inline(always)]
+        fn alive(line: &Line, window: Alive) -> u32 {
+            // SAFETY: as in `near`.
+            let alive = unsafe {
+                let words = _mm512_loadu_si512(line.as_ptr().cast());
+                let ages = _mm512_sub_epi32(words, _mm512_set1_epi32(window.tail as i32));
+                _mm512_cmplt_epu32_mask(ages, _mm512_set1_epi32(window.live as i32))
+            };
+            u32::from(alive) & 0x1FF
+        }
+
+        #[inline(always)]
+        fn eight(codes: &[u64; 8], code: u64, reach: u32) -> u32 {
+            // SAFETY: eight codes are 64 bytes; the features as in `near`.
+            let near = unsafe {
+                let codes = _mm512_loadu_si512(codes.as_ptr().cast());
+                let differing = _mm512_xor_si512(codes, _mm512_set1_epi64(code as i64));
+                _mm512_cmple_epu64_mask(_mm512_popcnt_epi64(differing), _mm512_set1_epi64(i64::from(reach)))
+            };
+            u32::from(near)
+        }
+    }
+}
+
+/// Asks the memory for the line that holds this value. Reads nothing.
+#[inline]
+pub(super) fn prefetch<T>(value: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint cannot fault, and the feature belongs to every x86-64.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
+    }
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    let _ = value;
+}
+
+/// Asks for large pages behind these words: a random read then misses the cache, but not the page table as well.
+pub(super) fn use_large_pages(words: &mut [u32]) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let start = words.as_ptr().align_offset(LARGE_PAGE).saturating_mul(size_of::<u32>());
+        let end = size_of_val(words);
+        let length = end.saturating_sub(start) / LARGE_PAGE * LARGE_PAGE;
+        if length > 0 {
+            let from = words.as_mut_ptr().wrapping_byte_add(start);
+            // SAFETY: the range lies within the slice; this advice changes no byte of it. Where the kernel does not
+            // want it, small pages serve as well.
+            let _ = unsafe { rustix::mm::madvise(from.cast(), length, rustix::mm::Advice::LinuxHugepage) };
+        }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = words;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    struct Near<'a>(&'a Line, u32, u32, Alive);
+    impl Job for Near<'_> {
+        type Output = (u32, u32);
+        fn run<C: Compare>(self) -> (u32, u32) {
+            (C::near(self.0, self.1, self.2, self.3), C::alive(self.0, self.3))
+        }
+    }
+
+    struct Eight<'a>(&'a [u64; 8], u64, u32);
+    impl Job for Eight<'_> {
+        type Output = u32;
+        fn run<C: Compare>(self) -> u32 {
+            C::eight(self.0, self.1, self.2)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn wide_and_portable_comparisons_agree(
+            line in any::<Line>(), slot in 0..9_usize, flips in any::<u32>(), reach in 0..9_u32,
+            tail in any::<u32>(), live in any::<u32>(), codes in any::<[u64; 8]>(), other in any::<u64>(),
+        ) {
+            // Near the tag of a slot, or nowhere near.
+            let window = Alive { tail, live };
+            for tag in [tags(&line)[slot] ^ (flips & flips.rotate_left(9) & 0x00FF_FFFF), flips & 0x00FF_FFFF] {
+                let portable = Engine::PORTABLE.run(Near(&line, tag, reach, window));
+                prop_assert_eq!(Engine::detect().run(Near(&line, tag, reach, window)), portable);
+            }
+            for code in [codes[slot % 8] ^ (other & other.rotate_left(7) & other.rotate_left(31)), other] {
+                let portable = Engine::PORTABLE.run(Eight(&codes, code, reach));
+                prop_assert_eq!(Engine::detect().run(Eight(&codes, code, reach)), portable);
+            }
+        }
+    }
+}

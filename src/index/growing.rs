@@ -1,0 +1,96 @@
+//! Growth without a pause: a table of another size is filled a few entries a message, and then takes the old one's place.
+//!
+//! The old table goes on to be probed and inserted into until then. The new one is filled from the ring, oldest first,
+//! so that it meets the entries in their order. What is left of the old one is given back piece by piece.
+
+use std::ops::Range;
+
+use super::alive::{Alive, id_of, position_of};
+use super::fast::{Compare, Engine, Job};
+use super::lines::Segment;
+use super::table::Table;
+use super::tables::Keys;
+
+/// Entries moved for one that is inserted.
+const AT_ONCE: u64 = 16;
+
+/// A table that is being filled.
+#[derive(Debug)]
+pub(super) struct Growing {
+    table: Table,
+    /// Which of the tables it will replace.
+    number: usize,
+    next: u64,
+}
+
+/// Memory that waits to be given back.
+#[derive(Debug, Default)]
+pub(super) struct Scrap(Vec<Segment>);
+
+impl Scrap {
+    /// Gives one piece back.
+    #[inline]
+    pub(super) fn step(&mut self) {
+        if !self.0.is_empty() {
+            self.0.pop();
+        }
+    }
+}
+
+struct Move<'a, K: Keys>(&'a mut Growing, &'a K, u64, Alive, u64);
+
+impl<K: Keys> Job for Move<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    fn run<C: Compare>(self) {
+        let Self(growing, keys, tail, alive, until) = self;
+        let number = growing.number;
+        for ahead in until..until + AT_ONCE {
+            if let Some(key) = keys.key(number, ahead) {
+                growing.table.prefetch_home(key);
+            }
+        }
+        for position in growing.next..until {
+            if let Some(key) = keys.key(number, position) {
+                let held = |id| keys.key(number, position_of(id, tail));
+                growing.table.insert::<C>(key, id_of(position), alive, held);
+            }
+        }
+        growing.next = until;
+    }
+}
+
+impl Growing {
+    /// Begins to fill a table from position `tail` on.
+    pub(super) const fn new(table: Table, number: usize, tail: u64) -> Self {
+        Self { table, number, next: tail }
+    }
+
+    /// Moves a few entries; says whether the table has all of them now.
+    pub(super) fn step(&mut self, engine: Engine, keys: &impl Keys, positions: &Range<u64>) -> bool {
+        self.next = self.next.max(positions.start);
+        let until = (self.next + AT_ONCE).min(positions.end);
+        engine.run(Move(self, keys, positions.start, Alive::between(positions.start, positions.end), until));
+        self.next >= positions.end
+    }
+
+    /// Moves all entries; returns the table.
+    pub(super) fn finish(mut self, engine: Engine, keys: &impl Keys, positions: &Range<u64>) -> Table {
+        while !self.step(engine, keys, positions) {}
+        self.table
+    }
+
+    /// Puts the table in the place of the old one.
+    pub(super) fn replace(self, tables: &mut [Table], scrap: &mut Scrap) {
+        if let Some(old) = tables.get_mut(self.number) {
+            scrap.0.extend(std::mem::replace(old, self.table).into_segments());
+        }
+    }
+
+    /// Returns the memory of the table, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.table.stats().memory_bytes
+    }
+}

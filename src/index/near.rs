@@ -1,0 +1,399 @@
+//! The codes of one window, and the tables that find the near ones.
+//!
+//! A ring log in columns with a tail: an entry's id is its position, and expiry moves the tail, nothing else. What a
+//! probe shows does not depend on the plan of its tables, on the engine that compares, or on what is being rebuilt.
+
+use std::ops::Range;
+
+use super::alive::{Alive, position_of};
+use super::column::Column;
+use super::fast::{Compare, Engine, Job};
+use super::plan::{Needs, Plan};
+use super::stats::NearStats;
+use super::table::Found;
+use super::tables::{Keys, Tables};
+
+/// Most codes that are compared for a probe beyond its lines before all of the ring are compared instead.
+const FEW: u64 = 4_096;
+
+/// Codes in the order they came, within a window, and what is near to another code.
+///
+/// ```
+/// # use dupgate::index::Near;
+/// let mut near = Near::new(3, 1_000_000);
+/// let first = near.push(Some(0b1111));
+/// near.push(Some(u64::MAX));
+/// assert_eq!(near.nearest(0b1010, 3), Some((2, first)));
+/// near.expire_to(1);
+/// assert_eq!(near.nearest(0b1010, 3), None);
+/// ```
+#[derive(Debug)]
+pub struct Near {
+    plan: Plan,
+    ring: Ring,
+    tables: Tables,
+}
+
+/// The log: codes by position, and which positions have one.
+#[derive(Debug)]
+struct Ring {
+    codes: Column<u64>,
+    /// One bit a position: whether there is a code.
+    present: Column<u64>,
+    tail: u64,
+    head: u64,
+    held: u64,
+}
+
+/// What one look found, to be settled later: see [`Near::look`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Position of the first entry that it has not seen.
+    head: u64,
+    /// Distance and position of what was found.
+    found: Vec<(u8, u64)>,
+}
+
+impl Keys for Ring {
+    #[inline]
+    fn key(&self, _: usize, position: u64) -> Option<u64> {
+        self.code(position)
+    }
+}
+
+impl Ring {
+    fn starting_at(position: u64) -> Self {
+        Self {
+            codes: Column::starting_at(position),
+            present: Column::starting_at(position / 64),
+            tail: position,
+            head: position,
+            held: 0,
+        }
+    }
+
+    fn push(&mut self, code: Option<u64>) {
+        self.codes.push(code.unwrap_or(0));
+        let word = self.head / 64;
+        if self.present.get(word).is_none() {
+            self.present.push(0);
+        }
+        if let Some(bits) = self.present.get_mut(word) {
+            *bits |= u64::from(code.is_some()) << (self.head % 64);
+        }
+        self.head += 1;
+        self.held += u64::from(code.is_some());
+    }
+
+    fn expire_to(&mut self, position: u64, keep_from: u64) {
+        let until = position.min(self.head);
+        while self.tail < until {
+            let word = self.present.get(self.tail / 64).unwrap_or(0) >> (self.tail % 64);
+            let here = (64 - self.tail % 64).min(until - self.tail);
+            let gone = if here == 64 { word } else { word & ((1 << here) - 1) };
+            self.held = self.held.saturating_sub(u64::from(gone.count_ones()));
+            self.tail += here;
+        }
+        self.codes.drop_before(keep_from.min(self.tail));
+        self.present.drop_before(keep_from.min(self.tail) / 64);
+    }
+
+    #[inline]
+    fn code(&self, position: u64) -> Option<u64> {
+        let bits = self.present.get(position / 64)?;
+        if (bits >> (position % 64)) & 1 == 0 { None } else { self.codes.get(position) }
+    }
+
+    #[inline]
+    const fn positions(&self) -> Range<u64> {
+        self.tail..self.head
+    }
+}
+
+struct Probe<'a, V>(&'a Near, u64, u32, V);
+
+impl<V: FnMut(u64, u8)> Job for Probe<'_, V> {
+    type Output = u32;
+
+    /// Shows each pair in the first table that covers it, under the flip that it has there: so once.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    fn run<C: Compare>(self) -> u32 {
+        let Self(near, code, reach, mut visit) = self;
+        let (ring, tables) = (&near.ring, near.tables.as_slice());
+        let alive = Alive::between(ring.tail, ring.head);
+        let mut verified = 0;
+        for (number, table) in tables.iter().enumerate() {
+            for &flip in table.shape().flips() {
+                table.probe::<C>(code, flip, reach, alive, &mut |Found { id, code: held }| {
+                    verified += 1;
+                    let position = position_of(id, ring.tail);
+                    let Some(held) = held.or_else(|| ring.codes.get(position)) else { return };
+                    let difference = held ^ code;
+                    let distance = difference.count_ones();
+                    let earlier = || tables.iter().take(number).any(|table| table.shape().covers(difference));
+                    if distance <= reach && difference & table.shape().mask() == flip && !earlier() {
+                        visit(position, u8::try_from(distance).unwrap_or(u8::MAX));
+                    }
+                });
+            }
+        }
+        verified
+    }
+}
+
+struct Sweep<'a, V>(&'a Near, u64, u64, u32, V);
+
+impl<V: FnMut(u64, u8)> Job for Sweep<'_, V> {
+    type Output = u32;
+
+    /// Compares all codes from a position on.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    fn run<C: Compare>(self) -> u32 {
+        let Self(near, from, code, reach, mut visit) = self;
+        let mut verified = 0;
+        let mut check = |position: u64, held: u64| {
+            verified += 1;
+            let distance = (held ^ code).count_ones();
+            if distance <= reach && near.ring.code(position).is_some() {
+                visit(position, u8::try_from(distance).unwrap_or(u8::MAX));
+            }
+        };
+        for (first, piece) in near.ring.codes.pieces(from.max(near.ring.tail)) {
+            let (eights, rest) = piece.as_chunks::<8>();
+            let mut position = first;
+            for eight in eights {
+                let mut found = C::eight(eight, code, reach);
+                while found != 0 {
+                    let place = found.trailing_zeros();
+                    found &= found - 1;
+                    check(position + u64::from(place), eight.get(place as usize).copied().unwrap_or(0));
+                }
+                position += 8;
+            }
+            for &held in rest {
+                if (held ^ code).count_ones() <= reach {
+                    check(position, held);
+                }
+                position += 1;
+            }
+        }
+        verified
+    }
+}
+
+impl Near {
+    /// Makes an empty window that finds every pair within `max_distance` bits, with the fastest plan for so many
+    /// entries, whatever memory it takes.
+    #[must_use]
+    pub fn new(max_distance: u8, expected: u64) -> Self {
+        let needs = Needs { max_distance, entries: expected, bytes_per_entry: f64::INFINITY, sample: &[] };
+        Self::with_plan(Plan::choose(&needs), expected)
+    }
+
+    /// Makes an empty window with this plan, whose tables grow towards so many entries.
+    #[must_use]
+    pub fn with_plan(plan: Plan, expected: u64) -> Self {
+        Self::starting_at(plan, expected, Engine::detect(), 0)
+    }
+
+    /// Makes an empty window whose first entry will have this position. All else being equal, neither position nor
+    /// engine change an answer.
+    #[must_use]
+    pub fn starting_at(plan: Plan, expected: u64, engine: Engine, position: u64) -> Self {
+        let tables = Tables::starting_at(plan.keyed().to_vec(), expected, engine, position);
+        Self { plan, ring: Ring::starting_at(position), tables }
+    }
+
+    /// Appends an entry, which may have no code and is then never found; returns its position.
+    pub fn push(&mut self, code: Option<u64>) -> u64 {
+        let position = self.ring.head;
+        self.ring.push(code);
+        self.tables.insert_of(&self.ring, &self.ring.positions(), self.ring.held);
+        position
+    }
+
+    /// Forgets every entry before a position.
+    pub fn expire_to(&mut self, position: u64) {
+        self.ring.expire_to(position, position);
+    }
+
+    /// Forgets every entry before `position`, but keeps the codes from `keep_from` on for [`Near::code_kept`].
+    pub(super) fn expire_keeping(&mut self, position: u64, keep_from: u64) {
+        self.ring.expire_to(position, keep_from);
+    }
+
+    /// Returns the code at a position, remembered or kept.
+    pub(super) fn code_kept(&self, position: u64) -> Option<u64> {
+        self.ring.code(position)
+    }
+
+    /// Returns the positions that are remembered.
+    #[must_use]
+    pub const fn positions(&self) -> std::ops::Range<u64> {
+        self.ring.positions()
+    }
+
+    /// Returns how many codes are remembered.
+    #[must_use]
+    pub const fn held(&self) -> u64 {
+        self.ring.held
+    }
+
+    /// Returns the code at a position, when it is remembered and has one.
+    #[must_use]
+    pub fn code(&self, position: u64) -> Option<u64> {
+        if position < self.ring.tail { None } else { self.ring.code(position) }
+    }
+
+    /// Shows every remembered entry within `reach` bits, inclusive: position and distance, each once, in no order.
+    /// Returns how many codes were looked at one by one.
+    ///
+    /// A reach beyond that of the plan is served by comparing all codes.
+    pub fn probe(&self, code: u64, reach: u8, visit: impl FnMut(u64, u8)) -> u32 {
+        let reach_bits = u32::from(reach);
+        if reach > self.plan.max_distance() || self.is_crowded(code) {
+            return self.tables.engine().run(Sweep(self, self.ring.tail, code, reach_bits, visit));
+        }
+        self.tables.engine().run(Probe(self, code, reach_bits, visit))
+    }
+
+    /// Says whether the lines of a code lead to more entries than there are: then all are compared, each once.
+    fn is_crowded(&self, code: u64) -> bool {
+        let tables = self.tables.as_slice();
+        let most: u64 =
+            tables.iter().map(|table| u64::from(table.largest()) * table.shape().flips().len() as u64).sum();
+        most > self.ring.held.max(FEW)
+            && tables.iter().map(|table| table.in_runs(code)).sum::<u64>() > self.ring.held.max(FEW)
+    }
+
+    /// Returns distance and position of the nearest entry within `reach` bits; of equally near ones, the oldest.
+    #[must_use]
+    pub fn nearest(&self, code: u64, reach: u8) -> Option<(u8, u64)> {
+        let mut best = None;
+        self.probe(code, reach, |position, distance| {
+            if best.is_none_or(|best| (distance, position) < best) {
+                best = Some((distance, position));
+            }
+        });
+        best
+    }
+
+    /// Asks the memory for what a probe of this code will read first. Changes nothing.
+    #[inline]
+    pub fn prefetch(&self, code: u64) {
+        for table in self.tables.as_slice() {
+            table.prefetch(code);
+        }
+    }
+
+    /// Asks the memory for what a probe will read next, when what [`Near::prefetch`] asked for has come.
+    #[inline]
+    pub fn prefetch_runs(&self, code: u64) {
+        for table in self.tables.as_slice() {
+            table.prefetch_runs(code);
+        }
+    }
+
+    /// Goes through a batch in order, with the memory asked for ahead of time: `act` may probe, push and expire as if
+    /// each code came alone.
+    pub fn in_order<T>(
+        &mut self,
+        batch: &[T],
+        code_of: impl Fn(&T) -> Option<u64>,
+        mut act: impl FnMut(&mut Self, &T),
+    ) {
+        let (far, soon) =
+            if self.tables.as_slice().iter().any(|table| table.shape().flips().len() > 1) { (3, 1) } else { (12, 5) };
+        for item in batch.iter().take(far) {
+            code_of(item).into_iter().for_each(|code| self.prefetch(code));
+        }
+        for (number, item) in batch.iter().enumerate() {
+            if let Some(code) = batch.get(number + far).and_then(&code_of) {
+                self.prefetch(code);
+            }
+            if let Some(code) = batch.get(number + soon).and_then(&code_of) {
+                self.prefetch_runs(code);
+            }
+            act(self, item);
+        }
+    }
+
+    /// Looks many codes up without changing anything: any number of threads may do so at once, each with its piece of
+    /// a batch. [`Near::settle`] then gives, in order, what a probe would have given at that moment.
+    #[must_use]
+    pub fn look(&self, codes: &[u64], reach: u8) -> Vec<Looked> {
+        let mut all = Vec::with_capacity(codes.len());
+        for (number, &code) in codes.iter().enumerate() {
+            if let Some(&ahead) = codes.get(number + 8) {
+                self.prefetch(ahead);
+            }
+            if let Some(&ahead) = codes.get(number + 3) {
+                self.prefetch_runs(ahead);
+            }
+            let mut found = Vec::new();
+            self.probe(code, reach, |position, distance| found.push((distance, position)));
+            all.push(Looked { head: self.ring.head, found });
+        }
+        all
+    }
+
+    /// Shows what a probe would show now, from what was found before and what came since.
+    pub fn settle(&self, looked: &Looked, code: u64, reach: u8, mut visit: impl FnMut(u64, u8)) {
+        for &(distance, position) in &looked.found {
+            if position >= self.ring.tail {
+                visit(position, distance);
+            }
+        }
+        if looked.head < self.ring.head {
+            self.tables.engine().run(Sweep(self, looked.head, code, u32::from(reach), visit));
+        }
+    }
+
+    /// Takes another plan, and builds its tables at once.
+    pub fn set_plan(&mut self, plan: Plan) {
+        self.tables.set_plan(&plan, &self.ring, &self.ring.positions(), self.ring.held);
+        self.plan = plan;
+    }
+
+    /// Lets the tables grow towards so many entries from now on.
+    pub const fn expect(&mut self, entries: u64) {
+        self.tables.expect(entries);
+    }
+
+    /// Appends what is there already, in order, and builds the tables once.
+    pub fn restore(&mut self, codes: impl IntoIterator<Item = Option<u64>>) {
+        codes.into_iter().for_each(|code| self.ring.push(code));
+        self.tables.build(&self.ring, &self.ring.positions(), self.ring.held);
+    }
+
+    /// Makes the tables small at once when next to nothing is held.
+    pub(super) fn shrink_if_idle(&mut self) {
+        self.tables.shrink_if_idle(&self.ring, &self.ring.positions(), self.ring.held);
+    }
+
+    /// Returns the plan in use.
+    #[must_use]
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns figures for those who watch.
+    #[must_use]
+    pub fn stats(&self) -> NearStats {
+        NearStats {
+            entries: self.ring.held,
+            tables: self.tables.stats(),
+            is_growing: self.tables.is_growing(),
+            log_bytes: self.ring.codes.memory_bytes() + self.ring.present.memory_bytes(),
+            table_bytes: self.tables.memory_bytes(),
+        }
+    }
+
+    /// Returns the memory of log and tables, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.stats().memory_bytes()
+    }
+}

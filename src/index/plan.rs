@@ -1,0 +1,353 @@
+//! Which tables to keep: from the distance, the number of entries, the memory and what real codes look like.
+//!
+//! The 64 bits are cut into parts, and part i is given a radius t. When the sum of all t + 1 is k + 1, any k changed
+//! bits leave some part with at most t of them (the general pigeonhole of Norouzi, Punjani and Fleet, CVPR 2012). A part
+//! of radius 0 is a key as it is. A part of radius 1 is either one table that is probed with every bit of the key
+//! flipped (Liu, Shen and Torng, ICDE 2011), and then only as many bits are its key as choose a line; or it is cut into
+//! s blocks and has s tables, each keyed by all blocks but one (Manku, Jain and Das Sarma, WWW 2007).
+
+use std::fmt;
+
+use super::coverage::{self, Gap, Proof};
+use super::shape::{Bits, Shape};
+use super::table::lines_for;
+
+/// Largest distance that tables serve.
+pub const MOST_DISTANCE: u8 = 8;
+
+/// Entries to a home line in the mean, in a table that is as large as it gets.
+pub(super) const LOAD: f64 = 5.4;
+
+/// Codes to be taken as a sample at most.
+const MOST_SAMPLED: usize = 65_536;
+
+/// Cost of a line that was asked for ahead, in nanoseconds.
+const LINE_NS: f64 = 9.0;
+
+/// Cost of a run: asked for once its line has come.
+const RUN_NS: f64 = 25.0;
+
+/// Cost of one code in a run.
+const CODE_NS: f64 = 0.5;
+
+/// How a part of the code is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Search {
+    /// One table, probed with every difference of so many bits.
+    Flips(u32),
+    /// So many tables, each without one of as many blocks.
+    Keep(u32),
+}
+
+/// What one table is keyed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keyed {
+    stretches: [Bits; 2],
+    radius: u32,
+}
+
+impl Keyed {
+    /// By the whole code, as it is.
+    pub(super) const WHOLE: Self =
+        Self { stretches: [Bits { from: 0, width: 64 }, Bits { from: 0, width: 0 }], radius: 0 };
+
+    /// Returns the shape of a table with so many lines. A key that is flipped is no longer than it takes to choose one.
+    pub(super) fn shape(&self, lines: u64) -> Shape {
+        let [mut one, two] = self.stretches;
+        if self.radius > 0 {
+            let enough = lines.max(2).next_power_of_two().trailing_zeros();
+            one.width = one.width.min(enough);
+        }
+        Shape::new([one, two], self.radius)
+    }
+
+    /// Returns the most lines that are of use.
+    pub(super) fn most_lines(&self) -> u64 {
+        let bits: u32 = self.stretches.iter().map(|bits| bits.width).sum();
+        1_u64.checked_shl(bits).unwrap_or(u64::MAX)
+    }
+}
+
+/// A set of tables that finds every pair within a distance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    max_distance: u8,
+    parts: Vec<Search>,
+    tables: Vec<Keyed>,
+}
+
+/// What a plan is chosen by.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs<'a> {
+    /// Largest distance to find, inclusive; more than [`MOST_DISTANCE`] counts as that.
+    pub max_distance: u8,
+    /// Entries to be held.
+    pub entries: u64,
+    /// Memory that the tables may take for each entry, in bytes.
+    pub bytes_per_entry: f64,
+    /// Codes as they come, to see how often keys collide; without any they are taken to be uniform.
+    pub sample: &'a [u64],
+}
+
+/// One plan with its expected figures.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// The plan.
+    pub plan: Plan,
+    /// Cache lines read by one probe, runs included.
+    pub lines_per_probe: f64,
+    /// Entries compared by one probe that stand in runs.
+    pub compared_in_runs: f64,
+    /// Memory of the tables for each entry, in bytes.
+    pub bytes_per_entry: f64,
+    /// Time of probe and insert, in nanoseconds, with lines asked for ahead.
+    pub nanoseconds: f64,
+    /// Whether the memory allows it.
+    pub fits: bool,
+}
+
+impl Plan {
+    fn new(max_distance: u8, parts: Vec<Search>) -> Self {
+        // A part gets the bits that make all keys about equally long.
+        let share = |part: &Search| match part {
+            Search::Flips(_) => 1.0,
+            Search::Keep(blocks) => f64::from(*blocks) / f64::from(blocks - 1),
+        };
+        let all: f64 = parts.iter().map(share).sum();
+        let (mut tables, mut from, mut shares) = (Vec::new(), 0, 0.0);
+        for part in &parts {
+            shares += share(part);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 64")]
+            let until = (64.0 * shares / all).round() as u32;
+            let bits = Bits { from, width: until - from };
+            match *part {
+                Search::Flips(radius) => {
+                    tables.push(Keyed { stretches: [bits, Bits { from: until, width: 0 }], radius });
+                }
+                Search::Keep(blocks) => tables.extend((0..blocks).map(|left_out| {
+                    let cut = |number: u32| from + bits.width * number / blocks;
+                    let (start, end) = (cut(left_out), cut(left_out + 1));
+                    let stretches = [Bits { from, width: start - from }, Bits { from: end, width: until - end }];
+                    Keyed { stretches, radius: 0 }
+                })),
+            }
+            from = until;
+        }
+        Self { max_distance, parts, tables }
+    }
+
+    /// Returns every plan worth a thought for this distance.
+    #[must_use]
+    pub fn all(max_distance: u8) -> Vec<Self> {
+        let max_distance = max_distance.min(MOST_DISTANCE);
+        let mut plans: Vec<Self> = Vec::new();
+        for widest in 0..=2 {
+            let mut radii = Vec::new();
+            let mut left = u32::from(max_distance) + 1;
+            while left > 0 {
+                let radius = widest.min(left - 1);
+                radii.push(radius);
+                left -= radius + 1;
+            }
+            let flips = radii.iter().map(|&radius| Search::Flips(radius)).collect();
+            plans.push(Self::new(max_distance, flips));
+            if widest == 1 {
+                for blocks in 2..=6 {
+                    let keep = |&radius: &u32| if radius == 1 { Search::Keep(blocks) } else { Search::Flips(0) };
+                    plans.push(Self::new(max_distance, radii.iter().map(keep).collect()));
+                }
+            }
+        }
+        plans.sort_by_cached_key(Self::to_string);
+        plans.dedup_by_key(|plan| plan.to_string());
+        // What is not proved is not offered.
+        plans.retain(|plan| plan.prove().is_ok());
+        plans.sort_by_key(|plan| plan.tables.len());
+        plans
+    }
+
+    /// Chooses the fastest plan that the memory allows, or the smallest when it allows none.
+    #[must_use]
+    pub fn choose(needs: &Needs<'_>) -> Self {
+        let offers = Self::offers(needs);
+        let fastest = |offers: &mut dyn Iterator<Item = &Offer>| {
+            offers.min_by(|one, other| one.nanoseconds.total_cmp(&other.nanoseconds)).map(|offer| offer.plan.clone())
+        };
+        fastest(&mut offers.iter().filter(|offer| offer.fits))
+            .or_else(|| {
+                let smallest = offers.iter().min_by(|one, other| one.bytes_per_entry.total_cmp(&other.bytes_per_entry));
+                smallest.map(|offer| offer.plan.clone())
+            })
+            .unwrap_or_else(|| Self::new(needs.max_distance.min(MOST_DISTANCE), vec![]))
+    }
+
+    /// Returns all plans with their figures, fewest tables first.
+    #[must_use]
+    pub fn offers(needs: &Needs<'_>) -> Vec<Offer> {
+        Self::all(needs.max_distance).into_iter().map(|plan| plan.offer(needs)).collect()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "estimates")]
+    fn offer(self, needs: &Needs<'_>) -> Offer {
+        let entries = needs.entries.max(1);
+        let (mut lines, mut compared, mut bytes, mut ns) = (0.0, 0.0, 0.0, 0.0);
+        for keyed in &self.tables {
+            let count = lines_for(entries, LOAD, keyed.most_lines().ilog2());
+            let shape = keyed.shape(count);
+            let load = entries as f64 / count as f64;
+            let probes = shape.flips().len() as f64;
+            // Entries beyond a line's slots: those of a full line in the mean, and those that collide as the sample says.
+            let spilled = (load - 8.0).max(0.0);
+            let crowd = collisions(&shape, needs.sample) * entries as f64;
+            let in_runs = probes * spilled + (crowd - spilled - 9.0).max(0.0);
+            let runs = (probes * beyond_nine(load)).max(f64::from(u8::from(crowd > 9.0)));
+            let run_lines = runs + in_runs / 8.0;
+            lines += probes + run_lines;
+            compared += in_runs;
+            ns += probes * LINE_NS + runs * RUN_NS + in_runs * CODE_NS;
+            // One line more for the insert where the probe did not come by, and never where it did.
+            bytes += 64.0 / load + 16.0 * (spilled / load) + beyond_nine(load).min(1.0) * 64.0 / load;
+        }
+        Offer {
+            plan: self,
+            lines_per_probe: lines,
+            compared_in_runs: compared,
+            bytes_per_entry: bytes,
+            nanoseconds: ns,
+            fits: bytes <= needs.bytes_per_entry,
+        }
+    }
+
+    /// Returns the largest distance within which every pair is found.
+    #[must_use]
+    pub const fn max_distance(&self) -> u8 {
+        self.max_distance
+    }
+
+    /// Returns how many tables there are.
+    #[must_use]
+    pub const fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Returns what each table is keyed by.
+    pub(super) fn keyed(&self) -> &[Keyed] {
+        &self.tables
+    }
+
+    /// Proves that every pair within the distance is found.
+    ///
+    /// # Errors
+    ///
+    /// [`Gap`] with a difference that would be missed. No plan of this room has one.
+    pub fn prove(&self) -> Result<Proof, Gap> {
+        let shapes: Vec<Shape> = self.tables.iter().map(|keyed| keyed.shape(u64::MAX >> 1)).collect();
+        coverage::prove(&shapes.iter().collect::<Vec<_>>(), u32::from(self.max_distance))
+    }
+}
+
+impl fmt::Display for Plan {
+    /// As in `2 parts, 3 blocks without one`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut before = 0;
+        for part in self.parts.chunk_by(|one, other| one == other) {
+            let Some(search) = part.first() else { continue };
+            let plural = if part.len() == 1 { "" } else { "s" };
+            let and = if before > 0 { ", " } else { "" };
+            write!(f, "{and}{} part{plural}", part.len())?;
+            match search {
+                Search::Flips(0) => write!(f, " as they are")?,
+                Search::Flips(1) => write!(f, " with 1 bit flipped")?,
+                Search::Flips(bits) => write!(f, " with {bits} bits flipped")?,
+                Search::Keep(blocks) => write!(f, " of {blocks} blocks without 1")?,
+            }
+            before += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Chance that a line has more entries than slots, when so many come to a line in the mean (Poisson).
+fn beyond_nine(load: f64) -> f64 {
+    let (mut term, mut within) = ((-load).exp(), 0.0);
+    for count in 1..=10 {
+        within += term;
+        term *= load / f64::from(count);
+    }
+    (1.0 - within).clamp(0.0, 1.0)
+}
+
+/// Share of all pairs of codes that share a key, as a sample says.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn collisions(shape: &Shape, sample: &[u64]) -> f64 {
+    let uniform = 0.5_f64.powi(i32::try_from(shape.key_bits()).unwrap_or(64));
+    let step = sample.len() / MOST_SAMPLED + 1;
+    let mut keys: Vec<u64> = sample.iter().step_by(step).map(|code| code & shape.mask()).collect();
+    if keys.len() < 2 {
+        return uniform;
+    }
+    keys.sort_unstable();
+    let equal: f64 =
+        keys.chunk_by(|one, other| one == other).map(|same| same.len() as f64 * (same.len() - 1) as f64).sum();
+    (equal / (keys.len() as f64 * (keys.len() - 1) as f64)).max(uniform)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_is_proved() {
+        for distance in 0..=8 {
+            let plans = Plan::all(distance);
+            assert!(plans.len() >= if distance < 3 { 1 } else { 6 }, "{plans:?}");
+            for plan in plans {
+                let proof = plan.prove().unwrap_or_else(|gap| panic!("{plan}: {gap}"));
+                let expected: u64 = (0..=u64::from(distance))
+                    .map(|ones| (0..ones).fold(1, |ways, taken| ways * (64 - taken) / (taken + 1)))
+                    .sum();
+                assert_eq!(proof.differences, expected, "{plan}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_that_lacks_any_table_has_a_gap() {
+        for distance in 0..=8 {
+            for plan in Plan::all(distance) {
+                for left_out in 0..plan.tables() {
+                    let mut less = plan.clone();
+                    less.tables.remove(left_out);
+                    assert!(less.prove().is_err(), "{plan} without table {left_out}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_plans_for_three_bits_are_those_of_the_design() {
+        let tables: Vec<usize> = Plan::all(3).iter().map(Plan::tables).collect();
+        assert_eq!(tables, [2, 2, 4, 4, 6, 8, 10, 12]);
+    }
+
+    fn needs(entries: u64, bytes_per_entry: f64) -> Needs<'static> {
+        Needs { max_distance: 3, entries, bytes_per_entry, sample: &[] }
+    }
+
+    #[test]
+    fn more_memory_buys_fewer_lines() {
+        let wide = Plan::choose(&needs(10_000_000, 200.0));
+        let lean = Plan::choose(&needs(10_000_000, 32.0));
+        assert_eq!(lean.tables(), 2);
+        assert!((6..=8).contains(&wide.tables()), "{wide}");
+        assert_eq!(Plan::choose(&needs(10_000_000, 1.0)).tables(), 2, "the smallest when none fits");
+    }
+
+    #[test]
+    fn codes_that_share_much_ask_for_longer_keys() {
+        let uniform: Vec<u64> = (0..10_000_u64).map(|code| code.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+        let crowded: Vec<u64> = uniform.iter().map(|code| code & !0x00FF_0000_00FF_0000).collect();
+        let with = |sample| Plan::choose(&Needs { sample, ..needs(10_000_000, 200.0) }).tables();
+        assert!(with(&crowded) > with(&uniform));
+    }
+}

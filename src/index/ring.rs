@@ -1,0 +1,273 @@
+//! The ring of originals: what verdicts need of each, in columns, in log order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use super::column::Column;
+use super::original::Original;
+use super::tables::Keys;
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, ScopeHash, SimHash};
+use crate::record::{PartitionId, Source, Timestamp};
+
+const HAS_ID: u8 = 1;
+const HAS_SCOPE: u8 = 2;
+const OF_CLUSTER: u8 = 4;
+const FORGOTTEN: u8 = 8;
+
+/// Originals by position, all but their `SimHash` codes. Positions count inserts; unlike sequence numbers they have no
+/// gaps.
+#[derive(Debug)]
+pub(super) struct Ring {
+    front: u64,
+    head: u64,
+    marks: Column<u8>,
+    times: Column<i64>,
+    sequences: Column<u64>,
+    exacts: Column<u128>,
+    places: Column<u32>,
+    offsets: Column<i64>,
+    /// Zero for an original without.
+    ids: Column<u64>,
+    /// Zero for an original without.
+    scopes: Column<u64>,
+    /// Clusters that began elsewhere, by position: few.
+    clusters: VecDeque<(u64, u32, i64)>,
+    /// Every partition that was ever met, once.
+    partitions: Vec<PartitionId>,
+    number_of: BTreeMap<PartitionId, u32>,
+}
+
+/// What a probe compares.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) sequence: u64,
+    pub(super) event_time: Timestamp,
+    pub(super) exact: ExactHash,
+    pub(super) id: Option<IdHash>,
+    pub(super) scope: Option<ScopeHash>,
+}
+
+/// Keys of the table of exact hashes.
+pub(super) struct ByExact<'a>(pub(super) &'a Ring);
+/// Keys of the table of ids.
+pub(super) struct ById<'a>(pub(super) &'a Ring);
+/// Keys of the table of sources.
+pub(super) struct BySource<'a>(pub(super) &'a Ring);
+
+impl Keys for ByExact<'_> {
+    fn key(&self, _: usize, position: u64) -> Option<u64> {
+        self.0.exacts.get(position).map(key_of_exact)
+    }
+}
+
+impl Keys for ById<'_> {
+    fn key(&self, _: usize, position: u64) -> Option<u64> {
+        (self.0.marks.get(position)? & HAS_ID != 0).then(|| self.0.ids.get(position))?
+    }
+}
+
+impl Keys for BySource<'_> {
+    fn key(&self, _: usize, position: u64) -> Option<u64> {
+        Some(key_of_source(self.0.places.get(position)?, self.0.offsets.get(position)?))
+    }
+}
+
+/// Folds an exact hash, which is random already, into a key.
+#[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+pub(super) const fn key_of_exact(exact: u128) -> u64 {
+    exact as u64 ^ (exact >> 64) as u64
+}
+
+/// Spreads a position of the input over all bits.
+const fn key_of_source(place: u32, offset: i64) -> u64 {
+    let mixed = (offset.cast_unsigned() ^ (place as u64) << 40).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+}
+
+impl Ring {
+    /// Makes an empty ring.
+    pub(super) fn new() -> Self {
+        Self {
+            front: 0,
+            head: 0,
+            marks: Column::starting_at(0),
+            times: Column::starting_at(0),
+            sequences: Column::starting_at(0),
+            exacts: Column::starting_at(0),
+            places: Column::starting_at(0),
+            offsets: Column::starting_at(0),
+            ids: Column::starting_at(0),
+            scopes: Column::starting_at(0),
+            clusters: VecDeque::new(),
+            partitions: Vec::new(),
+            number_of: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the positions that are held.
+    #[inline]
+    pub(super) const fn positions(&self) -> Range<u64> {
+        self.front..self.head
+    }
+
+    /// Appends an original.
+    pub(super) fn push(&mut self, original: &Original) {
+        let of_cluster = original.cluster != original.source;
+        if of_cluster {
+            let place = self.number_of(&original.cluster.partition);
+            self.clusters.push_back((self.head, place, original.cluster.offset));
+        }
+        let mark = |present: bool, mark: u8| if present { mark } else { 0 };
+        self.marks.push(
+            mark(original.id.is_some(), HAS_ID)
+                | mark(original.scope.is_some(), HAS_SCOPE)
+                | mark(of_cluster, OF_CLUSTER),
+        );
+        self.times.push(original.event_time.millis());
+        self.sequences.push(original.sequence);
+        self.exacts.push(original.fingerprints.exact.0);
+        let place = self.number_of(&original.source.partition);
+        self.places.push(place);
+        self.offsets.push(original.source.offset);
+        self.ids.push(original.id.map_or(0, |id| id.0));
+        self.scopes.push(original.scope.map_or(0, |scope| scope.0));
+        self.head += 1;
+    }
+
+    fn number_of(&mut self, partition: &PartitionId) -> u32 {
+        if let Some(&number) = self.number_of.get(partition) {
+            return number;
+        }
+        let number = u32::try_from(self.partitions.len()).unwrap_or(u32::MAX);
+        let shared = self.number_of.keys().find(|held| held.topic == partition.topic);
+        let topic = shared.map_or_else(|| partition.topic.clone(), |held| held.topic.clone());
+        let partition = PartitionId { topic, number: partition.number };
+        self.partitions.push(partition.clone());
+        self.number_of.insert(partition, number);
+        number
+    }
+
+    /// Returns the key under which a source stands, if its partition was ever met.
+    pub(super) fn key_of(&self, source: &Source) -> Option<u64> {
+        Some(key_of_source(*self.number_of.get(&source.partition)?, source.offset))
+    }
+
+    fn source(&self, place: u32, offset: i64) -> Option<Source> {
+        Some(self.partitions.get(place as usize)?.at(offset))
+    }
+
+    /// Returns what a probe compares of an original that was not forgotten.
+    #[inline]
+    pub(super) fn facts(&self, position: u64) -> Option<Facts> {
+        let marks = self.marks.get(position).filter(|marks| marks & FORGOTTEN == 0)?;
+        let id = if marks & HAS_ID == 0 { None } else { self.ids.get(position).map(IdHash) };
+        let scope = if marks & HAS_SCOPE == 0 { None } else { self.scopes.get(position).map(ScopeHash) };
+        Some(Facts {
+            sequence: self.sequences.get(position)?,
+            event_time: self.event_time(position)?,
+            exact: ExactHash(self.exacts.get(position)?),
+            id,
+            scope,
+        })
+    }
+
+    /// Returns an original that was not forgotten, whole; its code comes from elsewhere.
+    pub(super) fn original(&self, position: u64, code: Option<u64>) -> Option<Original> {
+        let Facts { sequence, event_time, exact, id, scope } = self.facts(position)?;
+        let source = self.source(self.places.get(position)?, self.offsets.get(position)?)?;
+        let cluster = if self.marks.get(position)? & OF_CLUSTER == 0 {
+            source.clone()
+        } else {
+            let at = self.clusters.binary_search_by_key(&position, |(position, _, _)| *position).ok()?;
+            let &(_, place, offset) = self.clusters.get(at)?;
+            self.source(place, offset)?
+        };
+        let fingerprints = Fingerprints { exact, simhash: code.map(SimHash) };
+        Some(Original { sequence, source, event_time, fingerprints, id, scope, cluster })
+    }
+
+    /// Returns an original's number in the order of the log.
+    #[inline]
+    pub(super) fn sequence(&self, position: u64) -> Option<u64> {
+        self.sequences.get(position)
+    }
+
+    /// Returns an original's event time.
+    #[inline]
+    pub(super) fn event_time(&self, position: u64) -> Option<Timestamp> {
+        self.times.get(position).map(Timestamp::from_millis)
+    }
+
+    /// Says whether an original was forgotten.
+    #[inline]
+    pub(super) fn is_forgotten(&self, position: u64) -> bool {
+        self.marks.get(position).is_none_or(|marks| marks & FORGOTTEN != 0)
+    }
+
+    /// Says whether the original at a position stands in a range of a partition.
+    pub(super) fn is_from(&self, position: u64, partition: &PartitionId, offsets: &Range<i64>) -> bool {
+        self.offsets.get(position).is_some_and(|offset| offsets.contains(&offset))
+            && self.number_of.get(partition).copied() == self.places.get(position)
+            && self.number_of.contains_key(partition)
+    }
+
+    /// Returns an original's id.
+    pub(super) fn id(&self, position: u64) -> Option<IdHash> {
+        ById(self).key(0, position).map(IdHash)
+    }
+
+    /// Forgets an original; says whether it was not forgotten before.
+    pub(super) fn forget(&mut self, position: u64) -> bool {
+        let marks = self.marks.get_mut(position).filter(|marks| **marks & FORGOTTEN == 0);
+        marks.map(|marks| *marks |= FORGOTTEN).is_some()
+    }
+
+    /// Returns the first position whose sequence number is not smaller.
+    pub(super) fn first_from(&self, sequence: u64) -> u64 {
+        let before = |position: u64| self.sequence(position).is_some_and(|held| held < sequence);
+        let (mut low, mut high) = (self.front, self.head);
+        // Without gaps the bounds are the place itself.
+        if let (Some(first), Some(last)) = (self.sequence(low), self.sequence(high.saturating_sub(1))) {
+            high = high.min(low.saturating_add(sequence.saturating_sub(first)));
+            low = low.max((self.head - 1).saturating_sub(last.saturating_sub(sequence))).min(high);
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if before(middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Drops everything before a position.
+    pub(super) fn drop_before(&mut self, position: u64) {
+        self.front = position.min(self.head);
+        self.marks.drop_before(self.front);
+        self.times.drop_before(self.front);
+        self.sequences.drop_before(self.front);
+        self.exacts.drop_before(self.front);
+        self.places.drop_before(self.front);
+        self.offsets.drop_before(self.front);
+        self.ids.drop_before(self.front);
+        self.scopes.drop_before(self.front);
+        while self.clusters.front().is_some_and(|(position, _, _)| *position < self.front) {
+            self.clusters.pop_front();
+        }
+    }
+
+    /// Returns the memory reserved, in bytes; topic names are left out.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.marks.memory_bytes()
+            + self.times.memory_bytes()
+            + self.sequences.memory_bytes()
+            + self.exacts.memory_bytes()
+            + self.places.memory_bytes()
+            + self.offsets.memory_bytes()
+            + self.ids.memory_bytes()
+            + self.scopes.memory_bytes()
+            + self.clusters.capacity() * size_of::<(u64, u32, i64)>()
+    }
+}

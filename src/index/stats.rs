@@ -1,0 +1,59 @@
+//! Figures for those who watch.
+
+pub use super::table::TableStats;
+
+/// Figures of a [`super::Near`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NearStats {
+    /// Codes held.
+    pub entries: u64,
+    /// Figures of each table.
+    pub tables: Vec<TableStats>,
+    /// Whether a table of another size is being filled.
+    pub is_growing: bool,
+    /// Memory of the log, in bytes.
+    pub log_bytes: usize,
+    /// Memory of the tables, in bytes, the one included that is being filled.
+    pub table_bytes: usize,
+}
+
+impl NearStats {
+    /// Returns the memory of log and tables, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.log_bytes + self.table_bytes
+    }
+
+    /// Returns the most entries that were seen in one bucket lately.
+    #[must_use]
+    pub fn largest_bucket(&self) -> u32 {
+        self.tables.iter().map(|table| table.largest).max().unwrap_or(0)
+    }
+}
+
+/// Figures of a [`super::Index`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexStats {
+    /// Originals in memory.
+    pub originals: u64,
+    /// The `SimHash` codes and their tables.
+    pub near: NearStats,
+    /// The table of exact hashes.
+    pub exact: TableStats,
+    /// Memory of the columns but for the codes, in bytes.
+    pub ring_bytes: usize,
+    /// Memory of the table of exact hashes, in bytes.
+    pub exact_bytes: usize,
+    /// Memory of the table of ids, in bytes.
+    pub id_bytes: usize,
+    /// Memory of the table of sources, in bytes.
+    pub source_bytes: usize,
+}
+
+impl IndexStats {
+    /// Returns all memory, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.ring_bytes + self.near.memory_bytes() + self.exact_bytes + self.id_bytes + self.source_bytes
+    }
+}

@@ -1,0 +1,274 @@
+//! One table: finds the entries whose key a probe shares.
+//!
+//! An entry stands in the line of its key, or in the run of that line. Whether it lives is told by its id alone, so
+//! expiry touches nothing here; a slot that is not alive is free, and a line is tidied when the sweep comes by.
+
+use super::alive::{Alive, id_of};
+use super::fast::{self, Compare, Line};
+use super::lines::{self, Lines, Segment};
+use super::runs::Runs;
+use super::shape::Shape;
+
+/// Inserts from one swept line to the next: each line is swept long before ids come round again.
+const SWEEP_EVERY: u64 = 4;
+
+/// Looks at the beginning of a run that one insert may take.
+const DROPS: usize = 64;
+
+/// Entries by the key that a [`Shape`] takes from their codes.
+#[derive(Debug)]
+pub(super) struct Table {
+    shape: Shape,
+    lines: Lines,
+    runs: Runs,
+    /// Ids are kept as their distance from here, so that a line of zeros holds nothing alive.
+    base: u32,
+    swept: u64,
+    inserted: u64,
+    with_run: u64,
+    largest: u32,
+    /// Largest since the sweep began anew.
+    largest_lately: u32,
+}
+
+/// Figures of one table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Home lines.
+    pub lines: u64,
+    /// Lines that have an overflow run.
+    pub overflowed: u64,
+    /// Most entries that were seen in one line and its run lately.
+    pub largest: u32,
+    /// Memory of lines and runs, in bytes.
+    pub memory_bytes: usize,
+}
+
+/// Something found in a table: an id, and the code where the table holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Id of an entry that lives.
+    pub(super) id: u32,
+    /// Its code, which is near. Without one only the tag is known to be near.
+    pub(super) code: Option<u64>,
+}
+
+impl Table {
+    /// Makes an empty table for entries from position `tail` on.
+    pub(super) fn new(shape: Shape, lines: u64, tail: u64) -> Self {
+        Self {
+            shape,
+            lines: Lines::with_room(lines),
+            runs: Runs::new(),
+            base: id_of(tail).wrapping_sub(1),
+            swept: 0,
+            inserted: 0,
+            with_run: 0,
+            largest: 0,
+            largest_lately: 0,
+        }
+    }
+
+    /// Returns its shape.
+    pub(super) const fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Returns the number of its lines.
+    pub(super) const fn lines(&self) -> u64 {
+        self.lines.count()
+    }
+
+    /// Returns a bound on the entries of one line and its run.
+    pub(super) const fn largest(&self) -> u32 {
+        self.largest
+    }
+
+    #[inline]
+    fn number_of(&self, code: u64) -> u64 {
+        let place = u128::from(self.shape.place(code)) * u128::from(self.lines.count());
+        u64::try_from(place >> 64).unwrap_or(0)
+    }
+
+    /// Asks the memory for the lines of a code.
+    #[inline]
+    pub(super) fn prefetch(&self, code: u64) {
+        for flip in self.shape.flips() {
+            fast::prefetch(self.lines.line(self.number_of(code ^ flip)));
+        }
+    }
+
+    /// Asks the memory for the line in which a code would stand.
+    #[inline]
+    pub(super) fn prefetch_home(&self, code: u64) {
+        fast::prefetch(self.lines.line(self.number_of(code)));
+    }
+
+    /// Asks the memory for the runs of a code, whose lines have come by now.
+    #[inline]
+    pub(super) fn prefetch_runs(&self, code: u64) {
+        if self.with_run > 0 {
+            for flip in self.shape.flips() {
+                if let Some(run) = lines::run_of(self.lines.line(self.number_of(code ^ flip))) {
+                    self.runs.prefetch(run);
+                }
+            }
+        }
+    }
+
+    /// Inserts an entry; `code_at` gives the codes of other entries that live, by id.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(super) fn insert<C: Compare>(
+        &mut self,
+        code: u64,
+        id: u32,
+        alive: Alive,
+        code_at: impl Fn(u32) -> Option<u64>,
+    ) {
+        let own = alive.counted_from(self.base);
+        let (number, tag) = (self.number_of(code), self.shape.tag(code));
+        let id = id.wrapping_sub(self.base);
+        if let Some(line) = self.lines.line_mut(number) {
+            let free = lines::slots_of(line) & !C::alive(line, own);
+            if free != 0 {
+                lines::set_slot(line, free.trailing_zeros(), tag, id);
+            } else {
+                let base = self.base;
+                let held = overflow(line, &mut self.runs, own, (code, id), |id| code_at(id.wrapping_add(base)));
+                self.with_run += u64::from(held.is_new);
+                self.largest_lately = self.largest_lately.max(held.entries);
+                self.largest = self.largest.max(held.entries);
+            }
+        }
+        self.inserted += 1;
+        if self.inserted.is_multiple_of(SWEEP_EVERY) {
+            self.sweep::<C>(own);
+        }
+    }
+
+    /// Tidies the next line: what is dead there stays dead for the next 2^31 positions, and its run gets as small as
+    /// it can be.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    fn sweep<C: Compare>(&mut self, own: Alive) {
+        let dead = own.tail.wrapping_sub(1);
+        if let Some(line) = self.lines.line_mut(self.swept) {
+            let mut idle = lines::slots_of(line) & !C::alive(line, own);
+            while idle != 0 {
+                let slot = idle.trailing_zeros();
+                idle &= idle - 1;
+                if let Some(id) = line.get_mut(slot as usize) {
+                    *id = dead;
+                }
+            }
+            if let Some(run) = lines::run_of(line) {
+                let left = self.runs.drop_expired(run, own, DROPS).map(|run| self.runs.shrunk(run));
+                lines::set_run(line, left, dead);
+                self.with_run -= u64::from(left.is_none());
+                let entries = left.map_or(0, |run| self.runs.len(run) + lines::SLOTS - 1);
+                self.largest_lately = self.largest_lately.max(entries);
+            }
+        }
+        self.swept += 1;
+        if self.swept >= self.lines.count() {
+            self.swept = 0;
+            self.largest = std::mem::take(&mut self.largest_lately);
+        }
+    }
+
+    /// Returns how many entries stand in runs where a probe looks.
+    pub(super) fn in_runs(&self, code: u64) -> u64 {
+        let runs = self.shape.flips().iter().filter_map(|flip| {
+            lines::run_of(self.lines.line(self.number_of(code ^ flip))).map(|run| u64::from(self.runs.len(run)))
+        });
+        runs.sum()
+    }
+
+    /// Shows everything that lives and may differ in at most `reach` bits from a code, where the keys differ by `flip`.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(super) fn probe<C: Compare>(
+        &self,
+        code: u64,
+        flip: u64,
+        reach: u32,
+        alive: Alive,
+        visit: &mut impl FnMut(Found),
+    ) {
+        let own = alive.counted_from(self.base);
+        let line = self.lines.line(self.number_of(code ^ flip));
+        let mut near = C::near(line, self.shape.tag(code), reach, own);
+        let run = lines::run_of(line);
+        if run.is_some() {
+            near &= (1 << (lines::SLOTS - 1)) - 1;
+        }
+        while near != 0 {
+            let slot = near.trailing_zeros() as usize;
+            near &= near - 1;
+            let id = line.get(slot).copied().unwrap_or(0).wrapping_add(self.base);
+            visit(Found { id, code: None });
+        }
+        if let Some(run) = run {
+            self.runs.near::<C>(run, code, reach, own, &mut |id, held| {
+                visit(Found { id: id.wrapping_add(self.base), code: Some(held) });
+            });
+        }
+    }
+
+    /// Takes the table apart for being freed piece by piece.
+    pub(super) fn into_segments(self) -> Vec<Segment> {
+        self.lines.into_segments()
+    }
+
+    /// Returns its figures.
+    pub(super) fn stats(&self) -> TableStats {
+        TableStats {
+            lines: self.lines.count(),
+            overflowed: self.with_run,
+            largest: self.largest,
+            memory_bytes: self.lines.memory_bytes() + self.runs.memory_bytes(),
+        }
+    }
+}
+
+struct Overflow {
+    is_new: bool,
+    entries: u32,
+}
+
+/// Puts an entry into the run of a line without a free slot.
+#[cold]
+#[inline(never)]
+fn overflow(
+    line: &mut Line,
+    runs: &mut Runs,
+    own: Alive,
+    (code, id): (u64, u32),
+    code_at: impl Fn(u32) -> Option<u64>,
+) -> Overflow {
+    let held = lines::run_of(line);
+    let left = held.and_then(|run| runs.drop_expired(run, own, DROPS));
+    let run = match (held, left) {
+        (None, _) => {
+            // The ninth slot gives way to the run. Its entry is older than this one.
+            let ninth = line.get(lines::SLOTS as usize - 1).copied().unwrap_or(0);
+            match code_at(ninth).map(|code| runs.begin(code, ninth)) {
+                Some(run) => runs.append(run, code, id),
+                None => runs.begin(code, id),
+            }
+        }
+        (Some(_), None) => runs.begin(code, id),
+        (Some(_), Some(run)) => runs.append(run, code, id),
+    };
+    lines::set_run(line, Some(run), 0);
+    Overflow { is_new: held.is_none(), entries: runs.len(run) + lines::SLOTS - 1 }
+}
+
+/// Lines for so many entries, `load` to a line in the mean; never more than there are keys.
+pub(super) fn lines_for(entries: u64, load: f64, key_bits: u32) -> u64 {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "neither negative nor beyond 2^64")]
+    let lines = (entries as f64 / load).ceil() as u64;
+    lines.clamp(1, 1_u64.checked_shl(key_bits).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,65 @@
+//! What was handed to producers and is neither acknowledged nor given up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts records on their way, over any number of producers.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    records: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Backlog {
+    /// Counts one record until the returned value is dropped.
+    #[must_use]
+    pub fn add(self: &Arc<Self>, bytes: usize) -> OnItsWay {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.records.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        OnItsWay { backlog: Arc::clone(self), bytes }
+    }
+
+    /// Returns how many records are on their way.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of these records.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// One record on its way. Travels with it as the client's opaque value, and ends with the delivery report.
+#[derive(Debug)]
+pub struct OnItsWay {
+    backlog: Arc<Backlog>,
+    bytes: u64,
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.backlog.records.fetch_sub(1, Ordering::Relaxed);
+        self.backlog.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_count_until_their_report_is_in() {
+        let backlog = Arc::new(Backlog::default());
+        let first = backlog.add(10);
+        let second = backlog.add(5);
+        assert_eq!((backlog.records(), backlog.bytes()), (2, 15));
+        drop(first);
+        assert_eq!((backlog.records(), backlog.bytes()), (1, 5));
+        drop(second);
+        assert_eq!((backlog.records(), backlog.bytes()), (0, 0));
+    }
+}

@@ -1,0 +1,161 @@
+//! `validate` and `config`: what is wrong, what is in effect, what a change costs.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::program::{Said, dupgate, said};
+
+/// Runs a command in a folder that holds these files.
+fn run(files: &[(&str, &str)], variables: &[(&str, &str)], arguments: &[&str]) -> Said {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    said(dupgate().envs(variables.iter().copied()).args(arguments).current_dir(folder.path()))
+}
+
+fn minimal() -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config/minimal.yaml")).unwrap()
+}
+
+const BROKEN: &str = "version: 1
+kafka:
+  brokers: [kafka:9092]
+  security:
+    protocol: sasl_ssl
+    sasl: {username: u, password: hunter2}
+input: {topics: [crawl.pages], instance_id: one}
+output:
+  unique: {topic: crawl.pages.unique}
+  duplicate: {topic: crawl.pages.duplicate}
+  dead_letter: {topic: crawl.pages.dead}
+match:
+  stages: [exact, simhash]
+  simhash:
+    max_distanse: 3
+";
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once_with_line_excerpt_and_the_key_that_was_meant() {
+    let said = run(&[("dupgate.yaml", BROKEN)], &[("DUPGATE_MATCH__MAX_DISTANC", "4")], &["validate", "dupgate.yaml"]);
+    let expected =
+        "error: dupgate.yaml:15:5: match.simhash.max_distanse: unknown field `max_distanse`, expected one of \
+                    `bits`, `max_distance`, `weights`, `top_k`, `hash`; did you mean `max_distance`?
+  --> dupgate.yaml:15:5
+   |
+13 |   stages: [exact, simhash]
+14 |   simhash:
+15 |     max_distanse: 3
+   |     ^^^^^^^^^^^^ did you mean `max_distance`?
+warning: dupgate.yaml:6:35: kafka.security.sasl.password: is written in the configuration; use {file: …} or {env: …}
+warning: DUPGATE_MATCH__MAX_DISTANC: is set but names no setting; did you mean `DUPGATE_MATCH__SIMHASH__MAX_DISTANCE`?
+error: the configuration is refused (1 error, 2 warnings)
+";
+    assert_eq!(said.err, expected);
+    assert_eq!((said.code, said.out.as_str()), (78, ""));
+}
+
+#[test]
+fn programs_read_the_same_as_json() {
+    let said = run(&[("dupgate.yaml", BROKEN)], &[], &["validate", "dupgate.yaml", "-o", "json"]);
+    let value: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.code, &value["valid"]), (78, &Value::Bool(false)));
+    let problem = &value["problems"][0];
+    assert_eq!(
+        (&problem["line"], &problem["column"], &problem["meant"]),
+        (&15.into(), &5.into(), &"max_distance".into())
+    );
+    assert_eq!(value["warnings"][0]["key"], "kafka.security.sasl.password");
+}
+
+#[test]
+fn run_shows_a_broken_configuration_as_validate_does() {
+    let validated = run(&[("dupgate.yaml", BROKEN)], &[], &["validate", "dupgate.yaml"]);
+    let ran = run(&[("dupgate.yaml", BROKEN)], &[], &["run", "-c", "dupgate.yaml"]);
+    assert_eq!((ran.code, ran.err), (78, validated.err));
+}
+
+#[test]
+fn warnings_refuse_only_when_told_so() {
+    let text = minimal();
+    let files = [("dupgate.yaml", text.as_str())];
+    let validate = |more: &[&str]| run(&files, &[("HOSTNAME", "")], &[&["validate", "dupgate.yaml"], more].concat());
+    assert_eq!(validate(&[]).code, 0);
+    assert!(validate(&[]).err.contains("input.instance_id: is empty"), "{}", validate(&[]).err);
+    assert_eq!(validate(&["--strict"]).code, 78);
+}
+
+#[test]
+fn what_init_prints_is_valid() {
+    for arguments in [&["config", "init"][..], &["config", "init", "--full"]] {
+        let text = run(&[], &[], arguments).out;
+        let said = run(&[("f.yaml", &text)], &[("HOSTNAME", "h"), ("POD_NAME", "p")], &["validate", "f.yaml"]);
+        assert_eq!(
+            (said.code, said.err.as_str()),
+            (0, "the configuration is valid (0 errors, 0 warnings)\n"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn show_prints_what_is_in_effect_and_where_it_came_from() {
+    let (text, over) = (minimal(), "window: {size: 24h}\nkafka: {security: {sasl: {password: hunter2}}}\n");
+    let files = [("a.yaml", text.as_str()), ("b.yaml", over)];
+    let variables = [("DUPGATE_TEXT__HTML", "all_text"), ("HOSTNAME", "gate-0")];
+    let arguments = ["config", "show", "-c", "a.yaml,b.yaml", "-s", "match.simhash.max_distance=4"];
+    let yaml = run(&files, &variables, &arguments);
+    assert!(yaml.out.starts_with("# hash ") && yaml.out.contains("\n  size: 1day\n"), "{}", yaml.out);
+    let again = run(&[("f.yaml", &yaml.out)], &[], &["config", "show", "-c", "f.yaml"]);
+    assert_eq!(again.out, yaml.out, "what is shown can be read");
+    let listed = run(&files, &variables, &[&arguments[..], &["--origin", "-o", "json"]].concat());
+    let list: Vec<Value> = serde_json::from_str(&listed.out).unwrap();
+    let of = |key: &str| {
+        let found = list.iter().find(|shown| shown["key"] == key).unwrap();
+        (found["origin"].as_str().unwrap(), found["decides"].as_str().unwrap())
+    };
+    assert_eq!(of("window.size"), ("b.yaml:1:16", "rules"));
+    assert_eq!(of("text.html"), ("DUPGATE_TEXT__HTML", "scheme"));
+    assert_eq!(of("match.simhash.max_distance"), ("--set", "rules"));
+    assert_eq!(of("input.group"), ("default", "state"));
+    assert_eq!(of("input.instance_id"), ("a.yaml:7:16", "work"));
+    for said in [&yaml, &listed] {
+        assert!(!said.out.contains("hunter2") && !said.err.contains("hunter2"), "{}{}", said.out, said.err);
+    }
+}
+
+#[test]
+fn diff_says_what_a_change_costs() {
+    let text = minimal();
+    let files = [("a.yaml", text.as_str())];
+    let diff = |set: &[&str]| {
+        let set = set.iter().flat_map(|assignment| ["-s", assignment]);
+        run(&files, &[], &["config", "diff", "a.yaml"].into_iter().chain(set).collect::<Vec<_>>())
+    };
+    assert_eq!(diff(&[]).out, "no difference\n");
+    let work = diff(&["output.commit_interval=1s"]).out;
+    assert_eq!(work, "work  output.commit_interval  \"200ms\" -> \"1s\"\n\n* takes a restart of each instance\n");
+    let rules = diff(&["match.simhash.max_distance=4", "window.size=96h"]).out;
+    assert!(rules.contains("rules  match.simhash.max_distance  3 -> 4\n"), "{rules}");
+    assert!(rules.contains("what was ruled stays ruled, the index stays") && !rules.contains("new scheme"), "{rules}");
+    assert!(rules.contains("the full span is reached in 1day"), "{rules}");
+    let scheme = diff(&["text.html=all_text"]).out;
+    assert!(
+        scheme.contains("* new scheme sh64-") && scheme.contains("starts a new index in dupgate.fingerprints.sh64-"),
+        "{scheme}"
+    );
+    assert!(scheme.contains("stop every old instance cleanly before the first new one starts"), "{scheme}");
+    assert!(!scheme.contains("other rules"), "{scheme}");
+    let group = diff(&["input.group=other"]).out;
+    assert!(group.contains("another group: other begins where input.start says (earliest)"), "{group}");
+    assert!(group.contains("starts a new index in other.fingerprints.sh64-"), "{group}");
+}
+
+#[test]
+fn the_schema_takes_what_the_program_takes() {
+    let said = run(&[], &[], &["config", "schema"]);
+    let schema: Value = serde_json::from_str(&said.out).unwrap();
+    let distance = &schema["properties"]["match"]["properties"]["simhash"]["properties"]["max_distance"];
+    assert_eq!((&distance["default"], &distance["type"]), (&3.into(), &"integer".into()));
+}

@@ -1,0 +1,96 @@
+//! A password put where a password can stand is told to nobody.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+const PASSWORD: &str = "hunter2hunter2";
+
+/// Every place that takes a secret, and every property whose name says that it is one.
+fn configuration(listen: SocketAddr, mechanism: &str) -> String {
+    let oauth = format!("{{token_url: 'http://127.0.0.1:1/', client_id: c, client_secret: {PASSWORD}}}");
+    let properties = format!("{{sasl.password: {PASSWORD}, ssl.keystore.password: {PASSWORD}, debug: all}}");
+    // Nobody listens at the brokers' address: the program goes on asking, and says so.
+    format!(
+        "version: 1
+kafka:
+  brokers: ['127.0.0.1:1']
+  security:
+    protocol: sasl_ssl
+    tls: {{key_password: {PASSWORD}}}
+    sasl: {{mechanism: {mechanism}, username: u, password: {PASSWORD}, oauth: {oauth}}}
+  properties: {properties}
+  consumer_properties: {{ssl.key.password: {PASSWORD}}}
+  producer_properties: {{sasl.oauthbearer.client.secret: {PASSWORD}}}
+input: {{topics: [pages], instance_id: one}}
+output: {{unique: {{topic: u}}, duplicate: {{topic: d}}, dead_letter: {{topic: x}}}}
+http: {{listen: '{listen}'}}
+logging: {{level: trace, format: json}}
+"
+    )
+}
+
+fn get(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn dupgate() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DUPGATE_")) {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn a_password_is_in_no_log_line_no_error_and_no_metric() {
+    for mechanism in ["scram-sha-512", "oauthbearer"] {
+        let folder = TempDir::new().unwrap();
+        let listen = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+        let (file, log) = (folder.path().join("dupgate.yaml"), folder.path().join("log"));
+        fs::write(&file, configuration(listen, mechanism)).unwrap();
+
+        let checked = dupgate().args(["validate", "-vv", "-c"]).arg(&file).output().unwrap();
+        let mut told = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
+        assert!(checked.status.success(), "{told}");
+
+        let out = File::create(&log).unwrap();
+        let mut run = dupgate();
+        run.args(["run", "-c"]).arg(&file).stdout(out.try_clone().unwrap()).stderr(out);
+        let mut child = Killed(run.spawn().unwrap());
+        let mut scraped = String::new();
+        // Until the client library has tried to reach the brokers, or the program has given up on them.
+        loop {
+            scraped = get(listen, "/metrics").unwrap_or(scraped);
+            let said = fs::read_to_string(&log).unwrap();
+            if child.0.try_wait().unwrap().is_some() || (said.contains("librdkafka") && scraped.contains("dupgate_")) {
+                break;
+            }
+        }
+        drop(child);
+        told += &scraped;
+        told += &fs::read_to_string(&log).unwrap();
+        assert!(scraped.contains("dupgate_build_info"), "{told}");
+        assert!(told.contains("librdkafka"), "the client library is heard: {told}");
+        assert!(!told.contains(PASSWORD), "{mechanism}: {told}");
+    }
+}

@@ -1,0 +1,167 @@
+//! What the README and the documents name exists.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use dupgate::cli::Cli;
+use dupgate::config::{Given, Layers, Purpose};
+use dupgate::telemetry::table::TABLE;
+
+use super::known_keys;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+}
+
+/// README, changelog and every document: path and text.
+fn documents() -> Vec<(PathBuf, String)> {
+    let mut paths = vec![root().join("README.md"), root().join("CHANGELOG.md")];
+    let listed = std::fs::read_dir(root().join("docs")).unwrap();
+    paths.extend(listed.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "md")));
+    assert!(paths.len() > 3, "{paths:?}");
+    paths.into_iter().map(|path| (path.clone(), read(&path))).collect()
+}
+
+/// Something set as code.
+#[derive(Debug)]
+enum Code<'t> {
+    /// One line of a block.
+    Line(&'t str),
+    /// Inside a sentence.
+    Span(&'t str),
+}
+
+fn code(text: &str) -> Vec<Code<'_>> {
+    let mut found = Vec::new();
+    // Blocks and prose take turns.
+    for (number, part) in text.split("\n```").enumerate() {
+        if number % 2 == 1 {
+            let (_, block) = part.split_once('\n').unwrap_or_default();
+            found.extend(block.lines().map(Code::Line));
+        } else {
+            found.extend(part.split('`').skip(1).step_by(2).map(Code::Span));
+        }
+    }
+    found
+}
+
+/// Every block of a language, whole.
+fn blocks<'t>(text: &'t str, language: &str) -> Vec<&'t str> {
+    let inside = text.split("\n```").skip(1).step_by(2);
+    inside.filter_map(|part| part.split_once('\n')).filter(|(given, _)| *given == language).map(|(_, it)| it).collect()
+}
+
+#[test]
+fn every_command_line_parses() {
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for code in code(&text) {
+            let (line, is_whole) = match code {
+                Code::Line(line) => (line, true),
+                Code::Span(span) => (span, false),
+            };
+            let line = line.split(" #").next().unwrap_or_default();
+            if !line.starts_with("dupgate ") {
+                continue;
+            }
+            seen += 1;
+            let Err(error) = Cli::try_parse_from(line.split_whitespace()) else { continue };
+            // A sentence may name a command without what it works on.
+            let lacks = [ErrorKind::MissingRequiredArgument, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
+            assert!(!is_whole && lacks.contains(&error.kind()), "{}: `{line}`: {error}", path.display());
+        }
+    }
+    assert!(seen > 5, "only {seen} command lines were found");
+}
+
+#[test]
+fn every_metric_that_is_named_exists() {
+    let known: BTreeSet<&str> = TABLE.iter().map(|spec| spec.name).collect();
+    for (path, text) in documents() {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for word in words.filter(|word| word.starts_with("dupgate_")) {
+            let stem = ["_bucket", "_sum", "_count"].into_iter().find_map(|suffix| word.strip_suffix(suffix));
+            let exists = known.contains(word) || stem.is_some_and(|stem| known.contains(stem));
+            assert!(exists, "{}: there is no metric {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_configuration_key_that_is_named_exists() {
+    let known = known_keys();
+    let sections: BTreeSet<&str> = known.iter().filter_map(|key| key.split('.').next()).collect();
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for code in code(&text) {
+            let Code::Span(span) = code else { continue };
+            let key = span.split([':', '=', ' ']).next().unwrap_or_default();
+            let is_file = Path::new(key).extension().is_some_and(|end| end == "rs" || end == "md" || end == "yaml");
+            let section = key.split('.').next().unwrap_or_default();
+            if is_file || !key.contains('.') || !sections.contains(section) {
+                continue;
+            }
+            seen += 1;
+            let exists = known.iter().any(|known| known == key || known.starts_with(&format!("{key}.")));
+            assert!(exists, "{}: there is no key {key}", path.display());
+        }
+    }
+    assert!(seen > 3, "only {seen} keys were found");
+}
+
+#[test]
+fn every_configuration_that_is_shown_is_accepted() {
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for block in blocks(&text, "yaml") {
+            seen += 1;
+            let mut layers = Layers::default();
+            layers.file(&path.display().to_string(), block);
+            let resolved = layers.resolve(&Given::default(), Purpose::Run);
+            resolved.unwrap_or_else(|refused| panic!("{}: {refused}", path.display()));
+        }
+    }
+    assert!(seen > 0, "no configuration was found");
+}
+
+#[test]
+fn every_make_target_that_is_named_exists() {
+    let makefile = read(&root().join("Makefile"));
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for code in code(&text) {
+            let (Code::Line(code) | Code::Span(code)) = code;
+            let Some(arguments) = code.strip_prefix("make ") else { continue };
+            for word in arguments.split(" #").next().unwrap_or_default().split_whitespace() {
+                seen += 1;
+                let head = word.split_once('=').map_or(format!("{word}: "), |(name, _)| format!("{name} ?="));
+                let exists = makefile.lines().any(|line| line.starts_with(&head));
+                assert!(exists, "{}: make knows no {word}", path.display());
+            }
+        }
+    }
+    assert!(seen > 5, "only {seen} targets were found");
+}
+
+#[test]
+fn every_relative_link_leads_somewhere() {
+    let mut seen = 0;
+    for (path, text) in documents() {
+        for link in text.split("](").skip(1).filter_map(|behind| behind.split(')').next()) {
+            let target = link.split('#').next().unwrap_or_default();
+            if link.contains("://") || target.is_empty() {
+                continue;
+            }
+            seen += 1;
+            let found = path.parent().unwrap().join(target);
+            assert!(found.exists(), "{}: {link} leads nowhere", path.display());
+        }
+    }
+    assert!(seen > 3, "only {seen} links were found");
+}
