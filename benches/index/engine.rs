@@ -68,7 +68,7 @@ pub(crate) fn run(data: &Data) -> BTreeMap<String, Run> {
     }
     let mut runs = BTreeMap::new();
     for (name, plan) in asked {
-        let run = measure(data, plan);
+        let run = measure(data, &plan);
         println!(
             "  {name:<6} {:>7.0} {:>8.2} {:>8.0} {:>8.1} {:>8.1} {:>7.1} {:>8.1} {:>7.2} {:>9.2} {:>9.1} {:>9.0}  {}",
             run.ns,
@@ -89,7 +89,7 @@ pub(crate) fn run(data: &Data) -> BTreeMap<String, Run> {
     runs
 }
 
-fn measure(data: &Data, plan: Plan) -> Run {
+fn measure(data: &Data, plan: &Plan) -> Run {
     let window = data.window as u64;
     let before = resident();
     let mut near = Near::with_plan(plan.clone(), window);
@@ -121,7 +121,7 @@ fn measure(data: &Data, plan: Plan) -> Run {
 
     stalls.measure(&mut near, window, behind);
     drop(near);
-    stalls.fill(&plan, filling);
+    stalls.fill(plan, filling);
     let lines = plan.home_lines(window) as f64 * (1.0 + overflowed(&stats));
     let line_ns = line_ns(stats.table_bytes as f64);
     Run {
@@ -196,15 +196,15 @@ fn check(near: &Near, codes: &[u64]) {
 /// Every core looks up its piece of a batch, then the batch is settled in order.
 fn all_cores(near: &mut Near, window: u64, codes: &[u64]) -> f64 {
     let codes = &codes[..codes.len().min(200_000)];
-    let cores = crate::machine::cores();
+    let threads = crate::machine::cores();
     #[expect(clippy::disallowed_methods, reason = "what several cores do takes wall time")]
     let start = std::time::Instant::now();
     for batch in codes.chunks(4 * BATCH) {
         let looked: Vec<_> = std::thread::scope(|scope| {
             let shared = &*near;
             let piece = |codes| scope.spawn(move || shared.look(codes, REACH));
-            let threads: Vec<_> = batch.chunks(batch.len().div_ceil(cores)).map(piece).collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            let pieces: Vec<_> = batch.chunks(batch.len().div_ceil(threads)).map(piece).collect();
+            pieces.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         for (looked, &code) in looked.iter().zip(batch) {
             let mut best = None;

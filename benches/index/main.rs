@@ -42,7 +42,7 @@ const SIZES: [Size; 3] = [
 struct Floor {
     what: String,
     figure: f64,
-    floor: f64,
+    least: f64,
     goal: f64,
     /// Whether less is better.
     less: bool,
@@ -75,7 +75,7 @@ fn main() {
     }
     slowdown(&all, &mut floors);
     println!("{:<66} {:>10} {:>10} {:>10}", "", "figure", "floor", "goal");
-    for Floor { what, figure, floor, goal, less } in &floors {
+    for Floor { what, figure, least: floor, goal, less } in &floors {
         let reached = |bound: f64| if *less { *figure <= bound } else { *figure >= bound };
         let mark = if reached(*goal) {
             "goal"
@@ -117,10 +117,10 @@ fn ratios(
     println!();
     let at = format!("{} {}", data.window, data.kind.name());
     for (plan, run) in runs {
-        let floor = |what: &str, figure, floor, goal, less| Floor {
+        let floor = |what: &str, figure, least, goal, less| Floor {
             what: format!("{at}, {plan}: {what}"),
             figure,
-            floor,
+            least,
             goal,
             less,
         };
@@ -153,7 +153,7 @@ fn slowdown(all: &Map<String, Value>, floors: &mut Vec<Floor>) {
         let ns = |kind: &str| all.get(&format!("{size}_{kind}"))?.get("ours")?.get(plan)?.get("ns")?.as_f64();
         if let (Some(uniform), Some(families)) = (ns("uniform"), ns("families")) {
             let what = format!("10000000, {plan}: families against uniform, slowdown");
-            floors.push(Floor { what, figure: families / uniform, floor: 15.0, goal: 3.0, less: true });
+            floors.push(Floor { what, figure: families / uniform, least: 15.0, goal: 3.0, less: true });
         }
     }
 }

@@ -30,12 +30,12 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
     let mut random = Random(3);
     let originals: Vec<Original> = (0..entries)
         .map(|number| {
-            let source = partitions[number % partitions.len()].at((number / partitions.len()) as i64);
+            let source = partitions[number % partitions.len()].at(i64::try_from(number / partitions.len()).unwrap());
             Original {
                 sequence: number as u64,
                 cluster: source.clone(),
                 source,
-                event_time: Timestamp::from_millis(number as i64),
+                event_time: Timestamp::from_millis(i64::try_from(number).unwrap()),
                 fingerprints: Fingerprints {
                     exact: ExactHash(u128::from(random.next()) << 64 | u128::from(random.next())),
                     simhash: Some(SimHash(random.next())),
@@ -50,7 +50,7 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
     checkpoint.next_sequence = entries as u64;
     let snapshot = Snapshot { at: 1, state: checkpoint, originals, latest_checkpoint: None, spans: Vec::new() };
     let folder = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).unwrap();
-    let snapshots = Folder::open(folder.path()).unwrap();
+    let snapshots = Folder::open(folder.path(), std::num::NonZeroUsize::MIN).unwrap();
     let scheme = SchemeId("bench".to_owned());
     let start = Instant::now();
     snapshots.store("0", &scheme, &snapshot).unwrap();
@@ -71,7 +71,7 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
         "{entries} originals from a snapshot: {all:.2} s ({read:.2} s of it reading), written in {store:.2} s; {held:.0} bytes an original in the index\n"
     );
     if entries == 10_000_000 {
-        floors.push(Floor { what: "10000000: restore, s".to_owned(), figure: all, floor: 5.0, goal: 5.0, less: true });
+        floors.push(Floor { what: "10000000: restore, s".to_owned(), figure: all, least: 5.0, goal: 5.0, less: true });
     }
     json!({ "seconds": all, "read_seconds": read, "store_seconds": store, "index_bytes": held, "resident_bytes": bytes })
 }

@@ -1,5 +1,6 @@
 //! `index`: what the judge remembers: by its snapshot, and by the verdict log.
 
+mod plan;
 mod top;
 mod verify;
 
@@ -43,6 +44,9 @@ pub enum IndexCommand {
     /// follow the verdict log from its beginning and compare with the newest snapshot of this instance
     #[command(after_help = "Example:\n  dupgate index verify -c dupgate.yaml")]
     Verify,
+    /// show which tables the index can keep, and which it would
+    #[command(after_help = "Example:\n  dupgate index plan --entries 10000000 --max-distance 3")]
+    Plan(plan::PlanArgs),
     /// forget an original (a takedown, a block page): nothing matches it any more
     #[command(after_help = "Example:\n  dupgate index forget --id https://a.example/1 -c dupgate.yaml --execute")]
     Forget(ForgetArgs),
@@ -92,6 +96,7 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
         IndexCommand::Lookup(args) => lookup(args, global),
         IndexCommand::Top(args) => top::top(args, global),
         IndexCommand::Verify => verify::verify(global),
+        IndexCommand::Plan(args) => plan::plan(args, global),
         IndexCommand::Forget(args) => {
             let sources = args.source.iter().cloned().map(ForgetTarget::Source);
             let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));

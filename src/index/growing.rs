@@ -20,6 +20,8 @@ pub(super) struct Growing {
     table: Table,
     /// Which of the tables it will replace.
     number: usize,
+    /// Large pages that were touched, until all are.
+    touched: usize,
     next: u64,
 }
 
@@ -65,11 +67,15 @@ impl<K: Keys> Job for Move<'_, K> {
 impl Growing {
     /// Begins to fill a table from position `tail` on.
     pub(super) const fn new(table: Table, number: usize, tail: u64) -> Self {
-        Self { table, number, next: tail }
+        Self { table, number, touched: 0, next: tail }
     }
 
     /// Moves a few entries; says whether the table has all of them now.
     pub(super) fn step(&mut self, engine: Engine, keys: &impl Keys, positions: &Range<u64>) -> bool {
+        if self.table.touch(self.touched) {
+            self.touched += 1;
+            return false;
+        }
         self.next = self.next.max(positions.start);
         let until = (self.next + AT_ONCE).min(positions.end);
         engine.run(Move(self, keys, positions.start, Alive::between(positions.start, positions.end), until));

@@ -395,3 +395,6 @@ impl Near {
         self.stats().memory_bytes()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -133,20 +133,26 @@ impl Runs {
 
     /// Takes a block with nothing in it.
     fn take(&mut self, class: u8) -> u32 {
-        let kept = self.free.get(usize::from(class)).copied().unwrap_or(NONE);
-        let block = if kept == NONE {
-            self.carve(class)
-        } else {
-            let next = self.head(kept, class).next;
-            if let Some(free) = self.free.get_mut(usize::from(class)) {
-                *free = next;
-            }
-            kept
-        };
+        let block = self.unused(class).unwrap_or_else(|| self.carve(class));
         self.blocks_bytes += (UNIT << class) * size_of::<u64>();
         self.set_head(block, class, Head { next: NONE, first: 0, end: 0 });
         self.set_word(block, class, 1, joined(block, 0));
         block
+    }
+
+    /// Takes a block off the free lists, the half of a larger one if need be.
+    fn unused(&mut self, class: u8) -> Option<u32> {
+        let kept = self.free.get(usize::from(class)).copied()?;
+        if kept != NONE {
+            let next = self.head(kept, class).next;
+            if let Some(free) = self.free.get_mut(usize::from(class)) {
+                *free = next;
+            }
+            return Some(kept);
+        }
+        let block = self.unused(class + 1)?;
+        self.put_free(block + units(class), class);
+        Some(block)
     }
 
     fn carve(&mut self, class: u8) -> u32 {
@@ -221,7 +227,7 @@ impl Runs {
             return run;
         }
         if class < LAST {
-            let wider = if last.len() * 2 > capacity(class) { class + 1 } else { class };
+            let wider = if last.len() * 4 > capacity(class) * 3 { class + 1 } else { class };
             let run = self.moved(run, wider);
             return self.append(run, code, id);
         }

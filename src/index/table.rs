@@ -232,6 +232,11 @@ impl Table {
         }
     }
 
+    /// Touches a large page of the lines: see [`Lines::touch`].
+    pub(super) fn touch(&mut self, page: usize) -> bool {
+        self.lines.touch(page)
+    }
+
     /// Makes the table ready to be given back piece by piece.
     pub(super) fn discard(self) -> Discarded {
         self.lines.discard()
@@ -250,7 +255,6 @@ impl Table {
 
 /// Scales a place to a number below `count`.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the upper half of a product of two halves")]
 const fn upper_half(place: u64, count: u64) -> u64 {
     ((place as u128 * count as u128) >> 64) as u64
 }

@@ -268,3 +268,6 @@ impl Tables {
         growing + self.all.iter().map(|table| table.stats().memory_bytes).sum::<usize>()
     }
 }
+
+#[cfg(test)]
+mod tests;

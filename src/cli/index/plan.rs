@@ -1,0 +1,127 @@
+//! `index plan`: which tables the index can keep, and which it would.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::Global;
+use crate::cli::output::{Format, print, print_json};
+use crate::config::Purpose;
+use crate::error::{Fatal, Reason};
+use crate::index::{CODE_TABLES_BYTES, Needs, Offer, Plan};
+
+/// Arguments of `index plan`. What is not given comes from the configuration.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PlanArgs {
+    /// largest Hamming distance, 0 to 8
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=8))]
+    pub max_distance: Option<u8>,
+    /// originals to be held
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub entries: Option<u64>,
+    /// memory that the tables may take for an original
+    #[arg(long, value_name = "BYTES", default_value_t = CODE_TABLES_BYTES)]
+    pub bytes: f64,
+    /// file of codes as they come, 16 hexadecimal digits a line, to see how often keys collide
+    #[arg(long, value_name = "FILE")]
+    pub sample: Option<std::path::PathBuf>,
+}
+
+/// Prints every plan that covers the distance, what it costs, and the one that would be used.
+pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
+    let (max_distance, entries) = match (args.max_distance, args.entries) {
+        (Some(max_distance), Some(entries)) => (max_distance, entries),
+        (max_distance, entries) => {
+            let rules = global.start(Purpose::Sieve)?.settings.rules;
+            (max_distance.unwrap_or(rules.max_distance), entries.unwrap_or(rules.max_entries))
+        }
+    };
+    let sample = args.sample.as_deref().map(read_codes).transpose()?.unwrap_or_default();
+    let needs = Needs { max_distance, entries, bytes_per_entry: args.bytes, sample: &sample };
+    match global.output {
+        None | Some(Format::Table) => print(table(&needs).trim_end()),
+        Some(format) => print_json(&as_json(&needs), format),
+    }
+}
+
+fn read_codes(path: &std::path::Path) -> Result<Vec<u64>, Fatal> {
+    let refuse = |why: String| Reason::Usage.because(anyhow::anyhow!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+    let code = |(at, line): (usize, &str)| {
+        u64::from_str_radix(line.trim(), 16).map_err(|_| refuse(format!("line {}: `{line}` is no code", at + 1)))
+    };
+    text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(code).collect()
+}
+
+/// Says in how many differences the plan was tried; a plan with a gap is never offered.
+fn proved(offer: &Offer) -> u64 {
+    offer.plan.prove().map_or(0, |proof| proof.differences)
+}
+
+fn table(needs: &Needs<'_>) -> String {
+    let chosen = Plan::choose(needs);
+    let mut text = format!(
+        "{} originals, distance {}, at most {} bytes of tables each, keys {}\n\n",
+        needs.entries,
+        needs.max_distance,
+        needs.bytes_per_entry,
+        if needs.sample.is_empty() {
+            "taken to be uniform".to_owned()
+        } else {
+            format!("as in {} codes", needs.sample.len())
+        }
+    );
+    let _ = writeln!(
+        text,
+        "  {:<48} {:>6} {:>12} {:>12} {:>9} {:>9}  proved",
+        "design", "tables", "bytes/entry", "lines/probe", "in runs", "est. ns"
+    );
+    for offer in Plan::offers(needs) {
+        let mark = if offer.plan == chosen {
+            '*'
+        } else if offer.fits {
+            ' '
+        } else {
+            '-'
+        };
+        let _ = writeln!(
+            text,
+            "{mark} {:<48} {:>6} {:>12.1} {:>12.1} {:>9.1} {:>9.0}  {} differences",
+            offer.plan.to_string(),
+            offer.plan.tables(),
+            offer.bytes_per_entry,
+            offer.lines_per_probe,
+            offer.compared_in_runs,
+            offer.nanoseconds,
+            proved(&offer)
+        );
+    }
+    let fits = Plan::offers(needs).iter().any(|offer| offer.fits);
+    let why = if fits { "the fastest that fits" } else { "none fits, this is the smallest" };
+    text + &format!("\n* {chosen}: {why}; - does not fit\n")
+}
+
+fn as_json(needs: &Needs<'_>) -> serde_json::Value {
+    let chosen = Plan::choose(needs);
+    let offers = Plan::offers(needs).into_iter().map(|offer| {
+        json!({
+            "design": offer.plan.to_string(),
+            "tables": offer.plan.tables(),
+            "bytes_per_entry": offer.bytes_per_entry,
+            "lines_per_probe": offer.lines_per_probe,
+            "compared_in_runs": offer.compared_in_runs,
+            "nanoseconds": offer.nanoseconds,
+            "fits": offer.fits,
+            "chosen": offer.plan == chosen,
+            "proved_differences": proved(&offer),
+        })
+    });
+    json!({
+        "max_distance": needs.max_distance,
+        "entries": needs.entries,
+        "bytes_per_entry": needs.bytes_per_entry,
+        "sampled_codes": needs.sample.len(),
+        "plans": offers.collect::<Vec<_>>(),
+    })
+}
