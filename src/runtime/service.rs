@@ -22,6 +22,7 @@ use crate::fingerprint::Reader;
 use crate::judge::{ColdStart, JudgeSettings};
 use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
 use crate::kafka::output::{InputPartitions, OutputTopic, Outputs};
+use crate::kafka::survey::Trouble;
 use crate::log::LogIdentity;
 use crate::panics;
 use crate::snapshot::Folder;
@@ -370,6 +371,7 @@ const fn mode_name(mode: Mode) -> &'static str {
 /// Sorts what goes wrong before anything runs.
 pub(super) fn unavailable(error: TopicError) -> Fatal {
     let reason = match &error {
+        TopicError::Denied(denied) => return wiring::trouble(Trouble::Denied(denied.clone())),
         TopicError::Missing(_) | TopicError::Partitions { .. } => Reason::Config,
         TopicError::NotCreated { .. } | TopicError::Kafka(_) => Reason::Unavailable,
         TopicError::Runtime(_) => Reason::Failure,
