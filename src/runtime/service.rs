@@ -307,8 +307,15 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
         librdkafka: crate::kafka::client::library_version(),
     };
     metrics.build_info(&build);
-    let endpoints =
-        Endpoints { metrics: metrics.clone(), health: health.clone(), build, clock: Arc::new(move || clock.instant()) };
+    let config =
+        serde_json::json!({"hash": settings.hash, "scheme": settings.scheme().to_string(), "config": settings.shown});
+    let endpoints = Endpoints {
+        metrics: metrics.clone(),
+        health: health.clone(),
+        build,
+        clock: Arc::new(move || clock.instant()),
+        config: Arc::from(format!("{config:#}\n")),
+    };
     Server::start(settings.http.listen, endpoints)
         .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
         .map_err(failure)

@@ -110,14 +110,45 @@ fn whoever_may_not_is_told_which_acl_to_add() {
 fn the_service_works_over_tls_and_scram() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let more = sasl(broker, "SASL_SSL", "scram-sha-512", "alice", SECRET)
+        + &format!("http: {{listen: \"127.0.0.1:{port}\"}}\nlogging: {{level: trace}}\n");
     let mut service = std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
-        .args(["run", "-q", "-c"])
-        .arg(desk.files(broker.way("SASL_SSL"), &sasl(broker, "SASL_SSL", "scram-sha-512", "alice", SECRET)))
+        .args(["run", "-c"])
+        .arg(desk.files(broker.way("SASL_SSL"), &more))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("the program");
+    // Read along, or the program waits for somebody to read its log.
+    let pipes: [Box<dyn std::io::Read + Send>; 2] =
+        [Box::new(service.stdout.take().expect("a pipe")), Box::new(service.stderr.take().expect("a pipe"))];
+    let readers = pipes.map(|mut pipe| {
+        std::thread::spawn(move || {
+            let mut told = Vec::new();
+            drop(pipe.read_to_end(&mut told));
+            String::from_utf8_lossy(&told).into_owned()
+        })
+    });
     produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(1))]);
     let (unique, duplicate) = (committed(broker, &desk.outputs[0], 1), committed(broker, &desk.outputs[1], 1));
+    let shown = get(port, "/config");
     drop(service.kill());
     drop(service.wait());
     assert_eq!((unique.len(), duplicate.len()), (1, 1));
+    // The password is told nowhere: not where the settings are shown, and not in a log that leaves nothing out.
+    assert!(shown.contains("\"username\": \"alice\"") && shown.contains("[redacted]"), "{shown}");
+    assert!(!shown.contains(SECRET), "{shown}");
+    let log: String = readers.map(|reader| reader.join().expect("a reader")).concat();
+    assert!(log.contains("dupgate starts") && !log.contains(SECRET), "{log}");
+}
+
+/// Asks the service's own listener.
+fn get(port: u16, path: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
 }
