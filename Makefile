@@ -5,7 +5,7 @@ FOR ?= 30s
 KAFKA ?= mock
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs deny bench mutants kafka-up kafka-down kafka-status tools
+.PHONY: help demo test lint docs deny bench bench-index mutants kafka-up kafka-down kafka-status tools
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -47,6 +47,10 @@ deny-if-installed:
 bench: ## Speed: tables, then one JSON object as the last line; DUPGATE_BENCH_QUICK=1 for a short run
 	@tests/tools.sh test >&2
 	@$(CARGO) bench --locked --bench speed
+
+bench-index: ## Speed of the windowed index, beside rivals and FAISS; PARTS="huge" for a hundred million codes
+	@test -x target/faiss/bin/python || { python3 -m venv target/faiss && target/faiss/bin/pip --quiet install faiss-cpu numpy; } >&2
+	@$(CARGO) bench --locked --bench index -- $(PARTS)
 
 mutants: ## Break the machine on purpose and see every breakage caught
 	@tests/tools.sh build

@@ -27,5 +27,6 @@ pub mod panics;
 pub mod telemetry;
 pub mod crawl;
 pub mod kafka;
+pub mod quality;
 pub mod runtime;
 pub mod sieve;

@@ -24,8 +24,9 @@ const PURE: [(&str, &[&str]); 8] = [
 ];
 
 /// Pure rooms that no issue has asked for in every build: looked at where they exist.
-const PURE_IF_PRESENT: [(&str, &[&str]); 3] = [
+const PURE_IF_PRESENT: [(&str, &[&str]); 4] = [
     ("crawl", &["record", "text", "fingerprint"]),
+    ("quality", &["text", "fingerprint", "crawl"]),
     ("sieve", &["record", "fingerprint", "log", "judge"]),
     ("replay", &["record", "text", "fingerprint", "log", "index", "judge", "worker"]),
 ];

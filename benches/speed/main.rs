@@ -1,6 +1,6 @@
 //! How fast dupgate is: tables for people, then one JSON object as the last line of standard output.
 //!
-//! `make bench`, or `cargo bench --bench speed -- [text] [end-to-end] [latency]` for some parts of it.
+//! `make bench`, or `cargo bench --bench speed -- [text] [sketch] [end-to-end] [latency]` for some parts of it.
 //! `DUPGATE_BENCH_QUICK=1` makes it short and rough. Each part says what it measures and over which pages. All of it
 //! is measured, nothing is asserted: floors are printed beside the figures. Parts that need a broker start one as the
 //! tests do (`tests/broker/kafka.sh`); it takes its share of the same cores.
@@ -18,6 +18,7 @@ mod measure;
 mod pure;
 mod report;
 mod service;
+mod sketch;
 mod text;
 
 #[path = "../../tests/support/broker/mod.rs"]
@@ -72,8 +73,12 @@ fn main() {
 
     let mut floors = Vec::new();
     let (mut text, mut end_to_end, mut cpu, mut latency) = (Value::Null, Value::Null, Value::Null, Value::Null);
+    let mut sketch = Value::Null;
     if wants("text") {
         text = text::run(scale, &mut floors);
+    }
+    if wants("sketch") {
+        sketch = sketch::run(scale, &mut floors);
     }
     if wants("end-to-end")
         && let Some(broker) = broker::Broker::shared()
@@ -88,7 +93,7 @@ fn main() {
     let floors = report::print(&floors);
     let figures = json!({
         "version": env!("CARGO_PKG_VERSION"), "quick": quick, "cores": measure::cores(), "load_before": load,
-        "text": text, "end_to_end": end_to_end, "cpu": cpu, "latency": latency, "floors": floors,
+        "text": text, "sketch": sketch, "end_to_end": end_to_end, "cpu": cpu, "latency": latency, "floors": floors,
     });
     println!("{figures}");
 }

@@ -7,6 +7,7 @@ pub mod check;
 pub mod completions;
 pub mod config;
 pub mod demo;
+pub mod eval;
 pub mod index;
 pub mod output;
 mod petition;
@@ -121,6 +122,8 @@ pub enum Command {
     Config(config::ConfigArgs),
     /// judge JSON lines from files or standard input, without a broker
     Sieve(sieve::SieveArgs),
+    /// measure verdicts on texts with planted duplicates
+    Eval(eval::EvalArgs),
     /// watch a generated crawl being judged, or feed one to a cluster and score what comes out
     Demo(demo::DemoArgs),
     /// print completions for a shell
@@ -176,6 +179,7 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Topics(args) => topics::topics(args, &cli.global),
         Command::Config(args) => config::config(args, &cli.global),
         Command::Sieve(args) => sieve::sieve(args, &cli.global),
+        Command::Eval(args) => eval::eval(args, &cli.global),
         Command::Demo(args) => demo::demo(args, &cli.global),
         Command::Completions(args) => completions::completions(args),
         Command::Man(args) => completions::man(args),

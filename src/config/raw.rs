@@ -248,7 +248,7 @@ words! {
 }
 words! {
     /// How a feature becomes bits.
-    FeatureHash { Xxh3, }
+    FeatureHash { Xxh3, Md5, Jenkins, }
 }
 words! {
     /// What a changed page with a known id is.

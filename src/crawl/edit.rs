@@ -147,7 +147,7 @@ fn script(article: &mut Article) {
 }
 
 /// Returns the traditional form of a character of the table, every other one as it is.
-fn traditional(simplified: char) -> char {
+pub(crate) fn traditional(simplified: char) -> char {
     use std::collections::HashMap;
     use std::sync::LazyLock;
     static FORMS: LazyLock<HashMap<char, char>> = LazyLock::new(|| {

@@ -28,8 +28,9 @@ use std::time::Duration;
 use crate::record::Timestamp;
 
 use article::{Article, Author, Language};
+pub(crate) use edit::traditional;
 use page::Frame;
-use rng::Rng;
+pub(crate) use rng::Rng;
 use words::Vocabulary;
 
 pub use settings::{BadCrawl, CrawlSettings};

@@ -5,7 +5,7 @@
 /// Written out here, not taken from a library, because the bytes of a generated crawl are part of its contract: a
 /// library may change its stream with a new version.
 #[derive(Clone, Debug)]
-pub(super) struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 /// Spreads a number over all 64 bits (the output function of `SplitMix64`).
 const fn mix(mut bits: u64) -> u64 {
@@ -17,50 +17,50 @@ const fn mix(mut bits: u64) -> u64 {
 impl Rng {
     /// Begins the stream for one `purpose` of page `number`: streams do not depend on each other, so any page can be
     /// written without those before it.
-    pub(super) const fn of(seed: u64, number: u64, purpose: u64) -> Self {
+    pub(crate) const fn of(seed: u64, number: u64, purpose: u64) -> Self {
         Self(mix(mix(mix(seed) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ mix(purpose)))
     }
 
     /// Returns the next 64 bits.
-    pub(super) const fn bits(&mut self) -> u64 {
+    pub(crate) const fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
     /// Returns a number below `bound`; 0 when `bound` is 0. Bounds past 2^32 count as 2^32 - 1.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((self.bits() >> 32) * bound.min(u64::from(u32::MAX))) >> 32
     }
 
     /// Returns a number of the inclusive range; `low` when the range is empty.
-    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below((high + 1).saturating_sub(low))
     }
 
     /// Returns an index into something of this length; 0 when it is empty.
-    pub(super) fn index(&mut self, length: usize) -> usize {
+    pub(crate) fn index(&mut self, length: usize) -> usize {
         Self::scaled(self.bits() >> 32, length)
     }
 
     /// Scales 32 random bits to an index into something of this length; 0 when it is empty.
-    pub(super) fn scaled(bits: u64, length: usize) -> usize {
+    pub(crate) fn scaled(bits: u64, length: usize) -> usize {
         let bound = u64::try_from(length).unwrap_or(u64::MAX).min(u64::from(u32::MAX));
         usize::try_from((bits * bound) >> 32).unwrap_or(0)
     }
 
     /// Returns a number of `0.0 <= x < 1.0`.
-    pub(super) fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         let high = u32::try_from(self.bits() >> 32).unwrap_or(0);
         f64::from(high) / 4_294_967_296.0
     }
 
     /// Says yes `percent` times in a hundred.
-    pub(super) fn percent(&mut self, percent: u64) -> bool {
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     /// Returns one of the items, or `""` when there are none.
-    pub(super) fn pick<'a>(&mut self, items: &[&'a str]) -> &'a str {
+    pub(crate) fn pick<'a>(&mut self, items: &[&'a str]) -> &'a str {
         let index = self.index(items.len());
         items.get(index).copied().unwrap_or_default()
     }

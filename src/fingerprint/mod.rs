@@ -6,7 +6,9 @@
 //!
 //! Cost: one hash of the text, one of each word, and 64 additions for each of the strongest words.
 
+mod feature_hash;
 mod kinds;
+mod minhash;
 mod reader;
 mod scheme;
 mod settings;
@@ -16,8 +18,9 @@ mod simhash;
 mod tests;
 
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SimHash};
+pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, SketchForm, SlotBits};
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
 pub use settings::{Bits, FeatureHash, Settings, SimHashSettings, Weights};
-pub use shingle::shingles;
+pub use shingle::{Letters, ShingleLengths, shingle_hashes, shingles};
 pub use simhash::{Feature, keep_strongest, log_weight, simhash};

@@ -30,6 +30,7 @@ pub struct Scratch {
 struct Seen {
     count: u32,
     idf: u32,
+    hash: u64,
 }
 
 /// One step of reading a page.
@@ -157,8 +158,11 @@ impl Reader {
         let mut tokens = 0;
         let cut_by = self.analyzer.words(normal.text, |word| {
             tokens += 1;
-            let seen =
-                words.entry(word.hash).or_insert_with(|| Seen { count: 0, idf: text::idf(word.text, word.hash) });
+            let seen = words.entry(word.hash).or_insert_with(|| Seen {
+                count: 0,
+                idf: text::idf(word.text, word.hash),
+                hash: self.settings.simhash.hash.of(word.text, word.hash),
+            });
             seen.count = seen.count.saturating_add(1);
         });
         let distinct = words.len();
@@ -166,7 +170,7 @@ impl Reader {
         let exact = ExactHash(xxh3_128(normal.text.as_bytes()));
         let simhash = (distinct >= self.analyzer.settings().min_features).then(|| {
             features.clear();
-            features.extend(words.iter().map(|(hash, seen)| Feature { hash: *hash, weight: self.weight(*seen) }));
+            features.extend(words.values().map(|seen| Feature { hash: seen.hash, weight: self.weight(*seen) }));
             keep_strongest(features, self.settings.simhash.top_k);
             simhash(features)
         });

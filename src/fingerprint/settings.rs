@@ -48,6 +48,10 @@ pub enum FeatureHash {
     /// XXH3, 64 bits, without a seed, over the word's UTF-8 bytes.
     #[default]
     Xxh3,
+    /// The lower 64 bits of MD5, as the Python package `simhash` has it.
+    Md5,
+    /// Bob Jenkins' lookup3, as yanyiwu/simhash has it.
+    Jenkins,
 }
 
 impl Default for SimHashSettings {
@@ -61,16 +65,21 @@ impl Settings {
     ///
     /// The scheme is a hash of these lines: their form never changes between releases without a new scheme.
     pub fn write_canonical(&self, out: &mut String) {
-        let SimHashSettings { bits: Bits::B64, weights, top_k, hash: FeatureHash::Xxh3 } = &self.simhash;
+        let SimHashSettings { bits: Bits::B64, weights, top_k, hash } = &self.simhash;
         let weights = match weights {
             Weights::TfIdf => "tf-idf",
             Weights::Tf => "tf",
             Weights::Uniform => "uniform",
         };
+        let hash = match hash {
+            FeatureHash::Xxh3 => "xxh3",
+            FeatureHash::Md5 => "md5",
+            FeatureHash::Jenkins => "jenkins",
+        };
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "simhash.bits=64");
         let _ = writeln!(out, "simhash.weights={weights}");
         let _ = writeln!(out, "simhash.top_k={top_k}");
-        let _ = writeln!(out, "simhash.hash=xxh3");
+        let _ = writeln!(out, "simhash.hash={hash}");
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::alive::{Alive, id_of, position_of};
 use super::fast::{Compare, Engine, Job};
-use super::lines::Segment;
+use super::lines::Discarded;
 use super::table::Table;
 use super::tables::Keys;
 
@@ -25,13 +25,13 @@ pub(super) struct Growing {
 
 /// Memory that waits to be given back.
 #[derive(Debug, Default)]
-pub(super) struct Scrap(Vec<Segment>);
+pub(super) struct Scrap(Vec<Discarded>);
 
 impl Scrap {
     /// Gives one piece back.
     #[inline]
     pub(super) fn step(&mut self) {
-        if !self.0.is_empty() {
+        if self.0.last_mut().is_some_and(Discarded::step) {
             self.0.pop();
         }
     }
@@ -85,7 +85,7 @@ impl Growing {
     /// Puts the table in the place of the old one.
     pub(super) fn replace(self, tables: &mut [Table], scrap: &mut Scrap) {
         if let Some(old) = tables.get_mut(self.number) {
-            scrap.0.extend(std::mem::replace(old, self.table).into_segments());
+            scrap.0.push(std::mem::replace(old, self.table).discard());
         }
     }
 

@@ -19,11 +19,11 @@ pub(super) const SLOTS: u32 = 9;
 /// Bits of a tag.
 pub(super) const TAG_BITS: u32 = 24;
 
-/// Lines of a segment, as a power of two: 32 MiB, more than an allocator keeps for itself when it is freed.
-const SEGMENT_BITS: u32 = 19;
-
 /// Fewest lines for which large pages are asked.
 const LARGE: usize = 1 << 15;
+
+/// Words that are given back to the system at once: 32 MiB.
+const PIECE: usize = 8 << 20;
 
 /// A line in which nothing ever stood, for places that do not exist.
 const NOWHERE: Line = [0; LINE_WORDS];
@@ -31,43 +31,38 @@ const NOWHERE: Line = [0; LINE_WORDS];
 /// All lines of a table. The number is fixed; a table grows by being built anew.
 #[derive(Debug)]
 pub(super) struct Lines {
-    segments: Vec<Segment>,
-    count: u64,
-}
-
-/// A stretch of lines that is given back to the system in one piece.
-#[derive(Debug)]
-pub(super) struct Segment {
     words: Vec<u32>,
     /// Word at which the first line begins, so that lines are cache lines.
     start: usize,
+    count: u64,
 }
 
-impl Segment {
-    fn with_room(lines: usize) -> Self {
-        let alignment = if lines >= LARGE { LARGE_PAGE } else { LINE_WORDS * size_of::<u32>() };
-        // Zeroed by the system when a page is first touched, so that this takes no time.
-        let mut words = vec![0; lines * LINE_WORDS + alignment / size_of::<u32>()];
-        if lines >= LARGE {
-            fast::use_large_pages(&mut words);
-        }
-        let start = words.as_ptr().align_offset(alignment).min(alignment / size_of::<u32>());
-        Self { words, start }
+/// Lines that are being given back to the system.
+#[derive(Debug)]
+pub(super) struct Discarded(Vec<u32>);
+
+impl Discarded {
+    /// Gives a piece back; says whether that was all.
+    pub(super) fn step(&mut self) -> bool {
+        // From the end, where an allocator that maps large vectors lets go of pages without a copy.
+        self.0.truncate(self.0.len().saturating_sub(PIECE));
+        self.0.shrink_to_fit();
+        self.0.is_empty()
     }
 }
 
 impl Lines {
     /// Makes so many lines of zeros, at least one.
     pub(super) fn with_room(lines: u64) -> Self {
-        let count = lines.max(1);
-        let mut left = usize::try_from(count).unwrap_or(usize::MAX);
-        let mut segments = Vec::new();
-        while left > 0 {
-            let here = left.min(1 << SEGMENT_BITS);
-            segments.push(Segment::with_room(here));
-            left -= here;
+        let count = usize::try_from(lines.max(1)).unwrap_or(usize::MAX);
+        let alignment = if count >= LARGE { LARGE_PAGE } else { LINE_WORDS * size_of::<u32>() };
+        // Zeroed by the system when a page is first touched, so that this takes no time.
+        let mut words = vec![0; count * LINE_WORDS + alignment / size_of::<u32>()];
+        if count >= LARGE {
+            fast::use_large_pages(&mut words);
         }
-        Self { segments, count }
+        let start = words.as_ptr().align_offset(alignment).min(alignment / size_of::<u32>());
+        Self { words, start, count: count as u64 }
     }
 
     /// Returns how many lines there are.
@@ -76,33 +71,26 @@ impl Lines {
     }
 
     #[inline]
-    fn place(number: u64) -> (usize, usize) {
-        let number = usize::try_from(number).unwrap_or(usize::MAX);
-        (number >> SEGMENT_BITS, (number & ((1 << SEGMENT_BITS) - 1)) * LINE_WORDS)
+    fn at(&self, number: u64) -> usize {
+        usize::try_from(number).unwrap_or(usize::MAX).wrapping_mul(LINE_WORDS).wrapping_add(self.start)
     }
 
     /// Returns a line; one of zeros when there is none of this number.
     #[inline]
     pub(super) fn line(&self, number: u64) -> &Line {
-        let (segment, at) = Self::place(number);
-        self.segments
-            .get(segment)
-            .and_then(|segment| segment.words.get(segment.start + at..)?.first_chunk())
-            .unwrap_or(&NOWHERE)
+        self.words.get(self.at(number)..).and_then(<[u32]>::first_chunk).unwrap_or(&NOWHERE)
     }
 
     /// Gives access to a line.
     #[inline]
     pub(super) fn line_mut(&mut self, number: u64) -> Option<&mut Line> {
-        let (segment, at) = Self::place(number);
-        self.segments
-            .get_mut(segment)
-            .and_then(|segment| segment.words.get_mut(segment.start + at..)?.first_chunk_mut())
+        let at = self.at(number);
+        self.words.get_mut(at..).and_then(<[u32]>::first_chunk_mut)
     }
 
-    /// Takes the lines apart for being freed piece by piece.
-    pub(super) fn into_segments(self) -> Vec<Segment> {
-        self.segments
+    /// Makes the lines ready to be given back piece by piece.
+    pub(super) fn discard(self) -> Discarded {
+        Discarded(self.words)
     }
 
     /// Returns the memory of the lines, in bytes.
@@ -194,14 +182,17 @@ mod tests {
 
     #[test]
     fn lines_are_cache_lines_of_their_own() {
-        for count in [1, 7, 40_000, (1 << SEGMENT_BITS) + 3] {
+        for count in [1, 7, 40_000, 600_003] {
             let mut lines = Lines::with_room(count);
             for number in [0, count / 2, count - 1] {
                 assert_eq!(std::ptr::from_ref(lines.line(number)).addr() % 64, 0);
                 lines.line_mut(number).unwrap()[3] = u32::try_from(number + 1).unwrap();
             }
             assert_eq!(lines.line(count - 1)[3], u32::try_from(count).unwrap());
-            assert!(lines.line_mut(u64::MAX).is_none());
+            assert!(lines.line_mut(count + (1 << 20)).is_none());
+            let mut discarded = lines.discard();
+            let steps = (0..).take_while(|_| !discarded.step()).count();
+            assert_eq!(steps as u64, (count * 16 + 15) / PIECE as u64, "one piece at a time");
         }
     }
 }

@@ -124,19 +124,17 @@ impl<V: FnMut(u64, u8)> Job for Probe<'_, V> {
         let alive = Alive::between(ring.tail, ring.head);
         let mut verified = 0;
         for (number, table) in tables.iter().enumerate() {
-            for &flip in table.shape().flips() {
-                table.probe::<C>(code, flip, reach, alive, &mut |Found { id, code: held }| {
-                    verified += 1;
-                    let position = position_of(id, ring.tail);
-                    let Some(held) = held.or_else(|| ring.codes.get(position)) else { return };
-                    let difference = held ^ code;
-                    let distance = difference.count_ones();
-                    let earlier = || tables.iter().take(number).any(|table| table.shape().covers(difference));
-                    if distance <= reach && difference & table.shape().mask() == flip && !earlier() {
-                        visit(position, u8::try_from(distance).unwrap_or(u8::MAX));
-                    }
-                });
-            }
+            table.probe::<C>(code, reach, alive, &mut |flip, Found { id, code: held }| {
+                verified += 1;
+                let position = position_of(id, ring.tail);
+                let Some(held) = held.or_else(|| ring.codes.get(position)) else { return };
+                let difference = held ^ code;
+                let distance = difference.count_ones();
+                let earlier = || tables.iter().take(number).any(|table| table.shape().covers(difference));
+                if distance <= reach && difference & table.shape().mask() == flip && !earlier() {
+                    visit(position, u8::try_from(distance).unwrap_or(u8::MAX));
+                }
+            });
         }
         verified
     }

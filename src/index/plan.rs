@@ -16,7 +16,7 @@ use super::table::lines_for;
 pub const MOST_DISTANCE: u8 = 8;
 
 /// Entries to a home line in the mean, in a table that is as large as it gets.
-pub(super) const LOAD: f64 = 5.4;
+pub(super) const LOAD: f64 = 4.6;
 
 /// Codes to be taken as a sample at most.
 const MOST_SAMPLED: usize = 65_536;
@@ -228,6 +228,13 @@ impl Plan {
     #[must_use]
     pub const fn tables(&self) -> usize {
         self.tables.len()
+    }
+
+    /// Returns how many home lines a probe reads among so many entries.
+    #[must_use]
+    pub fn home_lines(&self, entries: u64) -> usize {
+        let lines = |keyed: &Keyed| lines_for(entries, LOAD, keyed.most_lines().ilog2());
+        self.tables.iter().map(|keyed| keyed.shape(lines(keyed)).flips().len()).sum()
     }
 
     /// Returns what each table is keyed by.

@@ -20,8 +20,8 @@ const UNIT: usize = 8;
 /// Size classes; a block of class c has 2^c units. The largest has 16 KiB and 1,364 entries.
 const CLASSES: usize = 9;
 
-/// Units of a slab: 2 MiB.
-const SLAB_BITS: u32 = 15;
+/// Units of a slab, as a power of two: 64 KiB.
+const SLAB_BITS: u32 = 10;
 
 /// No block.
 const NONE: u32 = u32::MAX;
@@ -278,6 +278,20 @@ impl Runs {
         Some(RunPlace { head, class })
     }
 
+    /// Empties a run of at most so many entries, oldest first; says whether it was so short.
+    pub(super) fn take_all(&mut self, run: RunPlace, most: u32, mut put: impl FnMut(u64, u32)) -> bool {
+        let RunPlace { head, class } = run;
+        let block = self.head(head, class);
+        if block.next != NONE || block.len() > most as usize {
+            return false;
+        }
+        for at in usize::from(block.first)..usize::from(block.end) {
+            put(self.word(head, class, 2 + at), self.id(head, class, at));
+        }
+        self.give_back(head, class);
+        true
+    }
+
     /// Moves a run that has become much smaller into a smaller block.
     pub(super) fn shrunk(&mut self, run: RunPlace) -> RunPlace {
         let held = self.head(run.head, run.class);
@@ -291,6 +305,14 @@ impl Runs {
     /// Returns how many entries a run holds, those that have expired since its home line was last written included.
     pub(super) fn len(&self, run: RunPlace) -> u32 {
         halves(self.word(run.head, run.class, 1)).1
+    }
+
+    /// Asks the memory for the beginning of a run.
+    #[inline]
+    pub(super) fn prefetch_head(&self, run: RunPlace) {
+        if let Some(word) = self.block(run.head, run.class).first() {
+            fast::prefetch(word);
+        }
     }
 
     /// Asks the memory for the first lines of a run.

@@ -10,12 +10,14 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 pub(super) struct Shape {
     /// Each takes some bits of the code to a place in the key, which begins at bit 63.
     pieces: [Piece; 2],
+    /// Spreads keys; 1 where bits are flipped, because then the places have to differ as the keys do.
+    factor: u64,
     /// The bits of the code that are in the key.
     mask: u64,
     /// How many bits of the key may differ: the table is probed once for each such difference.
     radius: u32,
-    /// Those differences, the empty one first.
-    flips: Vec<u64>,
+    /// Those differences, the empty one first, each with the difference of the places.
+    flips: Vec<Flip>,
     /// Turns the code so that the tag stands in its lowest bits.
     tag_turn: u32,
 }
@@ -24,6 +26,15 @@ pub(super) struct Shape {
 struct Piece {
     turn: u32,
     mask: u64,
+}
+
+/// A difference that a probe tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flip {
+    /// In the code.
+    pub(super) bits: u64,
+    /// In the place.
+    pub(super) place: u64,
 }
 
 /// Consecutive bits of a code.
@@ -67,15 +78,19 @@ impl Shape {
         }
         let overlap = |turn: u32| (mask.rotate_right(turn) & ((1 << TAG_BITS) - 1)).count_ones();
         let tag_turn = (0..64).min_by_key(|&turn| overlap(turn)).unwrap_or(0);
-        Self { pieces, mask, radius, flips, tag_turn }
+        let factor = if radius == 0 { GOLDEN } else { 1 };
+        let mut shape = Self { pieces, factor, mask, radius, flips: Vec::new(), tag_turn };
+        shape.flips = flips.into_iter().map(|bits| Flip { bits, place: shape.place(bits) }).collect();
+        shape
     }
 
-    /// Returns where between 0 and 2^64 the code's line lies. Different keys have different places.
+    /// Returns where between 0 and 2^64 the code's line lies. Different keys have different places, and where bits are
+    /// flipped the places of two codes differ by the place of their difference.
     #[inline]
     pub(super) fn place(&self, code: u64) -> u64 {
         let [one, two] = self.pieces;
         let key = (code.rotate_left(one.turn) & one.mask) | (code.rotate_left(two.turn) & two.mask);
-        key.wrapping_mul(GOLDEN)
+        key.wrapping_mul(self.factor)
     }
 
     /// Returns the code's tag.
@@ -86,7 +101,8 @@ impl Shape {
     }
 
     /// Returns the differences that a probe tries.
-    pub(super) fn flips(&self) -> &[u64] {
+    #[inline]
+    pub(super) fn flips(&self) -> &[Flip] {
         &self.flips
     }
 
@@ -131,8 +147,10 @@ mod tests {
     fn the_flips_are_all_small_differences_of_the_key() {
         for (radius, expected) in [(0, 1), (1, 1 + 21), (2, 1 + 21 + 210)] {
             let shape = Shape::new([Bits { from: 32, width: 21 }, Bits { from: 0, width: 0 }], radius);
-            let flips: BTreeSet<u64> = shape.flips().iter().copied().collect();
+            let flips: BTreeSet<u64> = shape.flips().iter().map(|flip| flip.bits).collect();
             assert_eq!((shape.flips().len(), flips.len()), (expected, expected));
+            let code = 0x1234_5678_9ABC_DEF0;
+            assert!(shape.flips().iter().all(|flip| shape.place(code ^ flip.bits) == shape.place(code) ^ flip.place));
             assert!(flips.iter().all(|flip| flip & !shape.mask() == 0 && flip.count_ones() <= radius));
         }
     }

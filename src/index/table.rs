@@ -5,12 +5,15 @@
 
 use super::alive::{Alive, id_of};
 use super::fast::{self, Compare, Line};
-use super::lines::{self, Lines, Segment};
+use super::lines::{self, Discarded, Lines};
 use super::runs::Runs;
 use super::shape::Shape;
 
 /// Inserts from one swept line to the next: each line is swept long before ids come round again.
-const SWEEP_EVERY: u64 = 4;
+const SWEEP_EVERY: u64 = 8;
+
+/// Positions after which the sweep makes a dead slot look young again.
+const OLD: u32 = 1 << 30;
 
 /// Looks at the beginning of a run that one insert may take.
 const DROPS: usize = 64;
@@ -84,17 +87,23 @@ impl Table {
         self.largest
     }
 
+    /// Returns the line of a place.
+    #[inline]
+    fn number_at(&self, place: u64) -> u64 {
+        upper_half(place, self.lines.count())
+    }
+
     #[inline]
     fn number_of(&self, code: u64) -> u64 {
-        let place = u128::from(self.shape.place(code)) * u128::from(self.lines.count());
-        u64::try_from(place >> 64).unwrap_or(0)
+        self.number_at(self.shape.place(code))
     }
 
     /// Asks the memory for the lines of a code.
     #[inline]
     pub(super) fn prefetch(&self, code: u64) {
+        let place = self.shape.place(code);
         for flip in self.shape.flips() {
-            fast::prefetch(self.lines.line(self.number_of(code ^ flip)));
+            fast::prefetch(self.lines.line(self.number_at(place ^ flip.place)));
         }
     }
 
@@ -108,8 +117,9 @@ impl Table {
     #[inline]
     pub(super) fn prefetch_runs(&self, code: u64) {
         if self.with_run > 0 {
+            let place = self.shape.place(code);
             for flip in self.shape.flips() {
-                if let Some(run) = lines::run_of(self.lines.line(self.number_of(code ^ flip))) {
+                if let Some(run) = lines::run_of(self.lines.line(self.number_at(place ^ flip.place))) {
                     self.runs.prefetch(run);
                 }
             }
@@ -130,12 +140,15 @@ impl Table {
         let (number, tag) = (self.number_of(code), self.shape.tag(code));
         let id = id.wrapping_sub(self.base);
         if let Some(line) = self.lines.line_mut(number) {
+            if lines::run_of(line).is_some() {
+                self.with_run -= u64::from(fold(line, &mut self.runs, own, C::alive(line, own), &self.shape));
+            }
             let free = lines::slots_of(line) & !C::alive(line, own);
             if free != 0 {
                 lines::set_slot(line, free.trailing_zeros(), tag, id);
             } else {
                 let base = self.base;
-                let held = overflow(line, &mut self.runs, own, (code, id), |id| code_at(id.wrapping_add(base)));
+                let held = overflow(line, &mut self.runs, (code, id), |id| code_at(id.wrapping_add(base)));
                 self.with_run += u64::from(held.is_new);
                 self.largest_lately = self.largest_lately.max(held.entries);
                 self.largest = self.largest.max(held.entries);
@@ -154,7 +167,8 @@ impl Table {
     fn sweep<C: Compare>(&mut self, own: Alive) {
         let dead = own.tail.wrapping_sub(1);
         if let Some(line) = self.lines.line_mut(self.swept) {
-            let mut idle = lines::slots_of(line) & !C::alive(line, own);
+            let lately = Alive { tail: own.tail.wrapping_sub(OLD), live: own.live.saturating_add(OLD) };
+            let mut idle = lines::slots_of(line) & !C::alive(line, lately);
             while idle != 0 {
                 let slot = idle.trailing_zeros();
                 idle &= idle - 1;
@@ -171,6 +185,11 @@ impl Table {
             }
         }
         self.swept += 1;
+        // The run of the next line, and the line after some more: by their turn they have come.
+        if let Some(run) = lines::run_of(self.lines.line(self.swept)) {
+            self.runs.prefetch_head(run);
+        }
+        fast::prefetch(self.lines.line(self.swept + 4));
         if self.swept >= self.lines.count() {
             self.swept = 0;
             self.largest = std::mem::take(&mut self.largest_lately);
@@ -180,45 +199,42 @@ impl Table {
     /// Returns how many entries stand in runs where a probe looks.
     pub(super) fn in_runs(&self, code: u64) -> u64 {
         let runs = self.shape.flips().iter().filter_map(|flip| {
-            lines::run_of(self.lines.line(self.number_of(code ^ flip))).map(|run| u64::from(self.runs.len(run)))
+            lines::run_of(self.lines.line(self.number_of(code ^ flip.bits))).map(|run| u64::from(self.runs.len(run)))
         });
         runs.sum()
     }
 
-    /// Shows everything that lives and may differ in at most `reach` bits from a code, where the keys differ by `flip`.
+    /// Shows everything that lives and may differ in at most `reach` bits from a code, with the flip under which it
+    /// was found.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
-    pub(super) fn probe<C: Compare>(
-        &self,
-        code: u64,
-        flip: u64,
-        reach: u32,
-        alive: Alive,
-        visit: &mut impl FnMut(Found),
-    ) {
+    pub(super) fn probe<C: Compare>(&self, code: u64, reach: u32, alive: Alive, visit: &mut impl FnMut(u64, Found)) {
         let own = alive.counted_from(self.base);
-        let line = self.lines.line(self.number_of(code ^ flip));
-        let mut near = C::near(line, self.shape.tag(code), reach, own);
-        let run = lines::run_of(line);
-        if run.is_some() {
-            near &= (1 << (lines::SLOTS - 1)) - 1;
-        }
-        while near != 0 {
-            let slot = near.trailing_zeros() as usize;
-            near &= near - 1;
-            let id = line.get(slot).copied().unwrap_or(0).wrapping_add(self.base);
-            visit(Found { id, code: None });
-        }
-        if let Some(run) = run {
-            self.runs.near::<C>(run, code, reach, own, &mut |id, held| {
-                visit(Found { id: id.wrapping_add(self.base), code: Some(held) });
-            });
+        let (place, tag) = (self.shape.place(code), self.shape.tag(code));
+        for flip in self.shape.flips() {
+            let line = self.lines.line(self.number_at(place ^ flip.place));
+            let mut near = C::near(line, tag, reach, own);
+            let run = lines::run_of(line);
+            if run.is_some() {
+                near &= (1 << (lines::SLOTS - 1)) - 1;
+            }
+            while near != 0 {
+                let slot = near.trailing_zeros() as usize;
+                near &= near - 1;
+                let id = line.get(slot).copied().unwrap_or(0).wrapping_add(self.base);
+                visit(flip.bits, Found { id, code: None });
+            }
+            if let Some(run) = run {
+                self.runs.near::<C>(run, code, reach, own, &mut |id, held| {
+                    visit(flip.bits, Found { id: id.wrapping_add(self.base), code: Some(held) });
+                });
+            }
         }
     }
 
-    /// Takes the table apart for being freed piece by piece.
-    pub(super) fn into_segments(self) -> Vec<Segment> {
-        self.lines.into_segments()
+    /// Makes the table ready to be given back piece by piece.
+    pub(super) fn discard(self) -> Discarded {
+        self.lines.discard()
     }
 
     /// Returns its figures.
@@ -232,9 +248,34 @@ impl Table {
     }
 }
 
+/// Scales a place to a number below `count`.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the upper half of a product of two halves")]
+const fn upper_half(place: u64, count: u64) -> u64 {
+    ((place as u128 * count as u128) >> 64) as u64
+}
+
 struct Overflow {
     is_new: bool,
     entries: u32,
+}
+
+/// Takes the run of a line back into its slots where all of it finds room; says whether it did.
+#[cold]
+#[inline(never)]
+fn fold(line: &mut Line, runs: &mut Runs, own: Alive, taken: u32, shape: &Shape) -> bool {
+    let Some(run) = lines::run_of(line) else { return false };
+    let left = runs.drop_expired(run, own, DROPS);
+    let mut free = lines::slots_of(line) & !taken;
+    let room = free.count_ones();
+    let is_empty = left.is_none_or(|run| {
+        runs.take_all(run, room, |code, id| {
+            lines::set_slot(line, free.trailing_zeros(), shape.tag(code), id);
+            free &= free - 1;
+        })
+    });
+    lines::set_run(line, left.filter(|_| !is_empty), own.tail.wrapping_sub(1));
+    is_empty
 }
 
 /// Puts an entry into the run of a line without a free slot.
@@ -243,14 +284,12 @@ struct Overflow {
 fn overflow(
     line: &mut Line,
     runs: &mut Runs,
-    own: Alive,
     (code, id): (u64, u32),
     code_at: impl Fn(u32) -> Option<u64>,
 ) -> Overflow {
     let held = lines::run_of(line);
-    let left = held.and_then(|run| runs.drop_expired(run, own, DROPS));
-    let run = match (held, left) {
-        (None, _) => {
+    let run = match held {
+        None => {
             // The ninth slot gives way to the run. Its entry is older than this one.
             let ninth = line.get(lines::SLOTS as usize - 1).copied().unwrap_or(0);
             match code_at(ninth).map(|code| runs.begin(code, ninth)) {
@@ -258,8 +297,7 @@ fn overflow(
                 None => runs.begin(code, id),
             }
         }
-        (Some(_), None) => runs.begin(code, id),
-        (Some(_), Some(run)) => runs.append(run, code, id),
+        Some(run) => runs.append(run, code, id),
     };
     lines::set_run(line, Some(run), 0);
     Overflow { is_new: held.is_none(), entries: runs.len(run) + lines::SLOTS - 1 }

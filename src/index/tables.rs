@@ -90,7 +90,7 @@ impl<V: FnMut(u64)> Job for Equal<'_, V> {
     fn run<C: Compare>(self) {
         let Self(table, key, positions, mut visit) = self;
         let alive = Alive::between(positions.start, positions.end);
-        table.probe::<C>(key, 0, 0, alive, &mut |Found { id, .. }| visit(position_of(id, positions.start)));
+        table.probe::<C>(key, 0, alive, &mut |_, Found { id, .. }| visit(position_of(id, positions.start)));
     }
 }
 

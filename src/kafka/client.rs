@@ -144,6 +144,10 @@ impl Cluster {
             .set("compression.type", &settings.compression)
             .set("message.max.bytes", settings.max_record_bytes.clamp(1_000, 1_000_000_000).to_string())
             .set("queue.buffering.max.kbytes", "524288");
+        // The client's own level for zstd is 3, and that is the most costly work of a worker after the text itself.
+        if settings.compression == "zstd" && config.get("compression.level").is_none() {
+            config.set("compression.level", "1");
+        }
         config
     }
 
@@ -276,6 +280,19 @@ mod tests {
             shown.contains("a:1") && shown.contains("sasl.password") && shown.contains("anything.at.all"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn zstd_is_used_at_its_cheapest_unless_the_user_says_otherwise() {
+        let level = |compression: &str, of_user: Option<&str>| {
+            let own = of_user.map(|level| ("compression.level".to_owned(), level.to_owned()));
+            let cluster = Cluster { producer_properties: own.into_iter().collect(), ..Cluster::default() };
+            let settings = ProducerSettings { compression: compression.to_owned(), ..ProducerSettings::of_judge() };
+            cluster.output_producer(&settings).get("compression.level").map(str::to_owned)
+        };
+        assert_eq!(level("zstd", None).as_deref(), Some("1"));
+        assert_eq!(level("zstd", Some("9")).as_deref(), Some("9"));
+        assert_eq!(level("lz4", None), None);
     }
 
     #[test]

@@ -79,8 +79,15 @@ fn dense_place(c: char) -> Option<usize> {
     if DENSE.contains(&code) { usize::try_from(code - DENSE.start()).ok() } else { None }
 }
 
-/// Says whether jieba cuts runs of this character.
-pub(super) fn is_han(c: char) -> bool {
+/// Returns the simplified form of one character, itself when it has none or the tables cannot be read.
+#[must_use]
+pub fn simplified(c: char) -> char {
+    Simplifier::shared().map_or(c, |tables| tables.char(c))
+}
+
+/// Says whether the character is an ideograph: jieba cuts runs of them, and shingles of them are shorter.
+#[must_use]
+pub fn is_han(c: char) -> bool {
     matches!(u32::from(c), 0x3400..=0x4dbf | 0x4e00..=0x9fff | 0xf900..=0xfaff | 0x2_0000..=0x3_23af)
 }
 

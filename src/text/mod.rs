@@ -21,6 +21,7 @@ mod words;
 #[cfg(test)]
 use analyzer::default_jieba;
 pub use analyzer::{Analyzer, NormalText, SettingsError, Word};
+pub use han::{is_han, simplified};
 pub use settings::{
     Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls,
 };

@@ -131,6 +131,8 @@ pub(super) fn fingerprint(raw: &Raw, found: &mut Findings) -> fingerprint::Setti
             top_k: simhash.top_k,
             hash: match simhash.hash {
                 raw::FeatureHash::Xxh3 => fingerprint::FeatureHash::Xxh3,
+                raw::FeatureHash::Md5 => fingerprint::FeatureHash::Md5,
+                raw::FeatureHash::Jenkins => fingerprint::FeatureHash::Jenkins,
             },
         },
     }

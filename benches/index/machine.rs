@@ -1,0 +1,64 @@
+//! What the machine is and does: CPU time of this thread, memory of this process, a random cache line.
+
+use std::time::Duration;
+
+use dupgate::index::Engine;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::data::Random;
+
+/// Returns the CPU time of this thread: what others do on the machine changes it little.
+pub(crate) fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Returns the CPU time of some work, in nanoseconds, and what it gave.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
+    let start = cpu();
+    let result = work();
+    ((cpu().saturating_sub(start)).as_nanos() as f64, result)
+}
+
+/// Returns the memory of this process that is in use, in bytes.
+pub(crate) fn resident() -> f64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: f64 = statm.split_whitespace().nth(1).unwrap().parse().unwrap();
+    pages * rustix::param::page_size() as f64
+}
+
+pub(crate) fn load() -> f64 {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
+}
+
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get)
+}
+
+pub(crate) fn engine() -> &'static str {
+    Engine::detect().name()
+}
+
+/// Measures one random cache line that nothing else waits for, in nanoseconds, in so many bytes of large pages.
+pub(crate) fn line_ns(bytes: f64) -> f64 {
+    const PAGE: usize = 2 << 20;
+    let lines = ((bytes / 64.0) as usize).max(1);
+    let mut words = vec![0_u64; lines * 8 + PAGE / 8];
+    let start = words.as_ptr().align_offset(PAGE);
+    let length = lines * 64 / PAGE * PAGE;
+    if length > 0 {
+        #[expect(unsafe_code, reason = "large pages, as the index has them")]
+        // SAFETY: the range lies within the vector, and the advice changes no byte of it.
+        let _ = unsafe {
+            let from = words.as_mut_ptr().wrapping_add(start);
+            rustix::mm::madvise(from.cast(), length, rustix::mm::Advice::LinuxHugepage)
+        };
+    }
+    words.fill(1);
+    let mut random = Random(9);
+    let places: Vec<usize> = (0..2_000_000).map(|_| start + random.below(lines as u64 - 1) as usize * 8).collect();
+    let (ns, sum) = timed(|| places.iter().map(|&place| words[place]).sum::<u64>());
+    std::hint::black_box(sum);
+    ns / places.len() as f64
+}

@@ -1,0 +1,77 @@
+//! From the files of a snapshot to an index that answers.
+
+use std::time::{Duration, Instant};
+
+use dupgate::fingerprint::{ExactHash, Fingerprints, SchemeId, SimHash};
+use dupgate::index::Original;
+use dupgate::judge::{Snapshot, State};
+use dupgate::log::{LogIdentity, Rules, SameId, Stage, Windows};
+use dupgate::record::{PartitionId, Timestamp};
+use dupgate::snapshot::Folder;
+use serde_json::{Value, json};
+
+use crate::Floor;
+use crate::data::Random;
+use crate::machine::resident;
+
+/// Writes a snapshot of so many originals, and times reading it and building the state.
+#[expect(clippy::disallowed_methods, reason = "a restart takes wall time, on all cores")]
+pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
+    let rules = Rules {
+        stages: Stage::ALL.to_vec(),
+        max_distance: 3,
+        windows: Windows::all(Duration::from_hours(168)),
+        lateness: Duration::from_mins(10),
+        max_future_skew: Duration::from_mins(10),
+        max_entries: entries as u64,
+        same_id: SameId::Update,
+    };
+    let partitions: Vec<PartitionId> = (0..12).map(|number| PartitionId::new("pages", number)).collect();
+    let mut random = Random(3);
+    let originals: Vec<Original> = (0..entries)
+        .map(|number| {
+            let source = partitions[number % partitions.len()].at((number / partitions.len()) as i64);
+            Original {
+                sequence: number as u64,
+                cluster: source.clone(),
+                source,
+                event_time: Timestamp::from_millis(number as i64),
+                fingerprints: Fingerprints {
+                    exact: ExactHash(u128::from(random.next()) << 64 | u128::from(random.next())),
+                    simhash: Some(SimHash(random.next())),
+                },
+                id: None,
+                scope: None,
+            }
+        })
+        .collect();
+    let state = State::begin(LogIdentity(1), rules, 0);
+    let mut checkpoint = state.checkpoint(None, |_| 0, &std::collections::BTreeMap::new()).unwrap();
+    checkpoint.next_sequence = entries as u64;
+    let snapshot = Snapshot { at: 1, state: checkpoint, originals, latest_checkpoint: None, spans: Vec::new() };
+    let folder = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).unwrap();
+    let snapshots = Folder::open(folder.path()).unwrap();
+    let scheme = SchemeId("bench".to_owned());
+    let start = Instant::now();
+    snapshots.store("0", &scheme, &snapshot).unwrap();
+    let store = start.elapsed().as_secs_f64();
+    drop(snapshot);
+
+    let before = resident();
+    let start = Instant::now();
+    let found = snapshots.load("0", &scheme).unwrap().found.unwrap();
+    let read = start.elapsed().as_secs_f64();
+    let state = State::load(&found.state, &found.originals);
+    let all = start.elapsed().as_secs_f64();
+    drop(found);
+    let bytes = (resident() - before) / entries as f64;
+    assert_eq!(state.index().len(), entries);
+    let held = state.index().memory_bytes() as f64 / entries as f64;
+    println!(
+        "{entries} originals from a snapshot: {all:.2} s ({read:.2} s of it reading), written in {store:.2} s; {held:.0} bytes an original in the index\n"
+    );
+    if entries == 10_000_000 {
+        floors.push(Floor { what: "10000000: restore, s".to_owned(), figure: all, floor: 5.0, goal: 5.0, less: true });
+    }
+    json!({ "seconds": all, "read_seconds": read, "store_seconds": store, "index_bytes": held, "resident_bytes": bytes })
+}

@@ -1,0 +1,49 @@
+//! The figures for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use crate::quality::{Count, Edit, Report};
+
+/// Writes the table.
+pub(super) fn table(report: &Report) -> String {
+    let Report { pages, removed, lost, strayed, pairs, rand_index, largest, edits, apart } = report;
+    let mut out = String::new();
+    let mut line = |text: String| {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(out, "{text}");
+    };
+    let of = |count: &Count| format!("{:>7.2} %  {:>7} of {}", count.share() * 100.0, count.found, count.planted);
+    line(format!("pages                {pages:>7}"));
+    line(format!("duplicates removed   {}", of(removed)));
+    line(format!("uniques lost         {}", of(lost)));
+    line(format!("strayed              {strayed:>7}  (called duplicates of another family)"));
+    line(format!("pair precision       {:>9.4}", pairs.precision()));
+    line(format!("pair recall          {:>9.4}", pairs.recall()));
+    line(format!("pair F1              {:>9.4}", pairs.f1()));
+    line(format!("adjusted Rand index  {rand_index:>9.4}"));
+    line(format!("largest cluster      {largest:>7}"));
+    for (edit, count) in edits {
+        line(format!("  {:<18} {}", edit.name(), of(count)));
+    }
+    for (edit, count) in apart {
+        line(format!("  {:<18} {}  (apart: called near)", edit.name(), of(count)));
+    }
+    out
+}
+
+/// Returns the same figures as one JSON object.
+pub(super) fn json(report: &Report) -> Value {
+    let by_edit = |counts: &[(Edit, Count)]| {
+        let members = counts.iter().map(|(edit, count)| (edit.name().to_owned(), json!(count)));
+        Value::Object(members.collect::<Map<_, _>>())
+    };
+    json!({
+        "pages": report.pages, "removed": report.removed, "lost": report.lost, "strayed": report.strayed,
+        "removed_share": report.removed.share(), "lost_share": report.lost.share(),
+        "precision": report.pairs.precision(), "recall": report.pairs.recall(), "f1": report.pairs.f1(),
+        "pairs": report.pairs, "adjusted_rand_index": report.rand_index, "largest_cluster": report.largest,
+        "edits": by_edit(&report.edits), "apart": by_edit(&report.apart),
+    })
+}

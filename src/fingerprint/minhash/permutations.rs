@@ -1,0 +1,85 @@
+//! M orders of all shingles.
+
+use pulp::Arch;
+
+/// Slots that are worked on at once: their factors, offsets and minima stay in registers.
+const LANES: usize = 32;
+
+/// M functions `x -> a x + b` modulo 2^32, `a` odd: each a permutation of all 32-bit numbers.
+///
+/// Shingles come as hashes, which are random already; the permutations need only be unlike each other. Factors and
+/// offsets are part of what a scheme means: they never change.
+#[derive(Clone, Debug)]
+pub struct Permutations {
+    blocks: Vec<Block>,
+    slots: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    factors: [u32; LANES],
+    offsets: [u32; LANES],
+}
+
+impl Permutations {
+    /// Makes the first `slots` of an endless list of permutations.
+    #[must_use]
+    pub fn new(slots: usize) -> Self {
+        // SplitMix64 from a fixed start.
+        let mut state = 0x6475_7067_6174_6521_u64;
+        let mut draw = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut bits = state;
+            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            high_half(bits ^ (bits >> 31))
+        };
+        let blocks = (0..slots.div_ceil(LANES))
+            .map(|_| {
+                let mut block = Block { factors: [0; LANES], offsets: [0; LANES] };
+                for (factor, offset) in block.factors.iter_mut().zip(&mut block.offsets) {
+                    (*factor, *offset) = (draw() | 1, draw());
+                }
+                block
+            })
+            .collect();
+        Self { blocks, slots }
+    }
+
+    /// Returns the number of permutations.
+    #[must_use]
+    pub const fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Replaces `minima` by the smallest value of all elements under each permutation; of no element it is
+    /// `u32::MAX`. Elements may repeat.
+    pub fn minima(&self, elements: &[u32], minima: &mut Vec<u32>) {
+        minima.clear();
+        // The same integers whatever lanes the processor has: only the time differs.
+        Arch::new().dispatch(|| {
+            for block in &self.blocks {
+                minima.extend_from_slice(&least(block, elements));
+            }
+        });
+        minima.truncate(self.slots);
+    }
+}
+
+#[expect(clippy::inline_always, reason = "only inside the dispatched closure it is compiled for the processor at hand")]
+#[inline(always)]
+fn least(block: &Block, elements: &[u32]) -> [u32; LANES] {
+    let Block { factors, offsets } = *block;
+    let mut least = [u32::MAX; LANES];
+    for element in elements {
+        for ((least, factor), offset) in least.iter_mut().zip(factors).zip(offsets) {
+            *least = (*least).min(element.wrapping_mul(factor).wrapping_add(offset));
+        }
+    }
+    least
+}
+
+const fn high_half(bits: u64) -> u32 {
+    let [a, b, c, d, ..] = bits.to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
+}

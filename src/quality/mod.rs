@@ -1,0 +1,20 @@
+//! How good are the verdicts? Pages are planted of which the truth is known, judged, and counted.
+//!
+//! Before: somebody brings texts that are unlike each other, or the generated crawl's. After: [`plant`] makes a stream of
+//! originals and edited copies of them; the judge of the service judges it (`sieve`); a [`Scorer`] compares.
+//!
+//! Laws: a stream is a function of texts and [`PlantSettings`]; a copy stands behind its original. Half of the texts is
+//! to tune on, the other half to report on ([`Half`]). Cost: that of judging; [`clean`] compares every text with those
+//! that share a shingle with it.
+
+mod crowd;
+mod edit;
+mod plant;
+mod score;
+#[cfg(test)]
+mod tests;
+
+pub use crowd::{Crowd, clean, set_of};
+pub use edit::Edit;
+pub use plant::{Half, PlantSettings, Planted, Role, plant};
+pub use score::{Count, Pairs, Report, Scorer};

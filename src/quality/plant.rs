@@ -1,0 +1,90 @@
+//! Texts -> a stream of originals and edited copies.
+
+use super::Edit;
+use crate::crawl::Rng;
+
+/// How a stream is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlantSettings {
+    /// Chooses one of many streams from the same texts.
+    pub seed: u64,
+    /// Edited copies of each text. The kinds of edits come in turn.
+    pub copies: usize,
+}
+
+/// Which of the texts are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Half {
+    /// Every second one, from the first: to choose settings by.
+    Tune,
+    /// The others: to report figures of.
+    #[default]
+    Report,
+    /// All.
+    Both,
+}
+
+impl Half {
+    /// Says whether the text of this number, from 0, is in this half.
+    #[must_use]
+    pub const fn has(self, number: usize) -> bool {
+        match self {
+            Self::Tune => number.is_multiple_of(2),
+            Self::Report => !number.is_multiple_of(2),
+            Self::Both => true,
+        }
+    }
+}
+
+/// What a planted page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// A text as it came: like no other.
+    Original,
+    /// A duplicate, made by this edit.
+    Copy(Edit),
+    /// Made by an edit that does not leave a duplicate; at the end of the stream, and in no figure but its own.
+    Apart(Edit),
+}
+
+/// One page of the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planted {
+    /// Number of the text that it was made of: equal for original and copies.
+    pub family: usize,
+    /// What it is.
+    pub role: Role,
+    /// Its text.
+    pub text: String,
+}
+
+/// Plants copies of all texts: originals and copies mixed, each copy somewhere behind its original.
+#[must_use]
+pub fn plant(texts: &[String], settings: PlantSettings) -> Vec<Planted> {
+    let mut stream: Vec<(u64, Planted)> = Vec::new();
+    let mut apart = Vec::new();
+    for (family, text) in texts.iter().enumerate() {
+        let mut rng = Rng::of(settings.seed, family as u64, 1);
+        let strange = texts.get((family + texts.len() / 2) % texts.len()).map_or("", String::as_str);
+        let place = rng.bits() >> 1;
+        stream.push((place, Planted { family, role: Role::Original, text: text.clone() }));
+        for copy in 0..settings.copies {
+            let turn = family * settings.copies + copy;
+            let wanted = Edit::DUPLICATES.get(turn % Edit::DUPLICATES.len()).copied().unwrap_or(Edit::HeadAndFoot);
+            // What this text does not allow leaves the turn empty.
+            if let Some(text) = wanted.apply(text, strange, &mut rng) {
+                let behind = place + 1 + rng.bits() % (u64::MAX - place);
+                stream.push((behind, Planted { family, role: Role::Copy(wanted), text }));
+            }
+        }
+        for (wanted, turn) in [(Edit::DigitsChanged, 0), (Edit::Joined, 5)] {
+            if family % 10 == turn
+                && let Some(text) = wanted.apply(text, strange, &mut rng)
+            {
+                apart.push(Planted { family, role: Role::Apart(wanted), text });
+            }
+        }
+    }
+    stream.sort_by_key(|(place, _)| *place);
+    stream.into_iter().map(|(_, page)| page).chain(apart).collect()
+}
