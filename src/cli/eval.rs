@@ -20,6 +20,7 @@ use crate::sieve::{Sieve, SieveSettings};
 
 /// Arguments of `eval`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  dupgate eval\n  dupgate eval pages.jsonl --pairs pairs.txt")]
 pub struct EvalArgs {
     /// files of JSON lines with `text` (and `id`) [default: a generated crawl]
     #[arg(value_name = "FILE")]

@@ -10,17 +10,22 @@ use super::secret::SECRET_SLOTS;
 const OF_THE_INSTANCE: [&str; 3] = ["roles", "input.instance_id", "judge.serve"];
 
 impl Raw {
+    /// Fills in the defaults that depend on other keys.
+    pub(super) fn effective(&self) -> Self {
+        let mut effective = self.clone();
+        if effective.index.max_entries.is_none() {
+            effective.index.max_memory.get_or_insert(super::resolve::DEFAULT_MAX_MEMORY);
+        }
+        effective
+    }
+
     /// Hashes the effective settings, as twelve hexadecimal digits: the `hash` label of `dupgate_config_info`.
     ///
     /// Secrets have no part in it, nor the values of raw properties that may be secrets, nor what differs between
     /// the instances of one deployment: `roles`, `input.instance_id`, `judge.serve`.
     #[must_use]
     pub fn hash(&self) -> String {
-        let mut effective = self.clone();
-        if effective.index.max_entries.is_none() {
-            effective.index.max_memory.get_or_insert(super::resolve::DEFAULT_MAX_MEMORY);
-        }
-        let mut tree = serde_json::to_value(&effective).unwrap_or_default();
+        let mut tree = serde_json::to_value(self.effective()).unwrap_or_default();
         for path in OF_THE_INSTANCE.iter().chain(&SECRET_SLOTS) {
             if let Some(value) = tree.pointer_mut(&format!("/{}", path.replace('.', "/"))) {
                 *value = Value::Null;

@@ -104,6 +104,7 @@ pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, 
         logging: Logging { level: raw.logging.level, format: raw.logging.format },
         metrics: metrics(raw, found),
         hash: raw.hash(),
+        shown: raw.effective().shown(),
     };
     limits::between(&settings, found);
     if findings.problems.is_empty() {

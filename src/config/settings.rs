@@ -54,6 +54,8 @@ pub struct Settings {
     pub metrics: Metrics,
     /// Short hash of what should be equal on all instances: see [`super::Raw::hash`].
     pub hash: String,
+    /// All of it in the shape of the file, secrets left out: for those who want to see what is in effect.
+    pub shown: serde_json::Value,
 }
 
 impl Settings {

@@ -8,6 +8,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::Plain;
+use super::errors::{Denied, denied_by_code};
 use super::output::TimeLimits;
 use crate::record::PartitionId;
 
@@ -41,6 +42,9 @@ pub enum TopicError {
         /// Why.
         code: RDKafkaErrorCode,
     },
+    /// We may not.
+    #[error("not authorized: {0}")]
+    Denied(Denied),
     /// The cluster gave no answer.
     #[error(transparent)]
     Kafka(#[from] KafkaError),
@@ -123,6 +127,10 @@ impl Admin {
     pub fn partition_count(&self, topic: &str) -> Result<Option<usize>, TopicError> {
         let metadata = self.client.inner().fetch_metadata(Some(topic), PATIENCE)?;
         let known = metadata.topics().iter().find(|found| found.name() == topic);
+        let code = known.and_then(rdkafka::metadata::MetadataTopic::error).map(RDKafkaErrorCode::from);
+        if let Some(denied) = code.and_then(|code| denied_by_code(code, topic)) {
+            return Err(TopicError::Denied(denied));
+        }
         Ok(known.filter(|found| found.error().is_none()).map(|found| found.partitions().len()).filter(|&n| n > 0))
     }
 
@@ -200,7 +208,10 @@ impl Admin {
         let answer = self.runtime.block_on(self.client.create_topics([topic], &options()))?;
         match answer.into_iter().next() {
             Some(Err((_, code))) if code != RDKafkaErrorCode::TopicAlreadyExists => {
-                Err(TopicError::NotCreated { topic: topic.name.to_owned(), code })
+                Err(match denied_by_code(code, topic.name) {
+                    Some(denied) => TopicError::Denied(denied.to("Create")),
+                    None => TopicError::NotCreated { topic: topic.name.to_owned(), code },
+                })
             }
             _ => Ok(()),
         }

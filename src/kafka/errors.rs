@@ -17,7 +17,10 @@ pub fn of_call(call: Call, error: &KafkaError) -> CallError {
         return of_code(error.rdkafka_error_code(), error.to_string());
     };
     let text = format!("{call:?}: {} ({})", inner.string(), inner.name());
-    if is_fenced(inner.code()) {
+    if denied_by_code(inner.code(), "").is_some() {
+        // Nothing was committed, and no abort lends a permission.
+        CallError::Fatal(text)
+    } else if is_fenced(inner.code()) {
         CallError::Fenced(text)
     } else if inner.is_fatal() {
         // A commit that ends in a fatal error may have been made before.
@@ -42,6 +45,7 @@ pub fn of_code(code: Option<RDKafkaErrorCode>, text: String) -> CallError {
     match code {
         Some(code) if is_fenced(code) => CallError::Fenced(text),
         Some(RDKafkaErrorCode::Fatal) => CallError::Fatal(text),
+        Some(code) if denied_by_code(code, "").is_some() => CallError::Fatal(text),
         Some(_) | None => CallError::Abortable(text),
     }
 }
@@ -127,6 +131,20 @@ pub fn denied_by_code(code: RDKafkaErrorCode, name: &str) -> Option<Denied> {
     Some(Denied { operation, resource, name: if resource == "cluster" { String::new() } else { name.to_owned() } })
 }
 
+/// Finds what we may not do in a message that was made from a client's error: there the code stands by its name.
+#[must_use]
+pub fn denied_in(message: &str) -> Option<Denied> {
+    let names = [
+        (RDKafkaErrorCode::TopicAuthorizationFailed, "TOPIC_AUTHORIZATION_FAILED"),
+        (RDKafkaErrorCode::GroupAuthorizationFailed, "GROUP_AUTHORIZATION_FAILED"),
+        (RDKafkaErrorCode::TransactionalIdAuthorizationFailed, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        (RDKafkaErrorCode::ClusterAuthorizationFailed, "CLUSTER_AUTHORIZATION_FAILED"),
+    ];
+    let stands = |code: RDKafkaErrorCode, name: &str| message.contains(&format!("{code:?}")) || message.contains(name);
+    let (code, _) = names.into_iter().find(|(code, name)| stands(*code, name))?;
+    denied_by_code(code, "")
+}
+
 /// Says whether somebody else owns the id now.
 #[must_use]
 pub fn is_fenced(code: RDKafkaErrorCode) -> bool {
@@ -174,6 +192,20 @@ mod tests {
         // Another record of the same batch was at fault: this one may be sent again.
         assert_eq!(refusal(RDKafkaErrorCode::InvalidDifferentRecord), None);
         assert_eq!(refusal(RDKafkaErrorCode::MessageTimedOut), None);
+    }
+
+    #[test]
+    fn a_missing_permission_is_told_with_the_acl_to_add() {
+        let denied = denied(&KafkaError::AdminOp(RDKafkaErrorCode::TopicAuthorizationFailed), "pages").unwrap();
+        assert!(denied.remedy().ends_with("--operation Describe --topic 'pages'"), "{}", denied.remedy());
+        assert_eq!(denied.to_string(), "Describe on topic pages");
+        let told = KafkaError::MessageConsumption(RDKafkaErrorCode::GroupAuthorizationFailed).to_string();
+        assert_eq!(denied_in(&told).map(|denied| denied.resource), Some("group"));
+        let told = "Init: failed (_FATAL, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)";
+        assert_eq!(denied_in(told).map(|denied| denied.operation), Some("Write"));
+        assert_eq!(denied_in("the broker is away"), None);
+        let refused = of_code(Some(RDKafkaErrorCode::TopicAuthorizationFailed), String::new());
+        assert!(matches!(refused, CallError::Fatal(_)), "no abort lends a permission");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::client::{Cluster, ProducerSettings};
-use super::errors::{Denied, denied};
+use super::errors::{Denied, denied, denied_by_code};
 use crate::record::{PartitionId, Timestamp};
 
 /// How long one poll waits.
@@ -334,7 +334,7 @@ impl Survey {
             list.add_partition(&partition.topic, partition.number);
         }
         let committed = self.consumer.committed_offsets(list, self.patience);
-        let committed = committed.map_err(|error| Trouble::of(&error, &self.group))?;
+        let committed = committed.map_err(|error| self.told().unwrap_or_else(|| Trouble::of(&error, &self.group)))?;
         let (mut lag, mut known) = (0_u64, false);
         for element in committed.elements() {
             element.error().map_err(|error| Trouble::of(&error, &self.group))?;
@@ -350,6 +350,22 @@ impl Survey {
             lag = lag.saturating_add(u64::try_from(end.saturating_sub(next)).unwrap_or(0));
         }
         Ok(known.then_some(lag))
+    }
+
+    /// Finds out whether a question went unanswered because the group is not ours to use: the client tells that apart
+    /// from the answer, when it is polled.
+    fn told(&self) -> Option<Trouble> {
+        let late = after(Duration::from_secs(1));
+        while late.try_recv().is_err() {
+            if let Some(Err(error)) = self.consumer.poll(POLL)
+                && let trouble @ Trouble::Denied(_) = Trouble::of(&error, &self.group)
+            {
+                return Some(trouble);
+            }
+        }
+        let heard = self.ear.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let denied = heard.iter().find_map(|(code, _)| denied_by_code((*code)?, &self.group));
+        denied.map(Trouble::Denied)
     }
 
     /// Asks the coordinator for a transactional id of this name, as a producer does before its first transaction.

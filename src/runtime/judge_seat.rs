@@ -13,7 +13,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use super::clock::Clock;
 use super::errands::Errands;
 use super::judge_report::JudgeReport;
-use super::wiring::{Plan, failure};
+use super::wiring::{Plan, ended, failure};
 use crate::error::{Fatal, Reason};
 use crate::judge::{Effect, Event, Judge, JudgeSettings, Request, Snapshot};
 use crate::kafka::admin::Admin;
@@ -256,7 +256,7 @@ impl JudgeSeat {
             MemberEvent::Failed(why) => {
                 self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
                 let what = format!("judge of {ours}: {why}");
-                Err(Reason::Failure.because(anyhow::anyhow!(what)))
+                Err(ended(Reason::Failure, what, &self.plan.settings))
             }
         }
     }
@@ -340,7 +340,7 @@ impl JudgeSeat {
             Effect::Snapshot => self.snapshot(),
             Effect::RevokeDone => self.command(Command::RevokeDone),
             Effect::Stopped => self.stopped = true,
-            Effect::Fail(why) => return Err(Reason::State.because(why)),
+            Effect::Fail(why) => return Err(ended(Reason::State, why, &self.plan.settings)),
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use crate::fingerprint::Reader;
 use crate::judge::{ColdStart, JudgeSettings};
 use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
 use crate::kafka::output::{InputPartitions, OutputTopic, Outputs};
+use crate::kafka::survey::Trouble;
 use crate::log::LogIdentity;
 use crate::panics;
 use crate::snapshot::Folder;
@@ -306,8 +307,15 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
         librdkafka: crate::kafka::client::library_version(),
     };
     metrics.build_info(&build);
-    let endpoints =
-        Endpoints { metrics: metrics.clone(), health: health.clone(), build, clock: Arc::new(move || clock.instant()) };
+    let config =
+        serde_json::json!({"hash": settings.hash, "scheme": settings.scheme().to_string(), "config": settings.shown});
+    let endpoints = Endpoints {
+        metrics: metrics.clone(),
+        health: health.clone(),
+        build,
+        clock: Arc::new(move || clock.instant()),
+        config: Arc::from(format!("{config:#}\n")),
+    };
     Server::start(settings.http.listen, endpoints)
         .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
         .map_err(failure)
@@ -370,6 +378,7 @@ const fn mode_name(mode: Mode) -> &'static str {
 /// Sorts what goes wrong before anything runs.
 pub(super) fn unavailable(error: TopicError) -> Fatal {
     let reason = match &error {
+        TopicError::Denied(denied) => return wiring::trouble(Trouble::Denied(denied.clone())),
         TopicError::Missing(_) | TopicError::Partitions { .. } => Reason::Config,
         TopicError::NotCreated { .. } | TopicError::Kafka(_) => Reason::Unavailable,
         TopicError::Runtime(_) => Reason::Failure,

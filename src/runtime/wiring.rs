@@ -14,6 +14,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::backlog::Backlog;
 use crate::kafka::client::{ClientSettings, Cluster, Patience, ProducerSettings};
+use crate::kafka::errors::{Denied, denied_in};
 use crate::kafka::gate::Gate;
 use crate::kafka::output::{DuplicateValue, OutputTime, Outputs};
 use crate::kafka::survey::Trouble;
@@ -156,6 +157,20 @@ pub fn trouble(trouble: Trouble) -> Fatal {
         }
         Trouble::Away(_) => Reason::Unavailable.because(trouble),
     }
+}
+
+/// Sorts what a part of the service cannot go on with. A permission that is missing has its own exit code.
+pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, settings: &Settings) -> Fatal {
+    let text = why.to_string();
+    let Some(denied) = denied_in(&text) else { return otherwise.because(anyhow::anyhow!(text)) };
+    let prefix = |denied: Denied| Denied { name: settings.input.group.clone(), ..denied };
+    let remedy = match denied.resource {
+        // Its groups and transactional ids all begin with the name of the input group.
+        "group" | "transactional-id" => prefix(denied).remedy() + " --resource-pattern-type prefixed",
+        _ => denied.remedy(),
+    };
+    Reason::Denied
+        .because(anyhow::anyhow!("{text}; add the ACL: {remedy} (`dupgate check` tells all that are missing)"))
 }
 
 /// Returns how brokers are reached.

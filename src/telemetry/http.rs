@@ -1,4 +1,4 @@
-//! The listener for metrics and probes: `/metrics`, `/livez`, `/readyz`, `/healthz`, `/version`. Read-only, and no
+//! The listener for metrics and probes: `/metrics`, `/livez`, `/readyz`, `/healthz`, `/config`, `/version`. Read-only, and no
 //! document ever passes through it.
 
 use std::fmt::Write as _;
@@ -22,12 +22,13 @@ use super::metrics::{Build, Metrics};
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Every path with what it answers.
-const PATHS: [(&str, &str); 6] = [
+const PATHS: [(&str, &str); 7] = [
     ("/", "this list"),
     ("/metrics", "metrics as Prometheus text"),
     ("/livez", "200 while every loop moves, 503 with the reason otherwise"),
     ("/readyz", "200 when this instance can be relied on, 503 with the reasons otherwise; ?verbose lists every check"),
     ("/healthz", "the same as /livez"),
+    ("/config", "the settings in effect as JSON, secrets left out, with their hash"),
     ("/version", "version of the program and of its client library as JSON"),
 ];
 
@@ -45,6 +46,8 @@ pub struct Endpoints {
     pub build: Build,
     /// For `/livez`.
     pub clock: Clock,
+    /// For `/config`: what it answers. Whoever makes it leaves secrets out.
+    pub config: Arc<str>,
 }
 
 impl fmt::Debug for Endpoints {
@@ -135,6 +138,7 @@ fn router(endpoints: Endpoints) -> Router {
         .route("/livez", get(livez))
         .route("/healthz", get(livez))
         .route("/readyz", get(readyz))
+        .route("/config", get(config))
         .route("/version", get(version))
         .with_state(endpoints)
 }
@@ -181,6 +185,10 @@ async fn readyz(State(endpoints): State<Endpoints>, RawQuery(query): RawQuery) -
     }
 }
 
+async fn config(State(endpoints): State<Endpoints>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], endpoints.config.to_string()).into_response()
+}
+
 async fn version(State(endpoints): State<Endpoints>) -> Response {
     let Build { version, revision, librdkafka } = &endpoints.build;
     let body = serde_json::json!({"version": version, "revision": revision, "librdkafka": librdkafka});
@@ -207,6 +215,7 @@ mod tests {
             health: health.clone(),
             build: Build { version: "1.2.3".into(), revision: "abc".into(), librdkafka: "2.12.1".into() },
             clock: Arc::new(move || now),
+            config: Arc::from("{}"),
         };
         (Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), endpoints).unwrap(), metrics)
     }
@@ -296,6 +305,7 @@ mod tests {
             health: Health::new(Duration::from_secs(1)),
             build: Build { version: String::new(), revision: String::new(), librdkafka: String::new() },
             clock: Arc::new(move || now),
+            config: Arc::from("{}"),
         };
         let (ran, runs) = mpsc::channel();
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -319,6 +329,7 @@ mod tests {
             health: Health::new(Duration::from_secs(1)),
             build: Build { version: String::new(), revision: String::new(), librdkafka: String::new() },
             clock: Arc::new(move || now),
+            config: Arc::from("{}"),
         };
         assert_eq!(Server::start(first.address(), endpoints).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }

@@ -12,6 +12,8 @@
 #   DUPGATE_KAFKA_WAY=docker|maven   take this way and no other
 #   DUPGATE_KAFKA_OWN=1              a broker that may be killed: do not take the one that is already there
 #   DUPGATE_KAFKA_JVM="..."          options for the JVM instead of those below
+#   DUPGATE_KAFKA_SECURE=1           with `serve`: listeners with TLS and SASL, users and ACLs beside the plain one (by
+#                                    Maven only); `ready` is followed by NAME=HOST:PORT for each, and CERTS=FOLDER
 set -euo pipefail
 
 version=4.3.0
@@ -178,6 +180,58 @@ cluster_id() { head -c 16 /dev/urandom | base64 | tr '+/' 'ab' | tr -d '='; }
 
 process_runs() { lives "$(load pid)"; }
 
+# A password for everybody; the certificates live as long as the folder.
+secret=correct-horse
+
+# Makes an authority, a certificate for the broker and one for a client, as PEM files in `certs`.
+certificates() {
+    local certs=$folder/certs name
+    mkdir -p "$certs"
+    (
+        cd "$certs"
+        openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=authority" -keyout authority.key -out ca.pem
+        for name in broker client; do
+            openssl req -newkey rsa:2048 -nodes -subj "/CN=$name" -keyout "$name.key" -out "$name.csr"
+            openssl x509 -req -in "$name.csr" -CA ca.pem -CAkey authority.key -CAcreateserial -days 2 -out "$name.crt" \
+                -extfile <(echo "subjectAltName=IP:127.0.0.1,DNS:localhost")
+        done
+        cat broker.key broker.crt ca.pem > broker.pem
+        openssl pkcs8 -topk8 -in client.key -out client.locked.key -passout "pass:$secret"
+    ) >> "$folder/certs.log" 2>&1 || { cat "$folder/certs.log" >&2; return 1; }
+}
+
+# Settings that give the broker secured listeners: `secured PLAIN CONTROLLER` are the ports it has already. Whoever
+# comes by the plain listener may do everything, and so may alice; bob may do nothing that no ACL allows.
+secured() {
+    local name port listeners="PLAINTEXT://127.0.0.1:$1" map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+    for name in SSL SASL_SSL SASL_PLAINTEXT; do
+        port=$(free_port)
+        listeners+=",$name://127.0.0.1:$port"
+        map+=",$name:$name"
+        echo "$name=127.0.0.1:$port" >> "$folder/secured"
+    done
+    echo "CERTS=$folder/certs" >> "$folder/secured"
+    cat <<SETTINGS
+listeners=$listeners,CONTROLLER://127.0.0.1:$2
+advertised.listeners=$listeners
+listener.security.protocol.map=$map
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+ssl.keystore.type=PEM
+ssl.keystore.location=$folder/certs/broker.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=$folder/certs/ca.pem
+listener.name.ssl.ssl.client.auth=required
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:alice;User:CN=client
+SETTINGS
+    for name in sasl_ssl sasl_plaintext; do
+        echo "listener.name.$name.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=\"$secret\" user_bob=\"$secret\";"
+        for port in 256 512; do
+            echo "listener.name.$name.scram-sha-$port.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        done
+    done
+}
+
 maven_create() {
     fetch_jars || return 1
     local port controller
@@ -186,8 +240,18 @@ maven_create() {
     save address "127.0.0.1:$port"
     settings "PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller" "PLAINTEXT://127.0.0.1:$port" \
         "bootstrap.servers=127.0.0.1:$controller" "$folder/data" > "$folder/server.properties"
+    local format=(format --standalone --cluster-id "$(cluster_id)" --config "$folder/server.properties") user size
+    if [[ -n ${DUPGATE_KAFKA_SECURE:-} ]]; then
+        rm -f "$folder/secured"
+        certificates || return 1
+        secured "$port" "$controller" >> "$folder/server.properties"
+        for user in alice bob; do
+            for size in 256 512; do
+                format+=(--add-scram "SCRAM-SHA-$size=[name=$user,password=$secret]")
+            done
+        done
+    fi
     rm -rf "$folder/data"
-    local format=(format --standalone --cluster-id "$(cluster_id)" --config "$folder/server.properties")
     (run_java "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1" kafka.tools.StorageTool "${format[@]}") \
         > "$folder/format.log" 2>&1 || { cat "$folder/format.log" >&2; return 1; }
 }
@@ -330,7 +394,7 @@ serve() {
     trap '' INT HUP PIPE
     trap 'exit 143' TERM
     create || exit 1
-    answer "ready $(load address)"
+    answer "ready $(load address) $(load secured | tr '\n' ' ')"
     local order
     while read -r order; do
         case $order in

@@ -13,5 +13,7 @@ mod harness;
 mod operate;
 mod rebalance;
 mod run;
+mod secured;
 mod speaking;
+mod walkthrough;
 mod watching;

@@ -40,8 +40,12 @@ impl Desk {
             self.folder.path().join("index").display()
         );
         let (first, second) = (self.folder.path().join("dupgate.yaml"), self.folder.path().join("more.yaml"));
-        std::fs::write(&first, text).expect("a file");
-        std::fs::write(&second, more).expect("a file");
+        for (path, text) in [(&first, text.as_str()), (&second, more)] {
+            // A service that starts meanwhile must not find half of it.
+            if std::fs::read_to_string(path).ok().as_deref() != Some(text) {
+                std::fs::write(path, text).expect("a file");
+            }
+        }
         format!("{},{}", first.display(), second.display())
     }
 

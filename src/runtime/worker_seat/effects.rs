@@ -12,7 +12,7 @@ use crate::kafka::transactor::{Mark, Order};
 use crate::kafka::verdict_log::FollowCommand;
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::wall_clock;
-use crate::runtime::wiring::failure;
+use crate::runtime::wiring::{ended, failure};
 use crate::transaction::Call;
 use crate::worker::{Effect, LogPartition, Request};
 
@@ -54,7 +54,7 @@ impl WorkerSeat {
                 self.command(Command::RevokeDone);
             }
             Effect::Stopped => self.stopped = true,
-            Effect::Fail(why) => return Err(Reason::Failure.because(why)),
+            Effect::Fail(why) => return Err(ended(Reason::Failure, why, &self.plan.settings)),
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::kafka::output::Carried;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews};
 use crate::record::PartitionId;
 use crate::runtime::text_pool::{Done, Job};
+use crate::runtime::wiring::ended;
 use crate::telemetry::labels::{Component, ErrorKind, Rebalance};
 use crate::transaction::CallError;
 use crate::worker::{BadRecords, Disposition, Errand, Event, LogPartition, Page};
@@ -88,7 +89,7 @@ impl WorkerSeat {
             MemberEvent::Left => Ok(()),
             MemberEvent::Failed(why) => {
                 self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
-                Err(Reason::Failure.because(anyhow::anyhow!(why)))
+                Err(ended(Reason::Failure, why, &self.plan.settings))
             }
         }
     }

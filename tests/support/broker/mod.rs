@@ -12,6 +12,7 @@ mod script;
 
 pub(crate) mod wait;
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -24,6 +25,8 @@ use self::script::Script;
 #[derive(Debug)]
 pub(crate) struct Broker {
     address: String,
+    /// Addresses of secured listeners and the folder of certificates, by name.
+    secured: BTreeMap<String, String>,
     /// Differs between brokers, binaries and runs, which may share a cluster.
     run: String,
     script: Mutex<Script>,
@@ -57,10 +60,32 @@ impl Broker {
         }
     }
 
+    /// A broker with the listeners `SSL`, `SASL_SSL` and `SASL_PLAINTEXT` beside the plain one, shared by all tests of
+    /// this binary. Users: alice may do everything, bob what ACLs allow him; whoever comes in the plain way, everything.
+    pub(crate) fn secured() -> Option<&'static Self> {
+        static SECURED: OnceLock<Result<Broker, String>> = OnceLock::new();
+        if skipped() {
+            return None;
+        }
+        match SECURED.get_or_init(|| Self::start_by(Script::secured)) {
+            Ok(broker) => Some(broker),
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    /// The address of a secured listener, or the folder of the certificates (`CERTS`).
+    pub(crate) fn way(&self, name: &str) -> &str {
+        self.secured.get(name).expect("a secured broker")
+    }
+
     fn start_by(start: fn() -> Result<(Script, String), String>) -> Result<Self, String> {
-        let (script, address) = start()?;
+        let (script, ready) = start()?;
+        let mut words = ready.split_whitespace();
+        let address = words.next().unwrap_or_default().to_owned();
+        let named = words.filter_map(|word| word.split_once('='));
+        let secured = named.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let run = format!("{:016x}", RandomState::new().build_hasher().finish());
-        Ok(Self { address, run, script: Mutex::new(script) })
+        Ok(Self { address, secured, run, script: Mutex::new(script) })
     }
 
     /// `host:port`; stays the same when the broker is restarted.

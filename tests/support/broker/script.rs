@@ -25,6 +25,12 @@ impl Script {
         Self::serve(&[("DUPGATE_KAFKA_OWN", "1")])
     }
 
+    /// Starts the script with a broker of our own that has secured listeners, too.
+    pub(super) fn secured() -> Result<(Self, String), String> {
+        let environment = [("DUPGATE_KAFKA_OWN", "1"), ("DUPGATE_KAFKA_WAY", "maven"), ("DUPGATE_KAFKA_SECURE", "1")];
+        Self::serve(&environment)
+    }
+
     fn serve(environment: &[(&str, &str)]) -> Result<(Self, String), String> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broker/kafka.sh");
         let mut child = Command::new(&path)

@@ -1,0 +1,154 @@
+//! The connection: TLS, certificates of clients, SASL; and what happens to whoever may not.
+
+use super::broker::Broker;
+use super::operate::{Desk, Said};
+use super::run::text;
+use super::run::topics::{committed, page, produce};
+
+/// The password of everybody on the secured broker.
+const SECRET: &str = "correct-horse";
+
+/// A desk whose topics exist on the secured broker.
+fn desk(broker: &Broker) -> Desk {
+    let desk = Desk::new(broker);
+    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    desk
+}
+
+fn sasl(broker: &Broker, listener: &str, mechanism: &str, user: &str, password: &str) -> String {
+    let ca = format!("{}/ca.pem", broker.way("CERTS"));
+    let tls = if listener == "SASL_SSL" { format!("tls: {{ca_file: \"{ca}\"}}, ") } else { String::new() };
+    format!(
+        "kafka: {{security: {{protocol: {}, {tls}sasl: {{mechanism: {mechanism}, username: {user}, password: \"{password}\"}}}}}}\n",
+        listener.to_lowercase()
+    )
+}
+
+fn check(desk: &Desk, broker: &Broker, listener: &str, more: &str) -> Said {
+    let said = desk.ask_with(broker.way(listener), more, &["check", "-o", "table"]);
+    for told in [&said.out, &said.err] {
+        assert!(!told.contains(SECRET), "the password is told: {told}");
+    }
+    said
+}
+
+#[test]
+fn every_way_to_log_in_leads_in() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    for listener in ["SASL_SSL", "SASL_PLAINTEXT"] {
+        for mechanism in ["plain", "scram-sha-256", "scram-sha-512"] {
+            let said = check(&desk, broker, listener, &sasl(broker, listener, mechanism, "alice", SECRET));
+            assert_eq!(said.code, Some(0), "{listener} {mechanism}: {}{}", said.out, said.err);
+        }
+    }
+}
+
+#[test]
+fn a_certificate_leads_in_with_its_key_locked_or_not() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    let certs = broker.way("CERTS");
+    let tls = |key: &str| {
+        format!(
+            "kafka: {{security: {{protocol: ssl, tls: {{ca_file: {certs}/ca.pem, cert_file: {certs}/client.crt, {key}}}}}}}\n"
+        )
+    };
+    for key in [
+        format!("key_file: {certs}/client.key"),
+        format!("key_file: {certs}/client.locked.key, key_password: {SECRET}"),
+    ] {
+        let said = check(&desk, broker, "SSL", &tls(&key));
+        assert_eq!(said.code, Some(0), "{key}: {}{}", said.out, said.err);
+    }
+    let nobody = format!("kafka: {{security: {{protocol: ssl, tls: {{ca_file: {certs}/ca.pem}}}}}}\n");
+    assert_eq!(check(&desk, broker, "SSL", &nobody).code, Some(69), "a client without a certificate");
+}
+
+#[test]
+fn a_wrong_password_and_an_unknown_authority_are_told_apart() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    let wrong = check(&desk, broker, "SASL_SSL", &sasl(broker, "SASL_SSL", "scram-sha-512", "alice", "wrong-horse"));
+    assert_eq!(wrong.code, Some(77), "{}{}", wrong.out, wrong.err);
+    assert!(
+        wrong.out.contains("refuse the identity") && wrong.out.contains("check kafka.security.sasl"),
+        "{}",
+        wrong.out
+    );
+    assert!(!wrong.out.contains("wrong-horse") && !wrong.err.contains("wrong-horse"), "{}{}", wrong.out, wrong.err);
+    // Without ca_file the system's authorities count, and none of them knows this broker.
+    let stranger = sasl(broker, "SASL_PLAINTEXT", "plain", "alice", SECRET).replace("sasl_plaintext", "sasl_ssl");
+    let stranger = check(&desk, broker, "SASL_SSL", &stranger);
+    assert_eq!(stranger.code, Some(69), "{}{}", stranger.out, stranger.err);
+    assert!(stranger.out.contains("certificate"), "{}", stranger.out);
+}
+
+#[test]
+fn whoever_may_not_is_told_which_acl_to_add() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
+    let said = check(&desk, broker, "SASL_SSL", &bob);
+    assert_eq!(said.code, Some(77), "{}{}", said.out, said.err);
+    for expected in [
+        format!("--operation Describe --topic '{}'", desk.input),
+        format!("--operation Describe --topic '{}'", desk.outputs[0]),
+        format!("--operation Write --transactional-id '{}.worker.' --resource-pattern-type prefixed", desk.group),
+    ] {
+        assert!(said.out.contains(&expected), "{expected}: {}", said.out);
+    }
+    let ran = desk.ask_with(broker.way("SASL_SSL"), &bob, &["run"]);
+    assert_eq!(ran.code, Some(77), "{}", ran.err);
+    assert!(ran.err.contains("add the ACL: kafka-acls.sh"), "{}", ran.err);
+    let created = desk.ask_with(broker.way("SASL_SSL"), &bob, &["topics", "create", "--execute"]);
+    assert_eq!(created.code, Some(77), "{}", created.err);
+}
+
+#[test]
+fn the_service_works_over_tls_and_scram() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let more = sasl(broker, "SASL_SSL", "scram-sha-512", "alice", SECRET)
+        + &format!("http: {{listen: \"127.0.0.1:{port}\"}}\nlogging: {{level: trace}}\n");
+    let mut service = std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
+        .args(["run", "-c"])
+        .arg(desk.files(broker.way("SASL_SSL"), &more))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program");
+    // Read along, or the program waits for somebody to read its log.
+    let pipes: [Box<dyn std::io::Read + Send>; 2] =
+        [Box::new(service.stdout.take().expect("a pipe")), Box::new(service.stderr.take().expect("a pipe"))];
+    let readers = pipes.map(|mut pipe| {
+        std::thread::spawn(move || {
+            let mut told = Vec::new();
+            drop(pipe.read_to_end(&mut told));
+            String::from_utf8_lossy(&told).into_owned()
+        })
+    });
+    produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(1))]);
+    let (unique, duplicate) = (committed(broker, &desk.outputs[0], 1), committed(broker, &desk.outputs[1], 1));
+    let shown = get(port, "/config");
+    drop(service.kill());
+    drop(service.wait());
+    assert_eq!((unique.len(), duplicate.len()), (1, 1));
+    // The password is told nowhere: not where the settings are shown, and not in a log that leaves nothing out.
+    assert!(shown.contains("\"username\": \"alice\"") && shown.contains("[redacted]"), "{shown}");
+    assert!(!shown.contains(SECRET), "{shown}");
+    let log: String = readers.map(|reader| reader.join().expect("a reader")).concat();
+    assert!(log.contains("dupgate starts") && !log.contains(SECRET), "{log}");
+}
+
+/// Asks the service's own listener.
+fn get(port: u16, path: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
