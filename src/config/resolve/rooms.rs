@@ -13,7 +13,7 @@ use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
 
 /// Memory that one original is taken to need, in bytes, when `index.max_entries` is derived from `index.max_memory`:
-/// fingerprints, position, meta data and its share of the hash tables, rounded up.
+/// fingerprints, position, meta data and its share of the hash tables, rounded up; sketches come on top.
 pub const BYTES_PER_ORIGINAL: u64 = 200;
 
 /// Memory for the index when neither limit is given.
@@ -257,6 +257,16 @@ const fn stage(name: StageName) -> Stage {
     }
 }
 
+/// Memory that one original is taken to need with its sketch, in bytes: the sketch with what the allocator adds, and a
+/// place in the table of each band.
+fn bytes_per_original(matching: &raw::Match) -> u64 {
+    let raw::Minhash { permutations, bits, bands, .. } = matching.minhash;
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let sketch = if permutations == 0 { 0 } else { number(permutations).saturating_mul(u64::from(bits)) / 8 + 48 };
+    let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(14) } else { 0 };
+    BYTES_PER_ORIGINAL.saturating_add(sketch).saturating_add(tables)
+}
+
 fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
     match (raw.index.max_memory, raw.index.max_entries) {
         (Some(_), Some(_)) => {
@@ -270,12 +280,10 @@ fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
         (None, Some(entries)) => entries,
         (memory, None) => {
             let ByteSize(memory) = memory.unwrap_or(DEFAULT_MAX_MEMORY);
-            let entries = memory / BYTES_PER_ORIGINAL;
+            let one = bytes_per_original(&raw.r#match);
+            let entries = memory / one;
             if entries == 0 {
-                found.refuse(
-                    "index.max_memory",
-                    format!("{memory} bytes hold no original (one takes {BYTES_PER_ORIGINAL} bytes)"),
-                );
+                found.refuse("index.max_memory", format!("{memory} bytes hold no original (one takes {one} bytes)"));
             }
             entries
         }
@@ -292,7 +300,7 @@ pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     if index.path.as_os_str().is_empty() {
         found.refuse("index.path", "must not be empty");
     }
-    let derived = index.max_entries.map(|entries| entries.saturating_mul(BYTES_PER_ORIGINAL));
+    let derived = index.max_entries.map(|entries| entries.saturating_mul(bytes_per_original(&raw.r#match)));
     let configured = index.max_memory.map(|ByteSize(bytes)| bytes);
     Index {
         path: index.path.clone(),

@@ -48,7 +48,7 @@ fn a_minimal_file_resolves_to_the_defaults_of_every_room() {
     assert_eq!(settings.rules.stages, Stage::ALL);
     assert_eq!(settings.rules.max_distance, 3);
     assert_eq!(settings.rules.windows, Windows::all(Duration::from_hours(72)));
-    assert_eq!(settings.rules.max_entries, (4 << 30) / BYTES_PER_ORIGINAL);
+    assert_eq!(settings.rules.max_entries, (4 << 30) / (BYTES_PER_ORIGINAL + 128 + 48 + 42 * 14));
     assert_eq!(settings.index.max_memory, 4 << 30);
     assert_eq!(settings.logs.keep, Duration::from_hours(78));
     assert_eq!(settings.logs.prefix, "dupgate");
@@ -159,8 +159,12 @@ fn one_limit_bounds_the_index() {
         let settings = settings(sets);
         (settings.rules.max_entries, settings.index.max_memory)
     };
-    assert_eq!(settings_of(&["index.max_memory=2000B"]), (10, 2000));
-    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 2000));
+    assert_eq!(settings_of(&["index.max_memory=9640B"]), (10, 9640));
+    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 9640));
+    assert_eq!(
+        settings_of(&["index.max_entries=10", "match.minhash.permutations=0", "match.stages=exact"]),
+        (10, 2000)
+    );
     refused(&["index.max_memory=1GiB", "index.max_entries=5"], "index.max_entries", "one of both");
     refused(&["index.max_memory=199B"], "index.max_memory", "hold no original");
     refused(&["index.max_entries=0"], "index.max_entries", "below the limit of 1");
