@@ -14,9 +14,12 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Reader, Scratch};
-use crate::quality::{Half, PlantSettings, Planted, Role, Scorer, plant};
+use crate::quality::{Crowd, Half, PlantSettings, Planted, Role, Scorer, plant};
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 use crate::sieve::{Sieve, SieveSettings};
+
+/// Size of the index for which the chance candidates of a probe are estimated.
+const ORIGINALS: u64 = 10_000_000;
 
 /// Arguments of `eval`.
 #[derive(Clone, Debug, Args)]
@@ -82,6 +85,11 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let reader = Reader::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
     let found = texts::gather(args, &reader).map_err(|error| Reason::State.because(error))?;
+    let crowd = settings.rules.minhash.map(|minhash| {
+        let shingles = settings.fingerprint.minhash.shingle;
+        let crowd = Crowd::of(&texts::sets(&found, &reader, shingles));
+        [1, minhash.agree].map(|agree| crowd.candidates(minhash.banding, agree, ORIGINALS))
+    });
     let stream = if let Some(pairs) = &args.pairs {
         texts::labelled(&found, pairs).map_err(|error| Reason::State.because(error))?
     } else {
@@ -90,9 +98,9 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     };
     let report = judge(&stream, &reader, &settings)?.report();
     let mut out = std::io::stdout().lock();
-    let written = if args.json { Ok(()) } else { out.write_all(table::table(&report).as_bytes()) };
+    let written = if args.json { Ok(()) } else { out.write_all(table::table(&report, crowd).as_bytes()) };
     // Nobody reads what is left to say.
-    drop(written.and_then(|()| writeln!(out, "{}", table::json(&report))));
+    drop(written.and_then(|()| writeln!(out, "{}", table::json(&report, crowd))));
     Ok(())
 }
 

@@ -317,7 +317,6 @@ mod tests {
         for text in [
             "tracing: {sample_ratio: 0.1}",
             "http: {admin: {listen: '127.0.0.1:9465'}}",
-            "match: {minhash: {bands: 32}}",
             "match: {number_guard: false}",
             "match: {containment: false}",
             "index: {keep_ids: false}",
@@ -327,9 +326,6 @@ mod tests {
             let found = problems(layers);
             assert!(found.iter().all(|problem| problem.contains("unknown field")), "{text}: {found:?}");
         }
-        let mut layers = Layers::default();
-        layers.file("f.yaml", "match: {stages: [exact, simhash, minhash]}");
-        assert!(problems(layers).join("").contains("unknown variant `minhash`, expected `exact` or `simhash`"));
     }
 
     #[test]

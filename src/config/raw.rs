@@ -219,14 +219,15 @@ section! {
 
 section! {
     Match {
-        stages: Vec<StageName> = vec![StageName::Exact, StageName::Simhash],
+        stages: Vec<StageName> = vec![StageName::Exact, StageName::Simhash, StageName::Minhash],
         simhash: Simhash = Simhash::default(),
+        minhash: Minhash = Minhash::default(),
         same_id: SameIdPolicy = SameIdPolicy::Update,
     }
 }
 words! {
     /// A way to match.
-    StageName { Exact, Simhash, }
+    StageName { Exact, Simhash, Minhash, }
 }
 section! {
     Simhash {
@@ -235,6 +236,24 @@ section! {
         weights: Weights = Weights::TfIdf,
         top_k: usize = 200,
         hash: FeatureHash = FeatureHash::Xxh3,
+    }
+}
+section! {
+    Minhash {
+        permutations: usize = 128,
+        bits: u32 = 8,
+        shingle: Shingle = Shingle::default(),
+        min_shingles: usize = 8,
+        bands: usize = 42,
+        rows: usize = 3,
+        agree: u8 = 2,
+        min_similarity: f64 = 0.3,
+    }
+}
+section! {
+    Shingle {
+        han: usize = 4,
+        other: usize = 7,
     }
 }
 words! {
@@ -274,6 +293,8 @@ section! {
         exact: Option<Span> = None,
         #[serde(skip_serializing_if = "Option::is_none")]
         simhash: Option<Span> = None,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        minhash: Option<Span> = None,
     }
 }
 

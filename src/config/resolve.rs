@@ -86,6 +86,7 @@ pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, 
         found.refuse("roles", "an instance without a role does nothing: expected worker, judge or both");
     }
     let secrets = secrets(raw, given, found);
+    let fingerprint = rooms::fingerprint(raw, found);
     let settings = Settings {
         roles,
         mode: raw.mode,
@@ -93,8 +94,8 @@ pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, 
         input: routes::input(raw, purpose, found),
         record: rooms::record(raw, found),
         text: rooms::text(raw, given, found),
-        fingerprint: rooms::fingerprint(raw, found),
-        rules: rooms::rules(raw, found),
+        rules: rooms::rules(raw, fingerprint.minhash.form, found),
+        fingerprint,
         index: rooms::index(raw, found),
         logs: limits::logs(raw, found),
         judge: limits::judge(raw, found),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::Sketch;
+
 /// 128-bit hash of the normalised text: equal texts, equal hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExactHash(pub u128);
@@ -42,12 +44,14 @@ pub struct ScopeHash(pub u64);
 pub struct PageDigest(pub u32);
 
 /// All fingerprints of one page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprints {
     /// Hash of the normalised text.
     pub exact: ExactHash,
     /// Absent when the page has too few features (`text.min_features`): then only the exact stage judges.
     pub simhash: Option<SimHash>,
+    /// Absent when the scheme makes none, or when the page has too few shingles (`match.minhash.min_shingles`).
+    pub sketch: Option<Sketch>,
 }
 
 /// Short name of everything that decides a fingerprint, as in `sh64-9b1f2c`.

@@ -21,6 +21,6 @@ pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash
 pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, SketchForm, SlotBits};
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
-pub use settings::{Bits, FeatureHash, Settings, SimHashSettings, Weights};
+pub use settings::{Bits, FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights};
 pub use shingle::{Letters, ShingleLengths, shingle_hashes, shingles};
 pub use simhash::{Feature, keep_strongest, log_weight, simhash};

@@ -1,8 +1,11 @@
 //! The pure rooms 1 to 3 as one call: bytes of a record -> what is asked about it.
 
 use super::scheme::{partition_of, scheme_id};
+use super::shingle::{Letters, shingle_hashes};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
-use super::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, Settings, Weights};
+use super::{
+    ExactHash, Fingerprints, IdHash, PageDigest, Permutations, SchemeId, ScopeHash, Settings, Sketch, Weights,
+};
 use crate::record::{Decoder, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
 use crate::text::{self, Analyzer, CutBy, WordMap};
 use std::num::NonZeroUsize;
@@ -14,6 +17,7 @@ pub struct Reader {
     decoder: Decoder,
     analyzer: Analyzer,
     settings: Settings,
+    permutations: Permutations,
     partitions: NonZeroUsize,
     scheme: SchemeId,
 }
@@ -24,6 +28,9 @@ pub struct Scratch {
     normal: String,
     words: WordMap<Seen>,
     features: Vec<Feature>,
+    letters: Letters,
+    shingles: Vec<u32>,
+    minima: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +115,7 @@ impl Reader {
             decoder: Decoder::new(input, text.max_nesting)?,
             analyzer: Analyzer::new(text)?,
             settings: fingerprint.clone(),
+            permutations: Permutations::new(fingerprint.minhash.form.map_or(0, |form| usize::from(form.slots()))),
             partitions,
             scheme: scheme_id(input, text, fingerprint, partitions),
         })
@@ -153,7 +161,7 @@ impl Reader {
         let normal = self.analyzer.normalize(&document.body, &mut scratch.normal);
         ended(Step::Extract);
         let normal = normal?;
-        let (words, features) = (&mut scratch.words, &mut scratch.features);
+        let Scratch { words, features, letters, shingles, minima, .. } = scratch;
         words.clear();
         let mut tokens = 0;
         let cut_by = self.analyzer.words(normal.text, |word| {
@@ -174,6 +182,7 @@ impl Reader {
             keep_strongest(features, self.settings.simhash.top_k);
             simhash(features)
         });
+        let sketch = self.sketch(normal.text, letters, shingles, minima);
         let scope = document.scope.as_deref().map(scope_hash);
         let reading = Reading {
             id: document.id.as_deref().map(id_hash),
@@ -181,7 +190,7 @@ impl Reader {
             scope,
             partition: partition_of(scope, self.partitions),
             event_time: document.fetched_at,
-            fingerprints: Fingerprints { exact, simhash },
+            fingerprints: Fingerprints { exact, simhash, sketch },
             digest: digest_of(record),
             tokens,
             features: distinct,
@@ -201,6 +210,29 @@ impl Reader {
     pub fn place(&self, record: &RawRecord<'_>) -> Result<(Option<ScopeHash>, usize), Rejection> {
         let scope = self.decoder.scope(record)?.as_deref().map(scope_hash);
         Ok((scope, partition_of(scope, self.partitions)))
+    }
+
+    /// Makes the sketch of a normalised text. Shingles that repeat do not count as more features.
+    fn sketch(
+        &self,
+        normal: &str,
+        letters: &mut Letters,
+        shingles: &mut Vec<u32>,
+        minima: &mut Vec<u32>,
+    ) -> Option<Sketch> {
+        let form = self.settings.minhash.form?;
+        shingle_hashes(normal, self.settings.minhash.shingle, letters, shingles);
+        let least = self.settings.minhash.min_shingles.max(1);
+        // Only a short text can have too few different ones: sorting a long one would cost as much as its sketch.
+        if shingles.len() < least.saturating_mul(8) {
+            shingles.sort_unstable();
+            shingles.dedup();
+        }
+        if shingles.len() < least {
+            return None;
+        }
+        self.permutations.minima(shingles, minima);
+        Some(form.cut(minima))
     }
 
     fn weight(&self, seen: Seen) -> u32 {

@@ -2,11 +2,36 @@
 
 use std::fmt::Write as _;
 
+use super::{ShingleLengths, SketchForm, SlotBits};
+
 /// How features become fingerprints (the keys of `match` that decide a fingerprint, not a verdict).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The `SimHash` stage.
     pub simhash: SimHashSettings,
+    /// The `MinHash` stage.
+    pub minhash: MinHashSettings,
+}
+
+/// How a sketch is made (`match.minhash`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MinHashSettings {
+    /// Slots of a sketch (`permutations`), and their width. Without it no sketch is made.
+    pub form: Option<SketchForm>,
+    /// How many characters make a shingle.
+    pub shingle: ShingleLengths,
+    /// Fewer different shingles than this: no sketch. At least 1.
+    pub min_shingles: usize,
+}
+
+impl Default for MinHashSettings {
+    fn default() -> Self {
+        Self {
+            form: SketchForm::new(128, SlotBits::B8).ok(),
+            shingle: ShingleLengths { han: 4, other: 7 },
+            min_shingles: 8,
+        }
+    }
 }
 
 /// How a `SimHash` is made (`match.simhash`).
@@ -81,5 +106,12 @@ impl Settings {
         let _ = writeln!(out, "simhash.weights={weights}");
         let _ = writeln!(out, "simhash.top_k={top_k}");
         let _ = writeln!(out, "simhash.hash={hash}");
+        if let MinHashSettings { form: Some(form), shingle, min_shingles } = self.minhash {
+            let _ = writeln!(out, "minhash.permutations={}", form.slots());
+            let _ = writeln!(out, "minhash.bits={}", form.bits().count());
+            let _ = writeln!(out, "minhash.shingle.han={}", shingle.han);
+            let _ = writeln!(out, "minhash.shingle.other={}", shingle.other);
+            let _ = writeln!(out, "minhash.min_shingles={min_shingles}");
+        }
     }
 }

@@ -28,6 +28,7 @@ mod plan;
 mod ring;
 mod runs;
 mod shape;
+mod sketches;
 mod stats;
 mod table;
 mod tables;
@@ -41,9 +42,10 @@ pub use stats::{IndexStats, NearStats, TableStats};
 pub use tables::{Keys, Tables};
 
 use crate::fingerprint::{Fingerprints, IdHash};
-use crate::log::{Stage, Tails};
+use crate::log::{MinHashRules, Stage, Tails};
 use crate::record::{PartitionId, Source};
 use ring::{ByExact, ById, BySource, Ring};
+use sketches::Sketches;
 
 /// Memory that the tables of the `SimHash` codes may take for each original, in bytes.
 pub const CODE_TABLES_BYTES: f64 = 100.0;
@@ -57,6 +59,8 @@ pub struct Index {
     ring: Ring,
     /// Codes by the ring's positions. Its tail is that of the `SimHash` stage.
     near: Near,
+    /// By the ring's positions, too.
+    sketches: Sketches,
     last_sequence: Option<u64>,
     by_exact: Tables,
     by_id: Tables,
@@ -77,6 +81,7 @@ impl Index {
         Self {
             ring: Ring::new(),
             near: Near::with_plan(plan_for(max_distance, entries), entries),
+            sketches: Sketches::new(entries),
             last_sequence: None,
             by_exact: Tables::new(1, entries),
             by_id: Tables::new(1, entries),
@@ -92,9 +97,16 @@ impl Index {
         }
     }
 
+    /// Compares sketches by these rules from now on, or not at all. Builds their tables anew when that is a change; the
+    /// originals stay.
+    pub fn set_minhash(&mut self, rules: Option<MinHashRules>) {
+        self.sketches.set_rules(rules);
+    }
+
     /// Lets the tables grow towards so many originals.
     pub fn expect(&mut self, entries: u64) {
         let entries = entries.min(MOST_ENTRIES);
+        self.sketches.expect(entries);
         self.near.expect(entries);
         self.by_exact.expect(entries);
         self.by_id.expect(entries);
@@ -106,6 +118,7 @@ impl Index {
     pub fn insert(&mut self, original: &Original) {
         if self.append(original) {
             self.near.push(code_of(original));
+            self.sketches.push(original.fingerprints.sketch.clone());
             let (ring, positions) = (&self.ring, self.ring.positions());
             self.by_exact.insert(&ByExact(ring), positions.clone());
             self.by_source.insert(&BySource(ring), positions.clone());
@@ -118,8 +131,15 @@ impl Index {
     /// Holds many originals, in sequence order, and builds the tables once.
     pub fn restore(&mut self, originals: &[Original]) {
         let mut codes = Vec::with_capacity(originals.len());
-        codes.extend(originals.iter().filter(|original| self.append(original)).map(code_of));
+        let mut sketches = Vec::with_capacity(originals.len());
+        for original in originals {
+            if self.append(original) {
+                codes.push(code_of(original));
+                sketches.push(original.fingerprints.sketch.clone());
+            }
+        }
         self.near.restore(codes);
+        self.sketches.restore(sketches.into_iter());
         let (ring, positions) = (&self.ring, self.ring.positions());
         let held = positions.end - positions.start;
         self.by_exact.build(&ByExact(ring), &positions, held);
@@ -169,6 +189,20 @@ impl Index {
                 }
             });
         }
+        let sketch = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash));
+        if let Some(sketch) = sketch {
+            seen.compared += self.sketches.probe(sketch, |position, distance| {
+                let Some(facts) = self.ring.facts(position) else { return };
+                let code_distance =
+                    code.zip(self.near.code_kept(position)).map(|(code, held)| (code.0 ^ held).count_ones());
+                let code_distance = code_distance.and_then(|distance| u8::try_from(distance).ok());
+                // What matches in a stronger stage was shown above.
+                if probe.verify(&facts, code_distance).is_none() && probe.may_match_by_sketch(&facts) {
+                    let same_id = probe.id.is_some() && probe.id == facts.id;
+                    visit(Candidate { sequence: facts.sequence, stage: Stage::MinHash, distance, same_id });
+                }
+            });
+        }
         seen
     }
 
@@ -179,6 +213,9 @@ impl Index {
         self.by_exact.prefetch(&[ring::key_of_exact(fingerprints.exact.0)]);
         if let Some(code) = fingerprints.simhash {
             self.near.prefetch(code.0);
+        }
+        if let Some(sketch) = &fingerprints.sketch {
+            self.sketches.prefetch(sketch);
         }
     }
 
@@ -200,7 +237,7 @@ impl Index {
     }
 
     fn original(&self, position: u64) -> Option<Original> {
-        self.ring.original(position, self.near.code_kept(position))
+        self.ring.original(position, self.near.code_kept(position), self.sketches.get(position).cloned())
     }
 
     /// Forgets the original that this position made; returns how many there were.
@@ -272,6 +309,17 @@ impl Index {
         while near < head && is_over(near) {
             near += 1;
         }
+        let mut sketched = self.sketches.positions().start.max(front);
+        let is_over = |position: u64| {
+            self.ring.is_forgotten(position)
+                || self.ring.event_time(position).is_some_and(|time| time < tails.times.minhash)
+        };
+        while sketched < head && is_over(sketched) {
+            sketched += 1;
+        }
+        if sketched > self.sketches.positions().start || front > first {
+            self.sketches.expire(sketched, front);
+        }
         if front > first {
             self.ring.drop_before(front);
         }
@@ -335,6 +383,7 @@ impl Index {
             exact_bytes: self.by_exact.memory_bytes(),
             id_bytes: self.by_id.memory_bytes(),
             source_bytes: self.by_source.memory_bytes(),
+            sketch_bytes: self.sketches.memory_bytes(),
         }
     }
 

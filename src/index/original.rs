@@ -61,6 +61,13 @@ impl Probe<'_> {
         self.in_time(Stage::SimHash, original.event_time).then_some((Stage::SimHash, distance))
     }
 
+    /// Says whether an original may be matched by its sketch: scope, age and tails.
+    pub(super) fn may_match_by_sketch(&self, original: &Facts) -> bool {
+        original.scope == self.scope
+            && original.sequence >= self.tails.first_sequence
+            && self.in_time(Stage::MinHash, original.event_time)
+    }
+
     /// Says whether the stage is in use, remembers that time, and reaches so far.
     fn in_time(&self, stage: Stage, event_time: Timestamp) -> bool {
         self.stages.contains(&stage)
@@ -76,7 +83,7 @@ pub struct Candidate {
     pub sequence: u64,
     /// The strongest stage in which it matches.
     pub stage: Stage,
-    /// Differing bits; 0 in the exact stage.
+    /// Differing bits, or differing slots of the sketch; 0 in the exact stage.
     pub distance: u8,
     /// Whether page and original carry the same id.
     pub same_id: bool,

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::column::Column;
 use super::original::Original;
 use super::tables::Keys;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, ScopeHash, SimHash};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, ScopeHash, SimHash, Sketch};
 use crate::record::{PartitionId, Source, Timestamp};
 
 const HAS_ID: u8 = 1;
@@ -171,8 +171,8 @@ impl Ring {
         })
     }
 
-    /// Returns an original that was not forgotten, whole; its code comes from elsewhere.
-    pub(super) fn original(&self, position: u64, code: Option<u64>) -> Option<Original> {
+    /// Returns an original that was not forgotten, whole; its code and its sketch come from elsewhere.
+    pub(super) fn original(&self, position: u64, code: Option<u64>, sketch: Option<Sketch>) -> Option<Original> {
         let Facts { sequence, event_time, exact, id, scope } = self.facts(position)?;
         let source = self.source(self.places.get(position)?, self.offsets.get(position)?)?;
         let cluster = if self.marks.get(position)? & OF_CLUSTER == 0 {
@@ -182,7 +182,7 @@ impl Ring {
             let &(_, place, offset) = self.clusters.get(at)?;
             self.source(place, offset)?
         };
-        let fingerprints = Fingerprints { exact, simhash: code.map(SimHash) };
+        let fingerprints = Fingerprints { exact, simhash: code.map(SimHash), sketch };
         Some(Original { sequence, source, event_time, fingerprints, id, scope, cluster })
     }
 

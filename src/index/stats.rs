@@ -48,12 +48,19 @@ pub struct IndexStats {
     pub id_bytes: usize,
     /// Memory of the table of sources, in bytes.
     pub source_bytes: usize,
+    /// Memory of the sketches and their tables, in bytes.
+    pub sketch_bytes: usize,
 }
 
 impl IndexStats {
     /// Returns all memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.ring_bytes + self.near.memory_bytes() + self.exact_bytes + self.id_bytes + self.source_bytes
+        self.ring_bytes
+            + self.near.memory_bytes()
+            + self.exact_bytes
+            + self.id_bytes
+            + self.source_bytes
+            + self.sketch_bytes
     }
 }

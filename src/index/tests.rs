@@ -24,7 +24,7 @@ fn original(sequence: u64, exact: u128, simhash: Option<u64>, time: i64) -> Orig
         cluster: source.clone(),
         source,
         event_time: at(time),
-        fingerprints: Fingerprints { exact: ExactHash(exact), simhash: simhash.map(SimHash) },
+        fingerprints: Fingerprints { exact: ExactHash(exact), simhash: simhash.map(SimHash), sketch: None },
         id: None,
         scope: None,
     }
@@ -51,7 +51,7 @@ fn found(index: &Index, probe: &Probe<'_>) -> Vec<(u64, Stage, u8, bool)> {
 }
 
 fn near(index: &Index, simhash: u64, max_distance: u8) -> Vec<u64> {
-    let fingerprints = Fingerprints { exact: ExactHash(u128::MAX), simhash: Some(SimHash(simhash)) };
+    let fingerprints = Fingerprints { exact: ExactHash(u128::MAX), simhash: Some(SimHash(simhash)), sketch: None };
     found(index, &probe(&fingerprints, 0, max_distance)).into_iter().map(|candidate| candidate.0).collect()
 }
 
@@ -77,6 +77,8 @@ impl List {
                         (Some(one), Some(other)) => Some(one.distance(other)),
                         _ => None,
                     },
+                    // None of them has a sketch.
+                    Stage::MinHash => None,
                 };
                 let in_time =
                     original.event_time >= probe.tails.times.of(stage) && gap <= probe.windows.of(stage).as_millis();
@@ -175,7 +177,8 @@ fn agrees_with_the_list(max_distance: u8, windows: Windows<u64>, steps: Vec<Step
                 list.originals.push((made, false));
             }
             Step::Probe { page, stages, max_distance } => {
-                let fingerprints = Fingerprints { exact: ExactHash(page.exact), simhash: page.simhash.map(SimHash) };
+                let fingerprints =
+                    Fingerprints { exact: ExactHash(page.exact), simhash: page.simhash.map(SimHash), sketch: None };
                 let probe = Probe {
                     fingerprints: &fingerprints,
                     id: page.id.map(IdHash),
@@ -245,7 +248,7 @@ proptest! {
     fn every_answer_is_that_of_a_list_and_a_loop(
         max_distance in 0..=8u8, exact in 50..200u64, simhash in 50..200u64, steps in steps(),
     ) {
-        agrees_with_the_list(max_distance, Windows { exact, simhash }, steps);
+        agrees_with_the_list(max_distance, Windows { exact, simhash, minhash: simhash }, steps);
     }
 
     #[test]
@@ -304,7 +307,7 @@ fn the_window_is_inclusive_on_both_sides() {
     for (sequence, time) in [-width - 1, -width, width, width + 1].into_iter().enumerate() {
         index.insert(&original(sequence as u64, 7, None, time));
     }
-    let fingerprints = Fingerprints { exact: ExactHash(7), simhash: None };
+    let fingerprints = Fingerprints { exact: ExactHash(7), simhash: None, sketch: None };
     let sequences: Vec<u64> = found(&index, &probe(&fingerprints, 0, 3)).into_iter().map(|found| found.0).collect();
     assert_eq!(sequences, [1, 2]);
 }
@@ -314,7 +317,7 @@ fn an_original_at_the_tail_is_live_and_one_before_it_is_not() {
     let mut index = Index::new(3);
     index.insert(&original(0, 0, None, 9));
     index.insert(&original(1, 1, None, 10));
-    let tails = Tails { times: Windows { exact: at(10), simhash: at(50) }, first_sequence: 0 };
+    let tails = Tails { times: Windows { exact: at(10), simhash: at(50), minhash: at(50) }, first_sequence: 0 };
     assert_eq!(index.live(&tails).map(|original| original.sequence).collect::<Vec<_>>(), [1]);
     assert_eq!(index.advance(&tails), Gone { expired: 1, evicted: 0 });
     assert_eq!(index.advance(&Tails { first_sequence: 2, ..tails }), Gone { expired: 0, evicted: 1 });
@@ -329,7 +332,7 @@ fn a_dead_original_behind_a_live_one_is_no_candidate() {
     let tails = Tails { times: Windows::all(at(10)), first_sequence: 0 };
     assert_eq!(index.advance(&tails), Gone::default());
     assert_eq!(index.len(), 2);
-    let fingerprints = Fingerprints { exact: ExactHash(7), simhash: None };
+    let fingerprints = Fingerprints { exact: ExactHash(7), simhash: None, sketch: None };
     assert_eq!(found(&index, &Probe { tails, ..probe(&fingerprints, 10, 3) }), []);
 }
 

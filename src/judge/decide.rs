@@ -59,7 +59,8 @@ fn judge_page(state: &State, rules: &Rules, page: &PageEntry, append_time: Times
     state.index().candidates(&probe, |candidate| choice.consider(candidate));
     let best = choice.best().and_then(|candidate| Some((candidate, state.index().get(candidate.sequence)?)));
 
-    let original = NewOriginal { fingerprints: page.fingerprints, id: page.id, scope: page.scope, cluster: None };
+    let original =
+        NewOriginal { fingerprints: page.fingerprints.clone(), id: page.id, scope: page.scope, cluster: None };
     let decision = match best {
         // A page behind every tail is delivered like any other, but not remembered.
         None => Decision::Unique { original: (event_time >= tails.times.min()).then_some(original) },

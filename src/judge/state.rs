@@ -7,8 +7,8 @@ use xxhash_rust::xxh3::Xxh3;
 use super::Counts;
 use crate::index::{Index, Original};
 use crate::log::{
-    Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, NewOriginal, PageRuling, PartitionCheckpoint,
-    RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, Tails, VerdictRecord,
+    Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal, PageRuling,
+    PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, Stage, Tails, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -95,14 +95,14 @@ impl State {
     /// Begins a new log under these rules. Entries are judged from `next_entry` on.
     #[must_use]
     pub fn begin(log: LogIdentity, rules: Rules, next_entry: i64) -> Self {
-        let index = Index::sized(rules.max_distance, rules.max_entries);
+        let index = index_for(&rules);
         Self { log: Some(log), rules_number: RulesNumber(1), rules: Some(rules), next_entry, index, ..Self::default() }
     }
 
     /// Takes over what a checkpoint says. The originals come with the rulings behind it, or with `originals`.
     #[must_use]
     pub fn load(checkpoint: &Checkpoint, originals: &[Original]) -> Self {
-        let mut index = Index::sized(checkpoint.rules.max_distance, checkpoint.rules.max_entries);
+        let mut index = index_for(&checkpoint.rules);
         index.restore(originals);
         let partitions = checkpoint
             .partitions
@@ -214,6 +214,7 @@ impl State {
         self.rules_number = record.number;
         self.index.set_max_distance(record.rules.max_distance);
         self.index.expect(record.rules.max_entries);
+        self.index.set_minhash(minhash_of(&record.rules));
         self.rules = Some(record.rules.clone());
     }
 
@@ -268,7 +269,7 @@ impl State {
             sequence: self.next_sequence,
             source: page.source.clone(),
             event_time: page.event_time,
-            fingerprints: original.fingerprints,
+            fingerprints: original.fingerprints.clone(),
             id: original.id,
             scope: original.scope,
             cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
@@ -402,6 +403,18 @@ impl State {
         }
         hash.digest()
     }
+}
+
+/// Makes an empty index with the tables that these rules need.
+fn index_for(rules: &Rules) -> Index {
+    let mut index = Index::sized(rules.max_distance, rules.max_entries);
+    index.set_minhash(minhash_of(rules));
+    index
+}
+
+/// Returns how sketches are compared, while they are.
+fn minhash_of(rules: &Rules) -> Option<MinHashRules> {
+    rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash))
 }
 
 impl Applied {

@@ -25,11 +25,12 @@ fn rules(max_entries: u64) -> Rules {
     Rules {
         stages: Stage::ALL.to_vec(),
         max_distance: 2,
-        windows: Windows { exact: millis(WINDOW), simhash: millis(WINDOW / 2) },
+        windows: Windows { exact: millis(WINDOW), simhash: millis(WINDOW / 2), minhash: millis(WINDOW / 3) },
         lateness: millis(LATENESS),
         max_future_skew: millis(SKEW),
         max_entries,
         same_id: SameId::Update,
+        minhash: None,
     }
 }
 
@@ -47,6 +48,7 @@ fn page() -> impl Strategy<Value = EntryBody> {
             fingerprints: Fingerprints {
                 exact: ExactHash(u128::from(value)),
                 simhash: (value > 0).then_some(SimHash(u64::from(value))),
+                sketch: None,
             },
             digest: PageDigest(value),
         })

@@ -21,7 +21,7 @@ pub use codec::{
 };
 pub use entry::{Entry, EntryBody, ForgetTarget, PageEntry, RequestId};
 pub use judged::Judged;
-pub use rules::{Rules, RulesNumber, SameId, Stage, Tails, Windows};
+pub use rules::{MinHashRules, Rules, RulesNumber, SameId, Stage, Tails, Windows};
 pub use ruling::{
     Answer, Decision, LogIdentity, Match, NewOriginal, PageRuling, RulesRecord, Ruling, RulingBatch, VerdictRecord,
 };

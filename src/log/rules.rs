@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::fingerprint::{Banding, SketchForm};
 use crate::record::Timestamp;
 
 /// A way to match, strongest first: that order is the order of preference between candidates.
@@ -12,11 +13,13 @@ pub enum Stage {
     Exact = 1,
     /// `SimHash` within `max_distance` bits.
     SimHash = 2,
+    /// Sketches that estimate a Jaccard index of at least `min_similarity`.
+    MinHash = 3,
 }
 
 impl Stage {
     /// Every stage, strongest first.
-    pub const ALL: [Self; 2] = [Self::Exact, Self::SimHash];
+    pub const ALL: [Self; 3] = [Self::Exact, Self::SimHash, Self::MinHash];
 
     /// Returns the name used in headers, configuration and verdict lines.
     #[must_use]
@@ -24,6 +27,7 @@ impl Stage {
         match self {
             Self::Exact => "exact",
             Self::SimHash => "simhash",
+            Self::MinHash => "minhash",
         }
     }
 }
@@ -35,12 +39,14 @@ pub struct Windows<T> {
     pub exact: T,
     /// Value of the `SimHash` stage.
     pub simhash: T,
+    /// Value of the `MinHash` stage.
+    pub minhash: T,
 }
 
 impl<T: Copy> Windows<T> {
     /// Gives every stage the same value.
     pub const fn all(value: T) -> Self {
-        Self { exact: value, simhash: value }
+        Self { exact: value, simhash: value, minhash: value }
     }
 
     /// Returns the value of one stage.
@@ -48,24 +54,25 @@ impl<T: Copy> Windows<T> {
         match stage {
             Stage::Exact => self.exact,
             Stage::SimHash => self.simhash,
+            Stage::MinHash => self.minhash,
         }
     }
 
     /// Makes a value of each stage's value.
     pub fn map<U>(&self, mut make: impl FnMut(T) -> U) -> Windows<U> {
-        Windows { exact: make(self.exact), simhash: make(self.simhash) }
+        Windows { exact: make(self.exact), simhash: make(self.simhash), minhash: make(self.minhash) }
     }
 }
 
 impl<T: Copy + Ord> Windows<T> {
     /// Returns the smallest value of all stages.
     pub fn min(&self) -> T {
-        self.exact.min(self.simhash)
+        self.exact.min(self.simhash).min(self.minhash)
     }
 
     /// Returns the largest value of all stages.
     pub fn max(&self) -> T {
-        self.exact.max(self.simhash)
+        self.exact.max(self.simhash).max(self.minhash)
     }
 }
 
@@ -96,6 +103,21 @@ pub struct Rules {
     pub max_entries: u64,
     /// What a changed page with a known id is.
     pub same_id: SameId,
+    /// How sketches are compared; without it the `MinHash` stage finds nothing.
+    pub minhash: Option<MinHashRules>,
+}
+
+/// How sketches are found and compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MinHashRules {
+    /// The form of all sketches of the scheme.
+    pub form: SketchForm,
+    /// Which of their slots make the keys that are looked up.
+    pub banding: Banding,
+    /// Keys that must be shared before sketches are compared, at least 1.
+    pub agree: u8,
+    /// Least estimated Jaccard index of a match, in thousandths, inclusive.
+    pub min_similarity: u16,
 }
 
 /// Number of a set of rules within one verdict log, from 1; 0 before any rules were written.
@@ -122,6 +144,7 @@ impl Tails {
             times: Windows {
                 exact: self.times.exact.max(other.times.exact),
                 simhash: self.times.simhash.max(other.times.simhash),
+                minhash: self.times.minhash.max(other.times.minhash),
             },
             first_sequence: self.first_sequence.max(other.first_sequence),
         }

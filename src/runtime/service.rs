@@ -357,6 +357,7 @@ fn prepare_outputs(admin: &Admin, settings: &Settings, scheme: &str) -> Result<O
             prefix: output.header_prefix.clone(),
             drop: output.dropped_headers.clone(),
             scheme: scheme.to_owned(),
+            sketch: settings.fingerprint.minhash.form,
             group: settings.input.group.clone(),
         },
         topics,

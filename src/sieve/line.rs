@@ -27,6 +27,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     distance: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    similarity: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
@@ -34,7 +36,7 @@ struct Line<'a> {
 
 impl Sifted {
     /// Writes the verdict line, without its line break. A page without an id has no member `id`; only a match has
-    /// `stage`, `match`, `match_id` and `distance`; only a dead letter has `reason` and `message`.
+    /// `stage`, `match`, `match_id` and `distance` (or `similarity`); only a dead letter has `reason` and `message`.
     #[must_use]
     pub fn to_line(&self) -> String {
         let mut line = Line {
@@ -43,9 +45,10 @@ impl Sifted {
             verdict: self.verdict.name(),
             ..Line::default()
         };
-        if let Some(Original { stage, distance, source, id }) = self.verdict.original() {
+        if let Some(Original { stage, distance, similarity, source, id }) = self.verdict.original() {
             line.stage = Some(stage.name());
-            line.distance = Some(*distance);
+            line.distance = Some(*distance).filter(|_| similarity.is_none());
+            line.similarity = similarity.map(|per_mille| f64::from(per_mille) / 1000.0);
             line.matched = Some(place_of(source));
             line.match_id = id.as_deref();
         }

@@ -90,8 +90,10 @@ pub enum Verdict {
 pub struct Original {
     /// The stage that matched.
     pub stage: Stage,
-    /// Differing bits; 0 in the exact stage.
+    /// Differing bits, or differing slots of the sketch; 0 in the exact stage.
     pub distance: u8,
+    /// Estimated Jaccard index in thousandths, in the `minhash` stage.
+    pub similarity: Option<u16>,
     /// Where the original stood.
     pub source: Source,
     /// Its id, if it had one.
@@ -229,7 +231,7 @@ impl Seat {
             Decision::Update { of, .. } => Verdict::Update(self.original(of)),
             Decision::Duplicate { of } => match of.stage {
                 Stage::Exact => Verdict::Exact(self.original(of)),
-                Stage::SimHash => Verdict::Near(self.original(of)),
+                Stage::SimHash | Stage::MinHash => Verdict::Near(self.original(of)),
             },
         };
         self.remember(&page, id);
@@ -238,7 +240,9 @@ impl Seat {
 
     fn original(&self, of: &Match) -> Original {
         let id = self.ids.get(&of.source).cloned();
-        Original { stage: of.stage, distance: of.distance, source: of.source.clone(), id }
+        let minhash = self.state.rules().and_then(|rules| rules.minhash).filter(|_| of.stage == Stage::MinHash);
+        let similarity = minhash.map(|minhash| minhash.form.similarity(of.distance));
+        Original { stage: of.stage, distance: of.distance, similarity, source: of.source.clone(), id }
     }
 
     fn remember(&mut self, page: &PageRuling, id: Option<&str>) {

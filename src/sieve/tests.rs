@@ -20,6 +20,7 @@ fn settings(event_time: EventTime, max_entries: u64) -> SieveSettings {
         max_future_skew: Duration::from_millis(10),
         max_entries,
         same_id: SameId::Update,
+        minhash: None,
     };
     SieveSettings { rules, event_time, partitions: NonZeroUsize::MIN, clock: Timestamp::from_millis(1_000_000) }
 }
@@ -36,7 +37,7 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> Reading {
         scope: None,
         partition: 0,
         event_time: event_time.map(Timestamp::from_millis),
-        fingerprints: Fingerprints { exact: ExactHash(u128::from(text)), simhash: Some(SimHash(text)) },
+        fingerprints: Fingerprints { exact: ExactHash(u128::from(text)), simhash: Some(SimHash(text)), sketch: None },
         digest: PageDigest(0),
         tokens: 1,
         features: 1,

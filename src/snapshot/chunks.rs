@@ -7,14 +7,14 @@ use crate::judge::{Snapshot, Span};
 use crate::log::codec::fingerprints::{self, Present};
 use crate::log::codec::frame::{self, Kind};
 use crate::log::codec::places::Places;
-use crate::log::codec::wire::{Reader, Write};
+use crate::log::codec::wire::Write;
 use crate::log::{CodecError, decode_checkpoint, encode_checkpoint};
 
 /// Sequence numbers of one chunk: about 4 MB of originals.
 const SEQUENCES_A_CHUNK: u64 = 65_536;
 
 /// Flag beside the hashes of an original: its cluster began elsewhere.
-const OF_CLUSTER: u8 = 1 << 3;
+const OF_CLUSTER: u8 = Present::FREE_BIT;
 
 /// Fewest bytes of an original: flags, sequence, page, time, exact hash.
 const LEAST_BYTES: usize = 21;
@@ -68,7 +68,7 @@ fn encode_place(snapshot: &Snapshot) -> Vec<u8> {
 }
 
 fn decode_place(chunk: &[u8]) -> Result<(i64, Option<i64>, Vec<Span>), CodecError> {
-    let mut from = Reader::new(frame::unwrap_kind(chunk, Kind::Place)?);
+    let mut from = frame::unwrap_kind(chunk, Kind::Place)?;
     let at = from.signed("offset")?;
     let latest_checkpoint = from.maybe("latest checkpoint")?;
     let places = Places::read_table(&mut from)?;
@@ -95,7 +95,7 @@ fn encode_originals(originals: &[Original]) -> Vec<u8> {
     for original in originals {
         let Original { sequence, source, event_time, fingerprints, id, scope, cluster } = original;
         let of_cluster = if cluster == source { 0 } else { OF_CLUSTER };
-        body.push(Present::of(fingerprints, *id, *scope).bits() | of_cluster);
+        body.push(Present::of(fingerprints, *id, *scope).bits_beside_one() | of_cluster);
         body.varint(sequence.wrapping_sub(before));
         before = *sequence;
         places.write_page(&mut body, source);
@@ -115,7 +115,7 @@ fn encode_originals(originals: &[Original]) -> Vec<u8> {
 }
 
 fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecError> {
-    let mut from = Reader::new(frame::unwrap_kind(chunk, Kind::Originals)?);
+    let mut from = frame::unwrap_kind(chunk, Kind::Originals)?;
     let mut places = Places::read_table(&mut from)?;
     let count = from.count(LEAST_BYTES, "originals")?;
     into.reserve(count);
@@ -125,7 +125,7 @@ fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecE
         sequence = sequence.wrapping_add(from.varint("sequence")?);
         let source = places.read_page(&mut from)?;
         let event_time = places.read_time(&mut from)?;
-        let (fingerprints, id, scope) = fingerprints::read(&mut from, Present::from_bits(flags & !OF_CLUSTER)?)?;
+        let (fingerprints, id, scope) = fingerprints::read(&mut from, Present::from_bits_beside_one(flags)?)?;
         let cluster = if flags & OF_CLUSTER == 0 { source.clone() } else { places.read_reference(&mut from)? };
         into.push(Original { sequence, source, event_time, fingerprints, id, scope, cluster });
     }

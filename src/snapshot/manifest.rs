@@ -2,7 +2,7 @@
 
 use crate::fingerprint::SchemeId;
 use crate::log::codec::frame::{self, Kind};
-use crate::log::codec::wire::{Reader, Write};
+use crate::log::codec::wire::Write;
 use crate::log::{CodecError, LogIdentity};
 
 /// What a snapshot is a snapshot of.
@@ -49,7 +49,7 @@ pub(super) fn encode(manifest: &Manifest, chunks: &[ChunkHash]) -> Vec<u8> {
 
 /// Reads what [`encode`] wrote.
 pub(super) fn decode(bytes: &[u8]) -> Result<(Manifest, Vec<ChunkHash>), CodecError> {
-    let mut from = Reader::new(frame::unwrap_kind(bytes, Kind::Manifest)?);
+    let mut from = frame::unwrap_kind(bytes, Kind::Manifest)?;
     let log = LogIdentity(from.fixed64("log identity")?);
     let at = from.signed("offset")?;
     let scheme = String::from_utf8(from.run("scheme")?.to_vec()).map_err(|_| CodecError::NotText { what: "scheme" })?;

@@ -3,7 +3,7 @@
 //! All values are text and a function of the record and its ruling: no clock, no host, no instance. Headers that came
 //! with the record keep their order and their repeats; those that an earlier pass of ours left are replaced.
 
-use crate::fingerprint::SimHash;
+use crate::fingerprint::{SimHash, SketchForm};
 use crate::log::{Answer, Decision, Match, PageRuling, Ruling, Stage};
 use crate::record::{Reject, Source, Timestamp};
 
@@ -63,6 +63,8 @@ pub struct HeaderSettings {
     pub drop: Vec<String>,
     /// The scheme that the fingerprints were made by.
     pub scheme: String,
+    /// The form of the scheme's sketches: with it a distance becomes a similarity.
+    pub sketch: Option<SketchForm>,
     /// The input group.
     pub group: String,
 }
@@ -91,8 +93,10 @@ impl HeaderSettings {
                 let Match { stage, distance, source, age_ms, cluster } = of;
                 say("match", source.to_string());
                 say("match.age_ms", age_ms.to_string());
-                if *stage == Stage::SimHash {
-                    say("distance", distance.to_string());
+                match (stage, self.sketch) {
+                    (Stage::SimHash, _) => say("distance", distance.to_string()),
+                    (Stage::MinHash, Some(form)) => say("similarity", similarity(form.similarity(*distance))),
+                    (Stage::Exact, _) | (Stage::MinHash, None) => {}
                 }
                 say("cluster", cluster.to_string());
             }
@@ -127,6 +131,11 @@ impl HeaderSettings {
     }
 }
 
+/// Writes thousandths as people write a share: `0.85`, `0.857`, `1`.
+fn similarity(per_mille: u16) -> String {
+    (f64::from(per_mille) / 1000.0).to_string()
+}
+
 /// Returns the name of a verdict, as it stands in headers, metrics and verdict lines.
 #[must_use]
 pub const fn verdict(page: &PageRuling) -> &'static str {
@@ -135,7 +144,7 @@ pub const fn verdict(page: &PageRuling) -> &'static str {
         Decision::Update { .. } => "update",
         Decision::Duplicate { of } => match of.stage {
             Stage::Exact => "exact",
-            Stage::SimHash => "near",
+            Stage::SimHash | Stage::MinHash => "near",
         },
     }
 }
@@ -171,6 +180,7 @@ mod tests {
             prefix: "dupgate.".to_owned(),
             drop: vec!["secret".to_owned()],
             scheme: "sh64-9b1f2c".to_owned(),
+            sketch: SketchForm::new(128, crate::fingerprint::SlotBits::B8).ok(),
             group: "crawl".to_owned(),
         }
     }

@@ -169,6 +169,7 @@ mod tests {
                 max_future_skew: Duration::ZERO,
                 max_entries: 10,
                 same_id: SameId::Update,
+                minhash: None,
             },
             newest: Timestamp::MIN,
             tails: Tails::START,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dupgate::judge::{Judge, State};
 use dupgate::log::{
-    Answer, Checkpoint, Decision, Entry, Ruling, RulingBatch, VerdictReader, VerdictRecord, decode_entries,
+    Answer, Checkpoint, Decision, Entry, Ruling, RulingBatch, Stage, VerdictReader, VerdictRecord, decode_entries,
 };
 use dupgate::record::{PartitionId, Source, Timestamp};
 use dupgate::worker::Disposition;
@@ -180,7 +180,7 @@ impl Laws {
             return Err(format!("next entry {}, but the rulings end at {:?}", batch.next_entry, own.next));
         }
         let (tails, expected) = (batch.tails, own.oracle.tails());
-        let said = (tails.times.exact.millis(), tails.times.simhash.millis(), tails.first_sequence);
+        let said = (Stage::ALL.map(|stage| tails.times.of(stage).millis()), tails.first_sequence);
         if said != expected {
             return Err(format!("L5 tails {said:?}, the oracle's are {expected:?}"));
         }
@@ -252,14 +252,14 @@ impl Laws {
         own.latest_checkpoint = Some(offset);
         let said = (
             (checkpoint.rules_number.0, Some(&checkpoint.rules)),
-            (checkpoint.tails.times.exact.millis(), checkpoint.tails.times.simhash.millis()),
+            Stage::ALL.map(|stage| checkpoint.tails.times.of(stage).millis()),
             (checkpoint.tails.first_sequence, checkpoint.next_sequence, checkpoint.next_entry),
             (checkpoint.newest.millis(), checkpoint.applied.iter().copied().collect::<BTreeSet<_>>()),
         );
-        let (exact, simhash, first_sequence) = own.oracle.tails();
+        let (times, first_sequence) = own.oracle.tails();
         let expected = (
             (own.rules_number, own.oracle.rules.as_ref()),
-            (exact, simhash),
+            times,
             (first_sequence, own.oracle.next_sequence(), own.next.0),
             (own.oracle.newest.unwrap_or(i64::MIN), own.oracle.applied().clone()),
         );

@@ -19,7 +19,7 @@ pub(crate) struct Oracle {
     applied: BTreeSet<RequestId>,
     originals: Vec<Held>,
     pub(crate) newest: Option<i64>,
-    tails: [Option<i64>; 2],
+    tails: [Option<i64>; 3],
     first_sequence: u64,
     next_sequence: u64,
 }
@@ -39,6 +39,7 @@ fn index(stage: Stage) -> usize {
     match stage {
         Stage::Exact => 0,
         Stage::SimHash => 1,
+        Stage::MinHash => 2,
     }
 }
 
@@ -88,7 +89,8 @@ impl Oracle {
                 }
             }
         }
-        let original = NewOriginal { fingerprints: page.fingerprints, id: page.id, scope: page.scope, cluster: None };
+        let original =
+            NewOriginal { fingerprints: page.fingerprints.clone(), id: page.id, scope: page.scope, cluster: None };
         let decision = match best {
             None => {
                 let remembered = tails.iter().any(|tail| tail.is_none_or(|tail| time >= tail));
@@ -96,13 +98,13 @@ impl Oracle {
             }
             Some((other_id, stage, distance, _, held)) => {
                 let of = Match {
-                    stage: if stage == 0 { Stage::Exact } else { Stage::SimHash },
+                    stage: Stage::ALL[stage],
                     distance: u8::try_from(distance).unwrap(),
                     source: held.source.clone(),
                     age_ms: time - held.time,
                     cluster: held.cluster.clone(),
                 };
-                if !other_id && stage == 1 && rules.same_id == SameId::Update {
+                if !other_id && stage > 0 && rules.same_id == SameId::Update {
                     let newer = NewOriginal { cluster: Some(held.cluster.clone()), ..original };
                     Decision::Update { of, original: (time >= held.time).then_some(newer) }
                 } else {
@@ -114,7 +116,7 @@ impl Oracle {
         Some(PageRuling { source: page.source.clone(), event_time, digest: page.digest, decision })
     }
 
-    fn tails_at(&self, time: i64) -> [Option<i64>; 2] {
+    fn tails_at(&self, time: i64) -> [Option<i64>; 3] {
         let Some(rules) = &self.rules else { return self.tails };
         let newest = self.newest.map_or(time, |newest| newest.max(time));
         let mut tails = self.tails;
@@ -165,7 +167,7 @@ impl Oracle {
                 sequence: self.next_sequence,
                 source: page.source.clone(),
                 time,
-                fingerprints: original.fingerprints,
+                fingerprints: original.fingerprints.clone(),
                 id: original.id,
                 scope: original.scope,
                 cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
@@ -202,8 +204,8 @@ impl Oracle {
     }
 
     /// Tails as they stand in the log: exact, simhash, first sequence.
-    pub(crate) fn tails(&self) -> (i64, i64, u64) {
-        (self.tails[0].unwrap_or(i64::MIN), self.tails[1].unwrap_or(i64::MIN), self.first_sequence)
+    pub(crate) fn tails(&self) -> ([i64; 3], u64) {
+        (self.tails.map(|tail| tail.unwrap_or(i64::MIN)), self.first_sequence)
     }
 
     pub(crate) fn applied(&self) -> &BTreeSet<RequestId> {
@@ -215,6 +217,21 @@ impl Oracle {
     }
 }
 
+/// Slots that differ, when enough bands agree and few enough differ: slot by slot, from the definition.
+fn sketch_distance(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> Option<u32> {
+    let minhash = rules.minhash?;
+    let (one, other) = (held.sketch.as_ref()?.bytes(), page.sketch.as_ref()?.bytes());
+    let rows = usize::from(minhash.banding.rows());
+    let bands = one.chunks(rows).zip(other.chunks(rows)).take(usize::from(minhash.banding.bands()));
+    let agreeing = bands.filter(|(one, other)| one == other).count();
+    let distance = u32::try_from(one.iter().zip(other).filter(|(one, other)| one != other).count()).unwrap();
+    let slots = f64::from(u32::try_from(one.len()).unwrap());
+    // Of a slot of 8 bits strangers agree in one of 256.
+    let estimate = ((slots - f64::from(distance)) / slots - 1.0 / 256.0) / (1.0 - 1.0 / 256.0);
+    let near = agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity);
+    near.then_some(distance)
+}
+
 fn distance(stage: Stage, held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> Option<u32> {
     match stage {
         Stage::Exact => (held.exact == page.exact).then_some(0),
@@ -222,5 +239,6 @@ fn distance(stage: Stage, held: &Fingerprints, page: &Fingerprints, rules: &Rule
             let bits = (held.simhash?.0 ^ page.simhash?.0).count_ones();
             (bits <= u32::from(rules.max_distance)).then_some(bits)
         }
+        Stage::MinHash => sketch_distance(held, page, rules),
     }
 }

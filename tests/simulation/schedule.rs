@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dupgate::fingerprint::{Banding, SketchForm, SlotBits};
 use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
-use dupgate::log::{Entry, EntryBody, ForgetTarget, LogIdentity, Rules, SameId, Stage, Windows};
+use dupgate::log::{Entry, EntryBody, ForgetTarget, LogIdentity, MinHashRules, Rules, SameId, Stage, Windows};
 use dupgate::record::{PartitionId, Source};
 use dupgate::transaction::Manner;
 use dupgate::worker::{LogPartition, WorkerSettings};
@@ -71,6 +72,12 @@ pub(crate) struct Schedule {
 const WINDOW: u64 = 8;
 const LATENESS: u64 = 4;
 
+/// Rules for the sketches of the pages: five bands of three of their sixteen slots.
+fn minhash(agree: u8, min_similarity: u16) -> MinHashRules {
+    let form = SketchForm::new(16, SlotBits::B8).unwrap();
+    MinHashRules { form, banding: Banding::new(5, 3, form).unwrap(), agree, min_similarity }
+}
+
 fn rules(rng: &mut Rng, plain: bool) -> Rules {
     let ms = Duration::from_millis;
     if plain {
@@ -82,16 +89,24 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
             max_future_skew: ms(3),
             max_entries: 50,
             same_id: SameId::Update,
+            minhash: None,
         };
     }
     Rules {
-        stages: rng.pick(&[&Stage::ALL[..], &Stage::ALL, &[Stage::Exact], &[Stage::SimHash]]).to_vec(),
+        stages: rng
+            .pick(&[&Stage::ALL[..], &Stage::ALL, &[Stage::Exact], &[Stage::SimHash], &[Stage::Exact, Stage::MinHash]])
+            .to_vec(),
         max_distance: rng.pick(&[1, 1, 0, 2]),
-        windows: Windows { exact: ms(rng.pick(&[WINDOW, WINDOW, 4])), simhash: ms(rng.pick(&[WINDOW, WINDOW, 4, 12])) },
+        windows: Windows {
+            exact: ms(rng.pick(&[WINDOW, WINDOW, 4])),
+            simhash: ms(rng.pick(&[WINDOW, WINDOW, 4, 12])),
+            minhash: ms(rng.pick(&[WINDOW, WINDOW, 5])),
+        },
         lateness: ms(rng.pick(&[LATENESS, 2])),
         max_future_skew: ms(3),
         max_entries: rng.pick(&[50, 6, 3]),
         same_id: rng.pick(&[SameId::Update, SameId::Update, SameId::Duplicate]),
+        minhash: Some(minhash(rng.pick(&[1, 2]), rng.pick(&[300, 600, 800]))),
     }
 }
 

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::quality::{Count, Edit, Report};
 
-/// Writes the table.
-pub(super) fn table(report: &Report) -> String {
+/// Writes the table. `crowd`: texts of ten million that share a key with a probe by chance, and enough of them.
+pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>) -> String {
     let Report { pages, removed, lost, strayed, pairs, rand_index, largest, edits, apart } = report;
     let mut out = String::new();
     let mut line = |text: String| {
@@ -24,6 +24,11 @@ pub(super) fn table(report: &Report) -> String {
     line(format!("pair F1              {:>9.4}", pairs.f1()));
     line(format!("adjusted Rand index  {rand_index:>9.4}"));
     line(format!("largest cluster      {largest:>7}"));
+    if let Some([found, compared]) = crowd {
+        line(format!(
+            "by chance at 1e7      {found:>9.0} texts share a key with a probe, {compared:.0} enough to be compared"
+        ));
+    }
     for (edit, count) in edits {
         line(format!("  {:<18} {}", edit.name(), of(count)));
     }
@@ -34,7 +39,7 @@ pub(super) fn table(report: &Report) -> String {
 }
 
 /// Returns the same figures as one JSON object.
-pub(super) fn json(report: &Report) -> Value {
+pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>) -> Value {
     let by_edit = |counts: &[(Edit, Count)]| {
         let members = counts.iter().map(|(edit, count)| (edit.name().to_owned(), json!(count)));
         Value::Object(members.collect::<Map<_, _>>())
@@ -44,6 +49,6 @@ pub(super) fn json(report: &Report) -> Value {
         "removed_share": report.removed.share(), "lost_share": report.lost.share(),
         "precision": report.pairs.precision(), "recall": report.pairs.recall(), "f1": report.pairs.f1(),
         "pairs": report.pairs, "adjusted_rand_index": report.rand_index, "largest_cluster": report.largest,
-        "edits": by_edit(&report.edits), "apart": by_edit(&report.apart),
+        "chance_candidates_at_1e7": crowd, "edits": by_edit(&report.edits), "apart": by_edit(&report.apart),
     })
 }

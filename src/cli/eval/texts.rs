@@ -52,7 +52,8 @@ pub(super) fn gather(args: &EvalArgs, reader: &Reader) -> anyhow::Result<Vec<Nam
         .filter(|(number, text)| half.has(*number) && lengths.contains(&text.text.chars().count()))
         .map(|(_, text)| text)
         .collect();
-    let mut kept = clean(&sets(&used, reader), args.clean).into_iter();
+    let whole = ShingleLengths { han: 5, other: 8 };
+    let mut kept = clean(&sets(&used, reader, whole), args.clean).into_iter();
     used.retain(|_| kept.next().unwrap_or(true));
     if used.is_empty() {
         bail!("no text is left to plant");
@@ -60,10 +61,9 @@ pub(super) fn gather(args: &EvalArgs, reader: &Reader) -> anyhow::Result<Vec<Nam
     Ok(used)
 }
 
-/// Returns the shingles of each text, by the lengths that serve to compare whole texts.
-fn sets(texts: &[Named], reader: &Reader) -> Vec<Vec<u32>> {
+/// Returns the shingles of each text, each once.
+pub(super) fn sets(texts: &[Named], reader: &Reader, lengths: ShingleLengths) -> Vec<Vec<u32>> {
     let (mut normal, mut letters, mut hashes) = (String::new(), Letters::default(), Vec::new());
-    let lengths = ShingleLengths { han: 5, other: 8 };
     let set = |text: &Named| {
         let normal = reader.analyzer().normalize(&Body::Text((&*text.text).into()), &mut normal);
         shingle_hashes(normal.map_or("", |normal| normal.text), lengths, &mut letters, &mut hashes);

@@ -7,12 +7,13 @@ use super::super::raw::{self, Raw, StageName, TimeSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
 use super::{Findings, Given};
-use crate::log::{Rules, SameId, Stage, Windows};
+use crate::fingerprint::{Banding, ShingleLengths, SketchForm, SlotBits};
+use crate::log::{MinHashRules, Rules, SameId, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
 
 /// Memory that one original is taken to need, in bytes, when `index.max_entries` is derived from `index.max_memory`:
-/// fingerprints, position, meta data and its share of the hash tables, rounded up.
+/// fingerprints, position, meta data and its share of the hash tables, rounded up; sketches come on top.
 pub const BYTES_PER_ORIGINAL: u64 = 200;
 
 /// Memory for the index when neither limit is given.
@@ -116,7 +117,8 @@ fn normalize(raw: &raw::Normalize) -> text::Normalize {
 }
 
 pub(super) fn fingerprint(raw: &Raw, found: &mut Findings) -> fingerprint::Settings {
-    let simhash = &raw.r#match.simhash;
+    let matching = &raw.r#match;
+    let simhash = &matching.simhash;
     if simhash.bits != 64 {
         found.refuse("match.simhash.bits", format!("{} bits are not supported (only 64 are)", simhash.bits));
     }
@@ -135,16 +137,74 @@ pub(super) fn fingerprint(raw: &Raw, found: &mut Findings) -> fingerprint::Setti
                 raw::FeatureHash::Jenkins => fingerprint::FeatureHash::Jenkins,
             },
         },
+        minhash: fingerprint::MinHashSettings {
+            form: sketch_form(matching, found),
+            shingle: shingle(&matching.minhash.shingle, found),
+            min_shingles: matching.minhash.min_shingles,
+        },
     }
 }
 
-pub(super) fn rules(raw: &Raw, found: &mut Findings) -> Rules {
+/// Which sketches entries carry, whether a stage compares them or not: stages may change without a new scheme.
+fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm> {
+    let minhash = &matching.minhash;
+    if minhash.permutations == 0 {
+        if matching.stages.contains(&StageName::Minhash) {
+            found.refuse("match.minhash.permutations", "0 makes no sketches: the stage minhash has nothing to compare");
+        }
+        return None;
+    }
+    if minhash.min_shingles == 0 {
+        found.refuse("match.minhash.min_shingles", "0 is below the limit of 1: a page without shingles has no sketch");
+    }
+    let bits = match minhash.bits {
+        4 => SlotBits::B4,
+        8 => SlotBits::B8,
+        16 => SlotBits::B16,
+        other => {
+            found.refuse("match.minhash.bits", format!("{other} bits are not supported (4, 8 and 16 are)"));
+            return None;
+        }
+    };
+    let form = SketchForm::new(minhash.permutations, bits);
+    form.map_err(|error| found.refuse("match.minhash.permutations", error.to_string())).ok()
+}
+
+fn shingle(lengths: &raw::Shingle, found: &mut Findings) -> ShingleLengths {
+    for (path, length) in [("match.minhash.shingle.han", lengths.han), ("match.minhash.shingle.other", lengths.other)] {
+        if !(1..=64).contains(&length) {
+            found.refuse(path, format!("{length} characters make no shingle (expected 1 to 64)"));
+        }
+    }
+    ShingleLengths { han: lengths.han, other: lengths.other }
+}
+
+fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings) -> Option<MinHashRules> {
+    let raw::Minhash { bands, rows, agree, min_similarity, .. } = *minhash;
+    if agree == 0 || usize::from(agree) > bands {
+        found.refuse("match.minhash.agree", format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"));
+    }
+    if !(0.0..=1.0).contains(&min_similarity) {
+        found.refuse("match.minhash.min_similarity", format!("{min_similarity} is no similarity (expected 0 to 1)"));
+        return None;
+    }
+    let banding = Banding::new(bands, rows, form);
+    let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok()?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
+    let min_similarity = (min_similarity * 1000.0).round() as u16;
+    Some(MinHashRules { form, banding, agree, min_similarity })
+}
+
+pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -> Rules {
     let matching = &raw.r#match;
     let window = &raw.window;
     let mut stages: Vec<Stage> = matching.stages.iter().copied().map(stage).collect();
     stages.sort_unstable();
     if stages.is_empty() {
-        found.refuse("match.stages", "without a stage nothing ever matches: expected exact, simhash or both");
+        found.refuse(
+            "match.stages",
+            "without a stage nothing ever matches: expected exact, simhash, minhash or some of them",
+        );
     }
     if stages.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
         found.refuse("match.stages", "names a stage twice");
@@ -168,8 +228,12 @@ pub(super) fn rules(raw: &Raw, found: &mut Findings) -> Rules {
         }
         span.0
     };
-    let windows =
-        Windows { exact: own(Stage::Exact, window.stages.exact), simhash: own(Stage::SimHash, window.stages.simhash) };
+    let windows = Windows {
+        exact: own(Stage::Exact, window.stages.exact),
+        simhash: own(Stage::SimHash, window.stages.simhash),
+        minhash: own(Stage::MinHash, window.stages.minhash),
+    };
+    let minhash = form.and_then(|form| minhash_rules(&matching.minhash, form, found));
     Rules {
         stages,
         max_distance: distance.min(MAX_DISTANCE),
@@ -181,6 +245,7 @@ pub(super) fn rules(raw: &Raw, found: &mut Findings) -> Rules {
             raw::SameIdPolicy::Update => SameId::Update,
             raw::SameIdPolicy::Duplicate => SameId::Duplicate,
         },
+        minhash,
     }
 }
 
@@ -188,7 +253,18 @@ const fn stage(name: StageName) -> Stage {
     match name {
         StageName::Exact => Stage::Exact,
         StageName::Simhash => Stage::SimHash,
+        StageName::Minhash => Stage::MinHash,
     }
+}
+
+/// Memory that one original is taken to need with its sketch, in bytes: the sketch with what the allocator adds, and a
+/// place in the table of each band.
+fn bytes_per_original(matching: &raw::Match) -> u64 {
+    let raw::Minhash { permutations, bits, bands, .. } = matching.minhash;
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let sketch = if permutations == 0 { 0 } else { number(permutations).saturating_mul(u64::from(bits)) / 8 + 48 };
+    let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(14) } else { 0 };
+    BYTES_PER_ORIGINAL.saturating_add(sketch).saturating_add(tables)
 }
 
 fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
@@ -204,12 +280,10 @@ fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
         (None, Some(entries)) => entries,
         (memory, None) => {
             let ByteSize(memory) = memory.unwrap_or(DEFAULT_MAX_MEMORY);
-            let entries = memory / BYTES_PER_ORIGINAL;
+            let one = bytes_per_original(&raw.r#match);
+            let entries = memory / one;
             if entries == 0 {
-                found.refuse(
-                    "index.max_memory",
-                    format!("{memory} bytes hold no original (one takes {BYTES_PER_ORIGINAL} bytes)"),
-                );
+                found.refuse("index.max_memory", format!("{memory} bytes hold no original (one takes {one} bytes)"));
             }
             entries
         }
@@ -226,7 +300,7 @@ pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     if index.path.as_os_str().is_empty() {
         found.refuse("index.path", "must not be empty");
     }
-    let derived = index.max_entries.map(|entries| entries.saturating_mul(BYTES_PER_ORIGINAL));
+    let derived = index.max_entries.map(|entries| entries.saturating_mul(bytes_per_original(&raw.r#match)));
     let configured = index.max_memory.map(|ByteSize(bytes)| bytes);
     Index {
         path: index.path.clone(),

@@ -48,7 +48,7 @@ fn a_minimal_file_resolves_to_the_defaults_of_every_room() {
     assert_eq!(settings.rules.stages, Stage::ALL);
     assert_eq!(settings.rules.max_distance, 3);
     assert_eq!(settings.rules.windows, Windows::all(Duration::from_hours(72)));
-    assert_eq!(settings.rules.max_entries, (4 << 30) / BYTES_PER_ORIGINAL);
+    assert_eq!(settings.rules.max_entries, (4 << 30) / (BYTES_PER_ORIGINAL + 128 + 48 + 42 * 14));
     assert_eq!(settings.index.max_memory, 4 << 30);
     assert_eq!(settings.logs.keep, Duration::from_hours(78));
     assert_eq!(settings.logs.prefix, "dupgate");
@@ -122,7 +122,7 @@ fn stages_and_their_windows_fit_together() {
     let rules = settings(&["match.stages=exact", "window.stages.exact=30d"]).rules;
     assert_eq!(rules.stages, [Stage::Exact]);
     assert_eq!(rules.windows.exact, Duration::from_hours(720));
-    assert_eq!(settings(&["match.stages=simhash,exact"]).rules.stages, Stage::ALL, "strongest first");
+    assert_eq!(settings(&["match.stages=minhash,simhash,exact"]).rules.stages, Stage::ALL, "strongest first");
     refused(&["match.stages=[]"], "match.stages", "nothing ever matches");
     refused(&["match.stages=exact,exact"], "match.stages", "twice");
     refused(&["match.stages=exact", "window.stages.simhash=1h"], "window.stages.simhash", "not in match.stages");
@@ -132,13 +132,39 @@ fn stages_and_their_windows_fit_together() {
 }
 
 #[test]
+fn sketches_and_their_bands_fit_together() {
+    let made = settings(&[]);
+    let form = made.fingerprint.minhash.form.unwrap();
+    assert_eq!((form.slots(), form.bits().count()), (128, 8));
+    assert_eq!(made.fingerprint, crate::fingerprint::Settings::default());
+    assert_eq!(made.rules.minhash.map(|minhash| minhash.form), Some(form));
+    assert_eq!(settings(&["match.minhash.min_similarity=0.25"]).rules.minhash.unwrap().min_similarity, 250);
+    let without = settings(&["match.minhash.permutations=0", "match.stages=exact"]);
+    assert_eq!((without.fingerprint.minhash.form, without.rules.minhash), (None, None));
+    assert_eq!(settings(&["match.stages=exact"]).fingerprint, made.fingerprint, "stages are no part of the scheme");
+    refused(&["match.minhash.permutations=0"], "match.minhash.permutations", "nothing to compare");
+    refused(&["match.minhash.permutations=256"], "match.minhash.permutations", "expected 16 to 255");
+    refused(&["match.minhash.bits=5"], "match.minhash.bits", "4, 8 and 16");
+    refused(&["match.minhash.bands=43"], "match.minhash.bands", "43 bands of 3 rows need 129 slots");
+    refused(&["match.minhash.rows=0"], "match.minhash.bands", "at least 1 of each");
+    refused(&["match.minhash.agree=0"], "match.minhash.agree", "expected 1 to 42");
+    refused(&["match.minhash.min_similarity=1.5"], "match.minhash.min_similarity", "expected 0 to 1");
+    refused(&["match.minhash.min_shingles=0"], "match.minhash.min_shingles", "below the limit of 1");
+    refused(&["match.minhash.shingle.han=0"], "match.minhash.shingle.han", "expected 1 to 64");
+}
+
+#[test]
 fn one_limit_bounds_the_index() {
     let settings_of = |sets: &[&str]| {
         let settings = settings(sets);
         (settings.rules.max_entries, settings.index.max_memory)
     };
-    assert_eq!(settings_of(&["index.max_memory=2000B"]), (10, 2000));
-    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 2000));
+    assert_eq!(settings_of(&["index.max_memory=9640B"]), (10, 9640));
+    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 9640));
+    assert_eq!(
+        settings_of(&["index.max_entries=10", "match.minhash.permutations=0", "match.stages=exact"]),
+        (10, 2000)
+    );
     refused(&["index.max_memory=1GiB", "index.max_entries=5"], "index.max_entries", "one of both");
     refused(&["index.max_memory=199B"], "index.max_memory", "hold no original");
     refused(&["index.max_entries=0"], "index.max_entries", "below the limit of 1");

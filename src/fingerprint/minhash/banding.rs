@@ -68,11 +68,15 @@ impl Banding {
     /// Returns the key of each band: two sketches that agree in all slots of a band share its key. Keys of different
     /// bands differ, and all bits of a key are well mixed.
     pub fn keys(self, form: SketchForm, sketch: &Sketch) -> impl Iterator<Item = u64> + '_ {
+        (0..usize::from(self.bands)).map(move |band| self.key(form, sketch, band))
+    }
+
+    /// Returns the key of one band, from 0.
+    #[must_use]
+    pub fn key(self, form: SketchForm, sketch: &Sketch, band: usize) -> u64 {
         let rows = usize::from(self.rows);
-        (0..usize::from(self.bands)).map(move |band| {
-            let slots = (band * rows..(band + 1) * rows).map(|slot| u64::from(form.slot(sketch, slot)));
-            mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
-        })
+        let slots = (band * rows..(band + 1) * rows).map(|slot| u64::from(form.slot(sketch, slot)));
+        mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
     }
 
     /// Returns the chance that a pair of this Jaccard index shares at least `least` of the keys; for 1 it is

@@ -55,7 +55,7 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
 ///
 /// [`CodecError`] when [`encode_checkpoint`] of a known version cannot have written these bytes.
 pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
-    let mut from = Reader::new(frame::unwrap_kind(bytes, Kind::Checkpoint)?);
+    let mut from = frame::unwrap_kind(bytes, Kind::Checkpoint)?;
     let log = LogIdentity(from.fixed64("log identity")?);
     let rules_number = RulesNumber(from.small("rules number")?);
     let rules = read_rules(&mut from)?;
@@ -136,8 +136,7 @@ pub(super) struct Part<'a> {
 
 impl<'a> Part<'a> {
     /// Reads the body of a part.
-    pub(super) fn decode(body: &'a [u8]) -> Result<Self, CodecError> {
-        let mut from = Reader::new(body);
+    pub(super) fn decode(mut from: Reader<'a>) -> Result<Self, CodecError> {
         let (number, count) = (from.varint("part number")?, from.varint("part count")?);
         let checksum = from.fixed32("checkpoint checksum")?;
         if number >= count {

@@ -37,7 +37,7 @@ pub fn encode_entries(entries: &[Entry], out: &mut Vec<u8>) {
 ///
 /// [`CodecError`] when [`encode_entries`] of a known version cannot have written these bytes.
 pub fn decode_entries(bytes: &[u8]) -> Result<Vec<Entry>, CodecError> {
-    let mut from = Reader::new(frame::unwrap_kind(bytes, Kind::Entries)?);
+    let mut from = frame::unwrap_kind(bytes, Kind::Entries)?;
     let mut places = Places::read_table(&mut from)?;
     let count = from.count(LEAST_BYTES, "entries")?;
     let mut entries = Vec::with_capacity(count);

@@ -2,33 +2,55 @@
 
 use super::CodecError;
 use super::wire::{Reader, Write};
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, ScopeHash, SimHash};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, ScopeHash, SimHash, Sketch};
 
-/// Which of the optional hashes are there: bit 0 `SimHash`, bit 1 id, bit 2 scope.
+/// Which of the optional hashes are there: bit 0 `SimHash`, bit 1 id, bit 2 scope, bit 3 sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Present {
     simhash: bool,
     id: bool,
     scope: bool,
+    sketch: bool,
 }
 
 impl Present {
     /// Says which are there.
     pub(crate) const fn of(fingerprints: &Fingerprints, id: Option<IdHash>, scope: Option<ScopeHash>) -> Self {
-        Self { simhash: fingerprints.simhash.is_some(), id: id.is_some(), scope: scope.is_some() }
+        Self {
+            simhash: fingerprints.simhash.is_some(),
+            id: id.is_some(),
+            scope: scope.is_some(),
+            sketch: fingerprints.sketch.is_some(),
+        }
     }
 
-    /// Returns three bits.
-    pub(crate) fn bits(self) -> u8 {
-        u8::from(self.simhash) | u8::from(self.id) << 1 | u8::from(self.scope) << 2
+    /// The bit that is left free by [`Present::bits_beside_one`].
+    pub(crate) const FREE_BIT: u8 = 1 << 3;
+
+    /// Returns the same bits with room for one of another meaning: the sketch moves up to bit 4.
+    pub(crate) fn bits_beside_one(self) -> u8 {
+        self.bits() & 0b111 | u8::from(self.sketch) << 4
     }
 
-    /// Reads three bits; no others may be set.
-    pub(crate) fn from_bits(bits: u8) -> Result<Self, CodecError> {
-        if bits > 0b111 {
+    /// Reads what [`Present::bits_beside_one`] wrote; the free bit is not looked at.
+    pub(crate) fn from_bits_beside_one(bits: u8) -> Result<Self, CodecError> {
+        if bits > 0b1_1111 {
             return Err(CodecError::BadValue { what: "flags", value: u64::from(bits) });
         }
-        Ok(Self { simhash: bits & 1 != 0, id: bits & 2 != 0, scope: bits & 4 != 0 })
+        Self::from_bits(bits & 0b111 | bits >> 4 << 3)
+    }
+
+    /// Returns four bits.
+    pub(crate) fn bits(self) -> u8 {
+        u8::from(self.simhash) | u8::from(self.id) << 1 | u8::from(self.scope) << 2 | u8::from(self.sketch) << 3
+    }
+
+    /// Reads four bits; no others may be set.
+    pub(crate) fn from_bits(bits: u8) -> Result<Self, CodecError> {
+        if bits > 0b1111 {
+            return Err(CodecError::BadValue { what: "flags", value: u64::from(bits) });
+        }
+        Ok(Self { simhash: bits & 1 != 0, id: bits & 2 != 0, scope: bits & 4 != 0, sketch: bits & 8 != 0 })
     }
 }
 
@@ -37,6 +59,9 @@ pub(crate) fn write(out: &mut Vec<u8>, fingerprints: &Fingerprints, id: Option<I
     out.extend(fingerprints.exact.0.to_le_bytes());
     let simhash = fingerprints.simhash.map(|simhash| simhash.0);
     [simhash, id.map(|id| id.0), scope.map(|scope| scope.0)].into_iter().flatten().for_each(|hash| out.fixed64(hash));
+    if let Some(sketch) = &fingerprints.sketch {
+        out.run(sketch.bytes());
+    }
 }
 
 /// Reads the hashes that are there.
@@ -48,5 +73,6 @@ pub(crate) fn read(
     let simhash = present.simhash.then(|| from.fixed64("simhash")).transpose()?.map(SimHash);
     let id = present.id.then(|| from.fixed64("id hash")).transpose()?.map(IdHash);
     let scope = present.scope.then(|| from.fixed64("scope hash")).transpose()?.map(ScopeHash);
-    Ok((Fingerprints { exact, simhash }, id, scope))
+    let sketch = present.sketch.then(|| from.run("sketch")).transpose()?.map(Sketch::from_bytes);
+    Ok((Fingerprints { exact, simhash, sketch }, id, scope))
 }

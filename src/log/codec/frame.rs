@@ -1,15 +1,16 @@
 //! The frame around every record: what it is, which version wrote it, and whether it is whole.
 
 use super::CodecError;
+use super::wire::Reader;
 
 /// First bytes of every record of both logs.
 pub const MAGIC: [u8; 2] = *b"dg";
 
 /// The version of the format that is written.
-pub const FORMAT_VERSION: u8 = 1;
+pub const FORMAT_VERSION: u8 = 2;
 
 /// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 1] = [FORMAT_VERSION];
+pub const KNOWN_VERSIONS: [u8; 2] = [1, FORMAT_VERSION];
 
 /// Bytes of a frame around its body.
 pub(crate) const FRAME_BYTES: usize = 8;
@@ -64,8 +65,8 @@ pub(crate) fn close(out: &mut Vec<u8>, start: usize) {
     out.extend(checksum.to_le_bytes());
 }
 
-/// Opens a record: checks magic, version and checksum; gives its kind and its body.
-pub(crate) fn unwrap(bytes: &[u8]) -> Result<(Kind, &[u8]), CodecError> {
+/// Opens a record: checks magic, version and checksum; gives its kind and its body, with the version it is read by.
+pub(crate) fn unwrap(bytes: &[u8]) -> Result<(Kind, Reader<'_>), CodecError> {
     let (&[one, two, version, kind], _) = bytes.split_first_chunk().ok_or(CodecError::EndsInside { what: "head" })?;
     if [one, two] != MAGIC {
         return Err(CodecError::NotOurs { found: [one, two] });
@@ -80,11 +81,11 @@ pub(crate) fn unwrap(bytes: &[u8]) -> Result<(Kind, &[u8]), CodecError> {
     }
     let body = framed.get(4..).ok_or(CodecError::EndsInside { what: "head" })?;
     let known = Kind::ALL.into_iter().find(|&known| known as u8 == kind);
-    Ok((known.ok_or(CodecError::UnknownKind { found: kind })?, body))
+    Ok((known.ok_or(CodecError::UnknownKind { found: kind })?, Reader::of_version(body, version)))
 }
 
 /// Opens a record that must be of this kind.
-pub(crate) fn unwrap_kind(bytes: &[u8], kind: Kind) -> Result<&[u8], CodecError> {
+pub(crate) fn unwrap_kind(bytes: &[u8], kind: Kind) -> Result<Reader<'_>, CodecError> {
     match unwrap(bytes)? {
         (found, body) if found == kind => Ok(body),
         (found, _) => Err(CodecError::WrongKind { expected: kind as u8, found: found as u8 }),

@@ -3,7 +3,8 @@
 use super::CodecError;
 use super::frame::{self, Kind};
 use super::wire::{Reader, Write};
-use crate::log::{LogIdentity, Rules, RulesNumber, RulesRecord, SameId, Stage, Tails, Windows};
+use crate::fingerprint::{Banding, SketchForm, SlotBits};
+use crate::log::{LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Tails, Windows};
 
 /// Appends one Kafka record that holds these rules to `out`.
 pub(super) fn encode(record: &RulesRecord, out: &mut Vec<u8>) {
@@ -15,8 +16,7 @@ pub(super) fn encode(record: &RulesRecord, out: &mut Vec<u8>) {
 }
 
 /// Reads the body that [`encode`] wrote.
-pub(super) fn decode(body: &[u8]) -> Result<RulesRecord, CodecError> {
-    let mut from = Reader::new(body);
+pub(super) fn decode(mut from: Reader<'_>) -> Result<RulesRecord, CodecError> {
     let log = LogIdentity(from.fixed64("log identity")?);
     let number = RulesNumber(from.small("rules number")?);
     let rules = read_rules(&mut from)?;
@@ -28,11 +28,53 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     out.varint(rules.stages.len() as u64);
     out.extend(rules.stages.iter().map(|&stage| stage as u8));
     out.push(rules.max_distance);
-    for span in [rules.windows.exact, rules.windows.simhash, rules.lateness, rules.max_future_skew] {
+    for span in
+        [rules.windows.exact, rules.windows.simhash, rules.windows.minhash, rules.lateness, rules.max_future_skew]
+    {
         out.span(span);
     }
     out.varint(rules.max_entries);
     out.push(rules.same_id as u8);
+    out.push(u8::from(rules.minhash.is_some()));
+    if let Some(MinHashRules { form, banding, agree, min_similarity }) = rules.minhash {
+        // No form has more than 16 bits a slot.
+        out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
+        out.extend([banding.bands(), banding.rows(), agree]);
+        out.varint(u64::from(min_similarity));
+    }
+}
+
+/// Version 1 knew no sketches.
+fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecError> {
+    if from.version() < 2 {
+        return Ok(None);
+    }
+    let bad = |what, value: u8| CodecError::BadValue { what, value: u64::from(value) };
+    match from.byte("minhash")? {
+        0 => return Ok(None),
+        1 => {}
+        other => return Err(bad("minhash", other)),
+    }
+    let (slots, bits) = (from.byte("slots")?, from.byte("bits")?);
+    let known = [SlotBits::B4, SlotBits::B8, SlotBits::B16].into_iter().find(|known| known.count() == u32::from(bits));
+    let form = known.and_then(|bits| SketchForm::new(usize::from(slots), bits).ok()).ok_or(bad("slots", slots))?;
+    let (bands, rows) = (from.byte("bands")?, from.byte("rows")?);
+    let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
+    let agree = from.byte("agree")?;
+    let min_similarity = from.varint("min_similarity")?;
+    let min_similarity = u16::try_from(min_similarity)
+        .map_err(|_| CodecError::BadValue { what: "min_similarity", value: min_similarity })?;
+    Ok(Some(MinHashRules { form, banding, agree, min_similarity }))
+}
+
+/// Reads one value for each stage. Version 1 had none for the third: it gets that of the second.
+fn read_stages<T: Copy>(
+    from: &mut Reader<'_>,
+    mut read: impl FnMut(&mut Reader<'_>) -> Result<T, CodecError>,
+) -> Result<Windows<T>, CodecError> {
+    let (exact, simhash) = (read(from)?, read(from)?);
+    let minhash = if from.version() < 2 { simhash } else { read(from)? };
+    Ok(Windows { exact, simhash, minhash })
 }
 
 pub(super) fn read_rules(from: &mut Reader<'_>) -> Result<Rules, CodecError> {
@@ -41,7 +83,7 @@ pub(super) fn read_rules(from: &mut Reader<'_>) -> Result<Rules, CodecError> {
     Ok(Rules {
         stages,
         max_distance: from.byte("max_distance")?,
-        windows: Windows { exact: from.span("window")?, simhash: from.span("window")? },
+        windows: read_stages(from, |from| from.span("window"))?,
         lateness: from.span("lateness")?,
         max_future_skew: from.span("max_future_skew")?,
         max_entries: from.varint("max_entries")?,
@@ -50,6 +92,7 @@ pub(super) fn read_rules(from: &mut Reader<'_>) -> Result<Rules, CodecError> {
             2 => SameId::Duplicate,
             other => return Err(CodecError::BadValue { what: "same_id", value: u64::from(other) }),
         },
+        minhash: read_minhash(from)?,
     })
 }
 
@@ -62,12 +105,10 @@ pub(super) fn read_stage(from: &mut Reader<'_>) -> Result<Stage, CodecError> {
 pub(super) fn write_tails(out: &mut Vec<u8>, tails: &Tails) {
     out.time(tails.times.exact);
     out.time(tails.times.simhash);
+    out.time(tails.times.minhash);
     out.varint(tails.first_sequence);
 }
 
 pub(super) fn read_tails(from: &mut Reader<'_>) -> Result<Tails, CodecError> {
-    Ok(Tails {
-        times: Windows { exact: from.time("tail")?, simhash: from.time("tail")? },
-        first_sequence: from.varint("first sequence")?,
-    })
+    Ok(Tails { times: read_stages(from, |from| from.time("tail"))?, first_sequence: from.varint("first sequence")? })
 }

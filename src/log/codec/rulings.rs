@@ -25,7 +25,7 @@ const HAS_ORIGINAL: u8 = 1 << 4;
 /// Flag of a page's head: the cluster it joins began elsewhere than at the original it matched.
 const HAS_CLUSTER: u8 = 1 << 5;
 /// Flag beside the hashes of a new original: its cluster began elsewhere.
-const OF_CLUSTER: u8 = 1 << 3;
+const OF_CLUSTER: u8 = Present::FREE_BIT;
 
 /// Fewest bytes of a ruling: its head and its request id.
 const LEAST_BYTES: usize = 9;
@@ -49,8 +49,7 @@ pub(super) fn encode(batch: &RulingBatch, out: &mut Vec<u8>) {
 }
 
 /// Reads the body that [`encode`] wrote.
-pub(super) fn decode(body: &[u8]) -> Result<RulingBatch, CodecError> {
-    let mut from = Reader::new(body);
+pub(super) fn decode(mut from: Reader<'_>) -> Result<RulingBatch, CodecError> {
     let log = LogIdentity(from.fixed64("log identity")?);
     let rules = RulesNumber(from.small("rules number")?);
     let tails = read_tails(&mut from)?;
@@ -170,7 +169,7 @@ fn read_match(from: &mut Reader<'_>, places: &Places, flags: u8) -> Result<Match
 
 fn write_original(out: &mut Vec<u8>, places: &mut Places, original: &NewOriginal) {
     let present = Present::of(&original.fingerprints, original.id, original.scope);
-    out.push(present.bits() | if original.cluster.is_some() { OF_CLUSTER } else { 0 });
+    out.push(present.bits_beside_one() | if original.cluster.is_some() { OF_CLUSTER } else { 0 });
     fingerprints::write(out, &original.fingerprints, original.id, original.scope);
     if let Some(cluster) = &original.cluster {
         places.write_reference(out, cluster);
@@ -179,7 +178,7 @@ fn write_original(out: &mut Vec<u8>, places: &mut Places, original: &NewOriginal
 
 fn read_original(from: &mut Reader<'_>, places: &Places) -> Result<NewOriginal, CodecError> {
     let flags = from.byte("original")?;
-    let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits(flags & !OF_CLUSTER)?)?;
+    let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits_beside_one(flags)?)?;
     let cluster = (flags & OF_CLUSTER != 0).then(|| places.read_reference(from)).transpose()?;
     Ok(NewOriginal { fingerprints, id, scope, cluster })
 }

@@ -6,7 +6,10 @@ use proptest::prelude::*;
 use roaring::RoaringTreemap;
 
 use super::*;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, PageDigest, ScopeHash, SimHash};
+use crate::fingerprint::{
+    Banding, ExactHash, Fingerprints, IdHash, PageDigest, ScopeHash, SimHash, Sketch, SketchForm, SlotBits,
+};
+use crate::log::MinHashRules;
 use crate::log::{
     Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, Judged, LogIdentity, Match, NewOriginal, PageEntry,
     PageRuling, PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, SameId, Stage,
@@ -88,7 +91,7 @@ fn page_of_a_crawl(number: u64) -> (Source, Timestamp, Fingerprints, IdHash) {
     let source = PartitionId::new("crawler.pages.fetched.v2", i32::try_from(noise >> 60).unwrap() % 6).at(offset);
     let time = Timestamp::from_millis(1_795_000_000_000 + i64::try_from(noise % 3_600_000).unwrap());
     let exact = ExactHash(u128::from(noise) << 64 | u128::from(noise.rotate_left(17)));
-    (source, time, Fingerprints { exact, simhash: Some(SimHash(noise.rotate_left(31))) }, IdHash(!noise))
+    (source, time, Fingerprints { exact, simhash: Some(SimHash(noise.rotate_left(31))), sketch: None }, IdHash(!noise))
 }
 
 #[test]

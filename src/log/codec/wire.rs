@@ -74,12 +74,24 @@ impl Write for Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
+    version: u8,
 }
 
 impl<'a> Reader<'a> {
     /// Begins at the first of these bytes.
+    #[cfg(test)]
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self::of_version(bytes, super::frame::FORMAT_VERSION)
+    }
+
+    /// Begins at the first of these bytes, which this format version wrote.
+    pub(crate) const fn of_version(bytes: &'a [u8], version: u8) -> Self {
+        Self { rest: bytes, version }
+    }
+
+    /// Returns the format version that the bytes are read by.
+    pub(crate) const fn version(&self) -> u8 {
+        self.version
     }
 
     /// Takes the next `length` bytes.

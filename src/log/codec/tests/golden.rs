@@ -6,10 +6,22 @@
 use super::super::hex::{hex, records};
 use super::*;
 
-const ENTRIES_1: &str = include_str!("../../../../tests/golden/log/entries.v1.hex");
-const RULINGS_1: &str = include_str!("../../../../tests/golden/log/rulings.v1.hex");
-const RULES_1: &str = include_str!("../../../../tests/golden/log/rules.v1.hex");
-const CHECKPOINT_1: &str = include_str!("../../../../tests/golden/log/checkpoint.v1.hex");
+const ENTRIES: [&str; 2] = [
+    include_str!("../../../../tests/golden/log/entries.v1.hex"),
+    include_str!("../../../../tests/golden/log/entries.v2.hex"),
+];
+const RULINGS: [&str; 2] = [
+    include_str!("../../../../tests/golden/log/rulings.v1.hex"),
+    include_str!("../../../../tests/golden/log/rulings.v2.hex"),
+];
+const RULES: [&str; 2] = [
+    include_str!("../../../../tests/golden/log/rules.v1.hex"),
+    include_str!("../../../../tests/golden/log/rules.v2.hex"),
+];
+const CHECKPOINT: [&str; 2] = [
+    include_str!("../../../../tests/golden/log/checkpoint.v1.hex"),
+    include_str!("../../../../tests/golden/log/checkpoint.v2.hex"),
+];
 
 fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
     assert!(
@@ -20,33 +32,72 @@ fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
     );
 }
 
-fn check_verdict(name: &str, golden: &str, value: &VerdictRecord, part: usize) {
-    check_written(name, golden, &encode_verdict(value, part));
+fn check_read(name: &str, golden: &str, value: &VerdictRecord) {
     let found = read_all(&mut VerdictReader::new(), 0, &records(golden));
     assert_eq!(found.iter().map(|(_, found)| own_floors(found)).collect::<Vec<_>>(), [own_floors(value)]);
     assert_eq!(found, [(0, value.clone())], "{name} is no longer read as what it says");
 }
 
-#[test]
-fn entries_of_version_1() {
-    check_written("entries.v1.hex", ENTRIES_1, &[encoded(&entries())]);
-    assert_eq!(decode_entries(&records(ENTRIES_1)[0]), Ok(entries()));
+/// The value of today and that of version 1 against both files; only today's bytes are written.
+fn check_verdict(name: &str, golden: [&str; 2], value: &VerdictRecord, before: &VerdictRecord, part: usize) {
+    let [one, two] = golden;
+    check_written(&format!("{name}.v2.hex"), two, &encode_verdict(value, part));
+    check_read(&format!("{name}.v2.hex"), two, value);
+    check_read(&format!("{name}.v1.hex"), one, before);
 }
 
 #[test]
-fn rulings_of_version_1() {
-    check_verdict("rulings.v1.hex", RULINGS_1, &VerdictRecord::Rulings(batch()), 0);
+fn entries_of_all_versions() {
+    let [one, two] = ENTRIES;
+    check_written("entries.v2.hex", two, &[encoded(&entries())]);
+    assert_eq!(decode_entries(&records(two)[0]), Ok(entries()));
+    let mut before = entries();
+    for entry in &mut before {
+        if let EntryBody::Page(page) = &mut entry.body {
+            page.fingerprints.sketch = None;
+        }
+    }
+    assert_eq!(decode_entries(&records(one)[0]), Ok(before));
 }
 
 #[test]
-fn rules_of_version_1() {
-    let record = RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules: rules() };
-    check_verdict("rules.v1.hex", RULES_1, &VerdictRecord::Rules(record), 0);
+fn rulings_of_all_versions() {
+    let mut before = batch();
+    before.tails = tails_1();
+    for ruling in &mut before.rulings {
+        if let Answer::Page(page) = &mut ruling.answer
+            && let Decision::Unique { original: Some(original) } | Decision::Update { original: Some(original), .. } =
+                &mut page.decision
+        {
+            original.fingerprints.sketch = None;
+        }
+    }
+    check_verdict("rulings", RULINGS, &VerdictRecord::Rulings(batch()), &VerdictRecord::Rulings(before), 0);
 }
 
 #[test]
-fn checkpoint_of_version_1() {
-    check_verdict("checkpoint.v1.hex", CHECKPOINT_1, &VerdictRecord::Checkpoint(Box::new(checkpoint())), 200);
+fn rules_of_all_versions() {
+    let record = |rules| {
+        VerdictRecord::Rules(RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules })
+    };
+    check_verdict("rules", RULES, &record(rules()), &record(rules_1()), 0);
+}
+
+#[test]
+fn checkpoint_of_all_versions() {
+    let before = Checkpoint { rules: rules_1(), tails: tails_1(), ..checkpoint() };
+    let [value, before] = [checkpoint(), before].map(|checkpoint| VerdictRecord::Checkpoint(Box::new(checkpoint)));
+    check_verdict("checkpoint", CHECKPOINT, &value, &before, 200);
+}
+
+/// Version 1 knew two stages; the window and tail of the third are those of the second.
+fn rules_1() -> Rules {
+    let windows = Windows { minhash: rules().windows.simhash, ..rules().windows };
+    Rules { stages: vec![Stage::Exact, Stage::SimHash], windows, minhash: None, ..rules() }
+}
+
+fn tails_1() -> Tails {
+    Tails { times: Windows { minhash: tails().times.simhash, ..tails().times }, ..tails() }
 }
 
 fn pages() -> PartitionId {
@@ -57,6 +108,7 @@ fn prints(number: u8) -> Fingerprints {
     Fingerprints {
         exact: ExactHash(u128::from_be_bytes([number; 16])),
         simhash: number.is_multiple_of(2).then_some(SimHash(0x0101_0101_0101_0101 * u64::from(number))),
+        sketch: number.is_multiple_of(4).then(|| Sketch::from_bytes(&[number; 16])),
     }
 }
 
@@ -134,19 +186,34 @@ pub(super) fn batch() -> RulingBatch {
 }
 
 fn tails() -> Tails {
-    let times = Windows { exact: Timestamp::from_millis(1_794_000_000_000), simhash: Timestamp::MIN };
+    let times = Windows {
+        exact: Timestamp::from_millis(1_794_000_000_000),
+        simhash: Timestamp::MIN,
+        minhash: Timestamp::from_millis(-5),
+    };
     Tails { times, first_sequence: 77 }
 }
 
 pub(super) fn rules() -> Rules {
+    let form = SketchForm::new(128, SlotBits::B8).unwrap();
     Rules {
         stages: Stage::ALL.into(),
         max_distance: 3,
-        windows: Windows { exact: Duration::from_hours(168), simhash: Duration::from_millis(86_400_500) },
+        windows: Windows {
+            exact: Duration::from_hours(168),
+            simhash: Duration::from_millis(86_400_500),
+            minhash: Duration::from_hours(24),
+        },
         lateness: Duration::from_hours(1),
         max_future_skew: Duration::from_mins(1),
         max_entries: 10_000_000,
         same_id: SameId::Update,
+        minhash: Some(MinHashRules {
+            form,
+            banding: Banding::new(42, 3, form).unwrap(),
+            agree: 2,
+            min_similarity: 300,
+        }),
     }
 }
 

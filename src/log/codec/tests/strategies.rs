@@ -21,8 +21,13 @@ fn sources() -> BoxedStrategy<Source> {
 }
 
 fn fingerprints() -> BoxedStrategy<Fingerprints> {
-    (any::<u128>(), any::<Option<u64>>())
-        .prop_map(|(exact, simhash)| Fingerprints { exact: ExactHash(exact), simhash: simhash.map(SimHash) })
+    let sketch = prop::option::of(prop::collection::vec(any::<u8>(), 0..300));
+    (any::<u128>(), any::<Option<u64>>(), sketch)
+        .prop_map(|(exact, simhash, sketch)| Fingerprints {
+            exact: ExactHash(exact),
+            simhash: simhash.map(SimHash),
+            sketch: sketch.as_deref().map(Sketch::from_bytes),
+        })
         .boxed()
 }
 
@@ -109,10 +114,11 @@ fn spans() -> BoxedStrategy<Duration> {
 }
 
 fn rules() -> BoxedStrategy<Rules> {
-    let windows = (spans(), spans()).prop_map(|(exact, simhash)| Windows { exact, simhash });
+    let windows = (spans(), spans(), spans()).prop_map(|(exact, simhash, minhash)| Windows { exact, simhash, minhash });
     let same_id = prop_oneof![Just(SameId::Update), Just(SameId::Duplicate)];
-    (prop::collection::vec(stages(), 0..4), any::<u8>(), windows, spans(), spans(), any::<u64>(), same_id)
-        .prop_map(|(stages, max_distance, windows, lateness, max_future_skew, max_entries, same_id)| Rules {
+    let minhash = prop::option::of(minhash_rules());
+    (prop::collection::vec(stages(), 0..4), any::<u8>(), windows, spans(), spans(), any::<u64>(), same_id, minhash)
+        .prop_map(|(stages, max_distance, windows, lateness, max_future_skew, max_entries, same_id, minhash)| Rules {
             stages,
             max_distance,
             windows,
@@ -120,13 +126,27 @@ fn rules() -> BoxedStrategy<Rules> {
             max_future_skew,
             max_entries,
             same_id,
+            minhash,
         })
         .boxed()
 }
 
+fn minhash_rules() -> impl Strategy<Value = MinHashRules> {
+    let bits = prop::sample::select(vec![SlotBits::B4, SlotBits::B8, SlotBits::B16]);
+    (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), any::<u16>()).prop_map(
+        |(pairs, bits, bands, rows, agree, min_similarity)| {
+            let form = SketchForm::new(pairs * 2, bits).unwrap();
+            MinHashRules { form, banding: Banding::new(bands, rows, form).unwrap(), agree, min_similarity }
+        },
+    )
+}
+
 fn tails() -> BoxedStrategy<Tails> {
-    (times(), times(), any::<u64>())
-        .prop_map(|(exact, simhash, first_sequence)| Tails { times: Windows { exact, simhash }, first_sequence })
+    (times(), times(), times(), any::<u64>())
+        .prop_map(|(exact, simhash, minhash, first_sequence)| Tails {
+            times: Windows { exact, simhash, minhash },
+            first_sequence,
+        })
         .boxed()
 }
 

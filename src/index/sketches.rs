@@ -1,0 +1,255 @@
+//! Sketches of the originals, found by the keys of their bands.
+//!
+//! Every original that shares at least `agree` keys is compared, none is left out (law L7). Keys are cut from the held
+//! sketches, so that neither entries nor the ring carry them.
+//!
+//! Cost of a probe: one line for each band, what stands in runs of keys that many share, and one comparison of two
+//! sketches for each original that shares enough keys.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::tables::{Keys, Tables};
+use crate::fingerprint::Sketch;
+use crate::log::MinHashRules;
+
+/// Sketches by the positions of the ring, and the tables that find them.
+#[derive(Debug)]
+pub(super) struct Sketches {
+    column: Column,
+    /// First position that the tables look for.
+    tail: u64,
+    expected: u64,
+    finder: Option<Finder>,
+}
+
+/// All that are held, from the ring's first position on.
+#[derive(Debug, Default)]
+struct Column {
+    front: u64,
+    held: VecDeque<Option<Sketch>>,
+}
+
+/// The tables for one set of rules.
+#[derive(Debug)]
+struct Finder {
+    rules: MinHashRules,
+    /// Largest distance of a match; `None` when no sketch is near enough.
+    reach: Option<u8>,
+    tables: Tables,
+}
+
+struct BandKeys<'a>(&'a Column, MinHashRules);
+
+impl Keys for BandKeys<'_> {
+    fn key(&self, table: usize, position: u64) -> Option<u64> {
+        let Self(column, MinHashRules { form, banding, .. }) = self;
+        // A sketch of another form is never looked for.
+        let sketch = column.get(position).filter(|sketch| sketch.bytes().len() == form.bytes())?;
+        Some(banding.key(*form, sketch, table))
+    }
+}
+
+impl Column {
+    fn get(&self, position: u64) -> Option<&Sketch> {
+        self.held.get(usize::try_from(position.checked_sub(self.front)?).ok()?)?.as_ref()
+    }
+
+    fn head(&self) -> u64 {
+        self.front + self.held.len() as u64
+    }
+}
+
+impl Sketches {
+    /// Begins empty, without tables; `expected` originals are to come.
+    pub(super) fn new(expected: u64) -> Self {
+        Self { column: Column::default(), tail: 0, expected, finder: None }
+    }
+
+    /// Looks for sketches by these rules from now on, or not at all. Builds the tables anew when that is a change.
+    pub(super) fn set_rules(&mut self, rules: Option<MinHashRules>) {
+        if self.finder.as_ref().map(|finder| finder.rules) != rules {
+            let tables = |rules: &MinHashRules| Tables::new(usize::from(rules.banding.bands()), self.expected);
+            self.finder = rules.map(|rules| Finder {
+                rules,
+                reach: rules.form.reach(rules.min_similarity),
+                tables: tables(&rules),
+            });
+            self.build();
+        }
+    }
+
+    /// Lets the tables grow towards so many originals when they are made next.
+    pub(super) fn expect(&mut self, entries: u64) {
+        self.expected = entries;
+    }
+
+    /// Holds what the newest original of the ring has.
+    pub(super) fn push(&mut self, sketch: Option<Sketch>) {
+        self.column.held.push_back(sketch);
+        let positions = self.positions();
+        if let Some(Finder { rules, tables, .. }) = &mut self.finder {
+            tables.insert(&BandKeys(&self.column, *rules), positions);
+        }
+    }
+
+    /// Holds what many originals have, and builds the tables once.
+    pub(super) fn restore(&mut self, sketches: impl Iterator<Item = Option<Sketch>>) {
+        self.column.held.extend(sketches);
+        self.build();
+    }
+
+    fn build(&mut self) {
+        let positions = self.positions();
+        let held = positions.end - positions.start;
+        if let Some(Finder { rules, tables, .. }) = &mut self.finder {
+            tables.build(&BandKeys(&self.column, *rules), &positions, held);
+        }
+    }
+
+    /// Shows the position of every held sketch that shares enough keys and is near enough, with its distance.
+    pub(super) fn probe(&self, sketch: &Sketch, mut visit: impl FnMut(u64, u8)) -> u32 {
+        let Some(Finder { rules, reach: Some(reach), tables }) = &self.finder else { return 0 };
+        let MinHashRules { form, banding, agree, .. } = *rules;
+        if sketch.bytes().len() != form.bytes() {
+            return 0;
+        }
+        let keys: Vec<u64> = banding.keys(form, sketch).collect();
+        let mut compared = 0;
+        tables.found_in(&keys, u32::from(agree), self.positions(), |position, _| {
+            compared += 1;
+            let Some(held) = self.column.get(position) else { return };
+            let distance = form.distance(sketch, held);
+            // The tables may count one key too many: whether a pair matches may not depend on them.
+            let shared = || banding.keys(form, held).zip(&keys).filter(|(held, key)| held == *key).count();
+            if distance <= *reach && shared() >= usize::from(agree) {
+                visit(position, distance);
+            }
+        });
+        compared
+    }
+
+    /// Asks the memory for what a probe will read.
+    pub(super) fn prefetch(&self, sketch: &Sketch) {
+        if let Some(Finder { rules, tables, .. }) = &self.finder {
+            let keys: Vec<u64> = rules.banding.keys(rules.form, sketch).collect();
+            tables.prefetch(&keys);
+        }
+    }
+
+    /// Returns the sketch of an original that the ring holds.
+    pub(super) fn get(&self, position: u64) -> Option<&Sketch> {
+        self.column.get(position)
+    }
+
+    /// Returns the positions that a probe looks for.
+    pub(super) fn positions(&self) -> Range<u64> {
+        self.tail.max(self.column.front)..self.column.head()
+    }
+
+    /// Looks no more for positions before `tail`, and drops what stands before `front`.
+    pub(super) fn expire(&mut self, tail: u64, front: u64) {
+        self.tail = self.tail.max(tail);
+        while self.column.front < front && self.column.held.pop_front().is_some() {
+            self.column.front += 1;
+        }
+        let positions = self.positions();
+        let held = positions.end - positions.start;
+        if let Some(Finder { rules, tables, .. }) = &mut self.finder {
+            tables.shrink_if_idle(&BandKeys(&self.column, *rules), &positions, held);
+        }
+        if self.column.held.capacity() > 64 && self.column.held.len() < self.column.held.capacity() / 4 {
+            self.column.held.shrink_to(self.column.held.len() * 2);
+        }
+    }
+
+    /// Returns the memory reserved, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        // Two counters stand before the bytes of each sketch.
+        let sketch = self.column.held.iter().flatten().next().map_or(0, |sketch| sketch.bytes().len() + 16);
+        self.column.held.capacity() * size_of::<Option<Sketch>>()
+            + self.column.held.len() * sketch
+            + self.finder.as_ref().map_or(0, |finder| finder.tables.memory_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::{Banding, SketchForm, SlotBits};
+    use proptest::prelude::*;
+
+    fn rules(agree: u8, min_similarity: u16) -> MinHashRules {
+        let form = SketchForm::new(16, SlotBits::B8).unwrap();
+        MinHashRules { form, banding: Banding::new(5, 3, form).unwrap(), agree, min_similarity }
+    }
+
+    fn found(sketches: &Sketches, sketch: &Sketch) -> Vec<(u64, u8)> {
+        let mut found = Vec::new();
+        sketches.probe(sketch, |position, distance| found.push((position, distance)));
+        found.sort_unstable();
+        found
+    }
+
+    proptest! {
+        /// Two nested loops: all held, all bands.
+        #[test]
+        fn what_is_found_is_what_a_scan_finds(
+            bytes in prop::collection::vec(prop::option::of(prop::collection::vec(0_u8..2, 16)), 1..60),
+            agree in 1_u8..4,
+            min_similarity in prop::sample::select(vec![0_u16, 300, 500, 800, 1000]),
+            keep in 0_u64..30,
+            anew in any::<bool>(),
+        ) {
+            let rules = rules(agree, min_similarity);
+            let mut sketches = Sketches::new(0);
+            sketches.set_rules((!anew).then_some(rules));
+            for (position, bytes_of) in (0..).zip(&bytes) {
+                let oldest = u64::saturating_sub(position, keep);
+                sketches.expire(oldest, oldest / 2);
+                if anew {
+                    sketches.set_rules(None);
+                    sketches.set_rules(Some(rules));
+                }
+                let probe = bytes_of.clone().unwrap_or_else(|| vec![1; 16]);
+                let mut expected = Vec::new();
+                for (number, other) in (0_u64..position).zip(&bytes) {
+                    let Some(other) = other.as_ref().filter(|_| number >= oldest) else { continue };
+                    let bands = (0..5).filter(|band| probe[band * 3..][..3] == other[band * 3..][..3]).count();
+                    let distance = probe.iter().zip(other).filter(|(a, b)| a != b).count().try_into().unwrap();
+                    if bands >= usize::from(agree) && rules.form.similarity(distance) >= min_similarity {
+                        expected.push((number, distance));
+                    }
+                }
+                prop_assert_eq!(found(&sketches, &Sketch::from_bytes(&probe)), expected);
+                sketches.push(bytes_of.as_deref().map(Sketch::from_bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn sketches_of_another_form_are_held_but_not_compared() {
+        let mut sketches = Sketches::new(0);
+        sketches.set_rules(Some(rules(1, 500)));
+        sketches.push(Some(Sketch::from_bytes(&[1; 32])));
+        sketches.push(Some(Sketch::from_bytes(&[1; 16])));
+        assert_eq!(found(&sketches, &Sketch::from_bytes(&[1; 16])), [(1, 0)]);
+        assert_eq!(found(&sketches, &Sketch::from_bytes(&[1; 32])), []);
+        assert!(sketches.get(0).is_some());
+    }
+
+    #[test]
+    fn restored_sketches_are_found_as_if_they_had_come_one_by_one() {
+        let all = || (0..200_u8).map(|n| (n % 3 > 0).then(|| Sketch::from_bytes(&[n % 7; 16])));
+        let (mut one_by_one, mut at_once) = (Sketches::new(0), Sketches::new(0));
+        one_by_one.set_rules(Some(rules(2, 500)));
+        at_once.set_rules(Some(rules(2, 500)));
+        all().for_each(|sketch| one_by_one.push(sketch));
+        at_once.restore(all());
+        for n in 0..7 {
+            let sketch = Sketch::from_bytes(&[n; 16]);
+            assert_eq!(found(&one_by_one, &sketch), found(&at_once, &sketch));
+            assert!(found(&at_once, &sketch).len() > 10);
+        }
+    }
+}
