@@ -13,8 +13,8 @@
 //! entries a message (`growing`). All `unsafe` is in `fast`.
 //!
 //! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips; asked
-//! for ahead of time ([`Index::prefetch`]) they take about 100 ns among ten million originals. Memory is bounded by the
-//! entries held (law L6): about 70 bytes in columns and 12 for each table.
+//! for ahead of time ([`Index::prefetch`]) they take some hundred nanoseconds among ten million codes (`docs/BENCHMARKS.md`). Memory is bounded by the
+//! entries held (law L6): about 70 bytes in columns and 14 for each table.
 
 mod alive;
 mod column;

@@ -21,8 +21,11 @@ pub(super) const LOAD: f64 = 4.6;
 /// Codes to be taken as a sample at most.
 const MOST_SAMPLED: usize = 65_536;
 
-/// Cost of a line that was asked for ahead, in nanoseconds.
-const LINE_NS: f64 = 9.0;
+/// Cost of a line that was asked for ahead, hint and comparison included, in nanoseconds (`docs/BENCHMARKS.md`).
+const LINE_NS: f64 = 20.0;
+
+/// Cost of an insert into one table.
+const INSERT_NS: f64 = 35.0;
 
 /// Cost of a run: asked for once its line has come.
 const RUN_NS: f64 = 25.0;
@@ -204,7 +207,7 @@ impl Plan {
             let run_lines = runs + in_runs / 8.0;
             lines += probes + run_lines;
             compared += in_runs;
-            ns += probes * LINE_NS + runs * RUN_NS + in_runs * CODE_NS;
+            ns += INSERT_NS + probes * LINE_NS + runs * RUN_NS + in_runs * CODE_NS;
             // One line more for the insert where the probe did not come by, and never where it did.
             bytes += 64.0 / load + 16.0 * (spilled / load) + beyond_nine(load).min(1.0) * 64.0 / load;
         }
