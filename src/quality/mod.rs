@@ -1,6 +1,6 @@
 //! How good are the verdicts? Pages are planted of which the truth is known, judged, and counted.
 //!
-//! Before: somebody brings texts that are unlike each other, or the generated crawl's. After: [`plant`] makes a stream of
+//! Before: somebody brings texts that are unlike each other, or the generated crawl's. After: [`plant()`] makes a stream of
 //! originals and edited copies of them; the judge of the service judges it (`sieve`); a [`Scorer`] compares.
 //!
 //! Laws: a stream is a function of texts and [`PlantSettings`]; a copy stands behind its original. Half of the texts is
