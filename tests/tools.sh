@@ -2,7 +2,8 @@
 # Checks for the tools a build or a test needs, before a compiler fails in the middle of a library.
 #
 #   tests/tools.sh build   C and C++ compiler, make, cmake, pkg-config, headers of OpenSSL and zlib
-#   tests/tools.sh test    the same, and one of the ways to a Kafka broker: by default Java 17 and Maven
+#   tests/tools.sh test    the same, and one of the ways to a Kafka broker: by default Java 17 and Maven (and openssl,
+#                          for the certificates of the secured one)
 #
 # On a Debian-like machine, as root or with sudo, what is missing is installed by apt-get; elsewhere it is named.
 set -euo pipefail
@@ -42,6 +43,7 @@ look() {
     if [[ $1 == test ]] && ! has_a_broker_without_java >/dev/null 2>&1; then
         need default-jre-headless "a Java 17 runtime" has_java_17
         need maven "Maven" has mvn
+        need openssl "the openssl program" has openssl
     fi
 }
 
