@@ -3,6 +3,7 @@
 CARGO ?= cargo
 FOR ?= 30s
 KAFKA ?= mock
+PARTS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint docs deny bench bench-index mutants kafka-up kafka-down kafka-status tools
