@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use dupgate::record::{PartitionId, Source};
 use dupgate::telemetry::table::{Kind, Spec, TABLE};
 use serde_json::json;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::broker::{Broker, wait};
 use crate::cluster::http::sum;
@@ -34,9 +35,13 @@ fn text(words: &str) -> Vec<u8> {
     json!({ "url": "https://bad.example/", "text": words }).to_string().into_bytes()
 }
 
-/// A text that is like no other.
+/// A text that is like no other, neither in its words nor in its letters.
 fn words(family: &str) -> String {
-    (0..40).map(|word| format!("{family}word{word}")).collect::<Vec<_>>().join(" ")
+    let letters = |word: u64| {
+        let drawn = xxh3_64_with_seed(family.as_bytes(), word);
+        (0..8).map(move |letter| char::from(b'a' + u8::try_from((drawn >> (8 * letter)) % 26).unwrap()))
+    };
+    (0..40).map(|word| letters(word).collect::<String>()).collect::<Vec<_>>().join(" ")
 }
 
 fn nested_json(levels: usize) -> Vec<u8> {
