@@ -1,6 +1,7 @@
 //! How alike unlike texts are: what the bands of a large index find by chance.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use crate::fingerprint::Banding;
 
@@ -21,7 +22,7 @@ impl Crowd {
         for (number, set) in (0_u32..).zip(sets) {
             for (other, shared) in shared_with(set, &holders) {
                 let others = sets.get(other as usize).map_or(0, Vec::len);
-                crowd.jaccards.push(jaccard(shared, set.len(), others));
+                crowd.jaccards.push(jaccard_of(shared, set.len(), others));
             }
             crowd.pairs += number as usize;
             set.iter().for_each(|shingle| holders.entry(*shingle).or_default().push(number));
@@ -58,12 +59,12 @@ pub fn clean(sets: &[Vec<u32>], most: f64) -> Vec<bool> {
     kept
 }
 
-/// Returns the sorted set of these hashes.
+/// Returns the sorted set of these shingles, or of their hashes.
 #[must_use]
-pub fn set_of(hashes: &[u32]) -> Vec<u32> {
-    let set: HashSet<u32> = hashes.iter().copied().collect();
-    let mut set: Vec<u32> = set.into_iter().collect();
+pub fn set_of<T: Ord + Clone>(shingles: &[T]) -> Vec<T> {
+    let mut set = shingles.to_vec();
     set.sort_unstable();
+    set.dedup();
     set
 }
 
@@ -75,7 +76,24 @@ fn shared_with(set: &[u32], holders: &HashMap<u32, Vec<u32>>) -> HashMap<u32, us
     shared
 }
 
-fn jaccard(shared: usize, one: usize, other: usize) -> f64 {
+/// Returns the Jaccard index of two sorted sets: the share of what is in one of them that is in both; 0 of nothing.
+#[must_use]
+pub fn jaccard<T: Ord>(one: &[T], other: &[T]) -> f64 {
+    let (mut ours, mut theirs, mut shared) = (one.iter().peekable(), other.iter().peekable(), 0);
+    while let (Some(a), Some(b)) = (ours.peek(), theirs.peek()) {
+        let order = a.cmp(b);
+        shared += usize::from(order == Ordering::Equal);
+        if order != Ordering::Greater {
+            ours.next();
+        }
+        if order != Ordering::Less {
+            theirs.next();
+        }
+    }
+    jaccard_of(shared, one.len(), other.len())
+}
+
+fn jaccard_of(shared: usize, one: usize, other: usize) -> f64 {
     share(shared, (one + other).saturating_sub(shared))
 }
 
