@@ -21,6 +21,7 @@ pub mod run;
 pub mod sieve;
 pub mod status;
 pub mod tap;
+pub mod test;
 pub mod topics;
 pub mod validate;
 
@@ -129,6 +130,8 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// distances and differing text of two pages, and what would match them
     Compare(compare::CompareArgs),
+    /// run pairs of pages with expected verdicts, for continuous integration
+    Test(test::TestArgs),
     /// measure verdicts on texts with planted duplicates
     Eval(eval::EvalArgs),
     /// watch a generated crawl being judged, or feed one to a cluster and score what comes out
@@ -188,6 +191,7 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Sieve(args) => sieve::sieve(args, &cli.global),
         Command::Explain(args) => explain::explain(args, &cli.global),
         Command::Compare(args) => compare::compare(args, &cli.global),
+        Command::Test(args) => test::test(args, &cli.global),
         Command::Eval(args) => eval::eval(args, &cli.global),
         Command::Demo(args) => demo::demo(args, &cli.global),
         Command::Completions(args) => completions::completions(args),

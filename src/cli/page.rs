@@ -97,12 +97,7 @@ impl Desk {
     ///
     /// What cannot be opened, has no such line, or holds no page.
     pub fn open(&mut self, place: &Place, format: Option<FormatArg>) -> Result<Inspection, Fatal> {
-        let unreadable = |error: std::io::Error| {
-            Reason::State.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
-        };
-        let bytes = bytes_of(place).map_err(unreadable)?;
-        let bytes = bytes.ok_or_else(|| Reason::Failure.because(anyhow::anyhow!("{place}: there is no such line")))?;
-        let format = format.map_or_else(|| self.format_of(place), FormatArg::format);
+        let (bytes, format) = self.fetch(place, format)?;
         self.read(&bytes, format)?.map_err(|rejection| {
             let lines = place.line.is_none() && bytes.trim_ascii().contains(&b'\n');
             let way_out = match format {
@@ -113,6 +108,20 @@ impl Desk {
             let reason = rejection.reason().name();
             Reason::Failure.because(anyhow::anyhow!("{place}: {reason}: {rejection}{way_out}"))
         })
+    }
+
+    /// Takes the bytes at a place, and says what they are.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be opened or has no such line.
+    pub fn fetch(&self, place: &Place, format: Option<FormatArg>) -> Result<(Vec<u8>, Format), Fatal> {
+        let unreadable = |error: std::io::Error| {
+            Reason::State.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
+        };
+        let bytes = bytes_of(place).map_err(unreadable)?;
+        let bytes = bytes.ok_or_else(|| Reason::Failure.because(anyhow::anyhow!("{place}: there is no such line")))?;
+        Ok((bytes, format.map_or_else(|| self.format_of(place), FormatArg::format)))
     }
 
     /// Reads the bytes of one page.

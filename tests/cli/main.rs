@@ -1,6 +1,7 @@
 //! The binary as its users call it: arguments and files in, output and exit codes out.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod cases;
 mod compare;
 mod config;
 mod demo;
