@@ -8,34 +8,70 @@ use crate::fingerprint::Banding;
 /// Jaccard indices of pairs of texts that are no duplicates of each other.
 #[derive(Clone, Debug, Default)]
 pub struct Crowd {
-    /// Those that are not 0.
-    jaccards: Vec<f64>,
-    pairs: usize,
+    /// Those that are not 0, each with the share of all pairs that have it.
+    jaccards: Vec<(f64, f64)>,
 }
+
+/// Pairs of a histogram's unit: it counts among so many.
+const PAIRS: f64 = 1e9;
+
+/// The largest Jaccard index that a histogram tells apart.
+const LARGEST: f64 = 0.3;
+
+/// From one bin of a histogram to the next the index shrinks to this share.
+const STEP: f64 = 0.9;
+
+/// Bins of a histogram; less alike pairs find each other by no bands.
+const BINS: usize = 44;
 
 impl Crowd {
     /// Compares all pairs of sets of shingles (each without repeats).
     #[must_use]
     pub fn of(sets: &[Vec<u32>]) -> Self {
-        let mut crowd = Self::default();
+        let mut jaccards = Vec::new();
+        let mut pairs = 0;
         let mut holders: HashMap<u32, Vec<u32>> = HashMap::new();
         for (number, set) in (0_u32..).zip(sets) {
             for (other, shared) in shared_with(set, &holders) {
                 let others = sets.get(other as usize).map_or(0, Vec::len);
-                crowd.jaccards.push(jaccard_of(shared, set.len(), others));
+                jaccards.push(jaccard_of(shared, set.len(), others));
             }
-            crowd.pairs += number as usize;
+            pairs += number as usize;
             set.iter().for_each(|shingle| holders.entry(*shingle).or_default().push(number));
         }
-        crowd
+        let each = share(1, pairs);
+        Self { jaccards: jaccards.into_iter().map(|jaccard| (jaccard, each)).collect() }
+    }
+
+    /// Takes a crowd from its histogram ([`Crowd::histogram`]).
+    #[must_use]
+    pub fn from_histogram(bins: &[u32]) -> Self {
+        let middle = |bin: i32| LARGEST * STEP.powi(bin) * STEP.sqrt();
+        let jaccards = (0..).zip(bins).filter(|(_, count)| **count > 0);
+        Self { jaccards: jaccards.map(|(bin, count)| (middle(bin), f64::from(*count) / PAIRS)).collect() }
+    }
+
+    /// Counts pairs of a thousand million by how alike they are, the most alike first: the first bin ends at 0.3, each
+    /// further one reaches down to nine tenths of the one before, those past the last are left out.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares of a thousand million")]
+    pub fn histogram(&self) -> Vec<u32> {
+        let mut shares = [0.0; BINS];
+        for (jaccard, share) in &self.jaccards {
+            let bin = ((jaccard / LARGEST).ln() / STEP.ln()).max(0.0) as usize;
+            if let Some(bin) = shares.get_mut(bin) {
+                *bin += share;
+            }
+        }
+        shares.map(|share| (share * PAIRS).round() as u32).to_vec()
     }
 
     /// Returns how many of `originals` such texts share at least `least` of the keys with one more of them.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn candidates(&self, banding: Banding, least: u8, originals: u64) -> f64 {
-        let found: f64 = self.jaccards.iter().map(|jaccard| banding.recall(*jaccard, least)).sum();
-        found / self.pairs.max(1) as f64 * originals as f64
+        let found: f64 = self.jaccards.iter().map(|(jaccard, share)| share * banding.recall(*jaccard, least)).sum();
+        found * originals as f64
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod crowd;
 mod edit;
+mod likeness;
 mod plant;
 mod score;
 #[cfg(test)]
@@ -16,5 +17,6 @@ mod tests;
 
 pub use crowd::{Crowd, clean, jaccard, set_of};
 pub use edit::Edit;
+pub use likeness::{Chance, chances};
 pub use plant::{Half, PlantSettings, Planted, Role, plant};
 pub use score::{Count, Pairs, Report, Scorer};
