@@ -383,6 +383,7 @@ impl Index {
             exact_bytes: self.by_exact.memory_bytes(),
             id_bytes: self.by_id.memory_bytes(),
             source_bytes: self.by_source.memory_bytes(),
+            bands: self.sketches.stats(),
             sketch_bytes: self.sketches.memory_bytes(),
         }
     }

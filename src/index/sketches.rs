@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::stats::TableStats;
 use super::tables::{Keys, Tables};
 use crate::fingerprint::Sketch;
 use crate::log::MinHashRules;
@@ -161,6 +162,11 @@ impl Sketches {
         if self.column.held.capacity() > 64 && self.column.held.len() < self.column.held.capacity() / 4 {
             self.column.held.shrink_to(self.column.held.len() * 2);
         }
+    }
+
+    /// Returns the figures of each band's table.
+    pub(super) fn stats(&self) -> Vec<TableStats> {
+        self.finder.as_ref().map(|finder| finder.tables.stats()).unwrap_or_default()
     }
 
     /// Returns the memory reserved, in bytes.

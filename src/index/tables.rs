@@ -204,7 +204,7 @@ impl Tables {
 
     fn empty(&self, number: usize, lines: u64, tail: u64) -> Option<Growing> {
         let keyed = self.keyed.get(number)?;
-        Some(Growing::new(Table::new(keyed.shape(lines), lines, tail), number, tail))
+        Some(Growing::new(Table::new(keyed.shape(lines), lines, tail), number, self.keyed.len(), tail))
     }
 
     /// Returns how many lines a table should have for so many entries and somewhat more.
@@ -225,6 +225,7 @@ impl Tables {
                 && let Some(grown) = self.growing.take()
             {
                 grown.replace(&mut self.all, &mut self.scrap);
+                self.look_at_sizes(positions, held);
             }
         } else if self.inserts.is_multiple_of(LOOK_EVERY) {
             self.look_at_sizes(positions, held);
@@ -232,13 +233,14 @@ impl Tables {
     }
 
     fn look_at_sizes(&mut self, positions: &Range<u64>, held: u64) {
-        let misfit = self.all.iter().enumerate().find_map(|(number, table)| {
+        let misfits = self.all.iter().enumerate().filter_map(|(number, table)| {
             let (lines, wanted) = (table.lines(), self.lines_of(number, held));
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
             let is_full = held as f64 > lines as f64 * LOAD * SLACK && wanted > lines;
-            (is_full || wanted * 8 <= lines).then_some((number, wanted))
+            (is_full || wanted * 8 <= lines).then_some((lines, number, wanted))
         });
-        self.growing = misfit.and_then(|(number, lines)| self.empty(number, lines, positions.start));
+        // The smallest first: it is the fullest, and nobody waits for ever.
+        self.growing = misfits.min().and_then(|(_, number, lines)| self.empty(number, lines, positions.start));
     }
 
     /// Makes the tables small at once when next to nothing is held.
