@@ -11,6 +11,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use super::clock::Clock;
+use super::cores::on_all_cores;
 use super::errands::Errands;
 use super::judge_report::JudgeReport;
 use super::wiring::{Plan, ended, failure};
@@ -306,7 +307,8 @@ impl JudgeSeat {
             Effect::Restore => {
                 let snapshot = self.shelf.as_ref().and_then(|shelf| shelf.newest());
                 self.report.restores(snapshot.as_ref().map_or(0, |snapshot| snapshot.originals.len()));
-                self.judge.handle(self.clock.now(), Event::Restored(snapshot));
+                let restored = snapshot.map(|snapshot| Box::new(snapshot.restore(on_all_cores)));
+                self.judge.handle(self.clock.now(), Event::Restored(restored));
             }
             Effect::Follow { from } => {
                 self.serials += 1;

@@ -7,7 +7,7 @@ use crate::cli::index::snapshots_at_hand;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
 use crate::fingerprint::{Inspection, partition_of};
-use crate::index::{MOST_DISTANCE, Original};
+use crate::index::{MOST_DISTANCE, Original, in_turn};
 use crate::judge::{Snapshot, State, decide};
 use crate::log::{Answer, Entry, EntryBody, PageEntry, PageRuling, RequestId};
 use crate::record::PartitionId;
@@ -78,7 +78,7 @@ fn judge(page: &Inspection, snapshot: &Snapshot, originals: &[Original]) -> Opti
     let mut checkpoint = snapshot.state.clone();
     // Tables for millions would be made for a handful.
     checkpoint.rules.max_entries = checkpoint.rules.max_entries.min(originals.len() as u64 + 1);
-    let state = State::load(&checkpoint, originals);
+    let state = State::load(&checkpoint, originals, in_turn);
     let now = checkpoint.newest;
     let asked = PageEntry {
         source: PartitionId::new("", 0).at(0),
