@@ -39,6 +39,8 @@ impl Crowd {
             pairs += number as usize;
             set.iter().for_each(|shingle| holders.entry(*shingle).or_default().push(number));
         }
+        // Sums are to be the same in every run.
+        jaccards.sort_unstable_by(f64::total_cmp);
         let each = share(1, pairs);
         Self { jaccards: jaccards.into_iter().map(|jaccard| (jaccard, each)).collect() }
     }

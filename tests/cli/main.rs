@@ -5,6 +5,7 @@ mod cases;
 mod compare;
 mod config;
 mod demo;
+mod eval;
 mod explain;
 mod printed;
 mod program;
