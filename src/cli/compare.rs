@@ -1,6 +1,6 @@
 //! `compare`: how far two pages lie apart, what the judge says of them, and what differs.
 
-mod diff;
+pub(super) mod diff;
 
 use clap::Args;
 use serde_json::{Value, json};

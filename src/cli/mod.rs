@@ -23,6 +23,7 @@ pub mod status;
 pub mod tap;
 pub mod test;
 pub mod topics;
+pub mod tune;
 pub mod validate;
 
 use std::collections::BTreeMap;
@@ -130,6 +131,8 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// distances and differing text of two pages, and what would match them
     Compare(compare::CompareArgs),
+    /// try thresholds on a sample of pages, recommend some, and write pairs to look at
+    Tune(tune::TuneArgs),
     /// run pairs of pages with expected verdicts, for continuous integration
     Test(test::TestArgs),
     /// measure verdicts on texts with planted duplicates
@@ -191,6 +194,7 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Sieve(args) => sieve::sieve(args, &cli.global),
         Command::Explain(args) => explain::explain(args, &cli.global),
         Command::Compare(args) => compare::compare(args, &cli.global),
+        Command::Tune(args) => tune::tune(args, &cli.global),
         Command::Test(args) => test::test(args, &cli.global),
         Command::Eval(args) => eval::eval(args, &cli.global),
         Command::Demo(args) => demo::demo(args, &cli.global),

@@ -3,7 +3,7 @@
 //! Lines are read on one thread, their text on all cores, and judged here, in the order of the input: the number of
 //! threads changes nothing but the time it takes.
 
-mod lines;
+pub(super) mod lines;
 mod pool;
 mod progress;
 mod routes;

@@ -131,7 +131,7 @@ pub fn jaccard<T: Ord>(one: &[T], other: &[T]) -> f64 {
     jaccard_of(shared, one.len(), other.len())
 }
 
-fn jaccard_of(shared: usize, one: usize, other: usize) -> f64 {
+pub(super) fn jaccard_of(shared: usize, one: usize, other: usize) -> f64 {
     share(shared, (one + other).saturating_sub(shared))
 }
 

@@ -12,6 +12,7 @@ mod edit;
 mod likeness;
 mod plant;
 mod score;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -20,3 +21,4 @@ pub use edit::Edit;
 pub use likeness::{Chance, chances};
 pub use plant::{Half, PlantSettings, Planted, Role, plant};
 pub use score::{Count, Pairs, Report, Scorer};
+pub use sweep::{Alike, MOST_BITS, Sample, Sketching, Sweep, Tried};

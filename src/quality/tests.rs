@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::crawl::Rng;
-use crate::fingerprint::{Banding, ShingleLengths, SketchForm, SlotBits};
+use crate::fingerprint::{Banding, ShingleLengths, SimHash, Sketch, SketchForm, SlotBits};
+use proptest::prelude::*;
 
 const ZH: &str = "国家统计局今天公布数据，今年前三季度国内生产总值同比增长5.2%。其中，第一产业增加值56374亿元！\
                   专家认为，经济运行总体平稳。下一步，要继续扩大内需。各地各部门正在落实。";
@@ -190,4 +191,95 @@ fn longer_shingles_and_more_keys_find_fewer_strangers_in_every_kind_of_text() {
         assert!((0.3..3.0).contains(&found) && (0.1..4.0).contains(&compared), "{chance:?}");
     }
     assert_eq!(at(4, 99, 2), at(4, 9, 2), "the nearest length that was measured");
+}
+
+/// Pages of a small vocabulary with codes and sketches of few values, so that all kinds of pairs occur.
+fn any_page() -> impl Strategy<Value = Sample> {
+    let code = proptest::option::of(0_u64..16);
+    let bytes = proptest::collection::vec(0_u8..2, 16);
+    (code, proptest::option::of(bytes), proptest::collection::vec(0_u32..12, 0..8)).prop_map(
+        |(code, bytes, shingles)| {
+            let (simhash, sketch) = (code.map(SimHash), bytes.map(|bytes| Sketch::from_bytes(&bytes)));
+            Sample { simhash, sketch, shingles: set_of(&shingles) }
+        },
+    )
+}
+
+proptest! {
+    /// Two nested loops over all pairs.
+    #[test]
+    fn a_sweep_finds_and_counts_what_a_scan_does(
+        pages in proptest::collection::vec(any_page(), 0..12), most in 0_u8..=8, least in 0_u16..1000, truth in 0.1..1.0_f64
+    ) {
+        let form = SketchForm::new(16, SlotBits::B8).unwrap();
+        let sketching = Sketching { form, banding: Banding::new(5, 3, form).unwrap(), agree: 2 };
+        let sweep = Sweep::of(&pages, Some(sketching));
+        let (mut expected, mut by_bits, mut near) = (Vec::new(), Pairs::default(), std::collections::BTreeSet::new());
+        for (other, page) in pages.iter().enumerate() {
+            for (one, earlier) in pages[..other].iter().enumerate() {
+                let jaccard = jaccard(&page.shingles, &earlier.shingles);
+                let bits = page.simhash.zip(earlier.simhash).map(|(a, b)| (a.0 ^ b.0).count_ones());
+                let estimate = page.sketch.as_ref().zip(earlier.sketch.as_ref()).and_then(|(a, b)| {
+                    let bands = (0..5).filter(|band| a.bytes()[band * 3..][..3] == b.bytes()[band * 3..][..3]).count();
+                    (bands >= 2).then(|| form.similarity(form.distance(a, b)))
+                });
+                if jaccard >= 0.1 || bits.is_some_and(|bits| bits <= 8) || estimate.is_some_and(|it| it >= 100) {
+                    expected.push(Alike { one, other, jaccard, bits, estimate });
+                }
+                let (right, said) = (jaccard >= truth, bits.is_some_and(|bits| bits <= u32::from(most)));
+                by_bits.planted += u64::from(right);
+                by_bits.said += u64::from(said);
+                by_bits.right += u64::from(right && said);
+                if said {
+                    near.insert(other);
+                }
+            }
+        }
+        prop_assert_eq!(&sweep.alike, &expected);
+        prop_assert_eq!(sweep.bits(most, truth), Tried { near: near.len(), pairs: by_bits });
+        let by_sketch = expected.iter().filter(|alike| alike.estimate.is_some_and(|it| it >= least.max(100))).count();
+        prop_assert_eq!(sweep.similarity(least.max(100), truth).pairs.said, by_sketch as u64);
+    }
+}
+
+fn alike(jaccard: f64, bits: u32) -> Alike {
+    Alike { one: 0, other: 1, jaccard, bits: Some(bits), estimate: None }
+}
+
+#[test]
+fn the_valley_lies_between_the_strangers_and_the_copies() {
+    let of = |pairs: &[(f64, usize)]| {
+        let alike = pairs.iter().flat_map(|&(jaccard, count)| vec![alike(jaccard, 9); count]).collect();
+        Sweep { alike }.valley()
+    };
+    let strangers = [(0.12, 900), (0.17, 100), (0.22, 20), (0.27, 3)];
+    let copies = [(0.52, 5), (0.67, 20), (0.82, 60), (0.97, 300)];
+    let valley = of(&[strangers, copies].concat()).unwrap();
+    assert!((0.34..0.46).contains(&valley), "{valley}");
+    // Copies of all degrees, close upon the strangers: the first rise counts, not the emptiest cell farther on.
+    let low = of(&[&strangers[..2], &[(0.22, 8), (0.32, 45), (0.42, 87), (0.52, 70), (0.97, 300)]].concat()).unwrap();
+    assert!((0.19..0.3).contains(&low), "{low}");
+    assert_eq!(of(&strangers), None, "strangers alone");
+    assert_eq!(of(&[&strangers[..], &[(0.45, 1), (0.6, 1)]].concat()), None, "a pair or two by chance");
+    assert_eq!(of(&[]), None);
+}
+
+#[test]
+fn a_distance_is_recommended_as_long_as_its_own_pairs_are_confirmed() {
+    let recommended = |pairs: &[(u32, f64, usize)]| {
+        let alike = pairs.iter().flat_map(|&(bits, jaccard, count)| vec![alike(jaccard, bits); count]).collect();
+        Sweep { alike }.recommended_bits(0.5)
+    };
+    assert_eq!(recommended(&[(0, 1.0, 9)]), Some(0), "what nobody needs is not recommended");
+    assert_eq!(recommended(&[(1, 0.9, 9), (4, 0.8, 3)]), Some(4), "a gap is no end");
+    let bad = [(1, 0.9, 9), (3, 0.8, 40), (3, 0.1, 2), (5, 0.1, 1), (6, 0.9, 50)];
+    assert_eq!(recommended(&bad), Some(3), "the first bad one is");
+    assert_eq!((recommended(&[(2, 0.2, 1)]), recommended(&[])), (None, None), "nothing is known");
+}
+
+#[test]
+fn pairs_in_doubt_come_first_and_equal_texts_never() {
+    let sweep = Sweep { alike: vec![alike(1.0, 0), alike(0.9, 20), alike(0.2, 1), alike(0.45, 30), alike(0.1, 30)] };
+    let doubtful: Vec<f64> = sweep.doubtful(0.5, 3, 500, 4).iter().map(|alike| alike.jaccard).collect();
+    assert_eq!(doubtful, [0.2, 0.9, 0.45, 0.1]);
 }

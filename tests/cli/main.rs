@@ -11,3 +11,4 @@ mod printed;
 mod program;
 mod secrets;
 mod sieve;
+mod tune;

@@ -14,24 +14,24 @@ const AROUND: usize = 20;
 
 /// What differs.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Diff {
+pub(in crate::cli) struct Diff {
     /// The changes, in the order of the texts.
-    pub(super) changes: Vec<Change>,
+    pub(in crate::cli) changes: Vec<Change>,
     /// Share of the characters of both texts that are equal, 0 to 1.
-    pub(super) equal: f64,
+    pub(in crate::cli) equal: f64,
 }
 
 /// One stretch of text that became another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Change {
+pub(in crate::cli) struct Change {
     /// The equal text before it, cut.
-    pub(super) before: String,
+    pub(in crate::cli) before: String,
     /// What stands in the first text alone.
-    pub(super) gone: String,
+    pub(in crate::cli) gone: String,
     /// What stands in the second text alone.
-    pub(super) come: String,
+    pub(in crate::cli) come: String,
     /// The equal text behind it, cut.
-    pub(super) after: String,
+    pub(in crate::cli) after: String,
 }
 
 /// A stretch of both texts.
@@ -43,7 +43,7 @@ struct Stretch {
 }
 
 /// Compares two texts: sentences first, then what differs in them word by word (Han characters one by one).
-pub(super) fn diff(one: &str, other: &str) -> Diff {
+pub(in crate::cli) fn diff(one: &str, other: &str) -> Diff {
     let mut stretches = Vec::new();
     for stretch in compare(&sentences(one), &sentences(other)) {
         let (gone, come) = (pieces(&stretch.gone), pieces(&stretch.come));

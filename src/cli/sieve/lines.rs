@@ -14,16 +14,16 @@ const BATCH_BYTES: usize = 256 << 10;
 
 /// One line, with the line break that it came with.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(in crate::cli) struct Line {
     /// The input and the line's number in it, from 1.
-    pub(super) source: Source,
+    pub(in crate::cli) source: Source,
     /// All its bytes.
-    pub(super) bytes: Vec<u8>,
+    pub(in crate::cli) bytes: Vec<u8>,
 }
 
 impl Line {
     /// Returns the line without its line break.
-    pub(super) fn content(&self) -> &[u8] {
+    pub(in crate::cli) fn content(&self) -> &[u8] {
         let bytes = self.bytes.as_slice();
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         bytes.strip_suffix(b"\r").unwrap_or(bytes)
@@ -31,7 +31,7 @@ impl Line {
 }
 
 /// One opened input.
-pub(super) struct Input {
+pub(in crate::cli) struct Input {
     partition: PartitionId,
     reader: BufReader<Box<dyn Read + Send>>,
     line: i64,
@@ -40,14 +40,14 @@ pub(super) struct Input {
 /// An input that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {name}")]
-pub(super) struct Unreadable {
+pub(in crate::cli) struct Unreadable {
     name: String,
     source: io::Error,
 }
 
 /// Opens all inputs, in order; standard input when none is named, or for `-`. Returns their size, too, when all
 /// are files.
-pub(super) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>), Unreadable> {
+pub(in crate::cli) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>), Unreadable> {
     let stdin = [PathBuf::from("-")];
     let files = if files.is_empty() { stdin.as_slice() } else { files };
     let mut inputs = Vec::new();
@@ -76,14 +76,14 @@ pub(super) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>), Unrea
 }
 
 /// Says whether the path stands for standard input (or output).
-pub(super) fn is_stdin(path: &Path) -> bool {
+pub(in crate::cli) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
 impl Input {
     /// Reads the next lines, none at the end. Lines of white space hold no page and are passed over, though they
     /// count as lines.
-    pub(super) fn batch(&mut self) -> Result<Vec<Line>, Unreadable> {
+    pub(in crate::cli) fn batch(&mut self) -> Result<Vec<Line>, Unreadable> {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         while lines.is_empty() || (lines.len() < BATCH_LINES && bytes < BATCH_BYTES) {
             let mut line = Vec::new();

@@ -1,0 +1,255 @@
+//! `tune`: thresholds tried out on a sample of pages, and pairs to look at.
+
+mod page;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Global;
+use super::compare::thousandths;
+use super::output::{Format, columns, print, print_json};
+use super::sieve::lines;
+use crate::config::Purpose;
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::{Inspection, Letters, Reader, shingle_hashes};
+use crate::quality::{MOST_BITS, Sample, Sketching, Sweep, Tried, set_of};
+use crate::record::RawRecord;
+use crate::sieve::place_of;
+
+/// Thresholds of the `minhash` stage that are tried, in thousandths.
+const SIMILARITIES: [u16; 9] = [100, 200, 300, 400, 500, 600, 700, 800, 900];
+
+/// The referee's threshold, in thousandths, where neither the sample nor the configuration has one.
+const WITHOUT_SKETCHES: u16 = 500;
+
+/// Arguments of `tune`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  dupgate tune pages.jsonl\n  dupgate tune pages.jsonl -c dupgate.yaml --truth 0.5 --html pairs.html"
+)]
+pub struct TuneArgs {
+    /// files of JSON lines (by `input.fields`); standard input when there is none, or for -
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// how many pages are compared, evenly taken from all
+    #[arg(long, value_name = "PAGES", default_value_t = 4000)]
+    pub sample: usize,
+    /// the Jaccard index from which on the referee calls two pages duplicates [default: where strangers end]
+    #[arg(long, value_name = "INDEX")]
+    pub truth: Option<f64>,
+    /// where the pairs to look at are written
+    #[arg(long, value_name = "FILE", default_value = "tune-pairs.html")]
+    pub html: PathBuf,
+    /// how many pairs to look at
+    #[arg(long, value_name = "NUMBER", default_value_t = 40)]
+    pub look: usize,
+}
+
+/// A page of the sample.
+struct Sampled {
+    place: String,
+    id: Option<String>,
+    text: String,
+    sample: Sample,
+}
+
+/// Compares all pairs of a sample, tries the thresholds, and writes the pairs that are in doubt as one HTML page.
+///
+/// # Errors
+///
+/// A configuration that is refused, an input that cannot be read, a sample without a pair, a page that cannot be
+/// written.
+pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
+    if let Some(truth) = args.truth.filter(|truth| !(0.0..=1.0).contains(truth)) {
+        return Err(Reason::Usage.because(anyhow::anyhow!("--truth {truth} is no Jaccard index (expected 0 to 1)")));
+    }
+    let settings = global.start(Purpose::Sieve)?.settings;
+    let (pages, refused) = sampled(args, &settings)?;
+    if refused > 0 {
+        super::note(&format!("{refused} lines hold no page that can be judged; they are left out"));
+    }
+    let sketching = settings.rules.minhash.map(|minhash| Sketching {
+        form: minhash.form,
+        banding: minhash.banding,
+        agree: minhash.agree,
+    });
+    let samples: Vec<Sample> = pages.iter().map(|page| page.sample.clone()).collect();
+    let sweep = Sweep::of(&samples, sketching);
+    if sweep.alike.is_empty() {
+        let why = format!("of {} pages no two are alike: nothing can be said of thresholds", pages.len());
+        return Err(Reason::Failure.because(anyhow::anyhow!(why)));
+    }
+    let tuned = Tuned::of(&sweep, args.truth, pages.len(), &settings);
+    let doubtful = sweep.doubtful(tuned.truth, tuned.bits, tuned.similarity, args.look);
+    let html = page::html(&pages, &doubtful, &tuned);
+    std::fs::write(&args.html, html).map_err(|error| {
+        let name = args.html.display();
+        Reason::State.because(anyhow::Error::from(error).context(format!("cannot write {name}")))
+    })?;
+    match Format::or_usual(global.output) {
+        Format::Table => print(&tuned.table(&settings, doubtful.len(), &args.html.display().to_string())),
+        format @ (Format::Json | Format::Jsonl) => print_json(&tuned.json(), format),
+    }
+}
+
+/// Reads the sample: every n-th page that can be read, so many at the most. Says how many lines hold none.
+fn sampled(args: &TuneArgs, settings: &Settings) -> Result<(Vec<Sampled>, usize), Fatal> {
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
+        .map_err(|error| Reason::Config.because(error))?;
+    let (inputs, _) = lines::open(&args.files).map_err(|error| Reason::State.because(error))?;
+    let mut all = Vec::new();
+    for mut input in inputs {
+        loop {
+            let lines = input.batch().map_err(|error| Reason::State.because(error))?;
+            if lines.is_empty() {
+                break;
+            }
+            all.extend(lines);
+        }
+    }
+    let step = all.len().div_ceil(args.sample.max(1)).max(1);
+    let (mut pages, mut refused, mut letters) = (Vec::new(), 0, Letters::default());
+    for line in all.iter().step_by(step) {
+        let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
+        let Ok(Inspection { reading, text, .. }) = reader.inspect(&record) else {
+            refused += 1;
+            continue;
+        };
+        let mut hashes = Vec::new();
+        shingle_hashes(&text, settings.fingerprint.minhash.shingle, &mut letters, &mut hashes);
+        let (simhash, sketch) = (reading.fingerprints.simhash, reading.fingerprints.sketch);
+        let sample = Sample { simhash, sketch, shingles: set_of(&hashes) };
+        pages.push(Sampled { place: place_of(&line.source), id: reading.id_text, text, sample });
+    }
+    Ok((pages, refused))
+}
+
+/// Where the referee's threshold comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// `--truth`.
+    Given,
+    /// The valley between strangers and copies.
+    Valley,
+    /// There is no valley: the configured similarity.
+    Configured,
+}
+
+/// What was found out.
+struct Tuned {
+    pages: usize,
+    pairs: usize,
+    truth: f64,
+    /// Where the referee's threshold comes from.
+    from: From,
+    by_bits: Vec<(u8, Tried)>,
+    by_similarity: Vec<(u16, Tried)>,
+    /// Recommended distance.
+    bits: u8,
+    /// Recommended similarity, in thousandths.
+    similarity: u16,
+}
+
+impl Tuned {
+    fn of(sweep: &Sweep, given: Option<f64>, pages: usize, settings: &Settings) -> Self {
+        let minhash = settings.rules.minhash;
+        let configured = minhash.map_or(WITHOUT_SKETCHES, |minhash| minhash.min_similarity);
+        let (truth, from) = match (given, sweep.valley()) {
+            (Some(truth), _) => (truth, From::Given),
+            (None, Some(truth)) => (truth, From::Valley),
+            (None, None) => (f64::from(configured) / 1000.0, From::Configured),
+        };
+        let similarities: &[u16] = if minhash.is_some() { &SIMILARITIES } else { &[] };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
+        let similarity = (truth * 1000.0).round() as u16;
+        Self {
+            pages,
+            pairs: sweep.alike.len(),
+            truth,
+            from,
+            by_bits: (0..=MOST_BITS).map(|bits| (bits, sweep.bits(bits, truth))).collect(),
+            by_similarity: similarities.iter().map(|&least| (least, sweep.similarity(least, truth))).collect(),
+            bits: sweep.recommended_bits(truth).unwrap_or(settings.rules.max_distance),
+            similarity,
+        }
+    }
+
+    fn table(&self, settings: &Settings, looked: usize, html: &str) -> String {
+        let how = match self.from {
+            From::Given => "",
+            From::Valley => ", where strangers end",
+            From::Configured => ", as configured: the sample does not show where strangers end",
+        };
+        let mut parts = vec![format!(
+            "{} pages, {} pairs alike; the referee calls duplicates what has a Jaccard index of {} or more{how}\n",
+            self.pages, self.pairs, self.truth
+        )];
+        let rules = &settings.rules;
+        let bits = self
+            .by_bits
+            .iter()
+            .map(|(bits, tried)| self.row(bits.to_string(), tried, *bits == rules.max_distance, *bits == self.bits));
+        parts.push(columns(&std::iter::once(head("bits")).chain(bits).collect::<Vec<_>>()) + "\n");
+        let mut recommended = format!("recommended: match.simhash.max_distance: {}", self.bits);
+        if !self.by_similarity.is_empty() {
+            let now = rules.minhash.map(|minhash| minhash.min_similarity);
+            let rows = self.by_similarity.iter().map(|(least, tried)| {
+                self.row(thousandths(*least), tried, now == Some(*least), *least == self.similarity)
+            });
+            parts.push(columns(&std::iter::once(head("similarity")).chain(rows).collect::<Vec<_>>()) + "\n");
+            recommended = format!("{recommended}, match.minhash.min_similarity: {}", thousandths(self.similarity));
+        }
+        parts.push(recommended);
+        parts.push(format!("{looked} pairs to look at were written to {html}"));
+        parts.join("\n")
+    }
+
+    fn row(&self, threshold: String, tried: &Tried, is_now: bool, is_recommended: bool) -> Vec<String> {
+        let share = |share: f64| format!("{:.1} %", share * 100.0);
+        #[expect(clippy::cast_precision_loss, reason = "counts of pages")]
+        let near = tried.near as f64 / self.pages.max(1) as f64;
+        let mark = match (is_now, is_recommended) {
+            (true, true) => "as configured, recommended",
+            (true, false) => "as configured",
+            (false, true) => "recommended",
+            (false, false) => "",
+        };
+        vec![
+            threshold,
+            share(near),
+            tried.pairs.said.to_string(),
+            share(tried.pairs.precision()),
+            share(tried.pairs.recall()),
+            mark.to_owned(),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        let tried = |threshold: Value, tried: &Tried| {
+            json!({
+                "threshold": threshold, "pages_near": tried.near, "pairs": tried.pairs.said,
+                "precision": tried.pairs.precision(), "recall": tried.pairs.recall(),
+            })
+        };
+        let sketches = !self.by_similarity.is_empty();
+        let bits = self.by_bits.iter().map(|(bits, of)| tried((*bits).into(), of));
+        let similarity = self.by_similarity.iter().map(|(least, of)| tried((f64::from(*least) / 1000.0).into(), of));
+        json!({
+            "pages": self.pages, "pairs": self.pairs, "truth": self.truth,
+            "max_distance": bits.collect::<Vec<_>>(),
+            "min_similarity": similarity.collect::<Vec<_>>(),
+            "recommended": {
+                "match.simhash.max_distance": self.bits,
+                "match.minhash.min_similarity": sketches.then(|| f64::from(self.similarity) / 1000.0),
+            },
+        })
+    }
+}
+
+fn head(threshold: &str) -> Vec<String> {
+    [threshold, "pages near", "pairs", "the referee agrees", "of its pairs"].map(str::to_owned).to_vec()
+}

@@ -1,0 +1,98 @@
+//! `tune` over a generated crawl.
+
+use std::fs;
+use std::path::Path;
+
+use dupgate::crawl::{Crawl, CrawlSettings};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::program::{Said, dupgate, said};
+
+/// Writes pages with planted near copies, one line each.
+fn crawl(folder: &Path) {
+    let settings = CrawlSettings { near: 0.4, broken: 0.02, html: 0.0, ..CrawlSettings::default() };
+    let mut bytes = Vec::new();
+    for page in Crawl::new(settings).unwrap().take(400) {
+        bytes.extend_from_slice(&page.value);
+        bytes.push(b'\n');
+    }
+    fs::write(folder.join("pages.jsonl"), bytes).unwrap();
+}
+
+fn tune(folder: &Path, arguments: &[&str]) -> Said {
+    said(dupgate().args(["tune", "pages.jsonl"]).args(arguments).current_dir(folder))
+}
+
+#[test]
+fn thresholds_are_tried_and_the_doubtful_pairs_written() {
+    let folder = TempDir::new().unwrap();
+    crawl(folder.path());
+    let said = tune(folder.path(), &["-o", "json", "--look", "10"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.contains("lines hold no page"), "{}", said.err);
+    let told: Value = serde_json::from_str(&said.out).unwrap();
+    let column = |sweep: &str, of: &str| {
+        let rows = told[sweep].as_array().unwrap();
+        rows.iter().map(|row| row[of].as_f64().unwrap()).collect::<Vec<f64>>()
+    };
+    // A looser threshold finds more, and never fewer.
+    let recall = column("max_distance", "recall");
+    assert_eq!(recall.len(), 9);
+    assert!(recall.is_sorted() && recall[8] > recall[0], "{recall:?}");
+    let recall = column("min_similarity", "recall");
+    assert!(recall.iter().rev().is_sorted() && recall[2] > 0.97, "{recall:?}");
+    let near = column("max_distance", "pages_near");
+    assert!(near.is_sorted() && near[8] < told["pages"].as_f64().unwrap(), "{near:?}");
+    let recommended = &told["recommended"];
+    let truth = told["truth"].as_f64().unwrap();
+    assert_eq!(recommended["match.minhash.min_similarity"], truth);
+    assert!((0.15..=0.85).contains(&truth), "{truth}");
+    // What is recommended is confirmed by the referee.
+    let bits = usize::try_from(recommended["match.simhash.max_distance"].as_u64().unwrap()).unwrap();
+    assert!(column("max_distance", "precision")[bits] > 0.95, "{told}");
+
+    let html = fs::read_to_string(folder.path().join("tune-pairs.html")).unwrap();
+    assert_eq!(html.matches("<section>").count(), 10);
+    assert!(html.contains("<del>") && html.contains("<ins>") && html.contains("pages.jsonl:"), "{html}");
+    assert!(!html.contains("<script") && !html.contains("src=") && !html.contains("<link"), "nothing is fetched");
+    assert_eq!(tune(folder.path(), &["-o", "json", "--look", "10"]).out, said.out);
+}
+
+#[test]
+fn people_see_what_is_configured_and_what_is_recommended() {
+    let folder = TempDir::new().unwrap();
+    crawl(folder.path());
+    let arguments = ["-o", "table", "--truth", "0.4", "--html", "look.html", "-s", "match.minhash.min_similarity=0.5"];
+    let said = tune(folder.path(), &arguments);
+    let line = |begin: &str| said.out.lines().find(|line| line.starts_with(begin)).unwrap_or_default().to_owned();
+    assert!(said.out.contains("a Jaccard index of 0.4 or more\n"), "{}", said.out);
+    assert!(tune(folder.path(), &["-o", "table"]).out.contains(" or more, where strangers end\n"));
+    assert!(line("3 ").contains("as configured"), "{}", said.out);
+    assert!(line("0.4 ").ends_with("recommended") && line("0.5 ").ends_with("as configured"), "{}", said.out);
+    assert!(line("recommended: ").ends_with("match.minhash.min_similarity: 0.4"), "{}", said.out);
+    assert!(line("40 pairs to look at").ends_with("look.html"), "{}", said.out);
+    assert!(folder.path().join("look.html").exists());
+}
+
+#[test]
+fn markup_in_a_page_is_shown_and_not_obeyed() {
+    let folder = TempDir::new().unwrap();
+    let text =
+        "The committee met on Tuesday <script>alert(1)</script> & discussed the \"new\" bridge over the old river.";
+    let lines = [text.to_owned(), text.replace("Tuesday", "Monday <b>")].map(|text| serde_json::json!({"text": text}));
+    fs::write(folder.path().join("pages.jsonl"), lines.map(|line| line.to_string()).join("\n")).unwrap();
+    assert_eq!(tune(folder.path(), &[]).code, 0);
+    let html = fs::read_to_string(folder.path().join("tune-pairs.html")).unwrap();
+    assert!(html.contains("&lt;script&gt;") && !html.contains("<script") && !html.contains("<b>"), "{html}");
+}
+
+#[test]
+fn a_sample_that_says_nothing_is_a_failure() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("pages.jsonl"), "{\"text\": \"alone\"}\n").unwrap();
+    let said = tune(folder.path(), &[]);
+    assert!(said.code == 1 && said.err.contains("of 1 pages no two are alike"), "{} {}", said.code, said.err);
+    assert!(!folder.path().join("tune-pairs.html").exists());
+    assert_eq!(tune(folder.path(), &["--truth", "1.5"]).code, 2);
+}
