@@ -186,7 +186,7 @@ impl Index {
             seen.compared += self.near.probe(code.0, probe.max_distance, |position, distance| {
                 // Equal exact hashes were shown above, at whatever stage they match.
                 if let Some(facts) = self.ring.facts(position) {
-                    seen.nearest = Some(seen.nearest.map_or(distance, |nearest| nearest.min(distance)));
+                    seen.note(distance);
                     if facts.exact != exact {
                         show(&facts, Some(distance));
                     }
@@ -195,17 +195,20 @@ impl Index {
         }
         let sketch = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash));
         if let Some(sketch) = sketch {
-            seen.compared += self.sketches.probe(sketch, |position, distance| {
+            let mut nearest = seen;
+            let compared = self.sketches.probe(sketch, |position, distance| {
                 let Some(facts) = self.ring.facts(position) else { return };
                 let code_distance =
                     code.zip(self.near.code_kept(position)).map(|(code, held)| (code.0 ^ held).count_ones());
                 let code_distance = code_distance.and_then(|distance| u8::try_from(distance).ok());
+                code_distance.into_iter().for_each(|distance| nearest.note(distance));
                 // What matches in a stronger stage was shown above.
                 if probe.verify(&facts, code_distance).is_none() && probe.may_match_by_sketch(&facts) {
                     let same_id = probe.id.is_some() && probe.id == facts.id;
                     visit(Candidate { sequence: facts.sequence, stage: Stage::MinHash, distance, same_id });
                 }
             });
+            seen = Seen { compared: seen.compared + compared, ..nearest };
         }
         seen
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fingerprint::{ExactHash, Fingerprints, ScopeHash, SimHash};
-use crate::log::{Stage, Windows};
+use crate::fingerprint::{Banding, ExactHash, Fingerprints, ScopeHash, SimHash, Sketch, SketchForm, SlotBits};
+use crate::log::{MinHashRules, Stage, Windows};
 use crate::record::Timestamp;
 
 /// Window of both stages where a test says nothing else, in milliseconds.
@@ -387,4 +387,24 @@ fn memory_is_given_back_when_the_window_empties() {
     index.advance(&Tails { first_sequence: 199_990, ..Tails::START });
     assert!(index.memory_bytes() < full / 40, "{} of {full} bytes", index.memory_bytes());
     assert_eq!(near(&index, 199_995_u64.wrapping_mul(0x9E37_79B9_7F4A_7C15), 0), [199_995]);
+}
+
+#[test]
+fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
+    let form = SketchForm::new(16, SlotBits::B8).unwrap();
+    let banding = Banding::new(4, 4, form).unwrap();
+    let mut index = Index::new(3);
+    index.set_minhash(Some(MinHashRules { form, banding, agree: 1, min_similarity: 500 }));
+    let mut by_sketch = original(0, 1, Some(0b11_1111), 0);
+    by_sketch.fingerprints.sketch = Some(Sketch::from_bytes(&[7; 16]));
+    index.insert(&by_sketch);
+    let seen = |index: &Index, simhash| {
+        let sketch = Some(Sketch::from_bytes(&[7; 16]));
+        let fingerprints = Fingerprints { exact: ExactHash(9), simhash: Some(SimHash(simhash)), sketch };
+        index.candidates(&probe(&fingerprints, 0, 3), |_| {})
+    };
+    assert_eq!(seen(&index, 0), Seen { compared: 1, nearest: Some(6) }, "by the sketch alone");
+    index.insert(&original(1, 2, Some(0b11), 5_000));
+    assert_eq!(seen(&index, 0).nearest, Some(2), "outside of the window, and the nearest");
+    assert_eq!(seen(&Index::new(3), 0), Seen::default());
 }

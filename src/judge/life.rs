@@ -7,6 +7,7 @@ use super::events::{Effect, Event, Failure, Request};
 use super::judging::{Output, is_checkpoint};
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
 use super::{Counts, Diverged, Restored, Snapshot, Spans, State};
+use crate::index::Seen;
 use crate::log::{RulesNumber, RulesRecord, VerdictRecord};
 use crate::transaction::Ritual;
 
@@ -45,6 +46,8 @@ pub struct Judge {
     pub(super) cold_starts: ColdStarts,
     pub(super) repeats: u64,
     pub(super) clamped: u64,
+    /// What the look-ups of the newest entries came to.
+    pub(super) looks: Vec<Seen>,
     pub(super) output: Output,
     pub(super) ritual: Ritual,
     /// When the partition is given up at the latest, while draining.
@@ -73,6 +76,7 @@ impl Judge {
             cold_starts: ColdStarts::default(),
             repeats: 0,
             clamped: 0,
+            looks: Vec::new(),
             output: Output::default(),
             ritual: Ritual::default(),
             drain_until: None,
@@ -107,6 +111,12 @@ impl Judge {
             Event::Stop => self.stop(now),
         }
         self.go_on(now);
+    }
+
+    /// Returns what the look-ups of the newest entries came to: those of the last [`Event::Entries`].
+    #[must_use]
+    pub fn looks(&self) -> &[Seen] {
+        &self.looks
     }
 
     /// Says whether entries are wanted: only then may [`Event::Entries`] be given.

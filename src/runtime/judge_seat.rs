@@ -278,7 +278,7 @@ impl JudgeSeat {
             let Some(Waiting { offset, append_time, entries, .. }) = self.entries.pop_front() else { break };
             let (count, began) = (entries.len(), self.clock.now());
             self.judge.handle(began, Event::Entries { offset, append_time, entries });
-            self.report.judged(count, self.clock.now().saturating_sub(began));
+            self.report.judged(count, self.judge.looks(), self.clock.now().saturating_sub(began));
             self.carry_out_all()?;
         }
         Ok(())

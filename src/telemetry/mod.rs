@@ -11,4 +11,4 @@ pub mod metrics;
 pub mod table;
 
 pub use health::{Beat, Check, Health};
-pub use metrics::Metrics;
+pub use metrics::{IndexFigures, Metrics};
