@@ -88,7 +88,8 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let crowd = settings.rules.minhash.map(|minhash| {
         let shingles = settings.fingerprint.minhash.shingle;
         let crowd = Crowd::of(&texts::sets(&found, &reader, shingles));
-        [1, minhash.agree].map(|agree| crowd.candidates(minhash.banding, agree, ORIGINALS))
+        let candidates = [1, minhash.agree].map(|agree| crowd.candidates(minhash.banding, agree, ORIGINALS));
+        (candidates, crowd.histogram())
     });
     let stream = if let Some(pairs) = &args.pairs {
         texts::labelled(&found, pairs).map_err(|error| Reason::State.because(error))?
@@ -98,9 +99,10 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     };
     let report = judge(&stream, &reader, &settings)?.report();
     let mut out = std::io::stdout().lock();
-    let written = if args.json { Ok(()) } else { out.write_all(table::table(&report, crowd).as_bytes()) };
+    let (candidates, likeness) = crowd.unzip();
+    let written = if args.json { Ok(()) } else { out.write_all(table::table(&report, candidates).as_bytes()) };
     // Nobody reads what is left to say.
-    drop(written.and_then(|()| writeln!(out, "{}", table::json(&report, crowd))));
+    drop(written.and_then(|()| writeln!(out, "{}", table::json(&report, candidates, likeness.as_deref()))));
     Ok(())
 }
 

@@ -110,8 +110,24 @@ fn simhash(text: &str) -> Result<SimHash, String> {
     parsed.map(SimHash).ok_or_else(|| format!("`{text}` is no SimHash: expected 16 hexadecimal digits"))
 }
 
-/// Loads the newest snapshot of each partition of the log that this instance serves.
+/// Loads the newest snapshot of each partition of the log that this instance serves; at least one.
 fn snapshots(settings: &Settings) -> Result<Vec<(u32, Snapshot)>, Fatal> {
+    let found = snapshots_at_hand(settings)?;
+    if found.is_empty() {
+        let path = settings.index.path.display();
+        let why = if settings.index.path.exists() { "" } else { ": there is no such folder" };
+        let interval = humantime::format_duration(settings.index.snapshot_interval);
+        let scheme = settings.scheme();
+        let why = anyhow::anyhow!(
+            "no snapshot of scheme {scheme} in {path}{why} (a judge writes one every {interval} and at its end)"
+        );
+        return Err(Reason::State.because(why));
+    }
+    Ok(found)
+}
+
+/// Loads the newest snapshot of each partition of the log that this instance serves, where there is one.
+pub(super) fn snapshots_at_hand(settings: &Settings) -> Result<Vec<(u32, Snapshot)>, Fatal> {
     let folder = Folder::look(&settings.index.path);
     let scheme = settings.scheme();
     let mut found = Vec::new();
@@ -122,15 +138,6 @@ fn snapshots(settings: &Settings) -> Result<Vec<(u32, Snapshot)>, Fatal> {
             super::note(&format!("warning: {discarded}: {}", discarded.why));
         }
         found.extend(newest.found.map(|snapshot| (log, snapshot)));
-    }
-    if found.is_empty() {
-        let path = settings.index.path.display();
-        let why = if settings.index.path.exists() { "" } else { ": there is no such folder" };
-        let interval = humantime::format_duration(settings.index.snapshot_interval);
-        let why = anyhow::anyhow!(
-            "no snapshot of scheme {scheme} in {path}{why} (a judge writes one every {interval} and at its end)"
-        );
-        return Err(Reason::State.because(why));
     }
     Ok(found)
 }

@@ -4,12 +4,15 @@
 //! a cluster acts without `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
 pub mod check;
+pub mod compare;
 pub mod completions;
 pub mod config;
 pub mod demo;
 pub mod eval;
+pub mod explain;
 pub mod index;
 pub mod output;
+pub mod page;
 mod petition;
 mod report;
 mod ruling;
@@ -18,6 +21,7 @@ pub mod run;
 pub mod sieve;
 pub mod status;
 pub mod tap;
+pub mod test;
 pub mod topics;
 pub mod validate;
 
@@ -122,6 +126,12 @@ pub enum Command {
     Config(config::ConfigArgs),
     /// judge JSON lines from files or standard input, without a broker
     Sieve(sieve::SieveArgs),
+    /// what is read in one page, its fingerprints, and the nearest originals
+    Explain(explain::ExplainArgs),
+    /// distances and differing text of two pages, and what would match them
+    Compare(compare::CompareArgs),
+    /// run pairs of pages with expected verdicts, for continuous integration
+    Test(test::TestArgs),
     /// measure verdicts on texts with planted duplicates
     Eval(eval::EvalArgs),
     /// watch a generated crawl being judged, or feed one to a cluster and score what comes out
@@ -179,6 +189,9 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Topics(args) => topics::topics(args, &cli.global),
         Command::Config(args) => config::config(args, &cli.global),
         Command::Sieve(args) => sieve::sieve(args, &cli.global),
+        Command::Explain(args) => explain::explain(args, &cli.global),
+        Command::Compare(args) => compare::compare(args, &cli.global),
+        Command::Test(args) => test::test(args, &cli.global),
         Command::Eval(args) => eval::eval(args, &cli.global),
         Command::Demo(args) => demo::demo(args, &cli.global),
         Command::Completions(args) => completions::completions(args),

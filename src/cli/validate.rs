@@ -1,13 +1,17 @@
 //! `validate`: what is wrong with a configuration, all at once.
 
+mod curve;
+
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::output::{Format, print_json};
+use super::output::{Format, print, print_json};
 use super::{Global, report};
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
+
+use curve::Curve;
 
 /// Arguments of `validate`.
 #[derive(Clone, Debug, Default, Args)]
@@ -23,7 +27,8 @@ pub struct ValidateArgs {
     pub strict: bool,
 }
 
-/// Prints every problem and every warning: to standard error for people, to standard output as JSON.
+/// Prints every problem and every warning: to standard error for people, to standard output as JSON. Of a valid
+/// configuration, what the bands of the `minhash` stage find and what they cost.
 ///
 /// # Errors
 ///
@@ -31,17 +36,23 @@ pub struct ValidateArgs {
 pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
     let mut sources = global.sources();
     sources.files.extend(args.files.iter().cloned());
-    let (problems, warnings) = match load(&sources, Purpose::Run) {
-        Ok(loaded) => (Vec::new(), loaded.warnings),
-        Err(refused) => (refused.problems, refused.warnings),
+    let (problems, warnings, settings) = match load(&sources, Purpose::Run) {
+        Ok(loaded) => (Vec::new(), loaded.warnings, Some(loaded.settings)),
+        Err(refused) => (refused.problems, refused.warnings, None),
     };
+    let curve = settings.as_ref().and_then(Curve::of);
     match global.output {
         Some(format @ (Format::Json | Format::Jsonl)) => {
-            print_json(&report::as_json(&problems, &warnings), format)?;
+            let mut told = report::as_json(&problems, &warnings);
+            if let (Some(told), Some(curve)) = (told.as_object_mut(), &curve) {
+                told.insert("minhash".to_owned(), curve.json());
+            }
+            print_json(&told, format)?;
         }
         Some(Format::Table) | None => {
             // Standard error may be closed: the exit code still tells.
             let _ = report::tell(&mut std::io::stderr().lock(), &problems, &warnings);
+            curve.as_ref().map(|curve| print(&curve.table())).transpose()?;
         }
     }
     let sum = report::sum(&problems, &warnings);

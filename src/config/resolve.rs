@@ -1,5 +1,6 @@
 //! The mirror of the file -> settings, or every problem at once. No file, no clock, no environment.
 
+mod afford;
 mod kafka;
 mod limits;
 mod rooms;
@@ -108,6 +109,7 @@ pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, 
         shown: raw.effective().shown(),
     };
     limits::between(&settings, found);
+    afford::afford(&settings, found);
     if findings.problems.is_empty() {
         Ok((settings, findings.warnings))
     } else {

@@ -7,6 +7,7 @@
 //! Cost: one hash of the text, one of each word, and 64 additions for each of the strongest words.
 
 mod feature_hash;
+mod inspect;
 mod kinds;
 mod minhash;
 mod reader;
@@ -17,10 +18,11 @@ mod simhash;
 #[cfg(test)]
 mod tests;
 
+pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SimHash};
 pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, SketchForm, SlotBits};
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
 pub use settings::{Bits, FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights};
-pub use shingle::{Letters, ShingleLengths, shingle_hashes, shingles};
+pub use shingle::{Letters, ShingleLengths, each_shingle, shingle_hashes, shingles};
 pub use simhash::{Feature, keep_strongest, log_weight, simhash};

@@ -14,9 +14,9 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
 /// Reads records: decode, text, fingerprints. Shared by all text threads; each brings its own [`Scratch`].
 #[derive(Clone, Debug)]
 pub struct Reader {
-    decoder: Decoder,
-    analyzer: Analyzer,
-    settings: Settings,
+    pub(super) decoder: Decoder,
+    pub(super) analyzer: Analyzer,
+    pub(super) settings: Settings,
     permutations: Permutations,
     partitions: NonZeroUsize,
     scheme: SchemeId,
@@ -33,9 +33,10 @@ pub struct Scratch {
     minima: Vec<u32>,
 }
 
+/// What is known of a word of the page.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
-    count: u32,
+pub(super) struct Seen {
+    pub(super) count: u32,
     idf: u32,
     hash: u64,
 }
@@ -166,11 +167,7 @@ impl Reader {
         let mut tokens = 0;
         let cut_by = self.analyzer.words(normal.text, |word| {
             tokens += 1;
-            let seen = words.entry(word.hash).or_insert_with(|| Seen {
-                count: 0,
-                idf: text::idf(word.text, word.hash),
-                hash: self.settings.simhash.hash.of(word.text, word.hash),
-            });
+            let seen = words.entry(word.hash).or_insert_with(|| self.first_seen(word));
             seen.count = seen.count.saturating_add(1);
         });
         let distinct = words.len();
@@ -178,7 +175,7 @@ impl Reader {
         let exact = ExactHash(xxh3_128(normal.text.as_bytes()));
         let simhash = (distinct >= self.analyzer.settings().min_features).then(|| {
             features.clear();
-            features.extend(words.values().map(|seen| Feature { hash: seen.hash, weight: self.weight(*seen) }));
+            features.extend(words.values().map(|seen| self.feature(*seen)));
             keep_strongest(features, self.settings.simhash.top_k);
             simhash(features)
         });
@@ -233,6 +230,18 @@ impl Reader {
         }
         self.permutations.minima(shingles, minima);
         Some(form.cut(minima))
+    }
+
+    pub(super) fn first_seen(&self, word: text::Word<'_>) -> Seen {
+        Seen {
+            count: 0,
+            idf: text::idf(word.text, word.hash),
+            hash: self.settings.simhash.hash.of(word.text, word.hash),
+        }
+    }
+
+    pub(super) fn feature(&self, seen: Seen) -> Feature {
+        Feature { hash: seen.hash, weight: self.weight(seen) }
     }
 
     fn weight(&self, seen: Seen) -> u32 {

@@ -14,16 +14,22 @@ pub struct ShingleLengths {
     pub other: usize,
 }
 
-/// Replaces `hashes` by the hash of each shingle of a text, in order, repeats included.
+/// Replaces `hashes` by the hash of each shingle of a text, in order, repeats included: the lower half of XXH3
+/// (64 bits) of its UTF-8 bytes.
+pub fn shingle_hashes(text: &str, lengths: ShingleLengths, letters: &mut Letters, hashes: &mut Vec<u32>) {
+    hashes.clear();
+    each_shingle(text, lengths, letters, |shingle| hashes.push(hash_of(shingle)));
+}
+
+/// Hands out each shingle of a text, in order, repeats included.
 ///
 /// Letters and digits count, blanks and punctuation do not: they are left out before shingles are cut, in `letters`.
-/// A shingle begins at each letter from which enough letters follow; its first one decides how many. The hash is the
-/// lower half of XXH3 (64 bits) of its UTF-8 bytes.
-pub fn shingle_hashes(text: &str, lengths: ShingleLengths, letters: &mut Letters, hashes: &mut Vec<u32>) {
+/// A shingle begins at each letter from which enough letters follow; its first one decides how many.
+#[inline]
+pub fn each_shingle(text: &str, lengths: ShingleLengths, letters: &mut Letters, mut each: impl FnMut(&str)) {
     let Letters { text: stripped, starts } = letters;
     stripped.clear();
     starts.clear();
-    hashes.clear();
     for c in text.chars() {
         // Nearly all letters are one of the first two kinds, which need no look into a table.
         let han = is_han(c);
@@ -39,11 +45,15 @@ pub fn shingle_hashes(text: &str, lengths: ShingleLengths, letters: &mut Letters
             None if at + length == starts.len() => end,
             None => continue,
         };
-        if let Some(shingle) = stripped.as_bytes().get(start..stop) {
-            let [.., a, b, c, d] = xxh3_64(shingle).to_be_bytes();
-            hashes.push(u32::from_be_bytes([a, b, c, d]));
+        if let Some(shingle) = stripped.get(start..stop) {
+            each(shingle);
         }
     }
+}
+
+fn hash_of(shingle: &str) -> u32 {
+    let [.., a, b, c, d] = xxh3_64(shingle.as_bytes()).to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 /// The letters of a text without what stands between them: a buffer that is used again and again.

@@ -70,6 +70,46 @@ fn sums(features: &[Feature]) -> [i64; 64] {
     sums
 }
 
+/// Charikar's law: two vectors lie on different sides of a random hyperplane with a probability of theta / pi, theta
+/// being the angle between them. The bits of hashes stand for the components of the hyperplanes' normals.
+#[test]
+fn the_share_of_differing_bits_is_the_angle_over_pi() {
+    const WORDS: usize = 400;
+    const PAIRS: u32 = 150;
+    let mut state = 7_u64;
+    let mut draw = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        xxhash_rust::xxh3::xxh3_64(&state.to_le_bytes())
+    };
+    for shared in [0, 100, 200, 300, 360, 390] {
+        let (mut differing, mut expected) = (0.0, 0.0);
+        for _ in 0..PAIRS {
+            let mut page = |from: &[Feature]| -> Vec<Feature> {
+                let fresh = (from.len()..WORDS).map(|_| Feature { hash: draw(), weight: 256 + (draw() % 1024) as u32 });
+                let fresh: Vec<Feature> = fresh.collect();
+                [from, &fresh].concat()
+            };
+            let one = page(&[]);
+            let other = page(&one[..shared]);
+            differing += f64::from(simhash(&one).distance(simhash(&other))) / 64.0;
+            let dot = |a: &[Feature], b: &[Feature]| {
+                let products = a.iter().zip(b).filter(|(a, b)| a.hash == b.hash);
+                products.map(|(a, b)| f64::from(a.weight) * f64::from(b.weight)).sum::<f64>()
+            };
+            let cosine = dot(&one, &other) / (dot(&one, &one) * dot(&other, &other)).sqrt();
+            expected += cosine.clamp(-1.0, 1.0).acos() / std::f64::consts::PI;
+        }
+        let pairs = f64::from(PAIRS);
+        let (differing, expected) = (differing / pairs, expected / pairs);
+        // Bits are drawn 64 to a pair; components of +1 and -1 are not those of a sphere, which costs a little.
+        let error = (expected * (1.0 - expected) / (64.0 * pairs)).sqrt();
+        assert!(
+            (differing - expected).abs() < 4.0 * error + 0.002,
+            "{shared} of {WORDS}: {differing}, {expected}, {error}"
+        );
+    }
+}
+
 fn any_features() -> impl Strategy<Value = Vec<Feature>> {
     // Small weights, so that votes are often even.
     prop::collection::vec((any::<u64>(), prop_oneof![0_u32..4, any::<u32>()]), 0..40)

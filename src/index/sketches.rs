@@ -123,8 +123,7 @@ impl Sketches {
             let Some(held) = self.column.get(position) else { return };
             let distance = form.distance(sketch, held);
             // The tables may count one key too many: whether a pair matches may not depend on them.
-            let shared = || banding.keys(form, held).zip(&keys).filter(|(held, key)| held == *key).count();
-            if distance <= *reach && shared() >= usize::from(agree) {
+            if distance <= *reach && banding.shared(form, held, &keys) >= usize::from(agree) {
                 visit(position, distance);
             }
         });

@@ -1,40 +1,79 @@
 //! How alike unlike texts are: what the bands of a large index find by chance.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Ordering;
+use std::collections::HashMap;
 
 use crate::fingerprint::Banding;
 
 /// Jaccard indices of pairs of texts that are no duplicates of each other.
 #[derive(Clone, Debug, Default)]
 pub struct Crowd {
-    /// Those that are not 0.
-    jaccards: Vec<f64>,
-    pairs: usize,
+    /// Those that are not 0, each with the share of all pairs that have it.
+    jaccards: Vec<(f64, f64)>,
 }
+
+/// Pairs of a histogram's unit: it counts among so many.
+const PAIRS: f64 = 1e9;
+
+/// The largest Jaccard index that a histogram tells apart.
+const LARGEST: f64 = 0.3;
+
+/// From one bin of a histogram to the next the index shrinks to this share.
+const STEP: f64 = 0.9;
+
+/// Bins of a histogram; less alike pairs find each other by no bands.
+const BINS: usize = 44;
 
 impl Crowd {
     /// Compares all pairs of sets of shingles (each without repeats).
     #[must_use]
     pub fn of(sets: &[Vec<u32>]) -> Self {
-        let mut crowd = Self::default();
+        let mut jaccards = Vec::new();
+        let mut pairs = 0;
         let mut holders: HashMap<u32, Vec<u32>> = HashMap::new();
         for (number, set) in (0_u32..).zip(sets) {
             for (other, shared) in shared_with(set, &holders) {
                 let others = sets.get(other as usize).map_or(0, Vec::len);
-                crowd.jaccards.push(jaccard(shared, set.len(), others));
+                jaccards.push(jaccard_of(shared, set.len(), others));
             }
-            crowd.pairs += number as usize;
+            pairs += number as usize;
             set.iter().for_each(|shingle| holders.entry(*shingle).or_default().push(number));
         }
-        crowd
+        // Sums are to be the same in every run.
+        jaccards.sort_unstable_by(f64::total_cmp);
+        let each = share(1, pairs);
+        Self { jaccards: jaccards.into_iter().map(|jaccard| (jaccard, each)).collect() }
+    }
+
+    /// Takes a crowd from its histogram ([`Crowd::histogram`]).
+    #[must_use]
+    pub fn from_histogram(bins: &[u32]) -> Self {
+        let middle = |bin: i32| LARGEST * STEP.powi(bin) * STEP.sqrt();
+        let jaccards = (0..).zip(bins).filter(|(_, count)| **count > 0);
+        Self { jaccards: jaccards.map(|(bin, count)| (middle(bin), f64::from(*count) / PAIRS)).collect() }
+    }
+
+    /// Counts pairs of a thousand million by how alike they are, the most alike first: the first bin ends at 0.3, each
+    /// further one reaches down to nine tenths of the one before, those past the last are left out.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shares of a thousand million")]
+    pub fn histogram(&self) -> Vec<u32> {
+        let mut shares = [0.0; BINS];
+        for (jaccard, share) in &self.jaccards {
+            let bin = ((jaccard / LARGEST).ln() / STEP.ln()).max(0.0) as usize;
+            if let Some(bin) = shares.get_mut(bin) {
+                *bin += share;
+            }
+        }
+        shares.map(|share| (share * PAIRS).round() as u32).to_vec()
     }
 
     /// Returns how many of `originals` such texts share at least `least` of the keys with one more of them.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     pub fn candidates(&self, banding: Banding, least: u8, originals: u64) -> f64 {
-        let found: f64 = self.jaccards.iter().map(|jaccard| banding.recall(*jaccard, least)).sum();
-        found / self.pairs.max(1) as f64 * originals as f64
+        let found: f64 = self.jaccards.iter().map(|(jaccard, share)| share * banding.recall(*jaccard, least)).sum();
+        found * originals as f64
     }
 }
 
@@ -58,12 +97,12 @@ pub fn clean(sets: &[Vec<u32>], most: f64) -> Vec<bool> {
     kept
 }
 
-/// Returns the sorted set of these hashes.
+/// Returns the sorted set of these shingles, or of their hashes.
 #[must_use]
-pub fn set_of(hashes: &[u32]) -> Vec<u32> {
-    let set: HashSet<u32> = hashes.iter().copied().collect();
-    let mut set: Vec<u32> = set.into_iter().collect();
+pub fn set_of<T: Ord + Clone>(shingles: &[T]) -> Vec<T> {
+    let mut set = shingles.to_vec();
     set.sort_unstable();
+    set.dedup();
     set
 }
 
@@ -75,7 +114,24 @@ fn shared_with(set: &[u32], holders: &HashMap<u32, Vec<u32>>) -> HashMap<u32, us
     shared
 }
 
-fn jaccard(shared: usize, one: usize, other: usize) -> f64 {
+/// Returns the Jaccard index of two sorted sets: the share of what is in one of them that is in both; 0 of nothing.
+#[must_use]
+pub fn jaccard<T: Ord>(one: &[T], other: &[T]) -> f64 {
+    let (mut ours, mut theirs, mut shared) = (one.iter().peekable(), other.iter().peekable(), 0);
+    while let (Some(a), Some(b)) = (ours.peek(), theirs.peek()) {
+        let order = a.cmp(b);
+        shared += usize::from(order == Ordering::Equal);
+        if order != Ordering::Greater {
+            ours.next();
+        }
+        if order != Ordering::Less {
+            theirs.next();
+        }
+    }
+    jaccard_of(shared, one.len(), other.len())
+}
+
+fn jaccard_of(shared: usize, one: usize, other: usize) -> f64 {
     share(shared, (one + other).saturating_sub(shared))
 }
 

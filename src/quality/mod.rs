@@ -9,12 +9,14 @@
 
 mod crowd;
 mod edit;
+mod likeness;
 mod plant;
 mod score;
 #[cfg(test)]
 mod tests;
 
-pub use crowd::{Crowd, clean, set_of};
+pub use crowd::{Crowd, clean, jaccard, set_of};
 pub use edit::Edit;
+pub use likeness::{Chance, chances};
 pub use plant::{Half, PlantSettings, Planted, Role, plant};
 pub use score::{Count, Pairs, Report, Scorer};

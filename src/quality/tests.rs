@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::crawl::Rng;
-use crate::fingerprint::{Banding, SketchForm, SlotBits};
+use crate::fingerprint::{Banding, ShingleLengths, SketchForm, SlotBits};
 
 const ZH: &str = "国家统计局今天公布数据，今年前三季度国内生产总值同比增长5.2%。其中，第一产业增加值56374亿元！\
                   专家认为，经济运行总体平稳。下一步，要继续扩大内需。各地各部门正在落实。";
@@ -149,4 +149,45 @@ fn a_crowd_is_counted_as_pair_by_pair() {
     let found = Crowd::of(&sets).candidates(banding, 1, 1000);
     assert!((found - expected / 6.0 * 1000.0).abs() < 1e-9, "{found}");
     assert_eq!(set_of(&[3, 1, 3]), [1, 3]);
+}
+
+#[test]
+fn a_histogram_tells_nearly_as_much_as_the_pairs_themselves() {
+    // Pairs of texts of 40 to 140 shingles that share few of them: indices from 0.004 to 0.2.
+    let sets: Vec<Vec<u32>> = (0_u32..60)
+        .map(|text| {
+            let own = text * 1000..text * 1000 + 40 + (text * 37) % 100;
+            set_of(&own.chain((0..text % 23).map(|shared| 100_000 + shared)).collect::<Vec<_>>())
+        })
+        .collect();
+    let crowd = Crowd::of(&sets);
+    let again = Crowd::from_histogram(&crowd.histogram());
+    for (bands, rows, least) in [(42, 3, 1), (42, 3, 2), (14, 8, 1), (16, 2, 3)] {
+        let banding = Banding::new(bands, rows, SketchForm::new(128, SlotBits::B8).unwrap()).unwrap();
+        let [exact, told] = [&crowd, &again].map(|crowd| crowd.candidates(banding, least, 1_000_000));
+        assert!((told / exact - 1.0).abs() < 0.2, "{bands} x {rows}, {least}: {told}, exactly {exact}");
+    }
+}
+
+#[test]
+fn longer_shingles_and_more_keys_find_fewer_strangers_in_every_kind_of_text() {
+    let banding = Banding::new(42, 3, SketchForm::new(128, SlotBits::B8).unwrap()).unwrap();
+    let at = |han, other, agree| chances(ShingleLengths { han, other }, banding, agree, 10_000_000);
+    let mut before = at(1, 1, 1);
+    assert_eq!(before.len(), 3, "a kind without a row");
+    for (han, other) in [(3, 5), (4, 6), (5, 7), (6, 8)] {
+        let found = at(han, other, 1);
+        for (longer, shorter) in found.iter().zip(&before) {
+            assert!(longer.found < shorter.found, "{longer:?} {shorter:?}");
+            assert!((longer.found - longer.compared).abs() < 1e-9, "one key: all that is found is compared");
+        }
+        before = found;
+    }
+    // What `eval` measured on another cut of the same texts (docs/QUALITY.md): 1,536 and 12, 79 and 11, 928 and 7.
+    let defaults = at(4, 7, 2);
+    for (chance, (found, compared)) in defaults.iter().zip([(1536.0, 12.0), (79.0, 11.0), (928.0, 7.0)]) {
+        let (found, compared) = (chance.found / found, chance.compared / compared);
+        assert!((0.3..3.0).contains(&found) && (0.1..4.0).contains(&compared), "{chance:?}");
+    }
+    assert_eq!(at(4, 99, 2), at(4, 9, 2), "the nearest length that was measured");
 }

@@ -13,6 +13,7 @@
 //! live originals alone. Cost: that of [`decide`], and one map entry an original with an id.
 
 mod line;
+mod versus;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use crate::log::{
 use crate::record::{EventTime, Rejection, Source, Timestamp};
 
 pub use line::place_of;
+pub use versus::{StageSays, Versus};
 
 /// What decides the verdicts, and what time it is.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use super::extract;
 use super::normalize::Normalizer;
-use super::settings::{Segmenter, Settings, StopWords};
+use super::settings::{HtmlText, Segmenter, Settings, StopWords};
 use super::weight::AsIs;
 use super::words::{CutBy, Cutter};
 use crate::record::{Body, Reject, Rejection};
@@ -110,11 +110,25 @@ impl Analyzer {
     ///
     /// [`Reject::TooDeep`] for HTML past `text.max_nesting`, [`Reject::NoText`] when nothing is left.
     pub fn normalize<'s>(&self, body: &Body<'_>, buffer: &'s mut String) -> Result<NormalText<'s>, Rejection> {
+        self.normalize_as(body, self.settings.html, buffer)
+    }
+
+    /// As [`Analyzer::normalize`], with this taken from an HTML page whatever `text.html` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Analyzer::normalize`].
+    pub fn normalize_as<'s>(
+        &self,
+        body: &Body<'_>,
+        wanted: HtmlText,
+        buffer: &'s mut String,
+    ) -> Result<NormalText<'s>, Rejection> {
         let extracted;
         let text: &str = match body {
             Body::Text(text) => text,
             Body::Html(html) => {
-                extracted = extract::text_of(html, self.settings.html, self.settings.max_nesting)?;
+                extracted = extract::text_of(html, wanted, self.settings.max_nesting)?;
                 &extracted
             }
         };

@@ -26,4 +26,4 @@ pub use settings::{
     Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls,
 };
 pub use weight::{AsIs, ONE, WordMap, idf};
-pub use words::CutBy;
+pub use words::{CutBy, Run, runs};

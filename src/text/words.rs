@@ -15,6 +15,27 @@ pub enum CutBy {
     Unicode,
 }
 
+/// A stretch of text in one script, as [`super::Segmenter::Auto`] sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run<'t> {
+    /// Whether all of it are Han characters; else none is.
+    pub han: bool,
+    /// The stretch, never empty.
+    pub text: &'t str,
+}
+
+/// Cuts a text where Han characters begin or end. Together the runs are the text.
+pub fn runs(text: &str) -> impl Iterator<Item = Run<'_>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let han = is_han(rest.chars().next()?);
+        let length = rest.find(|c| is_han(c) != han).unwrap_or(rest.len());
+        let (text, behind) = rest.split_at(length);
+        rest = behind;
+        Some(Run { han, text })
+    })
+}
+
 /// Cuts text into words.
 #[derive(Clone, Debug)]
 pub(super) struct Cutter {
@@ -37,18 +58,13 @@ impl Cutter {
                 CutBy::Jieba
             }
             (Some(jieba), Segmenter::Auto) => {
-                let mut rest = text;
                 let mut cut_by = CutBy::Unicode;
-                while !rest.is_empty() {
-                    let han = rest.chars().next().is_some_and(is_han);
-                    let length = rest.find(|c| is_han(c) != han).unwrap_or(rest.len());
-                    let (run, behind) = rest.split_at(length);
-                    rest = behind;
+                for Run { han, text } in runs(text) {
                     if han {
                         cut_by = CutBy::Jieba;
-                        jieba.cut(run, self.hmm).into_iter().for_each(|token| each(token.word));
+                        jieba.cut(text, self.hmm).into_iter().for_each(|token| each(token.word));
                     } else {
-                        unicode_words(run, &mut each);
+                        unicode_words(text, &mut each);
                     }
                 }
                 cut_by
@@ -111,6 +127,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn runs_are_the_text_and_take_turns(text in "[a天1地, ]{0,20}") {
+            let runs: Vec<Run<'_>> = runs(&text).collect();
+            prop_assert_eq!(&runs.iter().map(|run| run.text).collect::<String>(), &text);
+            prop_assert!(runs.iter().all(|run| run.text.chars().all(|c| is_han(c) == run.han)));
+            prop_assert!(runs.windows(2).all(|pair| pair[0].han != pair[1].han));
+        }
+
         #[test]
         fn pieces_between_blanks_are_cut_as_the_whole_would_be(text in "[a-c1'. ,\u{e9}\u{301}_-]{0,30}") {
             let whole: Vec<&str> = text.unicode_words().collect();

@@ -159,3 +159,31 @@ fn the_schema_takes_what_the_program_takes() {
     let distance = &schema["properties"]["match"]["properties"]["simhash"]["properties"]["max_distance"];
     assert_eq!((&distance["default"], &distance["type"]), (&3.into(), &"integer".into()));
 }
+
+#[test]
+fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
+    let text = minimal();
+    let files = [("f.yaml", text.as_str())];
+    let validate = |more: &[&str]| run(&files, &[], &[&["validate", "f.yaml"], more].concat());
+    let settings = ["-s", "match.minhash.bands=14", "-s", "match.minhash.rows=8", "-s", "match.minhash.agree=1"];
+    let told: Value = serde_json::from_str(&validate(&[&settings[..], &["-o", "json"]].concat()).out).unwrap();
+    let curve = told["minhash"]["curve"].as_array().unwrap();
+    assert_eq!(curve.len(), 9);
+    for point in curve {
+        let (jaccard, recall) = (point["jaccard"].as_f64().unwrap(), point["compared"].as_f64().unwrap());
+        let expected = 1.0 - (1.0 - jaccard.powi(8)).powi(14);
+        assert!((recall - expected).abs() < 1e-9, "{point}, expected {expected}");
+    }
+    let table = validate(&["-s", "index.max_entries=10000000"]).out;
+    let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(table.starts_with("minhash: 42 bands of 3 rows out of 128 slots of 8 bits"), "{table}");
+    assert_eq!(row("jaccard").split_whitespace().collect::<Vec<_>>()[1..4], ["0.1", "0.2", "0.3"]);
+    let shares: Vec<String> = row("share a key").split_whitespace().skip(3).map(str::to_owned).collect();
+    let expected = |jaccard: f64| format!("{:.3}", 1.0 - (1.0 - jaccard.powi(3)).powi(42));
+    assert_eq!(shares[..3], [0.1, 0.2, 0.3].map(expected));
+    assert!(table.contains("by chance among 10000000"), "{table}");
+    for kind in ["Chinese news", "short Chinese posts", "English news"] {
+        assert!(row(kind).contains(" us a page"), "{table}");
+    }
+    assert_eq!(validate(&["-s", "match.stages=[exact,simhash]"]).out, "");
+}

@@ -1,8 +1,12 @@
 //! The binary as its users call it: arguments and files in, output and exit codes out.
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
+mod cases;
+mod compare;
 mod config;
 mod demo;
+mod eval;
+mod explain;
 mod printed;
 mod program;
 mod secrets;

@@ -38,8 +38,8 @@ pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>) -> String {
     out
 }
 
-/// Returns the same figures as one JSON object.
-pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>) -> Value {
+/// Returns the same figures as one JSON object, and how alike the texts are (`Crowd::histogram`).
+pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>, likeness: Option<&[u32]>) -> Value {
     let by_edit = |counts: &[(Edit, Count)]| {
         let members = counts.iter().map(|(edit, count)| (edit.name().to_owned(), json!(count)));
         Value::Object(members.collect::<Map<_, _>>())
@@ -49,6 +49,6 @@ pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>) -> Value {
         "removed_share": report.removed.share(), "lost_share": report.lost.share(),
         "precision": report.pairs.precision(), "recall": report.pairs.recall(), "f1": report.pairs.f1(),
         "pairs": report.pairs, "adjusted_rand_index": report.rand_index, "largest_cluster": report.largest,
-        "chance_candidates_at_1e7": crowd, "edits": by_edit(&report.edits), "apart": by_edit(&report.apart),
+        "chance_candidates_at_1e7": crowd, "likeness": likeness, "edits": by_edit(&report.edits), "apart": by_edit(&report.apart),
     })
 }

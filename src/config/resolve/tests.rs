@@ -377,3 +377,29 @@ fn who_sieves_files_is_not_warned_of_brokers_and_groups() {
     assert_eq!(warned(Purpose::Run), service);
     assert_eq!(warned(Purpose::Sieve), [""; 0]);
 }
+
+#[test]
+fn bands_that_the_judge_cannot_afford_are_refused_with_a_way_out() {
+    let dear = ["match.minhash.bands=64", "match.minhash.rows=2", "match.minhash.agree=1"];
+    refused(&dear, "match.minhash.bands", "64 bands of 2 rows, 1 to be shared, find about ");
+    refused(
+        &dear,
+        "match.minhash.bands",
+        "(limit 1 ms); more rows, a larger agree, longer shingles or fewer index.max_entries",
+    );
+    // Each way out is one.
+    for way_out in ["match.minhash.rows=8", "index.max_entries=10000"] {
+        let bands = if way_out.contains("rows") { "match.minhash.bands=16" } else { "match.minhash.bands=64" };
+        settings(&[&dear[..], &[way_out, bands]].concat());
+    }
+    settings(&[&dear[..], &["match.stages=exact"]].concat());
+    settings(&[&dear[..], &["roles=worker"]].concat());
+    // Files that are sieved are no such burden, and the other problems are told in the same breath.
+    let mut layers = Layers::default();
+    dear.iter().for_each(|set| layers.set(set));
+    assert!(layers.resolve(&Given::default(), Purpose::Sieve).is_ok());
+    let both = resolved(&[&dear[..], &["window.size=0s"]].concat()).unwrap_err();
+    let paths: Vec<&str> = both.problems.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(paths.len(), 2, "{both}");
+    assert!(paths.contains(&"window.size") && paths.contains(&"match.minhash.bands"), "{both}");
+}

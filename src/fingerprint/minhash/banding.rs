@@ -79,6 +79,12 @@ impl Banding {
         mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
     }
 
+    /// Returns how many of its keys a sketch shares with another, whose keys are given in their order.
+    #[must_use]
+    pub fn shared(self, form: SketchForm, sketch: &Sketch, keys: &[u64]) -> usize {
+        self.keys(form, sketch).zip(keys).filter(|(own, key)| own == *key).count()
+    }
+
     /// Returns the chance that a pair of this Jaccard index shares at least `least` of the keys; for 1 it is
     /// `1 - (1 - j^rows)^bands`. What strangers agree in by chance is left out.
     #[must_use]

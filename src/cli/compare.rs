@@ -1,0 +1,272 @@
+//! `compare`: how far two pages lie apart, what the judge says of them, and what differs.
+
+mod diff;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Global;
+use super::output::{Format, columns, print, print_json};
+use super::page::{Desk, FormatArg, Place};
+use crate::config::Purpose;
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::Inspection;
+use crate::log::Stage;
+use crate::quality::{jaccard, set_of};
+use crate::sieve::Versus;
+use crate::text::{self, Digits};
+
+use diff::{Diff, diff};
+
+/// Longest stretch of changed text that is shown to people, in characters.
+const MOST_SHOWN: usize = 160;
+
+/// Arguments of `compare`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  dupgate compare a.txt b.txt\n  dupgate compare pages.jsonl:17 pages.jsonl:203 -o json"
+)]
+pub struct CompareArgs {
+    /// the first page: a file, `FILE:LINE` for one line of it, or - for standard input
+    #[arg(value_name = "A")]
+    pub one: Place,
+    /// the second page
+    #[arg(value_name = "B")]
+    pub other: Place,
+    /// what the files hold [default: by the end of their names: .txt, .html; else `input.format`]
+    #[arg(long = "as", value_enum, value_name = "FORMAT")]
+    pub format: Option<FormatArg>,
+    /// how many changed places are shown, 0 for all
+    #[arg(long, value_name = "NUMBER", default_value_t = 8)]
+    pub changes: usize,
+}
+
+/// All that is told of a pair.
+struct Pair {
+    one: Inspection,
+    other: Inspection,
+    versus: Versus,
+    near: Nearness,
+    diff: Diff,
+    hint: Option<String>,
+}
+
+/// How near two pages are, by every measure.
+pub(super) struct Nearness {
+    /// Whether the normalised texts are equal.
+    pub(super) exact: bool,
+    /// Differing bits.
+    pub(super) bits: Option<u32>,
+    /// Jaccard index of the shingles.
+    pub(super) jaccard: Option<f64>,
+    /// The same as the sketches tell it, in thousandths.
+    pub(super) estimate: Option<u16>,
+    /// Keys that both sketches have.
+    pub(super) keys: Option<usize>,
+}
+
+impl Nearness {
+    /// Measures.
+    pub(super) fn of(one: &Inspection, other: &Inspection, settings: &Settings) -> Self {
+        let (a, b) = (&one.reading.fingerprints, &other.reading.fingerprints);
+        let sets = [one, other].map(|page| set_of(&page.shingles));
+        let [ours, theirs] = &sets;
+        let sketches = a.sketch.as_ref().zip(b.sketch.as_ref());
+        let form = settings.fingerprint.minhash.form;
+        let estimate = sketches.zip(form).map(|((a, b), form)| form.similarity(form.distance(a, b)));
+        let keys = sketches.zip(settings.rules.minhash).map(|((a, b), minhash)| {
+            let keys: Vec<u64> = minhash.banding.keys(minhash.form, a).collect();
+            minhash.banding.shared(minhash.form, b, &keys)
+        });
+        Self {
+            exact: a.exact == b.exact,
+            bits: a.simhash.zip(b.simhash).map(|(a, b)| a.distance(b)),
+            jaccard: (!ours.is_empty() && !theirs.is_empty()).then(|| jaccard(ours, theirs)),
+            estimate,
+            keys,
+        }
+    }
+}
+
+/// Reads both pages, has the judge decide, and prints what differs.
+///
+/// # Errors
+///
+/// A configuration that is refused, a page that cannot be read.
+pub fn compare(args: &CompareArgs, global: &Global) -> Result<(), Fatal> {
+    if args.one == args.other && args.one.path.as_os_str() == "-" {
+        return Err(Reason::Usage.because(anyhow::anyhow!("standard input holds one page, not two")));
+    }
+    let mut desk = Desk::new(global.start(Purpose::Sieve)?.settings);
+    let one = desk.open(&args.one, args.format)?;
+    let other = desk.open(&args.other, args.format)?;
+    let rules = &desk.settings().rules;
+    let versus = Versus::of(rules, &one.reading, &other.reading).map_err(|error| Reason::Bug.because(error))?;
+    let near = Nearness::of(&one, &other, desk.settings());
+    let diff = diff(&one.text, &other.text);
+    let mut pair = Pair { one, other, versus, near, diff, hint: None };
+    pair.hint = digits_hint(&pair, &desk)?;
+    match Format::or_usual(global.output) {
+        Format::Table => print(&pair.table(desk.settings(), args.changes)),
+        format @ (Format::Json | Format::Jsonl) => print_json(&pair.json(desk.settings(), args), format),
+    }
+}
+
+/// Says what masking digits would do, when digits are most of what differs and count.
+fn digits_hint(pair: &Pair, desk: &Desk) -> Result<Option<String>, Fatal> {
+    let text = &desk.settings().text;
+    let changed = || pair.diff.changes.iter().flat_map(|change| change.gone.chars().chain(change.come.chars()));
+    let letters = changed().filter(|c| c.is_alphanumeric()).count();
+    let digits = changed().filter(char::is_ascii_digit).count();
+    if text.normalize.digits == Digits::Mask || digits * 2 <= letters {
+        return Ok(None);
+    }
+    let masked =
+        text::Settings { normalize: text::Normalize { digits: Digits::Mask, ..text.normalize }, ..text.clone() };
+    let [one, other] = [desk.reread(&pair.one.text, &masked)?, desk.reread(&pair.other.text, &masked)?];
+    let near = Nearness::of(&one, &other, desk.settings());
+    let distance = match near {
+        Nearness { exact: true, .. } => "makes the texts equal".to_owned(),
+        Nearness { bits: Some(bits), .. } => format!("brings the SimHash distance to {bits}"),
+        Nearness { .. } => return Ok(None),
+    };
+    Ok(Some(format!("most of what differs are digits; text.normalize.digits: mask {distance}")))
+}
+
+impl Pair {
+    fn table(&self, settings: &Settings, most: usize) -> String {
+        let mut rows: Vec<Vec<String>> = Stage::ALL.map(|stage| self.row(stage, settings)).to_vec();
+        let verdict = match self.versus.verdict.original() {
+            Some(of) => format!("{}, by stage {}", self.versus.verdict.name(), of.stage.name()),
+            None => self.versus.verdict.name().to_owned(),
+        };
+        rows.push(vec!["verdict".to_owned(), verdict]);
+        let equal = format!("{:.1} % of the normalised texts", self.diff.equal * 100.0);
+        rows.push(vec!["equal".to_owned(), equal]);
+        let mut lines = vec![columns(&rows)];
+        let shown = if most == 0 { usize::MAX } else { most };
+        for change in self.diff.changes.iter().take(shown) {
+            let line = |mark: char, text: &str| format!("{mark} {}[{}]{}", change.before, short(text), change.after);
+            lines.push(format!("\n{}\n{}", line('-', &change.gone), line('+', &change.come)));
+        }
+        let left = self.diff.changes.len().saturating_sub(shown);
+        if left > 0 {
+            lines.push(format!("\n({left} more changed places: --changes 0 shows all)"));
+        }
+        lines.extend(self.hint.as_ref().map(|hint| format!("\nhint: {hint}")));
+        lines.join("\n")
+    }
+
+    /// One stage: what was measured, and what the judge makes of it.
+    fn row(&self, stage: Stage, settings: &Settings) -> Vec<String> {
+        let near = &self.near;
+        let measured = match stage {
+            Stage::Exact => Some(if near.exact { "equal texts" } else { "other texts" }.to_owned()),
+            Stage::SimHash => near.bits.map(|bits| format!("{bits} of 64 bits differ")),
+            Stage::MinHash => near.estimate.map(|estimate| {
+                let exact = near.jaccard.map_or_else(String::new, |jaccard| format!(", exactly {jaccard:.3}"));
+                let keys = settings.rules.minhash.map_or_else(String::new, |minhash| {
+                    format!("; {} of {} keys shared", near.keys.unwrap_or(0), minhash.banding.bands())
+                });
+                format!("similarity {}{exact}{keys}", thousandths(estimate))
+            }),
+        };
+        let measured = measured.unwrap_or_else(|| "too little text".to_owned());
+        vec![stage.name().to_owned(), measured, self.said(stage, settings)]
+    }
+
+    fn said(&self, stage: Stage, settings: &Settings) -> String {
+        let Some(says) = self.versus.stage(stage) else { return String::new() };
+        let rules = &settings.rules;
+        let verb = if says.matches { "match" } else { "no match" };
+        let limit = match (stage, rules.minhash) {
+            (Stage::Exact, _) => String::new(),
+            (Stage::SimHash, _) => {
+                let from = match says.from {
+                    Some(bits) if !says.matches => format!(", {bits} would match"),
+                    None if self.near.bits.is_some() => ", none would match".to_owned(),
+                    Some(_) | None => String::new(),
+                };
+                format!(" (match.simhash.max_distance is {}{from})", rules.max_distance)
+            }
+            (Stage::MinHash, Some(minhash)) => {
+                let from = match says.from {
+                    Some(similarity) => format!(", up to {} matches", thousandths(similarity)),
+                    None if self.near.estimate.is_some() => {
+                        format!(", none would match: {} keys have to be shared", minhash.agree)
+                    }
+                    None => String::new(),
+                };
+                format!(" (match.minhash.min_similarity is {}{from})", thousandths(minhash.min_similarity))
+            }
+            (Stage::MinHash, None) => " (there are no sketches: match.minhash.permutations is 0)".to_owned(),
+        };
+        let unused = if says.in_use { "" } else { ", but not in match.stages" };
+        format!("{verb}{limit}{unused}")
+    }
+
+    fn json(&self, settings: &Settings, args: &CompareArgs) -> Value {
+        let minhash = settings.rules.minhash;
+        let page = |page: &Inspection, place: &Place| {
+            json!({
+                "place": place.to_string(),
+                "id": page.reading.id_text,
+                "characters": page.text.chars().count(),
+                "fp": page.reading.fingerprints.simhash.map(|simhash| simhash.to_string()),
+                "shingles": page.shingles.len(),
+            })
+        };
+        let stage = |stage: Stage| {
+            let says = self.versus.stage(stage);
+            let matches = says.is_some_and(|says| says.matches);
+            (matches, says.is_some_and(|says| says.in_use), says.and_then(|says| says.from))
+        };
+        let ([exact, simhash, sketch], near) = (Stage::ALL.map(stage), &self.near);
+        let changes = self.diff.changes.iter();
+        let changes = changes.map(
+            |change| json!({"before": change.before, "gone": change.gone, "come": change.come, "after": change.after}),
+        );
+        json!({
+            "scheme": settings.scheme().to_string(),
+            "pages": [page(&self.one, &args.one), page(&self.other, &args.other)],
+            "verdict": self.versus.verdict.name(),
+            "stage": self.versus.verdict.original().map(|of| of.stage.name()),
+            "exact": {"in_use": exact.1, "matches": exact.0},
+            "simhash": {
+                "in_use": simhash.1, "matches": simhash.0, "distance": near.bits,
+                "max_distance": settings.rules.max_distance, "matches_from": simhash.2,
+            },
+            "minhash": {
+                "in_use": sketch.1, "matches": sketch.0,
+                "similarity": near.estimate.map(share), "jaccard": near.jaccard,
+                "min_similarity": minhash.map(|minhash| share(minhash.min_similarity)),
+                "matches_up_to": sketch.2.map(share),
+                "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| minhash.agree),
+            },
+            "equal_share": self.diff.equal,
+            "changes": changes.collect::<Vec<_>>(),
+            "hint": self.hint,
+        })
+    }
+}
+
+pub(super) fn thousandths(per_mille: u16) -> String {
+    share(per_mille).to_string()
+}
+
+fn share(per_mille: u16) -> f64 {
+    f64::from(per_mille) / 1000.0
+}
+
+/// Cuts the middle out of a long text.
+fn short(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= MOST_SHOWN {
+        return text.to_owned();
+    }
+    let half = MOST_SHOWN / 2;
+    let head: String = text.chars().take(half).collect();
+    let tail: String = text.chars().skip(length - half).collect();
+    format!("{head} … {} characters … {tail}", length - 2 * half)
+}

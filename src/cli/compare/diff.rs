@@ -1,0 +1,198 @@
+//! What differs between two normalised texts, in words people can read.
+
+use std::ops::Range;
+
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+use unicode_segmentation::UnicodeSegmentation;
+
+/// Sentences that differ are compared word by word up to this many words together; longer ones as wholes.
+const MOST_PIECES: usize = 4000;
+/// Changes closer together than this many characters are one.
+const NEAR: usize = 6;
+/// Characters shown before and behind a change.
+const AROUND: usize = 20;
+
+/// What differs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Diff {
+    /// The changes, in the order of the texts.
+    pub(super) changes: Vec<Change>,
+    /// Share of the characters of both texts that are equal, 0 to 1.
+    pub(super) equal: f64,
+}
+
+/// One stretch of text that became another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Change {
+    /// The equal text before it, cut.
+    pub(super) before: String,
+    /// What stands in the first text alone.
+    pub(super) gone: String,
+    /// What stands in the second text alone.
+    pub(super) come: String,
+    /// The equal text behind it, cut.
+    pub(super) after: String,
+}
+
+/// A stretch of both texts.
+#[derive(Clone, Debug)]
+struct Stretch {
+    gone: String,
+    come: String,
+    is_equal: bool,
+}
+
+/// Compares two texts: sentences first, then what differs in them word by word (Han characters one by one).
+pub(super) fn diff(one: &str, other: &str) -> Diff {
+    let mut stretches = Vec::new();
+    for stretch in compare(&sentences(one), &sentences(other)) {
+        let (gone, come) = (pieces(&stretch.gone), pieces(&stretch.come));
+        if stretch.is_equal || gone.len() + come.len() > MOST_PIECES {
+            stretches.push(stretch);
+        } else {
+            stretches.extend(compare(&gone, &come));
+        }
+    }
+    let length = |text: &str| text.chars().count();
+    let equal: usize = stretches.iter().filter(|stretch| stretch.is_equal).map(|stretch| length(&stretch.gone)).sum();
+    let all = length(one) + length(other);
+    #[expect(clippy::cast_precision_loss, reason = "a share of characters, for people")]
+    let equal = if all == 0 { 1.0 } else { (2 * equal) as f64 / all as f64 };
+    Diff { changes: changes(&stretches), equal }
+}
+
+/// Joins changes that stand close together, and gives each its surroundings.
+fn changes(stretches: &[Stretch]) -> Vec<Change> {
+    let mut changes: Vec<Change> = Vec::new();
+    // Equal text behind the last change, and whether there was a change at all.
+    let mut equal = String::new();
+    let mut open = false;
+    for stretch in stretches {
+        if stretch.is_equal {
+            equal.push_str(&stretch.gone);
+            continue;
+        }
+        let joins = open && equal.chars().count() < NEAR;
+        if !joins {
+            if let Some(last) = changes.last_mut() {
+                last.after = first(&equal, AROUND);
+            }
+            changes.push(Change { before: last(&equal, AROUND), ..Change::default() });
+            equal.clear();
+        }
+        if let Some(change) = changes.last_mut() {
+            change.gone.push_str(&equal);
+            change.gone.push_str(&stretch.gone);
+            change.come.push_str(&equal);
+            change.come.push_str(&stretch.come);
+        }
+        equal.clear();
+        open = true;
+    }
+    if let Some(last) = changes.last_mut() {
+        last.after = first(&equal, AROUND);
+    }
+    changes
+}
+
+fn compare(one: &[&str], other: &[&str]) -> Vec<Stretch> {
+    let joined = |pieces: &[&str], range: Range<usize>| pieces.get(range).unwrap_or_default().concat();
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for op in capture_diff_slices(Algorithm::Myers, one, other) {
+        let (gone, come) = (joined(one, op.old_range()), joined(other, op.new_range()));
+        let is_equal = matches!(op, DiffOp::Equal { .. });
+        match stretches.last_mut() {
+            // What went here and what came here are one change.
+            Some(last) if !last.is_equal && !is_equal => {
+                last.gone.push_str(&gone);
+                last.come.push_str(&come);
+            }
+            Some(_) | None => stretches.push(Stretch { gone, come, is_equal }),
+        }
+    }
+    stretches
+}
+
+/// Cuts behind marks that end a sentence or a part of one.
+fn sentences(text: &str) -> Vec<&str> {
+    text.split_inclusive(['。', '！', '？', '!', '?', '.', ';', '；', ',', '，']).collect()
+}
+
+/// Cuts at word bounds: words, blanks, and single characters of Han text and punctuation.
+fn pieces(text: &str) -> Vec<&str> {
+    text.split_word_bounds().collect()
+}
+
+/// Returns the beginning of a text, up to a whole word where there are blanks.
+fn first(text: &str, characters: usize) -> String {
+    let head: String = text.chars().take(characters).collect();
+    match head.rsplit_once(' ') {
+        Some((whole, _)) if head.len() < text.len() => whole.to_owned(),
+        Some(_) | None => head,
+    }
+}
+
+/// Returns the end of a text, from a whole word on where there are blanks.
+fn last(text: &str, characters: usize) -> String {
+    let skipped = text.chars().count().saturating_sub(characters);
+    let tail: String = text.chars().skip(skipped).collect();
+    match tail.split_once(' ') {
+        Some((_, whole)) if skipped > 0 => whole.to_owned(),
+        Some(_) | None => tail,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn change(before: &str, gone: &str, come: &str, after: &str) -> Change {
+        let [before, gone, come, after] = [before, gone, come, after].map(str::to_owned);
+        Change { before, gone, come, after }
+    }
+
+    #[test]
+    fn changed_words_stand_between_what_surrounds_them() {
+        let found = diff("the old hall burned. nobody was hurt.", "the new hall burned. nobody was hurt, they said.");
+        let expected =
+            [change("the ", "old", "new", " hall burned."), change("nobody was hurt", "", ", they said", ".")];
+        assert_eq!(found.changes, expected);
+        assert!((0.7..0.9).contains(&found.equal), "{}", found.equal);
+    }
+
+    #[test]
+    fn chinese_is_compared_character_by_character() {
+        let found = diff("本市气象台预计明日有大雨，市民应注意安全。", "本市气象台预计明日有小雪，市民应注意安全。");
+        assert_eq!(found.changes, [change("本市气象台预计明日有", "大雨", "小雪", "，市民应注意安全。")]);
+    }
+
+    #[test]
+    fn changes_close_together_are_one() {
+        let found = diff("at 08:12 o'clock, 1024 readers", "at 21:40 o'clock, 3377 readers");
+        assert_eq!(found.changes.len(), 2, "{found:?}");
+        assert_eq!((found.changes[0].gone.as_str(), found.changes[0].come.as_str()), ("08:12", "21:40"));
+    }
+
+    #[test]
+    fn equal_texts_have_no_change_and_strangers_one() {
+        assert_eq!(diff("a b", "a b"), Diff { changes: Vec::new(), equal: 1.0 });
+        assert_eq!(diff("", ""), Diff { changes: Vec::new(), equal: 1.0 });
+        assert_eq!(diff("甲", "乙"), Diff { changes: vec![change("", "甲", "乙", "")], equal: 0.0 });
+    }
+
+    proptest! {
+        /// Texts so short that nothing is cut from what stands around a change.
+        #[test]
+        fn what_is_gone_and_come_makes_up_the_difference(one in "[ab甲乙. ]{0,18}", other in "[ab甲乙. ]{0,18}") {
+            let found = diff(&one, &other);
+            let (mut rest, mut made) = (one.as_str(), String::new());
+            for change in &found.changes {
+                rest = rest.strip_prefix(&change.before).unwrap().strip_prefix(&change.gone).unwrap();
+                made = made + &change.before + &change.come;
+            }
+            prop_assert_eq!(made + rest, other);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! `explain`: what is read in one page, and what near it is remembered.
+
+mod candidates;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Global;
+use super::output::{Format, columns, print, print_json};
+use super::page::{Desk, FormatArg, Place};
+use crate::config::Purpose;
+use crate::config::settings::Settings;
+use crate::error::Fatal;
+use crate::fingerprint::{Inspection, ReadFrom, Reading};
+use crate::text::{CutBy, runs};
+use crate::worker::verdict;
+
+use candidates::{Found, Near};
+
+/// Words and shingles shown to people.
+const SHOWN: usize = 12;
+
+/// Arguments of `explain`.
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Example:\n  dupgate explain page.html\n  dupgate explain pages.jsonl:17 -c dupgate.yaml -o json"
+)]
+pub struct ExplainArgs {
+    /// the page: a file, `FILE:LINE` for one line of it, or - for standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub page: Place,
+    /// what the file holds [default: by the end of its name: .txt, .html; else `input.format`]
+    #[arg(long = "as", value_enum, value_name = "FORMAT")]
+    pub format: Option<FormatArg>,
+    /// how many of the nearest originals are shown, when a snapshot is at hand
+    #[arg(long, value_name = "NUMBER", default_value_t = 5)]
+    pub nearest: usize,
+}
+
+/// Prints what was read, what was made of it, and the nearest originals of the newest snapshot, if there is one.
+///
+/// # Errors
+///
+/// A configuration that is refused, a page that cannot be read, a snapshot that cannot be.
+pub fn explain(args: &ExplainArgs, global: &Global) -> Result<(), Fatal> {
+    let mut desk = Desk::new(global.start(Purpose::Sieve)?.settings);
+    let page = desk.open(&args.page, args.format)?;
+    let found = candidates::find(&page, desk.settings(), args.nearest)?;
+    let told = Told { place: &args.page, page: &page, found: found.as_ref(), settings: desk.settings() };
+    match Format::or_usual(global.output) {
+        Format::Table => print(&told.table()),
+        format @ (Format::Json | Format::Jsonl) => print_json(&told.json(), format),
+    }
+}
+
+struct Told<'a> {
+    place: &'a Place,
+    page: &'a Inspection,
+    found: Option<&'a Found>,
+    settings: &'a Settings,
+}
+
+impl Told<'_> {
+    fn table(&self) -> String {
+        let Inspection { reading, text, words, shingles, .. } = self.page;
+        let mut rows = Vec::new();
+        let mut row = |name: &str, text: String| rows.push(vec![name.to_owned(), text]);
+        row("page", self.place.to_string());
+        row("id", reading.id_text.clone().unwrap_or_else(|| "-".to_owned()));
+        row("text", self.text_row());
+        row("", quoted(text));
+        row("segmenter", self.segmenter_row());
+        let weight = |weight: u32| f64::from(weight) / 256.0;
+        let counting = words.iter().filter(|word| word.counts);
+        let shown: Vec<String> =
+            counting.clone().take(SHOWN).map(|word| format!("{} {:.1}", word.text, weight(word.weight))).collect();
+        let known =
+            format!("{} after stop words, {} different, {} count", reading.tokens, words.len(), counting.count());
+        row("tokens", format!("{known}; heaviest: {}", shown.join(", ")));
+        let lengths = self.settings.fingerprint.minhash.shingle;
+        let first: Vec<&str> = shingles.iter().take(SHOWN).map(String::as_str).collect();
+        row(
+            "shingles",
+            format!(
+                "{} different of {} (Han) or {} characters; first: {}",
+                shingles.len(),
+                lengths.han,
+                lengths.other,
+                first.join(", ")
+            ),
+        );
+        row("exact", format!("{:032x}", reading.fingerprints.exact.0));
+        let simhash = reading.fingerprints.simhash.map(|simhash| simhash.to_string());
+        let few = format!("none: fewer than {} different words", self.settings.text.min_features);
+        row("simhash", simhash.unwrap_or(few));
+        row("minhash", self.sketch_row(reading));
+        row("scheme", self.settings.scheme().to_string());
+        self.lookup_rows(&mut row);
+        columns(&rows)
+    }
+
+    fn text_row(&self) -> String {
+        let Inspection { reading, from, visible, text, .. } = self.page;
+        let length = text.chars().count();
+        let from = match from {
+            ReadFrom::Text => "text".to_owned(),
+            ReadFrom::Html => format!("HTML, {} % of the visible text kept", percent(length, *visible)),
+        };
+        let cut = if reading.cut { ", cut at text.max_bytes" } else { "" };
+        format!("{length} characters from {from}{cut}")
+    }
+
+    fn segmenter_row(&self) -> String {
+        let (han, all) = self.han();
+        let cut_by = match self.page.reading.cut_by {
+            CutBy::Jieba => "jieba",
+            CutBy::Unicode => "Unicode word breaks",
+        };
+        let runs = runs(&self.page.text).count();
+        format!("{cut_by} (Han {} % of the letters, {runs} runs)", percent(han, all))
+    }
+
+    /// Letters that are Han characters, and all letters.
+    fn han(&self) -> (usize, usize) {
+        let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).count();
+        let han = runs(&self.page.text).filter(|run| run.han).map(|run| letters(run.text)).sum();
+        (han, letters(&self.page.text))
+    }
+
+    fn sketch_row(&self, reading: &Reading) -> String {
+        match (&reading.fingerprints.sketch, self.settings.fingerprint.minhash.form) {
+            (Some(sketch), Some(form)) => {
+                let head: String = sketch.to_string().chars().take(16).collect();
+                format!("{head}… ({} slots of {} bits)", form.slots(), form.bits().count())
+            }
+            (_, None) => "none: match.minhash.permutations is 0".to_owned(),
+            (None, Some(_)) => {
+                format!("none: fewer than {} different shingles", self.settings.fingerprint.minhash.min_shingles)
+            }
+        }
+    }
+
+    fn lookup_rows(&self, row: &mut impl FnMut(&str, String)) {
+        let Some(found) = self.found else {
+            let path = self.settings.index.path.display();
+            return row("lookup", format!("no snapshot of this scheme in {path} (index.path)"));
+        };
+        let verdict = found.ruling.as_ref().map_or("none", verdict);
+        let of = found.ruling.as_ref().and_then(|ruling| ruling.decision.matched());
+        let of = of.map(|of| format!(" of {}, by stage {}", of.source, of.stage.name())).unwrap_or_default();
+        row(
+            "lookup",
+            format!("{verdict}{of}, among {} originals (log {}, offset {})", found.originals, found.log, found.at),
+        );
+        for near in &found.nearest {
+            row("", near_line(near));
+        }
+    }
+
+    fn json(&self) -> Value {
+        let Inspection { reading, from, visible, text, words, shingles } = self.page;
+        let (han, letters) = self.han();
+        let runs = runs(text).map(|run| json!({"han": run.han, "text": run.text})).collect::<Vec<_>>();
+        let words = words.iter().map(|word| {
+            let weight = f64::from(word.weight) / 256.0;
+            json!({"text": word.text, "count": word.count, "weight": weight, "counts": word.counts})
+        });
+        let words: Vec<Value> = words.collect();
+        let sketch = reading.fingerprints.sketch.as_ref();
+        json!({
+            "page": self.place.to_string(),
+            "id": reading.id_text,
+            "from": match from { ReadFrom::Text => "text", ReadFrom::Html => "html" },
+            "text": text,
+            "characters": text.chars().count(),
+            "visible_characters": visible,
+            "cut": reading.cut,
+            "han_letters": han,
+            "letters": letters,
+            "runs": runs,
+            "cut_by": match reading.cut_by { CutBy::Jieba => "jieba", CutBy::Unicode => "unicode" },
+            "tokens": reading.tokens,
+            "words": words,
+            "shingles": shingles,
+            "scheme": self.settings.scheme().to_string(),
+            "exact": format!("{:032x}", reading.fingerprints.exact.0),
+            "fp": reading.fingerprints.simhash.map(|simhash| simhash.to_string()),
+            "sketch": sketch.map(ToString::to_string),
+            "lookup": self.found.map(found_json),
+        })
+    }
+}
+
+fn found_json(found: &Found) -> Value {
+    let of = found.ruling.as_ref().and_then(|ruling| ruling.decision.matched());
+    let near = |near: &Near| {
+        json!({
+            "source": near.original.source.to_string(),
+            "exact": near.exact,
+            "distance": near.bits,
+            "similarity": near.similarity.map(|similarity| f64::from(similarity) / 1000.0),
+            "event_time_ms": near.original.event_time.millis(),
+            "cluster": near.original.cluster.to_string(),
+        })
+    };
+    json!({
+        "log_partition": found.log,
+        "verdict_log_offset": found.at,
+        "originals": found.originals,
+        "verdict": found.ruling.as_ref().map(verdict),
+        "stage": of.map(|of| of.stage.name()),
+        "match": of.map(|of| of.source.to_string()),
+        "nearest": found.nearest.iter().map(near).collect::<Vec<_>>(),
+    })
+}
+
+fn near_line(near: &Near) -> String {
+    let mut parts = vec![near.original.source.to_string()];
+    if near.exact {
+        parts.push("equal text".to_owned());
+    }
+    parts.extend(near.bits.map(|bits| format!("{bits} bits")));
+    parts.extend(near.similarity.map(|similarity| format!("similarity {}", f64::from(similarity) / 1000.0)));
+    parts.push(format!("cluster {}", near.original.cluster));
+    parts.join("  ")
+}
+
+fn percent(part: usize, whole: usize) -> usize {
+    part * 100 / whole.max(1)
+}
+
+/// The beginning of a text, in quotes.
+fn quoted(text: &str) -> String {
+    const SHOWN: usize = 100;
+    let head: String = text.chars().take(SHOWN).collect();
+    let more = if head.len() < text.len() { "…" } else { "" };
+    format!("\"{head}{more}\"")
+}

@@ -1,0 +1,96 @@
+//! What near a page the newest snapshot holds, and what its judge would say.
+
+use std::cmp::Reverse;
+use std::num::NonZeroUsize;
+
+use crate::cli::index::snapshots_at_hand;
+use crate::config::settings::Settings;
+use crate::error::Fatal;
+use crate::fingerprint::{Inspection, partition_of};
+use crate::index::{MOST_DISTANCE, Original, in_turn};
+use crate::judge::{Snapshot, State, decide};
+use crate::log::{Answer, Entry, EntryBody, PageEntry, PageRuling, RequestId};
+use crate::record::PartitionId;
+
+/// Originals less alike than this, in thousandths, are not near by any rules worth having.
+const LEAST_SIMILARITY: u16 = 100;
+
+/// What the snapshot of one log partition says of a page.
+pub(super) struct Found {
+    /// The partition of the log.
+    pub(super) log: u32,
+    /// Offset of the verdict log for which the snapshot is true.
+    pub(super) at: i64,
+    /// How many originals it holds.
+    pub(super) originals: usize,
+    /// The nearest ones, nearest first.
+    pub(super) nearest: Vec<Near>,
+    /// What its judge would decide, were the page to come now; the page's position is none of the input's.
+    pub(super) ruling: Option<PageRuling>,
+}
+
+/// One original that is near.
+#[derive(Clone)]
+pub(super) struct Near {
+    pub(super) original: Original,
+    /// Whether the texts are equal.
+    pub(super) exact: bool,
+    /// Differing bits.
+    pub(super) bits: Option<u32>,
+    /// Estimated Jaccard index, in thousandths.
+    pub(super) similarity: Option<u16>,
+}
+
+/// Looks through the newest snapshot of the page's log partition; `None` when there is none at hand.
+pub(super) fn find(page: &Inspection, settings: &Settings, most: usize) -> Result<Option<Found>, Fatal> {
+    let partitions = usize::try_from(settings.judge.partitions).ok().and_then(NonZeroUsize::new);
+    let wanted = partition_of(page.reading.scope, partitions.unwrap_or(NonZeroUsize::MIN));
+    let snapshots = snapshots_at_hand(settings)?;
+    let found = snapshots.into_iter().find(|(log, _)| usize::try_from(*log).is_ok_and(|log| log == wanted));
+    Ok(found.map(|(log, snapshot)| look(page, log, &snapshot, most)))
+}
+
+fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found {
+    let form = snapshot.state.rules.minhash.map(|minhash| minhash.form);
+    let least = snapshot.state.rules.minhash.map_or(LEAST_SIMILARITY, |minhash| minhash.min_similarity);
+    let ours = &page.reading.fingerprints;
+    let measure = |original: &Original| {
+        let theirs = &original.fingerprints;
+        let exact = ours.exact == theirs.exact;
+        let bits = ours.simhash.zip(theirs.simhash).map(|(ours, theirs)| ours.distance(theirs));
+        let sketches = ours.sketch.as_ref().zip(theirs.sketch.as_ref());
+        let similarity = sketches.zip(form).map(|((ours, theirs), form)| form.similarity(form.distance(ours, theirs)));
+        let is_near = exact
+            || bits.is_some_and(|bits| bits <= u32::from(MOST_DISTANCE))
+            || similarity.is_some_and(|similarity| similarity >= least.min(LEAST_SIMILARITY));
+        is_near.then(|| Near { original: original.clone(), exact, bits, similarity })
+    };
+    let mut nearest: Vec<Near> = snapshot.originals.iter().filter_map(measure).collect();
+    // Whatever can match is among them: the judge's answer is that from all originals.
+    let few: Vec<Original> = nearest.iter().map(|near| near.original.clone()).collect();
+    let ruling = judge(page, snapshot, &few);
+    nearest.sort_by_key(|near| (!near.exact, Reverse(near.similarity), near.bits, near.original.sequence));
+    nearest.truncate(most);
+    Found { log, at: snapshot.at, originals: snapshot.originals.len(), nearest, ruling }
+}
+
+fn judge(page: &Inspection, snapshot: &Snapshot, originals: &[Original]) -> Option<PageRuling> {
+    let mut checkpoint = snapshot.state.clone();
+    // Tables for millions would be made for a handful.
+    checkpoint.rules.max_entries = checkpoint.rules.max_entries.min(originals.len() as u64 + 1);
+    let state = State::load(&checkpoint, originals, in_turn);
+    let now = checkpoint.newest;
+    let asked = PageEntry {
+        source: PartitionId::new("", 0).at(0),
+        event_time: page.reading.event_time.unwrap_or(now),
+        id: page.reading.id,
+        scope: page.reading.scope,
+        fingerprints: page.reading.fingerprints.clone(),
+        digest: page.reading.digest,
+    };
+    let entry = Entry { request: RequestId(0), body: EntryBody::Page(asked) };
+    match decide(&state, &entry, now)?.answer {
+        Answer::Page(page) => Some(page),
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+    }
+}

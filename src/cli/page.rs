@@ -1,0 +1,199 @@
+//! Pages named on the command line: a file, or one line of a file, read as the service would read the record.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::convert::Infallible;
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::ValueEnum;
+
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::{Inspection, Reader};
+use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Rejection};
+use crate::text;
+
+/// Where a page stands: `FILE`, `FILE:LINE`, or `-` for standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub path: PathBuf,
+    /// The line in it, from 1; without one the whole file is the page.
+    pub line: Option<NonZeroUsize>,
+}
+
+impl FromStr for Place {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let numbered = text.rsplit_once(':').and_then(|(path, line)| Some((path, line.parse().ok()?)));
+        Ok(match numbered {
+            Some((path, line)) if !Path::new(text).exists() => Self { path: path.into(), line: Some(line) },
+            Some(_) | None => Self { path: text.into(), line: None },
+        })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}", self.path.display()),
+            None if self.path.as_os_str() == "-" => f.write_str("stdin"),
+            None => self.path.display().fmt(f),
+        }
+    }
+}
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    /// A record as the service reads it from Kafka, by `input.fields`.
+    Json,
+    /// Plain text.
+    Text,
+    /// An HTML page.
+    Html,
+}
+
+impl FormatArg {
+    const fn format(self) -> Format {
+        match self {
+            Self::Json => Format::Json,
+            Self::Text => Format::Text,
+            Self::Html => Format::Html,
+        }
+    }
+}
+
+/// Reads pages by the settings in effect, of whatever format they are.
+#[derive(Debug)]
+pub struct Desk {
+    settings: Settings,
+    readers: HashMap<Format, Reader>,
+}
+
+impl Desk {
+    /// Begins with no dictionary loaded.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, readers: HashMap::new() }
+    }
+
+    /// Returns the settings in effect.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Reads the page at a place. Without a format the end of the file's name decides (`.txt`, `.html`, `.htm`), else
+    /// `input.format`.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be opened, has no such line, or holds no page.
+    pub fn open(&mut self, place: &Place, format: Option<FormatArg>) -> Result<Inspection, Fatal> {
+        let (bytes, format) = self.fetch(place, format)?;
+        self.read(&bytes, format)?.map_err(|rejection| {
+            let lines = place.line.is_none() && bytes.trim_ascii().contains(&b'\n');
+            let way_out = match format {
+                Format::Json if lines => "; one line of a file is FILE:LINE, another format --as text or --as html",
+                Format::Json => "; another format is --as text or --as html",
+                Format::Text | Format::Html => "",
+            };
+            let reason = rejection.reason().name();
+            Reason::Failure.because(anyhow::anyhow!("{place}: {reason}: {rejection}{way_out}"))
+        })
+    }
+
+    /// Takes the bytes at a place, and says what they are.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be opened or has no such line.
+    pub fn fetch(&self, place: &Place, format: Option<FormatArg>) -> Result<(Vec<u8>, Format), Fatal> {
+        let unreadable = |error: std::io::Error| {
+            Reason::State.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
+        };
+        let bytes = bytes_of(place).map_err(unreadable)?;
+        let bytes = bytes.ok_or_else(|| Reason::Failure.because(anyhow::anyhow!("{place}: there is no such line")))?;
+        Ok((bytes, format.map_or_else(|| self.format_of(place), FormatArg::format)))
+    }
+
+    /// Reads the bytes of one page.
+    ///
+    /// # Errors
+    ///
+    /// Settings that cannot be used. That the page is refused is no error.
+    pub fn read(&mut self, bytes: &[u8], format: Format) -> Result<Result<Inspection, Rejection>, Fatal> {
+        let record = RawRecord { key: None, value: Some(bytes), headers: &() };
+        Ok(self.reader(format)?.inspect(&record))
+    }
+
+    /// Reads a normalised text once more, under other text settings.
+    ///
+    /// # Errors
+    ///
+    /// Settings that cannot be used, or that leave no text.
+    pub fn reread(&self, normal: &str, text: &text::Settings) -> Result<Inspection, Fatal> {
+        let record = RawRecord { key: None, value: Some(normal.as_bytes()), headers: &() };
+        let read = reader(&self.settings, Format::Text, text)?.inspect(&record);
+        read.map_err(|rejection| Reason::Failure.because(anyhow::anyhow!("{rejection}")))
+    }
+
+    fn format_of(&self, place: &Place) -> Format {
+        match place.path.extension().and_then(|end| end.to_str()) {
+            Some("txt") => Format::Text,
+            Some("html" | "htm") => Format::Html,
+            Some(_) | None => self.settings.record.format,
+        }
+    }
+
+    fn reader(&mut self, format: Format) -> Result<&Reader, Fatal> {
+        Ok(match self.readers.entry(format) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(reader(&self.settings, format, &self.settings.text)?),
+        })
+    }
+}
+
+fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<Reader, Fatal> {
+    let configured = &settings.record;
+    let input = if format == configured.format {
+        configured.clone()
+    } else {
+        // Where the parts of one format stand says nothing of another one.
+        let nowhere = Fields { id: None, text: None, html: None, fetched_at: None, scope: None };
+        let fields = if format == Format::Json { Fields::default() } else { nowhere };
+        InputSettings { format, fields, event_time: EventTime::Record, ..configured.clone() }
+    };
+    Reader::new(&input, text, &settings.fingerprint, NonZeroUsize::MIN).map_err(|error| Reason::Config.because(error))
+}
+
+/// Reads the bytes at a place, without the line break behind a line; `None` when the file has no such line.
+fn bytes_of(place: &Place) -> std::io::Result<Option<Vec<u8>>> {
+    let mut input: Box<dyn BufRead> = if place.path.as_os_str() == "-" {
+        Box::new(std::io::stdin().lock())
+    } else {
+        Box::new(BufReader::new(File::open(&place.path)?))
+    };
+    let mut bytes = Vec::new();
+    let Some(line) = place.line else {
+        input.read_to_end(&mut bytes)?;
+        return Ok(Some(bytes));
+    };
+    for _ in 0..line.get() {
+        bytes.clear();
+        if input.read_until(b'\n', &mut bytes)? == 0 {
+            return Ok(None);
+        }
+    }
+    while bytes.last().is_some_and(|last| matches!(last, b'\n' | b'\r')) {
+        bytes.pop();
+    }
+    Ok(Some(bytes))
+}

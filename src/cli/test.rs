@@ -1,0 +1,183 @@
+//! `test`: pairs of pages with the verdict that is expected, for those who change settings under continuous
+//! integration.
+
+mod cases;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Global;
+use super::compare::Nearness;
+use super::output::{Format, columns, print, print_json};
+use super::page::{Desk, Place};
+use super::report::count;
+use crate::config::Purpose;
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::Inspection;
+use crate::log::Stage;
+use crate::record::{self, Rejection};
+use crate::sieve::{Verdict, Versus};
+
+use cases::{Case, Expected, Page};
+
+/// Arguments of `test`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  dupgate test cases.yaml -c dupgate.yaml\n\n\
+    A file of cases is a list:\n  \
+    - name: price change only\n    \
+      one: {text: \"Sold for 12 dollars.\"}      # or file: page.html, file: pages.jsonl:17, html: ..., record: {url: ..., text: ...}\n    \
+      other: {text: \"Sold for 15 dollars.\"}\n    \
+      expect: near                             # unique, exact, near, duplicate (exact or near), update, dead\n    \
+      stage: minhash                           # optional: the stage that is to match")]
+pub struct TestArgs {
+    /// files of cases
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+}
+
+/// What became of one case.
+struct Outcome {
+    case: Case,
+    got: &'static str,
+    stage: Option<Stage>,
+    /// Absent when a page was refused.
+    near: Option<Nearness>,
+    /// Why the page was refused.
+    why: Option<String>,
+}
+
+impl Outcome {
+    fn passed(&self) -> bool {
+        let expected = self.case.expect;
+        let verdict = self.got == expected.name()
+            || (expected == Expected::Duplicate && [Expected::Exact.name(), Expected::Near.name()].contains(&self.got));
+        verdict && self.case.stage.is_none_or(|stage| self.stage == Some(stage.stage()))
+    }
+}
+
+/// Judges the second page of each case right behind the first, and prints what is not as expected.
+///
+/// # Errors
+///
+/// A case that is not as expected; a configuration, a file of cases or a page that cannot be read.
+pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
+    let mut desk = Desk::new(global.start(Purpose::Sieve)?.settings);
+    let mut outcomes = Vec::new();
+    for path in &args.files {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for case in cases::read(path)? {
+            outcomes.push(run(case, folder, &mut desk)?);
+        }
+    }
+    let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
+    match global.output {
+        None | Some(Format::Table) => print(&table(&outcomes, failed, desk.settings()))?,
+        Some(Format::Json) => {
+            let results: Vec<Value> = outcomes.iter().map(object).collect();
+            let passed = outcomes.len() - failed;
+            print_json(&json!({"passed": passed, "failed": failed, "cases": results}), Format::Json)?;
+        }
+        Some(Format::Jsonl) => {
+            outcomes.iter().map(object).try_for_each(|result| print_json(&result, Format::Jsonl))?;
+        }
+    }
+    if failed == 0 {
+        return Ok(());
+    }
+    let sum = format!("{} of {} not as expected", failed, count(outcomes.len(), "case"));
+    Err(Reason::Failure.because(anyhow::anyhow!(sum)))
+}
+
+fn run(case: Case, folder: &Path, desk: &mut Desk) -> Result<Outcome, Fatal> {
+    let named = |fatal: Fatal| fatal.in_part(&format!("case \"{}\"", case.name));
+    let one = read(&case.one, folder, desk).map_err(named)?;
+    let other = read(&case.other, folder, desk).map_err(named)?;
+    let (one, other) = match (one, other) {
+        (Ok(one), Ok(other)) => (one, other),
+        (Err(rejection), _) => {
+            return Err(named(Reason::Failure.because(anyhow::anyhow!("the first page is refused: {rejection}"))));
+        }
+        (Ok(_), Err(rejection)) => {
+            let why = Some(format!("{}: {rejection}", rejection.reason().name()));
+            return Ok(Outcome { case, got: Verdict::Dead(rejection).name(), stage: None, near: None, why });
+        }
+    };
+    let versus = Versus::of(&desk.settings().rules, &one.reading, &other.reading);
+    let verdict = versus.map_err(|error| Reason::Bug.because(error))?.verdict;
+    let near = Some(Nearness::of(&one, &other, desk.settings()));
+    Ok(Outcome { case, got: verdict.name(), stage: verdict.original().map(|of| of.stage), near, why: None })
+}
+
+fn read(page: &Page, folder: &Path, desk: &mut Desk) -> Result<Result<Inspection, Rejection>, Fatal> {
+    match page {
+        Page::File(path) => {
+            let path = folder.join(path).display().to_string();
+            // Every text is a place.
+            let Ok(place) = Place::from_str(&path);
+            let (bytes, format) = desk.fetch(&place, None)?;
+            desk.read(&bytes, format)
+        }
+        Page::Text(text) => desk.read(text.as_bytes(), record::Format::Text),
+        Page::Html(html) => desk.read(html.as_bytes(), record::Format::Html),
+        Page::Record(fields) => {
+            let text = Value::Object(fields.clone()).to_string();
+            desk.read(text.as_bytes(), record::Format::Json)
+        }
+    }
+}
+
+fn table(outcomes: &[Outcome], failed: usize, settings: &Settings) -> String {
+    let row = |outcome: &Outcome| {
+        let mut expected = outcome.case.expect.name().to_owned();
+        if let Some(stage) = outcome.case.stage {
+            expected = format!("{expected} by {}", stage.stage().name());
+        }
+        let got = match outcome.stage {
+            Some(stage) => format!("{} by {}", outcome.got, stage.name()),
+            None => outcome.got.to_owned(),
+        };
+        let measured = outcome.near.as_ref().map(|near| measured(near, settings));
+        let why = measured.or_else(|| outcome.why.clone()).unwrap_or_default();
+        let name = format!("\"{}\"", outcome.case.name);
+        vec!["FAIL".to_owned(), name, format!("expected {expected}"), format!("got {got}"), why]
+    };
+    let rows: Vec<Vec<String>> = outcomes.iter().filter(|outcome| !outcome.passed()).map(row).collect();
+    let passed = outcomes.len() - failed;
+    let sum = format!("{}: {passed} passed, {failed} failed", count(outcomes.len(), "case"));
+    if rows.is_empty() { sum } else { format!("{}\n{sum}", columns(&rows)) }
+}
+
+/// Distances, with the limit of each stage in use: `6 bits (limit 3), similarity 0.21 (limit 0.3)`.
+fn measured(near: &Nearness, settings: &Settings) -> String {
+    let rules = &settings.rules;
+    let mut parts = Vec::new();
+    if let Some(bits) = near.bits.filter(|_| rules.stages.contains(&Stage::SimHash)) {
+        parts.push(format!("{bits} bits (limit {})", rules.max_distance));
+    }
+    let minhash = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash));
+    if let Some((estimate, minhash)) = near.estimate.zip(minhash) {
+        let [estimate, limit] = [estimate, minhash.min_similarity].map(|per_mille| f64::from(per_mille) / 1000.0);
+        parts.push(format!("similarity {estimate} (limit {limit})"));
+    }
+    if parts.is_empty() { "too little text".to_owned() } else { parts.join(", ") }
+}
+
+fn object(outcome: &Outcome) -> Value {
+    let near = outcome.near.as_ref();
+    json!({
+        "name": outcome.case.name,
+        "passed": outcome.passed(),
+        "expected": outcome.case.expect.name(),
+        "expected_stage": outcome.case.stage.map(|stage| stage.stage().name()),
+        "got": outcome.got,
+        "stage": outcome.stage.map(Stage::name),
+        "distance": near.and_then(|near| near.bits),
+        "similarity": near.and_then(|near| near.estimate).map(|estimate| f64::from(estimate) / 1000.0),
+        "jaccard": near.and_then(|near| near.jaccard),
+        "reason": outcome.why,
+    })
+}

@@ -1,0 +1,113 @@
+//! A file of cases: pairs of pages with the verdict that is expected.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::error::{Fatal, Reason};
+use crate::log::Stage;
+
+/// Two pages, and what is to be said of the second.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Case {
+    /// Says what is tried.
+    pub(super) name: String,
+    /// The page that comes first.
+    pub(super) one: Page,
+    /// The page that is judged.
+    pub(super) other: Page,
+    /// The verdict on it.
+    pub(super) expect: Expected,
+    /// The stage that is to match it; any when absent.
+    #[serde(default)]
+    pub(super) stage: Option<StageName>,
+}
+
+/// Where a page stands.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Page {
+    /// In a file, or in one line of one (`pages.jsonl:17`), seen from the folder of the cases.
+    File(String),
+    /// Here, as plain text.
+    Text(String),
+    /// Here, as HTML.
+    Html(String),
+    /// Here, as the fields of a record, read by `input.fields`.
+    Record(Map<String, Value>),
+}
+
+/// A verdict, as sieve and the service name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Expected {
+    /// Nothing like the first page.
+    Unique,
+    /// Equal text.
+    Exact,
+    /// Near text.
+    Near,
+    /// Equal or near text.
+    Duplicate,
+    /// A new text of the same page.
+    Update,
+    /// None is possible: the page is refused.
+    Dead,
+}
+
+impl Expected {
+    /// Returns the name, as it is written.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Exact => "exact",
+            Self::Near => "near",
+            Self::Duplicate => "duplicate",
+            Self::Update => "update",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// The name of a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum StageName {
+    /// Equal text.
+    Exact,
+    /// Few differing bits.
+    Simhash,
+    /// Alike sketches.
+    Minhash,
+}
+
+impl StageName {
+    /// Returns the stage.
+    pub(super) const fn stage(self) -> Stage {
+        match self {
+            Self::Exact => Stage::Exact,
+            Self::Simhash => Stage::SimHash,
+            Self::Minhash => Stage::MinHash,
+        }
+    }
+}
+
+/// Reads a file of cases.
+///
+/// # Errors
+///
+/// A file that cannot be read, or that is no list of cases; the message names the line.
+pub(super) fn read(path: &Path) -> Result<Vec<Case>, Fatal> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Reason::State.because(anyhow::Error::from(error).context(format!("cannot read {}", path.display())))
+    })?;
+    let options = serde_saphyr::options! { with_snippet: false };
+    let cases: Vec<Case> = serde_saphyr::from_str_with_options(&text, options)
+        .map_err(|error| Reason::Usage.because(anyhow::anyhow!("{}: {error}", path.display())))?;
+    if cases.is_empty() {
+        return Err(Reason::Usage.because(anyhow::anyhow!("{}: there is no case in it", path.display())));
+    }
+    Ok(cases)
+}

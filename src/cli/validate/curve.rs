@@ -1,0 +1,88 @@
+//! What the bands of the `minhash` stage find, and what they find by chance.
+
+use serde_json::{Value, json};
+
+use crate::cli::output::columns;
+use crate::config::settings::Settings;
+use crate::log::{MinHashRules, Stage};
+use crate::quality::{Chance, chances};
+
+/// The Jaccard indices of the curve, in hundredths.
+const HUNDREDTHS: [u8; 9] = [10, 20, 30, 40, 50, 60, 70, 80, 90];
+
+/// The bands in use, with what is expected of them.
+pub(super) struct Curve {
+    minhash: MinHashRules,
+    max_entries: u64,
+    chances: Vec<Chance>,
+}
+
+impl Curve {
+    /// Takes it from settings; `None` when the stage is not in use.
+    pub(super) fn of(settings: &Settings) -> Option<Self> {
+        let rules = &settings.rules;
+        let minhash = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash))?;
+        let shingle = settings.fingerprint.minhash.shingle;
+        let chances = chances(shingle, minhash.banding, minhash.agree, rules.max_entries);
+        Some(Self { minhash, max_entries: rules.max_entries, chances })
+    }
+
+    fn recall(&self, hundredths: u8, least: u8) -> f64 {
+        self.minhash.banding.recall(f64::from(hundredths) / 100.0, least)
+    }
+
+    pub(super) fn table(&self) -> String {
+        let MinHashRules { form, banding, agree, min_similarity } = self.minhash;
+        let (slots, bits) = (form.slots(), form.bits().count());
+        let row = |name: &str, cells: [String; 9]| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
+        let share = |least: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, least)));
+        let mut curve = vec![
+            row("jaccard", HUNDREDTHS.map(|hundredths| format!("{:.1}", f64::from(hundredths) / 100.0))),
+            row("share a key", share(1)),
+        ];
+        if agree > 1 {
+            curve.push(row(&format!("share {agree}, compared"), share(agree)));
+        }
+        let originals = self.max_entries;
+        let head = [format!("by chance among {originals}"), "share a key".into(), "compared".into(), "judge".into()];
+        let chance = |chance: &Chance| {
+            let microseconds = chance.nanoseconds(banding) / 1e3;
+            let [found, compared] = [chance.found, chance.compared].map(|count| format!("{count:.0}"));
+            vec![chance.kind.to_owned(), found, compared, format!("about {microseconds:.0} us a page")]
+        };
+        let chances = std::iter::once(head.to_vec()).chain(self.chances.iter().map(chance)).collect::<Vec<_>>();
+        format!(
+            "minhash: {} bands of {} rows out of {slots} slots of {bits} bits; two texts match when they share {agree} bands \
+             and their\nsimilarity is estimated at {} or more\n\n{}\n\n{}",
+            banding.bands(),
+            banding.rows(),
+            f64::from(min_similarity) / 1000.0,
+            columns(&curve),
+            columns(&chances)
+        )
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let MinHashRules { banding, agree, .. } = self.minhash;
+        let point = |hundredths: &u8| {
+            json!({
+                "jaccard": f64::from(*hundredths) / 100.0,
+                "share_a_key": self.recall(*hundredths, 1),
+                "compared": self.recall(*hundredths, agree),
+            })
+        };
+        let chance = |chance: &Chance| {
+            json!({
+                "kind": chance.kind,
+                "share_a_key": chance.found,
+                "compared": chance.compared,
+                "nanoseconds": chance.nanoseconds(banding),
+            })
+        };
+        json!({
+            "bands": banding.bands(), "rows": banding.rows(), "agree": agree, "max_entries": self.max_entries,
+            "curve": HUNDREDTHS.iter().map(point).collect::<Vec<_>>(),
+            "by_chance": self.chances.iter().map(chance).collect::<Vec<_>>(),
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! What the judge can afford: bands that find half of all texts by chance are refused before they are run.
+
+use super::super::settings::Settings;
+use super::{Findings, Purpose};
+use crate::log::Stage;
+use crate::quality::chances;
+
+/// The longest that a judge may look for one page by chance, in nanoseconds: 1,000 pages a second at the least.
+const MOST_NANOSECONDS: f64 = 1e6;
+
+/// Refuses bands whose chance candidates, with the index full, would keep the judge busy for too long. Files that are
+/// sieved are as long as they are: nothing is refused there.
+pub(super) fn afford(settings: &Settings, found: &mut Findings) {
+    let rules = &settings.rules;
+    let Some(minhash) = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash)) else { return };
+    if found.purpose != Purpose::Run || !settings.roles.judge {
+        return;
+    }
+    if !(1..=minhash.banding.bands()).contains(&minhash.agree) {
+        // Refused already.
+        return;
+    }
+    let shingle = settings.fingerprint.minhash.shingle;
+    let chances = chances(shingle, minhash.banding, minhash.agree, rules.max_entries);
+    let costs = chances.iter().map(|chance| (chance.nanoseconds(minhash.banding), chance));
+    let Some((cost, worst)) = costs.max_by(|(one, _), (other, _)| one.total_cmp(other)) else { return };
+    if cost > MOST_NANOSECONDS {
+        let (bands, rows) = (minhash.banding.bands(), minhash.banding.rows());
+        found.refuse(
+            "match.minhash.bands",
+            format!(
+                "{bands} bands of {rows} rows, {} to be shared, find about {:.0} strangers for a page among {} originals of {} \
+                 and compare {:.0}: {:.1} ms of the judge (limit 1 ms); more rows, a larger agree, longer shingles or fewer \
+                 index.max_entries find fewer",
+                minhash.agree,
+                worst.found,
+                rules.max_entries,
+                worst.kind,
+                worst.compared,
+                cost / 1e6
+            ),
+        );
+    }
+}

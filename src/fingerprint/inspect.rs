@@ -1,0 +1,102 @@
+//! Everything that is read in one page, for those who ask why: text, words with weights, shingles, fingerprints.
+
+use std::collections::HashSet;
+
+use super::reader::Seen;
+use super::shingle::{Letters, each_shingle};
+use super::simhash::{Feature, keep_strongest};
+use super::{Reader, Reading, Scratch};
+use crate::record::{Body, RawRecord, Rejection};
+use crate::text::{HtmlText, WordMap};
+
+/// What was read in one page, and on what its fingerprints stand. Far dearer to make than a [`Reading`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// What the service would know of it.
+    pub reading: Reading,
+    /// Where the text stood.
+    pub from: ReadFrom,
+    /// Length of all that a reader of the page sees, normalised, in characters.
+    pub visible: usize,
+    /// The normalised text.
+    pub text: String,
+    /// The different words, the heaviest first.
+    pub words: Vec<WeighedWord>,
+    /// The different shingles, in the order of the text; none when the scheme makes no sketches.
+    pub shingles: Vec<String>,
+}
+
+/// Where the text of a page stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReadFrom {
+    /// It came as text.
+    Text,
+    /// It was taken out of HTML.
+    Html,
+}
+
+/// One word of a page, with what it counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeighedWord {
+    /// The word.
+    pub text: String,
+    /// How often it stands in the page.
+    pub count: u32,
+    /// Its weight in the `SimHash`, in 256ths.
+    pub weight: u32,
+    /// Whether it is one of the strongest (`match.simhash.top_k`); the others do not count.
+    pub counts: bool,
+}
+
+impl Reader {
+    /// Reads one record as [`Reader::read`] does, and tells all of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::read`].
+    pub fn inspect(&self, record: &RawRecord<'_>) -> Result<Inspection, Rejection> {
+        let reading = self.read(record, &mut Scratch::default())?;
+        let document = self.decoder.decode(record)?;
+        let from = match &document.body {
+            Body::Text(_) => ReadFrom::Text,
+            Body::Html(_) => ReadFrom::Html,
+        };
+        let mut buffer = String::new();
+        let visible = self.analyzer.normalize_as(&document.body, HtmlText::AllText, &mut buffer)?.text.chars().count();
+        let text = self.analyzer.normalize(&document.body, &mut buffer)?.text;
+        let (words, shingles) = (self.weighed(text), self.different_shingles(text));
+        Ok(Inspection { reading, from, visible, text: text.to_owned(), words, shingles })
+    }
+
+    fn weighed(&self, text: &str) -> Vec<WeighedWord> {
+        let mut seen: WordMap<(&str, Seen)> = WordMap::default();
+        self.analyzer.words(text, |word| {
+            let (_, seen) = seen.entry(word.hash).or_insert_with(|| (word.text, self.first_seen(word)));
+            seen.count = seen.count.saturating_add(1);
+        });
+        let mut strongest: Vec<Feature> = seen.values().map(|(_, seen)| self.feature(*seen)).collect();
+        keep_strongest(&mut strongest, self.settings.simhash.top_k);
+        let strongest: HashSet<Feature> = strongest.into_iter().collect();
+        let word = |(text, seen): (&str, Seen)| {
+            let feature = self.feature(seen);
+            let counts = strongest.contains(&feature);
+            WeighedWord { text: text.to_owned(), count: seen.count, weight: feature.weight, counts }
+        };
+        let mut words: Vec<WeighedWord> = seen.into_values().map(word).collect();
+        words.sort_by(|one, other| other.weight.cmp(&one.weight).then_with(|| one.text.cmp(&other.text)));
+        words
+    }
+
+    fn different_shingles(&self, text: &str) -> Vec<String> {
+        let mut different: HashSet<String> = HashSet::new();
+        let mut shingles = Vec::new();
+        if self.settings.minhash.form.is_some() {
+            each_shingle(text, self.settings.minhash.shingle, &mut Letters::default(), |shingle| {
+                if different.insert(shingle.to_owned()) {
+                    shingles.push(shingle.to_owned());
+                }
+            });
+        }
+        shingles
+    }
+}

@@ -1,0 +1,86 @@
+//! Two pages, one behind the other: what is said of the second, and how far each stage is from another answer.
+
+use std::num::NonZeroUsize;
+
+use super::{Sieve, SieveError, SieveSettings, Verdict};
+use crate::fingerprint::Reading;
+use crate::log::{MinHashRules, Rules, Stage};
+use crate::record::{EventTime, PartitionId, Timestamp};
+
+/// What the judge says of a pair of pages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Versus {
+    /// The verdict on the second page when the first is the only original.
+    pub verdict: Verdict,
+    /// What each stage says when it is asked alone, strongest first, whether it is in use or not.
+    pub stages: Vec<StageSays>,
+}
+
+/// What one stage says of a pair of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageSays {
+    /// The stage.
+    pub stage: Stage,
+    /// Whether the rules use it.
+    pub in_use: bool,
+    /// Whether it matches under the rules' own threshold.
+    pub matches: bool,
+    /// The strictest threshold under which it still matches, other rules as they are: `match.simhash.max_distance` in
+    /// bits, `match.minhash.min_similarity` in thousandths. `None` when no threshold makes it match, and for the exact
+    /// stage, which has none.
+    pub from: Option<u16>,
+}
+
+impl Versus {
+    /// Has the judge decide on `other` right behind `one`: with these rules, then stage by stage, then with the loosest
+    /// threshold of each stage. Both are read by the same reader; their times do not count.
+    ///
+    /// # Errors
+    ///
+    /// [`SieveError`] when they were read for several judges.
+    pub fn of(rules: &Rules, one: &Reading, other: &Reading) -> Result<Self, SieveError> {
+        let verdict = ask(rules.clone(), one, other)?;
+        let stages = Stage::ALL.map(|stage| {
+            let alone = Rules { stages: vec![stage], ..rules.clone() };
+            let loosest = match stage {
+                Stage::Exact => None,
+                Stage::SimHash => Some(Rules { max_distance: MOST_BITS, ..alone.clone() }),
+                Stage::MinHash => alone.minhash.map(|minhash| Rules { minhash: Some(loose(minhash)), ..alone.clone() }),
+            };
+            let loosest = loosest.map(|rules| ask(rules, one, other)).transpose()?;
+            let from = loosest.as_ref().and_then(Verdict::original).filter(|original| original.stage == stage);
+            Ok(StageSays {
+                stage,
+                in_use: rules.stages.contains(&stage),
+                matches: ask(alone, one, other)?.original().is_some(),
+                from: from.map(|original| original.similarity.unwrap_or_else(|| u16::from(original.distance))),
+            })
+        });
+        let stages: Result<Vec<StageSays>, SieveError> = stages.into_iter().collect();
+        Ok(Self { verdict, stages: stages? })
+    }
+
+    /// Returns what one stage says.
+    #[must_use]
+    pub fn stage(&self, stage: Stage) -> Option<&StageSays> {
+        self.stages.iter().find(|says| says.stage == stage)
+    }
+}
+
+/// No rules reach farther (`match.simhash.max_distance`).
+const MOST_BITS: u8 = 8;
+
+fn loose(minhash: MinHashRules) -> MinHashRules {
+    MinHashRules { min_similarity: 0, ..minhash }
+}
+
+fn ask(rules: Rules, one: &Reading, other: &Reading) -> Result<Verdict, SieveError> {
+    // Room for a few: tables for millions would be made for two pages.
+    let rules = Rules { max_entries: rules.max_entries.clamp(1, 16), ..rules };
+    let clock = Timestamp::from_millis(i64::MAX / 2);
+    let event_time = EventTime::Record;
+    let mut sieve = Sieve::new(SieveSettings { rules, event_time, partitions: NonZeroUsize::MIN, clock });
+    let place = PartitionId::new("pair", 0);
+    sieve.judge(place.at(1), Ok(one.clone()))?;
+    Ok(sieve.judge(place.at(2), Ok(other.clone()))?.verdict)
+}

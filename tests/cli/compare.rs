@@ -1,0 +1,130 @@
+//! `compare`: distances, what would match, and the differing text.
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::program::{Said, dupgate, said};
+
+const NEWS: &str = "The committee met on Tuesday in the old town hall to discuss the new bridge over the river, which \
+    engineers had called unsafe after heavy floods damaged three of its eleven pillars during the spring; a replacement \
+    would cost forty million and take at least six years to build, according to a confidential report.";
+
+/// Two pages in a file of lines, and the same as files of text.
+fn folder(one: &str, other: &str) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let line = |url: &str, text: &str| serde_json::json!({"url": url, "text": text}).to_string();
+    let lines = format!("{}\n\n{}\n", line("https://a.example/1", one), line("https://b.example/1", other));
+    fs::write(folder.path().join("pages.jsonl"), lines).unwrap();
+    fs::write(folder.path().join("a.txt"), one).unwrap();
+    fs::write(folder.path().join("b.txt"), other).unwrap();
+    folder
+}
+
+fn compare(folder: &TempDir, arguments: &[&str]) -> Said {
+    said(dupgate().arg("compare").args(arguments).current_dir(folder.path()))
+}
+
+fn json(folder: &TempDir, arguments: &[&str]) -> Value {
+    let said = compare(folder, &[arguments, &["-o", "json"]].concat());
+    assert_eq!(said.code, 0, "{}", said.err);
+    serde_json::from_str(&said.out).unwrap()
+}
+
+#[test]
+fn people_see_distances_thresholds_and_the_differing_words() {
+    let folder = folder(NEWS, &NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
+    let said = compare(&folder, &["pages.jsonl:1", "pages.jsonl:3", "-o", "table"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let expected = "\
+exact    other texts                                            no match
+simhash  7 of 64 bits differ                                    no match (match.simhash.max_distance is 3, 7 would match)
+minhash  similarity 0.858, exactly 0.861; 28 of 42 keys shared  match (match.minhash.min_similarity is 0.3, up to 0.858 matches)
+verdict  near, by stage minhash
+equal    96.3 % of the normalised texts
+
+- committee met on [tuesday] in the old town
++ committee met on [monday] in the old town
+
+- would cost [forty] million and take
++ would cost [sixty] million and take
+";
+    assert_eq!(said.out, expected);
+}
+
+#[test]
+fn files_and_lines_of_a_file_are_the_same_pages() {
+    let folder = folder(NEWS, &NEWS.replace("Tuesday", "Monday"));
+    let (lines, files) = (json(&folder, &["pages.jsonl:1", "pages.jsonl:3"]), json(&folder, &["a.txt", "b.txt"]));
+    for of in ["verdict", "exact", "simhash", "minhash", "changes", "equal_share"] {
+        assert_eq!(lines[of], files[of], "{of}");
+    }
+    assert_eq!(lines["pages"][1]["place"], "pages.jsonl:3");
+    assert_eq!(lines["pages"][1]["id"], "https://b.example/1");
+}
+
+/// The threshold that is named is the one at which `sieve` changes its mind.
+#[test]
+fn sieve_says_at_the_threshold_what_was_foretold() {
+    let folder = folder(NEWS, &NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
+    let told = json(&folder, &["pages.jsonl:1", "pages.jsonl:3"]);
+    let sieved = |stage: &str, threshold: &str| {
+        let settings = ["-s", &format!("match.stages={stage}"), "-s", threshold];
+        let said = said(dupgate().args(["sieve", "pages.jsonl"]).args(settings).current_dir(folder.path()));
+        let last: Value = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();
+        last["verdict"].as_str().unwrap().to_owned()
+    };
+    let bits = told["simhash"]["matches_from"].as_u64().unwrap();
+    assert_eq!(told["simhash"]["distance"], bits);
+    let distance = |bits: u64| sieved("simhash", &format!("match.simhash.max_distance={bits}"));
+    assert_eq!((distance(bits).as_str(), distance(bits - 1).as_str()), ("near", "unique"));
+    let similarity = told["minhash"]["matches_up_to"].as_f64().unwrap();
+    assert_eq!(told["minhash"]["similarity"], similarity);
+    let least = |similarity: f64| sieved("minhash", &format!("match.minhash.min_similarity={similarity}"));
+    assert_eq!((least(similarity).as_str(), least(similarity + 0.001).as_str()), ("near", "unique"));
+    let exactly = told["minhash"]["jaccard"].as_f64().unwrap();
+    assert!((exactly - similarity).abs() < 4.0 * (0.25_f64 / 128.0).sqrt(), "{exactly} {similarity}");
+}
+
+#[test]
+fn figures_that_differ_are_named_as_the_cause() {
+    let folder = folder(&format!("{NEWS} 2026-09-17 08:12 1024"), &format!("{NEWS} 2026-10-28 21:40 3377"));
+    let told = json(&folder, &["a.txt", "b.txt"]);
+    assert_eq!(told["hint"], "most of what differs are digits; text.normalize.digits: mask makes the texts equal");
+    let masked = json(&folder, &["a.txt", "b.txt", "-s", "text.normalize.digits=mask"]);
+    assert_eq!((&masked["verdict"], &masked["hint"]), (&"exact".into(), &Value::Null));
+}
+
+#[test]
+fn equal_texts_strangers_and_short_ones_are_told_apart() {
+    let folder = folder(NEWS, &NEWS.to_uppercase());
+    let told = json(&folder, &["a.txt", "b.txt"]);
+    assert_eq!(
+        (&told["verdict"], &told["stage"], &told["equal_share"]),
+        (&"exact".into(), &"exact".into(), &1.0.into())
+    );
+    assert_eq!((&told["simhash"]["matches"], &told["changes"]), (&true.into(), &Value::Array(Vec::new())));
+    fs::write(folder.path().join("c.txt"), "今天天气不错").unwrap();
+    let told = json(&folder, &["a.txt", "c.txt"]);
+    assert_eq!((&told["verdict"], &told["simhash"]["distance"]), (&"unique".into(), &Value::Null));
+    let said = compare(&folder, &["a.txt", "c.txt", "-o", "table"]);
+    assert!(said.out.contains("simhash  too little text"), "{}", said.out);
+}
+
+#[test]
+fn pages_that_cannot_be_read_are_named_with_a_way_out() {
+    let folder = folder(NEWS, NEWS);
+    let refused = |one: &str| {
+        let said = compare(&folder, &[one, "a.txt"]);
+        assert_eq!(said.out, "");
+        (said.code, said.err)
+    };
+    let (code, why) = refused("pages.jsonl");
+    assert!(code == 1 && why.contains("one line of a file is FILE:LINE"), "{code} {why}");
+    let (code, why) = refused("pages.jsonl:9");
+    assert!(code == 1 && why.contains("pages.jsonl:9: there is no such line"), "{code} {why}");
+    let (code, why) = refused("nowhere.txt");
+    assert!(code == 74 && why.contains("cannot read nowhere.txt: No such file"), "{code} {why}");
+    assert_eq!(compare(&folder, &["-", "-"]).code, 2);
+}

@@ -1,0 +1,105 @@
+//! `eval` over generated texts, texts of a file, and labelled pairs.
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::program::{Said, dupgate, said};
+
+fn eval(arguments: &[&str]) -> Said {
+    said(dupgate().arg("eval").args(arguments))
+}
+
+/// The JSON object that ends the output.
+fn figures(said: &Said) -> Value {
+    assert_eq!(said.code, 0, "{}", said.err);
+    serde_json::from_str(said.out.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn the_table_and_the_json_behind_it_say_the_same() {
+    let said = eval(&["--texts", "300", "--seed", "5"]);
+    let figures = figures(&said);
+    let number = |name: &str| {
+        let line = said.out.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+        let words = line.trim_start().strip_prefix(name).unwrap_or_default().split_whitespace();
+        words.filter_map(|word| word.parse::<f64>().ok()).collect::<Vec<f64>>()
+    };
+    let close = |shown: f64, of: &Value, digits: f64| {
+        let exact = of.as_f64().unwrap();
+        assert!((shown - exact).abs() <= digits, "{shown} {exact}: {}", said.out);
+    };
+    close(number("pages")[0], &figures["pages"], 0.0);
+    for (row, of) in [("duplicates removed", "removed"), ("uniques lost", "lost")] {
+        let shown = number(row);
+        close(shown[0] / 100.0, &figures[format!("{of}_share")], 6e-5);
+        close(shown[1], &figures[of]["found"], 0.0);
+        close(shown[2], &figures[of]["planted"], 0.0);
+    }
+    for (row, of) in [("pair precision", "precision"), ("pair recall", "recall"), ("pair F1", "f1")] {
+        close(number(row)[0], &figures[of], 6e-5);
+    }
+    close(number("adjusted Rand index")[0], &figures["adjusted_rand_index"], 6e-5);
+    let edits = figures["edits"].as_object().unwrap();
+    assert_eq!(edits.len(), 11, "{edits:?}");
+    for (edit, count) in edits {
+        close(number(edit)[1], &count["found"], 0.0);
+        close(number(edit)[2], &count["planted"], 0.0);
+    }
+    let copies: u64 = edits.values().map(|count| count["planted"].as_u64().unwrap()).sum();
+    assert_eq!(figures["removed"]["planted"], copies);
+    assert_eq!(figures["pages"], copies + figures["lost"]["planted"].as_u64().unwrap());
+    assert!(figures["removed_share"].as_f64().unwrap() >= 0.97, "the floor: {}", said.out);
+}
+
+#[test]
+fn one_seed_gives_one_stream() {
+    let stream = |seed: &str| eval(&["--texts", "120", "--seed", seed, "--json"]).out;
+    let first = stream("1");
+    assert_eq!(first.lines().count(), 1);
+    assert_eq!(first, stream("1"));
+    assert_ne!(first, stream("2"));
+}
+
+#[test]
+fn stricter_rules_remove_less() {
+    let removed = |more: &[&str]| {
+        let figures = figures(&eval(&[&["--texts", "200", "--json"][..], more].concat()));
+        figures["removed_share"].as_f64().unwrap()
+    };
+    let (all, simhash) = (removed(&[]), removed(&["-s", "match.stages=[exact,simhash]"]));
+    let exact = removed(&["-s", "match.stages=exact"]);
+    assert!(all > simhash && simhash > exact && exact < 0.5, "{all} {simhash} {exact}");
+}
+
+#[test]
+fn labelled_pairs_are_scored_as_they_stand() {
+    let folder = TempDir::new().unwrap();
+    let story = |what: &str| {
+        format!(
+            "The {what} was opened on Monday by the mayor, who thanked the builders of the {what} and the people of the \
+             town; nobody had believed that a {what} could be paid for, she said, and yet the {what} stands."
+        )
+    };
+    let (bridge, school) = (
+        story("bridge"),
+        "Snow fell in the mountains overnight, and most of the roads to the valley \
+        were closed until noon, the police said; trains ran late, and two schools sent their pupils home early.",
+    );
+    let texts =
+        [("a", bridge.clone()), ("b", format!("{bridge} (ag)")), ("c", school.to_owned()), ("d", story("opera"))];
+    let lines: Vec<String> =
+        texts.iter().map(|(id, text)| serde_json::json!({"id": id, "text": text}).to_string()).collect();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("texts.jsonl"), lines.join("\n")).unwrap();
+    // What nobody can find: the labels say that the snow is the bridge.
+    fs::write(path("pairs.txt"), "a b\nc a\n").unwrap();
+    let figures = figures(&eval(&[&path("texts.jsonl"), "--pairs", &path("pairs.txt"), "--json"]));
+    assert_eq!((&figures["pages"], &figures["pairs"]["planted"]), (&4.into(), &3.into()));
+    assert_eq!(figures["removed"], serde_json::json!({"planted": 2, "found": 1}));
+    assert_eq!(figures["pairs"]["right"], 1);
+    fs::write(path("pairs.txt"), "a nobody\n").unwrap();
+    let refused = eval(&[&path("texts.jsonl"), "--pairs", &path("pairs.txt")]);
+    assert!(refused.code == 74 && refused.err.contains("line 1: no text has the id nobody"), "{}", refused.err);
+}

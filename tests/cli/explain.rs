@@ -1,0 +1,158 @@
+//! `explain`: what is read in a page, and what near it a snapshot holds.
+
+use std::fs;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::process::Stdio;
+
+use dupgate::config::{Given, Layers, Purpose};
+use dupgate::fingerprint::{Reader, Scratch};
+use dupgate::judge::{Snapshot, Spans, State, decide};
+use dupgate::log::{Entry, EntryBody, LogIdentity, PageEntry, RequestId};
+use dupgate::record::{PartitionId, RawRecord, Timestamp};
+use dupgate::snapshot::Folder;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::program::{Said, dupgate, said};
+
+const ZH: &str = "据了解，研究人员近日在南海发现了一种此前从未记录的深海珊瑚，样本采集自水下两千米的海山。专家认为，这一计划为认识海洋生态系统提供了新的证据，也提醒人们注意保护脆弱的海底环境。";
+const EN: &str = "The harbour authority announced on Tuesday that dredging of the northern channel will begin next spring, \
+    after engineers found that sediment had reduced its depth by nearly two metres. Ferry companies welcomed the decision \
+    but asked for guarantees about summer timetables.";
+
+fn explain(folder: &Path, arguments: &[&str]) -> Said {
+    let path = format!("index.path={}", folder.join("state").display());
+    said(dupgate().arg("explain").args(arguments).args(["-s", &path]).current_dir(folder))
+}
+
+fn told(folder: &Path, arguments: &[&str]) -> Value {
+    let said = explain(folder, &[arguments, &["-o", "json"]].concat());
+    assert_eq!(said.code, 0, "{}", said.err);
+    serde_json::from_str(&said.out).unwrap()
+}
+
+/// Writes a snapshot whose originals are these texts, all of the same minute.
+fn remember(folder: &Path, texts: &[&str]) {
+    let (settings, _) = Layers::default().resolve(&Given::default(), Purpose::Sieve).unwrap();
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
+    let mut state = State::begin(LogIdentity(1), settings.rules.clone(), 0);
+    for (number, text) in (0..).zip(texts) {
+        let value = json!({"text": text}).to_string();
+        let record = RawRecord { key: None, value: Some(value.as_bytes()), headers: &() };
+        let reading = reader.read(&record, &mut Scratch::default()).unwrap();
+        let page = PageEntry {
+            source: PartitionId::new("pages", 3).at(number),
+            event_time: Timestamp::from_millis(1_000_000),
+            id: reading.id,
+            scope: reading.scope,
+            fingerprints: reading.fingerprints,
+            digest: reading.digest,
+        };
+        let entry = Entry { request: RequestId(1), body: EntryBody::Page(page) };
+        let ruling = decide(&state, &entry, Timestamp::from_millis(1_000_000)).unwrap();
+        state.follow(&ruling).unwrap();
+    }
+    let snapshot = Snapshot::cut(&state, &Spans::default(), 17, None).unwrap();
+    let folder = Folder::open(folder.join("state"), NonZeroUsize::MIN).unwrap();
+    folder.store("0", &settings.scheme(), &snapshot).unwrap();
+}
+
+#[test]
+fn people_see_text_words_shingles_and_fingerprints() {
+    let folder = TempDir::new().unwrap();
+    let page = json!({"url": "https://a.example/1", "text": ZH}).to_string();
+    fs::write(folder.path().join("page.json"), page).unwrap();
+    let said = explain(folder.path(), &["page.json", "-o", "table"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let row = |name: &str| {
+        let found = said.out.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        found.trim().to_owned()
+    };
+    assert_eq!(row("id "), "https://a.example/1");
+    assert_eq!(row("text "), "87 characters from text");
+    assert_eq!(row("segmenter "), "jieba (Han 100 % of the letters, 12 runs)");
+    assert!(row("tokens ").contains("heaviest: "), "{}", said.out);
+    assert!(row("shingles ").contains("first: 据了解研, 了解研究, "), "{}", said.out);
+    assert_eq!(row("simhash "), "41aba784b07e92e3", "as the library has it");
+    assert_eq!(row("scheme "), "sh64-a7bb1d");
+    assert!(row("lookup ").starts_with("no snapshot of this scheme in "), "{}", said.out);
+}
+
+#[test]
+fn programs_read_all_of_it() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("page.txt"), "Snow, snow and RAIN 在 北京！ 北京!").unwrap();
+    let told = told(folder.path(), &["page.txt", "-s", "text.min_features=1", "-s", "match.simhash.top_k=2"]);
+    assert_eq!(told["text"], "snow, snow and rain 在 北京! 北京!");
+    assert_eq!((&told["from"], &told["tokens"], &told["fp"].is_null()), (&"text".into(), &5.into(), &false));
+    let words = told["words"].as_array().unwrap();
+    let word = |text: &str| words.iter().find(|word| word["text"] == text).unwrap();
+    assert_eq!((&word("snow")["count"], &word("snow")["weight"]), (&2.into(), &12.0.into()));
+    assert_eq!((&word("rain")["count"], &word("rain")["weight"]), (&1.into(), &6.0.into()));
+    assert_eq!(words.iter().filter(|word| word["counts"] == true).count(), 2);
+    assert_eq!(words[0]["counts"], true, "the heaviest first");
+    let runs: Vec<&str> = told["runs"].as_array().unwrap().iter().map(|run| run["text"].as_str().unwrap()).collect();
+    assert_eq!(runs, ["snow, snow and rain ", "在", " ", "北京", "! ", "北京", "!"]);
+    assert_eq!((&told["han_letters"], &told["letters"]), (&5.into(), &20.into()));
+    let shingles: Vec<&str> = told["shingles"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    assert_eq!(shingles[..2], ["snowsno", "nowsnow"]);
+    assert_eq!(shingles.last().unwrap(), &"北京北京", "across punctuation, and none is shorter");
+}
+
+#[test]
+fn of_html_is_said_how_much_of_it_is_kept() {
+    let folder = TempDir::new().unwrap();
+    let body = (0..6).map(|n| format!("<p>Paragraph {n}. {EN}</p>")).collect::<Vec<_>>().concat();
+    let links = (0..60).map(|n| format!("<li><a href=/{n}>Section number {n}</a></li>"));
+    let navigation = links.collect::<Vec<_>>().concat();
+    let html = format!("<html><body><nav><ul>{navigation}</ul></nav><article><h1>Harbour</h1>{body}</article></body>");
+    fs::write(folder.path().join("page.html"), html).unwrap();
+    let main = told(folder.path(), &["page.html"]);
+    let all = told(folder.path(), &["page.html", "-s", "text.html=all_text"]);
+    let length = |told: &Value, of: &str| told[of].as_u64().unwrap();
+    assert_eq!((&main["from"], &main["visible_characters"]), (&"html".into(), &all["characters"]));
+    assert_eq!(all["characters"], all["visible_characters"]);
+    assert!(length(&main, "characters") < length(&main, "visible_characters"), "{main}");
+}
+
+#[test]
+fn the_nearest_originals_of_a_snapshot_are_named_with_the_verdict() {
+    let folder = TempDir::new().unwrap();
+    remember(folder.path(), &["Snow fell in the mountains overnight, and nobody was hurt.", ZH, EN]);
+    let near = EN.replace("Tuesday", "Monday");
+    fs::write(folder.path().join("near.txt"), &near).unwrap();
+    fs::write(folder.path().join("same.txt"), ZH).unwrap();
+    fs::write(folder.path().join("other.txt"), "Quarterly profits of the brewery fell by a third, its owners said.")
+        .unwrap();
+    let lookup = |file: &str| told(folder.path(), &[file])["lookup"].clone();
+    let found = lookup("near.txt");
+    assert_eq!((&found["originals"], &found["verdict_log_offset"]), (&3.into(), &17.into()));
+    assert_eq!((&found["verdict"], &found["match"]), (&"near".into(), &"pages:3:2".into()));
+    assert_eq!(found["nearest"].as_array().unwrap().len(), 1, "{found}");
+    assert!(found["nearest"][0]["similarity"].as_f64().unwrap() > 0.6, "{found}");
+    let found = lookup("same.txt");
+    assert_eq!(
+        (&found["verdict"], &found["stage"], &found["match"]),
+        (&"exact".into(), &"exact".into(), &"pages:3:1".into())
+    );
+    assert_eq!((&found["nearest"][0]["exact"], &found["nearest"][0]["distance"]), (&true.into(), &0.into()));
+    let found = lookup("other.txt");
+    assert_eq!((&found["verdict"], &found["nearest"]), (&"unique".into(), &json!([])));
+    let table = explain(folder.path(), &["near.txt", "-o", "table"]).out;
+    assert!(table.contains("lookup     near of pages:3:2, by stage "), "{table}");
+    assert!(table.contains(" of pages:3:2") && table.contains("cluster pages:3:2"), "{table}");
+}
+
+#[test]
+fn a_page_comes_from_standard_input_as_well() {
+    let folder = TempDir::new().unwrap();
+    let mut command = dupgate();
+    command.args(["explain", "--as", "text", "-o", "jsonl", "-s", "index.path=/nowhere"]).current_dir(folder.path());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(ZH.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["page"], &told["fp"]), (&"stdin".into(), &"41aba784b07e92e3".into()));
+}
