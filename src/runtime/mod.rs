@@ -5,13 +5,16 @@
 //! effects out by the `kafka` room, and is the only owner of that machine. [`text_pool`] is where text work runs.
 
 pub mod clock;
+mod desk;
 mod errands;
 mod in_order;
 mod judge_report;
 pub mod judge_seat;
+mod lookout;
 pub mod petition;
 pub(crate) mod random;
 mod reading;
+pub mod remembered;
 pub mod service;
 mod shelf;
 mod text_pool;
