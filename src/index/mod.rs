@@ -22,6 +22,7 @@ mod coverage;
 mod fast;
 mod growing;
 mod lines;
+mod lookup;
 mod near;
 mod original;
 mod plan;
@@ -249,25 +250,13 @@ impl Index {
 
     /// Forgets the original that this position made; returns how many there were.
     pub fn forget_source(&mut self, source: &Source) -> u64 {
-        let Some(key) = self.ring.key_of(source) else { return 0 };
-        let mut found = Vec::new();
-        let offsets = source.offset..source.offset.saturating_add(1);
-        self.by_source.equal(0, key, &self.ring.positions(), |position| {
-            if self.ring.is_from(position, &source.partition, &offsets) {
-                found.push(position);
-            }
-        });
+        let found = self.positions_of_source(source);
         self.forget(&found)
     }
 
     /// Forgets every original with this id that the tails do not forget anyway; returns how many there were.
     pub fn forget_id(&mut self, id: IdHash, tails: &Tails) -> u64 {
-        let mut found = Vec::new();
-        self.by_id.equal(0, id.0, &self.ring.positions(), |position| {
-            if self.ring.id(position) == Some(id) && !self.is_behind(position, tails) {
-                found.push(position);
-            }
-        });
+        let found = self.positions_of_id(id, tails);
         self.forget(&found)
     }
 

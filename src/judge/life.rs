@@ -56,6 +56,8 @@ pub struct Judge {
     pub(super) last_snapshot: Duration,
     /// A snapshot is due as soon as everything judged is committed.
     pub(super) snapshot_waits: bool,
+    /// An operator wants one.
+    pub(super) snapshot_wanted: bool,
     pub(super) effects: VecDeque<Effect>,
 }
 
@@ -83,6 +85,7 @@ impl Judge {
             last_commit: Duration::ZERO,
             last_snapshot: Duration::ZERO,
             snapshot_waits: false,
+            snapshot_wanted: false,
             effects: VecDeque::new(),
         };
         judge.restore();
@@ -154,6 +157,11 @@ impl Judge {
     #[must_use]
     pub fn settled_at(&self) -> Option<i64> {
         (self.is_settled() && self.state.log().is_some()).then_some(self.position)
+    }
+
+    /// Lets the next snapshot be due: it is cut as soon as everything judged is committed.
+    pub fn want_snapshot(&mut self) {
+        self.snapshot_wanted = true;
     }
 
     /// Cuts a snapshot. `None` unless the state is that of a committed offset.
@@ -416,11 +424,13 @@ impl Judge {
         if self.snapshot_waits && self.state.log().is_some() {
             self.last_snapshot = now;
             self.snapshot_waits = false;
+            self.snapshot_wanted = false;
             self.effects.push_back(Effect::Snapshot);
         }
     }
 
     fn snapshot_due(&self, now: Duration) -> bool {
-        self.settings.snapshot_interval.is_some_and(|interval| now >= self.last_snapshot + interval)
+        let interval = self.settings.snapshot_interval;
+        self.snapshot_wanted || interval.is_some_and(|interval| now >= self.last_snapshot + interval)
     }
 }

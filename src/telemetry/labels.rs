@@ -170,6 +170,8 @@ label! {
         Restore = "restore",
         /// Too many dead letters.
         Breaker = "breaker",
+        /// An operator said so.
+        Manual = "manual",
     }
 }
 label! {
