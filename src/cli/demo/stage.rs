@@ -58,6 +58,8 @@ pub(super) fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     for line in summary.screen() {
         say(&line)?;
     }
+    // It ends with the process: clients that are still closing would complain that it is gone.
+    std::mem::forget(broker);
     Ok(())
 }
 
