@@ -19,6 +19,7 @@ pub mod index;
 pub mod judge;
 pub mod transaction;
 pub mod worker;
+pub mod compare;
 pub mod snapshot;
 pub mod cli;
 pub mod config;

@@ -24,7 +24,8 @@ const PURE: [(&str, &[&str]); 8] = [
 ];
 
 /// Pure rooms that no issue has asked for in every build: looked at where they exist.
-const PURE_IF_PRESENT: [(&str, &[&str]); 4] = [
+const PURE_IF_PRESENT: [(&str, &[&str]); 5] = [
+    ("compare", &["text"]),
     ("crawl", &["record", "text", "fingerprint"]),
     ("quality", &["text", "fingerprint", "crawl"]),
     ("sieve", &["record", "fingerprint", "log", "judge"]),

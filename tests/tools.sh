@@ -3,7 +3,8 @@
 #
 #   tests/tools.sh build   C and C++ compiler, make, cmake, pkg-config, headers of OpenSSL and zlib
 #   tests/tools.sh test    the same, and one of the ways to a Kafka broker: by default Java 17 and Maven (and openssl,
-#                          for the certificates of the secured one)
+#                          for the certificates of the secured one). With CI set also Chromium, for the pair page;
+#                          elsewhere the test of that page says that it did not look.
 #
 # On a Debian-like machine, as root or with sudo, what is missing is installed by apt-get; elsewhere it is named.
 set -euo pipefail
@@ -25,6 +26,7 @@ has_java_17() {
     major=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1)
     [[ -n $major && $major -ge 17 ]]
 }
+has_chromium() { has chromium || has chromium-browser || has google-chrome || has google-chrome-stable; }
 has_a_broker_without_java() {
     [[ -n ${DUPGATE_TEST_KAFKA:-} || ${DUPGATE_SKIP_BROKER:-} == 1 ]] ||
         { has docker && timeout 10 docker info; }
@@ -40,6 +42,9 @@ look() {
     need pkg-config "pkg-config" has pkg-config
     need libssl-dev "OpenSSL headers" has_library openssl
     need zlib1g-dev "zlib headers" has_library zlib
+    if [[ $1 == test && -n ${CI:-} ]]; then
+        need chromium "Chromium" has_chromium
+    fi
     if [[ $1 == test ]] && ! has_a_broker_without_java >/dev/null 2>&1; then
         need default-jre-headless "a Java 17 runtime" has_java_17
         need maven "Maven" has mvn

@@ -5,12 +5,12 @@ mod top;
 mod verify;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Global;
+use super::ask::{Instance, Operators, in_query};
 use super::output::{Format, columns, print, print_json};
 use super::petition::petition;
-use super::ruling::age;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -18,7 +18,8 @@ use crate::fingerprint::{SimHash, id_hash};
 use crate::index::Original;
 use crate::judge::Snapshot;
 use crate::log::{EntryBody, ForgetTarget};
-use crate::record::{Source, Timestamp};
+use crate::record::Source;
+use crate::runtime::remembered::{self, Remembered};
 use crate::snapshot::Folder;
 
 /// Arguments of `index`.
@@ -32,11 +33,15 @@ pub struct IndexArgs {
 /// What to do with the index.
 #[derive(Clone, Debug, Subcommand)]
 pub enum IndexCommand {
-    /// what the newest snapshot of this instance holds
-    #[command(after_help = "Example:\n  dupgate index stats -c dupgate.yaml -o json")]
-    Stats,
-    /// find originals in the newest snapshot: by position, id or fingerprint
-    #[command(after_help = "Example:\n  dupgate index lookup --fp 9f3c2a10e4b7d855 --distance 4 -c dupgate.yaml")]
+    /// what the newest snapshot of this instance holds, or a running instance
+    #[command(
+        after_help = "Example:\n  dupgate index stats -c dupgate.yaml -o json\n  dupgate index stats --running -c dupgate.yaml"
+    )]
+    Stats(Instance),
+    /// find originals in the newest snapshot, or in a running instance: by position, id or fingerprint
+    #[command(
+        after_help = "Example:\n  dupgate index lookup --fp 9f3c2a10e4b7d855 --distance 4 -c dupgate.yaml\n  dupgate index lookup --id https://a.example/1 --running=10.0.0.7:9465 -c dupgate.yaml"
+    )]
     Lookup(LookupArgs),
     /// the originals with the most duplicates, as far as the verdict log reaches
     #[command(after_help = "Example:\n  dupgate index top -n 5 -c dupgate.yaml")]
@@ -68,6 +73,9 @@ pub struct LookupArgs {
     /// differing bits, inclusive [default: as configured]
     #[arg(long, value_name = "BITS", requires = "fp", value_parser = clap::value_parser!(u32).range(0..=64))]
     pub distance: Option<u32>,
+    /// Whom to ask.
+    #[command(flatten)]
+    pub instance: Instance,
 }
 
 /// Arguments of `index forget`. At least one of both.
@@ -92,7 +100,7 @@ pub struct ForgetArgs {
 /// Why it could not be done.
 pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
     match &args.command {
-        IndexCommand::Stats => stats(global),
+        IndexCommand::Stats(instance) => stats(instance, global),
         IndexCommand::Lookup(args) => lookup(args, global),
         IndexCommand::Top(args) => top::top(args, global),
         IndexCommand::Verify => verify::verify(global),
@@ -142,9 +150,14 @@ pub(super) fn snapshots_at_hand(settings: &Settings) -> Result<Vec<(u32, Snapsho
     Ok(found)
 }
 
-fn stats(global: &Global) -> Result<(), Fatal> {
+fn stats(instance: &Instance, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
-    let found: Vec<Value> = snapshots(&settings)?.iter().map(|(log, snapshot)| describe(*log, snapshot)).collect();
+    let found: Vec<Value> = match instance.of(&settings)? {
+        Some(running) => array(running.get("index/stats")?),
+        None => {
+            snapshots(&settings)?.iter().map(|(log, snapshot)| Remembered::by_snapshot(*log, snapshot).json()).collect()
+        }
+    };
     match Format::or_usual(global.output) {
         Format::Table => {
             let row = |(name, value): (&String, &Value)| {
@@ -158,31 +171,28 @@ fn stats(global: &Global) -> Result<(), Fatal> {
     }
 }
 
-fn describe(log: u32, snapshot: &Snapshot) -> Value {
-    let state = &snapshot.state;
-    let oldest = snapshot.originals.iter().map(|original| original.event_time).min();
-    let time = |time: Timestamp| jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).ok();
-    let span = |oldest: Timestamp| age(state.newest.millis().saturating_sub(oldest.millis()));
-    let windows = &state.rules.windows;
-    json!({
-        "log_partition": log,
-        "verdict_log_offset": snapshot.at,
-        "log_identity": format!("{:016x}", state.log.0),
-        "originals": snapshot.originals.len(),
-        "max_entries": state.rules.max_entries,
-        "newest": time(state.newest),
-        "oldest_original": oldest.and_then(time),
-        "effective_window": oldest.map(span),
-        "configured_window": humantime::format_duration(windows.max()).to_string(),
-        "lateness": humantime::format_duration(state.rules.lateness).to_string(),
-        "rules_number": state.rules_number.0,
-        "next_entry": state.next_entry,
-        "input_partitions": state.partitions.len(),
-    })
+fn array(value: Value) -> Vec<Value> {
+    if let Value::Array(found) = value { found } else { Vec::new() }
 }
 
-fn lookup(args: &LookupArgs, global: &Global) -> Result<(), Fatal> {
-    let settings = global.start(Purpose::Sieve)?.settings;
+/// Asks a running instance, once for each thing that is looked for.
+fn running_lookup(args: &LookupArgs, running: &Operators) -> Result<Vec<Value>, Fatal> {
+    let distance = args.distance.map(|bits| format!("&distance={bits}")).unwrap_or_default();
+    let codes = args.fp.iter().map(|code| format!("fp={code}{distance}"));
+    let sources = args.source.iter().map(|source| format!("source={}", in_query(&source.to_string())));
+    let ids = args.id.iter().map(|id| format!("id={}", in_query(id)));
+    let mut found: Vec<Value> = Vec::new();
+    for query in codes.chain(sources).chain(ids) {
+        for original in array(running.get(&format!("index/lookup?{query}"))?) {
+            if !found.iter().any(|known| known.get("source") == original.get("source")) {
+                found.push(original);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn snapshot_lookup(args: &LookupArgs, settings: &Settings) -> Result<Vec<Value>, Fatal> {
     let ids: Vec<_> = args.id.iter().map(|id| id_hash(id)).collect();
     let limit = args.distance.unwrap_or_else(|| u32::from(settings.rules.max_distance));
     let distance = |original: &Original| Some(args.fp?.distance(original.fingerprints.simhash?));
@@ -191,36 +201,36 @@ fn lookup(args: &LookupArgs, global: &Global) -> Result<(), Fatal> {
             || original.id.is_some_and(|id| ids.contains(&id))
             || distance(original).is_some_and(|distance| distance <= limit)
     };
-    let snapshots = snapshots(&settings)?;
+    let snapshots = snapshots(settings)?;
     let mut found: Vec<&Original> =
         snapshots.iter().flat_map(|(_, snapshot)| &snapshot.originals).filter(|original| is_wanted(original)).collect();
     found.sort_by_key(|original| (distance(original), original.sequence));
-    if found.is_empty() {
-        return Err(Reason::Failure.because(anyhow::anyhow!("no such original in the newest snapshot")));
-    }
-    let object = |original: &&Original| {
-        json!({
-            "source": original.source.to_string(),
-            "fp": original.fingerprints.simhash.map(|simhash| simhash.to_string()),
-            "distance": distance(original),
-            "event_time_ms": original.event_time.millis(),
-            "cluster": original.cluster.to_string(),
-        })
+    Ok(found.into_iter().map(|found| remembered::original(found, distance(found))).collect())
+}
+
+fn lookup(args: &LookupArgs, global: &Global) -> Result<(), Fatal> {
+    let settings = global.start(Purpose::Sieve)?.settings;
+    let (found, place) = match args.instance.of(&settings)? {
+        Some(running) => (running_lookup(args, &running)?, "running instance"),
+        None => (snapshot_lookup(args, &settings)?, "newest snapshot"),
     };
+    if found.is_empty() {
+        return Err(Reason::Failure.because(anyhow::anyhow!("no such original in the {place}")));
+    }
     match Format::or_usual(global.output) {
         Format::Table => {
-            let row = |original: &&Original| {
-                let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+            let row = |original: &Value| {
+                let text = |key: &str| original[key].as_str().unwrap_or("-").to_owned();
                 vec![
-                    shown(distance(original).map(|bits| format!("d={bits}"))),
-                    original.source.to_string(),
-                    shown(original.fingerprints.simhash.map(|simhash| simhash.to_string())),
-                    format!("cluster {}", original.cluster),
+                    original["distance"].as_u64().map_or_else(|| "-".to_owned(), |bits| format!("d={bits}")),
+                    text("source"),
+                    text("fp"),
+                    format!("cluster {}", text("cluster")),
                 ]
             };
             print(&columns(&found.iter().map(row).collect::<Vec<_>>()))
         }
-        Format::Json => print_json(&found.iter().map(object).collect(), Format::Json),
-        Format::Jsonl => found.iter().map(object).try_for_each(|value| print_json(&value, Format::Jsonl)),
+        Format::Json => print_json(&Value::Array(found), Format::Json),
+        Format::Jsonl => found.iter().try_for_each(|value| print_json(value, Format::Jsonl)),
     }
 }

@@ -5,10 +5,12 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::Value;
 
 use super::Global;
+use super::ask::{Instance, in_query};
 use super::output::{Format, print};
-use super::ruling::{line, object};
+use super::ruling::{age, line, object};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
@@ -25,7 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Arguments of `tap`.
 #[derive(Clone, Debug, Default, Args)]
-#[command(after_help = "Example:\n  dupgate tap -c dupgate.yaml --verdict near --limit 3")]
+#[command(
+    after_help = "Example:\n  dupgate tap -c dupgate.yaml --verdict near --limit 3\n  dupgate tap -c dupgate.yaml --running --verdict near"
+)]
 pub struct TapArgs {
     /// only these verdicts: unique, update, exact, near, …
     #[arg(long, value_name = "VERDICT", value_delimiter = ',')]
@@ -39,6 +43,9 @@ pub struct TapArgs {
     /// do not fetch the pages: positions only, and faster
     #[arg(long)]
     pub no_ids: bool,
+    /// Whom to ask, instead of the cluster: it tells of duplicates only, and of a sample when there are many.
+    #[command(flatten)]
+    pub instance: Instance,
 }
 
 /// Prints rulings until there are enough of them or somebody stops it.
@@ -47,6 +54,9 @@ pub struct TapArgs {
 ///
 /// When the verdict log cannot be read.
 pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
+    if args.instance.running.is_some() {
+        return tap_running(args, global);
+    }
     let settings = global.start(Purpose::Run)?.settings;
     let names = if args.no_ids { None } else { Some(Names::open(&settings)?) };
     let format = Format::or_usual(global.output);
@@ -77,6 +87,44 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     outcome
 }
 
+/// Prints the duplicates that a running instance tells of.
+fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
+    let settings = global.start(Purpose::Sieve)?.settings;
+    let Some(running) = args.instance.of(&settings)? else { return Ok(()) };
+    let format = Format::or_usual(global.output);
+    let mut left = args.limit.unwrap_or(u64::MAX);
+    if left == 0 {
+        return Ok(());
+    }
+    let query = format!("pairs/stream?verdict={}", in_query(&args.verdict.join(",")));
+    running.listen(&query, |pair| {
+        match format {
+            Format::Table => print(&pair_line(pair))?,
+            Format::Json | Format::Jsonl => print(&pair.to_string())?,
+        }
+        left -= 1;
+        Ok(left > 0)
+    })
+}
+
+/// As [`line`] says a ruling: `08:14:02  near  d=2  a:3:1 ~ a:9:2  31h  ID ~ ID`.
+fn pair_line(pair: &Value) -> String {
+    let text = |key: &str| pair[key].as_str().unwrap_or("-");
+    let number = |key: &str| pair[key].as_i64().unwrap_or(0);
+    let clock = jiff::Timestamp::from_millisecond(number("at_ms")).map(|at| at.strftime("%H:%M:%S").to_string());
+    format!(
+        "{}  {:<6}  d={}  {} ~ {}  {}  {}  ~  {}",
+        clock.unwrap_or_default(),
+        text("verdict"),
+        number("distance"),
+        text("source"),
+        text("match"),
+        age(number("age_ms")),
+        text("id"),
+        text("match_id")
+    )
+}
+
 fn show(page: &PageRuling, ids: &BTreeMap<Source, String>, format: Format) -> Result<(), Fatal> {
     if format == Format::Table {
         let millis = wall_time().millis();
@@ -91,7 +139,7 @@ fn show(page: &PageRuling, ids: &BTreeMap<Source, String>, format: Format) -> Re
     };
     put("id", Some(&page.source));
     put("match_id", page.decision.matched().map(|of| &of.source));
-    print(&serde_json::Value::Object(object).to_string())
+    print(&Value::Object(object).to_string())
 }
 
 /// Finds the ids of pages by reading them.

@@ -60,8 +60,11 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
         Err(error) => error,
     };
     let message = error.to_string();
-    // A password may stand at any wrong place in this section: only what was expected is said of it.
-    if path.first().is_some_and(|first| first == "kafka") && !message.starts_with("unknown field") {
+    // A password may stand at any wrong place in these sections: only what was expected is said of it.
+    let secretive: [&[&str]; 2] = [&["kafka"], &["http", "admin"]];
+    let is_below =
+        |section: &[&str]| section.iter().enumerate().all(|(at, key)| path.get(at).is_some_and(|k| k == key));
+    if secretive.into_iter().any(is_below) && !message.starts_with("unknown field") {
         let expected = message.split_once("expected ").map_or("another kind of value", |(_, expected)| expected);
         let expected = expected.split(" at line ").next().unwrap_or(expected);
         return Err(format!("expected {expected}"));

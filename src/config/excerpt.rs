@@ -14,7 +14,7 @@ const HIDDEN: char = '…';
 
 /// Draws the line at `line` (from 1) with those above it, and marks `column` (from 1).
 ///
-/// Values of the `kafka` section and of keys that sound like secrets are hidden: a password may stand at any wrong
+/// Values of the `kafka` and `http` sections and of keys that sound like secrets are hidden: a password may stand at any wrong
 /// place there.
 pub(super) fn draw(name: &str, text: &str, line: u64, column: u64, label: &str) -> Option<String> {
     let last = usize::try_from(line).ok()?.checked_sub(1)?;
@@ -52,7 +52,8 @@ fn shown(lines: &[&str], marked: usize) -> Vec<String> {
         // A section ends where the next key stands at the beginning of a line. A file that is one flow map has no
         // sections to be told apart.
         if bare.len() == line.len() {
-            hides = !bare.starts_with(|c: char| c.is_ascii_alphabetic()) || bare.starts_with("kafka");
+            let is_secretive = ["kafka", "http"].iter().any(|section| bare.starts_with(section));
+            hides = !bare.starts_with(|c: char| c.is_ascii_alphabetic()) || is_secretive;
         }
         if hides || is_sensitive(line) || line.contains(['&', '*']) {
             hidden(line, |key| number == marked || known.contains(key))
@@ -103,6 +104,8 @@ mod tests {
             "{kafka: {security: {sasl: {x: hunter2}}}}\n\n\n",
             "x:\n  - &anchor hunter2\n  - 1\n",
             "http:\n  token: hunter2\n  x: 1\n",
+            "http:\n  admin: {listen: 1, tok: hunter2}\n  x: 1\n",
+            "http:\n  admin:\n    hunter2\n",
             "kafka:\n- 1\n- hunter2\n",
             "kafka:\n  a: |\n    hunter2: x\n  b: 1\n",
         ] {

@@ -316,7 +316,6 @@ mod tests {
     fn keys_of_later_versions_are_refused() {
         for text in [
             "tracing: {sample_ratio: 0.1}",
-            "http: {admin: {listen: '127.0.0.1:9465'}}",
             "match: {number_guard: false}",
             "match: {containment: false}",
             "index: {keep_ids: false}",

@@ -482,7 +482,19 @@ words! {
 section! {
     Http {
         listen: String = "0.0.0.0:9464".to_owned(),
+        admin: Admin = Admin::default(),
     }
+}
+section! {
+    Admin {
+        listen: Option<String> = None,
+        token: Option<RawSecret> = None,
+        text: ShownText = ShownText::Snippet,
+    }
+}
+words! {
+    /// How much of a page's text the pair page shows.
+    ShownText { None, Snippet, Full, }
 }
 section! {
     Logging {
@@ -520,6 +532,7 @@ impl Raw {
             "kafka.security.tls.key_password" => security.tls.key_password.as_ref(),
             "kafka.security.sasl.password" => security.sasl.password.as_ref(),
             "kafka.security.sasl.oauth.client_secret" => security.sasl.oauth.client_secret.as_ref(),
+            "http.admin.token" => self.http.admin.token.as_ref(),
             _ => None,
         }
     }

@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::problem::{Problem, Refused};
 use super::raw::{Raw, Role};
 use super::secret::{RawSecret, SECRET_SLOTS};
-use super::settings::{Http, Logging, Metrics, Roles, Settings};
+use super::settings::{Admin, Http, Logging, Metrics, Roles, Settings};
 
 pub use rooms::BYTES_PER_ORIGINAL;
 pub(super) use rooms::DEFAULT_MAX_MEMORY;
@@ -102,7 +102,7 @@ pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, 
         judge: limits::judge(raw, found),
         output: routes::output(raw, purpose, found),
         processing: limits::processing(raw, found),
-        http: http(raw, found),
+        http: http(raw, &secrets, found),
         logging: Logging { level: raw.logging.level, format: raw.logging.format },
         metrics: metrics(raw, found),
         hash: raw.hash(),
@@ -174,12 +174,43 @@ fn secrets(raw: &Raw, given: &Given, found: &mut Findings) -> BTreeMap<&'static 
     secrets
 }
 
-fn http(raw: &Raw, found: &mut Findings) -> Http {
+/// Fewest characters of the operators' token: shorter ones can be guessed.
+const LEAST_TOKEN: usize = 16;
+
+fn http(raw: &Raw, secrets: &BTreeMap<&'static str, SecretString>, found: &mut Findings) -> Http {
     let listen = raw.http.listen.parse().unwrap_or_else(|_| {
         found.refuse("http.listen", format!("`{}` is no address and port, such as 0.0.0.0:9464", raw.http.listen));
         SocketAddr::from(([0, 0, 0, 0], 9464))
     });
-    Http { listen }
+    let admin_token = secrets.get("http.admin.token").cloned();
+    Http { listen, admin: admin(&raw.http.admin, listen, admin_token.clone(), found), admin_token }
+}
+
+fn admin(
+    raw: &super::raw::Admin,
+    other: SocketAddr,
+    token: Option<SecretString>,
+    found: &mut Findings,
+) -> Option<Admin> {
+    const TOKEN: &str = "http.admin.token";
+    if let Some(length) = token.as_ref().map(|token| token.expose_secret().chars().count())
+        && length < LEAST_TOKEN
+    {
+        found.refuse(TOKEN, format!("has {length} characters: expected at least {LEAST_TOKEN}"));
+    }
+    let text = raw.listen.as_ref()?;
+    let Ok(listen) = text.parse::<SocketAddr>() else {
+        found.refuse("http.admin.listen", format!("`{text}` is no address and port, such as 127.0.0.1:9465"));
+        return None;
+    };
+    if listen == other && listen.port() != 0 {
+        found.refuse("http.admin.listen", format!("{listen} is http.listen, too: each listener needs its own"));
+    }
+    if raw.token.is_none() && !listen.ip().is_loopback() {
+        let why = format!("is missing: http.admin.listen ({listen}) can be reached from other machines");
+        found.refuse(TOKEN, why);
+    }
+    Some(Admin { listen, token, text: raw.text })
 }
 
 fn metrics(raw: &Raw, found: &mut Findings) -> Metrics {

@@ -8,8 +8,12 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 
 /// Every key that holds a secret. A later layer replaces such a value as a whole.
-pub const SECRET_SLOTS: [&str; 3] =
-    ["kafka.security.tls.key_password", "kafka.security.sasl.password", "kafka.security.sasl.oauth.client_secret"];
+pub const SECRET_SLOTS: [&str; 4] = [
+    "kafka.security.tls.key_password",
+    "kafka.security.sasl.password",
+    "kafka.security.sasl.oauth.client_secret",
+    "http.admin.token",
+];
 
 /// A secret as the file gives it.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use crate::{fingerprint, record, text};
 
 pub use super::raw::{
     ColdStart, Compression, Delivery, DuplicateValue, Level, LogFormat, Mechanism, Mode, OnBadRecord, Partition,
-    Protocol, Serve, TimestampOf, Tombstones,
+    Protocol, Serve, ShownText, TimestampOf, Tombstones,
 };
 
 /// Everything that the operator decided.
@@ -260,11 +260,26 @@ pub struct Processing {
     pub shutdown_grace: Duration,
 }
 
-/// Where the metrics listener stands (`http`).
+/// Where the listeners stand (`http`).
 #[derive(Clone, Debug)]
 pub struct Http {
+    /// Address and port of the one for metrics and probes.
+    pub listen: SocketAddr,
+    /// The one for operators; absent when it is off.
+    pub admin: Option<Admin>,
+    /// What a request to that of another instance must carry.
+    pub admin_token: Option<SecretString>,
+}
+
+/// The listener for operators (`http.admin`).
+#[derive(Clone, Debug)]
+pub struct Admin {
     /// Address and port.
     pub listen: SocketAddr,
+    /// What a request must carry. Absent only on a loopback address.
+    pub token: Option<SecretString>,
+    /// How much of a page's text is shown.
+    pub text: ShownText,
 }
 
 /// How the program speaks (`logging`).

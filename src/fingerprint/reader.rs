@@ -199,6 +199,18 @@ impl Reader {
         Ok(reading)
     }
 
+    /// Returns a page's text in the form that is compared, for those who show it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::read`].
+    pub fn normal_text(&self, record: &RawRecord<'_>) -> Result<String, Rejection> {
+        let document = self.decoder.decode(record)?;
+        let mut text = String::new();
+        self.analyzer.normalize(&document.body, &mut text)?;
+        Ok(text)
+    }
+
     /// Finds a page's scope and partition without a look at its text: for pages on whose text the work failed.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ mod coverage;
 mod fast;
 mod growing;
 mod lines;
+mod lookup;
 mod near;
 mod original;
 mod plan;
@@ -186,7 +187,7 @@ impl Index {
             seen.compared += self.near.probe(code.0, probe.max_distance, |position, distance| {
                 // Equal exact hashes were shown above, at whatever stage they match.
                 if let Some(facts) = self.ring.facts(position) {
-                    seen.nearest = Some(seen.nearest.map_or(distance, |nearest| nearest.min(distance)));
+                    seen.note(distance);
                     if facts.exact != exact {
                         show(&facts, Some(distance));
                     }
@@ -195,17 +196,20 @@ impl Index {
         }
         let sketch = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash));
         if let Some(sketch) = sketch {
-            seen.compared += self.sketches.probe(sketch, |position, distance| {
+            let mut nearest = seen;
+            let compared = self.sketches.probe(sketch, |position, distance| {
                 let Some(facts) = self.ring.facts(position) else { return };
                 let code_distance =
                     code.zip(self.near.code_kept(position)).map(|(code, held)| (code.0 ^ held).count_ones());
                 let code_distance = code_distance.and_then(|distance| u8::try_from(distance).ok());
+                code_distance.into_iter().for_each(|distance| nearest.note(distance));
                 // What matches in a stronger stage was shown above.
                 if probe.verify(&facts, code_distance).is_none() && probe.may_match_by_sketch(&facts) {
                     let same_id = probe.id.is_some() && probe.id == facts.id;
                     visit(Candidate { sequence: facts.sequence, stage: Stage::MinHash, distance, same_id });
                 }
             });
+            seen = Seen { compared: seen.compared + compared, ..nearest };
         }
         seen
     }
@@ -246,25 +250,13 @@ impl Index {
 
     /// Forgets the original that this position made; returns how many there were.
     pub fn forget_source(&mut self, source: &Source) -> u64 {
-        let Some(key) = self.ring.key_of(source) else { return 0 };
-        let mut found = Vec::new();
-        let offsets = source.offset..source.offset.saturating_add(1);
-        self.by_source.equal(0, key, &self.ring.positions(), |position| {
-            if self.ring.is_from(position, &source.partition, &offsets) {
-                found.push(position);
-            }
-        });
+        let found = self.positions_of_source(source);
         self.forget(&found)
     }
 
     /// Forgets every original with this id that the tails do not forget anyway; returns how many there were.
     pub fn forget_id(&mut self, id: IdHash, tails: &Tails) -> u64 {
-        let mut found = Vec::new();
-        self.by_id.equal(0, id.0, &self.ring.positions(), |position| {
-            if self.ring.id(position) == Some(id) && !self.is_behind(position, tails) {
-                found.push(position);
-            }
-        });
+        let found = self.positions_of_id(id, tails);
         self.forget(&found)
     }
 

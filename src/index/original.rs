@@ -101,8 +101,15 @@ pub struct Gone {
 /// What a probe came to, for those who watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Originals that were compared one by one, in both stages.
+    /// Originals that were compared one by one, in all stages.
     pub compared: u32,
-    /// Smallest `SimHash` distance among the originals within reach, whether they match in scope and time or not.
+    /// Smallest `SimHash` distance among the originals that a stage found, whether they match in scope and time or
+    /// not. One that was found by its sketch may be farther than the `SimHash` stage reaches.
     pub nearest: Option<u8>,
+}
+
+impl Seen {
+    pub(super) fn note(&mut self, distance: u8) {
+        self.nearest = Some(self.nearest.map_or(distance, |nearest| nearest.min(distance)));
+    }
 }

@@ -55,6 +55,29 @@ pub struct IndexStats {
 }
 
 impl IndexStats {
+    /// Returns the memory of the columns and sketches, in bytes: what is known of the originals themselves.
+    #[must_use]
+    pub fn fingerprint_bytes(&self) -> usize {
+        self.ring_bytes + self.near.log_bytes + self.sketch_bytes.saturating_sub(self.band_bytes())
+    }
+
+    /// Returns the memory of the tables that find near codes and bands, in bytes.
+    #[must_use]
+    pub fn bucket_bytes(&self) -> usize {
+        self.near.table_bytes + self.band_bytes()
+    }
+
+    fn band_bytes(&self) -> usize {
+        self.bands.iter().map(|table| table.memory_bytes).sum()
+    }
+
+    /// Returns the most entries that were seen in one bucket of any table lately.
+    #[must_use]
+    pub fn largest_bucket(&self) -> u32 {
+        let bands = self.bands.iter().chain([&self.exact]).map(|table| table.largest);
+        bands.chain([self.near.largest_bucket()]).max().unwrap_or(0)
+    }
+
     /// Returns all memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {

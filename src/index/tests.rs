@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fingerprint::{ExactHash, Fingerprints, ScopeHash, SimHash};
-use crate::log::{Stage, Windows};
+use crate::fingerprint::{Banding, ExactHash, Fingerprints, ScopeHash, SimHash, Sketch, SketchForm, SlotBits};
+use crate::log::{MinHashRules, Stage, Windows};
 use crate::record::Timestamp;
 
 /// Window of both stages where a test says nothing else, in milliseconds.
@@ -387,4 +387,58 @@ fn memory_is_given_back_when_the_window_empties() {
     index.advance(&Tails { first_sequence: 199_990, ..Tails::START });
     assert!(index.memory_bytes() < full / 40, "{} of {full} bytes", index.memory_bytes());
     assert_eq!(near(&index, 199_995_u64.wrapping_mul(0x9E37_79B9_7F4A_7C15), 0), [199_995]);
+}
+
+#[test]
+fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
+    let form = SketchForm::new(16, SlotBits::B8).unwrap();
+    let banding = Banding::new(4, 4, form).unwrap();
+    let mut index = Index::new(3);
+    index.set_minhash(Some(MinHashRules { form, banding, agree: 1, min_similarity: 500 }));
+    let mut by_sketch = original(0, 1, Some(0b11_1111), 0);
+    by_sketch.fingerprints.sketch = Some(Sketch::from_bytes(&[7; 16]));
+    index.insert(&by_sketch);
+    let seen = |index: &Index, simhash| {
+        let sketch = Some(Sketch::from_bytes(&[7; 16]));
+        let fingerprints = Fingerprints { exact: ExactHash(9), simhash: Some(SimHash(simhash)), sketch };
+        index.candidates(&probe(&fingerprints, 0, 3), |_| {})
+    };
+    assert_eq!(seen(&index, 0), Seen { compared: 1, nearest: Some(6) }, "by the sketch alone");
+    index.insert(&original(1, 2, Some(0b11), 5_000));
+    assert_eq!(seen(&index, 0).nearest, Some(2), "outside of the window, and the nearest");
+    assert_eq!(seen(&Index::new(3), 0), Seen::default());
+}
+
+#[test]
+fn originals_are_found_by_position_id_and_code_until_they_are_forgotten() {
+    let mut index = Index::new(3);
+    let with = |sequence: u64, code: u64, id: u64, time: i64| Original {
+        id: Some(IdHash(id)),
+        scope: sequence.is_multiple_of(2).then_some(ScopeHash(9)),
+        ..original(sequence, u128::from(sequence), Some(code), time)
+    };
+    let held = [with(1, 0b0000, 7, 10), with(2, 0b0011, 7, 50), with(3, u64::MAX, 8, 60)];
+    held.iter().for_each(|original| index.insert(original));
+    let tails = |time: i64| Tails { times: Windows::all(at(time)), first_sequence: 0 };
+    let sequences = |found: Vec<Original>| found.iter().map(|original| original.sequence).collect::<Vec<_>>();
+    let near = |index: &Index, reach: u8, tails: &Tails| {
+        let mut found: Vec<(u8, u64)> = index
+            .near_code(SimHash(0), reach, tails)
+            .iter()
+            .map(|(bits, original)| (*bits, original.sequence))
+            .collect();
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(index.of_source(&held[1].source, &tails(0)), [held[1].clone()]);
+    assert_eq!(sequences(index.of_id(IdHash(7), &tails(0))), [1, 2]);
+    // Whatever their scope, and farther than the tables reach.
+    assert_eq!(near(&index, 2, &tails(0)), [(0, 1), (2, 2)]);
+    assert_eq!(near(&index, 64, &tails(0)), [(0, 1), (2, 2), (64, 3)]);
+    // Behind the tails is not there.
+    assert!(index.of_source(&held[0].source, &tails(11)).is_empty());
+    assert_eq!(sequences(index.of_id(IdHash(7), &tails(11))), [2]);
+    assert_eq!(near(&index, 2, &tails(11)), [(2, 2)]);
+    assert_eq!(index.forget_id(IdHash(7), &tails(0)), 2);
+    assert!(index.of_source(&held[1].source, &tails(0)).is_empty() && near(&index, 2, &tails(0)).is_empty());
 }

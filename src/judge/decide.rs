@@ -2,7 +2,7 @@
 
 use super::State;
 use super::choice::Choice;
-use crate::index::{Candidate, Original, Probe};
+use crate::index::{Candidate, Original, Probe, Seen};
 use crate::log::{
     Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageRuling, Rules, Ruling, SameId, Stage,
 };
@@ -14,13 +14,23 @@ use crate::record::Timestamp;
 /// (law L4). Also `None` while no rules are in force, because then nothing was ever judged.
 #[must_use]
 pub fn decide(state: &State, entry: &Entry, append_time: Timestamp) -> Option<Ruling> {
+    decide_watched(state, entry, append_time, |_| {})
+}
+
+/// [`decide()`] that also shows what looking a page up came to: for those who watch.
+pub(super) fn decide_watched(
+    state: &State,
+    entry: &Entry,
+    append_time: Timestamp,
+    looked: impl FnMut(Seen),
+) -> Option<Ruling> {
     let rules = state.rules()?;
     let answer = match &entry.body {
         EntryBody::Page(page) => {
             if state.is_judged(&page.source) {
                 return None;
             }
-            Answer::Page(judge_page(state, rules, page, append_time))
+            Answer::Page(judge_page(state, rules, page, append_time, looked))
         }
         EntryBody::Withdraw { source, reason } => {
             first_time(state, entry)?;
@@ -42,7 +52,13 @@ fn first_time(state: &State, entry: &Entry) -> Option<()> {
     (!state.is_applied(entry.request)).then_some(())
 }
 
-fn judge_page(state: &State, rules: &Rules, page: &PageEntry, append_time: Timestamp) -> PageRuling {
+fn judge_page(
+    state: &State,
+    rules: &Rules,
+    page: &PageEntry,
+    append_time: Timestamp,
+    mut looked: impl FnMut(Seen),
+) -> PageRuling {
     let event_time = page.event_time.min(append_time.plus(rules.max_future_skew));
     let tails = state.tails_with(event_time);
     let probe = Probe {
@@ -56,7 +72,7 @@ fn judge_page(state: &State, rules: &Rules, page: &PageEntry, append_time: Times
         max_distance: rules.max_distance,
     };
     let mut choice = Choice::default();
-    state.index().candidates(&probe, |candidate| choice.consider(candidate));
+    looked(state.index().candidates(&probe, |candidate| choice.consider(candidate)));
     let best = choice.best().and_then(|candidate| Some((candidate, state.index().get(candidate.sequence)?)));
 
     let original =

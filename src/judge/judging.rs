@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::decide::decide;
+use super::decide::decide_watched;
 use super::events::{Effect, Failure, Request};
 use super::life::{Judge, Role};
 use crate::log::{Answer, Entry, EntryBody, Ruling, RulingBatch, VerdictRecord};
@@ -51,9 +51,11 @@ impl Judge {
         if self.role != Role::Active || offset < self.state.next_entry() {
             return;
         }
+        self.looks.clear();
         for (number, entry) in entries.iter().enumerate() {
             self.fetch_ahead(entries, number);
-            let Some(ruling) = decide(&self.state, entry, append_time) else {
+            let looks = &mut self.looks;
+            let Some(ruling) = decide_watched(&self.state, entry, append_time, |seen| looks.push(seen)) else {
                 self.repeats += 1;
                 continue;
             };

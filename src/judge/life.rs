@@ -7,6 +7,7 @@ use super::events::{Effect, Event, Failure, Request};
 use super::judging::{Output, is_checkpoint};
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
 use super::{Counts, Diverged, Restored, Snapshot, Spans, State};
+use crate::index::Seen;
 use crate::log::{RulesNumber, RulesRecord, VerdictRecord};
 use crate::transaction::Ritual;
 
@@ -45,6 +46,8 @@ pub struct Judge {
     pub(super) cold_starts: ColdStarts,
     pub(super) repeats: u64,
     pub(super) clamped: u64,
+    /// What the look-ups of the newest entries came to.
+    pub(super) looks: Vec<Seen>,
     pub(super) output: Output,
     pub(super) ritual: Ritual,
     /// When the partition is given up at the latest, while draining.
@@ -53,6 +56,8 @@ pub struct Judge {
     pub(super) last_snapshot: Duration,
     /// A snapshot is due as soon as everything judged is committed.
     pub(super) snapshot_waits: bool,
+    /// An operator wants one.
+    pub(super) snapshot_wanted: bool,
     pub(super) effects: VecDeque<Effect>,
 }
 
@@ -73,12 +78,14 @@ impl Judge {
             cold_starts: ColdStarts::default(),
             repeats: 0,
             clamped: 0,
+            looks: Vec::new(),
             output: Output::default(),
             ritual: Ritual::default(),
             drain_until: None,
             last_commit: Duration::ZERO,
             last_snapshot: Duration::ZERO,
             snapshot_waits: false,
+            snapshot_wanted: false,
             effects: VecDeque::new(),
         };
         judge.restore();
@@ -107,6 +114,12 @@ impl Judge {
             Event::Stop => self.stop(now),
         }
         self.go_on(now);
+    }
+
+    /// Returns what the look-ups of the newest entries came to: those of the last [`Event::Entries`].
+    #[must_use]
+    pub fn looks(&self) -> &[Seen] {
+        &self.looks
     }
 
     /// Says whether entries are wanted: only then may [`Event::Entries`] be given.
@@ -144,6 +157,11 @@ impl Judge {
     #[must_use]
     pub fn settled_at(&self) -> Option<i64> {
         (self.is_settled() && self.state.log().is_some()).then_some(self.position)
+    }
+
+    /// Lets the next snapshot be due: it is cut as soon as everything judged is committed.
+    pub fn want_snapshot(&mut self) {
+        self.snapshot_wanted = true;
     }
 
     /// Cuts a snapshot. `None` unless the state is that of a committed offset.
@@ -406,11 +424,13 @@ impl Judge {
         if self.snapshot_waits && self.state.log().is_some() {
             self.last_snapshot = now;
             self.snapshot_waits = false;
+            self.snapshot_wanted = false;
             self.effects.push_back(Effect::Snapshot);
         }
     }
 
     fn snapshot_due(&self, now: Duration) -> bool {
-        self.settings.snapshot_interval.is_some_and(|interval| now >= self.last_snapshot + interval)
+        let interval = self.settings.snapshot_interval;
+        self.snapshot_wanted || interval.is_some_and(|interval| now >= self.last_snapshot + interval)
     }
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::clock::Clock;
 use super::worker_report::kind_of;
+use crate::index::Seen;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
-use crate::telemetry::labels::{ColdStart, Component, Eviction, Log, RestoreSource, Step};
-use crate::telemetry::{Beat, Check, Health, Metrics};
+use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
+use crate::telemetry::{Beat, Check, Health, IndexFigures, Metrics};
 use crate::transaction::CallError;
 use crate::worker::LogPartition;
 
@@ -54,7 +55,8 @@ impl JudgeReport {
     }
 
     /// So many entries were looked up and judged.
-    pub(super) fn judged(&self, entries: usize, elapsed: Duration) {
+    pub(super) fn judged(&self, entries: usize, looks: &[Seen], elapsed: Duration) {
+        looks.iter().for_each(|seen| self.metrics.lookup(seen.compared, seen.nearest));
         if let Ok(count) = u32::try_from(entries)
             && count > 0
         {
@@ -81,7 +83,6 @@ impl JudgeReport {
             Role::Restoring => self.ready.fail("restoring the index"),
             Role::Standby | Role::TakingOver | Role::Active | Role::Draining | Role::Stopped => self.ready.pass(),
         }
-        self.metrics.index_ready(!matches!(role, Role::Restoring));
         self.role = role;
     }
 
@@ -91,11 +92,21 @@ impl JudgeReport {
         self.beat.tick(self.clock.instant());
         let state = judge.state();
         let index = state.index();
-        self.metrics.index_entries(index.len() as u64);
-        self.metrics.index_memory(index.memory_bytes() as u64);
-        if self.role == Role::Active {
-            self.metrics.log_lag(Log::Fingerprints, waiting_entries as u64);
-        }
+        let held = index.stats();
+        self.metrics.index(
+            u32::try_from(self.log).unwrap_or(u32::MAX),
+            IndexFigures {
+                is_ready: self.role != Role::Restoring,
+                entries: held.originals,
+                oldest: index.live(&state.tails()).next().map(|oldest| oldest.event_time),
+                fingerprint_bytes: held.fingerprint_bytes() as u64,
+                bucket_bytes: held.bucket_bytes() as u64,
+                ref_bytes: (held.id_bytes + held.source_bytes) as u64,
+                exact_bytes: held.exact_bytes as u64,
+                largest_bucket: held.largest_bucket(),
+                waiting: if self.role == Role::Active { waiting_entries as u64 } else { 0 },
+            },
+        );
         let seen = judge.cold_starts();
         for _ in self.cold_starts.new_log..seen.new_log {
             self.metrics.cold_start(ColdStart::NewScheme);
@@ -104,9 +115,6 @@ impl JudgeReport {
             self.metrics.cold_start(ColdStart::LogTruncated);
         }
         self.cold_starts = seen;
-        if let Some(oldest) = index.live(&state.tails()).next() {
-            self.metrics.oldest_entry(oldest.event_time);
-        }
         self.count(judge.counts());
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use super::clock::Clock;
 use super::cores::on_all_cores;
@@ -57,10 +57,15 @@ enum News {
     Followed(FollowEvent),
     Called(Answer),
     InputCommitted(BTreeMap<PartitionId, i64>),
+    Asked(Question),
+    SnapshotWanted,
     Stop,
 }
 
-/// Tells a judge to commit what is judged and leave.
+/// Looks at the judge on its own thread, between two events.
+type Question = Box<dyn FnOnce(&Judge) + Send>;
+
+/// Tells a judge to commit what is judged and leave, or asks it.
 #[derive(Clone)]
 pub struct Stopper(Sender<News>);
 
@@ -69,6 +74,20 @@ impl Stopper {
     pub fn stop(&self) {
         // A seat that has ended is stopped already.
         let _ = self.0.send(News::Stop);
+    }
+
+    /// Asks the judge; `None` when it has ended or does not answer in time. The judge waits meanwhile.
+    pub(super) fn ask<T: Send + 'static>(&self, look: impl FnOnce(&Judge) -> T + Send + 'static) -> Option<T> {
+        let (sender, answer) = bounded(1);
+        let question: Question = Box::new(move |judge| drop(sender.send(look(judge))));
+        self.0.send(News::Asked(question)).ok()?;
+        answer.recv_timeout(QUESTION).ok()
+    }
+
+    /// Has a snapshot written as soon as everything judged is committed.
+    pub(super) fn snapshot(&self) {
+        // A seat that has ended wrote its last one.
+        let _ = self.0.send(News::SnapshotWanted);
     }
 }
 
@@ -226,6 +245,14 @@ impl JudgeSeat {
                 self.handle(Event::Called(answer))
             }
             News::InputCommitted(committed) => self.handle(Event::InputCommitted(committed)),
+            News::Asked(question) => {
+                question(&self.judge);
+                Ok(())
+            }
+            News::SnapshotWanted => {
+                self.judge.want_snapshot();
+                self.handle(Event::Tick)
+            }
             News::Stop => {
                 tracing::info!(log = self.log, "judge: stopping");
                 self.handle(Event::Stop)
@@ -278,7 +305,7 @@ impl JudgeSeat {
             let Some(Waiting { offset, append_time, entries, .. }) = self.entries.pop_front() else { break };
             let (count, began) = (entries.len(), self.clock.now());
             self.judge.handle(began, Event::Entries { offset, append_time, entries });
-            self.report.judged(count, self.clock.now().saturating_sub(began));
+            self.report.judged(count, self.judge.looks(), self.clock.now().saturating_sub(began));
             self.carry_out_all()?;
         }
         Ok(())

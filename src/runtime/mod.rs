@@ -6,13 +6,16 @@
 
 pub mod clock;
 pub mod cores;
+mod desk;
 mod errands;
 mod in_order;
 mod judge_report;
 pub mod judge_seat;
+mod lookout;
 pub mod petition;
 pub(crate) mod random;
 mod reading;
+pub mod remembered;
 pub mod service;
 mod shelf;
 mod text_pool;

@@ -14,7 +14,7 @@ use super::wiring::{self, failure};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::scheme_id;
-use crate::kafka::admin::{Admin, LogNames};
+use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::fingerprint_log::{Appended, EntryLog};
 use crate::kafka::gate::Gate;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews, Follower};
@@ -47,12 +47,26 @@ enum News {
 ///
 /// When the cluster or a judge does not answer in time.
 pub fn submit(settings: &Settings, bodies: &[EntryBody], patience: Duration) -> Result<Vec<Answered>, Fatal> {
+    submit_to(settings, Brokers::Cluster, bodies, patience)
+}
+
+/// The same over brokers of this kind.
+///
+/// # Errors
+///
+/// As [`submit`].
+pub fn submit_to(
+    settings: &Settings,
+    brokers: Brokers,
+    bodies: &[EntryBody],
+    patience: Duration,
+) -> Result<Vec<Answered>, Fatal> {
     let logs = LogPartition::try_from(settings.judge.partitions).unwrap_or(1).max(1);
     let partitions = NonZeroUsize::new(logs).unwrap_or(NonZeroUsize::MIN);
     let scheme = scheme_id(&settings.record, &settings.text, &settings.fingerprint, partitions).to_string();
     let cluster = wiring::cluster(&settings.kafka);
     let names = LogNames::new(&settings.logs.prefix, &scheme);
-    let admin = Admin::new(&cluster.admin()).map_err(unavailable)?;
+    let admin = Admin::of(&cluster.admin(), brokers).map_err(unavailable)?;
     prepare_logs(&admin, &names, logs, settings.logs.replication_factor)?;
 
     let clock = Clock::start();

@@ -9,7 +9,9 @@ use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 
 use super::clock::{Clock, wall_time};
+use super::desk::OwnDesk;
 use super::judge_seat::{self, JudgeSeat, Shelf};
+use super::lookout::{self, Lookout};
 use super::random::draw;
 use super::reading::Reading;
 use super::shelf::{self, FolderShelf};
@@ -26,7 +28,9 @@ use crate::kafka::survey::Trouble;
 use crate::log::LogIdentity;
 use crate::panics;
 use crate::snapshot::Folder;
-use crate::telemetry::http::{Endpoints, Server};
+use crate::telemetry::admin::{self, Admin as AdminPage};
+use crate::telemetry::http::{self, Endpoints};
+use crate::telemetry::listener::Server;
 use crate::telemetry::metrics::Build;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{HeaderSettings, LogPartition, Mode, Outlet, WorkerSettings};
@@ -45,14 +49,14 @@ type Ended = (String, Result<(), Fatal>);
 
 enum Stopper {
     Worker(worker_seat::Stopper),
-    Judge(judge_seat::Stopper),
+    Judge(LogPartition, judge_seat::Stopper),
 }
 
 impl Stopper {
     fn stop(&self) {
         match self {
             Self::Worker(stopper) => stopper.stop(),
-            Self::Judge(stopper) => stopper.stop(),
+            Self::Judge(_, stopper) => stopper.stop(),
         }
     }
 }
@@ -85,6 +89,10 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
 
     let service = Service::build(settings, brokers, clock, metrics, health)?;
     drop(starting);
+    let operators = service.serve_operators()?;
+    if let Some(operators) = &operators {
+        tracing::info!(listen = %operators.address(), "pair page and what acts on this instance");
+    }
     let grace = service.plan.settings.processing.shutdown_grace;
     service.supervise(&signals, grace)
 }
@@ -98,6 +106,7 @@ pub fn log_partitions(settings: &Settings) -> NonZeroUsize {
 
 struct Service {
     plan: Arc<Plan>,
+    reader: Reader,
     /// Of the parts that run, by name.
     stoppers: Vec<(String, Stopper)>,
     running: usize,
@@ -128,7 +137,13 @@ impl Service {
         metrics.index_limits(settings.index.max_memory, settings.rules.windows.max(), settings.index.snapshot_interval);
         let (rdkafka, version) = (crate::kafka::client::library_version(), env!("CARGO_PKG_VERSION"));
         tracing::info!(version, librdkafka = rdkafka, scheme, config = settings.hash, instance, "dupgate starts");
+        // Nobody is told of pairs whom nobody can ask for them.
+        let book = match settings.http.admin.as_ref().filter(|_| settings.roles.worker) {
+            None => None,
+            Some(admin) => Some(lookout::start(Lookout::open(&settings, reader.clone(), admin.text)?)?),
+        };
         let plan = Arc::new(Plan {
+            book,
             transactional_id: format!("{}.worker.{instance}", settings.input.group),
             settings,
             scheme,
@@ -143,7 +158,7 @@ impl Service {
         });
 
         let (ended, ends) = unbounded();
-        let mut service = Self { plan, stoppers: Vec::new(), running: 0, ends };
+        let mut service = Self { plan, reader, stoppers: Vec::new(), running: 0, ends };
         if service.plan.settings.roles.judge {
             let folder = shelf::open(&service.plan.settings.index)?;
             for log in judge_seat::served(&service.plan.settings.judge.serve, logs) {
@@ -151,9 +166,39 @@ impl Service {
             }
         }
         if service.plan.settings.roles.worker {
-            service.seat_worker(reader, logs, &ended)?;
+            service.seat_worker(logs, &ended)?;
         }
         Ok(service)
+    }
+
+    /// Starts the listener for operators, when there is to be one.
+    fn serve_operators(&self) -> Result<Option<Server>, Fatal> {
+        let settings = &self.plan.settings;
+        let Some(configured) = &settings.http.admin else { return Ok(None) };
+        let mut desk = OwnDesk {
+            settings: Arc::clone(settings),
+            brokers: self.plan.brokers,
+            judges: Vec::new(),
+            worker: None,
+            lookout: Lookout::open(settings, self.reader.clone(), configured.text)?,
+        };
+        for (_, stopper) in &self.stoppers {
+            match stopper {
+                Stopper::Worker(worker) => desk.worker = Some(worker.clone()),
+                Stopper::Judge(log, judge) => desk.judges.push((*log, judge.clone())),
+            }
+        }
+        let page = AdminPage {
+            token: configured.token.clone(),
+            text: configured.text,
+            max_distance: settings.rules.max_distance,
+            pairs: self.plan.book.as_ref().map(|book| book.pairs.clone()).unwrap_or_default(),
+            desk: Arc::new(desk),
+        };
+        let server = admin::start(configured.listen, page)
+            .with_context(|| format!("cannot listen on {} (http.admin.listen)", configured.listen))
+            .map_err(failure)?;
+        Ok(Some(server))
     }
 
     fn seat_judge(&mut self, log: LogPartition, folder: &Arc<Folder>, ended: &Sender<Ended>) -> Result<(), Fatal> {
@@ -177,10 +222,10 @@ impl Service {
             revoke_grace: REVOKE_GRACE,
         };
         let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Some(snapshots))?;
-        self.start(format!("judge-{log}"), Stopper::Judge(seat.stopper()), ended, move || seat.run())
+        self.start(format!("judge-{log}"), Stopper::Judge(log, seat.stopper()), ended, move || seat.run())
     }
 
-    fn seat_worker(&mut self, reader: Reader, logs: usize, ended: &Sender<Ended>) -> Result<(), Fatal> {
+    fn seat_worker(&mut self, logs: usize, ended: &Sender<Ended>) -> Result<(), Fatal> {
         let plan = Arc::clone(&self.plan);
         let settings = &plan.settings;
         let worker = WorkerSettings {
@@ -199,6 +244,7 @@ impl Service {
         };
         plan.metrics.workers(plan.text_threads() as u64);
         plan.metrics.transaction_limit(TRANSACTION_PAGES as u64);
+        let reader = self.reader.clone();
         let reading =
             Reading { reader, outputs: Arc::clone(&plan.outputs), clock: plan.clock, metrics: plan.metrics.clone() };
         let seat = WorkerSeat::new(Arc::clone(&plan), reading, worker)?;
@@ -314,9 +360,10 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
         health: health.clone(),
         build,
         clock: Arc::new(move || clock.instant()),
+        wall: wall_time,
         config: Arc::from(format!("{config:#}\n")),
     };
-    Server::start(settings.http.listen, endpoints)
+    http::start(settings.http.listen, endpoints)
         .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
         .map_err(failure)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::Clock;
+use super::lookout::Book;
 use crate::config::Properties;
 use crate::config::raw::{
     Compression, Delivery as ConfiguredDelivery, DuplicateValue as ConfiguredValue, Mode as ConfiguredMode,
@@ -47,6 +48,8 @@ pub struct Plan {
     pub metrics: Metrics,
     /// Where conditions go.
     pub health: Health,
+    /// Where duplicates are shown to operators; absent when nobody asks.
+    pub(super) book: Option<Book>,
     /// The worker's transactional id.
     pub transactional_id: String,
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
+use super::lookout::Book;
+use super::wiring::Plan;
 use crate::kafka::output::{Carried, Outputs};
 use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
@@ -12,9 +14,10 @@ use crate::telemetry::labels::{
     BypassReason, CommitResult, Component, Duplicate, ErrorKind, Output as OutputLabel, Pause, Queue, Step,
     TransactionResult, Verdict,
 };
-use crate::telemetry::{Beat, Check, Health, Metrics};
+use crate::telemetry::pairs::Seen;
+use crate::telemetry::{Beat, Check, Metrics};
 use crate::transaction::{Call, CallError};
-use crate::worker::{Disposition, Outlet, Output, Status};
+use crate::worker::{Disposition, Outlet, Output, Status, verdict};
 
 /// Most asks whose time is remembered: enough for what is in flight.
 const MOST_ASKED: usize = 1 << 20;
@@ -26,6 +29,8 @@ pub(super) struct WorkerReport {
     metrics: Metrics,
     clock: Clock,
     outputs: Arc<Outputs>,
+    /// Where duplicates are shown to operators; absent when nobody asks.
+    book: Option<Book>,
     beat: Beat,
     ready: Check,
     consumed: BTreeMap<Arc<str>, (u64, u64)>,
@@ -38,13 +43,14 @@ pub(super) struct WorkerReport {
 }
 
 impl WorkerReport {
-    pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, outputs: Arc<Outputs>) -> Self {
+    pub(super) fn new(plan: &Plan, clock: Clock, outputs: Arc<Outputs>) -> Self {
         Self {
-            metrics,
+            metrics: plan.metrics.clone(),
             clock,
             outputs,
-            beat: health.beat("worker", clock.instant()),
-            ready: health.check("worker", "starting"),
+            book: plan.book.clone(),
+            beat: plan.health.beat("worker", clock.instant()),
+            ready: plan.health.check("worker", "starting"),
             consumed: BTreeMap::new(),
             newest: BTreeMap::new(),
             asked: HashMap::new(),
@@ -134,7 +140,10 @@ impl WorkerReport {
             let record = &page.payload.record;
             let bytes = record.bytes();
             match &output.disposition {
-                Disposition::Ruled(ruling) => self.ruled(ruling, bytes as u64),
+                Disposition::Ruled(ruling) => {
+                    self.ruled(ruling, bytes as u64);
+                    self.tell(ruling, page.payload.id.as_deref(), now, wall);
+                }
                 Disposition::DeadLetter(reason) => self.dead(*reason),
                 Disposition::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
             }
@@ -167,6 +176,24 @@ impl WorkerReport {
                 self.metrics.match_age(found_by, of.age_ms);
             }
         }
+    }
+
+    /// Shows a duplicate to those who ask for pairs.
+    fn tell(&self, ruling: &Ruling, id: Option<&str>, now: Duration, wall: Timestamp) {
+        let (Some(book), Answer::Page(page)) = (&self.book, &ruling.answer) else { return };
+        let Decision::Duplicate { of } = &page.decision else { return };
+        let seen = Seen {
+            source: page.source.clone(),
+            original: of.source.clone(),
+            cluster: of.cluster.clone(),
+            verdict: verdict(page),
+            stage: of.stage.name(),
+            distance: of.distance,
+            age_ms: of.age_ms,
+            id: id.map(str::to_owned),
+            at: wall,
+        };
+        book.offer(now, seen);
     }
 
     fn dead(&self, reason: Reject) {

@@ -63,10 +63,11 @@ enum News {
     Called(Answer),
     Checkpoint(LogPartition, Option<i64>),
     Committed(BTreeMap<PartitionId, Option<i64>>, BTreeSet<Arc<str>>),
+    Hold(bool),
     Stop,
 }
 
-/// Tells a worker to deliver what it can and leave.
+/// Tells a worker to deliver what it can and leave, or to read no more for a while.
 #[derive(Clone)]
 pub struct Stopper(Sender<News>);
 
@@ -75,6 +76,12 @@ impl Stopper {
     pub fn stop(&self) {
         // A seat that has ended is stopped already.
         let _ = self.0.send(News::Stop);
+    }
+
+    /// Has the input stand still, or go on.
+    pub(super) fn hold(&self, is_held: bool) {
+        // A seat that has ended reads nothing.
+        let _ = self.0.send(News::Hold(is_held));
     }
 }
 
@@ -131,6 +138,10 @@ pub struct WorkerSeat {
     report: WorkerReport,
     looked: Duration,
     asked_lags: Duration,
+    /// An operator wants the input to stand still.
+    held: bool,
+    /// Partitions that the machine wants to stand still.
+    paused: BTreeSet<PartitionId>,
     /// Why the worker leaves, when it is not asked to.
     leaving_because: Option<Fatal>,
     stopped: bool,
@@ -200,9 +211,11 @@ impl WorkerSeat {
             log_gate,
             begun_topics: BTreeSet::new(),
             revoked_at: None,
-            report: WorkerReport::new(plan.metrics.clone(), &plan.health, clock, outputs),
+            report: WorkerReport::new(&plan, clock, outputs),
             looked: clock.now(),
             asked_lags: clock.now(),
+            held: false,
+            paused: BTreeSet::new(),
             leaving_because: None,
             stopped: false,
             sender,

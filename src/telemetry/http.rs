@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
@@ -13,21 +12,24 @@ use axum::extract::{RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::sync::oneshot;
 
 use super::health::Health;
+use super::listener::Server;
 use super::metrics::{Build, Metrics};
+use super::status::status;
+use crate::record::Timestamp;
 
 /// How often samples move into their buckets, scraped or not.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Every path with what it answers.
-const PATHS: [(&str, &str); 7] = [
+const PATHS: [(&str, &str); 8] = [
     ("/", "this list"),
     ("/metrics", "metrics as Prometheus text"),
     ("/livez", "200 while every loop moves, 503 with the reason otherwise"),
     ("/readyz", "200 when this instance can be relied on, 503 with the reasons otherwise; ?verbose lists every check"),
     ("/healthz", "the same as /livez"),
+    ("/status", "one page about this instance as JSON: readiness, verdicts, lag, index, errors"),
     ("/config", "the settings in effect as JSON, secrets left out, with their hash"),
     ("/version", "version of the program and of its client library as JSON"),
 ];
@@ -46,6 +48,8 @@ pub struct Endpoints {
     pub build: Build,
     /// For `/livez`.
     pub clock: Clock,
+    /// For `/status`: tells the time of day.
+    pub wall: fn() -> Timestamp,
     /// For `/config`: what it answers. Whoever makes it leaves secrets out.
     pub config: Arc<str>,
 }
@@ -56,79 +60,29 @@ impl fmt::Debug for Endpoints {
     }
 }
 
-/// A listener on a thread of its own. Ends when dropped.
-#[derive(Debug)]
-pub struct Server {
-    address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+/// Binds the address (port 0 takes any free one) and begins to answer. Also keeps the metrics' upkeep going.
+///
+/// # Errors
+///
+/// The address cannot be bound, or no thread can be started.
+pub fn start(listen: SocketAddr, endpoints: Endpoints) -> io::Result<Server> {
+    let metrics = endpoints.metrics.clone();
+    start_with(listen, endpoints, UPKEEP, move || metrics.upkeep())
 }
 
-impl Server {
-    /// Binds the address (port 0 takes any free one) and begins to answer. Also keeps the metrics' upkeep going.
-    ///
-    /// # Errors
-    ///
-    /// The address cannot be bound, or no thread can be started.
-    pub fn start(listen: SocketAddr, endpoints: Endpoints) -> io::Result<Self> {
-        let metrics = endpoints.metrics.clone();
-        Self::start_with(listen, endpoints, UPKEEP, move || metrics.upkeep())
-    }
-
-    fn start_with(
-        listen: SocketAddr,
-        endpoints: Endpoints,
-        every: Duration,
-        upkeep: impl Fn() + Send + 'static,
-    ) -> io::Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let listener = runtime.block_on(tokio::net::TcpListener::bind(listen))?;
-        let address = listener.local_addr()?;
-        let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
-            crate::error::exit_on_panic(|| {
-                runtime.block_on(async move {
-                    let serve = axum::serve(listener, router(endpoints)).into_future();
-                    let keep_up = async {
-                        let mut pace = tokio::time::interval(every);
-                        loop {
-                            pace.tick().await;
-                            upkeep();
-                        }
-                    };
-                    tokio::select! {
-                        _ = stopped => {}
-                        served = serve => {
-                            if let Err(error) = served {
-                                tracing::error!(%error, "the metrics listener ended");
-                            }
-                        }
-                        () = keep_up => {}
-                    }
-                });
-            });
-        })?;
-        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
-    }
-
-    /// Returns the address that is listened on.
-    #[must_use]
-    pub const fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            // Nobody listens any more: then it has ended already.
-            let _ = stop.send(());
+fn start_with(
+    listen: SocketAddr,
+    endpoints: Endpoints,
+    every: Duration,
+    upkeep: impl Fn() + Send + 'static,
+) -> io::Result<Server> {
+    Server::start("http", listen, router(endpoints), async move {
+        let mut pace = tokio::time::interval(every);
+        loop {
+            pace.tick().await;
+            upkeep();
         }
-        if let Some(thread) = self.thread.take() {
-            // A panic on that thread has ended the process.
-            let _ = thread.join();
-        }
-    }
+    })
 }
 
 fn router(endpoints: Endpoints) -> Router {
@@ -138,6 +92,7 @@ fn router(endpoints: Endpoints) -> Router {
         .route("/livez", get(livez))
         .route("/healthz", get(livez))
         .route("/readyz", get(readyz))
+        .route("/status", get(summary))
         .route("/config", get(config))
         .route("/version", get(version))
         .with_state(endpoints)
@@ -185,6 +140,12 @@ async fn readyz(State(endpoints): State<Endpoints>, RawQuery(query): RawQuery) -
     }
 }
 
+async fn summary(State(endpoints): State<Endpoints>) -> Response {
+    let Endpoints { metrics, health, build, wall, .. } = &endpoints;
+    let body = status(&metrics.render(), &health.readiness(), build, wall());
+    ([(header::CONTENT_TYPE, "application/json")], format!("{body:#}\n")).into_response()
+}
+
 async fn config(State(endpoints): State<Endpoints>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], endpoints.config.to_string()).into_response()
 }
@@ -215,9 +176,10 @@ mod tests {
             health: health.clone(),
             build: Build { version: "1.2.3".into(), revision: "abc".into(), librdkafka: "2.12.1".into() },
             clock: Arc::new(move || now),
+            wall: || Timestamp::from_millis(10_000),
             config: Arc::from("{}"),
         };
-        (Server::start(SocketAddr::from(([127, 0, 0, 1], 0)), endpoints).unwrap(), metrics)
+        (start(SocketAddr::from(([127, 0, 0, 1], 0)), endpoints).unwrap(), metrics)
     }
 
     /// Asks over a real socket; returns status, head and body.
@@ -305,12 +267,13 @@ mod tests {
             health: Health::new(Duration::from_secs(1)),
             build: Build { version: String::new(), revision: String::new(), librdkafka: String::new() },
             clock: Arc::new(move || now),
+            wall: || Timestamp::from_millis(10_000),
             config: Arc::from("{}"),
         };
         let (ran, runs) = mpsc::channel();
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let upkeep = move || ran.send(()).unwrap_or_default();
-        let server = Server::start_with(listen, endpoints, Duration::from_millis(1), upkeep).unwrap();
+        let server = start_with(listen, endpoints, Duration::from_millis(1), upkeep).unwrap();
         for _ in 0..3 {
             runs.recv_timeout(Duration::from_secs(30)).unwrap();
         }
@@ -329,8 +292,9 @@ mod tests {
             health: Health::new(Duration::from_secs(1)),
             build: Build { version: String::new(), revision: String::new(), librdkafka: String::new() },
             clock: Arc::new(move || now),
+            wall: || Timestamp::from_millis(10_000),
             config: Arc::from("{}"),
         };
-        assert_eq!(Server::start(first.address(), endpoints).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(start(first.address(), endpoints).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 }

@@ -170,6 +170,21 @@ label! {
         Restore = "restore",
         /// Too many dead letters.
         Breaker = "breaker",
+        /// An operator said so.
+        Manual = "manual",
+    }
+}
+label! {
+    /// What memory of the index is for.
+    MemoryPart = "part" {
+        /// What is known of the originals: codes, sketches, places, times.
+        Fingerprints = "fingerprints",
+        /// The tables of `SimHash` codes and `MinHash` bands.
+        Buckets = "buckets",
+        /// The tables by id and by source.
+        Refs = "refs",
+        /// The table of exact hashes.
+        Exact = "exact",
     }
 }
 label! {

@@ -3,6 +3,7 @@
 //! The client library's own lines come through the same way, with the target `librdkafka`.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -11,8 +12,10 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+use tracing_subscriber::{registry, reload};
 
 use crate::config::settings::{Level, LogFormat, Logging};
 
@@ -23,25 +26,45 @@ use crate::config::settings::{Level, LogFormat, Logging};
 /// Logging was begun before in this process.
 pub fn start(settings: Logging) -> Result<(), TryInitError> {
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    subscriber(settings, is_terminal, std::io::stderr).try_init()
+    let (subscriber, set_level) = subscriber(settings, is_terminal, std::io::stderr);
+    subscriber.try_init()?;
+    // The first to be installed is the only one.
+    let _ = SET_LEVEL.set(set_level);
+    Ok(())
 }
 
-/// Makes the subscriber that [`start`] installs.
-fn subscriber<W>(settings: Logging, is_terminal: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
+/// Changes how much is logged from now on.
+///
+/// # Errors
+///
+/// Logging was not begun in this process.
+pub fn set_level(level: Level) -> Result<(), String> {
+    SET_LEVEL.get().ok_or_else(|| "nothing is logged by this process".to_owned()).and_then(|set| set(level))
+}
+
+type SetLevel = Box<dyn Fn(Level) -> Result<(), String> + Send + Sync>;
+
+static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
+
+/// Makes the subscriber that [`start`] installs, and what changes its level.
+fn subscriber<W>(settings: Logging, is_terminal: bool, writer: W) -> (Box<dyn Subscriber + Send + Sync>, SetLevel)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let lines = tracing_subscriber::fmt().with_max_level(filter(settings.level)).with_writer(writer);
+    let (level, handle) = reload::Layer::new(filter(settings.level));
+    let set_level = move |level| handle.reload(filter(level)).map_err(|error| error.to_string());
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     let is_text = match settings.format {
         LogFormat::Text => true,
         LogFormat::Json => false,
         LogFormat::Auto => is_terminal,
     };
-    if is_text {
-        Box::new(lines.with_ansi(is_terminal).finish())
+    let subscriber: Box<dyn Subscriber + Send + Sync> = if is_text {
+        Box::new(registry().with(level).with(lines.with_ansi(is_terminal)))
     } else {
-        Box::new(lines.with_ansi(false).event_format(JsonLine).finish())
-    }
+        Box::new(registry().with(level).with(lines.with_ansi(false).event_format(JsonLine)))
+    };
+    (subscriber, Box::new(set_level))
 }
 
 const fn filter(level: Level) -> LevelFilter {
@@ -165,7 +188,7 @@ mod tests {
     fn logged(level: Level, format: LogFormat, is_terminal: bool) -> String {
         let memory = Memory::default();
         let writer = memory.clone();
-        let subscriber = subscriber(Logging { level, format }, is_terminal, move || writer.clone());
+        let (subscriber, _) = subscriber(Logging { level, format }, is_terminal, move || writer.clone());
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(topic = "crawl", partition = 3, offset = 7_u64, ok = true, level = "x", "judged \"it\"");
             tracing::error!(target: "librdkafka", error = %"refused", "librdkafka: FAIL broker down");
@@ -201,6 +224,24 @@ mod tests {
         assert!(!logged(Level::Info, LogFormat::Auto, true).starts_with('{'));
         let text = logged(Level::Info, LogFormat::Text, false);
         assert!(text.contains("judged \"it\"") && !text.contains('\u{1b}'), "no colours in a file: {text}");
+    }
+
+    #[test]
+    fn the_level_is_changed_while_lines_are_written() {
+        for format in [LogFormat::Json, LogFormat::Text] {
+            let memory = Memory::default();
+            let writer = memory.clone();
+            let (subscriber, set) = subscriber(Logging { level: Level::Warn, format }, false, move || writer.clone());
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::info!("too early");
+                set(Level::Debug).unwrap();
+                tracing::debug!("in time");
+                set(Level::Error).unwrap();
+                tracing::warn!("too late");
+            });
+            let text = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
+            assert!(text.contains("in time") && !text.contains("too"), "{text}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! first increment would miss that increment. Gauges without a label appear when they are first set. Nothing is global: two instances in one process have two recorders.
 //! Cost: an atomic operation for closed labels, a look-up by hash for topics and partitions.
 
+mod indexes;
 mod series;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +15,12 @@ use std::time::Duration;
 use metrics::{Counter, Gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
+pub use self::indexes::IndexFigures;
 use self::series::Series;
 use super::labels::{
     BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, LimitedQueue, Log,
-    Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult, Verdict,
+    MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult,
+    Verdict,
 };
 use super::table::{self, Kind, TABLE};
 use crate::config::settings;
@@ -55,6 +58,8 @@ struct Inner {
     busy_micros: AtomicU64,
     lags_shown: Mutex<BTreeSet<(String, String)>>,
     topics_shown: Mutex<BTreeSet<String>>,
+    /// By partition of the fingerprint log.
+    indexes: Mutex<BTreeMap<u32, IndexFigures>>,
 }
 
 impl Metrics {
@@ -88,6 +93,7 @@ impl Metrics {
                 busy_micros: AtomicU64::new(0),
                 lags_shown: Mutex::default(),
                 topics_shown: Mutex::default(),
+                indexes: Mutex::default(),
             }),
         })
     }
@@ -287,16 +293,6 @@ impl Metrics {
 
     // Index and state
 
-    /// The index holds so many originals.
-    pub fn index_entries(&self, entries: u64) {
-        self.set(&table::INDEX_ENTRIES, float(entries));
-    }
-
-    /// The index takes so much memory.
-    pub fn index_memory(&self, bytes: u64) {
-        self.set(&table::INDEX_MEMORY, float(bytes));
-    }
-
     /// The memory ceiling, the longest window and the time between snapshots are configured so.
     pub fn index_limits(&self, max_bytes: u64, window: Duration, snapshot_interval: Duration) {
         self.set(&table::INDEX_MEMORY_LIMIT, float(max_bytes));
@@ -309,11 +305,6 @@ impl Metrics {
         self.series().index_evictions.of(reason).increment(entries);
     }
 
-    /// The oldest original held has this event time.
-    pub fn oldest_entry(&self, event_time: Timestamp) {
-        self.set(&table::INDEX_OLDEST_ENTRY, seconds(event_time));
-    }
-
     /// Records were behind the tail when they were judged.
     pub fn late_records(&self, records: u64) {
         self.series().index_late_records.increment(records);
@@ -324,11 +315,6 @@ impl Metrics {
         if let Some(counter) = self.series().withdrawn.get(&reason) {
             counter.increment(1);
         }
-    }
-
-    /// This judge or standby holds the whole state, or does not.
-    pub fn index_ready(&self, is_ready: bool) {
-        self.set(&table::INDEX_READY, flag(is_ready));
     }
 
     /// An index began without the facts of one window.

@@ -4,7 +4,8 @@ use metrics::Unit;
 
 use super::labels::{
     BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, LimitedQueue, Log,
-    Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult, Verdict,
+    MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult,
+    Verdict,
 };
 
 /// One metric.
@@ -82,6 +83,7 @@ const AGE_SECONDS: &[f64] = &[
     1_209_600.0,
 ];
 const TOKENS: &[f64] = &[5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 10_000.0];
+const CANDIDATES: &[f64] = &[0.0, 1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 1000.0];
 const LONG_SECONDS: &[f64] = &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
 /// Makes a constant for each metric, and the table of all of them.
@@ -136,6 +138,10 @@ table! {
         "Hamming distance of accepted near matches.";
     MATCH_AGE: "dupgate_match_age_seconds", Histogram(AGE_SECONDS), Seconds, &[closed::<Duplicate>()],
         "Event-time gap between a duplicate and the document it matched: mass at the right edge means the window is too short.";
+    NEAREST_DISTANCE: "dupgate_nearest_distance_bits", Histogram(DISTANCE_BITS), Count, &[],
+        "Hamming distance of the nearest candidate that a stage found, accepted or not: shows whether the threshold sits in a valley.";
+    LOOKUP_CANDIDATES: "dupgate_lookup_candidates", Histogram(CANDIDATES), Count, &[],
+        "Candidates compared per lookup.";
     DOCUMENT_TOKENS: "dupgate_document_tokens", Histogram(TOKENS), Count, &[closed::<Segmenter>()],
         "Tokens per document after filtering.";
 
@@ -169,10 +175,12 @@ table! {
     // Index and state
     INDEX_ENTRIES: "dupgate_index_entries", Gauge, Count, &[],
         "Fingerprints held in the window.";
-    INDEX_MEMORY: "dupgate_index_memory_bytes", Gauge, Bytes, &[],
+    INDEX_MEMORY: "dupgate_index_memory_bytes", Gauge, Bytes, &[closed::<MemoryPart>()],
         "Memory held by the index.";
     INDEX_MEMORY_LIMIT: "dupgate_index_memory_limit_bytes", Gauge, Bytes, &[],
         "Configured memory ceiling of the index.";
+    INDEX_LARGEST_BUCKET: "dupgate_index_largest_bucket_entries", Gauge, Count, &[],
+        "Entries in the fullest lookup bucket seen lately: skew makes lookups dear.";
     INDEX_EVICTIONS: "dupgate_index_evictions_total", Counter, Count, &[closed::<Eviction>()],
         "Entries removed. reason=capacity means the effective window is shorter than configured.";
     INDEX_WINDOW: "dupgate_index_window_seconds", Gauge, Seconds, &[],

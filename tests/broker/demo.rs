@@ -28,7 +28,8 @@ fn score_reads_back_what_the_demo_saw() {
         format!("output.{output}.topic={topic}")
     });
     let [unique, duplicate, dead] = outputs.each_ref().map(String::as_str);
-    let settings = ["-s", unique, "-s", duplicate, "-s", dead, "-s", "http.listen=127.0.0.1:0"];
+    let http = ["-s", "http.listen=127.0.0.1:0", "-s", "http.admin.listen=null"];
+    let settings = [["-s", unique, "-s", duplicate].as_slice(), &["-s", dead], &http].concat();
     let demo = dupgate(&[&["demo", "--for", "15s", "--brokers", address], settings.as_slice()].concat());
     let seen = String::from_utf8_lossy(&demo.stdout).into_owned();
     assert!(!seen.contains("cannot show"), "a real broker proves delivery: {seen}");

@@ -10,7 +10,8 @@ fn row(table: &str, name: &str) -> Vec<u64> {
 
 #[test]
 fn the_demo_judges_a_crawl_and_says_how_well() {
-    let arguments = ["demo", "--for", "8s", "--broken", "0.05", "-s", "http.listen=127.0.0.1:0"];
+    let arguments =
+        ["demo", "--for", "8s", "--broken", "0.05", "-s", "http.listen=127.0.0.1:0", "-s", "http.admin.listen=null"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DUPGATE_")) {
         command.env_remove(name);

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-const PASSWORD: &str = "hunter2hunter2";
+const PASSWORD: &str = "hunter2hunter2hunter2";
 
 /// Every place that takes a secret, and every property whose name says that it is one.
-fn configuration(listen: SocketAddr, mechanism: &str) -> String {
+fn configuration(listen: SocketAddr, operators: SocketAddr, mechanism: &str) -> String {
     let oauth = format!("{{token_url: 'http://127.0.0.1:1/', client_id: c, client_secret: {PASSWORD}}}");
     let properties = format!("{{sasl.password: {PASSWORD}, ssl.keystore.password: {PASSWORD}, debug: all}}");
     // Nobody listens at the brokers' address: the program goes on asking, and says so.
@@ -28,7 +28,7 @@ kafka:
   producer_properties: {{sasl.oauthbearer.client.secret: {PASSWORD}}}
 input: {{topics: [pages], instance_id: one}}
 output: {{unique: {{topic: u}}, duplicate: {{topic: d}}, dead_letter: {{topic: x}}}}
-http: {{listen: '{listen}'}}
+http: {{listen: '{listen}', admin: {{listen: '{operators}', token: {PASSWORD}}}}}
 logging: {{level: trace, format: json}}
 "
     )
@@ -65,9 +65,10 @@ fn dupgate() -> Command {
 fn a_password_is_in_no_log_line_no_error_and_no_metric() {
     for mechanism in ["scram-sha-512", "oauthbearer"] {
         let folder = TempDir::new().unwrap();
-        let listen = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+        let free = || TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+        let (listen, operators) = (free(), free());
         let (file, log) = (folder.path().join("dupgate.yaml"), folder.path().join("log"));
-        fs::write(&file, configuration(listen, mechanism)).unwrap();
+        fs::write(&file, configuration(listen, operators, mechanism)).unwrap();
 
         let checked = dupgate().args(["validate", "-vv", "-c"]).arg(&file).output().unwrap();
         let mut told = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
@@ -80,7 +81,9 @@ fn a_password_is_in_no_log_line_no_error_and_no_metric() {
         let mut scraped = String::new();
         // Until the client library has tried to reach the brokers, or the program has given up on them.
         loop {
-            scraped = get(listen, "/metrics").unwrap_or(scraped);
+            let pages: Option<Vec<String>> =
+                ["/metrics", "/config", "/status", "/readyz?verbose"].iter().map(|path| get(listen, path)).collect();
+            scraped = pages.map_or(scraped, |pages| pages.concat());
             let said = fs::read_to_string(&log).unwrap();
             if child.0.try_wait().unwrap().is_some() || (said.contains("librdkafka") && scraped.contains("dupgate_")) {
                 break;
@@ -89,7 +92,7 @@ fn a_password_is_in_no_log_line_no_error_and_no_metric() {
         drop(child);
         told += &scraped;
         told += &fs::read_to_string(&log).unwrap();
-        assert!(scraped.contains("dupgate_build_info"), "{told}");
+        assert!(scraped.contains("dupgate_build_info") && scraped.contains("\"token\": \"[redacted]\""), "{told}");
         assert!(told.contains("librdkafka"), "the client library is heard: {told}");
         assert!(!told.contains(PASSWORD), "{mechanism}: {told}");
     }

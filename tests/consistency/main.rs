@@ -112,13 +112,14 @@ fn every_choice_of_a_closed_list_is_written_in_the_sample() {
         "output.timestamp",
         "output.compression",
         "processing.on_bad_record",
+        "http.admin.text",
         "logging.level",
         "logging.format",
     ] {
         minimal.set(&format!("{key}=no_such_word"));
     }
     let refused = minimal.resolve(&Given::default(), Purpose::Run).unwrap_err();
-    assert_eq!(refused.problems.len(), 24, "{refused}");
+    assert_eq!(refused.problems.len(), 25, "{refused}");
     for problem in refused.problems {
         let (_, expected) = problem.message.split_once("expected ").unwrap();
         let words: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();

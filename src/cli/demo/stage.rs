@@ -49,12 +49,17 @@ pub(super) fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.with(own_settings(&name, &topics, &folder.0), &brokers).start(Purpose::Run)?.settings;
     make_topics(broker.as_ref(), &settings, &topics)?;
     say(&format!("topics {name}.*   metrics on http://{}/metrics", settings.http.listen))?;
+    if let Some(admin) = &settings.http.admin {
+        say(&format!("duplicates, and what differs, on http://{}/ui/", admin.listen))?;
+    }
 
     let kind = if broker.is_some() { Brokers::InProcess } else { Brokers::Cluster };
     let summary = run(args, settings, &topics, kind)?;
     for line in summary.screen() {
         say(&line)?;
     }
+    // It ends with the process: clients that are still closing would complain that it is gone.
+    std::mem::forget(broker);
     Ok(())
 }
 
@@ -69,6 +74,7 @@ fn own_settings(name: &str, topics: &[String], folder: &std::path::Path) -> Vec<
         format!("output.dead_letter.topic={name}.dead"),
         format!("index.path={}", folder.display()),
         "index.max_memory=256MiB".to_owned(),
+        "http.admin.listen=127.0.0.1:9465".to_owned(),
         "logging.level=error".to_owned(),
     ]
 }

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::super::settings::ShownText;
 use super::super::{Layers, Settings, settings};
 use super::*;
 use crate::log::{Stage, Windows};
@@ -402,4 +403,19 @@ fn bands_that_the_judge_cannot_afford_are_refused_with_a_way_out() {
     let paths: Vec<&str> = both.problems.iter().map(|problem| problem.path.as_str()).collect();
     assert_eq!(paths.len(), 2, "{both}");
     assert!(paths.contains(&"window.size") && paths.contains(&"match.minhash.bands"), "{both}");
+}
+
+#[test]
+fn the_listener_for_operators_is_off_until_it_is_named_and_needs_a_token_where_others_can_reach_it() {
+    assert!(settings(&[]).http.admin.is_none());
+    let own = settings(&["http.admin.listen=127.0.0.1:9465"]).http.admin.unwrap();
+    assert!(own.token.is_none() && own.text == ShownText::Snippet);
+    assert!(settings(&["http.admin.listen=[::1]:9465"]).http.admin.is_some());
+    refused(&["http.admin.listen=0.0.0.0:9465"], "http.admin.token", "is missing: http.admin.listen (0.0.0.0:9465)");
+    refused(&["http.admin.listen=10.0.0.1:9465"], "http.admin.token", "can be reached from other machines");
+    let with = settings(&["http.admin.listen=0.0.0.0:9465", "http.admin.token=0123456789abcdef"]).http.admin.unwrap();
+    assert_eq!(with.token.unwrap().expose_secret(), "0123456789abcdef");
+    refused(&["http.admin.token=0123456789abcde"], "http.admin.token", "has 15 characters: expected at least 16");
+    refused(&["http.admin.listen=9465"], "http.admin.listen", "`9465` is no address and port");
+    refused(&["http.admin.listen=127.0.0.1:1", "http.listen=127.0.0.1:1"], "http.admin.listen", "is http.listen, too");
 }

@@ -13,6 +13,7 @@ use crate::kafka::verdict_log::FollowCommand;
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::wall_clock;
 use crate::runtime::wiring::{ended, failure};
+use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
 use crate::worker::{Effect, LogPartition, Request};
 
@@ -37,8 +38,17 @@ impl WorkerSeat {
             Effect::Leave => self.command(Command::Leave),
             Effect::FetchCommitted(partitions) => self.fetch_committed(partitions),
             Effect::Seek { partition, offset } => self.seek(partition, offset),
-            Effect::Pause(partitions) => self.command(Command::Pause(partitions)),
-            Effect::Resume(partitions) => self.command(Command::Resume(partitions)),
+            Effect::Pause(partitions) => {
+                self.paused.extend(partitions.iter().cloned());
+                self.command(Command::Pause(partitions));
+            }
+            Effect::Resume(partitions) => {
+                self.paused.retain(|partition| !partitions.contains(partition));
+                // Held by an operator, they go on when he says so.
+                if !self.held {
+                    self.command(Command::Resume(partitions));
+                }
+            }
             Effect::Append(log, entry) => {
                 self.report.asked(entry.request);
                 self.entries_since.get_or_insert_with(|| self.clock.now());
@@ -129,7 +139,25 @@ impl WorkerSeat {
             None => start_of(self.plan.settings.input.start),
         };
         self.lanes.insert(partition.clone(), lane);
+        if self.held {
+            self.command(Command::Pause(BTreeSet::from([partition.clone()])));
+        }
         self.command(Command::Seek(partition, start, self.serials));
+    }
+
+    /// Has the input stand still for an operator, or go on where the machine lets it.
+    pub(super) fn hold(&mut self, is_held: bool) {
+        if self.held != is_held {
+            tracing::warn!(is_held, "the input was stopped or set going by an operator");
+        }
+        self.held = is_held;
+        self.report.metrics().paused(Pause::Manual, is_held);
+        let lanes = self.lanes.keys();
+        if is_held {
+            self.command(Command::Pause(lanes.cloned().collect()));
+        } else {
+            self.command(Command::Resume(lanes.filter(|lane| !self.paused.contains(lane)).cloned().collect()));
+        }
     }
 
     pub(super) fn recall(&mut self, log: LogPartition, from: Option<i64>) -> Result<(), Fatal> {

@@ -39,6 +39,10 @@ impl WorkerSeat {
                 self.begun_topics = begun;
                 self.handle(Event::Committed(offsets))
             }
+            News::Hold(is_held) => {
+                self.hold(is_held);
+                Ok(())
+            }
             News::Stop => {
                 tracing::info!("worker: stopping");
                 self.handle(Event::Stop)
@@ -97,6 +101,7 @@ impl WorkerSeat {
     pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
         for partition in partitions {
             self.lanes.remove(partition);
+            self.paused.remove(partition);
         }
     }
 

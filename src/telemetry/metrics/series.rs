@@ -8,7 +8,8 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, R
 use super::super::table::{self, Kind, Spec, TABLE};
 use super::{
     BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, LimitedQueue, Log,
-    Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult, Verdict,
+    MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult,
+    Verdict,
 };
 use crate::record::Reject;
 
@@ -96,6 +97,8 @@ pub(super) struct Series {
     pub(super) end_to_end_latency: Histogram,
     pub(super) batch_size: Histogram,
     pub(super) match_distance: Histogram,
+    pub(super) nearest_distance: Histogram,
+    pub(super) lookup_candidates: Histogram,
     pub(super) match_age: Family<Duplicate, Histogram>,
     pub(super) document_tokens: Family<Segmenter, Histogram>,
     pub(super) offset_commits: Family<CommitResult, Counter>,
@@ -103,6 +106,7 @@ pub(super) struct Series {
     pub(super) rebalances: Family<Rebalance, Counter>,
     pub(super) rebalance_pause: Histogram,
     pub(super) paused: Family<Pause, Gauge>,
+    pub(super) index_memory: Family<MemoryPart, Gauge>,
     pub(super) index_evictions: Family<Eviction, Counter>,
     pub(super) index_late_records: Counter,
     pub(super) withdrawn: BTreeMap<Reject, Counter>,
@@ -159,6 +163,8 @@ impl Series {
             end_to_end_latency: registrar.histogram(&table::END_TO_END_LATENCY),
             batch_size: registrar.histogram(&table::BATCH_SIZE),
             match_distance: registrar.histogram(&table::MATCH_DISTANCE),
+            nearest_distance: registrar.histogram(&table::NEAREST_DISTANCE),
+            lookup_candidates: registrar.histogram(&table::LOOKUP_CANDIDATES),
             match_age: registrar.histograms(&table::MATCH_AGE),
             document_tokens: registrar.histograms(&table::DOCUMENT_TOKENS),
             offset_commits: registrar.counters(&table::OFFSET_COMMITS),
@@ -166,6 +172,7 @@ impl Series {
             rebalances: registrar.counters(&table::REBALANCES),
             rebalance_pause: registrar.histogram(&table::REBALANCE_PAUSE),
             paused: registrar.gauges(&table::CONSUMER_PAUSED),
+            index_memory: registrar.gauges(&table::INDEX_MEMORY),
             index_evictions: registrar.counters(&table::INDEX_EVICTIONS),
             index_late_records: registrar.counter(&table::INDEX_LATE_RECORDS),
             withdrawn: rejects(|reject| counter(recorder, table::WITHDRAWN.name, &[("reason", reject.name())])),

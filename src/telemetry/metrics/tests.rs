@@ -93,14 +93,20 @@ fn record_everything(metrics: &Metrics) {
     metrics.rebalance_pause(second);
     metrics.paused(Pause::Backpressure, true);
     metrics.producer_queue(1, 2);
-    metrics.index_entries(1);
-    metrics.index_memory(1);
+    let figures = IndexFigures {
+        is_ready: true,
+        entries: 1,
+        oldest: Some(now),
+        exact_bytes: 2,
+        largest_bucket: 1,
+        ..IndexFigures::default()
+    };
+    metrics.index(0, figures);
+    metrics.lookup(2, Some(5));
     metrics.index_limits(1, second, second);
     metrics.evicted(Eviction::Capacity, 1);
-    metrics.oldest_entry(now);
     metrics.late_records(1);
     metrics.withdrawn(Reject::TextPanic);
-    metrics.index_ready(true);
     metrics.cold_start(ColdStart::NewScheme);
     metrics.ruling(second);
     metrics.log_lag(Log::Verdicts, 1);
@@ -203,4 +209,37 @@ fn instances_of_one_process_do_not_share_a_recorder() {
     one.document(Verdict::Unique);
     assert_eq!(value(&one.render(), "dupgate_documents_total", &["unique"]), Some(1.0));
     assert_eq!(value(&other.render(), "dupgate_documents_total", &["unique"]), Some(0.0));
+}
+
+#[test]
+fn the_judges_of_one_process_are_shown_as_one() {
+    let metrics = metrics();
+    let at = |millis| Some(Timestamp::from_millis(millis));
+    let one = IndexFigures {
+        is_ready: true,
+        entries: 3,
+        oldest: at(9_000),
+        exact_bytes: 10,
+        largest_bucket: 7,
+        ..IndexFigures::default()
+    };
+    let other = IndexFigures {
+        entries: 4,
+        oldest: at(8_000),
+        exact_bytes: 1,
+        largest_bucket: 5,
+        waiting: 6,
+        ..IndexFigures::default()
+    };
+    metrics.index(0, IndexFigures { entries: 1_000, ..one });
+    metrics.index(1, other);
+    metrics.index(0, one);
+    let text = metrics.render();
+    assert_eq!(value(&text, "dupgate_index_entries", &[]), Some(7.0));
+    assert_eq!(value(&text, "dupgate_index_ready", &[]), Some(0.0), "one of them restores");
+    assert_eq!(value(&text, "dupgate_index_oldest_entry_timestamp_seconds", &[]), Some(8.0));
+    assert_eq!(value(&text, "dupgate_index_memory_bytes", &["part=\"exact\""]), Some(11.0));
+    assert_eq!(value(&text, "dupgate_index_memory_bytes", &["part=\"refs\""]), Some(0.0));
+    assert_eq!(value(&text, "dupgate_index_largest_bucket_entries", &[]), Some(7.0));
+    assert_eq!(value(&text, "dupgate_log_lag_entries", &["log=\"fingerprints\""]), Some(6.0));
 }

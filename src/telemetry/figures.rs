@@ -1,4 +1,4 @@
-//! Prometheus' text, as far as a summary needs it.
+//! Figures read back from Prometheus' text, as far as a summary needs them: what is summed up is what is scraped.
 
 /// One series.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,11 +10,12 @@ struct Series {
 
 /// All series of one answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Figures(Vec<Series>);
+pub struct Figures(Vec<Series>);
 
 impl Figures {
     /// Reads what it understands and leaves the rest.
-    pub(super) fn parse(text: &str) -> Self {
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(series).collect())
     }
 
@@ -23,23 +24,28 @@ impl Figures {
     }
 
     /// Sums the series that have these labels.
-    pub(super) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+    #[must_use]
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let fits = |series: &&Series| labels.iter().all(|(label, value)| series.label(label) == Some(value));
-        self.of(name).filter(fits).map(|series| series.value).sum()
+        // The sum of nothing is -0.
+        self.of(name).filter(fits).map(|series| series.value).sum::<f64>() + 0.0
     }
 
     /// Returns the largest value.
-    pub(super) fn largest(&self, name: &str) -> Option<f64> {
+    #[must_use]
+    pub fn largest(&self, name: &str) -> Option<f64> {
         self.of(name).map(|series| series.value).reduce(f64::max)
     }
 
     /// Returns the values by one label.
-    pub(super) fn by_label(&self, name: &str, label: &str) -> Vec<(String, f64)> {
+    #[must_use]
+    pub fn by_label(&self, name: &str, label: &str) -> Vec<(String, f64)> {
         self.of(name).filter_map(|series| Some((series.label(label)?.to_owned(), series.value))).collect()
     }
 
     /// Returns a label of a series that carries only labels.
-    pub(super) fn label(&self, name: &str, label: &str) -> Option<String> {
+    #[must_use]
+    pub fn label(&self, name: &str, label: &str) -> Option<String> {
         self.of(name).find_map(|series| series.label(label)).map(str::to_owned)
     }
 }

@@ -1,0 +1,181 @@
+//! Asking a running instance over a plain connection: its listener for everybody, and the one for operators.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use clap::Args;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+
+/// How long the other side may be silent.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long an answer of the listener for operators may take: the judges are asked, too.
+const LONG_PATIENCE: Duration = Duration::from_secs(45);
+
+/// Most bytes of an answer.
+const MOST: u64 = 64 << 20;
+
+/// Where a running instance is asked.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Instance {
+    /// ask a running instance, at the address of its listener for operators [default address: http.admin.listen]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
+    pub running: Option<Option<SocketAddr>>,
+}
+
+/// The listener for operators of one instance.
+pub(super) struct Operators {
+    address: SocketAddr,
+    token: Option<SecretString>,
+}
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// The status code.
+    pub(super) status: u16,
+    /// The body.
+    pub(super) body: String,
+}
+
+/// Asks the listener for everybody.
+pub(super) fn get(address: SocketAddr, path: &str) -> Result<Answer, Fatal> {
+    ask(address, path, None, PATIENCE).map_err(|error| nobody(address, path, "http.listen", &error))
+}
+
+fn nobody(address: SocketAddr, path: &str, key: &str, error: &io::Error) -> Fatal {
+    Reason::Unavailable.because(anyhow::anyhow!("nobody answers on http://{address}{path} ({key}): {error}"))
+}
+
+impl Instance {
+    /// Returns whom to ask; `None` when nobody running is meant.
+    pub(super) fn of(&self, settings: &Settings) -> Result<Option<Operators>, Fatal> {
+        let Some(named) = self.running else { return Ok(None) };
+        let configured = settings.http.admin.as_ref();
+        let address = named.or_else(|| configured.map(|admin| reachable(admin.listen)));
+        let address = address.ok_or_else(|| {
+            Reason::Config.because(anyhow::anyhow!(
+                "the listener for operators is off (http.admin.listen): name an address, --running=127.0.0.1:9465"
+            ))
+        })?;
+        Ok(Some(Operators { address, token: settings.http.admin_token.clone() }))
+    }
+}
+
+impl Operators {
+    /// Asks for a path below `/api/v1/`.
+    pub(super) fn get(&self, path: &str) -> Result<Value, Fatal> {
+        let path = format!("/api/v1/{path}");
+        let answer = ask(self.address, &path, self.token.as_ref(), LONG_PATIENCE);
+        let answer = answer.map_err(|error| nobody(self.address, &path, "http.admin.listen", &error))?;
+        let value: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+        if answer.status == 200 { Ok(value) } else { Err(self.refused(answer.status, &value)) }
+    }
+
+    /// Hands out server-sent events of the kind `pair` until `visit` has enough of them.
+    pub(super) fn listen(&self, path: &str, mut visit: impl FnMut(&Value) -> Result<bool, Fatal>) -> Result<(), Fatal> {
+        let path = format!("/api/v1/{path}");
+        let nobody = |error: io::Error| nobody(self.address, &path, "http.admin.listen", &error);
+        let stream = send(self.address, &path, self.token.as_ref(), LONG_PATIENCE).map_err(nobody)?;
+        let mut lines = BufReader::new(stream).lines();
+        let head = lines.next().transpose().map_err(nobody)?.unwrap_or_default();
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        if status != 200 {
+            let rest: String = lines.map_while(Result::ok).skip_while(|line| !line.is_empty()).collect();
+            return Err(self.refused(status, &serde_json::from_str(&rest).unwrap_or_default()));
+        }
+        let mut is_pair = false;
+        for line in lines {
+            // Chunks are framed by lines of their own, which are none of an event's.
+            let line = line.map_err(nobody)?;
+            if let Some(event) = line.strip_prefix("event: ") {
+                is_pair = event.trim() == "pair";
+            } else if let Some(pair) = line.strip_prefix("data: ").filter(|_| is_pair)
+                && !visit(&serde_json::from_str(pair).unwrap_or_default())?
+            {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(&self, status: u16, body: &Value) -> Fatal {
+        let why = body["error"].as_str().unwrap_or("no answer that is understood");
+        let reason = match status {
+            401 | 403 => Reason::Denied,
+            503 => Reason::Unavailable,
+            _ => Reason::Failure,
+        };
+        reason.because(anyhow::anyhow!("{} answers {status}: {why}", self.address))
+    }
+}
+
+/// An address on which one can call whoever listens there.
+pub(super) fn reachable(listen: SocketAddr) -> SocketAddr {
+    let host = match listen {
+        SocketAddr::V4(at) if at.ip().is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        SocketAddr::V6(at) if at.ip().is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        SocketAddr::V4(_) | SocketAddr::V6(_) => listen.ip(),
+    };
+    SocketAddr::new(host, listen.port())
+}
+
+/// Writes what may stand in a query as it has to stand there.
+pub(super) fn in_query(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+fn send(address: SocketAddr, path: &str, token: Option<&SecretString>, patience: Duration) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let token = token.map(|token| format!("Authorization: Bearer {}\r\n", token.expose_secret())).unwrap_or_default();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n{token}Connection: close\r\n\r\n")?;
+    Ok(stream)
+}
+
+/// Asks for a path. The connection ends with the answer, so its end is the body's.
+fn ask(address: SocketAddr, path: &str, token: Option<&SecretString>, patience: Duration) -> io::Result<Answer> {
+    let mut answer = Vec::new();
+    send(address, path, token, patience)?.take(MOST).read_to_end(&mut answer)?;
+    parse(&String::from_utf8_lossy(&answer)).ok_or_else(|| io::Error::other("no answer in HTTP"))
+}
+
+fn parse(answer: &str) -> Option<Answer> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.strip_prefix("HTTP/")?.split(' ').nth(1)?.parse().ok()?;
+    Some(Answer { status, body: body.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_and_body_are_taken_apart() {
+        let answer = parse("HTTP/1.0 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nno\r\n").unwrap();
+        assert_eq!(answer, Answer { status: 503, body: "no\r\n".to_owned() });
+        assert_eq!(parse("SSH-2.0-OpenSSH\r\n\r\n"), None);
+        assert_eq!(parse("HTTP/1.1 200 OK\r\n"), None);
+    }
+
+    #[test]
+    fn one_calls_oneself_where_everybody_may_call() {
+        let reach = |listen: &str| reachable(listen.parse().unwrap()).to_string();
+        assert_eq!(
+            [reach("0.0.0.0:9464"), reach("[::]:1"), reach("10.0.0.7:2")],
+            ["127.0.0.1:9464", "[::1]:1", "10.0.0.7:2"]
+        );
+    }
+
+    #[test]
+    fn ids_survive_the_way_through_a_query() {
+        assert_eq!(in_query("http://a.b/ü?x=1&y"), "http%3A%2F%2Fa.b%2F%C3%BC%3Fx%3D1%26y");
+    }
+}

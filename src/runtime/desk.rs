@@ -1,0 +1,134 @@
+//! Answers what operators ask of a running instance: by its judges, its worker, the input, and the logs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::judge_seat;
+use super::lookout::Lookout;
+use super::petition::{Answered, submit_to};
+use super::remembered::{Remembered, original};
+use super::worker_seat;
+use crate::config::settings::Settings;
+use crate::fingerprint::{SimHash, id_hash};
+use crate::index::Original;
+use crate::judge::Judge;
+use crate::kafka::admin::Brokers;
+use crate::log::{EntryBody, ForgetTarget};
+use crate::telemetry::admin::{Desk, Lookup, Refusal};
+use crate::telemetry::pairs::Pair;
+use crate::worker::LogPartition;
+
+/// How long the judges may take to forget.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Most originals in one answer.
+const MOST_FOUND: usize = 100;
+
+/// Farthest originals that are shown beside a page that is explained, in bits.
+const NEAR_ENOUGH: u8 = 8;
+
+/// The desk of one instance.
+pub(super) struct OwnDesk {
+    pub(super) settings: Arc<Settings>,
+    pub(super) brokers: Brokers,
+    pub(super) judges: Vec<(LogPartition, judge_seat::Stopper)>,
+    pub(super) worker: Option<worker_seat::Stopper>,
+    pub(super) lookout: Lookout,
+}
+
+impl OwnDesk {
+    /// Asks every judge of this instance that holds its whole state.
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl Fn(u32, &Judge) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, Refusal> {
+        if self.judges.is_empty() {
+            return Err(Refusal::Unable("this instance does not judge (roles): ask one that does".to_owned()));
+        }
+        let mut answers = Vec::new();
+        for (log, judge) in &self.judges {
+            let (question, number) = (question.clone(), u32::try_from(*log).unwrap_or(u32::MAX));
+            let answer = judge.ask(move |judge| question(number, judge));
+            answers.push(answer.ok_or_else(|| Refusal::Unable(format!("judge {log} does not answer")))?);
+        }
+        Ok(answers)
+    }
+
+    fn near(&self, code: SimHash, distance: u8) -> Result<Value, Refusal> {
+        self.found(move |_, judge| {
+            let state = judge.state();
+            let near = state.index().near_code(code, distance, &state.tails());
+            near.into_iter().map(|(bits, original)| (Some(u32::from(bits)), original)).collect()
+        })
+    }
+
+    fn found(
+        &self,
+        question: impl Fn(u32, &Judge) -> Vec<(Option<u32>, Original)> + Clone + Send + 'static,
+    ) -> Result<Value, Refusal> {
+        let mut found: Vec<(Option<u32>, Original)> = self.ask(question)?.into_iter().flatten().collect();
+        found.sort_by_key(|(distance, original)| (*distance, original.sequence));
+        found.truncate(MOST_FOUND);
+        Ok(found.iter().map(|(distance, found)| original(found, *distance)).collect())
+    }
+}
+
+impl Desk for OwnDesk {
+    fn pair(&self, pair: &Pair) -> Result<Value, Refusal> {
+        self.lookout.show(pair)
+    }
+
+    fn explain(&self, value: &[u8]) -> Result<Value, Refusal> {
+        let (reading, mut explained) = self.lookout.explain(value)?;
+        let nearest = reading.fingerprints.simhash.map(|code| self.near(code, NEAR_ENOUGH)).transpose();
+        if let Value::Object(explained) = &mut explained {
+            // Somebody who does not judge can explain all the same.
+            explained.insert("nearest".to_owned(), nearest.ok().flatten().unwrap_or_default());
+        }
+        Ok(explained)
+    }
+
+    fn stats(&self) -> Result<Value, Refusal> {
+        Ok(self.ask(|log, judge| Remembered::by_judge(log, judge).json())?.into())
+    }
+
+    fn lookup(&self, what: &Lookup) -> Result<Value, Refusal> {
+        let bare = |found: Vec<Original>| found.into_iter().map(|original| (None, original)).collect();
+        match what.clone() {
+            Lookup::Source(source) => self.found(move |_, judge| {
+                let state = judge.state();
+                bare(state.index().of_source(&source, &state.tails()))
+            }),
+            Lookup::Id(id) => self.found(move |_, judge| {
+                let state = judge.state();
+                bare(state.index().of_id(id_hash(&id), &state.tails()))
+            }),
+            Lookup::Code(code, distance) => self.near(code, distance.unwrap_or(self.settings.rules.max_distance)),
+        }
+    }
+
+    fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, Refusal> {
+        let bodies: Vec<EntryBody> = targets.into_iter().map(EntryBody::Forget).collect();
+        let answers = submit_to(&self.settings, self.brokers, &bodies, PATIENCE);
+        let answers = answers.map_err(|fatal| Refusal::Unable(fatal.to_string()))?;
+        let one = |Answered { log, offset, .. }: &Answered| json!({"log_partition": log, "verdict_log_offset": offset});
+        Ok(json!({"forgotten": answers.iter().map(one).collect::<Value>()}))
+    }
+
+    fn snapshot(&self) -> Result<Value, Refusal> {
+        if self.judges.is_empty() {
+            return Err(Refusal::Unable("this instance does not judge (roles)".to_owned()));
+        }
+        self.judges.iter().for_each(|(_, judge)| judge.snapshot());
+        Ok(json!({"asked": self.judges.iter().map(|(log, _)| *log).collect::<Vec<_>>()}))
+    }
+
+    fn hold(&self, is_held: bool) -> Result<Value, Refusal> {
+        let worker = self.worker.as_ref();
+        let worker = worker.ok_or_else(|| Refusal::Unable("this instance reads no input (roles)".to_owned()))?;
+        worker.hold(is_held);
+        Ok(json!({"paused": is_held}))
+    }
+}

@@ -1,0 +1,212 @@
+//! Looks at both pages of a pair: reads them from the input by their positions, and says what differs.
+//!
+//! Nobody waits for it but people: it has clients of its own, and a pair whose pages are gone is said to be.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use serde_json::{Value, json};
+
+use super::wiring::{self, failure};
+use crate::compare::{Comparison, Run};
+use crate::config::settings::{Settings, ShownText};
+use crate::error::Fatal;
+use crate::fingerprint::{Reader, Reading, Scratch, SketchForm};
+use crate::kafka::pages::{PageBytes, Pages};
+use crate::panics::shielded;
+use crate::record::RawRecord;
+use crate::telemetry::admin::Refusal;
+use crate::telemetry::pairs::{KEPT, Looked, Pair, Pairs, Seen, runs};
+use crate::text::CutBy;
+
+/// How long the pages of a pair may take to come.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Words of a page that are shown when it is explained.
+const SHOWN_WORDS: usize = 12;
+
+/// How much of what differs stands in lists: characters of what both have, of one run, and runs.
+const IN_LISTS: (usize, usize, usize) = (40, 200, 24);
+
+/// The same for one pair that is looked at, where text is shown in snippets.
+const IN_SNIPPETS: (usize, usize, usize) = (200, 1000, 200);
+
+/// Where duplicates are handed to, on their way out.
+#[derive(Clone, Debug)]
+pub(super) struct Book {
+    /// Those that are kept.
+    pub(super) pairs: Pairs,
+    queue: Sender<Arc<Pair>>,
+}
+
+impl Book {
+    /// Counts a duplicate; when it is kept, both pages will be looked at.
+    pub(super) fn offer(&self, now: Duration, seen: Seen) {
+        if let Some(pair) = self.pairs.offer(now, seen) {
+            // As many wait as are kept: who finds no room here has been overtaken by that many.
+            let _ = self.queue.try_send(pair);
+        }
+    }
+}
+
+/// Starts the thread that looks at pairs as they come.
+pub(super) fn start(lookout: Lookout) -> Result<Book, Fatal> {
+    let (queue, waiting): (_, Receiver<Arc<Pair>>) = bounded(KEPT);
+    let book = Book { pairs: Pairs::default(), queue };
+    let pairs = book.pairs.clone();
+    let work = move || {
+        for pair in waiting {
+            pairs.looked_at(pair.number, lookout.look(&pair.seen));
+        }
+    };
+    std::thread::Builder::new().name("pairs".to_owned()).spawn(work).map_err(failure)?;
+    Ok(book)
+}
+
+/// Reads pages as the worker reads them.
+pub(super) struct Lookout {
+    pages: Mutex<Pages>,
+    reader: Reader,
+    form: Option<SketchForm>,
+    text: ShownText,
+}
+
+/// One page, read.
+struct Page {
+    reading: Reading,
+    text: String,
+}
+
+/// Both pages of a pair, or why there is nothing to compare.
+struct Both {
+    page: Page,
+    original: Page,
+    comparison: Comparison,
+}
+
+impl Lookout {
+    /// Makes the client.
+    pub(super) fn open(settings: &Settings, reader: Reader, text: ShownText) -> Result<Self, Fatal> {
+        let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
+        let pages = Mutex::new(Pages::open(&config, PATIENCE).map_err(failure)?);
+        Ok(Self { pages, reader, form: settings.fingerprint.minhash.form, text })
+    }
+
+    /// Says what differs, in few words.
+    pub(super) fn look(&self, seen: &Seen) -> Looked {
+        match self.both(seen) {
+            Ok(both) => self.looked(&both, IN_LISTS),
+            Err(missing) => Looked { missing: Some(missing), ..Looked::default() },
+        }
+    }
+
+    /// Says all that may be shown of a pair.
+    pub(super) fn show(&self, pair: &Pair) -> Result<Value, Refusal> {
+        let both = self.both(&pair.seen).map_err(Refusal::Missing)?;
+        let looked = self.looked(&both, IN_LISTS);
+        let shown = match self.text {
+            ShownText::None => Vec::new(),
+            ShownText::Snippet => excerpts(&both.comparison, IN_SNIPPETS),
+            ShownText::Full => both.comparison.runs.clone(),
+        };
+        let mut value = Pair { looked: Some(looked), ..pair.clone() }.json();
+        if let Value::Object(object) = &mut value {
+            object.insert("text".to_owned(), json!(self.text));
+            object.insert("runs".to_owned(), runs(&shown));
+            object.insert("cut".to_owned(), (both.comparison.is_cut || both.page.reading.cut).into());
+            object.insert("fp".to_owned(), code(&both.page.reading).into());
+            object.insert("match_fp".to_owned(), code(&both.original.reading).into());
+        }
+        Ok(value)
+    }
+
+    /// Reads a page and returns what it is judged by.
+    pub(super) fn explain(&self, value: &[u8]) -> Result<(Reading, Value), Refusal> {
+        let record = RawRecord { key: None, value: Some(value), headers: &Vec::<(String, Vec<u8>)>::new() };
+        let page = self.read(&record).map_err(Refusal::Wrong)?;
+        let Page { reading, text } = page;
+        let mut words = Vec::new();
+        if self.text != ShownText::None {
+            self.reader.analyzer().words(&text, |word| {
+                if words.len() < SHOWN_WORDS {
+                    words.push(word.text.to_owned());
+                }
+            });
+        }
+        let value = json!({
+            "id": reading.id_text,
+            "text_bytes": reading.text_bytes,
+            "cut": reading.cut,
+            "segmenter": segmenter(reading.cut_by),
+            "words": reading.tokens,
+            "distinct_words": reading.features,
+            "first_words": words,
+            "fp": code(&reading),
+            "scheme": self.reader.scheme().to_string(),
+            "log_partition": reading.partition,
+        });
+        Ok((reading, value))
+    }
+
+    fn read(&self, record: &RawRecord<'_>) -> Result<Page, String> {
+        let read = shielded(|| {
+            let reading = self.reader.read(record, &mut Scratch::default())?;
+            Ok(Page { reading, text: self.reader.normal_text(record)? })
+        });
+        match read {
+            Some(Ok(page)) => Ok(page),
+            Some(Err(rejection)) => {
+                let rejection: crate::record::Rejection = rejection;
+                Err(format!("the page cannot be read: {}", rejection.message()))
+            }
+            None => Err("the text work failed on this page".to_owned()),
+        }
+    }
+
+    fn both(&self, seen: &Seen) -> Result<Both, String> {
+        let fetched = {
+            let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            pages.fetch(&[&seen.source, &seen.original]).map_err(|error| error.to_string())?
+        };
+        let of = |source, name: &str| {
+            let bytes: &PageBytes =
+                fetched.get(source).ok_or_else(|| format!("the input does not hold {name} ({source}) any more"))?;
+            self.read(&bytes.record())
+        };
+        let (original, page) = (of(&seen.original, "the original")?, of(&seen.source, "the page")?);
+        let comparison = Comparison::of(self.reader.analyzer(), &original.text, &page.text);
+        Ok(Both { page, original, comparison })
+    }
+
+    fn looked(&self, both: &Both, lengths: (usize, usize, usize)) -> Looked {
+        let (own, other) = (&both.page.reading.fingerprints, &both.original.reading.fingerprints);
+        let sketches = own.sketch.as_ref().zip(other.sketch.as_ref());
+        let comparison = &both.comparison;
+        let shows = self.text != ShownText::None && !comparison.is_equal();
+        Looked {
+            original_id: both.original.reading.id_text.clone(),
+            segmenter: Some(segmenter(both.page.reading.cut_by)),
+            bits: own.simhash.zip(other.simhash).map(|(own, other)| own.distance(other)),
+            similarity: self.form.zip(sketches).map(|(form, (own, other))| form.similarity(form.distance(own, other))),
+            words: Some([comparison.second_words, comparison.first_words, comparison.common_words]),
+            differs: if shows { excerpts(comparison, lengths) } else { Vec::new() },
+            missing: None,
+        }
+    }
+}
+
+fn excerpts(comparison: &Comparison, (around, longest, most): (usize, usize, usize)) -> Vec<Run> {
+    comparison.excerpts(around, longest, most)
+}
+
+fn code(reading: &Reading) -> Option<String> {
+    reading.fingerprints.simhash.map(|simhash| simhash.to_string())
+}
+
+const fn segmenter(cut_by: CutBy) -> &'static str {
+    match cut_by {
+        CutBy::Jieba => "jieba",
+        CutBy::Unicode => "unicode",
+    }
+}

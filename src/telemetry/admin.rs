@@ -1,0 +1,418 @@
+//! The listener for operators: the pair page, and what looks into a running instance or acts on it.
+//!
+//! Off unless `http.admin.listen` is set. Every path below `/api/` asks for the token (compared in constant time) when
+//! there is one; without one the listener stands on a loopback address, and answers only requests that were made to
+//! that address by name. Requests that another site makes a browser send are refused either way. The page itself holds no
+//! data, so it is handed to anybody.
+
+mod door;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post, put};
+use axum::{Router, middleware};
+use futures_util::stream;
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::listener::Server;
+use super::logging;
+use super::pairs::{Filter, Pair, Pairs};
+use crate::config::settings::{Level, ShownText};
+use crate::fingerprint::{SimHash, id_hash};
+use crate::log::ForgetTarget;
+use crate::record::Source;
+
+/// Largest document that is explained, in bytes.
+const LARGEST_BODY: usize = 8 << 20;
+
+/// Every path with what it answers.
+const PATHS: [(&str, &str); 14] = [
+    ("GET  /", "this list"),
+    ("GET  /ui/", "the pair page"),
+    ("GET  /api/v1/pairs", "recent duplicates: ?verdict=&min_distance=&max_distance=&site=&segmenter=&after=&limit="),
+    ("GET  /api/v1/pairs/stream", "the same as server-sent events, as they come"),
+    ("GET  /api/v1/pairs/{source}", "one pair, with both texts as far as http.admin.text allows"),
+    ("POST /api/v1/explain", "a page, as in the input: its words, its fingerprint, the nearest originals"),
+    ("GET  /api/v1/index/stats", "what the judges of this instance remember"),
+    ("GET  /api/v1/index/lookup", "originals: ?fp=&distance= or ?source= or ?id="),
+    ("GET  /api/v1/index/top", "the clusters with the most duplicates since the start: ?n=20"),
+    ("POST /api/v1/index/forget", "take originals down: {\"source\": [], \"id\": []}"),
+    ("POST /api/v1/index/snapshot", "write a snapshot soon"),
+    ("POST /api/v1/pause", "read no more input, without leaving the group"),
+    ("POST /api/v1/resume", "go on reading"),
+    ("PUT  /api/v1/log", "how much is logged from now on: {\"level\": \"debug\"}"),
+];
+
+/// Files of the page: path, kind, contents.
+const FILES: [(&str, &str, &str); 4] = [
+    ("/ui/", "text/html; charset=utf-8", include_str!("page/pairs.html")),
+    ("/ui/pairs.css", "text/css; charset=utf-8", include_str!("page/pairs.css")),
+    ("/ui/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
+    ("/ui/pairs.js", "text/javascript; charset=utf-8", include_str!("page/pairs.js")),
+];
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such thing.
+    Missing(String),
+    /// The question makes no sense.
+    Wrong(String),
+    /// It cannot be answered now, or not by this instance.
+    Unable(String),
+}
+
+/// Which originals are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The one at this position.
+    Source(Source),
+    /// Those with this id.
+    Id(String),
+    /// Those near this code; within the configured distance when none is given.
+    Code(SimHash, Option<u8>),
+}
+
+/// Answers what needs the machine itself. Called on threads that may wait.
+pub trait Desk: Send + Sync {
+    /// Looks at both pages of a pair anew and returns the pair with as much of the texts as may be shown.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    fn pair(&self, pair: &Pair) -> Result<Value, Refusal>;
+
+    /// Reads a page as the input would be read.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    fn explain(&self, value: &[u8]) -> Result<Value, Refusal>;
+
+    /// Says what the judges of this instance remember.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    fn stats(&self) -> Result<Value, Refusal>;
+
+    /// Finds originals.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    fn lookup(&self, what: &Lookup) -> Result<Value, Refusal>;
+
+    /// Takes originals down.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, Refusal>;
+
+    /// Has a snapshot written as soon as everything judged is committed.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    fn snapshot(&self) -> Result<Value, Refusal>;
+
+    /// Stops reading the input, or goes on.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    fn hold(&self, is_held: bool) -> Result<Value, Refusal>;
+}
+
+/// What the listener shows and to whom.
+#[derive(Clone)]
+pub struct Admin {
+    /// What a request must carry.
+    pub token: Option<SecretString>,
+    /// How much of a page's text the page may expect; the desk keeps to it.
+    pub text: ShownText,
+    /// Largest distance of a match, for the page's line in the histogram.
+    pub max_distance: u8,
+    /// Recent duplicates.
+    pub pairs: Pairs,
+    /// Answers the rest.
+    pub desk: Arc<dyn Desk>,
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin").field("text", &self.text).finish_non_exhaustive()
+    }
+}
+
+/// Binds the address (port 0 takes any free one) and begins to answer.
+///
+/// # Errors
+///
+/// The address cannot be bound, or no thread can be started.
+pub fn start(listen: SocketAddr, admin: Admin) -> io::Result<Server> {
+    Server::start("admin", listen, router(admin), std::future::pending())
+}
+
+fn router(admin: Admin) -> Router {
+    let api = Router::new()
+        .route("/pairs", get(pairs))
+        .route("/pairs/stream", get(stream))
+        .route("/pairs/{source}", get(pair))
+        .route("/explain", post(explain))
+        .route("/index/stats", get(stats))
+        .route("/index/lookup", get(lookup))
+        .route("/index/top", get(top))
+        .route("/index/forget", post(forget))
+        .route("/index/snapshot", post(snapshot))
+        .route("/pause", post(pause))
+        .route("/resume", post(resume))
+        .route("/log", put(log))
+        .layer(middleware::from_fn_with_state(admin.token.clone(), door::token));
+    let mut router = Router::new().route("/", get(list)).route("/ui", get(|| async { Redirect::permanent("/ui/") }));
+    for (path, kind, text) in FILES {
+        router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
+    }
+    router
+        .nest("/api/v1", api)
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(middleware::from_fn_with_state(admin.token.is_some(), door::guard))
+        .with_state(admin)
+}
+
+fn answer(status: StatusCode, value: &Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (status, why) = match self {
+            Self::Missing(why) => (StatusCode::NOT_FOUND, why),
+            Self::Wrong(why) => (StatusCode::BAD_REQUEST, why),
+            Self::Unable(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
+        };
+        answer(status, &json!({"error": why}))
+    }
+}
+
+fn wrong(why: impl fmt::Display) -> Refusal {
+    Refusal::Wrong(why.to_string())
+}
+
+/// Asks the desk on a thread that may wait.
+async fn ask(
+    admin: &Admin,
+    question: impl FnOnce(&dyn Desk) -> Result<Value, Refusal> + Send + 'static,
+) -> Result<Response, Refusal> {
+    let desk = Arc::clone(&admin.desk);
+    let answered = tokio::task::spawn_blocking(move || question(&*desk)).await;
+    let value = answered.map_err(|error| Refusal::Unable(format!("the question was not answered: {error}")))??;
+    Ok(answer(StatusCode::OK, &value))
+}
+
+async fn list() -> String {
+    let lines = PATHS.iter().map(|(path, what)| format!("{path:<28} {what}\n"));
+    lines.collect()
+}
+
+/// As they stand behind the `?`; empty ones count as absent, which is what a form sends.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Wanted {
+    verdict: String,
+    min_distance: String,
+    max_distance: String,
+    site: String,
+    segmenter: String,
+    after: String,
+    limit: String,
+}
+
+fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<Option<T>, Refusal> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| wrong(format_args!("{name} is `{text}`: expected a whole number")))
+}
+
+impl Wanted {
+    fn filter(self) -> Result<Filter, Refusal> {
+        let text = |text: String| Some(text).filter(|text| !text.is_empty());
+        Ok(Filter {
+            verdicts: self.verdict.split(',').filter(|verdict| !verdict.is_empty()).map(str::to_owned).collect(),
+            min_distance: number("min_distance", &self.min_distance)?,
+            max_distance: number("max_distance", &self.max_distance)?,
+            site: text(self.site),
+            segmenter: text(self.segmenter),
+            after: number("after", &self.after)?,
+            limit: number("limit", &self.limit)?,
+        })
+    }
+}
+
+fn filter(query: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>) -> Result<Filter, Refusal> {
+    let Query(wanted) = query.map_err(|error| wrong(error.body_text()))?;
+    wanted.filter()
+}
+
+type Queried<T> = Result<Query<T>, axum::extract::rejection::QueryRejection>;
+
+async fn pairs(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Response, Refusal> {
+    let found = admin.pairs.recent(&filter(query)?);
+    let (offered, kept) = admin.pairs.totals();
+    let value = json!({
+        "duplicates": offered,
+        "kept": kept,
+        "text": admin.text,
+        "max_distance": admin.max_distance,
+        "pairs": found.iter().map(|pair| pair.json()).collect::<Value>(),
+    });
+    Ok(answer(StatusCode::OK, &value))
+}
+
+async fn stream(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Response, Refusal> {
+    struct Heard {
+        news: broadcast::Receiver<Arc<Pair>>,
+        filter: Filter,
+        left: usize,
+    }
+    let filter = filter(query)?;
+    let left = filter.limit.unwrap_or(usize::MAX);
+    let heard = Heard { news: admin.pairs.listen(), filter, left };
+    let events = stream::unfold(heard, |mut heard| async move {
+        loop {
+            if heard.left == 0 {
+                return None;
+            }
+            let event = match heard.news.recv().await {
+                Ok(pair) if heard.filter.passes(&pair) => Event::default().event("pair").data(pair.json().to_string()),
+                Ok(_) => continue,
+                Err(RecvError::Lagged(missed)) => Event::default().event("missed").data(missed.to_string()),
+                Err(RecvError::Closed) => return None,
+            };
+            heard.left -= 1;
+            return Some((Ok::<_, std::convert::Infallible>(event), heard));
+        }
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(10))).into_response())
+}
+
+async fn pair(State(admin): State<Admin>, Path(source): Path<String>) -> Result<Response, Refusal> {
+    let source = source.parse::<Source>().map_err(wrong)?;
+    let found = admin
+        .pairs
+        .find(&source)
+        .ok_or_else(|| Refusal::Missing(format!("{source} is not among the recent pairs of this instance")))?;
+    ask(&admin, move |desk| desk.pair(&found)).await
+}
+
+async fn explain(State(admin): State<Admin>, body: Bytes) -> Result<Response, Refusal> {
+    ask(&admin, move |desk| desk.explain(&body)).await
+}
+
+async fn stats(State(admin): State<Admin>) -> Result<Response, Refusal> {
+    ask(&admin, |desk| desk.stats()).await
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Asked {
+    fp: String,
+    distance: String,
+    source: String,
+    id: String,
+}
+
+async fn lookup(State(admin): State<Admin>, query: Queried<Asked>) -> Result<Response, Refusal> {
+    let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
+    let what = match (asked.fp.as_str(), asked.source.as_str(), asked.id.as_str()) {
+        (fp, "", "") if !fp.is_empty() => {
+            let code = u64::from_str_radix(fp, 16).ok().filter(|_| fp.len() == 16);
+            let code = code.ok_or_else(|| wrong(format_args!("fp is `{fp}`: expected 16 hexadecimal digits")))?;
+            let distance = number::<u8>("distance", &asked.distance)?;
+            if let Some(distance) = distance.filter(|distance| *distance > 64) {
+                return Err(wrong(format_args!("distance is {distance}: expected 0 to 64")));
+            }
+            Lookup::Code(SimHash(code), distance)
+        }
+        ("", source, "") if !source.is_empty() => Lookup::Source(source.parse().map_err(wrong)?),
+        ("", "", id) if !id.is_empty() => Lookup::Id(id.to_owned()),
+        _ => return Err(wrong("expected one of fp, source and id")),
+    };
+    ask(&admin, move |desk| desk.lookup(&what)).await
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Number {
+    n: String,
+}
+
+async fn top(State(admin): State<Admin>, query: Queried<Number>) -> Result<Response, Refusal> {
+    let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
+    let clusters = admin.pairs.largest(number("n", &asked.n)?.unwrap_or(20));
+    let one = |(cluster, duplicates): &(Source, u64)| json!({"cluster": cluster.to_string(), "duplicates": duplicates});
+    Ok(answer(StatusCode::OK, &clusters.iter().map(one).collect()))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Targets {
+    source: Vec<String>,
+    id: Vec<String>,
+}
+
+async fn forget(State(admin): State<Admin>, body: Bytes) -> Result<Response, Refusal> {
+    let targets: Targets = serde_json::from_slice(&body).map_err(wrong)?;
+    let mut found = Vec::new();
+    for source in &targets.source {
+        found.push(ForgetTarget::Source(source.parse().map_err(wrong)?));
+    }
+    found.extend(targets.id.iter().map(|id| ForgetTarget::Id(id_hash(id))));
+    if found.is_empty() {
+        return Err(wrong("nothing is named: expected {\"source\": [\"topic:partition:offset\"], \"id\": []}"));
+    }
+    ask(&admin, move |desk| desk.forget(found)).await
+}
+
+async fn snapshot(State(admin): State<Admin>) -> Result<Response, Refusal> {
+    ask(&admin, |desk| desk.snapshot()).await
+}
+
+async fn pause(State(admin): State<Admin>) -> Result<Response, Refusal> {
+    ask(&admin, |desk| desk.hold(true)).await
+}
+
+async fn resume(State(admin): State<Admin>) -> Result<Response, Refusal> {
+    ask(&admin, |desk| desk.hold(false)).await
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Logged {
+    level: Level,
+}
+
+async fn log(body: Bytes) -> Result<Response, Refusal> {
+    let Logged { level } = serde_json::from_slice(&body).map_err(wrong)?;
+    logging::set_level(level).map_err(Refusal::Unable)?;
+    tracing::warn!(?level, "how much is logged was changed by an operator");
+    Ok(answer(StatusCode::OK, &json!({"level": level})))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! A listener for HTTP on a thread of its own.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use tokio::sync::oneshot;
+
+/// A listener on a thread of its own. Ends when dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Binds the address (port 0 takes any free one) and begins to answer; `beside` runs on the same thread.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be bound, or no thread can be started.
+    pub(super) fn start(
+        thread: &str,
+        listen: SocketAddr,
+        router: Router,
+        beside: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
+        let listener = runtime.block_on(tokio::net::TcpListener::bind(listen))?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name(thread.to_owned()).spawn(move || {
+            crate::error::exit_on_panic(|| {
+                runtime.block_on(async move {
+                    tokio::select! {
+                        _ = stopped => {}
+                        served = axum::serve(listener, router).into_future() => {
+                            if let Err(error) = served {
+                                tracing::error!(%address, %error, "a listener ended");
+                            }
+                        }
+                        () = beside => {}
+                    }
+                });
+                // Questions under way are not waited for.
+                runtime.shutdown_background();
+            });
+        })?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Returns the address that is listened on.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // Nobody listens any more: then it has ended already.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            // A panic on that thread has ended the process.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,231 @@
+'use strict';
+
+// The list is asked for again and again; what it shows is made of text nodes only.
+
+const EVERY_MS = 1500;
+const HIGHEST_THRESHOLD = 8;
+const HISTOGRAM_BITS = 16;
+const $ = (id) => document.getElementById(id);
+let token = sessionStorage.getItem('token') || '';
+let paused = false;
+let shown = null;
+
+function element(name, text, attributes = {}) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+class Refused extends Error {}
+
+async function ask(path, options = {}) {
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(`/api/v1/${path}`, { ...options, headers });
+  const body = await answer.json().catch(() => ({}));
+  if (answer.status === 401) throw new Refused(body.error);
+  if (!answer.ok) throw new Error(body.error || `the instance answers ${answer.status}`);
+  return body;
+}
+
+function age(ms) {
+  const units = [['d', 86400000], ['h', 3600000], ['min', 60000], ['s', 1000]];
+  const found = units.find(([, unit]) => Math.abs(ms) >= 2 * unit);
+  return found ? `${Math.trunc(ms / found[1])} ${found[0]}` : `${ms} ms`;
+}
+
+const MARKS = { match: 'del', own: 'ins', both: 'span' };
+
+function runs(list, ...sides) {
+  const made = document.createDocumentFragment();
+  for (const run of list) {
+    if (sides.includes(run.side)) made.append(element(MARKS[run.side], run.text));
+  }
+  return made;
+}
+
+function named(pair, id, source) {
+  return pair[id] ? `${pair[id]}  (${pair[source]})` : pair[source];
+}
+
+function row(pair) {
+  const made = element('tr');
+  made.append(element('td', pair.verdict), element('td', pair.bits ?? '-'), element('td', age(pair.age_ms)));
+  const pages = element('td');
+  const open = element('button', pair.id || pair.source, { type: 'button', class: 'open' });
+  const other = element('div', `~ ${pair.match_id || pair.match}`, { class: 'other' });
+  const differs = element('div', undefined, { class: 'differs' });
+  if (pair.missing) differs.append(element('span', pair.missing, { class: 'note' }));
+  else if (pair.differs && pair.differs.length) differs.append(runs(pair.differs, 'both', 'match', 'own'));
+  else if (pair.words && pair.words.common === pair.words.own && pair.words.common === pair.words.match) {
+    differs.append(element('span', 'same text', { class: 'note' }));
+  } else if (pair.words) {
+    differs.append(element('span', `${pair.words.common} of ${pair.words.own} words in common`, { class: 'note' }));
+  }
+  pages.append(open, other, differs);
+  made.append(pages);
+  made.addEventListener('click', () => look(pair.source));
+  return made;
+}
+
+function histogram(pairs, limit) {
+  const NS = 'http://www.w3.org/2000/svg';
+  const svg = $('histogram');
+  const draw = (name, attributes, text) => {
+    const made = document.createElementNS(NS, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text !== undefined) made.textContent = text;
+    svg.append(made);
+  };
+  const counts = new Array(HISTOGRAM_BITS + 1).fill(0);
+  for (const pair of pairs) {
+    if (Number.isInteger(pair.bits)) counts[Math.min(pair.bits, HISTOGRAM_BITS)] += 1;
+  }
+  const most = Math.max(1, ...counts);
+  svg.replaceChildren();
+  counts.forEach((count, bits) => {
+    const height = count ? Math.max(2, (count / most) * 95) : 0;
+    draw('rect', { x: bits * 20 + 2, y: 110 - height, width: 16, height });
+    if (count) draw('text', { x: bits * 20 + 10, y: 106 - height }, count);
+    draw('text', { x: bits * 20 + 10, y: 122 }, bits === HISTOGRAM_BITS ? `${bits}+` : bits);
+  });
+  draw('line', { x1: limit * 20 + 20, x2: limit * 20 + 20, y1: 0, y2: 112 });
+  $('limit').textContent = `The line stands behind match.simhash.max_distance (${limit}). Farther pairs were found by their sketches or are equal.`;
+}
+
+function clusters(found) {
+  const rows = found.map(({ cluster, duplicates }) => {
+    const made = element('tr');
+    const forget = element('button', 'Forget', { type: 'button' });
+    forget.addEventListener('click', () => confirmForget(cluster));
+    const last = element('td');
+    last.append(forget);
+    made.append(element('td', duplicates), element('td', cluster), last);
+    return made;
+  });
+  $('clusters').tBodies[0].replaceChildren(...rows);
+}
+
+function confirmForget(cluster) {
+  const dialog = $('forget');
+  $('forget-what').textContent = cluster;
+  dialog.returnValue = 'no';
+  dialog.addEventListener('close', async () => {
+    if (dialog.returnValue !== 'yes') return;
+    try {
+      await ask('index/forget', { method: 'POST', body: JSON.stringify({ source: [cluster] }) });
+      trouble('');
+    } catch (error) {
+      trouble(error.message);
+    }
+  }, { once: true });
+  dialog.showModal();
+}
+
+function trouble(text) {
+  $('trouble').textContent = text;
+}
+
+function query() {
+  const wanted = new URLSearchParams(new FormData($('filters')));
+  wanted.set('limit', '200');
+  return wanted.toString();
+}
+
+async function refresh() {
+  try {
+    const [page, top] = await Promise.all([ask(`pairs?${query()}`), ask('index/top?n=10')]);
+    $('door').hidden = true;
+    document.querySelector('main').hidden = false;
+    $('totals').textContent = `${page.duplicates} duplicates delivered since the start, ${page.kept} of them looked at`;
+    $('pairs').tBodies[0].replaceChildren(...page.pairs.map(row));
+    $('none').hidden = page.pairs.length > 0;
+    histogram(page.pairs, page.max_distance);
+    clusters(top);
+    trouble('');
+  } catch (error) {
+    if (!(error instanceof Refused)) {
+      trouble(error.message);
+      return;
+    }
+    document.querySelector('main').hidden = true;
+    $('door').hidden = false;
+    $('totals').textContent = 'The token is needed';
+    $('refused').textContent = token ? error.message : '';
+  }
+}
+
+async function look(source) {
+  $('pair-head').textContent = source;
+  for (const id of ['pair-facts', 'pair-trouble', 'copied', 'match-name', 'own-name', 'match-text', 'own-text']) {
+    $(id).textContent = '';
+  }
+  $('thresholds').tHead.rows[0].replaceChildren();
+  $('thresholds').tBodies[0].rows[0].replaceChildren();
+  if (!$('pair').open) $('pair').showModal();
+  try {
+    const pair = await ask(`pairs/${encodeURIComponent(source)}`);
+    shown = pair;
+    $('pair-head').textContent = `${pair.verdict}: ${named(pair, 'id', 'source')}`;
+    const facts = [`found by ${pair.stage}`];
+    if (Number.isInteger(pair.bits)) facts.push(`${pair.bits} of 64 bits differ`);
+    if (pair.similarity !== undefined) facts.push(`similarity of the sketches ${pair.similarity}`);
+    if (pair.words) facts.push(`words ${pair.words.match} and ${pair.words.own}, ${pair.words.common} in common`);
+    if (pair.segmenter) facts.push(`cut by ${pair.segmenter}`);
+    facts.push(`${age(pair.age_ms)} after the original`);
+    if (pair.cut) facts.push('the end of a long text is left out');
+    $('pair-facts').textContent = facts.join(' · ');
+    $('match-name').textContent = named(pair, 'match_id', 'match');
+    $('own-name').textContent = named(pair, 'id', 'source');
+    if (pair.runs.length) {
+      $('match-text').append(runs(pair.runs, 'both', 'match'));
+      $('own-text').append(runs(pair.runs, 'both', 'own'));
+    } else {
+      $('pair-trouble').textContent = 'http.admin.text is none: texts are not shown';
+    }
+    thresholds(pair);
+  } catch (error) {
+    $('pair-trouble').textContent = error.message;
+  }
+}
+
+function thresholds(pair) {
+  if (!Number.isInteger(pair.bits)) return;
+  for (let limit = 0; limit <= HIGHEST_THRESHOLD; limit += 1) {
+    const says = pair.bits <= limit ? 'match' : 'no match';
+    $('thresholds').tHead.rows[0].append(element('th', limit));
+    $('thresholds').tBodies[0].rows[0].append(element('td', says, pair.bits === limit ? { class: 'now' } : {}));
+  }
+}
+
+$('door').addEventListener('submit', (event) => {
+  event.preventDefault();
+  token = $('token').value.trim();
+  sessionStorage.setItem('token', token);
+  refresh();
+});
+$('filters').addEventListener('submit', (event) => event.preventDefault());
+$('filters').addEventListener('input', refresh);
+$('pause').addEventListener('click', () => {
+  paused = !paused;
+  $('pause').setAttribute('aria-pressed', paused);
+  $('pause').textContent = paused ? 'Go on' : 'Pause the list';
+});
+$('close').addEventListener('click', () => $('pair').close());
+$('copy').addEventListener('click', async () => {
+  const { verdict, id, match_id: matchId, source, match, bits } = shown || {};
+  await navigator.clipboard.writeText(JSON.stringify({ a: matchId || match, b: id || source, expect: verdict, bits }));
+  $('copied').textContent = 'copied';
+});
+
+// A token behind `#token=` is taken over and taken out of the address.
+const handed = new URLSearchParams(location.hash.slice(1)).get('token');
+if (handed) {
+  token = handed;
+  sessionStorage.setItem('token', token);
+  history.replaceState(null, '', location.pathname);
+}
+refresh();
+setInterval(() => {
+  if (!paused && !document.hidden && !$('pair').open && !$('forget').open && $('door').hidden) refresh();
+}, EVERY_MS);

@@ -1,0 +1,473 @@
+//! Recent duplicates with what they were matched to, for people: a bounded sample, and how many each cluster absorbed.
+//!
+//! Whoever delivers duplicates offers each; at most [`STEADY`] a second are kept (and [`BURST`] more at once), the last
+//! [`KEPT`] of them. Clusters are counted all, in [`CLUSTERS`] places: when these are full, the least one makes room and
+//! its count is inherited, so that a large cluster is never missed and no count is too small (Metwally, Agrawal, El
+//! Abbadi: Efficient computation of frequent and top-k elements in data streams, 2005).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::broadcast;
+
+use crate::compare::{Run, beginning};
+use crate::record::{Source, Timestamp};
+
+/// Pairs that are kept.
+pub const KEPT: usize = 1000;
+
+/// Pairs kept a second, over a longer time.
+pub const STEADY: u32 = 20;
+
+/// Pairs kept at once after a quiet time.
+pub const BURST: u32 = 200;
+
+/// Clusters that are counted.
+pub const CLUSTERS: usize = 1000;
+
+/// Longest id that is kept, in characters.
+const LONGEST_ID: usize = 256;
+
+/// Pairs that a slow listener may fall behind before it misses some.
+const BEHIND: usize = 256;
+
+/// A duplicate, as it was delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its position.
+    pub source: Source,
+    /// Position of the page it was matched to.
+    pub original: Source,
+    /// Position of the first page of the cluster.
+    pub cluster: Source,
+    /// Its verdict.
+    pub verdict: &'static str,
+    /// The stage that matched.
+    pub stage: &'static str,
+    /// Differing bits or slots, as the stage has it.
+    pub distance: u8,
+    /// Event time of the page minus that of the original.
+    pub age_ms: i64,
+    /// Its id.
+    pub id: Option<String>,
+    /// When it was delivered.
+    pub at: Timestamp,
+}
+
+/// What a look at both pages told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Looked {
+    /// Id of the page it was matched to.
+    pub original_id: Option<String>,
+    /// What cut the page into words.
+    pub segmenter: Option<&'static str>,
+    /// Differing bits of both codes, whatever stage matched.
+    pub bits: Option<u32>,
+    /// Estimated Jaccard index of both sketches, in thousandths.
+    pub similarity: Option<u16>,
+    /// Words of the page, of its original, and of both.
+    pub words: Option<[usize; 3]>,
+    /// What differs, as far as text may be shown. The first side is the original.
+    pub differs: Vec<Run>,
+    /// Why nothing can be said, when a page is gone.
+    pub missing: Option<String>,
+}
+
+/// One pair. It changes once, when both pages were looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    /// Counts the pairs that were kept, from 1.
+    pub number: u64,
+    /// The duplicate.
+    pub seen: Seen,
+    /// What a look at both pages told; absent until then.
+    pub looked: Option<Looked>,
+}
+
+/// Which pairs are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// These verdicts; all when there are none.
+    pub verdicts: Vec<String>,
+    /// At least so many bits apart.
+    pub min_distance: Option<u32>,
+    /// At most so many bits apart.
+    pub max_distance: Option<u32>,
+    /// The site of either page contains this.
+    pub site: Option<String>,
+    /// What cut the page into words.
+    pub segmenter: Option<String>,
+    /// Only pairs behind this number.
+    pub after: Option<u64>,
+    /// At most so many.
+    pub limit: Option<usize>,
+}
+
+/// The pairs of one instance. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Pairs {
+    state: Arc<Mutex<State>>,
+    fresh: broadcast::Sender<Arc<Pair>>,
+}
+
+#[derive(Debug)]
+struct State {
+    kept: VecDeque<Arc<Pair>>,
+    clusters: Clusters,
+    /// Duplicates that were offered.
+    offered: u64,
+    /// Pairs that were kept.
+    numbered: u64,
+    allowance: Allowance,
+}
+
+impl Default for Pairs {
+    fn default() -> Self {
+        let state = State {
+            kept: VecDeque::new(),
+            clusters: Clusters::default(),
+            offered: 0,
+            numbered: 0,
+            allowance: Allowance { left: f64::from(BURST), since: Duration::ZERO },
+        };
+        Self { state: Arc::new(Mutex::new(state)), fresh: broadcast::channel(BEHIND).0 }
+    }
+}
+
+impl Pairs {
+    /// Counts a duplicate and, when it is not one of too many, keeps it. Returns what is to be looked at. `now` counts
+    /// from any fixed point.
+    #[must_use]
+    pub fn offer(&self, now: Duration, mut seen: Seen) -> Option<Arc<Pair>> {
+        seen.id = seen.id.map(|id| one_line(&id));
+        let mut state = self.lock();
+        state.offered += 1;
+        state.clusters.count(&seen.cluster);
+        if !state.allowance.take(now) {
+            return None;
+        }
+        state.numbered += 1;
+        let pair = Arc::new(Pair { number: state.numbered, seen, looked: None });
+        if state.kept.len() == KEPT {
+            state.kept.pop_front();
+        }
+        state.kept.push_back(Arc::clone(&pair));
+        Some(pair)
+    }
+
+    /// Notes what a look at both pages told, and hands the pair to those who listen.
+    pub fn looked_at(&self, number: u64, mut looked: Looked) {
+        looked.original_id = looked.original_id.map(|id| one_line(&id));
+        let mut state = self.lock();
+        let first = state.kept.front().map_or(0, |pair| pair.number);
+        let Some(at) = number.checked_sub(first).and_then(|at| usize::try_from(at).ok()) else { return };
+        if let Some(kept) = state.kept.get_mut(at) {
+            *kept = Arc::new(Pair { looked: Some(looked), ..Pair::clone(kept) });
+            // Nobody may listen.
+            let _ = self.fresh.send(Arc::clone(kept));
+        }
+    }
+
+    /// Returns the newest pairs that pass, newest first.
+    #[must_use]
+    pub fn recent(&self, filter: &Filter) -> Vec<Arc<Pair>> {
+        let state = self.lock();
+        let newest = state.kept.iter().rev().filter(|pair| filter.passes(pair));
+        newest.take(filter.limit.unwrap_or(KEPT)).cloned().collect()
+    }
+
+    /// Returns the newest pair of the page at a position.
+    #[must_use]
+    pub fn find(&self, source: &Source) -> Option<Arc<Pair>> {
+        self.lock().kept.iter().rev().find(|pair| pair.seen.source == *source).cloned()
+    }
+
+    /// Returns the clusters with the most duplicates since the start.
+    #[must_use]
+    pub fn largest(&self, number: usize) -> Vec<(Source, u64)> {
+        self.lock().clusters.largest(number)
+    }
+
+    /// Returns how many duplicates were offered and how many pairs were kept, since the start.
+    #[must_use]
+    pub fn totals(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.offered, state.numbered)
+    }
+
+    /// Hears every pair from now on, once it was looked at.
+    #[must_use]
+    pub fn listen(&self) -> broadcast::Receiver<Arc<Pair>> {
+        self.fresh.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets so many through a second, and a burst after a quiet time.
+#[derive(Debug)]
+struct Allowance {
+    left: f64,
+    since: Duration,
+}
+
+impl Allowance {
+    fn take(&mut self, now: Duration) -> bool {
+        let more = now.saturating_sub(self.since).as_secs_f64() * f64::from(STEADY);
+        self.left = (self.left + more).min(f64::from(BURST));
+        self.since = now;
+        let is_open = self.left >= 1.0;
+        if is_open {
+            self.left -= 1.0;
+        }
+        is_open
+    }
+}
+
+/// The largest clusters, counted in a fixed number of places.
+#[derive(Debug, Default)]
+struct Clusters {
+    counts: BTreeMap<Source, u64>,
+    by_count: BTreeSet<(u64, Source)>,
+}
+
+impl Clusters {
+    fn count(&mut self, cluster: &Source) {
+        let mut count = self.counts.get(cluster).copied().unwrap_or(0);
+        if count > 0 {
+            self.by_count.remove(&(count, cluster.clone()));
+        } else if self.counts.len() >= CLUSTERS
+            && let Some((least, other)) = self.by_count.pop_first()
+        {
+            self.counts.remove(&other);
+            count = least;
+        }
+        self.counts.insert(cluster.clone(), count + 1);
+        self.by_count.insert((count + 1, cluster.clone()));
+    }
+
+    fn largest(&self, number: usize) -> Vec<(Source, u64)> {
+        self.by_count.iter().rev().take(number).map(|(count, cluster)| (cluster.clone(), *count)).collect()
+    }
+}
+
+fn one_line(id: &str) -> String {
+    let line: String = id.chars().filter(|c| !c.is_control()).take(LONGEST_ID + 1).collect();
+    beginning(&line, LONGEST_ID)
+}
+
+/// The host of a URL; none for ids of another kind.
+fn site(id: Option<&str>) -> Option<&str> {
+    let (_, rest) = id?.split_once("://")?;
+    rest.split(['/', '?', '#']).next().filter(|host| !host.is_empty())
+}
+
+impl Filter {
+    /// Says whether a pair is wanted; `limit` is not looked at.
+    #[must_use]
+    pub fn passes(&self, pair: &Pair) -> bool {
+        let looked = pair.looked.as_ref();
+        let bits = pair.bits();
+        let is_near_enough = |least: u32, most: u32| bits.is_some_and(|bits| (least..=most).contains(&bits));
+        let by_distance = match (self.min_distance, self.max_distance) {
+            (None, None) => true,
+            (least, most) => is_near_enough(least.unwrap_or(0), most.unwrap_or(u32::MAX)),
+        };
+        let by_site = self.site.as_ref().is_none_or(|wanted| {
+            let other = looked.and_then(|looked| looked.original_id.as_deref());
+            [site(pair.seen.id.as_deref()), site(other)]
+                .into_iter()
+                .flatten()
+                .any(|site| site.contains(wanted.as_str()))
+        });
+        let by_segmenter = self
+            .segmenter
+            .as_ref()
+            .is_none_or(|wanted| looked.and_then(|looked| looked.segmenter) == Some(wanted.as_str()));
+        by_distance
+            && by_site
+            && by_segmenter
+            && self.after.is_none_or(|after| pair.number > after)
+            && (self.verdicts.is_empty() || self.verdicts.iter().any(|verdict| verdict == pair.seen.verdict))
+    }
+}
+
+impl Pair {
+    /// Returns the differing bits of both codes, as far as they are known.
+    #[must_use]
+    pub fn bits(&self) -> Option<u32> {
+        let looked = self.looked.as_ref().and_then(|looked| looked.bits);
+        // Sketches are compared by slots, not by bits.
+        looked.or_else(|| (self.seen.stage != "minhash").then(|| u32::from(self.seen.distance)))
+    }
+
+    /// Returns the pair as it stands in lists.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let Seen { source, original, cluster, verdict, stage, distance, age_ms, id, at } = &self.seen;
+        let mut object = json!({
+            "number": self.number,
+            "at_ms": at.millis(),
+            "source": source.to_string(),
+            "match": original.to_string(),
+            "cluster": cluster.to_string(),
+            "verdict": verdict,
+            "stage": stage,
+            "distance": distance,
+            "age_ms": age_ms,
+            "bits": self.bits(),
+        });
+        if let (Value::Object(object), Some(id)) = (&mut object, id) {
+            object.insert("id".to_owned(), id.as_str().into());
+        }
+        if let (Value::Object(object), Some(looked)) = (&mut object, &self.looked) {
+            object.extend(looked.json());
+        }
+        object
+    }
+}
+
+impl Looked {
+    fn json(&self) -> Map<String, Value> {
+        let mut object = Map::new();
+        let mut put = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                object.insert(name.to_owned(), value);
+            }
+        };
+        put("match_id", self.original_id.as_deref().map(Value::from));
+        put("segmenter", self.segmenter.map(Value::from));
+        put("similarity", self.similarity.map(|per_mille| Value::from(f64::from(per_mille) / 1000.0)));
+        put("words", self.words.map(|[own, other, both]| json!({"own": own, "match": other, "common": both})));
+        put("missing", self.missing.as_deref().map(Value::from));
+        put("differs", Some(runs(&self.differs)));
+        object
+    }
+}
+
+/// Returns what differs as JSON: `[{"side": "match", "text": …}, …]`, the sides being `both`, `own` and `match`.
+#[must_use]
+pub fn runs(runs: &[Run]) -> Value {
+    let side = |run: &Run| match run.side {
+        crate::compare::Side::Both => "both",
+        crate::compare::Side::First => "match",
+        crate::compare::Side::Second => "own",
+    };
+    runs.iter().map(|run| json!({"side": side(run), "text": run.text})).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Side;
+    use crate::record::PartitionId;
+
+    fn source(offset: i64) -> Source {
+        PartitionId::new("pages", 0).at(offset)
+    }
+
+    fn seen(offset: i64, verdict: &'static str, distance: u8) -> Seen {
+        Seen {
+            source: source(offset),
+            original: source(0),
+            cluster: source(0),
+            verdict,
+            stage: "simhash",
+            distance,
+            age_ms: 5,
+            id: Some(format!("https://a.example/{offset}\n")),
+            at: Timestamp::from_millis(1),
+        }
+    }
+
+    fn offsets(pairs: &Pairs, filter: &Filter) -> Vec<i64> {
+        pairs.recent(filter).iter().map(|pair| pair.seen.source.offset).collect()
+    }
+
+    #[test]
+    fn the_newest_are_kept_and_the_oldest_make_room() {
+        let pairs = Pairs::default();
+        for offset in 1..=1010 {
+            // A second for each: none is one of too many.
+            let now = Duration::from_secs(u64::try_from(offset).unwrap());
+            assert!(pairs.offer(now, seen(offset, "near", 1)).is_some());
+        }
+        let kept = offsets(&pairs, &Filter::default());
+        assert_eq!((kept.len(), kept.first(), kept.last()), (KEPT, Some(&1010), Some(&11)));
+        assert_eq!(offsets(&pairs, &Filter { limit: Some(2), ..Filter::default() }), [1010, 1009]);
+        assert_eq!(offsets(&pairs, &Filter { after: Some(1008), ..Filter::default() }), [1010, 1009]);
+        assert!(pairs.find(&source(10)).is_none() && pairs.find(&source(11)).is_some());
+        // What was looked at too late changes nothing.
+        pairs.looked_at(3, Looked { bits: Some(9), ..Looked::default() });
+        assert!(pairs.recent(&Filter::default()).iter().all(|pair| pair.looked.is_none()));
+    }
+
+    #[test]
+    fn a_flood_is_counted_and_only_sampled() {
+        let pairs = Pairs::default();
+        let flood = |now: u64| {
+            (0..1000).filter(|_| pairs.offer(Duration::from_secs(now), seen(7, "exact", 0)).is_some()).count()
+        };
+        assert_eq!(flood(1), usize::try_from(BURST).unwrap());
+        assert_eq!(flood(3), usize::try_from(2 * STEADY).unwrap());
+        assert_eq!(pairs.totals(), (2000, 240));
+        assert_eq!(pairs.largest(3), [(source(0), 2000)]);
+    }
+
+    #[test]
+    fn pairs_are_found_by_verdict_distance_site_and_segmenter() {
+        let pairs = Pairs::default();
+        for (offset, verdict, distance) in [(1, "exact", 0), (2, "near", 2), (3, "near", 5)] {
+            pairs.offer(Duration::ZERO, seen(offset, verdict, distance)).unwrap();
+        }
+        let differs =
+            vec![Run { side: Side::First, text: "old".into() }, Run { side: Side::Second, text: "new".into() }];
+        let looked = Looked {
+            original_id: Some("http://Mirror.example?x".into()),
+            segmenter: Some("jieba"),
+            bits: Some(3),
+            differs,
+            ..Looked::default()
+        };
+        let mut heard = pairs.listen();
+        pairs.looked_at(2, looked);
+        assert_eq!(heard.try_recv().unwrap().seen.source.offset, 2);
+        let by = |filter: Filter| offsets(&pairs, &filter);
+        assert_eq!(by(Filter { verdicts: vec!["near".into()], ..Filter::default() }), [3, 2]);
+        assert_eq!(by(Filter { min_distance: Some(3), max_distance: Some(3), ..Filter::default() }), [2]);
+        assert_eq!(by(Filter { max_distance: Some(0), ..Filter::default() }), [1]);
+        assert_eq!(by(Filter { site: Some("Mirror".into()), ..Filter::default() }), [2]);
+        assert_eq!(by(Filter { site: Some("a.example".into()), ..Filter::default() }), [3, 2, 1]);
+        assert_eq!(by(Filter { segmenter: Some("jieba".into()), ..Filter::default() }), [2]);
+        let json = pairs.find(&source(2)).unwrap().json();
+        assert_eq!(json["differs"], json!([{"side": "match", "text": "old"}, {"side": "own", "text": "new"}]));
+        assert_eq!(
+            (&json["id"], &json["distance"], &json["bits"]),
+            (&json!("https://a.example/2"), &json!(2), &json!(3))
+        );
+    }
+
+    #[test]
+    fn a_large_cluster_is_never_missed() {
+        let mut clusters = Clusters::default();
+        for offset in 0..3 * i64::try_from(CLUSTERS).unwrap() {
+            clusters.count(&source(offset));
+            if offset % 3 == 0 {
+                clusters.count(&source(-1));
+            }
+        }
+        assert_eq!(clusters.counts.len(), CLUSTERS);
+        let (largest, count) = clusters.largest(1).remove(0);
+        assert_eq!((largest, count), (source(-1), u64::try_from(CLUSTERS).unwrap()));
+    }
+
+    #[test]
+    fn ids_are_kept_in_one_short_line() {
+        assert_eq!(one_line("a\u{7}\nb"), "ab");
+        assert_eq!(one_line(&"x".repeat(300)).chars().count(), LONGEST_ID + 1);
+    }
+}

@@ -1,0 +1,113 @@
+//! One page about a running instance: what `GET /status` answers and `dupgate status` shows.
+
+use serde_json::{Map, Value, json};
+
+use super::figures::Figures;
+use super::metrics::Build;
+use crate::record::Timestamp;
+
+/// Sums up what the metrics and the conditions say. Times that never came are null.
+#[must_use]
+pub fn status(metrics: &str, checks: &[(String, Result<(), String>)], build: &Build, now: Timestamp) -> Value {
+    let figures = Figures::parse(metrics);
+    let waits: Vec<String> =
+        checks.iter().filter_map(|(name, state)| Some(format!("{name}: {}", state.as_ref().err()?))).collect();
+    let label = |name| figures.label("dupgate_config_info", name);
+    let sum = |name| figures.sum(name, &[]);
+    let age = |name| figures.largest(name).and_then(millis).map(|then| now.millis().saturating_sub(then));
+    let oldest = figures.largest("dupgate_index_oldest_entry_timestamp_seconds").and_then(millis);
+    let newest = figures.largest("dupgate_last_record_timestamp_seconds").and_then(millis);
+    json!({
+        "version": build.version,
+        "librdkafka": build.librdkafka,
+        "at_ms": now.millis(),
+        "ready": waits.is_empty(),
+        "waits_for": waits,
+        "mode": label("mode"),
+        "scheme": label("scheme"),
+        "config_hash": label("hash"),
+        "documents": object(figures.by_label("dupgate_documents_total", "verdict")),
+        "dead_letters": sum("dupgate_dead_letters_total"),
+        "assigned_partitions": object(figures.by_label("dupgate_assigned_partitions", "topic")),
+        "lag": sum("dupgate_consumer_lag_records"),
+        "lag_ms": age("dupgate_last_record_timestamp_seconds"),
+        "paused": set(&figures, "dupgate_consumer_paused", "reason"),
+        "last_commit_age_ms": age("dupgate_last_commit_timestamp_seconds"),
+        "judge": object(figures.by_label("dupgate_judge_active", "partition")),
+        "index_entries": sum("dupgate_index_entries"),
+        "index_memory_bytes": sum("dupgate_index_memory_bytes"),
+        "index_memory_limit_bytes": sum("dupgate_index_memory_limit_bytes"),
+        "window_ms": figures.largest("dupgate_index_window_seconds").and_then(millis),
+        "effective_window_ms": oldest.zip(newest).map(|(oldest, newest)| newest.saturating_sub(oldest).max(0)),
+        "snapshot_age_ms": age("dupgate_snapshot_last_success_timestamp_seconds"),
+        "errors": errors(&figures),
+    })
+}
+
+/// Seconds since 1970 as milliseconds; none for 0, which says that it never was.
+fn millis(seconds: f64) -> Option<i64> {
+    let span = jiff::SignedDuration::try_from_secs_f64(seconds).ok().filter(|_| seconds > 0.0)?;
+    i64::try_from(span.as_millis()).ok()
+}
+
+fn object(figures: Vec<(String, f64)>) -> Map<String, Value> {
+    figures.into_iter().map(|(name, figure)| (name, figure.into())).collect()
+}
+
+/// Values of a label whose series is not 0.
+fn set(figures: &Figures, name: &str, label: &str) -> Vec<String> {
+    figures.by_label(name, label).into_iter().filter(|(_, figure)| *figure > 0.0).map(|(value, _)| value).collect()
+}
+
+/// Errors by component and kind, those that came.
+fn errors(figures: &Figures) -> Map<String, Value> {
+    let name = "dupgate_errors_total";
+    let mut found = Map::new();
+    for component in set(figures, name, "component") {
+        let of = |kind: &str| figures.sum(name, &[("component", &component), ("kind", kind)]);
+        let kinds = set(figures, name, "kind").into_iter().map(|kind| (kind.clone(), of(&kind)));
+        let kinds: Map<String, Value> =
+            kinds.filter(|(_, count)| *count > 0.0).map(|(kind, count)| (kind, count.into())).collect();
+        found.insert(component, kinds.into());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_says_what_it_waits_for_and_how_it_does() {
+        let metrics = "dupgate_documents_total{verdict=\"near\"} 25\n\
+                       dupgate_config_info{hash=\"abc\",mode=\"route\",scheme=\"sh64-1\"} 1\n\
+                       dupgate_assigned_partitions{topic=\"a\"} 2\n\
+                       dupgate_consumer_paused{reason=\"manual\"} 1\ndupgate_consumer_paused{reason=\"restore\"} 0\n\
+                       dupgate_last_commit_timestamp_seconds 7.5\ndupgate_judge_active{partition=\"0\"} 1\n\
+                       dupgate_last_record_timestamp_seconds{topic=\"a\"} 9\n\
+                       dupgate_index_oldest_entry_timestamp_seconds 2\n\
+                       dupgate_errors_total{component=\"consumer\",kind=\"fatal\"} 0\n\
+                       dupgate_errors_total{component=\"log\",kind=\"corrupt\"} 3\n\
+                       dupgate_errors_total{component=\"log\",kind=\"fatal\"} 0\n";
+        let checks = [("joined".to_owned(), Ok(())), ("restored".to_owned(), Err("restoring, 40 %".to_owned()))];
+        let build = Build { version: "1.2.3".into(), revision: "abc".into(), librdkafka: "2.12.1".into() };
+        let page = status(metrics, &checks, &build, Timestamp::from_millis(10_000));
+        for (key, expected) in [
+            ("version", json!("1.2.3")),
+            ("ready", json!(false)),
+            ("waits_for", json!(["restored: restoring, 40 %"])),
+            ("mode", json!("route")),
+            ("documents", json!({"near": 25.0})),
+            ("assigned_partitions", json!({"a": 2.0})),
+            ("paused", json!(["manual"])),
+            ("last_commit_age_ms", json!(2500)),
+            ("lag_ms", json!(1000)),
+            ("effective_window_ms", json!(7000)),
+            ("snapshot_age_ms", json!(null)),
+            ("errors", json!({"log": {"corrupt": 3.0}})),
+        ] {
+            assert_eq!(page[key], expected, "{key} of {page:#}");
+        }
+        assert_eq!(status("", &[], &build, Timestamp::from_millis(1))["ready"], true);
+    }
+}

@@ -1,0 +1,161 @@
+//! A headless Chromium, driven by its `DevTools` protocol over a pipe: messages of JSON, each ended by a zero byte.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// Names under which it is installed, in the order in which they are looked for.
+const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// It asks nobody but the page's own listener for anything.
+const FLAGS: [&str; 10] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-pipe",
+];
+
+/// A running browser. Ends when dropped.
+pub(super) struct Browser {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    numbers: u64,
+    seen: Seen,
+    _profile: tempfile::TempDir,
+}
+
+/// What the page did.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Addresses that were asked for.
+    pub(super) requests: Vec<String>,
+    /// What stood in the console as an error, and what was thrown.
+    pub(super) complaints: Vec<String>,
+}
+
+/// One page in the browser.
+pub(super) struct Tab<'b> {
+    browser: &'b mut Browser,
+    session: String,
+}
+
+impl Browser {
+    /// Starts one; `None`, and a word about it, where there is none and need not be one.
+    pub(super) fn start() -> Option<Self> {
+        let there =
+            |name: &&&str| Command::new(**name).arg("--version").output().is_ok_and(|said| said.status.success());
+        let Some(name) = NAMES.iter().find(there) else {
+            let missing = "no Chromium is installed (on Debian: apt-get install chromium)";
+            assert!(std::env::var_os("CI").is_none(), "the pair page cannot be tested: {missing}");
+            eprintln!("NOT TESTED: the pair page in a browser: {missing}");
+            return None;
+        };
+        let profile = tempfile::tempdir().expect("a folder");
+        // The pipe is expected at the file descriptors 3 and 4.
+        let mut child = Command::new("sh")
+            .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", name])
+            .args(FLAGS)
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("Chromium");
+        let input = child.stdin.take().expect("a pipe");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        Some(Self { child, input, output, numbers: 0, seen: Seen::default(), _profile: profile })
+    }
+
+    /// Opens a page of the size that the documents show.
+    pub(super) fn open(&mut self, url: &str) -> Tab<'_> {
+        let target = self.call(None, "Target.createTarget", &json!({"url": "about:blank"}));
+        let attached =
+            self.call(None, "Target.attachToTarget", &json!({"targetId": target["targetId"], "flatten": true}));
+        let session = attached["sessionId"].as_str().expect("a session").to_owned();
+        let mut tab = Tab { browser: self, session };
+        for domain in ["Page.enable", "Runtime.enable", "Log.enable", "Network.enable"] {
+            tab.call(domain, &json!({}));
+        }
+        let size = json!({"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        tab.call("Emulation.setDeviceMetricsOverride", &size);
+        tab.call("Page.navigate", &json!({"url": url}));
+        tab
+    }
+
+    fn call(&mut self, session: Option<&str>, method: &str, params: &Value) -> Value {
+        self.numbers += 1;
+        let number = self.numbers;
+        let mut message = json!({"id": number, "method": method, "params": params});
+        if let (Value::Object(message), Some(session)) = (&mut message, session) {
+            message.insert("sessionId".to_owned(), session.into());
+        }
+        write!(self.input, "{message}\0").expect("Chromium hears");
+        loop {
+            let mut said = Vec::new();
+            self.output.read_until(0, &mut said).expect("Chromium speaks");
+            assert!(said.pop().is_some(), "Chromium has ended");
+            let mut said: Value = serde_json::from_slice(&said).expect("JSON");
+            if said["id"] == number {
+                assert!(said.get("error").is_none(), "{method}: {said}");
+                return said["result"].take();
+            }
+            self.note(&said);
+        }
+    }
+
+    fn note(&mut self, event: &Value) {
+        let params = &event["params"];
+        match event["method"].as_str().unwrap_or_default() {
+            "Network.requestWillBeSent" => {
+                self.seen.requests.push(params["request"]["url"].as_str().unwrap_or_default().to_owned());
+            }
+            "Log.entryAdded" if params["entry"]["level"] == "error" => {
+                self.seen.complaints.push(params["entry"].to_string());
+            }
+            "Runtime.exceptionThrown" => self.seen.complaints.push(params.to_string()),
+            "Runtime.consoleAPICalled" if params["type"] == "error" => self.seen.complaints.push(params.to_string()),
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Tab<'_> {
+    fn call(&mut self, method: &str, params: &Value) -> Value {
+        self.browser.call(Some(&self.session), method, params)
+    }
+
+    /// Runs a line of script in the page and returns what it comes to.
+    pub(super) fn run(&mut self, script: &str) -> Value {
+        let params = json!({"expression": script, "returnByValue": true, "awaitPromise": true, "userGesture": true});
+        let mut result = self.call("Runtime.evaluate", &params);
+        assert!(result.get("exceptionDetails").is_none(), "{script}: {result}");
+        result["result"]["value"].take()
+    }
+
+    /// Takes a picture of what is seen.
+    pub(super) fn picture(&mut self) -> Vec<u8> {
+        let taken = self.call("Page.captureScreenshot", &json!({"format": "png"}));
+        STANDARD.decode(taken["data"].as_str().expect("a picture")).expect("base64")
+    }
+
+    /// Returns what the page did up to now.
+    pub(super) fn seen(&self) -> Seen {
+        self.browser.seen.clone()
+    }
+}

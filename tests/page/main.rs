@@ -1,0 +1,165 @@
+//! The pair page in a real browser, over a running demo.
+//!
+//! Needs Chromium. With `CI` set it must be there; elsewhere its absence is said and the test passes without having
+//! looked. `DUPGATE_WRITE_DOCS=1` keeps the picture that the documents show.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "helpers fail the test, or say why not"
+)]
+
+mod browser;
+#[expect(dead_code, reason = "this binary waits for nothing asynchronous")]
+#[path = "../support/broker/wait.rs"]
+mod wait;
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use browser::{Browser, Tab};
+
+const TOKEN: &str = "a token of the test";
+
+/// The demo, judging a crawl until this is dropped.
+struct Demo(Child);
+
+impl Demo {
+    fn start(admin: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DUPGATE_")) {
+            command.env_remove(name);
+        }
+        let listen = format!("http.admin.listen={admin}");
+        let more = ["-s", "http.listen=127.0.0.1:0", "-s", &listen, "-s", "http.admin.token={env: PAGE_TOKEN}"];
+        command.env("PAGE_TOKEN", TOKEN).args(["demo", "--for", "5m", "--zh", "0.4"]).args(more);
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the demo"))
+    }
+}
+
+impl Drop for Demo {
+    /// By a signal that lets it take its files away.
+    fn drop(&mut self) {
+        drop(Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status());
+        drop(self.0.wait());
+    }
+}
+
+/// Cells of a column of the list, by what people read.
+fn column(tab: &mut Tab<'_>, number: usize) -> Vec<String> {
+    let cells = tab.run(&format!(
+        "[...document.querySelectorAll('#pairs tbody tr')].map((row) => row.cells[{number}].textContent)"
+    ));
+    cells.as_array().expect("cells").iter().map(|cell| cell.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// Sets a filter as somebody does who types.
+fn filter(tab: &mut Tab<'_>, name: &str, value: &str) {
+    tab.run(&format!(
+        "{{ const field = document.querySelector('#filters [name={name}]'); field.value = {}; \
+         field.dispatchEvent(new Event('input', {{bubbles: true}})); }}",
+        json!(value)
+    ));
+}
+
+/// Waits until the page says so. While it is still being loaded it says nothing.
+fn holds(tab: &mut Tab<'_>, what: &str, condition: &str) {
+    let condition = format!("(() => {{ try {{ return {condition}; }} catch {{ return false; }} }})()");
+    wait::until(what, || (tab.run(&condition) == Value::Bool(true)).then_some(()));
+}
+
+#[test]
+fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
+    let Some(mut browser) = Browser::start() else { return };
+    let admin = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").to_string();
+    let _demo = Demo::start(&admin);
+    wait::until("the listener for operators", || std::net::TcpStream::connect(&admin).ok());
+    let mut tab = browser.open(&format!("http://{admin}/ui/"));
+
+    // Without the token there is a door, and a wrong one does not open it.
+    holds(&mut tab, "the door", "!document.getElementById('door').hidden && document.querySelector('main').hidden");
+    let enter = |tab: &mut Tab<'_>, token: &str| {
+        tab.run(&format!("document.getElementById('token').value = {}", json!(token)));
+        tab.run("document.querySelector('#door button').click()");
+    };
+    enter(&mut tab, "not the token of the test");
+    holds(&mut tab, "the refusal", "document.getElementById('refused').textContent.includes('is not the token')");
+    enter(&mut tab, TOKEN);
+
+    // A list that fills, with what differs.
+    holds(&mut tab, "a list", "document.querySelectorAll('#pairs tbody tr').length >= 30");
+    holds(&mut tab, "what differs", "document.querySelectorAll('#pairs .differs ins').length >= 10");
+    holds(&mut tab, "the histogram", "document.querySelectorAll('#histogram rect').length === 17");
+    holds(&mut tab, "clusters", "document.querySelectorAll('#clusters button').length === 10");
+    let verdicts = column(&mut tab, 0);
+    assert!(verdicts.contains(&"near".to_owned()) && verdicts.contains(&"exact".to_owned()), "{verdicts:?}");
+
+    filter(&mut tab, "verdict", "near");
+    filter(&mut tab, "min_distance", "1");
+    filter(&mut tab, "max_distance", "2");
+    filter(&mut tab, "segmenter", "jieba");
+    let is_filtered = "[...document.querySelectorAll('#pairs tbody tr')].every((row) => \
+                       row.cells[0].textContent === 'near' && ['1', '2'].includes(row.cells[1].textContent) && \
+                       /[\\u4e00-\\u9fff]/.test(row.cells[3].textContent)) && document.querySelectorAll('#pairs tbody tr').length > 0";
+    holds(&mut tab, "a filtered list", is_filtered);
+    filter(&mut tab, "site", "no.such.site");
+    holds(&mut tab, "an empty list", "!document.getElementById('none').hidden");
+    filter(&mut tab, "site", ".example");
+    holds(&mut tab, "the list again", is_filtered);
+
+    // One pair, side by side.
+    let id = tab.run("document.querySelector('#pairs button.open').textContent");
+    tab.run("document.querySelector('#pairs button.open').click()");
+    holds(
+        &mut tab,
+        "both texts",
+        "document.getElementById('pair').open && document.querySelector('#own-text ins, #match-text del') !== null",
+    );
+    let head = tab.run("document.getElementById('pair-head').textContent");
+    let (head, id) = (head.as_str().expect("text"), id.as_str().expect("text"));
+    assert!(head.starts_with("near: ") && head.contains(id), "{head} {id}");
+    let facts = tab.run("document.getElementById('pair-facts').textContent");
+    assert!(
+        facts.as_str().is_some_and(|facts| facts.contains("of 64 bits differ") && facts.contains("cut by jieba")),
+        "{facts}"
+    );
+    let thresholds = tab.run("[...document.querySelectorAll('#thresholds tbody td')].map((cell) => cell.textContent)");
+    let thresholds = thresholds.as_array().expect("cells");
+    let (first, last) = (thresholds.first(), thresholds.last());
+    assert_eq!((thresholds.len(), first, last), (9, Some(&json!("no match")), Some(&json!("match"))), "{thresholds:?}");
+
+    let picture = tab.picture();
+    assert!(picture.starts_with(b"\x89PNG") && picture.len() > 20_000, "{} bytes", picture.len());
+    let name = if std::env::var_os("DUPGATE_WRITE_DOCS").is_some() { "docs/pairs.png" } else { "target/pairs.png" };
+    std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(name), picture).expect("the picture");
+
+    // Forgetting asks first, and "keep it" keeps it.
+    tab.run("document.getElementById('close').click()");
+    tab.run("document.querySelector('#clusters button').click()");
+    holds(&mut tab, "the question", "document.getElementById('forget').open");
+    tab.run("document.querySelector('#forget button[value=no]').click()");
+    holds(
+        &mut tab,
+        "the answer",
+        "!document.getElementById('forget').open && document.getElementById('trouble').textContent === ''",
+    );
+    tab.run("document.querySelector('#clusters button').click()");
+    tab.run("document.querySelector('#forget button[value=yes]').click()");
+    holds(&mut tab, "forgetting", "!document.getElementById('forget').open");
+
+    // Nothing came from elsewhere, nothing went wrong but the tokens that were refused.
+    let origin = format!("http://{admin}/");
+    let seen = wait::until("the request to forget", || {
+        // Whatever is asked of the browser brings the news that came meanwhile.
+        tab.run("true");
+        let seen = tab.seen();
+        seen.requests.iter().any(|url| url.ends_with("/api/v1/index/forget")).then_some(seen)
+    });
+    let foreign: Vec<&String> = seen.requests.iter().filter(|url| !url.starts_with(&origin)).collect();
+    assert!(foreign.is_empty(), "{foreign:?}");
+    let complaints: Vec<&String> = seen.complaints.iter().filter(|complaint| !complaint.contains("401")).collect();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
