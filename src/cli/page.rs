@@ -105,8 +105,7 @@ impl Desk {
                 Format::Json => "; another format is --as text or --as html",
                 Format::Text | Format::Html => "",
             };
-            let reason = rejection.reason().name();
-            Reason::Failure.because(anyhow::anyhow!("{place}: {reason}: {rejection}{way_out}"))
+            Reason::Failure.because(anyhow::anyhow!("{place}: {rejection}{way_out}"))
         })
     }
 

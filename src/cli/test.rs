@@ -102,7 +102,7 @@ fn run(case: Case, folder: &Path, desk: &mut Desk) -> Result<Outcome, Fatal> {
             return Err(named(Reason::Failure.because(anyhow::anyhow!("the first page is refused: {rejection}"))));
         }
         (Ok(_), Err(rejection)) => {
-            let why = Some(format!("{}: {rejection}", rejection.reason().name()));
+            let why = Some(rejection.to_string());
             return Ok(Outcome { case, got: Verdict::Dead(rejection).name(), stage: None, near: None, why });
         }
     };
