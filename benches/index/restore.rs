@@ -7,6 +7,7 @@ use dupgate::index::Original;
 use dupgate::judge::{Snapshot, State};
 use dupgate::log::{LogIdentity, Rules, SameId, Stage, Windows};
 use dupgate::record::{PartitionId, Timestamp};
+use dupgate::runtime::cores::on_all_cores;
 use dupgate::snapshot::Folder;
 use serde_json::{Value, json};
 
@@ -63,7 +64,7 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
     let start = Instant::now();
     let found = snapshots.load("0", &scheme).unwrap().found.unwrap();
     let read = start.elapsed().as_secs_f64();
-    let state = State::load(&found.state, &found.originals);
+    let state = State::load(&found.state, &found.originals, on_all_cores);
     let all = start.elapsed().as_secs_f64();
     drop(found);
     let bytes = (resident() - before) / entries as f64;

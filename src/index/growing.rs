@@ -11,8 +11,12 @@ use super::lines::Discarded;
 use super::table::Table;
 use super::tables::Keys;
 
-/// Entries moved for one that is inserted.
+/// Fewest entries moved for one that is inserted.
 const AT_ONCE: u64 = 16;
+
+/// Entries moved for one that is inserted, for each of the tables, which grow one after the other: all of them have
+/// grown before a third as many have come as there were.
+const AT_ONCE_A_TABLE: u64 = 3;
 
 /// A table that is being filled.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub(super) struct Growing {
     /// Large pages that were touched, until all are.
     touched: usize,
     next: u64,
+    at_once: u64,
 }
 
 /// Memory that waits to be given back.
@@ -49,7 +54,7 @@ impl<K: Keys> Job for Move<'_, K> {
     fn run<C: Compare>(self) {
         let Self(growing, keys, tail, alive, until) = self;
         let number = growing.number;
-        for ahead in until..until + AT_ONCE {
+        for ahead in until..until + growing.at_once {
             if let Some(key) = keys.key(number, ahead) {
                 growing.table.prefetch_home(key);
             }
@@ -65,9 +70,9 @@ impl<K: Keys> Job for Move<'_, K> {
 }
 
 impl Growing {
-    /// Begins to fill a table from position `tail` on.
-    pub(super) const fn new(table: Table, number: usize, tail: u64) -> Self {
-        Self { table, number, touched: 0, next: tail }
+    /// Begins to fill a table, one of `tables`, from position `tail` on.
+    pub(super) fn new(table: Table, number: usize, tables: usize, tail: u64) -> Self {
+        Self { table, number, touched: 0, next: tail, at_once: AT_ONCE.max(AT_ONCE_A_TABLE * tables as u64) }
     }
 
     /// Moves a few entries; says whether the table has all of them now.
@@ -77,7 +82,7 @@ impl Growing {
             return false;
         }
         self.next = self.next.max(positions.start);
-        let until = (self.next + AT_ONCE).min(positions.end);
+        let until = (self.next + self.at_once).min(positions.end);
         engine.run(Move(self, keys, positions.start, Alive::between(positions.start, positions.end), until));
         self.next >= positions.end
     }

@@ -33,6 +33,7 @@ mod sketches;
 mod stats;
 mod table;
 mod tables;
+mod tasks;
 
 pub use coverage::{Gap, Proof};
 pub use fast::Engine;
@@ -41,6 +42,7 @@ pub use original::{Candidate, Gone, Original, Probe, Seen};
 pub use plan::{MOST_DISTANCE, Needs, Offer, Plan};
 pub use stats::{IndexStats, NearStats, TableStats};
 pub use tables::{Keys, Tables};
+pub use tasks::{Task, in_turn};
 
 use crate::fingerprint::{Fingerprints, IdHash};
 use crate::log::{MinHashRules, Stage, Tails};
@@ -129,8 +131,9 @@ impl Index {
         }
     }
 
-    /// Holds many originals, in sequence order, and builds the tables once.
-    pub fn restore(&mut self, originals: &[Original]) {
+    /// Holds many originals, in sequence order, and builds the tables once. `run` does all tasks that it is given, in
+    /// any order or at the same time ([`in_turn`]): most of the work is in them.
+    pub fn restore(&mut self, originals: &[Original], run: impl FnOnce(Vec<Task<'_>>)) {
         let mut codes = Vec::with_capacity(originals.len());
         let mut sketches = Vec::with_capacity(originals.len());
         for original in originals {
@@ -139,15 +142,16 @@ impl Index {
                 sketches.push(original.fingerprints.sketch.clone());
             }
         }
-        self.near.restore(codes);
-        self.sketches.restore(sketches.into_iter());
+        let mut tasks = self.near.restore_tasks(codes);
+        tasks.extend(self.sketches.restore_tasks(sketches.into_iter()));
         let (ring, positions) = (&self.ring, self.ring.positions());
         let held = positions.end - positions.start;
-        self.by_exact.build(&ByExact(ring), &positions, held);
-        self.by_source.build(&BySource(ring), &positions, held);
+        tasks.extend(self.by_exact.build_tasks(ByExact(ring), &positions, held));
+        tasks.extend(self.by_source.build_tasks(BySource(ring), &positions, held));
         if originals.iter().any(|original| original.id.is_some()) {
-            self.by_id.build(&ById(ring), &positions, held);
+            tasks.extend(self.by_id.build_tasks(ById(ring), &positions, held));
         }
+        run(tasks);
     }
 
     fn append(&mut self, original: &Original) -> bool {
@@ -372,6 +376,7 @@ impl Index {
             exact_bytes: self.by_exact.memory_bytes(),
             id_bytes: self.by_id.memory_bytes(),
             source_bytes: self.by_source.memory_bytes(),
+            bands: self.sketches.stats(),
             sketch_bytes: self.sketches.memory_bytes(),
         }
     }

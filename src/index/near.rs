@@ -12,6 +12,7 @@ use super::plan::{Needs, Plan};
 use super::stats::NearStats;
 use super::table::Found;
 use super::tables::{Keys, Tables};
+use super::tasks::{Task, in_turn};
 
 /// Most codes that are compared for a probe beyond its lines before all of the ring are compared instead.
 const FEW: u64 = 4_096;
@@ -362,8 +363,13 @@ impl Near {
 
     /// Appends what is there already, in order, and builds the tables once.
     pub fn restore(&mut self, codes: impl IntoIterator<Item = Option<u64>>) {
+        in_turn(self.restore_tasks(codes));
+    }
+
+    /// [`Near::restore`] but for the building, which is returned.
+    pub(super) fn restore_tasks(&mut self, codes: impl IntoIterator<Item = Option<u64>>) -> Vec<Task<'_>> {
         codes.into_iter().for_each(|code| self.ring.push(code));
-        self.tables.build(&self.ring, &self.ring.positions(), self.ring.held);
+        self.tables.build_tasks(&self.ring, &self.ring.positions(), self.ring.held)
     }
 
     /// Makes the tables small at once when next to nothing is held.

@@ -48,10 +48,13 @@ pub(super) struct Facts {
 }
 
 /// Keys of the table of exact hashes.
+#[derive(Clone, Copy)]
 pub(super) struct ByExact<'a>(pub(super) &'a Ring);
 /// Keys of the table of ids.
+#[derive(Clone, Copy)]
 pub(super) struct ById<'a>(pub(super) &'a Ring);
 /// Keys of the table of sources.
+#[derive(Clone, Copy)]
 pub(super) struct BySource<'a>(pub(super) &'a Ring);
 
 impl Keys for ByExact<'_> {

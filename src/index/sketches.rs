@@ -9,7 +9,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::stats::TableStats;
 use super::tables::{Keys, Tables};
+use super::tasks::{Task, in_turn};
 use crate::fingerprint::Sketch;
 use crate::log::MinHashRules;
 
@@ -39,6 +41,7 @@ struct Finder {
     tables: Tables,
 }
 
+#[derive(Clone, Copy)]
 struct BandKeys<'a>(&'a Column, MinHashRules);
 
 impl Keys for BandKeys<'_> {
@@ -75,7 +78,7 @@ impl Sketches {
                 reach: rules.form.reach(rules.min_similarity),
                 tables: tables(&rules),
             });
-            self.build();
+            in_turn(self.build_tasks());
         }
     }
 
@@ -93,18 +96,17 @@ impl Sketches {
         }
     }
 
-    /// Holds what many originals have, and builds the tables once.
-    pub(super) fn restore(&mut self, sketches: impl Iterator<Item = Option<Sketch>>) {
+    /// Holds what many originals have; returns the building of the tables, which is done once.
+    pub(super) fn restore_tasks(&mut self, sketches: impl Iterator<Item = Option<Sketch>>) -> Vec<Task<'_>> {
         self.column.held.extend(sketches);
-        self.build();
+        self.build_tasks()
     }
 
-    fn build(&mut self) {
+    fn build_tasks(&mut self) -> Vec<Task<'_>> {
         let positions = self.positions();
         let held = positions.end - positions.start;
-        if let Some(Finder { rules, tables, .. }) = &mut self.finder {
-            tables.build(&BandKeys(&self.column, *rules), &positions, held);
-        }
+        let Some(Finder { rules, tables, .. }) = &mut self.finder else { return Vec::new() };
+        tables.build_tasks(BandKeys(&self.column, *rules), &positions, held)
     }
 
     /// Shows the position of every held sketch that shares enough keys and is near enough, with its distance.
@@ -161,6 +163,11 @@ impl Sketches {
         if self.column.held.capacity() > 64 && self.column.held.len() < self.column.held.capacity() / 4 {
             self.column.held.shrink_to(self.column.held.len() * 2);
         }
+    }
+
+    /// Returns the figures of each band's table.
+    pub(super) fn stats(&self) -> Vec<TableStats> {
+        self.finder.as_ref().map(|finder| finder.tables.stats()).unwrap_or_default()
     }
 
     /// Returns the memory reserved, in bytes.
@@ -245,7 +252,7 @@ mod tests {
         one_by_one.set_rules(Some(rules(2, 500)));
         at_once.set_rules(Some(rules(2, 500)));
         all().for_each(|sketch| one_by_one.push(sketch));
-        at_once.restore(all());
+        in_turn(at_once.restore_tasks(all()));
         for n in 0..7 {
             let sketch = Sketch::from_bytes(&[n; 16]);
             assert_eq!(found(&one_by_one, &sketch), found(&at_once, &sketch));

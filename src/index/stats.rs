@@ -48,6 +48,8 @@ pub struct IndexStats {
     pub id_bytes: usize,
     /// Memory of the table of sources, in bytes.
     pub source_bytes: usize,
+    /// The tables of the bands of sketches.
+    pub bands: Vec<TableStats>,
     /// Memory of the sketches and their tables, in bytes.
     pub sketch_bytes: usize,
 }

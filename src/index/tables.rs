@@ -11,6 +11,7 @@ use super::growing::{Growing, Scrap};
 use super::plan::{Keyed, LOAD, Plan};
 use super::stats::TableStats;
 use super::table::{Found, Table, lines_for};
+use super::tasks::{Task, in_turn};
 
 /// Inserts between two looks at the size of the tables.
 const LOOK_EVERY: u64 = 64;
@@ -26,6 +27,13 @@ pub trait Keys {
     /// Returns the key that the entry at a position has in a table, if it is in that table. Asked only about positions
     /// of the ring or a few beyond, which have none.
     fn key(&self, table: usize, position: u64) -> Option<u64>;
+}
+
+impl<K: Keys> Keys for &K {
+    #[inline]
+    fn key(&self, table: usize, position: u64) -> Option<u64> {
+        K::key(self, table, position)
+    }
 }
 
 /// Some tables over one ring, which may each have a key of an entry: exact look-ups with one table, locality-sensitive
@@ -186,25 +194,40 @@ impl Tables {
     }
 
     /// Takes the tables of a plan instead, and fills them at once.
-    pub(super) fn set_plan(&mut self, plan: &Plan, keys: &impl Keys, positions: &Range<u64>, held: u64) {
+    pub(super) fn set_plan(&mut self, plan: &Plan, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
         self.keyed = plan.keyed().to_vec();
         self.build(keys, positions, held);
     }
 
     /// Makes all tables anew, as large as `held` entries ask for, and fills them at once.
-    pub(super) fn build(&mut self, keys: &impl Keys, positions: &Range<u64>, held: u64) {
+    pub(super) fn build(&mut self, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
+        in_turn(self.build_tasks(keys, positions, held));
+    }
+
+    /// Makes all tables anew, and returns a task for each that fills it: they are whole when all are done.
+    pub(super) fn build_tasks<'a>(
+        &'a mut self,
+        keys: impl Keys + Copy + Send + 'a,
+        positions: &Range<u64>,
+        held: u64,
+    ) -> Vec<Task<'a>> {
         self.growing = None;
-        self.all.clear();
-        for number in 0..self.keyed.len() {
-            if let Some(growing) = self.empty(number, self.lines_of(number, held), positions.start) {
-                self.all.push(growing.finish(self.engine, keys, positions));
-            }
-        }
+        let tail = positions.start;
+        let numbers = 0..self.keyed.len();
+        let empty: Vec<Growing> =
+            numbers.filter_map(|number| self.empty(number, self.lines_of(number, held), tail)).collect();
+        self.all = self.keyed.iter().map(|keyed| Table::new(keyed.shape(1), 1, tail)).collect();
+        let engine = self.engine;
+        let fill = |(table, growing): (&'a mut Table, Growing)| -> Task<'a> {
+            let positions = positions.clone();
+            Box::new(move || *table = growing.finish(engine, &keys, &positions))
+        };
+        self.all.iter_mut().zip(empty).map(fill).collect()
     }
 
     fn empty(&self, number: usize, lines: u64, tail: u64) -> Option<Growing> {
         let keyed = self.keyed.get(number)?;
-        Some(Growing::new(Table::new(keyed.shape(lines), lines, tail), number, tail))
+        Some(Growing::new(Table::new(keyed.shape(lines), lines, tail), number, self.keyed.len(), tail))
     }
 
     /// Returns how many lines a table should have for so many entries and somewhat more.
@@ -225,6 +248,7 @@ impl Tables {
                 && let Some(grown) = self.growing.take()
             {
                 grown.replace(&mut self.all, &mut self.scrap);
+                self.look_at_sizes(positions, held);
             }
         } else if self.inserts.is_multiple_of(LOOK_EVERY) {
             self.look_at_sizes(positions, held);
@@ -232,17 +256,18 @@ impl Tables {
     }
 
     fn look_at_sizes(&mut self, positions: &Range<u64>, held: u64) {
-        let misfit = self.all.iter().enumerate().find_map(|(number, table)| {
+        let misfits = self.all.iter().enumerate().filter_map(|(number, table)| {
             let (lines, wanted) = (table.lines(), self.lines_of(number, held));
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
             let is_full = held as f64 > lines as f64 * LOAD * SLACK && wanted > lines;
-            (is_full || wanted * 8 <= lines).then_some((number, wanted))
+            (is_full || wanted * 8 <= lines).then_some((lines, number, wanted))
         });
-        self.growing = misfit.and_then(|(number, lines)| self.empty(number, lines, positions.start));
+        // The smallest first: it is the fullest, and nobody waits for ever.
+        self.growing = misfits.min().and_then(|(_, number, lines)| self.empty(number, lines, positions.start));
     }
 
     /// Makes the tables small at once when next to nothing is held.
-    pub(super) fn shrink_if_idle(&mut self, keys: &impl Keys, positions: &Range<u64>, held: u64) {
+    pub(super) fn shrink_if_idle(&mut self, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
         let lines: u64 = self.all.iter().map(Table::lines).max().unwrap_or(0);
         if held < LOOK_EVERY && lines > 1024 {
             self.build(keys, positions, held);

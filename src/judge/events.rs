@@ -7,13 +7,13 @@ use crate::log::{Entry, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::{Call, CallError};
 
-use super::Snapshot;
+use super::Restored;
 
 /// What the edge tells the judge. Each call of [`super::Judge::handle`] takes one, with the time that passed.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Event {
-    /// Answers [`Effect::Restore`]: the newest usable snapshot, if there is one.
-    Restored(Option<Box<Snapshot>>),
+    /// Answers [`Effect::Restore`]: what the newest usable snapshot gave, if there is one.
+    Restored(Option<Box<Restored>>),
     /// A committed record of the verdict log, in order.
     Followed {
         /// Its offset (of its first part, when it stands in several).

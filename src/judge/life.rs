@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::events::{Effect, Event, Failure, Request};
 use super::judging::{Output, is_checkpoint};
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
-use super::{Counts, Diverged, Snapshot, Spans, State};
+use super::{Counts, Diverged, Restored, Snapshot, Spans, State};
 use crate::log::{RulesNumber, RulesRecord, VerdictRecord};
 use crate::transaction::Ritual;
 
@@ -96,7 +96,7 @@ impl Judge {
     /// Takes one event. `now` counts from any fixed point and never goes back.
     pub fn handle(&mut self, now: Duration, event: Event) {
         match event {
-            Event::Restored(snapshot) => self.restored(snapshot),
+            Event::Restored(restored) => self.restored(restored),
             Event::Followed { offset, next, record } => self.followed(offset, next, &record),
             Event::FollowedToEnd => self.followed_to_end(now),
             Event::LogMoved => self.log_moved(),
@@ -181,11 +181,11 @@ impl Judge {
         self.drain_until = None;
     }
 
-    fn restored(&mut self, snapshot: Option<Box<Snapshot>>) {
-        let from = snapshot.map(|snapshot| {
-            let state = State::load(&snapshot.state, &snapshot.originals);
-            self.reset(state, Spans::from_parts(snapshot.spans), snapshot.at, snapshot.latest_checkpoint);
-            snapshot.at
+    fn restored(&mut self, restored: Option<Box<Restored>>) {
+        let from = restored.map(|restored| {
+            let Restored { at, state, spans, latest_checkpoint } = *restored;
+            self.reset(state, spans, at, latest_checkpoint);
+            at
         });
         self.effects.push_back(Effect::Follow { from });
         self.effects.push_back(Effect::FollowToEnd);

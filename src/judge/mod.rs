@@ -26,6 +26,6 @@ pub use decide::decide;
 pub use events::{Effect, Event, Failure, Request};
 pub use life::{Judge, Role};
 pub use settings::{ColdStart, ColdStarts, JudgeSettings};
-pub use snapshot::Snapshot;
+pub use snapshot::{Restored, Snapshot};
 pub use spans::{Span, Spans};
 pub use state::{Diverged, State};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Counts;
-use crate::index::{Index, Original};
+use crate::index::{Index, Original, Task, in_turn};
 use crate::log::{
     Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal, PageRuling,
     PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, Stage, Tails, VerdictRecord,
@@ -99,11 +99,12 @@ impl State {
         Self { log: Some(log), rules_number: RulesNumber(1), rules: Some(rules), next_entry, index, ..Self::default() }
     }
 
-    /// Takes over what a checkpoint says. The originals come with the rulings behind it, or with `originals`.
+    /// Takes over what a checkpoint says. The originals come with the rulings behind it, or with `originals`; `run`
+    /// does the tasks that find them again ([`Index::restore`]).
     #[must_use]
-    pub fn load(checkpoint: &Checkpoint, originals: &[Original]) -> Self {
+    pub fn load(checkpoint: &Checkpoint, originals: &[Original], run: impl FnOnce(Vec<Task<'_>>)) -> Self {
         let mut index = index_for(&checkpoint.rules);
-        index.restore(originals);
+        index.restore(originals, run);
         let partitions = checkpoint
             .partitions
             .iter()
@@ -178,7 +179,7 @@ impl State {
     pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
         match (self.log, record) {
             (None, VerdictRecord::Checkpoint(checkpoint)) => {
-                *self = Self::load(checkpoint, &[]);
+                *self = Self::load(checkpoint, &[], in_turn);
                 Ok(())
             }
             (None, VerdictRecord::Rulings(_) | VerdictRecord::Rules(_)) => Err(Diverged::NoCheckpoint),

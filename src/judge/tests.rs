@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, PageDigest, ScopeHash, SimHash};
+use crate::index::in_turn;
 use crate::log::{
     Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, LogIdentity, PageEntry, RequestId, Rules, Ruling,
     SameId, Stage, Windows,
@@ -221,8 +222,8 @@ proptest! {
             }
         }
         let (Some(checkpoint), Some(snapshot)) = (checkpoint, snapshot) else { return Ok(()) };
-        let mut from_snapshot = State::load(&snapshot.state, &snapshot.originals);
-        let mut from_checkpoint = State::load(&checkpoint, &[]);
+        let mut from_snapshot = State::load(&snapshot.state, &snapshot.originals, in_turn);
+        let mut from_checkpoint = State::load(&checkpoint, &[], in_turn);
         for ruling in &behind {
             from_snapshot.follow(ruling).unwrap();
             from_checkpoint.follow(ruling).unwrap();

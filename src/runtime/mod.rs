@@ -5,6 +5,7 @@
 //! effects out by the `kafka` room, and is the only owner of that machine. [`text_pool`] is where text work runs.
 
 pub mod clock;
+pub mod cores;
 mod desk;
 mod errands;
 mod in_order;

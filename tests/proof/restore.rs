@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use dupgate::fingerprint::SchemeId;
+use dupgate::index::in_turn;
 use dupgate::judge::State;
 use dupgate::snapshot::Folder;
 use serde_json::json;
@@ -60,7 +61,7 @@ fn snapshot(disk: &Path, scheme: &SchemeId) -> Option<(i64, u64)> {
     }
     let folder = Folder::open(copy.path(), NonZeroUsize::MIN).expect("the copy opens");
     let found = folder.load("0", scheme).expect("the copy is read").found?;
-    Some((found.at, State::load(&found.state, &found.originals).digest()))
+    Some((found.at, State::load(&found.state, &found.originals, in_turn).digest()))
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use dupgate::index::in_turn;
 use dupgate::judge::{Effect, Event, Judge, JudgeSettings, Request, Snapshot};
 use dupgate::log::{VerdictReader, decode_entries, encode_verdict};
 use dupgate::transaction::{Call, CallError};
@@ -174,7 +175,7 @@ impl JudgeDriver {
             return Err(Died);
         }
         let event = match todo {
-            Todo::Restore => Some(Event::Restored(disk.cloned().map(Box::new))),
+            Todo::Restore => Some(Event::Restored(disk.cloned().map(|snapshot| Box::new(snapshot.restore(in_turn))))),
             Todo::FindEnd => {
                 self.end = Some(world.bus.stable_end(&verdicts_of(self.log)));
                 None

@@ -9,6 +9,7 @@ use crate::cli::output::print;
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
 use crate::judge::State;
+use crate::runtime::cores::on_all_cores;
 use crate::runtime::verdicts::{Extent, Read, read};
 
 /// Follows the kept log up to the place of each snapshot, and compares the two states (law L5).
@@ -37,7 +38,7 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let mut differ = 0_u32;
     for (log, snapshot) in snapshots {
         let (at, held) = (snapshot.at, snapshot.originals.len());
-        let loaded = State::load(&snapshot.state, &snapshot.originals);
+        let loaded = State::load(&snapshot.state, &snapshot.originals, on_all_cores);
         let followed = states.remove(&log).unwrap_or_default();
         let same = loaded.digest() == followed.digest();
         differ += u32::from(!same);

@@ -50,14 +50,17 @@ proptest! {
     }
 }
 
+/// Keys that are like no other.
+struct Spread;
+
+impl Keys for Spread {
+    fn key(&self, table: usize, position: u64) -> Option<u64> {
+        Some((position ^ (table as u64) << 40).wrapping_mul(0xD6E8_FEB8_6659_FD93))
+    }
+}
+
 #[test]
 fn tables_grow_under_way_and_shrink_when_idle() {
-    struct Spread;
-    impl Keys for Spread {
-        fn key(&self, table: usize, position: u64) -> Option<u64> {
-            Some((position ^ (table as u64) << 40).wrapping_mul(0xD6E8_FEB8_6659_FD93))
-        }
-    }
     let mut tables = Tables::new(3, 0);
     for head in 1..=20_000 {
         tables.insert(&Spread, 0..head);
@@ -75,4 +78,17 @@ fn tables_grow_under_way_and_shrink_when_idle() {
     let mut found = Vec::new();
     tables.equal(2, Spread.key(2, 19_995).unwrap(), &(19_990..20_000), |position| found.push(position));
     assert_eq!(found, [19_995]);
+}
+
+#[test]
+fn no_table_of_many_is_left_behind() {
+    let mut tables = Tables::new(64, 0);
+    for head in 1..=30_000_u32 {
+        tables.insert(&Spread, 0..u64::from(head));
+        if head % 1_000 == 0 {
+            let lines = tables.stats().iter().map(|table| table.lines).min().unwrap();
+            let load = f64::from(head) / f64::from(u32::try_from(lines).unwrap());
+            assert!(load < LOAD * 2.0, "{load} entries to a line at {head}");
+        }
+    }
 }

@@ -1,0 +1,42 @@
+//! Tasks on all cores at once.
+
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{available_parallelism, scope};
+
+use crate::index::Task;
+
+/// Does all tasks, on as many threads as the machine has cores, and returns when the last is done.
+///
+/// # Panics
+///
+/// When a task panics, after the others are done.
+pub fn on_all_cores(tasks: Vec<Task<'_>>) {
+    let threads = available_parallelism().map_or(1, NonZeroUsize::get).min(tasks.len());
+    let waiting = Mutex::new(tasks.into_iter());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| std::iter::from_fn(next).for_each(|task| task()));
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn every_task_is_done_once() {
+        let done: Vec<AtomicU32> = (0..50).map(|_| AtomicU32::new(0)).collect();
+        let tasks = done.iter().map(|count| -> Task<'_> {
+            Box::new(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+        });
+        on_all_cores(tasks.collect());
+        assert!(done.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+        on_all_cores(Vec::new());
+    }
+}
