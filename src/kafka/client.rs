@@ -19,6 +19,9 @@ const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
 /// How long a judge may be silent before its standby takes over.
 const JUDGE_SESSION: Duration = Duration::from_secs(10);
 
+/// How long a judge's polling thread may stand still.
+const JUDGE_POLL: Duration = Duration::from_mins(5);
+
 /// Where the cluster is and how to speak to it. Debug names the properties and tells none of their values: some are
 /// secrets.
 #[derive(Clone, Default)]
@@ -98,7 +101,10 @@ impl Cluster {
     /// Settings of a judge's consumer: always a dynamic member, so that a clean stop hands over at once.
     #[must_use]
     pub fn judge_consumer(&self, group: &str) -> ClientConfig {
-        self.member(group, JUDGE_SESSION, Duration::from_millis(500), 16 << 20)
+        let mut config = self.member(group, JUDGE_SESSION, Duration::from_millis(500), 16 << 20);
+        // What is configured for the input must not be below this session.
+        config.set("max.poll.interval.ms", millis(JUDGE_POLL));
+        config
     }
 
     /// Settings of a reader that is assigned its partition by hand and commits nothing.
@@ -293,6 +299,15 @@ mod tests {
         assert_eq!(level("zstd", None).as_deref(), Some("1"));
         assert_eq!(level("zstd", Some("9")).as_deref(), Some("9"));
         assert_eq!(level("lz4", None), None);
+    }
+
+    #[test]
+    fn a_short_poll_interval_of_the_input_is_not_that_of_the_judges() {
+        let properties = BTreeMap::from([("max.poll.interval.ms".to_owned(), "6000".to_owned())]);
+        let cluster = Cluster { consumer_properties: properties, ..Cluster::default() };
+        let judge = cluster.judge_consumer("g");
+        let number = |key| judge.get(key).and_then(|value| value.parse::<u64>().ok());
+        assert!(number("max.poll.interval.ms") >= number("session.timeout.ms"), "or there is no client: {judge:?}");
     }
 
     #[test]

@@ -146,6 +146,8 @@ pub struct MemberSettings {
     pub thread: String,
     /// Shuts when too much is on its way to the owner.
     pub gate: Arc<Gate>,
+    /// Called whenever the polling thread has come round, brokers or not.
+    pub moved: Box<dyn Fn() + Send>,
 }
 
 /// The owner's end of a member. Dropping it leaves the group without waiting.
@@ -491,6 +493,7 @@ fn run(settings: &MemberSettings, shared: &Arc<Shared>, mut consumer: Arc<BaseCo
     let mut pulse = Pulse::new();
     shared.renew(&consumer);
     while !shared.lanes().leaving {
+        (settings.moved)();
         while let Ok(command) = shared.commands.try_recv() {
             shared.carry_out(&consumer, command);
         }

@@ -1,5 +1,6 @@
 //! What a judge's seat tells metrics and health.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::clock::Clock;
@@ -11,6 +12,24 @@ use crate::telemetry::{Beat, Check, Health, IndexFigures, Metrics};
 use crate::transaction::CallError;
 use crate::worker::LogPartition;
 
+/// How far a restore has come.
+#[derive(Debug, Default)]
+struct Progress {
+    /// What is to be followed, once it is known.
+    range: Option<(i64, i64)>,
+    /// Behind the last record that was followed.
+    next: i64,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("restoring the index")?;
+        let Some((begin, end)) = self.range.filter(|(begin, end)| begin < end) else { return Ok(()) };
+        let done = self.next.clamp(begin, end) - begin;
+        write!(f, ", {} % of the verdict log", i128::from(done) * 100 / i128::from(end - begin))
+    }
+}
+
 pub(super) struct JudgeReport {
     metrics: Metrics,
     clock: Clock,
@@ -18,6 +37,7 @@ pub(super) struct JudgeReport {
     ready: Check,
     log: LogPartition,
     role: Role,
+    progress: Progress,
     /// Originals that the newest snapshot held.
     from_snapshot: usize,
     cold_starts: ColdStarts,
@@ -34,6 +54,7 @@ impl JudgeReport {
             ready: health.check(&name, "restoring the index"),
             log,
             role: Role::Restoring,
+            progress: Progress::default(),
             from_snapshot: 0,
             cold_starts: ColdStarts::default(),
             counts: Counts::default(),
@@ -52,6 +73,24 @@ impl JudgeReport {
     /// A restore begins with a snapshot of so many originals.
     pub(super) fn restores(&mut self, originals: usize) {
         self.from_snapshot = originals;
+        self.progress = Progress::default();
+    }
+
+    /// The verdict log reaches from `begin` to `end`: so much is to be followed.
+    pub(super) fn has_to_follow(&mut self, begin: i64, end: i64) {
+        self.progress.range = Some((begin, end));
+        self.say_progress();
+    }
+
+    /// The verdict log is followed up to `next`.
+    pub(super) fn follows(&mut self, next: i64) {
+        self.progress.next = self.progress.next.max(next);
+    }
+
+    fn say_progress(&self) {
+        if self.role == Role::Restoring {
+            self.ready.fail(self.progress.to_string());
+        }
     }
 
     /// So many entries were looked up and judged.
@@ -80,7 +119,7 @@ impl JudgeReport {
         }
         self.metrics.judge_active(u32::try_from(self.log).unwrap_or(u32::MAX), role == Role::Active);
         match role {
-            Role::Restoring => self.ready.fail("restoring the index"),
+            Role::Restoring => self.ready.fail(self.progress.to_string()),
             Role::Standby | Role::TakingOver | Role::Active | Role::Draining | Role::Stopped => self.ready.pass(),
         }
         self.role = role;
@@ -89,6 +128,7 @@ impl JudgeReport {
     /// Called a few times a second.
     pub(super) fn look(&mut self, judge: &Judge, waiting_entries: usize) {
         self.see(judge);
+        self.say_progress();
         self.beat.tick(self.clock.instant());
         let state = judge.state();
         let index = state.index();
@@ -131,5 +171,31 @@ impl JudgeReport {
         self.metrics.evicted(Eviction::Expired, since(|counts| counts.expired));
         self.metrics.evicted(Eviction::Capacity, since(|counts| counts.evicted));
         self.metrics.evicted(Eviction::Forgotten, since(|counts| counts.forgotten));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings;
+
+    #[test]
+    fn readiness_tells_how_far_a_restore_has_come() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let health = Health::new(Duration::from_secs(1));
+        let mut report = JudgeReport::new(metrics, &health, Clock::start(), 0);
+        let said = || health.readiness().remove(0).1.unwrap_err();
+        assert_eq!(said(), "restoring the index");
+        report.has_to_follow(100, 300);
+        assert_eq!(said(), "restoring the index, 0 % of the verdict log");
+        for (next, percent) in [(180, 40), (299, 99), (90, 99), (300, 100), (400, 100)] {
+            report.follows(next);
+            report.say_progress();
+            assert_eq!(said(), format!("restoring the index, {percent} % of the verdict log"));
+        }
+        // Begun anew: nothing is known of the next range yet, and an empty log has no share.
+        report.restores(0);
+        report.has_to_follow(400, 400);
+        assert_eq!(said(), "restoring the index");
     }
 }

@@ -14,7 +14,7 @@ use super::clock::Clock;
 use super::cores::on_all_cores;
 use super::errands::Errands;
 use super::judge_report::JudgeReport;
-use super::wiring::{Plan, ended, failure};
+use super::wiring::{Plan, ended, failure, moves};
 use crate::error::{Fatal, Reason};
 use crate::judge::{Effect, Event, Judge, JudgeSettings, Request, Snapshot};
 use crate::kafka::admin::Admin;
@@ -57,6 +57,8 @@ enum News {
     Followed(FollowEvent),
     Called(Answer),
     InputCommitted(BTreeMap<PartitionId, i64>),
+    /// What the verdict log held when the reader of this number began.
+    LogRange(u64, i64, i64),
     Asked(Question),
     SnapshotWanted,
     Stop,
@@ -245,6 +247,12 @@ impl JudgeSeat {
                 self.handle(Event::Called(answer))
             }
             News::InputCommitted(committed) => self.handle(Event::InputCommitted(committed)),
+            News::LogRange(serial, begin, end) => {
+                if serial == self.following {
+                    self.report.has_to_follow(begin, end);
+                }
+                Ok(())
+            }
             News::Asked(question) => {
                 question(&self.judge);
                 Ok(())
@@ -317,6 +325,7 @@ impl JudgeSeat {
         }
         match event.news {
             FollowNews::Record { offset, next, record, held: _held } => {
+                self.report.follows(next);
                 self.handle(Event::Followed { offset, next, record })
             }
             FollowNews::End => self.handle(Event::FollowedToEnd),
@@ -341,6 +350,7 @@ impl JudgeSeat {
                 self.serials += 1;
                 self.following = self.serials;
                 self.follower.command(FollowCommand::From(from, self.serials));
+                self.fetch_log_range(from);
             }
             Effect::FollowToEnd => self.follower.command(FollowCommand::ToEnd),
             Effect::FollowToLast => self.follower.command(FollowCommand::ToLast),
@@ -395,6 +405,7 @@ impl JudgeSeat {
             topics: vec![self.plan.names.fingerprints.to_string()],
             thread: format!("judge-{}", self.log),
             gate: Arc::clone(&self.gate),
+            moved: moves(&self.plan, &format!("judge {} poll", self.log)),
         };
         let sender = self.sender.clone();
         let member = Member::join(settings, move |event| drop(sender.send(News::Member(membership, event))));
@@ -426,6 +437,19 @@ impl JudgeSeat {
             let committed = offsets.committed(&partitions).map_err(|error| error.to_string())?;
             let known = committed.into_iter().filter_map(|(partition, known)| Some((partition, known?.offset)));
             drop(sender.send(News::InputCommitted(known.collect())));
+            Ok(())
+        });
+    }
+
+    /// Asks how much there is to follow, for those who wait for it.
+    fn fetch_log_range(&self, from: Option<i64>) {
+        let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.input));
+        let (serial, verdicts) = (self.serials, self.plan.verdicts(self.log));
+        self.errands.run(move || {
+            // Nothing depends on it: who does not answer now is not asked again.
+            if let Ok((first, end)) = offsets.range(&verdicts) {
+                drop(sender.send(News::LogRange(serial, from.map_or(first, |from| from.max(first)), end)));
+            }
             Ok(())
         });
     }

@@ -140,6 +140,13 @@ impl Plan {
     }
 }
 
+/// Reports that a polling thread comes round, as long as the thread has this.
+pub(super) fn moves(plan: &Plan, name: &str) -> Box<dyn Fn() + Send> {
+    let clock = plan.clock;
+    let beat = plan.health.beat(name, clock.instant());
+    Box::new(move || beat.tick(clock.instant()))
+}
+
 fn number(log: LogPartition) -> i32 {
     i32::try_from(log).unwrap_or(i32::MAX)
 }

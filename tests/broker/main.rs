@@ -10,6 +10,7 @@ mod client;
 mod demo;
 mod follower;
 mod harness;
+mod invariants;
 mod operate;
 mod rebalance;
 mod run;

@@ -27,10 +27,10 @@ impl<'b> Running<'b> {
             &["topics", "create", "--with-input", "--partitions", "2", "--execute"],
         );
         assert_eq!(made.code, Some(0), "{}", made.err);
-        let port =
-            std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let port = two_ports();
         let child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
             .args(["run", "-q", "-c", &desk.files(broker.address(), &Self::listen(port))])
+            .env("ADMIN_TOKEN", TOKEN)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
@@ -38,8 +38,13 @@ impl<'b> Running<'b> {
         Self { broker, desk, port, child }
     }
 
+    /// The port of the listener for operators is the next one.
     fn listen(port: u16) -> String {
-        format!("http: {{listen: \"127.0.0.1:{port}\"}}\nindex: {{snapshot: {{interval: 1s}}}}\n")
+        format!(
+            "http: {{listen: \"127.0.0.1:{port}\", admin: {{listen: \"127.0.0.1:{}\", token: {{env: ADMIN_TOKEN}}, text: full}}}}\n\
+             index: {{snapshot: {{interval: 1s}}}}\n",
+            port + 1
+        )
     }
 
     fn ask(&self, arguments: &[&str]) -> Said {
@@ -59,6 +64,16 @@ impl Drop for Running<'_> {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// What operators must know.
+pub(super) const TOKEN: &str = "known to operators";
+
+/// A port that is free, as the next one is.
+fn two_ports() -> u16 {
+    let listen = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).ok();
+    let free = || listen(0).and_then(|free| Some(free.local_addr().ok()?.port()));
+    wait::until("two ports", || free().filter(|port| *port < u16::MAX && listen(port + 1).is_some()))
 }
 
 fn with_id(id: &str, text: &str) -> Given {
@@ -151,4 +166,92 @@ fn nobody_who_listens_is_told_as_such() {
     let said = desk.ask_with(broker.address(), "", &["tap"]);
     assert_eq!(said.code, Some(78), "{}", said.err);
     assert!(said.err.contains("nothing was judged under scheme"), "{}", said.err);
+}
+
+/// Asks the listener for operators, as its page does.
+fn operators(running: &Running<'_>, request: &str, body: &str) -> (u16, Value) {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", running.port + 1)).expect("the listener");
+    let head = format!("Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {}", body.len());
+    write!(stream, "{request} HTTP/1.0\r\n{head}\r\n\r\n{body}").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("HTTP");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+#[test]
+fn operators_look_into_a_running_instance_and_act_on_it() {
+    let Some(broker) = Broker::shared() else { return };
+    let running = Running::start(broker);
+    wait::until("readiness", || (running.ask(&["status", "--ready"]).code == Some(0)).then_some(()));
+    let (first, copy) = (with_id("http://a/1", &text(1)), with_id("http://b/1", &format!("{} <script>", text(1))));
+    produce(broker, &running.desk.input, 0, std::slice::from_ref(&first));
+    committed(broker, &running.desk.outputs[0], 1);
+    // Whoever listens hears of pairs from now on: copies come until one was told.
+    let told = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| running.lines(&["tap", "--running", "--verdict", "near", "--limit", "1"]));
+        wait::until("a pair", || {
+            produce(broker, &running.desk.input, 1, std::slice::from_ref(&copy));
+            watcher.is_finished().then_some(())
+        });
+        watcher.join().expect("the watcher")
+    });
+    let source = format!("{}:1:0", running.desk.input);
+    assert_eq!((&told[0]["id"], &told[0]["match_id"]), (&"http://b/1".into(), &"http://a/1".into()), "{}", told[0]);
+    assert!(told[0]["differs"].to_string().contains("<script>"), "{}", told[0]);
+    let (status, pair) = operators(&running, &format!("GET /api/v1/pairs/{source}"), "");
+    assert_eq!((status, &pair["verdict"], &pair["text"]), (200, &"near".into(), &"full".into()), "{pair}");
+    let whole = |other: &str| -> String {
+        let runs = pair["runs"].as_array().expect("runs").iter().filter(|run| run["side"] != other);
+        runs.map(|run| run["text"].as_str().unwrap_or_default()).collect()
+    };
+    assert_eq!(whole("own") + " <script>", whole("match"), "the texts as they are compared: {pair}");
+
+    // The index, by the command line and as a page would be judged.
+    let judge = running.lines(&["index", "stats", "--running"]).remove(0);
+    assert_eq!((&judge["role"], &judge["originals"]), (&"active".into(), &1.into()), "{judge}");
+    let found = running.lines(&["index", "lookup", "--running", "--id", "http://a/1"]);
+    let code = found[0]["fp"].as_str().expect("a fingerprint");
+    let near = running.lines(&["index", "lookup", "--running", "--fp", code, "--distance", "64"]);
+    assert_eq!((near.len(), &near[0]["distance"]), (1, &0.into()));
+    assert_eq!(running.ask(&["index", "lookup", "--running", "--id", "http://none"]).code, Some(1));
+    let page = first.value.as_deref().expect("a page");
+    let (_, explained) = operators(&running, "POST /api/v1/explain", page);
+    assert_eq!(
+        (&explained["fp"], &explained["nearest"][0]["source"]),
+        (&code.into(), &found[0]["source"]),
+        "{explained}"
+    );
+    let (_, top) = operators(&running, "GET /api/v1/index/top?n=1", "");
+    assert_eq!(top[0]["cluster"], format!("{}:0:0", running.desk.input));
+
+    // A held input stands still; what came meanwhile is judged when it goes on.
+    assert_eq!(operators(&running, "POST /api/v1/pause", ""), (200, serde_json::json!({"paused": true})));
+    wait::until("a pause", || running.lines(&["status"])[0]["paused"].to_string().contains("manual").then_some(()));
+    produce(broker, &running.desk.input, 0, &[page_of(2)]);
+    let (_, forgotten) = operators(&running, "POST /api/v1/index/forget", "{\"id\": [\"http://a/1\"]}");
+    assert_eq!(forgotten["forgotten"].as_array().map(Vec::len), Some(1), "{forgotten}");
+    assert_eq!(running.lines(&["index", "top", "-n", "1"])[0]["cluster"], format!("{}:0:0", running.desk.input));
+    assert_eq!(
+        running.ask(&["rulings", "show", &format!("{}:0:1", running.desk.input)]).code,
+        Some(1),
+        "it stands still"
+    );
+    operators(&running, "POST /api/v1/resume", "");
+    committed(broker, &running.desk.outputs[0], 2);
+    assert_eq!(operators(&running, "POST /api/v1/index/snapshot", "").0, 200);
+    assert_eq!(operators(&running, "PUT /api/v1/log", "{\"level\": \"warn\"}").0, 200);
+
+    // Without the token nobody is told anything.
+    let strange = "http: {admin: {token: not the token of it}}\n";
+    let address = format!("--running=127.0.0.1:{}", running.port + 1);
+    let said = running.desk.ask_with(broker.address(), strange, &["index", "stats", &address]);
+    assert_eq!(said.code, Some(77), "{}", said.err);
+    assert!(said.err.contains("answers 401: this is not the token"), "{}", said.err);
+}
+
+fn page_of(number: u32) -> Given {
+    with_id(&format!("http://a/{number}"), &text(number))
 }

@@ -12,7 +12,7 @@ use crate::kafka::transactor::{Mark, Order};
 use crate::kafka::verdict_log::FollowCommand;
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::wall_clock;
-use crate::runtime::wiring::{ended, failure};
+use crate::runtime::wiring::{ended, failure, moves};
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
 use crate::worker::{Effect, LogPartition, Request};
@@ -123,6 +123,7 @@ impl WorkerSeat {
             topics: self.plan.input_topics(),
             thread: "input".to_owned(),
             gate: Arc::clone(&self.gate),
+            moved: moves(&self.plan, "input poll"),
         };
         let sender = self.sender.clone();
         let member = Member::join(settings, move |event| drop(sender.send(News::Member(membership, event))));

@@ -1,0 +1,201 @@
+//! What operators may rely on: figures that add up, and probes that say what is the matter.
+
+use std::io::Read as _;
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::broker::{Broker, wait};
+use super::cluster::{Cluster, Shape};
+use super::operate::Desk;
+use super::run::text;
+use super::run::topics::{Given, page, produce};
+
+/// Limit of `/livez` in these tests, in seconds: the shortest session that a broker grants, too.
+const LIMIT: u16 = 6;
+
+/// Pages of every kind of end: unique, exact, near, broken, without text, tombstones.
+fn mixed(number: usize) -> Given {
+    let original = text(u32::try_from(number % 40).expect("a number"));
+    match number % 8 {
+        0..=2 => page(&original),
+        3 | 4 => page(&format!("{original} {number}")),
+        5 => Given::value("no json"),
+        6 => Given::value("{\"text\": \" \"}"),
+        _ => Given::tombstone("k"),
+    }
+}
+
+#[test]
+fn documents_and_dead_letters_are_as_many_as_the_positions_committed() {
+    let Some(broker) = Broker::shared() else { return };
+    let config = json!({"processing": {"stop_after_bad_ratio": 1}, "window": {"max_future_skew": "1000d"}});
+    let shape = Shape { topics: 1, partitions: 4, input_settings: &[], output_settings: &[], config };
+    let cluster = Cluster::new(broker, shape);
+    let input = cluster.inputs()[0].clone();
+    let ended = |instances: &[&super::cluster::instance::Instance]| -> f64 {
+        let of = |name| instances.iter().map(|instance| instance.metric(name, &[])).sum::<f64>();
+        of("dupgate_documents_total") + of("dupgate_dead_letters_total")
+    };
+    let (waves, per_wave) = (6, 400);
+    let write = |wave: usize| {
+        for partition in 0..4 {
+            let records: Vec<Given> =
+                (0..per_wave / 4).map(|page| mixed(wave * per_wave + page * 4 + partition)).collect();
+            produce(broker, &input, i32::try_from(partition).expect("a partition"), &records);
+        }
+    };
+    let mut first = cluster.start("first");
+    write(0);
+    first.wait_ready();
+    // The second one joins, and both are asked, while pages come.
+    let mut second = cluster.start("second");
+    let mut written = per_wave;
+    for wave in 1..waves {
+        write(wave);
+        written += per_wave;
+        let so_far = ended(&[&first, &second]);
+        assert!(so_far <= f64::from(u32::try_from(written).expect("a count")), "{so_far} of {written}");
+    }
+    second.wait_ready();
+    wait::until("the input to be done", || (cluster.lag() == 0).then_some(()));
+    // A commit is known to the brokers a moment before it is counted.
+    let all = f64::from(u32::try_from(written).expect("a count"));
+    wait::until("the last commit to be counted", || (ended(&[&first, &second]) >= all).then_some(()));
+    assert_eq!(ended(&[&first, &second]).to_string(), all.to_string());
+    let consumed =
+        first.metric("dupgate_records_consumed_total", &[]) + second.metric("dupgate_records_consumed_total", &[]);
+    assert!(consumed >= all, "what was read twice was counted once: {consumed} read");
+    first.stop();
+    second.stop();
+}
+
+/// A service whose configuration is the desk's, asked over HTTP.
+struct Service {
+    child: Child,
+    http: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Service {
+    fn start(desk: &Desk, broker: &Broker, stderr: Stdio, more: &str) -> Self {
+        let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+        let (http, admin) = (free(), free());
+        let millis = u32::from(LIMIT) * 1000;
+        let config = format!(
+            "http: {{listen: \"{http}\", admin: {{listen: \"{admin}\"}}}}\n\
+             kafka:\n  brokers: [\"{}\"]\n  consumer_properties: {{session.timeout.ms: {millis}, max.poll.interval.ms: {millis}}}\n  \
+             producer_properties: {{transaction.timeout.ms: 4000}}\n{more}",
+            broker.address()
+        );
+        let child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
+            .args(["run", "--log-format", "json", "-c", &desk.files(broker.address(), &config)])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .expect("the program");
+        Self { child, http, admin }
+    }
+
+    fn get(&self, path: &str) -> Option<(u16, String)> {
+        ask(self.http, "GET", path)
+    }
+
+    fn figure(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").map_or_else(String::new, |(_, body)| body);
+        super::cluster::http::sum(&text, name, &[]).unwrap_or(0.0)
+    }
+
+    fn wait_ready(&self) {
+        wait::within(Duration::from_mins(2), "readiness", || (self.get("/readyz")?.0 == 200).then_some(()));
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn ask(address: SocketAddr, method: &str, path: &str) -> Option<(u16, String)> {
+    use std::io::Write as _;
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+}
+
+fn topics(desk: &Desk, broker: &Broker) {
+    let arguments = ["topics", "create", "--with-input", "--partitions", "2", "--execute"];
+    let made = desk.ask_with(broker.address(), "", &arguments);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+}
+
+#[test]
+fn it_is_alive_while_brokers_are_down() {
+    let Some(broker) = Broker::private() else { return };
+    let desk = Desk::new(&broker);
+    topics(&desk, &broker);
+    let service = Service::start(&desk, &broker, Stdio::null(), "");
+    service.wait_ready();
+    broker.stop();
+    // Longer than the limit, by the service's own clock.
+    let polled = || service.figure("dupgate_last_poll_timestamp_seconds");
+    let since = polled();
+    wait::until("the limit to pass", || {
+        let (status, said) = service.get("/livez")?;
+        assert_eq!(status, 200, "{said}");
+        (polled() > since + 2.0 * f64::from(LIMIT)).then_some(())
+    });
+    broker.start();
+    produce(&broker, &desk.input, 0, &[page(&text(1))]);
+    wait::within(Duration::from_mins(2), "a page judged after all", || {
+        (service.figure("dupgate_documents_total") >= 1.0).then_some(())
+    });
+    assert_eq!(service.get("/livez").expect("an answer").0, 200);
+}
+
+/// Reads what the service says, until it ends.
+fn drain(mut stderr: ChildStderr) {
+    std::thread::spawn(move || {
+        let mut said = [0; 4096];
+        while stderr.read(&mut said).is_ok_and(|read| read > 0) {}
+    });
+}
+
+#[test]
+fn it_is_not_alive_while_a_loop_stands_still() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = Desk::new(broker);
+    topics(&desk, broker);
+    // Nobody reads what it says: once the pipe is full, whoever says something waits.
+    let talkative = "logging: {level: debug}\n";
+    let mut service = Service::start(&desk, broker, Stdio::piped(), talkative);
+    let stderr = service.child.stderr.take().expect("a pipe");
+    wait::within(Duration::from_mins(2), "a loop that stands still", || {
+        // Every change is told, until nobody can be told any more.
+        for order in ["pause", "resume"] {
+            ask(service.admin, "POST", &format!("/api/v1/{order}"));
+        }
+        let (status, said) = service.get("/livez")?;
+        if status == 200 {
+            return None;
+        }
+        assert_eq!(status, 503);
+        let limit = format!("has not moved for {LIMIT} s (limit {LIMIT} s)");
+        assert!(said.lines().all(|line| line.contains(": has not moved for ")) && said.contains(&limit), "{said}");
+        Some(())
+    });
+    drain(stderr);
+    wait::until("all loops to move again", || (service.get("/livez")?.0 == 200).then_some(()));
+    service.wait_ready();
+    let status: Value = serde_json::from_str(&service.get("/status").expect("an answer").1).expect("JSON");
+    assert_eq!(status["ready"], true, "{status}");
+}
