@@ -104,7 +104,7 @@ pub fn compare(args: &CompareArgs, global: &Global) -> Result<(), Fatal> {
     let rules = &desk.settings().rules;
     let versus = Versus::of(rules, &one.reading, &other.reading).map_err(|error| Reason::Bug.because(error))?;
     let near = Nearness::of(&one, &other, desk.settings());
-    let diff = diff(&one.text, &other.text);
+    let diff = diff(desk.analyzer()?, &one.text, &other.text);
     let mut pair = Pair { one, other, versus, near, diff, hint: None };
     pair.hint = digits_hint(&pair, &desk)?;
     match Format::or_usual(global.output) {
@@ -142,7 +142,8 @@ impl Pair {
             None => self.versus.verdict.name().to_owned(),
         };
         rows.push(vec!["verdict".to_owned(), verdict]);
-        let equal = format!("{:.1} % of the normalised texts", self.diff.equal * 100.0);
+        let which = if self.diff.is_cut { "beginnings of the normalised texts" } else { "normalised texts" };
+        let equal = format!("{:.1} % of the {which}", self.diff.equal * 100.0);
         rows.push(vec!["equal".to_owned(), equal]);
         let mut lines = vec![columns(&rows)];
         let shown = if most == 0 { usize::MAX } else { most };
@@ -245,6 +246,7 @@ impl Pair {
                 "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| minhash.agree),
             },
             "equal_share": self.diff.equal,
+            "is_cut": self.diff.is_cut,
             "changes": changes.collect::<Vec<_>>(),
             "hint": self.hint,
         })

@@ -16,7 +16,7 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, Reader};
 use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Rejection};
-use crate::text;
+use crate::text::{self, Analyzer};
 
 /// Where a page stands: `FILE`, `FILE:LINE`, or `-` for standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +131,15 @@ impl Desk {
     pub fn read(&mut self, bytes: &[u8], format: Format) -> Result<Result<Inspection, Rejection>, Fatal> {
         let record = RawRecord { key: None, value: Some(bytes), headers: &() };
         Ok(self.reader(format)?.inspect(&record))
+    }
+
+    /// Returns what turns texts into words.
+    ///
+    /// # Errors
+    ///
+    /// Settings that cannot be used.
+    pub fn analyzer(&mut self) -> Result<&Analyzer, Fatal> {
+        Ok(self.reader(self.settings.record.format)?.analyzer())
     }
 
     /// Reads a normalised text once more, under other text settings.

@@ -68,7 +68,9 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
         return Err(Reason::Usage.because(anyhow::anyhow!("--truth {truth} is no Jaccard index (expected 0 to 1)")));
     }
     let settings = global.start(Purpose::Sieve)?.settings;
-    let (pages, refused) = sampled(args, &settings)?;
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
+        .map_err(|error| Reason::Config.because(error))?;
+    let (pages, refused) = sampled(args, &settings, &reader)?;
     if refused > 0 {
         super::note(&format!("{refused} lines hold no page that can be judged; they are left out"));
     }
@@ -85,7 +87,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
     }
     let tuned = Tuned::of(&sweep, args.truth, pages.len(), &settings);
     let doubtful = sweep.doubtful(tuned.truth, tuned.bits, tuned.similarity, args.look);
-    let html = page::html(&pages, &doubtful, &tuned);
+    let html = page::html(reader.analyzer(), &pages, &doubtful, &tuned);
     std::fs::write(&args.html, html).map_err(|error| {
         let name = args.html.display();
         Reason::State.because(anyhow::Error::from(error).context(format!("cannot write {name}")))
@@ -97,9 +99,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
 }
 
 /// Reads the sample: every n-th page that can be read, so many at the most. Says how many lines hold none.
-fn sampled(args: &TuneArgs, settings: &Settings) -> Result<(Vec<Sampled>, usize), Fatal> {
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
-        .map_err(|error| Reason::Config.because(error))?;
+fn sampled(args: &TuneArgs, settings: &Settings, reader: &Reader) -> Result<(Vec<Sampled>, usize), Fatal> {
     let (inputs, _) = lines::open(&args.files).map_err(|error| Reason::State.because(error))?;
     let mut all = Vec::new();
     for mut input in inputs {

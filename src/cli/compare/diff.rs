@@ -1,12 +1,8 @@
 //! What differs between two normalised texts, in words people can read.
 
-use std::ops::Range;
+use crate::compare::{Comparison, Run, Side};
+use crate::text::Analyzer;
 
-use similar::{Algorithm, DiffOp, capture_diff_slices};
-use unicode_segmentation::UnicodeSegmentation;
-
-/// Sentences that differ are compared word by word up to this many words together; longer ones as wholes.
-const MOST_PIECES: usize = 4000;
 /// Changes closer together than this many characters are one.
 const NEAR: usize = 6;
 /// Characters shown before and behind a change.
@@ -19,6 +15,8 @@ pub(in crate::cli) struct Diff {
     pub(in crate::cli) changes: Vec<Change>,
     /// Share of the characters of both texts that are equal, 0 to 1.
     pub(in crate::cli) equal: f64,
+    /// Whether only the beginning was compared, because a text is long.
+    pub(in crate::cli) is_cut: bool,
 }
 
 /// One stretch of text that became another.
@@ -42,23 +40,37 @@ struct Stretch {
     is_equal: bool,
 }
 
-/// Compares two texts: sentences first, then what differs in them word by word (Han characters one by one).
-pub(in crate::cli) fn diff(one: &str, other: &str) -> Diff {
-    let mut stretches = Vec::new();
-    for stretch in compare(&sentences(one), &sentences(other)) {
-        let (gone, come) = (pieces(&stretch.gone), pieces(&stretch.come));
-        if stretch.is_equal || gone.len() + come.len() > MOST_PIECES {
-            stretches.push(stretch);
-        } else {
-            stretches.extend(compare(&gone, &come));
-        }
-    }
+/// Compares two texts as [`crate::text::Analyzer::normalize`] leaves them, word by word.
+pub(in crate::cli) fn diff(analyzer: &Analyzer, one: &str, other: &str) -> Diff {
+    let Comparison { runs, is_cut, .. } = Comparison::of(analyzer, one, other);
+    let stretches = stretches(runs);
     let length = |text: &str| text.chars().count();
     let equal: usize = stretches.iter().filter(|stretch| stretch.is_equal).map(|stretch| length(&stretch.gone)).sum();
-    let all = length(one) + length(other);
+    let all: usize = stretches.iter().map(|stretch| length(&stretch.gone) + length(&stretch.come)).sum();
     #[expect(clippy::cast_precision_loss, reason = "a share of characters, for people")]
     let equal = if all == 0 { 1.0 } else { (2 * equal) as f64 / all as f64 };
-    Diff { changes: changes(&stretches), equal }
+    Diff { changes: changes(&stretches), equal, is_cut }
+}
+
+/// Puts what went and what came at one place together.
+fn stretches(runs: Vec<Run>) -> Vec<Stretch> {
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for Run { side, text } in runs {
+        let is_equal = side == Side::Both;
+        let (gone, come) = match side {
+            Side::Both => (text.clone(), text),
+            Side::First => (text, String::new()),
+            Side::Second => (String::new(), text),
+        };
+        match stretches.last_mut() {
+            Some(last) if !last.is_equal && !is_equal => {
+                last.gone.push_str(&gone);
+                last.come.push_str(&come);
+            }
+            Some(_) | None => stretches.push(Stretch { gone, come, is_equal }),
+        }
+    }
+    stretches
 }
 
 /// Joins changes that stand close together, and gives each its surroundings.
@@ -95,34 +107,6 @@ fn changes(stretches: &[Stretch]) -> Vec<Change> {
     changes
 }
 
-fn compare(one: &[&str], other: &[&str]) -> Vec<Stretch> {
-    let joined = |pieces: &[&str], range: Range<usize>| pieces.get(range).unwrap_or_default().concat();
-    let mut stretches: Vec<Stretch> = Vec::new();
-    for op in capture_diff_slices(Algorithm::Myers, one, other) {
-        let (gone, come) = (joined(one, op.old_range()), joined(other, op.new_range()));
-        let is_equal = matches!(op, DiffOp::Equal { .. });
-        match stretches.last_mut() {
-            // What went here and what came here are one change.
-            Some(last) if !last.is_equal && !is_equal => {
-                last.gone.push_str(&gone);
-                last.come.push_str(&come);
-            }
-            Some(_) | None => stretches.push(Stretch { gone, come, is_equal }),
-        }
-    }
-    stretches
-}
-
-/// Cuts behind marks that end a sentence or a part of one.
-fn sentences(text: &str) -> Vec<&str> {
-    text.split_inclusive(['。', '！', '？', '!', '?', '.', ';', '；', ',', '，']).collect()
-}
-
-/// Cuts at word bounds: words, blanks, and single characters of Han text and punctuation.
-fn pieces(text: &str) -> Vec<&str> {
-    text.split_word_bounds().collect()
-}
-
 /// Returns the beginning of a text, up to a whole word where there are blanks.
 fn first(text: &str, characters: usize) -> String {
     let head: String = text.chars().take(characters).collect();
@@ -147,6 +131,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::text::Settings;
+
+    fn diff(one: &str, other: &str) -> Diff {
+        super::diff(&Analyzer::new(&Settings::default()).unwrap(), one, other)
+    }
 
     fn change(before: &str, gone: &str, come: &str, after: &str) -> Change {
         let [before, gone, come, after] = [before, gone, come, after].map(str::to_owned);
@@ -163,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn chinese_is_compared_character_by_character() {
+    fn chinese_is_compared_word_by_word() {
         let found = diff("本市气象台预计明日有大雨，市民应注意安全。", "本市气象台预计明日有小雪，市民应注意安全。");
         assert_eq!(found.changes, [change("本市气象台预计明日有", "大雨", "小雪", "，市民应注意安全。")]);
     }
@@ -177,9 +166,9 @@ mod tests {
 
     #[test]
     fn equal_texts_have_no_change_and_strangers_one() {
-        assert_eq!(diff("a b", "a b"), Diff { changes: Vec::new(), equal: 1.0 });
-        assert_eq!(diff("", ""), Diff { changes: Vec::new(), equal: 1.0 });
-        assert_eq!(diff("甲", "乙"), Diff { changes: vec![change("", "甲", "乙", "")], equal: 0.0 });
+        assert_eq!(diff("a b", "a b"), Diff { changes: Vec::new(), equal: 1.0, is_cut: false });
+        assert_eq!(diff("", ""), Diff { changes: Vec::new(), equal: 1.0, is_cut: false });
+        assert_eq!(diff("甲", "乙"), Diff { changes: vec![change("", "甲", "乙", "")], equal: 0.0, is_cut: false });
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::{Sampled, Tuned};
 use crate::cli::compare::diff::{Change, diff};
 use crate::quality::Alike;
+use crate::text::Analyzer;
 
 /// Characters shown of each text, and of each side of a change.
 const SHOWN: usize = 400;
@@ -18,7 +19,7 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;mar
     li{margin:.2rem 0}";
 
 /// Writes the page.
-pub(super) fn html(pages: &[Sampled], pairs: &[Alike], tuned: &Tuned) -> String {
+pub(super) fn html(analyzer: &Analyzer, pages: &[Sampled], pairs: &[Alike], tuned: &Tuned) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>dupgate tune</title><style>{STYLE}</style></head>\n\
          <body><h1>{} pairs to look at</h1>\n<p>Are these duplicates? The referee says so from a Jaccard index of {} on. First come \
@@ -28,12 +29,12 @@ pub(super) fn html(pages: &[Sampled], pairs: &[Alike], tuned: &Tuned) -> String 
     );
     for alike in pairs {
         let (Some(one), Some(other)) = (pages.get(alike.one), pages.get(alike.other)) else { continue };
-        section(&mut out, alike, [one, other], tuned.truth);
+        section(&mut out, analyzer, alike, [one, other], tuned.truth);
     }
     out + "</body></html>\n"
 }
 
-fn section(out: &mut String, alike: &Alike, pages: [&Sampled; 2], truth: f64) {
+fn section(out: &mut String, analyzer: &Analyzer, alike: &Alike, pages: [&Sampled; 2], truth: f64) {
     let verdict = if alike.jaccard >= truth { "duplicate" } else { "not the same" };
     let bits = alike.bits.map_or_else(|| "no SimHash".to_owned(), |bits| format!("{bits} bits"));
     let estimate = alike.estimate.map_or_else(
@@ -52,7 +53,7 @@ fn section(out: &mut String, alike: &Alike, pages: [&Sampled; 2], truth: f64) {
     }
     out.push_str("</div>\n<ul>");
     let [one, other] = pages;
-    let changes = diff(&one.text, &other.text).changes;
+    let changes = diff(analyzer, &one.text, &other.text).changes;
     for Change { before, gone, come, after } in changes.iter().take(CHANGES) {
         let [before, gone, come, after] = [before, gone, come, after].map(|text| escaped(&head(text)));
         let _ = write!(out, "<li>{before}<del>{gone}</del><ins>{come}</ins>{after}</li>");
