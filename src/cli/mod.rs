@@ -86,6 +86,9 @@ pub struct Global {
     /// how log lines look [default: as configured]
     #[arg(long, global = true, value_enum)]
     pub log_format: Option<LogFormatArg>,
+    /// colours in log lines for people; auto: on a terminal, unless `NO_COLOR` is set
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
     /// log more; twice for even more
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub verbose: u8,
@@ -103,6 +106,18 @@ pub enum LogFormatArg {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless the variable `NO_COLOR` is set and not empty.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
 }
 
 /// What to do.
@@ -204,8 +219,20 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
     }
 }
 
+impl Color {
+    /// Says whether log lines are coloured; `None` when that is up to where they go. This and [`Global::sources`] are
+    /// the only places that read the environment.
+    fn of_log(self) -> Option<bool> {
+        match self {
+            Self::Auto => std::env::var_os("NO_COLOR").filter(|set| !set.is_empty()).map(|_| false),
+            Self::Always => Some(true),
+            Self::Never => Some(false),
+        }
+    }
+}
+
 impl Global {
-    /// Says where the configuration is. This is the only place that reads the environment.
+    /// Says where the configuration is.
     #[must_use]
     pub fn sources(&self) -> Sources {
         let texts =
@@ -236,7 +263,7 @@ impl Global {
     pub fn start_logging(&self, configured: Logging) {
         let logging = Logging { level: self.level(configured.level), format: self.format(configured.format) };
         // A second start in one process keeps the first one's way to log.
-        let _ = crate::telemetry::logging::start(logging);
+        let _ = crate::telemetry::logging::start(logging, self.color.of_log());
         crate::error::log_panics();
     }
 

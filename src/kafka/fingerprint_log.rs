@@ -12,6 +12,7 @@ use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer}
 
 use super::backlog::{Backlog, OnItsWay};
 use super::client::{log_error, log_line};
+use super::errors::{Denied, denied};
 use super::pulse::{Pulse, retire};
 use crate::log::{Entry, RequestId, encode_entries};
 use crate::worker::LogPartition;
@@ -19,13 +20,28 @@ use crate::worker::LogPartition;
 /// Most entries in one Kafka record.
 const MOST_ENTRIES: usize = 512;
 
-/// Where an entry came to stand, or that its delivery is not certain: then it is asked again.
+/// Where an entry came to stand, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// The entry's request.
     pub request: RequestId,
     /// Offset of the Kafka record that holds it.
-    pub offset: Result<i64, ()>,
+    pub offset: Result<i64, NotAppended>,
+}
+
+/// Why nobody knows where an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAppended {
+    /// Its delivery is not certain: then it is asked again.
+    Uncertain,
+    /// The brokers do not let us write, and will not however often it is asked.
+    Denied,
+}
+
+/// Says what is missing when an append to this topic is denied: the ACL to add.
+#[must_use]
+pub fn denied_append(topic: &str) -> Denied {
+    Denied { operation: "Write", resource: "topic", name: topic.to_owned() }
 }
 
 /// The worker's end of the fingerprint log.
@@ -68,9 +84,10 @@ impl ProducerContext for Context {
         drop(on_its_way);
         let offset = match result {
             Ok(message) => Ok(message.offset()),
+            Err((error, _)) if denied(error, "").is_some() => Err(NotAppended::Denied),
             Err((error, _)) => {
                 tracing::warn!(%error, entries = requests.len(), "delivery to the fingerprint log is not certain");
-                Err(())
+                Err(NotAppended::Uncertain)
             }
         };
         for request in requests {
@@ -103,7 +120,7 @@ impl EntryLog {
     pub fn append(&mut self, log: LogPartition, entry: Entry) {
         let request = entry.request;
         let Some(waiting) = self.waiting.get_mut(log) else {
-            (self.sink)(Appended { request, offset: Err(()) });
+            (self.sink)(Appended { request, offset: Err(NotAppended::Uncertain) });
             return;
         };
         waiting.push(entry);
@@ -160,7 +177,7 @@ impl EntryLog {
         if let Err((error, record)) = self.producer.send(record) {
             tracing::warn!(%error, "the fingerprint log's producer takes nothing now");
             for request in record.delivery_opaque.requests {
-                (self.sink)(Appended { request, offset: Err(()) });
+                (self.sink)(Appended { request, offset: Err(NotAppended::Uncertain) });
             }
         }
     }
@@ -188,7 +205,7 @@ mod tests {
         log.send();
         assert!(backlog.records() == 1 && backlog.bytes() > 0);
         let answer = answers.recv_timeout(Duration::from_secs(30)).unwrap();
-        assert_eq!(answer, Appended { request: RequestId(1), offset: Err(()) });
+        assert_eq!(answer, Appended { request: RequestId(1), offset: Err(NotAppended::Uncertain) });
         assert_eq!((backlog.records(), backlog.bytes()), (0, 0));
     }
 }

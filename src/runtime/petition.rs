@@ -15,7 +15,7 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::scheme_id;
 use crate::kafka::admin::{Admin, Brokers, LogNames};
-use crate::kafka::fingerprint_log::{Appended, EntryLog};
+use crate::kafka::fingerprint_log::{Appended, EntryLog, NotAppended};
 use crate::kafka::gate::Gate;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews, Follower};
 use crate::log::{Answer, Entry, EntryBody, RequestId, VerdictRecord};
@@ -116,7 +116,10 @@ pub fn submit_to(
                 | News::Followed(_, FollowEvent { news: FollowNews::End, .. }),
             ) => {}
             // A request is applied once, however often it stands in the log.
-            Ok(News::Appended(Appended { request, offset: Err(()) })) => {
+            Ok(News::Appended(Appended { offset: Err(NotAppended::Denied), .. })) => {
+                return Err(wiring::append_denied(&names.fingerprints));
+            }
+            Ok(News::Appended(Appended { request, offset: Err(NotAppended::Uncertain) })) => {
                 if let Some(&(log, body)) = asked.get(&request) {
                     entries.append(log, Entry { request, body: body.clone() });
                     entries.send();

@@ -16,6 +16,7 @@ use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::backlog::Backlog;
 use crate::kafka::client::{ClientSettings, Cluster, Patience, ProducerSettings};
 use crate::kafka::errors::{Denied, denied_in};
+use crate::kafka::fingerprint_log::denied_append;
 use crate::kafka::gate::Gate;
 use crate::kafka::output::{DuplicateValue, OutputTime, Outputs};
 use crate::kafka::survey::Trouble;
@@ -181,6 +182,11 @@ pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, settings: &S
     };
     Reason::Denied
         .because(anyhow::anyhow!("{text}; add the ACL: {remedy} (`dupgate check` tells all that are missing)"))
+}
+
+/// Makes the error of whoever may not append to the fingerprint log.
+pub(super) fn append_denied(topic: &str) -> Fatal {
+    trouble(Trouble::Denied(denied_append(topic)))
 }
 
 /// Returns how brokers are reached.

@@ -19,14 +19,15 @@ use tracing_subscriber::{registry, reload};
 
 use crate::config::settings::{Level, LogFormat, Logging};
 
-/// Begins to log to standard error. `auto` writes text when it is a terminal, JSON otherwise.
+/// Begins to log to standard error. `auto` writes text when it is a terminal, JSON otherwise; text is coloured when
+/// `colors` says so, or on a terminal when it says nothing.
 ///
 /// # Errors
 ///
 /// Logging was begun before in this process.
-pub fn start(settings: Logging) -> Result<(), TryInitError> {
+pub fn start(settings: Logging, colors: Option<bool>) -> Result<(), TryInitError> {
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let (subscriber, set_level) = subscriber(settings, is_terminal, std::io::stderr);
+    let (subscriber, set_level) = subscriber(settings, is_terminal, colors.unwrap_or(is_terminal), std::io::stderr);
     subscriber.try_init()?;
     // The first to be installed is the only one.
     let _ = SET_LEVEL.set(set_level);
@@ -47,7 +48,12 @@ type SetLevel = Box<dyn Fn(Level) -> Result<(), String> + Send + Sync>;
 static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 
 /// Makes the subscriber that [`start`] installs, and what changes its level.
-fn subscriber<W>(settings: Logging, is_terminal: bool, writer: W) -> (Box<dyn Subscriber + Send + Sync>, SetLevel)
+fn subscriber<W>(
+    settings: Logging,
+    is_terminal: bool,
+    is_colored: bool,
+    writer: W,
+) -> (Box<dyn Subscriber + Send + Sync>, SetLevel)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -60,7 +66,7 @@ where
         LogFormat::Auto => is_terminal,
     };
     let subscriber: Box<dyn Subscriber + Send + Sync> = if is_text {
-        Box::new(registry().with(level).with(lines.with_ansi(is_terminal)))
+        Box::new(registry().with(level).with(lines.with_ansi(is_colored)))
     } else {
         Box::new(registry().with(level).with(lines.with_ansi(false).event_format(JsonLine)))
     };
@@ -188,7 +194,7 @@ mod tests {
     fn logged(level: Level, format: LogFormat, is_terminal: bool) -> String {
         let memory = Memory::default();
         let writer = memory.clone();
-        let (subscriber, _) = subscriber(Logging { level, format }, is_terminal, move || writer.clone());
+        let (subscriber, _) = subscriber(Logging { level, format }, is_terminal, is_terminal, move || writer.clone());
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(topic = "crawl", partition = 3, offset = 7_u64, ok = true, level = "x", "judged \"it\"");
             tracing::error!(target: "librdkafka", error = %"refused", "librdkafka: FAIL broker down");
@@ -231,7 +237,8 @@ mod tests {
         for format in [LogFormat::Json, LogFormat::Text] {
             let memory = Memory::default();
             let writer = memory.clone();
-            let (subscriber, set) = subscriber(Logging { level: Level::Warn, format }, false, move || writer.clone());
+            let (subscriber, set) =
+                subscriber(Logging { level: Level::Warn, format }, false, false, move || writer.clone());
             tracing::subscriber::with_default(subscriber, || {
                 tracing::info!("too early");
                 set(Level::Debug).unwrap();
@@ -242,6 +249,20 @@ mod tests {
             let text = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
             assert!(text.contains("in time") && !text.contains("too"), "{text}");
         }
+    }
+
+    #[test]
+    fn text_is_coloured_where_it_is_wanted_and_json_never() {
+        let line = |format, is_colored| {
+            let memory = Memory::default();
+            let writer = memory.clone();
+            let (subscriber, _) =
+                subscriber(Logging { level: Level::Info, format }, false, is_colored, move || writer.clone());
+            tracing::subscriber::with_default(subscriber, || tracing::warn!("careful"));
+            String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
+        };
+        assert!(line(LogFormat::Text, true).contains('\u{1b}') && !line(LogFormat::Text, false).contains('\u{1b}'));
+        assert!(!line(LogFormat::Json, true).contains('\u{1b}'));
     }
 
     #[test]

@@ -452,17 +452,20 @@ mod tests {
     }
 
     #[test]
-    fn a_large_cluster_is_never_missed() {
+    fn a_large_cluster_that_comes_late_is_not_missed() {
         let mut clusters = Clusters::default();
-        for offset in 0..3 * i64::try_from(CLUSTERS).unwrap() {
+        let many = i64::try_from(CLUSTERS).unwrap();
+        for offset in (0..many).chain(0..many) {
             clusters.count(&source(offset));
-            if offset % 3 == 0 {
-                clusters.count(&source(-1));
-            }
+        }
+        // Every place is taken, and after each page of the large one comes a stranger.
+        for stranger in 0..2 * many {
+            clusters.count(&source(-1));
+            clusters.count(&source(many + stranger));
         }
         assert_eq!(clusters.counts.len(), CLUSTERS);
         let (largest, count) = clusters.largest(1).remove(0);
-        assert_eq!((largest, count), (source(-1), u64::try_from(CLUSTERS).unwrap()));
+        assert!(largest == source(-1) && count >= 2 * u64::try_from(many).unwrap(), "{largest} {count}");
     }
 
     #[test]

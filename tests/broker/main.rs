@@ -6,6 +6,7 @@ mod broker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
 
+mod acl;
 mod client;
 mod demo;
 mod follower;

@@ -152,3 +152,33 @@ fn get(port: u16, path: &str) -> String {
     stream.read_to_string(&mut answer).expect("an answer");
     answer
 }
+
+#[test]
+fn whoever_may_not_append_to_the_fingerprint_log_is_told_which_acl_to_add() {
+    use super::acl::allow;
+    use rdkafka::bindings::rd_kafka_AclOperation_t::{
+        RD_KAFKA_ACL_OPERATION_ALL as ALL, RD_KAFKA_ACL_OPERATION_DESCRIBE as DESCRIBE,
+        RD_KAFKA_ACL_OPERATION_DESCRIBE_CONFIGS as DESCRIBE_CONFIGS, RD_KAFKA_ACL_OPERATION_READ as READ,
+    };
+    use rdkafka::bindings::rd_kafka_ResourceType_t::{
+        RD_KAFKA_RESOURCE_GROUP as GROUP, RD_KAFKA_RESOURCE_TOPIC as TOPIC, RD_KAFKA_RESOURCE_TRANSACTIONAL_ID as ID,
+    };
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    // Bob may do everything but write to this one log.
+    let topics = desk.outputs.iter().chain([&desk.input]).map(String::as_str);
+    topics.for_each(|topic| allow(broker, "bob", TOPIC, topic, &[ALL]));
+    allow(broker, "bob", TOPIC, &format!("{}.verdicts.", desk.group), &[ALL]);
+    allow(broker, "bob", TOPIC, &format!("{}.fingerprints.", desk.group), &[READ, DESCRIBE, DESCRIBE_CONFIGS]);
+    allow(broker, "bob", GROUP, &desk.group, &[ALL]);
+    allow(broker, "bob", ID, &desk.group, &[ALL]);
+    let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
+    produce(broker, &desk.input, 0, &[page(&text(1))]);
+    let asked = ["index", "forget", "--id", "http://a/1", "--execute"];
+    for arguments in [&["run"][..], &asked] {
+        let said = desk.ask_with(broker.way("SASL_SSL"), &bob, arguments);
+        assert_eq!(said.code, Some(77), "{arguments:?}: {}", said.err);
+        let expected = format!("--operation Write --topic '{}.fingerprints.", desk.group);
+        assert!(said.err.contains("add the ACL: ") && said.err.contains(&expected), "{}", said.err);
+    }
+}

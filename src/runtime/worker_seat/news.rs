@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::{News, Ready, WorkerSeat};
 use crate::error::{Fatal, Reason};
-use crate::kafka::fingerprint_log::Appended;
+use crate::kafka::fingerprint_log::{Appended, NotAppended};
 use crate::kafka::member::MemberEvent;
 use crate::kafka::output::Carried;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews};
 use crate::record::PartitionId;
 use crate::runtime::text_pool::{Done, Job};
-use crate::runtime::wiring::ended;
+use crate::runtime::wiring::{append_denied, ended};
 use crate::telemetry::labels::{Component, ErrorKind, Rebalance};
 use crate::transaction::CallError;
 use crate::worker::{BadRecords, Disposition, Errand, Event, LogPartition, Page};
@@ -24,7 +24,12 @@ impl WorkerSeat {
             News::Read(done) => self.read(done),
             News::Followed(log, event) => self.followed(log, event),
             News::Recalled(log, event) => self.recalled(log, event),
-            News::Appended(Appended { request, offset }) => self.handle(Event::Appended(request, offset)),
+            News::Appended(Appended { offset: Err(NotAppended::Denied), .. }) => {
+                Err(append_denied(&self.plan.names.fingerprints))
+            }
+            News::Appended(Appended { request, offset }) => {
+                self.handle(Event::Appended(request, offset.map_err(|_| ())))
+            }
             News::Called(answer) => {
                 if let Err(CallError::Undeliverable { index, reason }) = &answer
                     && let Some(output) = self.worker.in_transaction(*index)
