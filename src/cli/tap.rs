@@ -107,7 +107,7 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     })
 }
 
-/// As [`line`] says a ruling: `08:14:02  near  d=2  a:3:1 ~ a:9:2  31h  ID ~ ID`.
+/// As [`line()`] says a ruling: `08:14:02  near  d=2  a:3:1 ~ a:9:2  31h  ID ~ ID`.
 fn pair_line(pair: &Value) -> String {
     let text = |key: &str| pair[key].as_str().unwrap_or("-");
     let number = |key: &str| pair[key].as_i64().unwrap_or(0);
