@@ -98,6 +98,8 @@ pub enum MemberEvent {
     Lost(BTreeSet<PartitionId>),
     /// The place in the group that offsets are sent under from now on.
     Renewed(Membership),
+    /// [`Command::Pause`] was carried out: of its partitions no record comes behind this.
+    Paused,
     /// The group is left and the thread at its end.
     Left,
     /// The consumer is beyond repair, or would have to jump over records.
@@ -398,6 +400,7 @@ impl Shared {
             Command::Pause(partitions) => {
                 let started = lanes.set_paused(&partitions, true);
                 report(consumer.pause(&started), "pause");
+                (self.sink)(MemberEvent::Paused);
             }
             Command::Resume(partitions) => {
                 let started = lanes.set_paused(&partitions, false);

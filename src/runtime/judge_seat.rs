@@ -288,7 +288,11 @@ impl JudgeSeat {
                 self.membership = membership;
                 Ok(())
             }
-            MemberEvent::AtEnd { .. } | MemberEvent::Left | MemberEvent::Assigned(_) | MemberEvent::Lost(_) => Ok(()),
+            MemberEvent::AtEnd { .. }
+            | MemberEvent::Paused
+            | MemberEvent::Left
+            | MemberEvent::Assigned(_)
+            | MemberEvent::Lost(_) => Ok(()),
             MemberEvent::Failed(why) => {
                 self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
                 let what = format!("judge of {ours}: {why}");

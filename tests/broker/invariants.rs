@@ -81,8 +81,8 @@ struct Service {
 
 impl Service {
     fn start(desk: &Desk, broker: &Broker, stderr: Stdio, more: &str) -> Self {
-        let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
-        let (http, admin) = (free(), free());
+        let port = super::ports::two();
+        let [http, admin] = [port, port + 1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let millis = u32::from(LIMIT) * 1000;
         let config = format!(
             "http: {{listen: \"{http}\", admin: {{listen: \"{admin}\"}}}}\n\

@@ -83,6 +83,9 @@ log.dirs=$4
 num.partitions=1
 default.replication.factor=1
 min.insync.replicas=1
+# Pages of the tests are older than a topic keeps by default: nothing is deleted while they run.
+log.initial.task.delay.ms=86400000
+log.retention.check.interval.ms=86400000
 auto.create.topics.enable=false
 delete.topic.enable=true
 offsets.topic.replication.factor=1

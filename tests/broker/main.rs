@@ -13,6 +13,7 @@ mod follower;
 mod harness;
 mod invariants;
 mod operate;
+mod ports;
 mod rebalance;
 mod run;
 mod secured;

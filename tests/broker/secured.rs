@@ -110,7 +110,7 @@ fn whoever_may_not_is_told_which_acl_to_add() {
 fn the_service_works_over_tls_and_scram() {
     let Some(broker) = Broker::secured() else { return };
     let desk = desk(broker);
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+    let port = super::ports::two();
     let more = sasl(broker, "SASL_SSL", "scram-sha-512", "alice", SECRET)
         + &format!("http: {{listen: \"127.0.0.1:{port}\"}}\nlogging: {{level: trace}}\n");
     let mut service = std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))

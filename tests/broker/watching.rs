@@ -27,7 +27,7 @@ impl<'b> Running<'b> {
             &["topics", "create", "--with-input", "--partitions", "2", "--execute"],
         );
         assert_eq!(made.code, Some(0), "{}", made.err);
-        let port = two_ports();
+        let port = super::ports::two();
         let child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
             .args(["run", "-q", "-c", &desk.files(broker.address(), &Self::listen(port))])
             .env("ADMIN_TOKEN", TOKEN)
@@ -68,13 +68,6 @@ impl Drop for Running<'_> {
 
 /// What operators must know.
 pub(super) const TOKEN: &str = "known to operators";
-
-/// A port that is free, as the next one is.
-fn two_ports() -> u16 {
-    let listen = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).ok();
-    let free = || listen(0).and_then(|free| Some(free.local_addr().ok()?.port()));
-    wait::until("two ports", || free().filter(|port| *port < u16::MAX && listen(port + 1).is_some()))
-}
 
 fn with_id(id: &str, text: &str) -> Given {
     Given::value(&serde_json::json!({"url": id, "text": text}).to_string())

@@ -152,7 +152,8 @@ impl WorkerSeat {
             tracing::warn!(is_held, "the input was stopped or set going by an operator");
         }
         self.held = is_held;
-        self.report.metrics().paused(Pause::Manual, is_held);
+        // Told to stand still, it is said to when it does.
+        self.report.metrics().paused(Pause::Manual, is_held && self.member.is_none());
         let lanes = self.lanes.keys();
         if is_held {
             self.command(Command::Pause(lanes.cloned().collect()));

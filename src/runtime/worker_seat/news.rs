@@ -12,7 +12,7 @@ use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews};
 use crate::record::PartitionId;
 use crate::runtime::text_pool::{Done, Job};
 use crate::runtime::wiring::{append_denied, ended};
-use crate::telemetry::labels::{Component, ErrorKind, Rebalance};
+use crate::telemetry::labels::{Component, ErrorKind, Pause, Rebalance};
 use crate::transaction::CallError;
 use crate::worker::{BadRecords, Disposition, Errand, Event, LogPartition, Page};
 
@@ -93,6 +93,10 @@ impl WorkerSeat {
             }
             MemberEvent::Renewed(membership) => {
                 self.membership = membership;
+                Ok(())
+            }
+            MemberEvent::Paused => {
+                self.report.metrics().paused(Pause::Manual, self.held);
                 Ok(())
             }
             MemberEvent::Left => Ok(()),
