@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 /// How long a test waits before it says that the condition will not come true. Generous: it is only met by failures.
-pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+pub(crate) const LIMIT: Duration = Duration::from_mins(3);
 
 /// Asks again and again until there is an answer; `what` names it when it never comes.
 pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
