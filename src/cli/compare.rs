@@ -73,17 +73,15 @@ impl Nearness {
         let sets = [one, other].map(|page| set_of(&page.shingles));
         let [ours, theirs] = &sets;
         let sketches = a.sketch.as_ref().zip(b.sketch.as_ref());
-        let form = settings.fingerprint.minhash.form;
-        let estimate = sketches.zip(form).map(|((a, b), form)| form.similarity(form.distance(a, b)));
         let keys = sketches.zip(settings.rules.minhash).map(|((a, b), minhash)| {
             let keys: Vec<u64> = minhash.banding.keys(minhash.form, a).collect();
             minhash.banding.shared(minhash.form, b, &keys)
         });
         Self {
             exact: a.exact == b.exact,
-            bits: a.simhash.zip(b.simhash).map(|(a, b)| a.distance(b)),
+            bits: a.distance(b),
             jaccard: (!ours.is_empty() && !theirs.is_empty()).then(|| jaccard(ours, theirs)),
-            estimate,
+            estimate: settings.fingerprint.minhash.form.and_then(|form| a.similarity(b, form)),
             keys,
         }
     }

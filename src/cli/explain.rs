@@ -178,7 +178,7 @@ impl Told<'_> {
             "han_letters": han,
             "letters": letters,
             "runs": runs,
-            "cut_by": match reading.cut_by { CutBy::Jieba => "jieba", CutBy::Unicode => "unicode" },
+            "cut_by": reading.cut_by.name(),
             "tokens": reading.tokens,
             "words": words,
             "shingles": shingles,

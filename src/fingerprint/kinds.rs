@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Sketch;
+use super::{Sketch, SketchForm};
 
 /// 128-bit hash of the normalised text: equal texts, equal hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +52,20 @@ pub struct Fingerprints {
     pub simhash: Option<SimHash>,
     /// Absent when the scheme makes none, or when the page has too few shingles (`match.minhash.min_shingles`).
     pub sketch: Option<Sketch>,
+}
+
+impl Fingerprints {
+    /// Returns the differing bits of both `SimHash`es, where both pages have one.
+    #[must_use]
+    pub fn distance(&self, other: &Self) -> Option<u32> {
+        Some(self.simhash?.distance(other.simhash?))
+    }
+
+    /// Returns the Jaccard index that both sketches, of this form, estimate, in thousandths; where both pages have one.
+    #[must_use]
+    pub fn similarity(&self, other: &Self, form: SketchForm) -> Option<u16> {
+        Some(form.similarity(form.distance(self.sketch.as_ref()?, other.sketch.as_ref()?)))
+    }
 }
 
 /// Short name of everything that decides a fingerprint, as in `sh64-9b1f2c`.

@@ -169,6 +169,10 @@ impl Index {
     pub fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) -> Seen {
         let exact = probe.fingerprints.exact;
         let code = probe.fingerprints.simhash;
+        let bits_to = |position| {
+            let bits = (code?.0 ^ self.near.code_kept(position)?).count_ones();
+            u8::try_from(bits).ok()
+        };
         let mut seen = Seen::default();
         let mut show = |facts: &ring::Facts, distance: Option<u8>| {
             if let Some((stage, distance)) = probe.verify(facts, distance) {
@@ -179,12 +183,11 @@ impl Index {
         self.by_exact.equal(0, ring::key_of_exact(exact.0), &self.ring.positions(), |position| {
             seen.compared += 1;
             if let Some(facts) = self.ring.facts(position).filter(|facts| facts.exact == exact) {
-                let distance = code.zip(self.near.code_kept(position)).map(|(code, held)| (code.0 ^ held).count_ones());
-                show(&facts, distance.and_then(|distance| u8::try_from(distance).ok()));
+                show(&facts, bits_to(position));
             }
         });
         if let Some(code) = code.filter(|_| probe.stages.contains(&Stage::SimHash)) {
-            seen.compared += self.near.probe(code.0, probe.max_distance, |position, distance| {
+            let compared = self.near.probe(code.0, probe.max_distance, |position, distance| {
                 // Equal exact hashes were shown above, at whatever stage they match.
                 if let Some(facts) = self.ring.facts(position) {
                     seen.note(distance);
@@ -193,23 +196,21 @@ impl Index {
                     }
                 }
             });
+            seen.compared += compared;
         }
         let sketch = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash));
         if let Some(sketch) = sketch {
-            let mut nearest = seen;
             let compared = self.sketches.probe(sketch, |position, distance| {
                 let Some(facts) = self.ring.facts(position) else { return };
-                let code_distance =
-                    code.zip(self.near.code_kept(position)).map(|(code, held)| (code.0 ^ held).count_ones());
-                let code_distance = code_distance.and_then(|distance| u8::try_from(distance).ok());
-                code_distance.into_iter().for_each(|distance| nearest.note(distance));
+                let bits = bits_to(position);
+                bits.into_iter().for_each(|bits| seen.note(bits));
                 // What matches in a stronger stage was shown above.
-                if probe.verify(&facts, code_distance).is_none() && probe.may_match_by_sketch(&facts) {
+                if probe.verify(&facts, bits).is_none() && probe.may_match_by_sketch(&facts) {
                     let same_id = probe.id.is_some() && probe.id == facts.id;
                     visit(Candidate { sequence: facts.sequence, stage: Stage::MinHash, distance, same_id });
                 }
             });
-            seen = Seen { compared: seen.compared + compared, ..nearest };
+            seen.compared += compared;
         }
         seen
     }
@@ -218,7 +219,7 @@ impl Index {
     /// ahead of the probe.
     #[inline]
     pub fn prefetch(&self, fingerprints: &Fingerprints) {
-        self.by_exact.prefetch(&[ring::key_of_exact(fingerprints.exact.0)]);
+        self.by_exact.prefetch([ring::key_of_exact(fingerprints.exact.0)]);
         if let Some(code) = fingerprints.simhash {
             self.near.prefetch(code.0);
         }

@@ -133,8 +133,7 @@ impl Sketches {
     /// Asks the memory for what a probe will read.
     pub(super) fn prefetch(&self, sketch: &Sketch) {
         if let Some(Finder { rules, tables, .. }) = &self.finder {
-            let keys: Vec<u64> = rules.banding.keys(rules.form, sketch).collect();
-            tables.prefetch(&keys);
+            tables.prefetch(rules.banding.keys(rules.form, sketch));
         }
     }
 

@@ -162,8 +162,8 @@ impl Tables {
 
     /// Asks the memory for the lines of these keys, one a table.
     #[inline]
-    pub fn prefetch(&self, keys: &[u64]) {
-        for (table, &key) in self.all.iter().zip(keys) {
+    pub fn prefetch(&self, keys: impl IntoIterator<Item = u64>) {
+        for (table, key) in self.all.iter().zip(keys) {
             table.prefetch(key);
         }
     }

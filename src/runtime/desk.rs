@@ -39,16 +39,20 @@ pub(super) struct OwnDesk {
 }
 
 impl OwnDesk {
+    fn judges(&self) -> Result<&[(LogPartition, judge_seat::Stopper)], Refusal> {
+        if self.judges.is_empty() {
+            return Err(Refusal::Unable("this instance does not judge (roles): ask one that does".to_owned()));
+        }
+        Ok(&self.judges)
+    }
+
     /// Asks every judge of this instance that holds its whole state.
     fn ask<T: Send + 'static>(
         &self,
         question: impl Fn(u32, &Judge) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, Refusal> {
-        if self.judges.is_empty() {
-            return Err(Refusal::Unable("this instance does not judge (roles): ask one that does".to_owned()));
-        }
         let mut answers = Vec::new();
-        for (log, judge) in &self.judges {
+        for (log, judge) in self.judges()? {
             let (question, number) = (question.clone(), u32::try_from(*log).unwrap_or(u32::MAX));
             let answer = judge.ask(move |judge| question(number, judge));
             answers.push(answer.ok_or_else(|| Refusal::Unable(format!("judge {log} does not answer")))?);
@@ -118,11 +122,9 @@ impl Desk for OwnDesk {
     }
 
     fn snapshot(&self) -> Result<Value, Refusal> {
-        if self.judges.is_empty() {
-            return Err(Refusal::Unable("this instance does not judge (roles)".to_owned()));
-        }
-        self.judges.iter().for_each(|(_, judge)| judge.snapshot());
-        Ok(json!({"asked": self.judges.iter().map(|(log, _)| *log).collect::<Vec<_>>()}))
+        let judges = self.judges()?;
+        judges.iter().for_each(|(_, judge)| judge.snapshot());
+        Ok(json!({"asked": judges.iter().map(|(log, _)| *log).collect::<Vec<_>>()}))
     }
 
     fn hold(&self, is_held: bool) -> Result<Value, Refusal> {

@@ -18,7 +18,6 @@ use crate::panics::shielded;
 use crate::record::RawRecord;
 use crate::telemetry::admin::Refusal;
 use crate::telemetry::pairs::{KEPT, Looked, Pair, Pairs, Seen, runs};
-use crate::text::CutBy;
 
 /// How long the pages of a pair may take to come.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -138,7 +137,7 @@ impl Lookout {
             "id": reading.id_text,
             "text_bytes": reading.text_bytes,
             "cut": reading.cut,
-            "segmenter": segmenter(reading.cut_by),
+            "segmenter": reading.cut_by.name(),
             "words": reading.tokens,
             "distinct_words": reading.features,
             "first_words": words,
@@ -181,14 +180,13 @@ impl Lookout {
 
     fn looked(&self, both: &Both, lengths: (usize, usize, usize)) -> Looked {
         let (own, other) = (&both.page.reading.fingerprints, &both.original.reading.fingerprints);
-        let sketches = own.sketch.as_ref().zip(other.sketch.as_ref());
         let comparison = &both.comparison;
         let shows = self.text != ShownText::None && !comparison.is_equal();
         Looked {
             original_id: both.original.reading.id_text.clone(),
-            segmenter: Some(segmenter(both.page.reading.cut_by)),
-            bits: own.simhash.zip(other.simhash).map(|(own, other)| own.distance(other)),
-            similarity: self.form.zip(sketches).map(|(form, (own, other))| form.similarity(form.distance(own, other))),
+            segmenter: Some(both.page.reading.cut_by.name()),
+            bits: own.distance(other),
+            similarity: self.form.and_then(|form| own.similarity(other, form)),
             words: Some([comparison.second_words, comparison.first_words, comparison.common_words]),
             differs: if shows { excerpts(comparison, lengths) } else { Vec::new() },
             missing: None,
@@ -202,11 +200,4 @@ fn excerpts(comparison: &Comparison, (around, longest, most): (usize, usize, usi
 
 fn code(reading: &Reading) -> Option<String> {
     reading.fingerprints.simhash.map(|simhash| simhash.to_string())
-}
-
-const fn segmenter(cut_by: CutBy) -> &'static str {
-    match cut_by {
-        CutBy::Jieba => "jieba",
-        CutBy::Unicode => "unicode",
-    }
 }

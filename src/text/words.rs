@@ -15,6 +15,17 @@ pub enum CutBy {
     Unicode,
 }
 
+impl CutBy {
+    /// Returns the word used in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Jieba => "jieba",
+            Self::Unicode => "unicode",
+        }
+    }
+}
+
 /// A stretch of text in one script, as [`super::Segmenter::Auto`] sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run<'t> {

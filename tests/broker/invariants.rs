@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::broker::{Broker, wait};
 use super::cluster::{Cluster, Shape};
 use super::operate::Desk;
+use super::process::Process;
 use super::run::text;
 use super::run::topics::{Given, page, produce};
 
@@ -74,7 +75,7 @@ fn documents_and_dead_letters_are_as_many_as_the_positions_committed() {
 
 /// A service whose configuration is the desk's, asked over HTTP.
 struct Service {
-    child: Child,
+    process: Process,
     http: SocketAddr,
     admin: SocketAddr,
 }
@@ -90,14 +91,14 @@ impl Service {
              producer_properties: {{transaction.timeout.ms: 4000}}\n{more}",
             broker.address()
         );
-        let child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
-            .args(["run", "--log-format", "json", "-c", &desk.files(broker.address(), &config)])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(stderr)
-            .spawn()
-            .expect("the program");
-        Self { child, http, admin }
+        let process = Process::start(
+            Command::new(env!("CARGO_BIN_EXE_dupgate"))
+                .args(["run", "--log-format", "json", "-c", &desk.files(broker.address(), &config)])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(stderr),
+        );
+        Self { process, http, admin }
     }
 
     fn get(&self, path: &str) -> Option<(u16, String)> {
@@ -111,13 +112,6 @@ impl Service {
 
     fn wait_ready(&self) {
         wait::within(Duration::from_mins(2), "readiness", || (self.get("/readyz")?.0 == 200).then_some(()));
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 
@@ -178,7 +172,7 @@ fn it_is_not_alive_while_a_loop_stands_still() {
     // Nobody reads what it says: once the pipe is full, whoever says something waits.
     let talkative = "logging: {level: debug}\n";
     let mut service = Service::start(&desk, broker, Stdio::piped(), talkative);
-    let stderr = service.child.stderr.take().expect("a pipe");
+    let stderr = service.process.stderr.take().expect("a pipe");
     wait::within(Duration::from_mins(2), "a loop that stands still", || {
         // Every change is told, until nobody can be told any more.
         for order in ["pause", "resume"] {

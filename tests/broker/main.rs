@@ -14,6 +14,7 @@ mod harness;
 mod invariants;
 mod operate;
 mod ports;
+mod process;
 mod rebalance;
 mod run;
 mod secured;

@@ -2,6 +2,7 @@
 
 use super::broker::Broker;
 use super::operate::{Desk, Said};
+use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 
@@ -113,13 +114,13 @@ fn the_service_works_over_tls_and_scram() {
     let port = super::ports::two();
     let more = sasl(broker, "SASL_SSL", "scram-sha-512", "alice", SECRET)
         + &format!("http: {{listen: \"127.0.0.1:{port}\"}}\nlogging: {{level: trace}}\n");
-    let mut service = std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
-        .args(["run", "-c"])
-        .arg(desk.files(broker.way("SASL_SSL"), &more))
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("the program");
+    let mut service = Process::start(
+        std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
+            .args(["run", "-c"])
+            .arg(desk.files(broker.way("SASL_SSL"), &more))
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped()),
+    );
     // Read along, or the program waits for somebody to read its log.
     let pipes: [Box<dyn std::io::Read + Send>; 2] =
         [Box::new(service.stdout.take().expect("a pipe")), Box::new(service.stderr.take().expect("a pipe"))];
@@ -133,8 +134,7 @@ fn the_service_works_over_tls_and_scram() {
     produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(1))]);
     let (unique, duplicate) = (committed(broker, &desk.outputs[0], 1), committed(broker, &desk.outputs[1], 1));
     let shown = get(port, "/config");
-    drop(service.kill());
-    drop(service.wait());
+    drop(service);
     assert_eq!((unique.len(), duplicate.len()), (1, 1));
     // The password is told nowhere: not where the settings are shown, and not in a log that leaves nothing out.
     assert!(shown.contains("\"username\": \"alice\"") && shown.contains("[redacted]"), "{shown}");

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::broker::{Broker, wait};
+use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 
@@ -92,18 +93,13 @@ fn a_newcomer_gets_from_a_broken_file_to_a_running_service_by_doing_as_told() {
     // It runs, says so, and does its work.
     let port = super::ports::two();
     newcomer.edits("127.0.0.1:0", &format!("127.0.0.1:{port}"));
-    let mut service = Command::new(env!("CARGO_BIN_EXE_dupgate"))
-        .args(["run", "-q", "-c"])
-        .arg(newcomer.file())
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("the program");
+    let _service = Process::start(
+        Command::new(env!("CARGO_BIN_EXE_dupgate")).args(["run", "-q", "-c"]).arg(newcomer.file()).stdin(Stdio::null()),
+    );
     wait::until("readiness", || (newcomer.types("dupgate status --ready").0 == 0).then_some(()));
     produce(broker, &names[0], 0, &[page(&text(1)), page(&text(1))]);
     assert_eq!((committed(broker, &names[1], 1).len(), committed(broker, &names[2], 1).len()), (1, 1));
     let (code, told) = newcomer.types(&format!("dupgate rulings show {}:0:1 -o table", names[0]));
     assert_eq!(code, 0, "{told}");
     assert!(told.contains(&format!("exact   d=0  {0}:0:1 ~ {0}:0:0", names[0])), "{told}");
-    drop(service.kill());
-    drop(service.wait());
 }

@@ -1,11 +1,12 @@
 //! What operators see of a running service: its summary, its verdicts, its rulings, its index.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use super::broker::{Broker, wait};
 use super::operate::{Desk, Said};
+use super::process::Process;
 use super::run::text;
 use super::run::topics::{Given, committed, page, produce};
 
@@ -14,7 +15,7 @@ struct Running<'b> {
     broker: &'b Broker,
     desk: Desk,
     port: u16,
-    child: Child,
+    _process: Process,
 }
 
 impl<'b> Running<'b> {
@@ -28,14 +29,14 @@ impl<'b> Running<'b> {
         );
         assert_eq!(made.code, Some(0), "{}", made.err);
         let port = super::ports::two();
-        let child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
-            .args(["run", "-q", "-c", &desk.files(broker.address(), &Self::listen(port))])
-            .env("ADMIN_TOKEN", TOKEN)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the program");
-        Self { broker, desk, port, child }
+        let process = Process::start(
+            Command::new(env!("CARGO_BIN_EXE_dupgate"))
+                .args(["run", "-q", "-c", &desk.files(broker.address(), &Self::listen(port))])
+                .env("ADMIN_TOKEN", TOKEN)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null()),
+        );
+        Self { broker, desk, port, _process: process }
     }
 
     /// The port of the listener for operators is the next one.
@@ -56,13 +57,6 @@ impl<'b> Running<'b> {
         let said = self.ask(&[arguments, &["-o", "jsonl"]].concat());
         assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.err);
         said.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

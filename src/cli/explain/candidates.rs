@@ -57,9 +57,8 @@ fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found 
     let measure = |original: &Original| {
         let theirs = &original.fingerprints;
         let exact = ours.exact == theirs.exact;
-        let bits = ours.simhash.zip(theirs.simhash).map(|(ours, theirs)| ours.distance(theirs));
-        let sketches = ours.sketch.as_ref().zip(theirs.sketch.as_ref());
-        let similarity = sketches.zip(form).map(|((ours, theirs), form)| form.similarity(form.distance(ours, theirs)));
+        let bits = ours.distance(theirs);
+        let similarity = form.and_then(|form| ours.similarity(theirs, form));
         let is_near = exact
             || bits.is_some_and(|bits| bits <= u32::from(MOST_DISTANCE))
             || similarity.is_some_and(|similarity| similarity >= least.min(LEAST_SIMILARITY));

@@ -96,13 +96,7 @@ impl SketchForm {
     /// Returns in how many slots two sketches of this form differ: 0 for equal ones, the number of slots at most.
     #[must_use]
     pub fn distance(self, one: &Sketch, other: &Sketch) -> u8 {
-        self.distance_of_bytes(&one.0, &other.0)
-    }
-
-    /// As [`SketchForm::distance`], of sketches that lie in a column.
-    #[must_use]
-    pub fn distance_of_bytes(self, one: &[u8], other: &[u8]) -> u8 {
-        let pairs = one.iter().zip(other);
+        let pairs = one.0.iter().zip(other.0.iter());
         match self.bits {
             SlotBits::B8 => pairs.map(|(a, b)| u8::from(a != b)).fold(0, u8::wrapping_add),
             SlotBits::B4 => pairs
@@ -110,7 +104,7 @@ impl SketchForm {
                 .map(|x| u8::from(x & 0xf != 0) + u8::from(x >> 4 != 0))
                 .fold(0, u8::wrapping_add),
             SlotBits::B16 => {
-                let pairs = one.as_chunks::<2>().0.iter().zip(other.as_chunks::<2>().0);
+                let pairs = one.0.as_chunks::<2>().0.iter().zip(other.0.as_chunks::<2>().0);
                 pairs.map(|(a, b)| u8::from(a != b)).fold(0, u8::wrapping_add)
             }
         }

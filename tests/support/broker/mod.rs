@@ -38,10 +38,18 @@ impl Broker {
     /// `None` only where `DUPGATE_SKIP_BROKER=1` asks for it outside of CI; a broker that cannot be had is a failure.
     pub(crate) fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Result<Broker, String>> = OnceLock::new();
+        Self::kept(&SHARED, Script::shared)
+    }
+
+    /// Starts it at the first call, and returns it at each.
+    fn kept(
+        place: &'static OnceLock<Result<Self, String>>,
+        start: fn() -> Result<(Script, String), String>,
+    ) -> Option<&'static Self> {
         if skipped() {
             return None;
         }
-        match SHARED.get_or_init(|| Self::start_by(Script::shared)) {
+        match place.get_or_init(|| Self::start_by(start)) {
             Ok(broker) => Some(broker),
             Err(why) => panic!("{why}"),
         }
@@ -64,13 +72,7 @@ impl Broker {
     /// this binary. Users: alice may do everything, bob what ACLs allow him; whoever comes in the plain way, everything.
     pub(crate) fn secured() -> Option<&'static Self> {
         static SECURED: OnceLock<Result<Broker, String>> = OnceLock::new();
-        if skipped() {
-            return None;
-        }
-        match SECURED.get_or_init(|| Self::start_by(Script::secured)) {
-            Ok(broker) => Some(broker),
-            Err(why) => panic!("{why}"),
-        }
+        Self::kept(&SECURED, Script::secured)
     }
 
     /// The address of a secured listener, or the folder of the certificates (`CERTS`).

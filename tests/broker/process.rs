@@ -1,0 +1,34 @@
+//! The program as a process of its own.
+
+use std::ops::{Deref, DerefMut};
+use std::process::{Child, Command};
+
+/// Runs until this is dropped: nothing of a test that fails stays behind.
+pub(super) struct Process(Child);
+
+impl Process {
+    pub(super) fn start(command: &mut Command) -> Self {
+        Self(command.spawn().expect("the program"))
+    }
+}
+
+impl Deref for Process {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Process {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
