@@ -16,7 +16,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Reader, Scratch};
 use crate::quality::{Crowd, Half, PlantSettings, Planted, Role, Scorer, plant};
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
-use crate::sieve::{Sieve, SieveSettings};
+use crate::sieve::{Route, Sieve, SieveSettings};
 
 /// Size of the index for which the chance candidates of a probe are estimated.
 const ORIGINALS: u64 = 10_000_000;
@@ -120,7 +120,8 @@ fn judge(stream: &[Planted], reader: &Reader, settings: &Settings) -> Result<Sco
         let record = RawRecord { key: None, value: Some(page.text.as_bytes()), headers: &() };
         let sifted = sieve.judge(place.at(number), reader.read(&record, &mut scratch));
         let sifted = sifted.map_err(|error| Reason::Bug.because(error))?;
-        let matched = sifted.verdict.original().and_then(|original| usize::try_from(original.source.offset).ok());
+        let duplicate = sifted.verdict.original().filter(|_| sifted.verdict.route() == Route::Duplicate);
+        let matched = duplicate.and_then(|original| usize::try_from(original.source.offset).ok());
         scorer.note(page.family, page.role, matched);
     }
     Ok(scorer)
