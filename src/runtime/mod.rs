@@ -16,6 +16,7 @@ pub mod petition;
 pub(crate) mod random;
 mod reading;
 pub mod remembered;
+pub mod retrial;
 pub mod service;
 mod shelf;
 mod text_pool;
