@@ -12,6 +12,7 @@ mod demo;
 mod follower;
 mod harness;
 mod invariants;
+mod oauth;
 mod operate;
 mod permits;
 mod ports;
