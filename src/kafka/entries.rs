@@ -82,14 +82,13 @@ impl Entries {
     ///
     /// When they do not come.
     pub fn between(&mut self, from: i64, to: i64) -> Result<Vec<Appended>, EntriesError> {
-        let mut next = match self.next {
-            Some(next) => next,
-            None => {
-                let mut list = TopicPartitionList::new();
-                list.add_partition_offset(&self.partition.topic, self.partition.number, Offset::Offset(from))?;
-                self.consumer.assign(&list)?;
-                from
-            }
+        let mut next = if let Some(next) = self.next {
+            next
+        } else {
+            let mut list = TopicPartitionList::new();
+            list.add_partition_offset(&self.partition.topic, self.partition.number, Offset::Offset(from))?;
+            self.consumer.assign(&list)?;
+            from
         };
         let mut found = Vec::new();
         let late = after(self.patience);

@@ -65,12 +65,11 @@ pub fn judge_anew(settings: &Settings, mut see: impl FnMut(Step<'_>)) -> Result<
     let mut failed = None;
     read(settings, Extent::Kept, |news| {
         let Some(Read { log, offset, record, .. }) = news else { return ControlFlow::Continue(()) };
-        let begun = match trials.remove(&log) {
-            Some(trial) => Ok(trial),
-            None => {
-                let number = i32::try_from(log).unwrap_or(i32::MAX);
-                begin(&config, PartitionId::new(Arc::clone(&names.fingerprints), number))
-            }
+        let begun = if let Some(trial) = trials.remove(&log) {
+            Ok(trial)
+        } else {
+            let number = i32::try_from(log).unwrap_or(i32::MAX);
+            begin(&config, PartitionId::new(Arc::clone(&names.fingerprints), number))
         };
         let result = begun.and_then(|mut trial| {
             see(Step::Next { log, offset, trial: &trial });

@@ -1,16 +1,16 @@
 //! OAUTHBEARER: tokens fetched from an endpoint by client id and secret, believed by the broker, and renewed.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
 
 use super::broker::{Broker, wait};
+use super::listening;
 use super::operate::Desk;
 use super::process::Process;
 use super::run::text;
@@ -65,50 +65,28 @@ impl Endpoint {
 }
 
 /// Answers one request as RFC 6749 has it (section 4.4); `None` for a client that does not know the secret.
-fn answer(mut stream: TcpStream, seconds: u64) -> Option<()> {
-    let mut reader = BufReader::new(stream.try_clone().ok()?);
-    let (mut authorization, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).ok()?;
-        let Some((name, value)) = line.trim_end().split_once(": ") else {
-            if line.trim_end().is_empty() {
-                break;
-            }
-            continue;
-        };
-        match name.to_lowercase().as_str() {
-            "authorization" => value.clone_into(&mut authorization),
-            "content-length" => length = value.parse().ok()?,
-            _ => {}
-        }
-    }
-    let mut form = vec![0; length];
-    reader.read_exact(&mut form).ok()?;
+fn answer(stream: TcpStream, seconds: u64) -> Option<()> {
+    let request = listening::take(&stream)?;
     let known = format!("Basic {}", STANDARD.encode(format!("{CLIENT}:{CLIENT_SECRET}")));
-    let form = String::from_utf8_lossy(&form).into_owned();
-    let is_known =
-        authorization == known && form.contains("grant_type=client_credentials") && form.contains("scope=pages");
-    let (status, body) = if is_known {
-        ("200 OK", serde_json::json!({"access_token": token(seconds), "token_type": "Bearer", "expires_in": seconds}))
+    let is_known = request.header("authorization") == Some(known.as_str())
+        && request.body.contains("grant_type=client_credentials")
+        && request.body.contains("scope=pages");
+    if is_known {
+        let body = json!({"access_token": token(seconds), "token_type": "Bearer", "expires_in": seconds});
+        listening::answer(stream, "200 OK", &body)
     } else {
-        ("401 Unauthorized", serde_json::json!({"error": "invalid_client", "error_description": "no such client"}))
-    };
-    let body = body.to_string();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}",
-        body.len()
-    );
-    write!(stream, "{head}\r\n\r\n{body}").ok()?;
-    is_known.then_some(())
+        let body = json!({"error": "invalid_client", "error_description": "no such client"});
+        listening::answer(stream, "401 Unauthorized", &body)?;
+        None
+    }
 }
 
 /// A token that names the client and bears no signature (RFC 7519, section 6).
 fn token(seconds: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
-    let claims = serde_json::json!({"sub": CLIENT, "iat": now, "exp": now + seconds, "scope": "pages"});
-    let part = |value: &serde_json::Value| URL_SAFE_NO_PAD.encode(value.to_string());
-    format!("{}.{}.", part(&serde_json::json!({"alg": "none"})), part(&claims))
+    let now = dupgate::runtime::clock::wall_clock().as_secs();
+    let claims = json!({"sub": CLIENT, "iat": now, "exp": now + seconds, "scope": "pages"});
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    format!("{}.{}.", part(&json!({"alg": "none"})), part(&claims))
 }
 
 fn check(desk: &Desk, broker: &Broker, listener: &str, login: &str) -> super::operate::Said {

@@ -12,7 +12,9 @@ use crate::runtime::wiring;
 /// Puts what is not permitted beside what else was seen. A row that says all is well is left out then.
 pub(super) fn with(rows: Vec<Row>, denied: Vec<Row>) -> Vec<Row> {
     let keep = |row: &Row| denied.is_empty() || (row.state != State::Ok && !denied.contains(row));
-    rows.into_iter().filter(keep).chain(denied.iter().cloned()).collect()
+    let mut rows: Vec<Row> = rows.into_iter().filter(keep).collect();
+    rows.extend(denied);
+    rows
 }
 
 /// Whether records may be written to this topic.

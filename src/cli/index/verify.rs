@@ -52,7 +52,7 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let mut reports = Vec::new();
     for (log, trial) in &trials {
         let found = found.remove(log).unwrap_or_default();
-        reports.push(report(*log, trial, snapshots.get(log), found));
+        reports.push(report(*log, trial, snapshots.get(log), &found));
     }
     let format = Format::or_usual(global.output);
     match format {
@@ -76,7 +76,7 @@ fn seen(state: &State) -> (u64, usize) {
     (state.digest(), state.index().live(&state.tails()).count())
 }
 
-fn report(log: LogPartition, trial: &Trial, snapshot: Option<&Snapshot>, found: Found) -> Value {
+fn report(log: LogPartition, trial: &Trial, snapshot: Option<&Snapshot>, found: &Found) -> Value {
     let counts = trial.retrial.counts();
     let agree = counts.differences == 0 && trial.broken.is_none();
     let snapshot = snapshot.map(|snapshot| {

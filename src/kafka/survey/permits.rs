@@ -143,7 +143,10 @@ impl Survey {
         let options = AdminOptions::new().request_timeout(Some(self.patience)).operation_timeout(Some(self.patience));
         let answer = self.runtime.block_on(self.admin.delete_records(&list, &options));
         let answer = answer.map_err(|error| undeleted(&error))?;
-        answer.elements().iter().try_for_each(|element| element.error()).map_err(|error| undeleted(&error))
+        for element in answer.elements() {
+            element.error().map_err(|error| undeleted(&error))?;
+        }
+        Ok(())
     }
 
     /// Finds out whether we may make this topic: the brokers check the request and go no further.
