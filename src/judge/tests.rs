@@ -22,7 +22,7 @@ fn millis(millis: i64) -> Duration {
     Duration::from_millis(millis.unsigned_abs())
 }
 
-fn rules(max_entries: u64) -> Rules {
+pub(super) fn rules(max_entries: u64) -> Rules {
     Rules {
         stages: Stage::ALL.to_vec(),
         max_distance: 2,
@@ -81,7 +81,7 @@ fn body() -> impl Strategy<Value = EntryBody> {
 }
 
 /// Entries with their append times; request ids repeat now and then.
-fn entries() -> impl Strategy<Value = Vec<(Entry, Timestamp)>> {
+pub(super) fn entries() -> impl Strategy<Value = Vec<(Entry, Timestamp)>> {
     proptest::collection::vec((body(), 0_u64..400, 0_i64..3), 0..200).prop_map(|steps| {
         let mut clock = 0;
         let timed = steps.into_iter().map(|(body, request, later)| {

@@ -89,6 +89,8 @@ label! {
         Snapshot = "snapshot",
         /// The admin client.
         Admin = "admin",
+        /// Spans for a collector.
+        Traces = "traces",
     }
 }
 label! {
@@ -102,7 +104,7 @@ label! {
         Fenced = "fenced",
         /// The process ends.
         Fatal = "fatal",
-        /// A disk or file.
+        /// A disk, a file, a connection.
         Io = "io",
         /// Bytes that are not what they should be.
         Corrupt = "corrupt",

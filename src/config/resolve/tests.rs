@@ -422,3 +422,14 @@ fn the_listener_for_operators_is_off_until_it_is_named_and_needs_a_token_where_o
     refused(&["http.admin.listen=9465"], "http.admin.listen", "`9465` is no address and port");
     refused(&["http.admin.listen=127.0.0.1:1", "http.listen=127.0.0.1:1"], "http.admin.listen", "is http.listen, too");
 }
+
+#[test]
+fn chosen_records_are_told_to_a_collector_that_is_named() {
+    assert!(settings(&[]).tracing.is_none());
+    let tracing = settings(&["tracing.otlp_endpoint=http://otel:4318"]).tracing.unwrap();
+    assert_eq!((tracing.endpoint.to_string().as_str(), tracing.sample_ratio), ("http://otel:4318/v1/traces", 0.001));
+    refused(&["tracing.otlp_endpoint=https://otel"], "tracing.otlp_endpoint", "expected http://host:port");
+    for ratio in ["0", "1.1", "-1", ".nan"] {
+        refused(&[&format!("tracing.sample_ratio={ratio}")], "tracing.sample_ratio", "is not above 0 and at most 1");
+    }
+}
