@@ -3,7 +3,7 @@
 use dupgate::config::Settings;
 use dupgate::index::Probe;
 use dupgate::judge::{State, decide};
-use dupgate::log::{Answer, Entry, EntryBody, LogIdentity, MinHashRules, PageEntry, RequestId, Rules, Stage};
+use dupgate::log::{Answer, Decision, Entry, EntryBody, LogIdentity, MinHashRules, PageEntry, RequestId, Rules, Stage};
 use dupgate::quality::Scorer;
 use dupgate::record::{PartitionId, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
@@ -77,6 +77,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
                 windows: rules.windows,
                 stages: &[Stage::MinHash],
                 max_distance: rules.max_distance,
+                number_guard: rules.number_guard,
             };
             compared += u64::from(state.index().candidates(&probe, |_| {}).compared);
             asked += 1;
@@ -99,7 +100,10 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
         }
         for (number, ruling) in (first..).zip(rulings) {
             let Answer::Page(page) = ruling.answer else { continue };
-            let matched = page.decision.matched().and_then(|of| usize::try_from(of.source.offset).ok());
+            let matched = match page.decision {
+                Decision::Duplicate { of } => usize::try_from(of.source.offset).ok(),
+                Decision::Unique { .. } | Decision::Update { .. } | Decision::Template { .. } => None,
+            };
             scorer.note(pages[number].family, pages[number].role, matched);
             wrong.extend(matched.filter(|of| pages[*of].family != pages[number].family).map(|of| (number, of)));
         }

@@ -1,6 +1,7 @@
 //! `check`: connect, and say what would go wrong, each with the command that mends it.
 
 mod machine;
+mod permits;
 mod rows;
 mod topics;
 
@@ -17,14 +18,16 @@ use super::topics::{PATIENCE, input_names, plan, survey};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::kafka::survey::{Survey, TopicView, Trouble};
+use crate::kafka::admin::LogKind;
+use crate::kafka::survey::{Survey, TopicPlan, TopicView, Trouble};
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{Clock, wall_time};
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "Example:\n  dupgate check -c dupgate.yaml\n\n\
-    It changes nothing, but for one transactional id of its own that the coordinator notes and forgets after a week.")]
+    It changes nothing, but for transactional ids of its own that the coordinator notes and forgets after a week.\n    \
+    Permissions are tried by requests that the brokers refuse from anybody for another reason.")]
 pub struct CheckArgs {
     /// fail on warnings, too
     #[arg(long)]
@@ -127,8 +130,8 @@ fn of_cluster(settings: &Settings, survey: &Survey) -> Vec<Row> {
             Err(trouble) => rows.push(Row::trouble(name, &trouble)),
         }
     }
+    rows.extend(permits::with(vec![group(settings, survey, &input)], permits::groups(settings, survey, &input)));
     if settings.roles.worker {
-        rows.push(group(settings, survey, &input));
         rows.extend(outputs(settings, survey, &input, oldest));
     }
     rows.extend(logs(settings, survey, &brokers.keys().copied().collect::<Vec<_>>()));
@@ -157,7 +160,10 @@ fn outputs(settings: &Settings, survey: &Survey, input: &[TopicView], oldest: Op
     let names = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten();
     let of_input = plan::inherit(&input.iter().collect::<Vec<_>>());
     let look = |name: &String| match survey.topic(name) {
-        Ok(Some(view)) => topics::output(&view, of_input, oldest, wall_time(), settings),
+        Ok(Some(view)) => {
+            let rows = topics::output(&view, of_input, oldest, wall_time(), settings);
+            permits::with(rows, permits::write(survey, name))
+        }
         Ok(None) => vec![topics::missing(name)],
         Err(trouble) => vec![Row::trouble(name, &trouble)],
     };
@@ -167,11 +173,15 @@ fn outputs(settings: &Settings, survey: &Survey, input: &[TopicView], oldest: Op
 fn logs(settings: &Settings, survey: &Survey, brokers: &[i32]) -> Vec<Row> {
     let default = brokers.first().and_then(|id| survey.broker_setting(*id, "default.replication.factor"));
     let default = default.and_then(|text| text.parse().ok()).unwrap_or(1);
-    let look = |plan: &crate::kafka::survey::TopicPlan| match survey.topic(&plan.name) {
-        Ok(view) => topics::log(plan, view.as_ref(), brokers.len(), settings),
+    let look = |(kind, plan): &(LogKind, TopicPlan)| match survey.topic(&plan.name) {
+        Ok(view) => {
+            let rows = topics::log(plan, view.as_ref(), brokers.len(), settings);
+            permits::with(rows, permits::log(settings, survey, *kind, plan, view.as_ref()))
+        }
         Err(trouble) => vec![Row::trouble(&plan.name, &trouble)],
     };
-    plan::logs(settings, default).iter().flat_map(look).collect()
+    let kinds = [LogKind::Fingerprints, LogKind::Verdicts];
+    kinds.into_iter().zip(plan::logs(settings, default)).collect::<Vec<_>>().iter().flat_map(look).collect()
 }
 
 fn transactions(settings: &Settings, survey: &Survey) -> Vec<Row> {

@@ -20,7 +20,7 @@ use crate::fingerprint::{Reader, Scratch};
 use crate::quality::{Crowd, Half, PlantSettings, Planted, Role, plant, scored};
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 use crate::runtime::clock::Clock;
-use crate::sieve::{Sieve, SieveSettings};
+use crate::sieve::{Route, Sieve, SieveSettings};
 use beside::Judged;
 
 /// Size of the index for which the chance candidates of a probe are estimated.
@@ -160,7 +160,8 @@ fn judge(stream: &[Planted], reader: &Reader, settings: &Settings) -> Result<Vec
         let record = RawRecord { key: None, value: Some(page.text.as_bytes()), headers: &() };
         let sifted = sieve.judge(place.at(number), reader.read(&record, &mut scratch));
         let sifted = sifted.map_err(|error| Reason::Bug.because(error))?;
-        Ok(sifted.verdict.original().and_then(|original| usize::try_from(original.source.offset).ok()))
+        let duplicate = sifted.verdict.original().filter(|_| sifted.verdict.route() == Route::Duplicate);
+        Ok(duplicate.and_then(|original| usize::try_from(original.source.offset).ok()))
     };
     (0..).zip(stream).map(&mut sift).collect()
 }

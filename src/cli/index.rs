@@ -46,8 +46,10 @@ pub enum IndexCommand {
     /// the originals with the most duplicates, as far as the verdict log reaches
     #[command(after_help = "Example:\n  dupgate index top -n 5 -c dupgate.yaml")]
     Top(top::TopArgs),
-    /// follow the verdict log from its beginning and compare with the newest snapshot of this instance
-    #[command(after_help = "Example:\n  dupgate index verify -c dupgate.yaml")]
+    /// judge the kept fingerprint log anew under its own rules, and compare with the verdict log and the newest snapshot
+    #[command(
+        after_help = "Example:\n  dupgate index verify -c dupgate.yaml\n\nIt only reads, and may run beside the service. Exit code 1 when something differs."
+    )]
     Verify,
     /// show which tables the index can keep, and which it would
     #[command(after_help = "Example:\n  dupgate index plan --entries 10000000 --max-distance 3")]

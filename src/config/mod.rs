@@ -15,6 +15,7 @@ pub mod settings;
 mod assignment;
 mod client;
 mod decides;
+mod endpoint;
 mod excerpt;
 mod expand;
 mod hash;
@@ -31,6 +32,7 @@ mod tree;
 mod units;
 
 pub use decides::{Decides, decides};
+pub use endpoint::{Endpoint, NotAnEndpoint};
 pub use layers::Layers;
 pub use load::{Loaded, Sources, gather, load};
 pub use problem::{Origin, Problem, Refused};

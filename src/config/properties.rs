@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::{Serialize, Serializer};
 
 /// Keys that are refused in the raw property maps, each with its reason.
-const OWNED: [(&str, &str); 20] = [
+const OWNED: [(&str, &str); 22] = [
     ("bootstrap.servers", "kafka.brokers says where the brokers are"),
     ("metadata.broker.list", "kafka.brokers says where the brokers are"),
     ("client.id", "kafka.client_id names the client"),
@@ -26,9 +26,11 @@ const OWNED: [(&str, &str); 20] = [
     ("statistics.interval.ms", "the metrics need it at a fixed pace"),
     ("partitioner", "output.partition says how records are spread"),
     ("acks", "always all: less would lose pages when a broker dies"),
+    ("request.required.acks", "always all: less would lose pages when a broker dies"),
     ("compression.type", "output.compression names the codec"),
     ("compression.codec", "output.compression names the codec"),
     ("message.timeout.ms", "a transaction decides how long delivery may take"),
+    ("delivery.timeout.ms", "a transaction decides how long delivery may take"),
 ];
 
 /// Says why the program must own this key, if it must.

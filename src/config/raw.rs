@@ -65,6 +65,7 @@ section! {
         http: Http = Http::default(),
         logging: Logging = Logging::default(),
         metrics: Metrics = Metrics::default(),
+        tracing: Tracing = Tracing::default(),
     }
 }
 
@@ -223,6 +224,8 @@ section! {
         simhash: Simhash = Simhash::default(),
         minhash: Minhash = Minhash::default(),
         same_id: SameIdPolicy = SameIdPolicy::Update,
+        number_guard: bool = true,
+        number_overlap: f64 = 0.5,
     }
 }
 words! {
@@ -514,6 +517,13 @@ section! {
     Metrics {
         partition_labels: bool = true,
         labels: BTreeMap<String, String> = BTreeMap::new(),
+    }
+}
+
+section! {
+    Tracing {
+        otlp_endpoint: Option<String> = None,
+        sample_ratio: f64 = 0.001,
     }
 }
 

@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::problem::{Problem, Refused};
 use super::raw::{Raw, Role};
 use super::secret::{RawSecret, SECRET_SLOTS};
-use super::settings::{Admin, Http, Logging, Metrics, Roles, Settings};
+use super::settings::{Admin, Http, Logging, Metrics, Roles, Settings, Tracing};
 
 pub use rooms::BYTES_PER_ORIGINAL;
 pub(super) use rooms::DEFAULT_MAX_MEMORY;
@@ -105,6 +105,7 @@ pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, 
         http: http(raw, &secrets, found),
         logging: Logging { level: raw.logging.level, format: raw.logging.format },
         metrics: metrics(raw, found),
+        tracing: tracing(raw, found),
         hash: raw.hash(),
         shown: raw.effective().shown(),
     };
@@ -231,6 +232,20 @@ fn metrics(raw: &Raw, found: &mut Findings) -> Metrics {
     }
     let labels = raw.metrics.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     Metrics { partition_labels: raw.metrics.partition_labels, labels }
+}
+
+fn tracing(raw: &Raw, found: &mut Findings) -> Option<Tracing> {
+    let sample_ratio = raw.tracing.sample_ratio;
+    if !(sample_ratio > 0.0 && sample_ratio <= 1.0) {
+        found.refuse("tracing.sample_ratio", format!("{sample_ratio} is not above 0 and at most 1"));
+    }
+    match raw.tracing.otlp_endpoint.as_ref()?.parse() {
+        Ok(endpoint) => Some(Tracing { endpoint, sample_ratio }),
+        Err(why) => {
+            found.refuse("tracing.otlp_endpoint", why.to_string());
+            None
+        }
+    }
 }
 
 #[cfg(test)]

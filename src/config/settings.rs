@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
+use super::endpoint::Endpoint;
 use super::properties::Properties;
 use super::units::Start;
 use crate::log::Rules;
@@ -52,6 +53,8 @@ pub struct Settings {
     pub logging: Logging,
     /// What the metrics carry.
     pub metrics: Metrics,
+    /// Where the ways of chosen records are told; absent when nobody listens.
+    pub tracing: Option<Tracing>,
     /// Short hash of what should be equal on all instances: see [`super::Raw::hash`].
     pub hash: String,
     /// All of it in the shape of the file, secrets left out: for those who want to see what is in effect.
@@ -298,4 +301,13 @@ pub struct Metrics {
     pub partition_labels: bool,
     /// Labels on every series, by name.
     pub labels: Vec<(String, String)>,
+}
+
+/// Where the ways of chosen records are told (`tracing`).
+#[derive(Clone, Debug)]
+pub struct Tracing {
+    /// The collector.
+    pub endpoint: Endpoint,
+    /// Share of the records that is chosen, above 0 and at most 1.
+    pub sample_ratio: f64,
 }

@@ -199,15 +199,26 @@ impl State {
     }
 
     fn follow_batch(&mut self, batch: &RulingBatch) -> Result<(), Diverged> {
-        if batch.rules != self.rules_number {
-            return Err(Diverged::UnknownRules { expected: self.rules_number.0, found: batch.rules.0 });
-        }
+        self.begin_batch(batch)?;
         for ruling in &batch.rulings {
             self.follow(ruling)?;
         }
+        self.end_batch(batch);
+        Ok(())
+    }
+
+    /// Makes sure that the rulings of a batch were made under the rules in force.
+    pub(super) fn begin_batch(&self, batch: &RulingBatch) -> Result<(), Diverged> {
+        if batch.rules == self.rules_number {
+            return Ok(());
+        }
+        Err(Diverged::UnknownRules { expected: self.rules_number.0, found: batch.rules.0 })
+    }
+
+    /// Takes over what a batch says once its rulings were followed.
+    pub(super) fn end_batch(&mut self, batch: &RulingBatch) {
         self.move_tails(batch.tails);
         self.next_entry = batch.next_entry;
-        Ok(())
     }
 
     /// Puts new rules in force.

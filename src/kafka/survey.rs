@@ -3,12 +3,14 @@
 //! Nothing here changes the cluster, but for [`Survey::create`] and [`Survey::transact`], which makes the coordinator
 //! note a transactional id of its own.
 
+mod permits;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::after;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
@@ -380,29 +382,5 @@ impl Survey {
         let made = config.create_with_context(ear.clone());
         let producer: BaseProducer<Ear> = made.map_err(|error| Trouble::of(&error, id))?;
         producer.init_transactions(self.patience).map_err(|error| Trouble::of(&error, id))
-    }
-
-    /// Makes a topic.
-    ///
-    /// # Errors
-    ///
-    /// Why the brokers refuse.
-    pub fn create(&self, plan: &TopicPlan) -> Result<(), Trouble> {
-        let partitions = i32::try_from(plan.partitions).unwrap_or(i32::MAX);
-        let replicas = i32::try_from(plan.replicas).unwrap_or(i32::MAX);
-        let mut topic = NewTopic::new(&plan.name, partitions, TopicReplication::Fixed(replicas));
-        for (name, value) in &plan.settings {
-            topic = topic.set(name, value);
-        }
-        let options = AdminOptions::new().request_timeout(Some(self.patience)).operation_timeout(Some(self.patience));
-        let answer = self.runtime.block_on(self.admin.create_topics([&topic], &options));
-        let answer = answer.map_err(|error| Trouble::of(&error, &plan.name))?;
-        match answer.into_iter().next() {
-            Some(Err((_, code))) => Err(match Trouble::of(&KafkaError::AdminOp(code), &plan.name) {
-                Trouble::Denied(denied) => Trouble::Denied(denied.to("Create")),
-                other @ (Trouble::Identity(_) | Trouble::Away(_)) => other,
-            }),
-            Some(Ok(_)) | None => Ok(()),
-        }
     }
 }

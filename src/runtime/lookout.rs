@@ -8,6 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Value, json};
 
+use super::test_case;
 use super::wiring::{self, failure};
 use crate::compare::{Comparison, Run};
 use crate::config::settings::{Settings, ShownText};
@@ -15,7 +16,7 @@ use crate::error::Fatal;
 use crate::fingerprint::{Reader, Reading, Scratch, SketchForm};
 use crate::kafka::pages::{PageBytes, Pages};
 use crate::panics::shielded;
-use crate::record::RawRecord;
+use crate::record::{Format, RawRecord};
 use crate::telemetry::admin::Refusal;
 use crate::telemetry::pairs::{KEPT, Looked, Pair, Pairs, Seen, runs};
 
@@ -68,6 +69,7 @@ pub(super) struct Lookout {
     pages: Mutex<Pages>,
     reader: Reader,
     form: Option<SketchForm>,
+    format: Format,
     text: ShownText,
 }
 
@@ -82,6 +84,8 @@ struct Both {
     page: Page,
     original: Page,
     comparison: Comparison,
+    /// Original and page as they stand in the input.
+    bytes: [PageBytes; 2],
 }
 
 impl Lookout {
@@ -89,7 +93,8 @@ impl Lookout {
     pub(super) fn open(settings: &Settings, reader: Reader, text: ShownText) -> Result<Self, Fatal> {
         let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
         let pages = Mutex::new(Pages::open(&config, PATIENCE).map_err(failure)?);
-        Ok(Self { pages, reader, form: settings.fingerprint.minhash.form, text })
+        let (form, format) = (settings.fingerprint.minhash.form, settings.record.format);
+        Ok(Self { pages, reader, form, format, text })
     }
 
     /// Says what differs, in few words.
@@ -116,6 +121,9 @@ impl Lookout {
             object.insert("cut".to_owned(), (both.comparison.is_cut || both.page.reading.cut).into());
             object.insert("fp".to_owned(), code(&both.page.reading).into());
             object.insert("match_fp".to_owned(), code(&both.original.reading).into());
+            if self.text == ShownText::Full {
+                object.insert("case".to_owned(), test_case::yaml(&pair.seen, self.format, &both.bytes).into());
+            }
         }
         Ok(value)
     }
@@ -171,11 +179,12 @@ impl Lookout {
         let of = |source, name: &str| {
             let bytes: &PageBytes =
                 fetched.get(source).ok_or_else(|| format!("the input does not hold {name} ({source}) any more"))?;
-            self.read(&bytes.record())
+            Ok::<_, String>((self.read(&bytes.record())?, bytes.clone()))
         };
-        let (original, page) = (of(&seen.original, "the original")?, of(&seen.source, "the page")?);
+        let (original, first) = of(&seen.original, "the original")?;
+        let (page, second) = of(&seen.source, "the page")?;
         let comparison = Comparison::of(self.reader.analyzer(), &original.text, &page.text);
-        Ok(Both { page, original, comparison })
+        Ok(Both { page, original, comparison, bytes: [first, second] })
     }
 
     fn looked(&self, both: &Both, lengths: (usize, usize, usize)) -> Looked {

@@ -1,6 +1,7 @@
 //! `dupgate run`: builds everything in walking order, watches it, and ends it.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ use crate::panics;
 use crate::snapshot::Folder;
 use crate::telemetry::admin::{self, Admin as AdminPage};
 use crate::telemetry::http::{self, Endpoints};
-use crate::telemetry::listener::Server;
+use crate::telemetry::listener::{Server, bind};
 use crate::telemetry::metrics::Build;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{HeaderSettings, LogPartition, Mode, Outlet, WorkerSettings};
@@ -87,9 +88,14 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     let server = serve_http(&settings, &metrics, &health, clock)?;
     tracing::info!(listen = %server.address(), "metrics and health");
 
+    // An address that is taken is told before anybody takes a seat.
+    let operators = settings.http.admin.as_ref().map(|admin| {
+        bind(admin.listen).with_context(|| format!("cannot listen on {} (http.admin.listen)", admin.listen))
+    });
+    let operators = operators.transpose().map_err(failure)?;
     let service = Service::build(settings, brokers, clock, metrics, health)?;
     drop(starting);
-    let operators = service.serve_operators()?;
+    let operators = operators.map(|bound| service.serve_operators(bound)).transpose()?.flatten();
     if let Some(operators) = &operators {
         tracing::info!(listen = %operators.address(), "pair page and what acts on this instance");
     }
@@ -171,8 +177,8 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts the listener for operators, when there is to be one.
-    fn serve_operators(&self) -> Result<Option<Server>, Fatal> {
+    /// Begins to answer operators, when they are to be answered.
+    fn serve_operators(&self, bound: TcpListener) -> Result<Option<Server>, Fatal> {
         let settings = &self.plan.settings;
         let Some(configured) = &settings.http.admin else { return Ok(None) };
         let mut desk = OwnDesk {
@@ -195,9 +201,7 @@ impl Service {
             pairs: self.plan.book.as_ref().map(|book| book.pairs.clone()).unwrap_or_default(),
             desk: Arc::new(desk),
         };
-        let server = admin::start(configured.listen, page)
-            .with_context(|| format!("cannot listen on {} (http.admin.listen)", configured.listen))
-            .map_err(failure)?;
+        let server = admin::start(bound, page).map_err(failure)?;
         Ok(Some(server))
     }
 

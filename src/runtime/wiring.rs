@@ -59,7 +59,7 @@ impl Plan {
     /// Returns the group of the judges of one log partition.
     #[must_use]
     pub fn judge_group(&self, log: LogPartition) -> String {
-        format!("{}.judge.{}.{log}", self.settings.input.group, self.scheme)
+        judge_group(&self.settings.input.group, &self.scheme, &log)
     }
 
     /// Returns one partition of the fingerprint log.
@@ -146,6 +146,12 @@ pub(super) fn moves(plan: &Plan, name: &str) -> Box<dyn Fn() + Send> {
     let clock = plan.clock;
     let beat = plan.health.beat(name, clock.instant());
     Box::new(move || beat.tick(clock.instant()))
+}
+
+/// Returns the group of the judges of one partition of the log of a scheme, which is their transactional id, too.
+#[must_use]
+pub fn judge_group(input_group: &str, scheme: &str, log: &dyn std::fmt::Display) -> String {
+    format!("{input_group}.judge.{scheme}.{log}")
 }
 
 fn number(log: LogPartition) -> i32 {

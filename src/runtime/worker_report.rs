@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
 use super::lookout::Book;
+use super::tracer::Tracer;
 use super::wiring::Plan;
+use crate::error::Fatal;
 use crate::kafka::output::{Carried, Outputs};
 use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
@@ -31,6 +33,8 @@ pub(super) struct WorkerReport {
     outputs: Arc<Outputs>,
     /// Where duplicates are shown to operators; absent when nobody asks.
     book: Option<Book>,
+    /// Tells of chosen records; absent when nobody listens.
+    tracer: Option<Tracer>,
     beat: Beat,
     ready: Check,
     consumed: BTreeMap<Arc<str>, (u64, u64)>,
@@ -43,12 +47,13 @@ pub(super) struct WorkerReport {
 }
 
 impl WorkerReport {
-    pub(super) fn new(plan: &Plan, clock: Clock, outputs: Arc<Outputs>) -> Self {
-        Self {
+    pub(super) fn new(plan: &Plan, clock: Clock, outputs: Arc<Outputs>) -> Result<Self, Fatal> {
+        Ok(Self {
             metrics: plan.metrics.clone(),
             clock,
             outputs,
             book: plan.book.clone(),
+            tracer: Tracer::start(plan)?,
             beat: plan.health.beat("worker", clock.instant()),
             ready: plan.health.check("worker", "starting"),
             consumed: BTreeMap::new(),
@@ -57,7 +62,7 @@ impl WorkerReport {
             call: None,
             begun: None,
             tripped: false,
-        }
+        })
     }
 
     pub(super) fn metrics(&self) -> &Metrics {
@@ -83,7 +88,11 @@ impl WorkerReport {
         }
         for ruling in &batch.rulings {
             if let Some(since) = self.asked.remove(&ruling.request) {
-                self.metrics.ruling(self.clock.now().saturating_sub(since));
+                let now = self.clock.now();
+                self.metrics.ruling(now.saturating_sub(since));
+                if let Some(tracer) = &mut self.tracer {
+                    tracer.ruled(ruling.request, since, now);
+                }
             }
         }
     }
@@ -92,6 +101,9 @@ impl WorkerReport {
         let now = self.clock.now();
         if call == Call::Produce {
             self.begun = Some(now);
+            if let Some(tracer) = &mut self.tracer {
+                tracer.sends(now);
+            }
             self.metrics.batch_size(pages as u64);
         }
         self.call = Some((call, now, pages));
@@ -151,6 +163,9 @@ impl WorkerReport {
                 self.metrics.produced(label_of(*outlet), 1, bytes as u64);
             }
             self.metrics.process_duration(now.saturating_sub(page.payload.read_at));
+            if let Some(tracer) = &mut self.tracer {
+                tracer.delivered(output, &self.outputs, now);
+            }
             if let Some(timestamp) = record.timestamp {
                 self.metrics.end_to_end_latency(timestamp, wall);
             }
@@ -164,6 +179,7 @@ impl WorkerReport {
         match decision {
             Decision::Unique { .. } => self.metrics.document(Verdict::Unique),
             Decision::Update { .. } => self.metrics.document(Verdict::Update),
+            Decision::Template { .. } => self.metrics.document(Verdict::Template),
             Decision::Duplicate { of } => {
                 let (verdict, found_by) = if of.stage == crate::log::Stage::Exact {
                     (Verdict::Exact, Duplicate::Exact)

@@ -211,7 +211,7 @@ impl WorkerSeat {
             log_gate,
             begun_topics: BTreeSet::new(),
             revoked_at: None,
-            report: WorkerReport::new(&plan, clock, outputs),
+            report: WorkerReport::new(&plan, clock, outputs)?,
             looked: clock.now(),
             asked_lags: clock.now(),
             held: false,

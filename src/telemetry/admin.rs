@@ -9,7 +9,7 @@ mod door;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -159,13 +159,13 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// Binds the address (port 0 takes any free one) and begins to answer.
+/// Begins to answer on an address that is bound.
 ///
 /// # Errors
 ///
-/// The address cannot be bound, or no thread can be started.
-pub fn start(listen: SocketAddr, admin: Admin) -> io::Result<Server> {
-    Server::start("admin", listen, router(admin), std::future::pending())
+/// No thread can be started.
+pub fn start(bound: TcpListener, admin: Admin) -> io::Result<Server> {
+    Server::start("admin", bound, router(admin), std::future::pending())
 }
 
 fn router(admin: Admin) -> Router {

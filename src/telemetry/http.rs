@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use super::health::Health;
-use super::listener::Server;
+use super::listener::{Server, bind};
 use super::metrics::{Build, Metrics};
 use super::status::status;
 use crate::record::Timestamp;
@@ -76,7 +76,7 @@ fn start_with(
     every: Duration,
     upkeep: impl Fn() + Send + 'static,
 ) -> io::Result<Server> {
-    Server::start("http", listen, router(endpoints), async move {
+    Server::start("http", bind(listen)?, router(endpoints), async move {
         let mut pace = tokio::time::interval(every);
         loop {
             pace.tick().await;

@@ -43,6 +43,8 @@ label! {
         Exact = "exact",
         /// Near text.
         Near = "near",
+        /// Near text with other figures.
+        Template = "template",
         /// Passed on without being judged.
         Bypass = "bypass",
     }
@@ -87,6 +89,8 @@ label! {
         Snapshot = "snapshot",
         /// The admin client.
         Admin = "admin",
+        /// Spans for a collector.
+        Traces = "traces",
     }
 }
 label! {
@@ -100,7 +104,7 @@ label! {
         Fenced = "fenced",
         /// The process ends.
         Fatal = "fatal",
-        /// A disk or file.
+        /// A disk, a file, a connection.
         Io = "io",
         /// Bytes that are not what they should be.
         Corrupt = "corrupt",

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::thread::JoinHandle;
 
 use axum::Router;
@@ -16,21 +16,35 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Binds an address (port 0 takes any free one). Whoever connects waits until somebody answers there.
+///
+/// # Errors
+///
+/// The address cannot be bound.
+pub fn bind(listen: SocketAddr) -> io::Result<TcpListener> {
+    let bound = TcpListener::bind(listen)?;
+    bound.set_nonblocking(true)?;
+    Ok(bound)
+}
+
 impl Server {
-    /// Binds the address (port 0 takes any free one) and begins to answer; `beside` runs on the same thread.
+    /// Begins to answer; `beside` runs on the same thread.
     ///
     /// # Errors
     ///
-    /// The address cannot be bound, or no thread can be started.
+    /// No thread can be started.
     pub(super) fn start(
         thread: &str,
-        listen: SocketAddr,
+        bound: TcpListener,
         router: Router,
         beside: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
-        let listener = runtime.block_on(tokio::net::TcpListener::bind(listen))?;
-        let address = listener.local_addr()?;
+        let address = bound.local_addr()?;
+        let listener = {
+            let _runtime = runtime.enter();
+            tokio::net::TcpListener::from_std(bound)?
+        };
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name(thread.to_owned()).spawn(move || {
             crate::error::exit_on_panic(|| {

@@ -11,7 +11,9 @@ pub mod labels;
 pub mod listener;
 pub mod logging;
 pub mod metrics;
+pub mod otlp;
 pub mod pairs;
+pub mod spans;
 pub mod status;
 pub mod table;
 

@@ -218,7 +218,9 @@ secured() {
 listeners=$listeners,CONTROLLER://127.0.0.1:$2
 advertised.listeners=$listeners
 listener.security.protocol.map=$map
-sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
+# Whoever does not log in again before its token ends is thrown out.
+connections.max.reauth.ms=3600000
 ssl.keystore.type=PEM
 ssl.keystore.location=$folder/certs/broker.pem
 ssl.truststore.type=PEM
@@ -229,6 +231,8 @@ super.users=User:ANONYMOUS;User:alice;User:CN=client
 SETTINGS
     for name in sasl_ssl sasl_plaintext; do
         echo "listener.name.$name.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_alice=\"$secret\" user_bob=\"$secret\";"
+        # Tokens without a signature: whoever a token names is believed to be that one.
+        echo "listener.name.$name.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";"
         for port in 256 512; do
             echo "listener.name.$name.scram-sha-$port.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;"
         done

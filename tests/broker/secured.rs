@@ -7,17 +7,17 @@ use super::run::text;
 use super::run::topics::{committed, page, produce};
 
 /// The password of everybody on the secured broker.
-const SECRET: &str = "correct-horse";
+pub(super) const SECRET: &str = "correct-horse";
 
 /// A desk whose topics exist on the secured broker.
-fn desk(broker: &Broker) -> Desk {
+pub(super) fn desk(broker: &Broker) -> Desk {
     let desk = Desk::new(broker);
     let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     desk
 }
 
-fn sasl(broker: &Broker, listener: &str, mechanism: &str, user: &str, password: &str) -> String {
+pub(super) fn sasl(broker: &Broker, listener: &str, mechanism: &str, user: &str, password: &str) -> String {
     let ca = format!("{}/ca.pem", broker.way("CERTS"));
     let tls = if listener == "SASL_SSL" { format!("tls: {{ca_file: \"{ca}\"}}, ") } else { String::new() };
     format!(

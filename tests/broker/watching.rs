@@ -124,7 +124,9 @@ fn a_running_service_shows_what_it_does() {
     assert_eq!(running.ask(&["index", "lookup", "--fp", "0123456789abcdef", "--distance", "0"]).code, Some(1));
     let verified = running.ask(&["index", "verify"]);
     assert_eq!(verified.code, Some(0), "{}{}", verified.out, verified.err);
-    assert!(verified.out.starts_with("ok  log 0 at offset "), "{}", verified.out);
+    let verified: Value = serde_json::from_str(&verified.out).expect("JSON");
+    assert_eq!((&verified["rulings"]["agree"], &verified["snapshot"]["agrees"]), (&true.into(), &true.into()));
+    assert!(verified["rulings"]["judged_anew"].as_u64() >= Some(2), "{verified}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod eval;
 mod explain;
+mod listen;
 mod printed;
 mod program;
 mod secrets;

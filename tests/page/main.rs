@@ -35,6 +35,7 @@ impl Demo {
         }
         let listen = format!("http.admin.listen={admin}");
         let more = ["-s", "http.listen=127.0.0.1:0", "-s", &listen, "-s", "http.admin.token={env: PAGE_TOKEN}"];
+        let more = [more.as_slice(), &["-s", "http.admin.text=full"]].concat();
         command.env("PAGE_TOKEN", TOKEN).args(["demo", "--for", "5m", "--zh", "0.4"]).args(more);
         Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the demo"))
     }
@@ -131,6 +132,23 @@ fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
     let (first, last) = (thresholds.first(), thresholds.last());
     assert_eq!((thresholds.len(), first, last), (9, Some(&json!("no match")), Some(&json!("match"))), "{thresholds:?}");
 
+    // The pair as a case, which passes.
+    holds(&mut tab, "the case", "!document.getElementById('case-box').hidden");
+    tab.run("document.getElementById('copy').click()");
+    holds(&mut tab, "the copy", "document.getElementById('copied').textContent !== ''");
+    let case = tab.run("document.getElementById('case').value");
+    let folder = tempfile::tempdir().expect("a folder");
+    let cases = folder.path().join("cases.yaml");
+    std::fs::write(&cases, case.as_str().expect("text")).expect("a file");
+    let config = folder.path().join("dupgate.yaml");
+    std::fs::write(&config, "version: 1\n").expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
+    let tested = command.arg("test").arg(&cases).arg("-c").arg(&config).output().expect("the program");
+    let told = String::from_utf8_lossy(&tested.stdout);
+    assert!(tested.status.success() && told.contains("1 case: 1 passed, 0 failed"), "{told}\n{case}");
+
+    tab.run("document.getElementById('copied').scrollIntoView()");
+    tab.run("document.getElementById('pair').scrollTop = 0");
     let picture = tab.picture();
     assert!(picture.starts_with(b"\x89PNG") && picture.len() > 20_000, "{} bytes", picture.len());
     let name = if std::env::var_os("DUPGATE_WRITE_DOCS").is_some() { "docs/pairs.png" } else { "target/pairs.png" };

@@ -123,7 +123,7 @@ pub(super) fn output(
     }
     if rows.is_empty() {
         let same = if input.is_some_and(|input| input.partitions == view.partitions) { " (same as input)" } else { "" };
-        rows.push(Row::ok(name, format!("exists; {} partitions{same}", view.partitions)));
+        rows.push(Row::ok(name, format!("write; {} partitions{same}", view.partitions)));
     }
     rows
 }
@@ -166,7 +166,7 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
     rows.extend(few_copies(name, view.replicas, brokers));
     if rows.is_empty() {
         let keep = humantime::format_duration(settings.logs.keep);
-        rows.push(Row::ok(name, format!("exists; {} partitions; trimmed behind {keep}", view.partitions)));
+        rows.push(Row::ok(name, format!("read, write; {} partitions; trimmed behind {keep}", view.partitions)));
     }
     rows
 }

@@ -28,6 +28,7 @@ struct Line<'a> {
 #[derive(Debug, Deserialize)]
 struct Said {
     id: Option<String>,
+    verdict: Option<String>,
     match_id: Option<String>,
     seconds: Option<f64>,
     setting: Option<String>,
@@ -73,7 +74,9 @@ pub(super) fn scored_verdicts(path: &Path, stream: &[Planted]) -> anyhow::Result
         let Some(id) = said.id else { continue };
         let find = |id: &str| numbers.get(id).copied().with_context(|| format!("{}: no page has the id {id}", place()));
         let page = find(&id)?;
-        let matched = said.match_id.as_deref().map(find).transpose()?;
+        // Of what is delivered nothing was kept out, whatever it is near.
+        let kept_out = said.verdict.is_none_or(|verdict| ["exact", "near"].contains(&verdict.as_str()));
+        let matched = said.match_id.as_deref().filter(|_| kept_out).map(find).transpose()?;
         if let (Some(matched), Some(match_id)) = (matched.filter(|matched| *matched >= page), &said.match_id) {
             bail!("{}: {match_id} ({matched}) does not stand before {id} ({page})", place());
         }

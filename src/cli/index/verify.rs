@@ -1,57 +1,180 @@
-//! `index verify`: does the snapshot say what the verdict log says?
+//! `index verify`: do the logs agree with each other, and the snapshot with them?
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
-use super::snapshots;
-use crate::cli::Global;
-use crate::cli::output::print;
+use serde_json::{Value, json};
+
+use super::snapshots_at_hand;
+use crate::cli::output::{Format, columns, print, print_json};
+use crate::cli::{Global, ruling};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
-use crate::judge::State;
+use crate::judge::{Difference, Snapshot, State};
+use crate::log::{Answer, Ruling};
 use crate::runtime::cores::on_all_cores;
-use crate::runtime::verdicts::{Extent, Read, read};
+use crate::runtime::retrial::{Step, Trial, judge_anew};
+use crate::worker::{LogPartition, verdict};
 
-/// Follows the kept log up to the place of each snapshot, and compares the two states (law L5).
+/// Differences that are shown; all are counted.
+const MOST_SHOWN: usize = 20;
+
+/// What was found of one partition of the logs.
+#[derive(Default)]
+struct Found {
+    differences: Vec<Value>,
+    /// Digest of the state that follows from the log up to the place of the snapshot, and its originals.
+    at_snapshot: Option<(u64, usize)>,
+}
+
+/// Judges the kept entries of the fingerprint log anew under the rules that the verdict log names, and compares the
+/// rulings, and the newest snapshot of this instance, with what is written (law L5).
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
-    let snapshots: BTreeMap<usize, _> = snapshots(&settings)?
+    let snapshots: BTreeMap<LogPartition, Snapshot> = snapshots_at_hand(&settings)?
         .into_iter()
         .filter_map(|(log, snapshot)| Some((usize::try_from(log).ok()?, snapshot)))
         .collect();
-    let mut states: BTreeMap<usize, State> = BTreeMap::new();
-    let mut trouble = None;
-    read(&settings, Extent::Kept, |news| {
-        let Some(Read { log, next, record, .. }) = news else { return ControlFlow::Continue(()) };
-        if snapshots.get(&log).is_some_and(|snapshot| next <= snapshot.at) {
-            let state = states.entry(log).or_default();
-            if let Err(diverged) = state.follow_record(&record) {
-                trouble = Some(Reason::State.because(anyhow::anyhow!("verdict log {log}, offset {next}: {diverged}")));
-                return ControlFlow::Break(());
+    let mut found: BTreeMap<LogPartition, Found> = BTreeMap::new();
+    let trials = judge_anew(&settings, |step| match step {
+        Step::Next { log, offset, trial } => {
+            let found = found.entry(log).or_default();
+            if found.at_snapshot.is_none() && snapshots.get(&log).is_some_and(|snapshot| offset >= snapshot.at) {
+                found.at_snapshot = Some(seen(trial.retrial.state()));
             }
         }
-        ControlFlow::Continue(())
+        Step::Found { log, offset, difference } => {
+            let differences = &mut found.entry(log).or_default().differences;
+            if differences.len() < MOST_SHOWN {
+                differences.push(as_json(offset, &difference));
+            }
+        }
     })?;
-    if let Some(fatal) = trouble {
-        return Err(fatal);
+    let mut reports = Vec::new();
+    for (log, trial) in &trials {
+        let found = found.remove(log).unwrap_or_default();
+        reports.push(report(*log, trial, snapshots.get(log), &found));
     }
-    let mut differ = 0_u32;
-    for (log, snapshot) in snapshots {
-        let (at, held) = (snapshot.at, snapshot.originals.len());
-        let loaded = State::load(&snapshot.state, &snapshot.originals, on_all_cores);
-        let followed = states.remove(&log).unwrap_or_default();
-        let same = loaded.digest() == followed.digest();
-        differ += u32::from(!same);
-        let word = if same { "ok" } else { "DIFFERS" };
-        print(&format!(
-            "{word}  log {log} at offset {at}: {held} originals in the snapshot, {} in the log",
-            followed.index().live(&followed.tails()).count()
-        ))?;
+    let format = Format::or_usual(global.output);
+    match format {
+        Format::Table => reports.iter().try_for_each(|report| print(&table(report)))?,
+        Format::Json => print_json(&Value::Array(reports.clone()), format)?,
+        Format::Jsonl => reports.iter().try_for_each(|report| print_json(report, format))?,
     }
-    if differ == 0 {
-        Ok(())
+    let any = |pointer: &str| reports.iter().any(|report| report.pointer(pointer) == Some(&Value::Bool(false)));
+    let why = if any("/rulings/agree") {
+        "rulings are not what the fingerprint log comes to under its own rules: keep both logs and report it; pages that \
+         were ruled wrongly are judged anew by `dupgate rulings reopen`"
+    } else if any("/snapshot/agrees") {
+        "the snapshot is not what the verdict log says: stop the judge, delete the snapshot, start it again"
     } else {
-        let why = "the snapshot is not what the verdict log says: stop the judge, delete the snapshot, start it again";
-        Err(Reason::Failure.because(anyhow::anyhow!(why)))
+        return Ok(());
+    };
+    Err(Reason::Failure.because(anyhow::anyhow!(why)))
+}
+
+fn seen(state: &State) -> (u64, usize) {
+    (state.digest(), state.index().live(&state.tails()).count())
+}
+
+fn report(log: LogPartition, trial: &Trial, snapshot: Option<&Snapshot>, found: &Found) -> Value {
+    let counts = trial.retrial.counts();
+    let agree = counts.differences == 0 && trial.broken.is_none();
+    let snapshot = snapshot.map(|snapshot| {
+        let loaded = State::load(&snapshot.state, &snapshot.originals, on_all_cores);
+        let (digest, in_log) = found.at_snapshot.unwrap_or_else(|| seen(trial.retrial.state()));
+        json!({
+            "agrees": loaded.digest() == digest,
+            "offset": snapshot.at,
+            "originals": snapshot.originals.len(),
+            "originals_in_log": in_log,
+        })
+    });
+    json!({
+        "log": log,
+        "rulings": {
+            "agree": agree,
+            "judged_anew": counts.judged,
+            "same": counts.same,
+            "differences": counts.differences,
+            "older_than_the_log": counts.unknown,
+            "without_entries": counts.unasked,
+            "first_entry": trial.first_entry,
+            "next_entry": trial.retrial.state().next_entry(),
+            "broken": trial.broken,
+        },
+        "differences": found.differences,
+        "snapshot": snapshot,
+    })
+}
+
+fn as_json(offset: i64, difference: &Difference) -> Value {
+    match difference {
+        Difference::Ruling { entry, written, anew } => {
+            let said = |ruling: &Option<Box<Ruling>>| ruling.as_ref().map(|ruling| ruling::other(&ruling.answer));
+            json!({
+                "what": "ruling", "offset": offset, "entry": entry, "written": said(written), "anew": said(anew),
+                "text": format!("written: {}; judged anew: {}", in_words(written.as_deref()), in_words(anew.as_deref())),
+            })
+        }
+        Difference::Tails => json!({
+            "what": "tails", "offset": offset, "text": "the tails are not those that its rulings lead to",
+        }),
+        Difference::Checkpoint => json!({
+            "what": "checkpoint", "offset": offset, "text": "the checkpoint is not what the rulings before it lead to",
+        }),
     }
+}
+
+fn in_words(ruling: Option<&Ruling>) -> String {
+    match ruling.map(|ruling| &ruling.answer) {
+        None => "nothing".to_owned(),
+        Some(Answer::Page(page)) => {
+            let of = page.decision.matched().map(|of| format!(" of {} (d={})", of.source, of.distance));
+            format!("{} {}{}", page.source, verdict(page), of.unwrap_or_default())
+        }
+        Some(other) => ruling::other(other).to_string(),
+    }
+}
+
+fn table(report: &Value) -> String {
+    let number = |pointer: &str| report.pointer(pointer).map(ToString::to_string).unwrap_or_default();
+    let is = |pointer: &str| report.pointer(pointer) == Some(&Value::Bool(true));
+    let word = |agrees: bool| if agrees { "ok" } else { "DIFFERS" }.to_owned();
+    let log = format!("log {}", number("/log"));
+    let mut told = vec![format!(
+        "{} judged anew under their own rules, {} differences (entries {} to {})",
+        number("/rulings/judged_anew"),
+        number("/rulings/differences"),
+        number("/rulings/first_entry"),
+        number("/rulings/next_entry")
+    )];
+    for (pointer, what) in [
+        ("/rulings/without_entries", "whose entries are trimmed"),
+        ("/rulings/older_than_the_log", "of originals older than the kept log, not compared"),
+    ] {
+        if report.pointer(pointer).and_then(Value::as_u64) > Some(0) {
+            told.push(format!("{} {what}", number(pointer)));
+        }
+    }
+    if let Some(why) = report.pointer("/rulings/broken").and_then(Value::as_str) {
+        told.push(format!("cannot be followed further: {why}"));
+    }
+    let mut rows = vec![vec![word(is("/rulings/agree")), log.clone(), "rulings".to_owned(), told.join("; ")]];
+    for difference in report["differences"].as_array().into_iter().flatten() {
+        let place = format!("verdict log offset {}", difference["offset"]);
+        let text = difference["text"].as_str().unwrap_or_default();
+        rows.push(vec![String::new(), String::new(), String::new(), format!("{place}: {text}")]);
+    }
+    if report["snapshot"].is_null() {
+        rows.push(vec!["-".to_owned(), log, "snapshot".to_owned(), "none on this machine".to_owned()]);
+    } else {
+        let told = format!(
+            "at offset {}: {} originals, {} in the log",
+            number("/snapshot/offset"),
+            number("/snapshot/originals"),
+            number("/snapshot/originals_in_log")
+        );
+        rows.push(vec![word(is("/snapshot/agrees")), log, "snapshot".to_owned(), told]);
+    }
+    columns(&rows)
 }

@@ -129,6 +129,8 @@ fn stages_and_their_windows_fit_together() {
     refused(&["match.stages=exact", "window.stages.simhash=1h"], "window.stages.simhash", "not in match.stages");
     refused(&["window.stages.exact=0s"], "window.stages.exact", "0s remembers nothing");
     assert_eq!(settings(&["window.stages.exact=30d"]).logs.keep, Duration::from_hours(726), "the longest counts");
+    assert_eq!(settings(&["match.number_overlap=0.25"]).rules.number_guard, Some(250));
+    assert_eq!(settings(&["match.number_guard=false"]).rules.number_guard, None);
     assert_eq!(settings(&["match.same_id=duplicate"]).rules.same_id, crate::log::SameId::Duplicate);
 }
 
@@ -150,6 +152,7 @@ fn sketches_and_their_bands_fit_together() {
     refused(&["match.minhash.rows=0"], "match.minhash.bands", "at least 1 of each");
     refused(&["match.minhash.agree=0"], "match.minhash.agree", "expected 1 to 42");
     refused(&["match.minhash.min_similarity=1.5"], "match.minhash.min_similarity", "expected 0 to 1");
+    refused(&["match.number_overlap=-0.1"], "match.number_overlap", "expected 0 to 1");
     refused(&["match.minhash.min_shingles=0"], "match.minhash.min_shingles", "below the limit of 1");
     refused(&["match.minhash.shingle.han=0"], "match.minhash.shingle.han", "expected 1 to 64");
 }
@@ -160,14 +163,14 @@ fn one_limit_bounds_the_index() {
         let settings = settings(sets);
         (settings.rules.max_entries, settings.index.max_memory)
     };
-    assert_eq!(settings_of(&["index.max_memory=9640B"]), (10, 9640));
-    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 9640));
+    assert_eq!(settings_of(&["index.max_memory=9800B"]), (10, 9800));
+    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 9800));
     assert_eq!(
         settings_of(&["index.max_entries=10", "match.minhash.permutations=0", "match.stages=exact"]),
-        (10, 2000)
+        (10, 2160)
     );
     refused(&["index.max_memory=1GiB", "index.max_entries=5"], "index.max_entries", "one of both");
-    refused(&["index.max_memory=199B"], "index.max_memory", "hold no original");
+    refused(&["index.max_memory=215B"], "index.max_memory", "hold no original");
     refused(&["index.max_entries=0"], "index.max_entries", "below the limit of 1");
 }
 
@@ -418,4 +421,15 @@ fn the_listener_for_operators_is_off_until_it_is_named_and_needs_a_token_where_o
     refused(&["http.admin.token=0123456789abcde"], "http.admin.token", "has 15 characters: expected at least 16");
     refused(&["http.admin.listen=9465"], "http.admin.listen", "`9465` is no address and port");
     refused(&["http.admin.listen=127.0.0.1:1", "http.listen=127.0.0.1:1"], "http.admin.listen", "is http.listen, too");
+}
+
+#[test]
+fn chosen_records_are_told_to_a_collector_that_is_named() {
+    assert!(settings(&[]).tracing.is_none());
+    let tracing = settings(&["tracing.otlp_endpoint=http://otel:4318"]).tracing.unwrap();
+    assert_eq!((tracing.endpoint.to_string().as_str(), tracing.sample_ratio), ("http://otel:4318/v1/traces", 0.001));
+    refused(&["tracing.otlp_endpoint=https://otel"], "tracing.otlp_endpoint", "expected http://host:port");
+    for ratio in ["0", "1.1", "-1"] {
+        refused(&[&format!("tracing.sample_ratio={ratio}")], "tracing.sample_ratio", "is not above 0 and at most 1");
+    }
 }

@@ -1,10 +1,11 @@
 //! Over a real socket, with a desk that only says what it was asked.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use super::*;
 use crate::record::{PartitionId, Timestamp};
+use crate::telemetry::listener::bind;
 use crate::telemetry::pairs::{Looked, Seen};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -45,7 +46,7 @@ fn server(token: Option<&str>) -> (Server, Pairs) {
         pairs: pairs.clone(),
         desk: Arc::new(Echo),
     };
-    (start(SocketAddr::from(([127, 0, 0, 1], 0)), admin).unwrap(), pairs)
+    (start(bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap(), admin).unwrap(), pairs)
 }
 
 /// Sends a request with these further lines of its head; returns status, head in lower case, and body.

@@ -8,7 +8,6 @@ const HISTOGRAM_BITS = 16;
 const $ = (id) => document.getElementById(id);
 let token = sessionStorage.getItem('token') || '';
 let paused = false;
-let shown = null;
 
 function element(name, text, attributes = {}) {
   const made = document.createElement(name);
@@ -162,10 +161,11 @@ async function look(source) {
   }
   $('thresholds').tHead.rows[0].replaceChildren();
   $('thresholds').tBodies[0].rows[0].replaceChildren();
+  $('case').value = '';
+  for (const id of ['case-box', 'no-case']) $(id).hidden = true;
   if (!$('pair').open) $('pair').showModal();
   try {
     const pair = await ask(`pairs/${encodeURIComponent(source)}`);
-    shown = pair;
     $('pair-head').textContent = `${pair.verdict}: ${named(pair, 'id', 'source')}`;
     const facts = [`found by ${pair.stage}`];
     if (Number.isInteger(pair.bits)) facts.push(`${pair.bits} of 64 bits differ`);
@@ -184,6 +184,9 @@ async function look(source) {
       $('pair-trouble').textContent = 'http.admin.text is none: texts are not shown';
     }
     thresholds(pair);
+    $('case').value = pair.case || '';
+    $('case-box').hidden = !pair.case;
+    $('no-case').hidden = pair.text === 'full';
   } catch (error) {
     $('pair-trouble').textContent = error.message;
   }
@@ -213,9 +216,14 @@ $('pause').addEventListener('click', () => {
 });
 $('close').addEventListener('click', () => $('pair').close());
 $('copy').addEventListener('click', async () => {
-  const { verdict, id, match_id: matchId, source, match, bits } = shown || {};
-  await navigator.clipboard.writeText(JSON.stringify({ a: matchId || match, b: id || source, expect: verdict, bits }));
-  $('copied').textContent = 'copied';
+  $('case').select();
+  try {
+    await navigator.clipboard.writeText($('case').value);
+    $('copied').textContent = 'copied: append it to a file of cases';
+  } catch {
+    // Not every browser lets a page write to the clipboard over plain HTTP.
+    $('copied').textContent = 'it is selected: copy it by the keyboard';
+  }
 });
 
 // A token behind `#token=` is taken over and taken out of the address.

@@ -102,10 +102,10 @@ impl Broker {
         config
     }
 
-    /// A name that no other test, binary or run uses: for groups, transactional ids and topics.
+    /// A name that no other test, binary or run uses, and none begins with: for groups, transactional ids and topics.
     pub(crate) fn unique(&self, name: &str) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        format!("{name}-{}-{}", self.run, NEXT.fetch_add(1, Ordering::Relaxed))
+        format!("{name}-{}-{:05}", self.run, NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Creates a topic with a unique name that begins with `name`, and returns the name.

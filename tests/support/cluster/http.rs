@@ -14,7 +14,7 @@ pub(super) fn free_address() -> SocketAddr {
 }
 
 /// Status and body of the answer; `None` when there is none, or not in time.
-pub(super) fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+pub(crate) fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;

@@ -29,7 +29,7 @@ fn of_output(view: &TopicView, oldest_days: i64) -> Vec<(State, String, Option<S
 #[test]
 fn an_output_that_fits_is_ok() {
     let rows = of_output(&view("crawl.pages.unique", &[]), 5);
-    assert_eq!(rows, [(State::Ok, "exists; 24 partitions (same as input)".to_owned(), None)]);
+    assert_eq!(rows, [(State::Ok, "write; 24 partitions (same as input)".to_owned(), None)]);
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! What `check` says of permissions that only trying tells: to write, to trim, to create, to be a member.
+
+use std::collections::BTreeSet;
+
+use super::rows::{Row, State};
+use crate::config::settings::Settings;
+use crate::kafka::admin::LogKind;
+use crate::kafka::errors::Denied;
+use crate::kafka::survey::{Survey, TopicPlan, TopicView, Trouble};
+use crate::runtime::wiring;
+
+/// Puts what is not permitted beside what else was seen. A row that says all is well is left out then.
+pub(super) fn with(rows: Vec<Row>, denied: Vec<Row>) -> Vec<Row> {
+    let keep = |row: &Row| denied.is_empty() || (row.state != State::Ok && !denied.contains(row));
+    let mut rows: Vec<Row> = rows.into_iter().filter(keep).collect();
+    rows.extend(denied);
+    rows
+}
+
+/// Whether records may be written to this topic.
+pub(super) fn write(survey: &Survey, topic: &str) -> Vec<Row> {
+    survey.may_write(topic).err().iter().map(|trouble| Row::trouble(topic, trouble)).collect()
+}
+
+/// Whether a log may be created, or read, written and trimmed, as the roles of this instance need it.
+pub(super) fn log(
+    settings: &Settings,
+    survey: &Survey,
+    kind: LogKind,
+    plan: &TopicPlan,
+    view: Option<&TopicView>,
+) -> Vec<Row> {
+    let name = plan.name.as_str();
+    let Some(view) = view else {
+        let refused = survey.may_create(plan).err();
+        let remedy = "or have somebody run `dupgate topics create --execute` who may".to_owned();
+        let row = |trouble: &Trouble| {
+            let row = Row::trouble(name, trouble);
+            let fix = row.fix.as_ref().map(|fix| format!("{fix}, {remedy}"));
+            Row { fix, ..row }
+        };
+        return refused.iter().map(row).collect();
+    };
+    let (roles, is_asked) = (settings.roles, kind == LogKind::Fingerprints);
+    let mut rows = Vec::new();
+    // Judges read what is asked; both roles follow what was answered.
+    if roles.judge || !is_asked {
+        let unread = match survey.ends(name, view.partitions) {
+            Ok(_) => None,
+            Err(Trouble::Denied(denied)) => Some(Trouble::Denied(denied.to("Read"))),
+            Err(trouble) => Some(trouble),
+        };
+        rows.extend(unread.iter().map(|trouble| Row::trouble(name, trouble)));
+    }
+    if if is_asked { roles.worker } else { roles.judge } {
+        rows.extend(write(survey, name));
+    }
+    if let (true, Err(Trouble::Denied(denied))) = (roles.judge, survey.may_delete_records(name)) {
+        let text = format!("not authorized: {denied}: the log is never trimmed and grows for ever");
+        rows.push(Row::warn(name, text, Some(denied.remedy())));
+    }
+    rows
+}
+
+/// Whether this instance may be a member of the groups of its roles. Without a topic to name nobody can be asked.
+pub(super) fn groups(settings: &Settings, survey: &Survey, input: &[TopicView]) -> Vec<Row> {
+    let Some(topic) = input.first().map(|view| view.name.as_str()) else { return Vec::new() };
+    let mut rows = Vec::new();
+    let group = settings.input.group.as_str();
+    if settings.roles.worker {
+        rows.extend(survey.may_join(group, topic).err().iter().map(|trouble| Row::trouble("group", trouble)));
+    }
+    if settings.roles.judge {
+        let scheme = settings.scheme().to_string();
+        let served: BTreeSet<u32> = settings.judge.serve.iter().copied().collect();
+        let refused = served.iter().find_map(|log| {
+            let judges = wiring::judge_group(group, &scheme, log);
+            survey.may_join(&judges, topic).err()
+        });
+        rows.extend(refused.iter().map(|trouble| match trouble {
+            // One ACL for those of every scheme to come.
+            Trouble::Denied(denied) => {
+                let of_all = Denied { name: format!("{group}.judge."), ..denied.clone() };
+                let text = format!("not authorized: {} on group {}*", of_all.operation, of_all.name);
+                let fix = of_all.remedy() + " --resource-pattern-type prefixed";
+                Row { is_denied: true, ..Row::fail("group", text, Some(fix)) }
+            }
+            Trouble::Identity(_) | Trouble::Away(_) => Row::trouble("group", trouble),
+        }));
+    }
+    rows
+}

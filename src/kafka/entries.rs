@@ -1,0 +1,128 @@
+//! Reading the fingerprint log from outside, in step with whoever follows the verdict log.
+
+use std::time::Duration;
+
+use crossbeam_channel::after;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::client::Plain;
+use crate::log::{Entry, decode_entries};
+use crate::record::{PartitionId, Timestamp};
+
+/// How long one poll waits.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Why entries cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum EntriesError {
+    /// They do not come.
+    #[error("the entries of {partition} before offset {end} do not come within {patience:?}")]
+    Late {
+        /// The partition of the log.
+        partition: PartitionId,
+        /// What was asked for.
+        end: i64,
+        /// How long was waited.
+        patience: Duration,
+    },
+    /// The client does not take the place, or no broker answers.
+    #[error(transparent)]
+    Kafka(#[from] KafkaError),
+}
+
+/// One record of the log as it stands there.
+#[derive(Clone, Debug)]
+pub struct Appended {
+    /// Its offset.
+    pub offset: i64,
+    /// When the broker took it.
+    pub append_time: Timestamp,
+    /// Its entries; none when it cannot be read, as the judge has it.
+    pub entries: Vec<Entry>,
+}
+
+/// A reader of one partition of the fingerprint log.
+pub struct Entries {
+    consumer: BaseConsumer<Plain>,
+    partition: PartitionId,
+    patience: Duration,
+    /// Where reading began, if it has.
+    next: Option<i64>,
+    /// Read already, and beyond what was asked for.
+    ahead: Option<Appended>,
+}
+
+impl Entries {
+    /// Makes the client; each question waits at most `patience`. The settings must be those of a reader that commits
+    /// nothing ([`super::client::Cluster::follower`]).
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn open(config: &ClientConfig, partition: PartitionId, patience: Duration) -> Result<Self, KafkaError> {
+        Ok(Self { consumer: config.create_with_context(Plain)?, partition, patience, next: None, ahead: None })
+    }
+
+    /// Returns the first offset that the log still holds.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answers.
+    pub fn first(&self) -> Result<i64, KafkaError> {
+        let range = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, self.patience);
+        Ok(range?.0)
+    }
+
+    /// Returns the records at `from <= offset < to`. Later calls go on where this one ended.
+    ///
+    /// # Errors
+    ///
+    /// When they do not come.
+    pub fn between(&mut self, from: i64, to: i64) -> Result<Vec<Appended>, EntriesError> {
+        let mut next = if let Some(next) = self.next {
+            next
+        } else {
+            let mut list = TopicPartitionList::new();
+            list.add_partition_offset(&self.partition.topic, self.partition.number, Offset::Offset(from))?;
+            self.consumer.assign(&list)?;
+            from
+        };
+        let mut found = Vec::new();
+        let late = after(self.patience);
+        while next < to {
+            let appended = match self.ahead.take() {
+                Some(appended) => appended,
+                None => match self.consumer.poll(POLL) {
+                    Some(Ok(message)) => Appended {
+                        offset: message.offset(),
+                        append_time: message.timestamp().to_millis().map(Timestamp::from_millis).unwrap_or_default(),
+                        entries: decode_entries(message.payload().unwrap_or_default()).unwrap_or_default(),
+                    },
+                    Some(Err(KafkaError::PartitionEOF(_))) | None if late.try_recv().is_err() => continue,
+                    Some(Err(error)) if late.try_recv().is_err() => {
+                        tracing::debug!(partition = %self.partition, %error, "reader of entries");
+                        continue;
+                    }
+                    Some(Err(_)) | None => {
+                        let (partition, patience) = (self.partition.clone(), self.patience);
+                        return Err(EntriesError::Late { partition, end: to, patience });
+                    }
+                },
+            };
+            if appended.offset >= to {
+                self.ahead = Some(appended);
+                next = to;
+            } else {
+                next = appended.offset + 1;
+                if appended.offset >= from {
+                    found.push(appended);
+                }
+            }
+        }
+        self.next = Some(next);
+        Ok(found)
+    }
+}

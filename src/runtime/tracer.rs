@@ -1,0 +1,158 @@
+//! Makes spans of what became of chosen records. The machine itself says nothing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::clock::wall_clock;
+use super::random::draw;
+use super::wiring::{self, Plan};
+use crate::error::Fatal;
+use crate::kafka::output::{Carried, Outputs};
+use crate::log::{Answer, RequestId};
+use crate::telemetry::otlp::Traces;
+use crate::telemetry::spans::{Kind, Said, Sampler, Span, names, traceparent};
+use crate::worker::{Disposition, Output, verdict};
+
+/// Most rulings whose time is remembered until their pages are delivered.
+const MOST_RULED: usize = 1 << 16;
+
+/// What is needed to tell of chosen records.
+pub(super) struct Tracer {
+    traces: Traces,
+    sampler: Sampler,
+    group: String,
+    /// When it was asked and when the ruling was read, of pages that are not delivered yet.
+    ruled: HashMap<RequestId, (Duration, Duration)>,
+    /// When the transaction in progress, or the last one, began to send.
+    sent_since: Option<Duration>,
+}
+
+impl Tracer {
+    /// Begins to tell, if somebody wants to hear it.
+    pub(super) fn start(plan: &Plan) -> Result<Option<Self>, Fatal> {
+        let Some(tracing) = &plan.settings.tracing else { return Ok(None) };
+        let instance = plan.settings.input.instance_id.clone();
+        let resource = vec![
+            ("service.name", env!("CARGO_PKG_NAME").to_owned()),
+            ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("service.instance.id", instance.unwrap_or_else(|| plan.transactional_id.clone())),
+        ];
+        let clock = plan.clock;
+        let traces = Traces::start(tracing.endpoint.clone(), resource, plan.metrics.clone(), move || clock.instant());
+        Ok(Some(Self {
+            traces: traces.map_err(wiring::failure)?,
+            sampler: Sampler::new(tracing.sample_ratio),
+            group: plan.settings.input.group.clone(),
+            ruled: HashMap::new(),
+            sent_since: None,
+        }))
+    }
+
+    /// A ruling was read that was asked for at `since`.
+    pub(super) fn ruled(&mut self, request: RequestId, since: Duration, now: Duration) {
+        if self.ruled.len() < MOST_RULED {
+            self.ruled.insert(request, (since, now));
+        }
+    }
+
+    /// Outputs begin to be sent.
+    pub(super) fn sends(&mut self, now: Duration) {
+        self.sent_since = Some(now);
+    }
+
+    /// A page left for good.
+    pub(super) fn delivered(&mut self, output: &Output<Carried>, outputs: &Outputs, now: Duration) {
+        let judged = match &output.disposition {
+            Disposition::Ruled(ruling) => self.ruled.remove(&ruling.request),
+            Disposition::DeadLetter(_) | Disposition::Tombstone => None,
+        };
+        if !self.sampler.takes(&output.page.source) {
+            return;
+        }
+        let wall = wall_clock();
+        let at = |moment: Duration| wall.saturating_sub(now.saturating_sub(moment));
+        let process = self.process(output, (at(output.page.payload.read_at), wall));
+        let part = |name: String, kind, time, attributes| Span {
+            trace: process.trace,
+            id: number(),
+            parent: Some(process.id),
+            name,
+            kind,
+            time,
+            attributes,
+            link: None,
+            error: None,
+        };
+        if let Some((since, until)) = judged {
+            self.traces.offer(part("judge".to_owned(), Kind::Internal, (at(since), at(until)), Vec::new()));
+        }
+        if let Some(since) = self.sent_since {
+            for outlet in outputs.routing.outlets(&output.disposition) {
+                let Some(topic) = outputs.topics.get(outlet) else { continue };
+                let attributes = vec![
+                    (names::SYSTEM, text("kafka")),
+                    (names::OPERATION_TYPE, text("send")),
+                    (names::OPERATION_NAME, text("send")),
+                    (names::DESTINATION, text(&topic.name)),
+                ];
+                let name = format!("send {}", topic.name);
+                self.traces.offer(part(name, Kind::Producer, (at(since), wall), attributes));
+            }
+        }
+        self.traces.offer(process);
+    }
+
+    fn process(&self, output: &Output<Carried>, time: (Duration, Duration)) -> Span {
+        let page = &output.page;
+        let (record, partition) = (&page.payload.record, &page.source.partition);
+        let mut attributes = vec![
+            (names::SYSTEM, text("kafka")),
+            (names::OPERATION_TYPE, text("process")),
+            (names::OPERATION_NAME, text("process")),
+            (names::DESTINATION, text(&partition.topic)),
+            (names::PARTITION, text(&partition.number.to_string())),
+            (names::OFFSET, Said::Number(page.source.offset)),
+            (names::GROUP, text(&self.group)),
+        ];
+        let size = record.value.as_ref().and_then(|value| i64::try_from(value.len()).ok());
+        attributes.extend(size.map(|size| (names::BODY_SIZE, Said::Number(size))));
+        let mut error = None;
+        match &output.disposition {
+            Disposition::Ruled(ruling) => {
+                if let Answer::Page(ruled) = &ruling.answer {
+                    attributes.push((names::VERDICT, text(verdict(ruled))));
+                    if let Some(of) = ruled.decision.matched() {
+                        attributes.push((names::MATCH, text(&of.source.to_string())));
+                        attributes.push((names::DISTANCE, Said::Number(of.distance.into())));
+                    }
+                }
+            }
+            Disposition::DeadLetter(reason) => {
+                attributes.push((names::REASON, text(reason.name())));
+                error = Some(reason.name().to_owned());
+            }
+            Disposition::Tombstone => attributes.push((names::VERDICT, text("bypass"))),
+        }
+        let link = record.headers.iter().rev().find(|header| header.name == "traceparent");
+        Span {
+            trace: u128::from(number()) << 64 | u128::from(number()),
+            id: number(),
+            parent: None,
+            name: format!("process {}", partition.topic),
+            kind: Kind::Consumer,
+            time,
+            attributes,
+            link: link.and_then(|header| traceparent(header.value.as_deref()?)),
+            error,
+        }
+    }
+}
+
+fn text(text: &str) -> Said {
+    Said::Text(text.to_owned())
+}
+
+/// Draws the number of a span: never 0, which means none.
+fn number() -> u64 {
+    draw().max(1)
+}

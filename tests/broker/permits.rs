@@ -1,0 +1,152 @@
+//! Permissions: with those that the documentation lists everything works, and `check` finds each one that is missing,
+//! though only trying tells, and leaves nothing behind.
+
+use rdkafka::bindings::rd_kafka_AclOperation_t::{
+    self as Operation, RD_KAFKA_ACL_OPERATION_CREATE as CREATE, RD_KAFKA_ACL_OPERATION_DELETE as DELETE,
+    RD_KAFKA_ACL_OPERATION_DESCRIBE as DESCRIBE, RD_KAFKA_ACL_OPERATION_DESCRIBE_CONFIGS as CONFIGS,
+    RD_KAFKA_ACL_OPERATION_READ as READ, RD_KAFKA_ACL_OPERATION_WRITE as WRITE,
+};
+use rdkafka::bindings::rd_kafka_ResourceType_t::{
+    self as Resource, RD_KAFKA_RESOURCE_GROUP as GROUP, RD_KAFKA_RESOURCE_TOPIC as TOPIC,
+    RD_KAFKA_RESOURCE_TRANSACTIONAL_ID as ID,
+};
+
+use super::acl::allow;
+use super::broker::Broker;
+use super::operate::{Desk, Said};
+use super::process::Process;
+use super::run::text;
+use super::run::topics::{committed, page, produce};
+use super::secured::{SECRET, desk, sasl};
+use super::speaking::marks;
+
+/// What is permitted: to what, under which prefix, and which operations.
+type Permit = (Resource, String, Vec<Operation>);
+
+/// All that a worker and judge needs, as `docs/OPERATORS.md` lists it.
+fn all(desk: &Desk) -> Vec<Permit> {
+    let group = &desk.group;
+    let mut permits = vec![
+        (TOPIC, desk.input.clone(), vec![READ, CONFIGS]),
+        (TOPIC, format!("{group}.fingerprints."), vec![READ, WRITE, DELETE, CREATE, CONFIGS]),
+        (TOPIC, format!("{group}.verdicts."), vec![READ, WRITE, DELETE, CREATE, CONFIGS]),
+        (GROUP, group.clone(), vec![READ]),
+        (ID, format!("{group}.worker."), vec![WRITE]),
+        (ID, format!("{group}.judge."), vec![WRITE]),
+    ];
+    permits.extend(desk.outputs.iter().map(|output| (TOPIC, output.clone(), vec![WRITE, CONFIGS])));
+    permits
+}
+
+/// Lets bob do these things, and has him check.
+fn check(broker: &Broker, desk: &Desk, permits: &[Permit]) -> Said {
+    for (resource, prefix, operations) in permits {
+        allow(broker, "bob", *resource, prefix, operations);
+    }
+    let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
+    desk.ask_with(broker.way("SASL_SSL"), &bob, &["check", "-o", "table"])
+}
+
+/// Lets bob do everything but one thing; whoever may not use it may still look at it.
+fn check_without(broker: &Broker, desk: &Desk, resource: Resource, prefix: &str, operation: Operation) -> Said {
+    let mut permits = all(desk);
+    for (of, under, operations) in &mut permits {
+        if *of == resource && under == prefix {
+            operations.retain(|permitted| *permitted != operation);
+            operations.push(DESCRIBE);
+        }
+    }
+    check(broker, desk, &permits)
+}
+
+#[test]
+fn the_permissions_that_are_documented_are_enough() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = Desk::new(broker);
+    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute", "-o", "jsonl"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let said = check(broker, &desk, &all(&desk));
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    assert!(!said.out.contains("warn"), "{}", said.out);
+    // Nothing is left: no record, no marker, no member.
+    let rows = made.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    for topic in rows.map(|row| row["topic"].as_str().expect("a name").to_owned()) {
+        assert_eq!(marks(broker, &topic, "read_uncommitted"), (0, 0), "{topic}");
+    }
+    let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
+    let mut service = Process::start(
+        std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
+            .args(["run", "-q", "-c", &desk.files(broker.way("SASL_SSL"), &bob)])
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null()),
+    );
+    produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(1))]);
+    assert_eq!(committed(broker, &desk.outputs[0], 1).len(), 1);
+    // A check beside the service disturbs nobody: no member is added to its groups, which would move its partitions.
+    let beside = desk.ask_with(broker.way("SASL_SSL"), &bob, &["check"]);
+    assert_eq!(beside.code, Some(0), "{}{}", beside.out, beside.err);
+    produce(broker, &desk.input, 0, &[page(&text(2))]);
+    assert_eq!(committed(broker, &desk.outputs[0], 2).len(), 2);
+    assert!(service.try_wait().expect("the service").is_none(), "it goes on");
+}
+
+#[test]
+fn each_permission_that_is_missing_is_found_with_the_acl_to_add() {
+    let Some(broker) = Broker::secured() else { return };
+    let one = |resource: Resource, prefix: &dyn Fn(&Desk) -> String, operation: Operation, told: &str| {
+        let desk = desk(broker);
+        let prefix = prefix(&desk);
+        let said = check_without(broker, &desk, resource, &prefix, operation);
+        assert_eq!(said.code, Some(77), "{told}: {}{}", said.out, said.err);
+        let fixes: Vec<&str> =
+            said.out.lines().filter_map(|line| line.split_once("fix: ")).map(|(_, fix)| fix).collect();
+        assert_eq!(fixes.len(), 1, "{told}: {}", said.out);
+        let command =
+            format!("kafka-acls.sh --bootstrap-server BROKER --add --allow-principal User:USER {told} '{prefix}");
+        assert!(fixes[0].starts_with(&command), "{command}: {}", said.out);
+    };
+    for output in 0..3 {
+        one(TOPIC, &|desk| desk.outputs[output].clone(), WRITE, "--operation Write --topic");
+    }
+    for (operation, told) in [(WRITE, "--operation Write --topic"), (READ, "--operation Read --topic")] {
+        for log in ["fingerprints", "verdicts"] {
+            one(TOPIC, &|desk| format!("{}.{log}.", desk.group), operation, told);
+        }
+    }
+    one(TOPIC, &|desk| desk.input.clone(), READ, "--operation Read --topic");
+    for id in ["worker", "judge"] {
+        one(ID, &|desk| format!("{}.{id}.", desk.group), WRITE, "--operation Write --transactional-id");
+    }
+}
+
+#[test]
+fn a_group_that_may_be_seen_and_not_joined_is_found() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    let said = check_without(broker, &desk, GROUP, &desk.group, READ);
+    assert_eq!(said.code, Some(77), "{}{}", said.out, said.err);
+    let of_input = format!("--operation Read --group '{}'\n", desk.group);
+    let of_judges = format!("--operation Read --group '{}.judge.' --resource-pattern-type prefixed\n", desk.group);
+    assert!(said.out.contains(&of_input) && said.out.contains(&of_judges), "{}", said.out);
+}
+
+#[test]
+fn logs_that_may_not_be_created_or_trimmed_are_told() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    let log = format!("{}.verdicts.", desk.group);
+    let said = check_without(broker, &desk, TOPIC, &log, DELETE);
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    assert!(said.out.contains(&format!("--operation Delete --topic '{log}")), "{}", said.out);
+    assert!(said.out.contains("the log is never trimmed"), "{}", said.out);
+
+    // A service that has never run: its logs are still to be created.
+    let mut desk = Desk::new(broker);
+    desk.input = broker.topic("pages", 1);
+    desk.outputs = ["unique", "duplicate", "dead"].map(|name| broker.topic(name, 1));
+    let log = format!("{}.fingerprints.", desk.group);
+    let said = check_without(broker, &desk, TOPIC, &log, CREATE);
+    assert_eq!(said.code, Some(77), "{}{}", said.out, said.err);
+    assert!(said.out.contains(&format!("--operation Create --topic '{log}")), "{}", said.out);
+    assert!(said.out.contains("or have somebody run `dupgate topics create --execute` who may"), "{}", said.out);
+}

@@ -1,0 +1,117 @@
+//! The ways of single records, told to a collector.
+#![expect(clippy::indexing_slicing, reason = "what is missing in JSON fails the test")]
+
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use super::broker::{Broker, wait};
+use super::listening;
+use super::operate::Desk;
+use super::process::Process;
+use super::run::text;
+use super::run::topics::{Given, committed, page, produce};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const SPAN: &str = "00f067aa0ba902b7";
+const CONTEXT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// A collector that keeps all spans it is given, as long as the process lives.
+#[derive(Clone, Default)]
+struct Collector {
+    port: u16,
+    spans: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Collector {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let collector = Self { port, ..Self::default() };
+        let kept = Arc::clone(&collector.spans);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let Some(request) = listening::take(&stream) else { continue };
+                assert_eq!(request.head[0], "POST /v1/traces HTTP/1.1");
+                let body: Value = serde_json::from_str(&request.body).expect("JSON");
+                let service = &body["resourceSpans"][0]["resource"]["attributes"][0];
+                assert_eq!(*service, json!({"key": "service.name", "value": {"stringValue": "dupgate"}}));
+                let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans").clone();
+                kept.lock().expect("the spans").extend(spans);
+                let _ = listening::answer(stream, "200 OK", &json!({}));
+            }
+        });
+        collector
+    }
+
+    fn named(&self, name: &str) -> Vec<Value> {
+        self.spans.lock().expect("the spans").iter().filter(|span| span["name"] == name).cloned().collect()
+    }
+}
+
+/// What a span says of this attribute.
+fn said(span: &Value, key: &str) -> Value {
+    let attributes = span["attributes"].as_array().expect("attributes");
+    let found = attributes.iter().find(|attribute| attribute["key"] == key);
+    found.map_or(Value::Null, |attribute| attribute["value"].clone())
+}
+
+fn time(span: &Value, key: &str) -> u64 {
+    span[key].as_str().and_then(|nanos| nanos.parse().ok()).expect("nanoseconds")
+}
+
+#[test]
+fn the_way_of_every_chosen_record_is_told_with_its_parts() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = Desk::new(broker);
+    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let collector = Collector::start();
+    let more = format!("tracing: {{otlp_endpoint: \"http://127.0.0.1:{}\", sample_ratio: 1}}\n", collector.port);
+    let _service = Process::start(
+        Command::new(env!("CARGO_BIN_EXE_dupgate"))
+            .args(["run", "-q", "-c", &desk.files(broker.address(), &more)])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null()),
+    );
+    let traced = Given { headers: &[("traceparent", Some(CONTEXT))], ..page(&text(1)) };
+    produce(broker, &desk.input, 0, &[traced, page(&text(1)), Given::value("{\"url\": \"cut off")]);
+    let unique = committed(broker, &desk.outputs[0], 1);
+    assert_eq!(unique[0].header("traceparent"), [CONTEXT], "the message's own context stays as it is");
+
+    let process = format!("process {}", desk.input);
+    let spans = wait::until("three spans", || Some(collector.named(&process)).filter(|spans| spans.len() >= 3));
+    let of = |offset: &str| {
+        let mut found = spans.iter().filter(|span| said(span, "messaging.kafka.offset")["intValue"] == offset);
+        let span = found.next().expect("a span of this offset");
+        assert!(found.next().is_none(), "one span a record");
+        span
+    };
+    let (first, copy, failed) = (of("0"), of("1"), of("2"));
+    assert_eq!((&first["kind"], &first["links"]), (&5.into(), &json!([{"traceId": TRACE, "spanId": SPAN}])), "{first}");
+    assert_eq!(said(first, "dupgate.verdict")["stringValue"], "unique");
+    assert_eq!(said(first, "messaging.consumer.group.name")["stringValue"], desk.group.as_str());
+    assert_eq!(said(copy, "dupgate.verdict")["stringValue"], "exact");
+    assert_eq!(said(copy, "dupgate.match")["stringValue"], format!("{}:0:0", desk.input));
+    assert!(copy["links"].is_null() && copy["status"].is_null(), "{copy}");
+    assert_eq!(failed["status"], json!({"code": 2, "message": "undecodable"}));
+
+    // Its parts lie within it and in the same trace.
+    for (span, topic) in [(first, &desk.outputs[0]), (copy, &desk.outputs[1]), (failed, &desk.outputs[2])] {
+        let parts = |name: &str| -> Vec<Value> {
+            let all = collector.named(name).into_iter();
+            all.filter(|part| part["parentSpanId"] == span["spanId"] && part["traceId"] == span["traceId"]).collect()
+        };
+        let sent = parts(&format!("send {topic}"));
+        let judged = parts("judge");
+        assert_eq!((sent.len(), judged.len()), (1, usize::from(span != failed)), "{span}");
+        for part in sent.iter().chain(&judged) {
+            let (begin, end) = (time(part, "startTimeUnixNano"), time(part, "endTimeUnixNano"));
+            assert!(time(span, "startTimeUnixNano") <= begin && begin <= end, "{span} {part}");
+            assert!(end <= time(span, "endTimeUnixNano"), "{span} {part}");
+        }
+        assert_eq!(sent[0]["kind"], 4);
+    }
+}
