@@ -1,12 +1,18 @@
 # The README needs two of these: `make demo` and `make test`.
 
 CARGO ?= cargo
+DATA ?=
 FOR ?= 30s
 KAFKA ?= mock
 PARTS ?=
+PROFILE ?= release
+TEXTS ?=
+
+# Where cargo puts the program of a profile.
+BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs deny bench bench-index mutants kafka-up kafka-down kafka-status tools
+.PHONY: help demo test lint docs deny bench bench-index bench-quality eval mutants kafka-up kafka-down kafka-status tools
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -52,6 +58,18 @@ bench: ## Speed: tables, then one JSON object as the last line; DUPGATE_BENCH_QU
 bench-index: ## Speed of the windowed index, beside rivals and FAISS; PARTS="huge" for a hundred million codes
 	@test -x target/faiss/bin/python || { python3 -m venv target/faiss && target/faiss/bin/pip --quiet install faiss-cpu numpy; } >&2
 	@$(CARGO) bench --locked --bench index -- $(PARTS)
+
+bench-quality: ## Verdicts beside those of other packages, which it installs below target/; TEXTS="a.jsonl b.jsonl"
+	@test -x target/quality/bin/python || { python3 -m venv target/quality && \
+		target/quality/bin/pip --quiet install -r benches/quality/requirements.txt && \
+		target/quality/bin/pip --quiet install --no-deps text-dedup==0.4.0; } >&2
+	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate
+	@$(CARGO) build --locked --release --manifest-path benches/quality/gaoya/Cargo.toml --target-dir target/gaoya
+	@target/quality/bin/python benches/quality/rivals.py --dupgate $(BUILT) $(TEXTS)
+
+eval: ## Quality in three bands of lengths, three seeds each; DATA=folder with files of JSON lines
+	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate
+	@python3 benches/quality/bands.py $(BUILT) $(wildcard $(DATA:%=%/*.jsonl))
 
 mutants: ## Break the machine on purpose and see every breakage caught
 	@tests/tools.sh build

@@ -27,7 +27,7 @@ const PURE: [(&str, &[&str]); 8] = [
 const PURE_IF_PRESENT: [(&str, &[&str]); 5] = [
     ("compare", &["text"]),
     ("crawl", &["record", "text", "fingerprint"]),
-    ("quality", &["text", "fingerprint", "crawl"]),
+    ("quality", &["record", "text", "fingerprint", "crawl"]),
     ("sieve", &["record", "fingerprint", "log", "judge"]),
     ("replay", &["record", "text", "fingerprint", "log", "index", "judge", "worker"]),
 ];

@@ -40,8 +40,9 @@ pub(crate) fn engine() -> &'static str {
     Engine::detect().name()
 }
 
-/// Measures one random cache line that nothing else waits for, in nanoseconds, in so many bytes of large pages.
-pub(crate) fn line_ns(bytes: f64) -> f64 {
+/// Measures one random cache line that nothing else waits for, in nanoseconds, in so many bytes of large pages: one that
+/// is read, and one that is written, too.
+pub(crate) fn line_ns(bytes: f64) -> [f64; 2] {
     const PAGE: usize = 2 << 20;
     let lines = ((bytes / 64.0) as usize).max(1);
     let mut words = vec![0_u64; lines * 8 + PAGE / 8];
@@ -60,5 +61,7 @@ pub(crate) fn line_ns(bytes: f64) -> f64 {
     let places: Vec<usize> = (0..2_000_000).map(|_| start + random.below(lines as u64 - 1) as usize * 8).collect();
     let (ns, sum) = timed(|| places.iter().map(|&place| words[place]).sum::<u64>());
     std::hint::black_box(sum);
-    ns / places.len() as f64
+    let (written_ns, ()) = timed(|| places.iter().for_each(|&place| words[place] += 1));
+    std::hint::black_box(&words);
+    [ns, written_ns].map(|ns| ns / places.len() as f64)
 }

@@ -1,7 +1,8 @@
 //! How fast the windowed index is: tables for people, then one JSON object as the last line of standard output.
 //!
-//! `make bench-index`, or `cargo bench --bench index -- [small] [large] [huge] [rivals] [faiss]`: `small` is a window of
-//! a million codes, `large` of ten million, `huge` of a hundred million (asked for by name only). One operation is a probe
+//! `make bench-index`, or `cargo bench --bench index -- [small] [large] [huge] [lean] [wide] [restore] [rivals] [faiss]`:
+//! `small` is a window of a million codes, `large` of ten million, `huge` of a hundred million (asked for by name only);
+//! `lean` and `wide` are our plans. One operation is a probe
 //! for the nearest code within 3 bits, an insert, and the expiry of the oldest: a steady window. All is measured on one
 //! thread, in its CPU time, and nothing is asserted but recall: floors are printed beside the figures.
 
@@ -53,6 +54,7 @@ fn main() {
     let named = |part: &str| wanted.iter().any(|wanted| wanted == part);
     let wants = |part: &str| wanted.is_empty() && part != "huge" || named(part);
     let sized = |size: &Size| wants(size.name) || (!SIZES.iter().any(|size| named(size.name)) && size.name != "huge");
+    let planned = |plan: &str| named(plan) || !["lean", "wide", "restore"].iter().any(|plan| named(plan));
     let load = machine::load();
     println!("{} cores, load {load} before the start, comparisons: {}\n", machine::cores(), machine::engine());
 
@@ -62,14 +64,14 @@ fn main() {
         for kind in [Kind::Uniform, Kind::Families] {
             let data = Data::make(kind, size.entries, size.operations);
             println!("{} {} codes, {} operations, a tenth planted", size.entries, kind.name(), size.operations);
-            let runs = engine::run(&data);
+            let runs = engine::run(&data, &planned);
             let rivals = if wants("rivals") { rivals::run(&data) } else { BTreeMap::new() };
             let faiss = if wants("faiss") && size.name != "huge" { faiss::run(&data) } else { BTreeMap::new() };
             ratios(&data, &runs, &rivals, &faiss, &mut floors);
             let name = format!("{}_{}", size.name, kind.name());
             all.insert(name, json!({ "ours": runs, "rivals": rivals, "faiss": faiss }));
         }
-        if size.name != "huge" {
+        if size.name != "huge" && planned("restore") {
             all.insert(format!("{}_restore", size.name), restore::run(size.entries, &mut floors));
         }
     }

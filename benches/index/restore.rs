@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use dupgate::fingerprint::{ExactHash, Fingerprints, SchemeId, SimHash};
+use dupgate::fingerprint::{ExactHash, Fingerprints, Numbers, SchemeId, SimHash};
 use dupgate::index::Original;
 use dupgate::judge::{Snapshot, State};
 use dupgate::log::{LogIdentity, Rules, SameId, Stage, Windows};
@@ -22,6 +22,7 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
         stages: vec![Stage::Exact, Stage::SimHash],
         max_distance: 3,
         minhash: None,
+        number_guard: None,
         windows: Windows::all(Duration::from_hours(168)),
         lateness: Duration::from_mins(10),
         max_future_skew: Duration::from_mins(10),
@@ -42,6 +43,7 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
                     exact: ExactHash(u128::from(random.next()) << 64 | u128::from(random.next())),
                     simhash: Some(SimHash(random.next())),
                     sketch: None,
+                    numbers: Numbers::EMPTY,
                 },
                 id: None,
                 scope: None,

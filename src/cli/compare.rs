@@ -64,6 +64,8 @@ pub(super) struct Nearness {
     pub(super) estimate: Option<u16>,
     /// Keys that both sketches have.
     pub(super) keys: Option<usize>,
+    /// How much of the figures of one page is in the other, in thousandths.
+    pub(super) figures: Option<u16>,
 }
 
 impl Nearness {
@@ -83,6 +85,7 @@ impl Nearness {
             jaccard: (!ours.is_empty() && !theirs.is_empty()).then(|| jaccard(ours, theirs)),
             estimate: settings.fingerprint.minhash.form.and_then(|form| a.similarity(b, form)),
             keys,
+            figures: a.numbers.overlap(&b.numbers),
         }
     }
 }
@@ -135,6 +138,12 @@ fn digits_hint(pair: &Pair, desk: &Desk) -> Result<Option<String>, Fatal> {
 impl Pair {
     fn table(&self, settings: &Settings, most: usize) -> String {
         let mut rows: Vec<Vec<String>> = Stage::ALL.map(|stage| self.row(stage, settings)).to_vec();
+        if let Some((shared, least)) = self.near.figures.zip(settings.rules.number_guard) {
+            let measured = format!("{} of the smaller page's are in the other", thousandths(shared));
+            let verb = if shared < least { "others" } else { "the same" };
+            let limit = format!("{verb} (match.number_overlap is {})", thousandths(least));
+            rows.push(vec!["figures".to_owned(), measured, limit]);
+        }
         let verdict = match self.versus.verdict.original() {
             Some(of) => format!("{}, by stage {}", self.versus.verdict.name(), of.stage.name()),
             None => self.versus.verdict.name().to_owned(),
@@ -243,6 +252,7 @@ impl Pair {
                 "matches_up_to": sketch.2.map(share),
                 "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| minhash.agree),
             },
+            "figures": {"overlap": near.figures.map(share), "number_overlap": settings.rules.number_guard.map(share)},
             "equal_share": self.diff.equal,
             "is_cut": self.diff.is_cut,
             "changes": changes.collect::<Vec<_>>(),

@@ -1,5 +1,7 @@
 //! `eval`: how good the verdicts are on texts of one's own, or on generated ones.
 
+mod beside;
+mod exchange;
 mod table;
 mod texts;
 
@@ -8,22 +10,26 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
 
 use super::Global;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Reader, Scratch};
-use crate::quality::{Crowd, Half, PlantSettings, Planted, Role, Scorer, plant};
+use crate::quality::{Crowd, Half, PlantSettings, Planted, Role, plant, scored};
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
-use crate::sieve::{Sieve, SieveSettings};
+use crate::runtime::clock::Clock;
+use crate::sieve::{Route, Sieve, SieveSettings};
+use beside::Judged;
 
 /// Size of the index for which the chance candidates of a probe are estimated.
 const ORIGINALS: u64 = 10_000_000;
 
 /// Arguments of `eval`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:\n  dupgate eval\n  dupgate eval pages.jsonl --pairs pairs.txt")]
+#[command(after_help = "Example:\n  dupgate eval\n  dupgate eval pages.jsonl --pairs pairs.txt\n  \
+                     dupgate eval pages.jsonl --baselines")]
 pub struct EvalArgs {
     /// files of JSON lines with `text` (and `id`) [default: a generated crawl]
     #[arg(value_name = "FILE")]
@@ -52,6 +58,15 @@ pub struct EvalArgs {
     /// leave out texts of which so much stands in an earlier one: natural copies would count as mistakes
     #[arg(long, value_name = "SHARE", default_value_t = 0.3)]
     pub clean: f64,
+    /// judge the same stream by other methods, too: `SimHash` alone, word bands, exact Jaccard index, TF-IDF vectors
+    #[arg(long)]
+    pub baselines: bool,
+    /// write the stream and the truth about it: JSON lines with `id`, `text`, `family`, `role` and `edit`
+    #[arg(long, value_name = "FILE")]
+    pub write_stream: Option<PathBuf>,
+    /// verdicts of somebody else on that stream, named by the file: JSON lines with `id` and, of a duplicate, `match_id`
+    #[arg(long, value_name = "FILE")]
+    pub verdicts: Vec<PathBuf>,
     /// print the JSON line alone
     #[arg(long)]
     pub json: bool,
@@ -84,7 +99,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     };
     let reader = Reader::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
-    let found = texts::gather(args, &reader).map_err(|error| Reason::State.because(error))?;
+    let found = texts::gather(args, args.half.half(), &reader).map_err(|error| Reason::State.because(error))?;
     let crowd = settings.rules.minhash.map(|minhash| {
         let shingles = settings.fingerprint.minhash.shingle;
         let crowd = Crowd::of(&texts::sets(&found, &reader, shingles));
@@ -94,36 +109,61 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let stream = if let Some(pairs) = &args.pairs {
         texts::labelled(&found, pairs).map_err(|error| Reason::State.because(error))?
     } else {
-        let texts: Vec<String> = found.into_iter().map(|text| text.text).collect();
-        plant(&texts, PlantSettings { seed: args.seed, copies: args.copies })
+        planted(found, args)
     };
-    let report = judge(&stream, &reader, &settings)?.report();
+    if let Some(path) = &args.write_stream {
+        exchange::write_stream(path, &stream).map_err(|error| Reason::State.because(error))?;
+    }
+    let scored_verdicts = |path: &PathBuf| exchange::scored_verdicts(path, &stream);
+    let others: anyhow::Result<Vec<Judged>> = args.verdicts.iter().map(scored_verdicts).collect();
+    let others = others.map_err(|error| Reason::State.because(error))?;
+    let mut beside = Vec::new();
+    if args.baselines {
+        beside = beside::baselines(&stream, args, &reader, &settings)?;
+    }
+    beside.extend(others);
+    let clock = Clock::start();
+    let report = scored(&stream, &judge(&stream, &reader, &settings)?);
+    let ours = Judged::ours(report, clock.now());
     let mut out = std::io::stdout().lock();
     let (candidates, likeness) = crowd.unzip();
-    let written = if args.json { Ok(()) } else { out.write_all(table::table(&report, candidates).as_bytes()) };
+    let mut shown = table::table(&ours.report, candidates);
+    let mut figures = table::json(&ours.report, candidates, likeness.as_deref());
+    if !beside.is_empty() {
+        beside.insert(0, ours);
+        shown += &beside::table(&beside);
+        let judges: Vec<Value> = beside.iter().map(Judged::json).collect();
+        figures = table::with(figures, json!({ "judges": judges }));
+    }
+    let written = if args.json { Ok(()) } else { out.write_all(shown.as_bytes()) };
     // Nobody reads what is left to say.
-    drop(written.and_then(|()| writeln!(out, "{}", table::json(&report, candidates, likeness.as_deref()))));
+    drop(written.and_then(|()| writeln!(out, "{figures}")));
     Ok(())
 }
 
-/// Judges the stream as `sieve` would.
-fn judge(stream: &[Planted], reader: &Reader, settings: &Settings) -> Result<Scorer, Fatal> {
+fn planted(texts: Vec<texts::Named>, args: &EvalArgs) -> Vec<Planted> {
+    let texts: Vec<String> = texts.into_iter().map(|text| text.text).collect();
+    plant(&texts, PlantSettings { seed: args.seed, copies: args.copies })
+}
+
+/// Judges the stream as `sieve` would: for each page the number of the one that it was called a duplicate of.
+fn judge(stream: &[Planted], reader: &Reader, settings: &Settings) -> Result<Vec<Option<usize>>, Fatal> {
     let mut sieve = Sieve::new(SieveSettings {
         rules: settings.rules.clone(),
         event_time: EventTime::Record,
         partitions: NonZeroUsize::MIN,
         clock: Timestamp::from_millis(i64::MAX / 2),
     });
-    let (mut scorer, mut scratch) = (Scorer::default(), Scratch::default());
+    let mut scratch = Scratch::default();
     let place = PartitionId::new("stream", 0);
-    for (number, page) in (0..).zip(stream) {
+    let mut sift = |(number, page): (i64, &Planted)| {
         let record = RawRecord { key: None, value: Some(page.text.as_bytes()), headers: &() };
         let sifted = sieve.judge(place.at(number), reader.read(&record, &mut scratch));
         let sifted = sifted.map_err(|error| Reason::Bug.because(error))?;
-        let matched = sifted.verdict.original().and_then(|original| usize::try_from(original.source.offset).ok());
-        scorer.note(page.family, page.role, matched);
-    }
-    Ok(scorer)
+        let duplicate = sifted.verdict.original().filter(|_| sifted.verdict.route() == Route::Duplicate);
+        Ok(duplicate.and_then(|original| usize::try_from(original.source.offset).ok()))
+    };
+    (0..).zip(stream).map(&mut sift).collect()
 }
 
 impl HalfArg {

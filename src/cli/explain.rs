@@ -62,7 +62,7 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn table(&self) -> String {
-        let Inspection { reading, text, words, shingles, .. } = self.page;
+        let Inspection { reading, text, words, shingles, figures, .. } = self.page;
         let mut rows = Vec::new();
         let mut row = |name: &str, text: String| rows.push(vec![name.to_owned(), text]);
         row("page", self.place.to_string());
@@ -89,6 +89,9 @@ impl Told<'_> {
                 first.join(", ")
             ),
         );
+        let some: Vec<&str> = figures.iter().take(SHOWN).map(String::as_str).collect();
+        let first = if some.is_empty() { String::new() } else { format!("; first: {}", some.join(", ")) };
+        row("figures", format!("{} different{first}", figures.len()));
         row("exact", format!("{:032x}", reading.fingerprints.exact.0));
         let simhash = reading.fingerprints.simhash.map(|simhash| simhash.to_string());
         let few = format!("none: fewer than {} different words", self.settings.text.min_features);
@@ -158,7 +161,7 @@ impl Told<'_> {
     }
 
     fn json(&self) -> Value {
-        let Inspection { reading, from, visible, text, words, shingles } = self.page;
+        let Inspection { reading, from, visible, text, words, shingles, figures } = self.page;
         let (han, letters) = self.han();
         let runs = runs(text).map(|run| json!({"han": run.han, "text": run.text})).collect::<Vec<_>>();
         let words = words.iter().map(|word| {
@@ -182,6 +185,7 @@ impl Told<'_> {
             "tokens": reading.tokens,
             "words": words,
             "shingles": shingles,
+            "figures": figures,
             "scheme": self.settings.scheme().to_string(),
             "exact": format!("{:032x}", reading.fingerprints.exact.0),
             "fp": reading.fingerprints.simhash.map(|simhash| simhash.to_string()),

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
     after_help = "Example:\n  dupgate tap -c dupgate.yaml --verdict near --limit 3\n  dupgate tap -c dupgate.yaml --running --verdict near"
 )]
 pub struct TapArgs {
-    /// only these verdicts: unique, update, exact, near, …
+    /// only these verdicts: unique, update, template, exact, near, …
     #[arg(long, value_name = "VERDICT", value_delimiter = ',')]
     pub verdict: Vec<String>,
     /// stop after so many

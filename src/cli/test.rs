@@ -31,7 +31,7 @@ use cases::{Case, Expected, Page};
     - name: price change only\n    \
       one: {text: \"Sold for 12 dollars.\"}      # or file: page.html, file: pages.jsonl:17, html: ..., record: {url: ..., text: ...}\n    \
       other: {text: \"Sold for 15 dollars.\"}\n    \
-      expect: near                             # unique, exact, near, duplicate (exact or near), update, dead\n    \
+      expect: near                             # unique, exact, near, duplicate (exact or near), template, update, dead\n    \
       stage: minhash                           # optional: the stage that is to match")]
 pub struct TestArgs {
     /// files of cases

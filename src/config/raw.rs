@@ -224,6 +224,8 @@ section! {
         simhash: Simhash = Simhash::default(),
         minhash: Minhash = Minhash::default(),
         same_id: SameIdPolicy = SameIdPolicy::Update,
+        number_guard: bool = true,
+        number_overlap: f64 = 0.5,
     }
 }
 words! {

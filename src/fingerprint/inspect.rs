@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::numbers::each_figure;
 use super::reader::Seen;
 use super::shingle::{Letters, each_shingle};
 use super::simhash::{Feature, keep_strongest};
@@ -24,6 +25,8 @@ pub struct Inspection {
     pub words: Vec<WeighedWord>,
     /// The different shingles, in the order of the text; none when the scheme makes no sketches.
     pub shingles: Vec<String>,
+    /// The different figures that the number guard looks at, in the order of the text.
+    pub figures: Vec<String>,
 }
 
 /// Where the text of a page stood.
@@ -65,7 +68,13 @@ impl Reader {
         let visible = self.analyzer.normalize_as(&document.body, HtmlText::AllText, &mut buffer)?.text.chars().count();
         let text = self.analyzer.normalize(&document.body, &mut buffer)?.text;
         let (words, shingles) = (self.weighed(text), self.different_shingles(text));
-        Ok(Inspection { reading, from, visible, text: text.to_owned(), words, shingles })
+        let mut figures: Vec<String> = Vec::new();
+        each_figure(text, |figure| {
+            if !figures.iter().any(|known| known == figure) {
+                figures.push(figure.to_owned());
+            }
+        });
+        Ok(Inspection { reading, from, visible, text: text.to_owned(), words, shingles, figures })
     }
 
     fn weighed(&self, text: &str) -> Vec<WeighedWord> {

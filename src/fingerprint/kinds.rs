@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Sketch, SketchForm};
+use super::{Numbers, Sketch, SketchForm};
 
 /// 128-bit hash of the normalised text: equal texts, equal hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +52,8 @@ pub struct Fingerprints {
     pub simhash: Option<SimHash>,
     /// Absent when the scheme makes none, or when the page has too few shingles (`match.minhash.min_shingles`).
     pub sketch: Option<Sketch>,
+    /// Summary of its figures: near texts with other figures are not the same page (`match.number_guard`).
+    pub numbers: Numbers,
 }
 
 impl Fingerprints {

@@ -4,7 +4,7 @@ use super::scheme::{partition_of, scheme_id};
 use super::shingle::{Letters, shingle_hashes};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
 use super::{
-    ExactHash, Fingerprints, IdHash, PageDigest, Permutations, SchemeId, ScopeHash, Settings, Sketch, Weights,
+    ExactHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash, Settings, Sketch, Weights,
 };
 use crate::record::{Decoder, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
 use crate::text::{self, Analyzer, CutBy, WordMap};
@@ -187,7 +187,7 @@ impl Reader {
             scope,
             partition: partition_of(scope, self.partitions),
             event_time: document.fetched_at,
-            fingerprints: Fingerprints { exact, simhash, sketch },
+            fingerprints: Fingerprints { exact, simhash, sketch, numbers: Numbers::of(normal.text) },
             digest: digest_of(record),
             tokens,
             features: distinct,

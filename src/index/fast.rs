@@ -6,11 +6,11 @@
 
 use super::alive::Alive;
 
-/// Words of 32 bits in a cache line.
-pub(super) const LINE_WORDS: usize = 16;
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
 
 /// One cache line of a table: see `lines` for what stands in it.
-pub(super) type Line = [u32; LINE_WORDS];
+pub(super) type Line = [u8; LINE];
 
 /// Bytes of a large page.
 pub(super) const LARGE_PAGE: usize = 2 << 20;
@@ -97,18 +97,19 @@ pub(super) struct Portable;
 /// Slots of a line.
 const SLOTS: usize = 9;
 
-/// Takes the tags out of a line: seven stand in the lower bytes of the last words, two in their upper bytes.
+/// Takes the ids out of a line.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+fn ids(line: &Line) -> impl Iterator<Item = u32> {
+    line.as_chunks().0.iter().take(SLOTS).map(|id| u32::from_le_bytes(*id))
+}
+
+/// Takes the tags out of a line, where the bytes of each stand nine bytes apart.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
 pub(super) fn tags(line: &Line) -> [u32; SLOTS] {
-    let (_, words) = line.split_at(SLOTS);
-    let word = |at: usize| words.get(at).copied().unwrap_or(0);
-    let upper = |at: usize| (word(at) >> 24) | (word(at + 1) >> 24) << 8 | (word(at + 2) >> 24) << 16;
-    std::array::from_fn(|slot| match slot {
-        0..=6 => word(slot) & 0x00FF_FFFF,
-        7 => upper(0),
-        _ => upper(3),
-    })
+    let byte = |at: usize| line.get(size_of::<u32>() * SLOTS + at).copied().unwrap_or(0);
+    std::array::from_fn(|slot| u32::from_le_bytes([byte(slot), byte(SLOTS + slot), byte(2 * SLOTS + slot), 0]))
 }
 
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
@@ -116,9 +117,9 @@ impl Compare for Portable {
     #[inline(always)]
     fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
         let mut found = 0;
-        for (slot, (held, id)) in tags(line).into_iter().zip(line).enumerate() {
+        for (slot, (held, id)) in tags(line).into_iter().zip(ids(line)).enumerate() {
             let is_near = (held ^ tag).count_ones() <= reach;
-            found |= u32::from(is_near && window.has(*id)) << slot;
+            found |= u32::from(is_near && window.has(id)) << slot;
         }
         found
     }
@@ -126,8 +127,8 @@ impl Compare for Portable {
     #[inline(always)]
     fn alive(line: &Line, window: Alive) -> u32 {
         let mut found = 0;
-        for (slot, id) in line.iter().take(SLOTS).enumerate() {
-            found |= u32::from(window.has(*id)) << slot;
+        for (slot, id) in ids(line).enumerate() {
+            found |= u32::from(window.has(id)) << slot;
         }
         found
     }
@@ -169,9 +170,9 @@ mod wide {
     /// Which byte of a line stands where when each tag has a word of its own.
     #[rustfmt::skip]
     const TAG_BYTES: [u8; 64] = [
-        36, 37, 38, 0, 40, 41, 42, 0, 44, 45, 46, 0, 48, 49, 50, 0,
-        52, 53, 54, 0, 56, 57, 58, 0, 60, 61, 62, 0, 39, 43, 47, 0,
-        51, 55, 59, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        36, 45, 54, 0, 37, 46, 55, 0, 38, 47, 56, 0, 39, 48, 57, 0,
+        40, 49, 58, 0, 41, 50, 59, 0, 42, 51, 60, 0, 43, 52, 61, 0,
+        44, 53, 62, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
 
@@ -231,22 +232,21 @@ pub(super) fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Asks for large pages behind these words: a random read then misses the cache, but not the page table as well.
-pub(super) fn use_large_pages(words: &mut [u32]) {
+/// Asks for large pages behind these bytes: a random read then misses the cache, but not the page table as well.
+pub(super) fn use_large_pages(bytes: &mut [u8]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        let start = words.as_ptr().align_offset(LARGE_PAGE).saturating_mul(size_of::<u32>());
-        let end = size_of_val(words);
-        let length = end.saturating_sub(start) / LARGE_PAGE * LARGE_PAGE;
+        let start = bytes.as_ptr().align_offset(LARGE_PAGE);
+        let length = bytes.len().saturating_sub(start) / LARGE_PAGE * LARGE_PAGE;
         if length > 0 {
-            let from = words.as_mut_ptr().wrapping_byte_add(start);
+            let from = bytes.as_mut_ptr().wrapping_add(start);
             // SAFETY: the range lies within the slice; this advice changes no byte of it. Where the kernel does not
             // want it, small pages serve as well.
             let _ = unsafe { rustix::mm::madvise(from.cast(), length, rustix::mm::Advice::LinuxHugepage) };
         }
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = words;
+    let _ = bytes;
 }
 
 #[cfg(test)]

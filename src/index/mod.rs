@@ -174,16 +174,24 @@ impl Index {
             u8::try_from(bits).ok()
         };
         let mut seen = Seen::default();
-        let mut show = |facts: &ring::Facts, distance: Option<u8>| {
+        let mut match_in = |position: u64, facts: &ring::Facts, stage: Stage, distance: u8| {
+            visit(Candidate {
+                sequence: facts.sequence,
+                stage,
+                distance,
+                same_id: probe.id.is_some() && probe.id == facts.id,
+                other_numbers: probe.are_other_numbers(stage, || self.ring.numbers(position)),
+            });
+        };
+        let mut show = |position: u64, facts: &ring::Facts, distance: Option<u8>| {
             if let Some((stage, distance)) = probe.verify(facts, distance) {
-                let same_id = probe.id.is_some() && probe.id == facts.id;
-                visit(Candidate { sequence: facts.sequence, stage, distance, same_id });
+                match_in(position, facts, stage, distance);
             }
         };
         self.by_exact.equal(0, ring::key_of_exact(exact.0), &self.ring.positions(), |position| {
             seen.compared += 1;
             if let Some(facts) = self.ring.facts(position).filter(|facts| facts.exact == exact) {
-                show(&facts, bits_to(position));
+                show(position, &facts, bits_to(position));
             }
         });
         if let Some(code) = code.filter(|_| probe.stages.contains(&Stage::SimHash)) {
@@ -192,7 +200,7 @@ impl Index {
                 if let Some(facts) = self.ring.facts(position) {
                     seen.note(distance);
                     if facts.exact != exact {
-                        show(&facts, Some(distance));
+                        show(position, &facts, Some(distance));
                     }
                 }
             });
@@ -206,8 +214,7 @@ impl Index {
                 bits.into_iter().for_each(|bits| seen.note(bits));
                 // What matches in a stronger stage was shown above.
                 if probe.verify(&facts, bits).is_none() && probe.may_match_by_sketch(&facts) {
-                    let same_id = probe.id.is_some() && probe.id == facts.id;
-                    visit(Candidate { sequence: facts.sequence, stage: Stage::MinHash, distance, same_id });
+                    match_in(position, &facts, Stage::MinHash, distance);
                 }
             });
             seen.compared += compared;

@@ -209,7 +209,7 @@ impl Near {
     pub fn push(&mut self, code: Option<u64>) -> u64 {
         let position = self.ring.head;
         self.ring.push(code);
-        self.tables.insert_of(&self.ring, &self.ring.positions(), self.ring.held);
+        self.tables.insert_of(&self.ring, &self.ring.positions(), self.ring.held, |_| code);
         position
     }
 

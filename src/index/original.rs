@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ring::Facts;
-use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
+use crate::fingerprint::{Fingerprints, IdHash, Numbers, ScopeHash};
 use crate::log::{Stage, Tails, Windows};
 use crate::record::{Source, Timestamp};
 
@@ -45,6 +45,8 @@ pub struct Probe<'a> {
     pub stages: &'a [Stage],
     /// Largest Hamming distance of a `SimHash` match, inclusive.
     pub max_distance: u8,
+    /// Least share of figures that a near original has in common with the page, in thousandths; no matter when absent.
+    pub number_guard: Option<u16>,
 }
 
 impl Probe<'_> {
@@ -59,6 +61,13 @@ impl Probe<'_> {
         }
         let distance = distance.filter(|&distance| distance <= self.max_distance)?;
         self.in_time(Stage::SimHash, original.event_time).then_some((Stage::SimHash, distance))
+    }
+
+    /// Says whether an original with these figures is a near one with others.
+    pub(super) fn are_other_numbers(&self, stage: Stage, original: impl FnOnce() -> Option<Numbers>) -> bool {
+        let own = &self.fingerprints.numbers;
+        let Some(least) = self.number_guard.filter(|_| stage != Stage::Exact && !own.is_empty()) else { return false };
+        original().is_some_and(|numbers| own.differ(&numbers, least))
     }
 
     /// Says whether an original may be matched by its sketch: scope, age and tails.
@@ -87,6 +96,8 @@ pub struct Candidate {
     pub distance: u8,
     /// Whether page and original carry the same id.
     pub same_id: bool,
+    /// Whether its figures are others than those of the page; never in the exact stage.
+    pub other_numbers: bool,
 }
 
 /// How many originals left the memory, by reason. Those that were forgotten by name count as neither.

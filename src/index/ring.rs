@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::column::Column;
 use super::original::Original;
 use super::tables::Keys;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, ScopeHash, SimHash, Sketch};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Sketch};
 use crate::record::{PartitionId, Source, Timestamp};
 
 const HAS_ID: u8 = 1;
@@ -30,6 +30,7 @@ pub(super) struct Ring {
     ids: Column<u64>,
     /// Zero for an original without.
     scopes: Column<u64>,
+    numbers: Column<Numbers>,
     /// Clusters that began elsewhere, by position: few.
     clusters: VecDeque<(u64, u32, i64)>,
     /// Every partition that was ever met, once.
@@ -101,6 +102,7 @@ impl Ring {
             offsets: Column::starting_at(0),
             ids: Column::starting_at(0),
             scopes: Column::starting_at(0),
+            numbers: Column::starting_at(0),
             clusters: VecDeque::new(),
             partitions: Vec::new(),
             number_of: BTreeMap::new(),
@@ -134,6 +136,7 @@ impl Ring {
         self.offsets.push(original.source.offset);
         self.ids.push(original.id.map_or(0, |id| id.0));
         self.scopes.push(original.scope.map_or(0, |scope| scope.0));
+        self.numbers.push(original.fingerprints.numbers);
         self.head += 1;
     }
 
@@ -185,8 +188,15 @@ impl Ring {
             let &(_, place, offset) = self.clusters.get(at)?;
             self.source(place, offset)?
         };
-        let fingerprints = Fingerprints { exact, simhash: code.map(SimHash), sketch };
+        let numbers = self.numbers(position)?;
+        let fingerprints = Fingerprints { exact, simhash: code.map(SimHash), sketch, numbers };
         Some(Original { sequence, source, event_time, fingerprints, id, scope, cluster })
+    }
+
+    /// Returns the summary of an original's figures.
+    #[inline]
+    pub(super) fn numbers(&self, position: u64) -> Option<Numbers> {
+        self.numbers.get(position)
     }
 
     /// Returns an original's number in the order of the log.
@@ -256,6 +266,7 @@ impl Ring {
         self.offsets.drop_before(self.front);
         self.ids.drop_before(self.front);
         self.scopes.drop_before(self.front);
+        self.numbers.drop_before(self.front);
         while self.clusters.front().is_some_and(|(position, _, _)| *position < self.front) {
             self.clusters.pop_front();
         }
@@ -271,6 +282,7 @@ impl Ring {
             + self.offsets.memory_bytes()
             + self.ids.memory_bytes()
             + self.scopes.memory_bytes()
+            + self.numbers.memory_bytes()
             + self.clusters.capacity() * size_of::<(u64, u32, i64)>()
     }
 }

@@ -227,7 +227,8 @@ impl Runs {
             return run;
         }
         if class < LAST {
-            let wider = if last.len() * 4 > capacity(class) * 3 { class + 1 } else { class };
+            // Closing up moves each entry fifteen times at worst, and keeps a run that neither grows nor shrinks where it is.
+            let wider = if last.len() * 16 > capacity(class) * 15 { class + 1 } else { class };
             let run = self.moved(run, wider);
             return self.append(run, code, id);
         }
@@ -239,10 +240,11 @@ impl Runs {
         run
     }
 
-    /// Moves a run of one block into a fresh block of another class, without what it has dropped.
+    /// Moves a run of one block to the beginning of a block of this class, its own or a fresh one, without what it has
+    /// dropped.
     fn moved(&mut self, run: RunPlace, class: u8) -> RunPlace {
         let before = self.head(run.head, run.class);
-        let head = self.take(class);
+        let head = if class == run.class { run.head } else { self.take(class) };
         let mut end = 0;
         for at in usize::from(before.first)..usize::from(before.end) {
             let (code, id) = (self.word(run.head, run.class, 2 + at), self.id(run.head, run.class, at));
@@ -251,7 +253,9 @@ impl Runs {
         }
         self.set_head(head, class, Head { next: NONE, first: 0, end });
         self.set_word(head, class, 1, joined(head, u32::from(end)));
-        self.give_back(run.head, run.class);
+        if class != run.class {
+            self.give_back(run.head, run.class);
+        }
         RunPlace { head, class }
     }
 
@@ -301,11 +305,11 @@ impl Runs {
     /// Moves a run that has become much smaller into a smaller block.
     pub(super) fn shrunk(&mut self, run: RunPlace) -> RunPlace {
         let held = self.head(run.head, run.class);
-        if run.class == 0 || held.next != NONE || held.len() * 4 > capacity(run.class) {
-            return run;
+        let fits = |class: &u8| held.len() * 4 <= capacity(*class) * 3;
+        match (0..run.class).find(fits) {
+            Some(class) if held.next == NONE => self.moved(run, class),
+            _ => run,
         }
-        let class = (0..run.class).find(|&class| capacity(class) > held.len()).unwrap_or(run.class);
-        if class == run.class { run } else { self.moved(run, class) }
     }
 
     /// Returns how many entries a run holds, those that have expired since its home line was last written included.

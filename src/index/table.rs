@@ -9,8 +9,17 @@ use super::lines::{self, Discarded, Lines};
 use super::runs::Runs;
 use super::shape::Shape;
 
-/// Inserts from one swept line to the next: each line is swept long before ids come round again.
-const SWEEP_EVERY: u64 = 8;
+/// Inserts from one swept line to the next, where there are fewer lines than [`MANY_LINES`], and where there are more:
+/// each line is swept long before ids come round again.
+const SWEEP_EVERY: u64 = 32;
+const SWEEP_MANY_EVERY: u64 = 8;
+const MANY_LINES: u64 = 1 << 26;
+
+/// Inserts from one judgement to the next on whether runs are met often.
+const JUDGE_EVERY: u64 = 512;
+
+/// One insert in so many that meets a run is often.
+const WORTH_ASKING: u64 = 10;
 
 /// Positions after which the sweep makes a dead slot look young again.
 const OLD: u32 = 1 << 30;
@@ -27,8 +36,12 @@ pub(super) struct Table {
     /// Ids are kept as their distance from here, so that a line of zeros holds nothing alive.
     base: u32,
     swept: u64,
+    sweep_every: u64,
     inserted: u64,
     with_run: u64,
+    /// Inserts that met a run lately, and whether they were so many that runs are worth asking for.
+    met_run: u64,
+    leads_to_runs: bool,
     largest: u32,
     /// Largest since the sweep began anew.
     largest_lately: u32,
@@ -65,8 +78,11 @@ impl Table {
             runs: Runs::new(),
             base: id_of(tail).wrapping_sub(1),
             swept: 0,
+            sweep_every: if lines > MANY_LINES { SWEEP_MANY_EVERY } else { SWEEP_EVERY },
             inserted: 0,
             with_run: 0,
+            met_run: 0,
+            leads_to_runs: false,
             largest: 0,
             largest_lately: 0,
         }
@@ -116,7 +132,7 @@ impl Table {
     /// Asks the memory for the runs of a code, whose lines have come by now.
     #[inline]
     pub(super) fn prefetch_runs(&self, code: u64) {
-        if self.with_run > 0 {
+        if self.leads_to_runs {
             let place = self.shape.place(code);
             for flip in self.shape.flips() {
                 if let Some(run) = lines::run_of(self.lines.line(self.number_at(place ^ flip.place))) {
@@ -141,6 +157,7 @@ impl Table {
         let id = id.wrapping_sub(self.base);
         if let Some(line) = self.lines.line_mut(number) {
             if lines::run_of(line).is_some() {
+                self.met_run += 1;
                 self.with_run -= u64::from(fold(line, &mut self.runs, own, C::alive(line, own), &self.shape));
             }
             let free = lines::slots_of(line) & !C::alive(line, own);
@@ -155,8 +172,11 @@ impl Table {
             }
         }
         self.inserted += 1;
-        if self.inserted.is_multiple_of(SWEEP_EVERY) {
+        if self.inserted.is_multiple_of(self.sweep_every) {
             self.sweep::<C>(own);
+        }
+        if self.inserted.is_multiple_of(JUDGE_EVERY) {
+            self.leads_to_runs = std::mem::take(&mut self.met_run) * WORTH_ASKING > JUDGE_EVERY;
         }
     }
 
@@ -172,9 +192,7 @@ impl Table {
             while idle != 0 {
                 let slot = idle.trailing_zeros();
                 idle &= idle - 1;
-                if let Some(id) = line.get_mut(slot as usize) {
-                    *id = dead;
-                }
+                lines::set_id(line, slot, dead);
             }
             if let Some(run) = lines::run_of(line) {
                 let left = self.runs.drop_expired(run, own, DROPS).map(|run| self.runs.shrunk(run));
@@ -219,9 +237,8 @@ impl Table {
                 near &= (1 << (lines::SLOTS - 1)) - 1;
             }
             while near != 0 {
-                let slot = near.trailing_zeros() as usize;
+                let id = lines::id_in(line, near.trailing_zeros()).wrapping_add(self.base);
                 near &= near - 1;
-                let id = line.get(slot).copied().unwrap_or(0).wrapping_add(self.base);
                 visit(flip.bits, Found { id, code: None });
             }
             if let Some(run) = run {
@@ -295,7 +312,7 @@ fn overflow(
     let run = match held {
         None => {
             // The ninth slot gives way to the run. Its entry is older than this one.
-            let ninth = line.get(lines::SLOTS as usize - 1).copied().unwrap_or(0);
+            let ninth = lines::id_in(line, lines::SLOTS - 1);
             match code_at(ninth).map(|code| runs.begin(code, ninth)) {
                 Some(run) => runs.append(run, code, id),
                 None => runs.begin(code, id),

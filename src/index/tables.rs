@@ -68,19 +68,19 @@ pub struct Tables {
     inserts: u64,
 }
 
-struct Insert<'a, K: Keys>(&'a mut [Table], &'a K, &'a Range<u64>);
+struct Insert<'a, K: Keys, F: Fn(usize) -> Option<u64>>(&'a mut [Table], &'a K, &'a Range<u64>, F);
 
-impl<K: Keys> Job for Insert<'_, K> {
+impl<K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, K, F> {
     type Output = ();
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "compiled once for each engine")]
     fn run<C: Compare>(self) {
-        let Self(tables, keys, positions) = self;
+        let Self(tables, keys, positions, newest_key) = self;
         let alive = Alive::between(positions.start, positions.end);
         let newest = positions.end.saturating_sub(1);
         for (number, table) in tables.iter_mut().enumerate() {
-            if let Some(key) = keys.key(number, newest) {
+            if let Some(key) = newest_key(number) {
                 let held = |id| keys.key(number, position_of(id, positions.start));
                 table.insert::<C>(key, id_of(newest), alive, held);
             }
@@ -125,13 +125,20 @@ impl Tables {
     #[inline]
     pub fn insert(&mut self, keys: &impl Keys, positions: Range<u64>) {
         let held = positions.end.saturating_sub(positions.start);
-        self.insert_of(keys, &positions, held);
+        let newest = positions.end.saturating_sub(1);
+        self.insert_of(keys, &positions, held, |number| keys.key(number, newest));
     }
 
-    /// [`Tables::insert`] where only `held` entries of the ring have keys.
+    /// [`Tables::insert`] where only `held` entries of the ring have keys, and those of the newest are at hand.
     #[inline]
-    pub(super) fn insert_of(&mut self, keys: &impl Keys, positions: &Range<u64>, held: u64) {
-        self.engine.run(Insert(&mut self.all, keys, positions));
+    pub(super) fn insert_of(
+        &mut self,
+        keys: &impl Keys,
+        positions: &Range<u64>,
+        held: u64,
+        newest_key: impl Fn(usize) -> Option<u64>,
+    ) {
+        self.engine.run(Insert(&mut self.all, keys, positions, newest_key));
         self.tend(keys, positions, held);
     }
 

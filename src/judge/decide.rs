@@ -70,22 +70,30 @@ fn judge_page(
         windows: rules.windows,
         stages: &rules.stages,
         max_distance: rules.max_distance,
+        number_guard: rules.number_guard,
     };
     let mut choice = Choice::default();
-    looked(state.index().candidates(&probe, |candidate| choice.consider(candidate)));
+    looked(state.index().candidates(&probe, |candidate| {
+        // Other figures are what an update is about.
+        let other_numbers = candidate.other_numbers && !is_update(rules, candidate);
+        choice.consider(Candidate { other_numbers, ..candidate });
+    }));
     let best = choice.best().and_then(|candidate| Some((candidate, state.index().get(candidate.sequence)?)));
 
     let original =
         NewOriginal { fingerprints: page.fingerprints.clone(), id: page.id, scope: page.scope, cluster: None };
+    // A page behind every tail is delivered like any other, but not remembered.
+    let remembered = event_time >= tails.times.min();
     let decision = match best {
-        // A page behind every tail is delivered like any other, but not remembered.
-        None => Decision::Unique { original: (event_time >= tails.times.min()).then_some(original) },
+        None => Decision::Unique { original: remembered.then_some(original) },
         Some((candidate, held)) => {
             let of = matched(candidate, &held, event_time);
             if is_update(rules, candidate) {
                 let replaces = event_time >= held.event_time;
                 let original = NewOriginal { cluster: Some(held.cluster.clone()), ..original };
                 Decision::Update { of, original: replaces.then_some(original) }
+            } else if candidate.other_numbers {
+                Decision::Template { of, original: remembered.then_some(original) }
             } else {
                 Decision::Duplicate { of }
             }

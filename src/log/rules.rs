@@ -103,6 +103,9 @@ pub struct Rules {
     pub max_entries: u64,
     /// What a changed page with a known id is.
     pub same_id: SameId,
+    /// Least share of the smaller page's figures that a near page has in common, in thousandths, inclusive; with fewer
+    /// it is a template. Without it figures do not count.
+    pub number_guard: Option<u16>,
     /// How sketches are compared; without it the `MinHash` stage finds nothing.
     pub minhash: Option<MinHashRules>,
 }

@@ -68,6 +68,7 @@ pub struct Ruling {
 
 /// What was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every answer is that of a page")]
 pub enum Answer {
     /// A page was judged.
     Page(PageRuling),
@@ -131,6 +132,13 @@ pub enum Decision {
         /// Present when the new text replaces the original (it is not older).
         original: Option<NewOriginal>,
     },
+    /// Near an original, with other figures: the same template, not the same page. Delivered like a unique page.
+    Template {
+        /// The original that it is near to.
+        of: Match,
+        /// Absent when the page was behind the tail.
+        original: Option<NewOriginal>,
+    },
     /// A duplicate of an original.
     Duplicate {
         /// The original.
@@ -144,7 +152,7 @@ impl Decision {
     pub const fn matched(&self) -> Option<&Match> {
         match self {
             Self::Unique { .. } => None,
-            Self::Update { of, .. } | Self::Duplicate { of } => Some(of),
+            Self::Update { of, .. } | Self::Template { of, .. } | Self::Duplicate { of } => Some(of),
         }
     }
 
@@ -152,7 +160,9 @@ impl Decision {
     #[must_use]
     pub const fn original(&self) -> Option<&NewOriginal> {
         match self {
-            Self::Unique { original } | Self::Update { original, .. } => original.as_ref(),
+            Self::Unique { original } | Self::Update { original, .. } | Self::Template { original, .. } => {
+                original.as_ref()
+            }
             Self::Duplicate { .. } => None,
         }
     }

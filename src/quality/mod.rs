@@ -1,12 +1,14 @@
 //! How good are the verdicts? Pages are planted of which the truth is known, judged, and counted.
 //!
 //! Before: somebody brings texts that are unlike each other, or the generated crawl's. After: [`plant()`] makes a stream of
-//! originals and edited copies of them; the judge of the service judges it (`sieve`); a [`Scorer`] compares.
+//! originals and edited copies of them; the judge of the service judges it (`sieve`); a [`Scorer`] compares, and sets
+//! beside it what others would have said ([`Baseline`]).
 //!
 //! Laws: a stream is a function of texts and [`PlantSettings`]; a copy stands behind its original. Half of the texts is
 //! to tune on, the other half to report on ([`Half`]). Cost: that of judging; [`clean`] compares every text with those
 //! that share a shingle with it.
 
+mod baseline;
 mod crowd;
 mod edit;
 mod likeness;
@@ -16,6 +18,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use baseline::{Baseline, Likes, Looker, MOST_PAGES, scored};
 pub use crowd::{Crowd, clean, jaccard, set_of};
 pub use edit::Edit;
 pub use likeness::{Chance, chances};

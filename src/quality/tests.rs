@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::crawl::Rng;
-use crate::fingerprint::{Banding, ShingleLengths, SimHash, Sketch, SketchForm, SlotBits};
+use crate::fingerprint::{
+    Banding, Letters, Reader, Settings, ShingleLengths, SimHash, Sketch, SketchForm, SlotBits, shingle_hashes,
+};
+use crate::record::{Body, EventTime, Fields, Format, InputSettings};
+use crate::text;
 use proptest::prelude::*;
 
 const ZH: &str = "国家统计局今天公布数据，今年前三季度国内生产总值同比增长5.2%。其中，第一产业增加值56374亿元！\
@@ -282,4 +286,116 @@ fn pairs_in_doubt_come_first_and_equal_texts_never() {
     let sweep = Sweep { alike: vec![alike(1.0, 0), alike(0.9, 20), alike(0.2, 1), alike(0.45, 30), alike(0.1, 30)] };
     let doubtful: Vec<f64> = sweep.doubtful(0.5, 3, 500, 4).iter().map(|alike| alike.jaccard).collect();
     assert_eq!(doubtful, [0.2, 0.9, 0.45, 0.1]);
+}
+
+fn originals(texts: &[&str]) -> Vec<Planted> {
+    let page = |(family, text): (usize, &&str)| Planted { family, role: Role::Original, text: (*text).to_owned() };
+    texts.iter().enumerate().map(page).collect()
+}
+
+fn reader() -> Reader {
+    let input = InputSettings { format: Format::Text, event_time: EventTime::Record, ..InputSettings::default() };
+    let input =
+        InputSettings { fields: Fields { id: None, text: None, html: None, fetched_at: None, scope: None }, ..input };
+    Reader::new(&input, &text::Settings::default(), &Settings::default(), std::num::NonZeroUsize::MIN).unwrap()
+}
+
+#[test]
+fn a_page_is_matched_with_the_most_alike_of_those_called_unique() {
+    // 1 is a copy of 0; 2 is most like 1, which is not there to be found; 4 is as like to 0 as to 3.
+    let likes = Likes::of([&[][..], &[(0, 900)], &[(0, 300), (1, 950)], &[(0, 150)], &[(0, 700), (1, 800), (3, 700)]]);
+    let stream = originals(&[""; 5]);
+    let verdicts = |least| Baseline::Jaccard.verdicts(&likes, least, &stream);
+    assert_eq!(verdicts(200), [None, Some(0), Some(0), None, Some(0)]);
+    assert_eq!(verdicts(301), [None, Some(0), None, None, Some(0)]);
+    assert_eq!(verdicts(900), [None, Some(0), None, None, None]);
+    assert_eq!(verdicts(901), [None, None, Some(1), None, None], "the threshold belongs to what matches");
+}
+
+#[test]
+fn what_shares_a_band_is_joined_and_what_stands_apart_joins_nothing() {
+    // 3 joins 0 and 2, which came before; 5, apart, is like 1 and 4.
+    let likes = Likes::of([&[][..], &[], &[(1, 1)], &[(0, 1), (2, 1)], &[], &[(1, 1), (4, 1)]]);
+    let mut stream = originals(&[""; 6]);
+    stream[5].role = Role::Apart(Edit::Joined);
+    let verdicts = Baseline::WordBands.verdicts(&likes, 1, &stream);
+    assert_eq!(verdicts, [None, Some(0), Some(0), Some(0), None, Some(0)]);
+}
+
+#[test]
+fn a_threshold_is_chosen_in_the_middle_of_the_best() {
+    // One copy at .62; strangers at .33: what is best lies above .33 and up to .62.
+    let likes = Likes::of([&[][..], &[(0, 620)], &[(0, 330), (1, 330)]]);
+    let mut stream = originals(&[""; 3]);
+    (stream[1].family, stream[1].role) = (0, Role::Copy(Edit::Typos2));
+    assert_eq!(Baseline::Jaccard.choose(&likes, &stream), 500, "of 350, 400 ... 600");
+}
+
+#[test]
+fn baselines_see_what_a_scan_of_all_pairs_sees() {
+    let texts: Vec<String> = (0..8).map(|number| format!("{} {EN} {ZH}", STRANGE.repeat(number % 3))).collect();
+    let stream = plant(&texts, PlantSettings { seed: 3, copies: 5 });
+    let reader = reader();
+    let looker = Looker::new(&reader, &Settings::default()).unwrap();
+    let shingles = Settings::default().minhash.shingle;
+    let sets: Vec<Vec<u32>> = stream
+        .iter()
+        .map(|page| {
+            let (mut normal, mut hashes) = (String::new(), Vec::new());
+            let body = Body::Text((&*page.text).into());
+            let normal = reader.analyzer().normalize(&body, &mut normal).unwrap().text;
+            shingle_hashes(normal, shingles, &mut Letters::default(), &mut hashes);
+            set_of(&hashes)
+        })
+        .collect();
+    let expected: Vec<Vec<(u32, u16)>> = (0..stream.len())
+        .map(|page| {
+            let how = |other: usize| {
+                let exact = jaccard(&sets[page], &sets[other]) * 1000.0 + 1e-6;
+                (0..=1000).rev().find(|how| f64::from(*how) <= exact).unwrap()
+            };
+            (0..page).map(|other| (u32::try_from(other).unwrap(), how(other))).filter(|(_, how)| *how >= 100).collect()
+        })
+        .collect();
+    assert_eq!(looker.likes(Baseline::Jaccard, &stream), Likes::of(expected.iter().map(Vec::as_slice)));
+}
+
+#[test]
+fn rare_words_make_pages_alike_and_their_order_does_not() {
+    let stream =
+        originals(&["the zebra and the cat", "cat the the and zebra", "the and the", "the dog and a bird", ""]);
+    let reader = reader();
+    let looker = Looker::new(&reader, &Settings::default()).unwrap();
+    // Pages with it: the 4, and 4, zebra 2, cat 2, dog 1, a 1, bird 1; of 5 pages.
+    let idf = |pages: f64| (6.0 / (1.0 + pages)).ln() + 1.0;
+    let (common, rare, once) = (idf(4.0), idf(2.0), idf(1.0));
+    let norm = |weights: &[f64]| weights.iter().map(|weight| weight * weight).sum::<f64>().sqrt();
+    let [zoo, bare, yard] = [
+        norm(&[2.0 * common, common, rare, rare]),
+        norm(&[2.0 * common, common]),
+        norm(&[common, common, once, once, once]),
+    ];
+    let how = |product: f64| (0..=1000).rev().find(|how| f64::from(*how) <= product * 1000.0).unwrap();
+    let to_bare = how(bare * bare / (zoo * bare));
+    let to_yard = how(3.0 * common * common / (zoo * yard));
+    let expected = [
+        &[][..],
+        &[(0, 1000)],
+        &[(0, to_bare), (1, to_bare)],
+        &[(0, to_yard), (1, to_yard), (2, how(3.0 * common * common / (bare * yard)))],
+        &[],
+    ];
+    assert_eq!(looker.likes(Baseline::Cosine, &stream), Likes::of(expected));
+}
+
+#[test]
+fn word_bands_find_copies_and_pages_without_five_words_nothing() {
+    let long = EN.repeat(3);
+    let nearly = long.replacen("Monday", "Tuesday", 1);
+    let stream = originals(&[&long, "four words are few", "four words are few", STRANGE, &long, &nearly]);
+    let reader = reader();
+    let looker = Looker::new(&reader, &Settings::default()).unwrap();
+    let verdicts = |baseline: Baseline| baseline.verdicts(&looker.likes(baseline, &stream), baseline.usual(), &stream);
+    assert_eq!(verdicts(Baseline::WordBands), [None, None, None, None, Some(0), Some(0)]);
+    assert_eq!(verdicts(Baseline::SimHash)[..5], [None, None, Some(1), None, Some(0)], "equal texts are equal");
 }

@@ -185,6 +185,7 @@ impl WorkerReport {
         match decision {
             Decision::Unique { .. } => self.metrics.document(Verdict::Unique),
             Decision::Update { .. } => self.metrics.document(Verdict::Update),
+            Decision::Template { .. } => self.metrics.document(Verdict::Template),
             Decision::Duplicate { of } => {
                 let (verdict, found_by) = match of.stage {
                     Stage::Exact => (Verdict::Exact, Duplicate::Exact),

@@ -79,6 +79,8 @@ pub enum Verdict {
     Unique,
     /// A known page with changed text.
     Update(Original),
+    /// Near text with other figures: delivered.
+    Template(Original),
     /// Equal text.
     Exact(Original),
     /// Near text.
@@ -105,7 +107,7 @@ pub struct Original {
 /// Where a page goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Route {
-    /// Delivered: unique and updated pages.
+    /// Delivered: unique and updated pages, and templates with other figures.
     Unique,
     /// Kept out: duplicates.
     Duplicate,
@@ -139,6 +141,7 @@ impl Verdict {
         match self {
             Self::Unique => "unique",
             Self::Update(_) => "update",
+            Self::Template(_) => "template",
             Self::Exact(_) => "exact",
             Self::Near(_) => "near",
             Self::Dead(_) => "dead",
@@ -149,7 +152,7 @@ impl Verdict {
     #[must_use]
     pub const fn route(&self) -> Route {
         match self {
-            Self::Unique | Self::Update(_) => Route::Unique,
+            Self::Unique | Self::Update(_) | Self::Template(_) => Route::Unique,
             Self::Exact(_) | Self::Near(_) => Route::Duplicate,
             Self::Dead(_) => Route::Dead,
         }
@@ -159,7 +162,9 @@ impl Verdict {
     #[must_use]
     pub const fn original(&self) -> Option<&Original> {
         match self {
-            Self::Update(original) | Self::Exact(original) | Self::Near(original) => Some(original),
+            Self::Update(original) | Self::Template(original) | Self::Exact(original) | Self::Near(original) => {
+                Some(original)
+            }
             Self::Unique | Self::Dead(_) => None,
         }
     }
@@ -231,6 +236,7 @@ impl Seat {
         let verdict = match &page.decision {
             Decision::Unique { .. } => Verdict::Unique,
             Decision::Update { of, .. } => Verdict::Update(self.original(of)),
+            Decision::Template { of, .. } => Verdict::Template(self.original(of)),
             Decision::Duplicate { of } => match of.stage {
                 Stage::Exact => Verdict::Exact(self.original(of)),
                 Stage::SimHash | Stage::MinHash => Verdict::Near(self.original(of)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, PageDigest, SimHash};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, SimHash};
 use crate::log::{SameId, Windows};
 use crate::record::{PartitionId, Reject};
 use crate::text::CutBy;
@@ -21,6 +21,7 @@ fn settings(event_time: EventTime, max_entries: u64) -> SieveSettings {
         max_entries,
         same_id: SameId::Update,
         minhash: None,
+        number_guard: Some(500),
     };
     SieveSettings { rules, event_time, partitions: NonZeroUsize::MIN, clock: Timestamp::from_millis(1_000_000) }
 }
@@ -37,7 +38,12 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> Reading {
         scope: None,
         partition: 0,
         event_time: event_time.map(Timestamp::from_millis),
-        fingerprints: Fingerprints { exact: ExactHash(u128::from(text)), simhash: Some(SimHash(text)), sketch: None },
+        fingerprints: Fingerprints {
+            exact: ExactHash(u128::from(text)),
+            simhash: Some(SimHash(text)),
+            sketch: None,
+            numbers: Numbers::EMPTY,
+        },
         digest: PageDigest(0),
         tokens: 1,
         features: 1,
@@ -45,6 +51,28 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> Reading {
         cut: false,
         cut_by: CutBy::Unicode,
     }
+}
+
+fn with_figures(mut reading: Reading, figures: &[u16]) -> Reading {
+    reading.fingerprints.numbers = Numbers::from_hashes(figures).unwrap();
+    reading
+}
+
+#[test]
+fn a_known_page_with_other_figures_is_an_update() {
+    let verdict = |same_id: SameId| {
+        let mut settings = settings(EventTime::Record, 100);
+        settings.rules.same_id = same_id;
+        let mut sieve = Sieve::new(settings);
+        let figures = [[1, 2], [3, 4]];
+        let said = (0_u64..).zip(figures).map(|(number, figures)| {
+            let page = with_figures(page(0xf0 + number, Some("https://a.example/1"), None), &figures);
+            sieve.judge(line(number.cast_signed()), Ok(page)).unwrap().verdict.name()
+        });
+        said.last().unwrap()
+    };
+    assert_eq!(verdict(SameId::Update), "update");
+    assert_eq!(verdict(SameId::Duplicate), "template");
 }
 
 #[test]
@@ -58,6 +86,10 @@ fn verdict_lines_say_what_was_matched() {
         Ok(page(0b1111_0011, None, None)),
         Ok(page(0b1111_0001, Some("https://a.example/1"), None)),
         Ok(page(u64::MAX, None, None)),
+        Ok(with_figures(page(0xff_0000, None, None), &[1, 2])),
+        Ok(with_figures(page(0xff_0001, None, None), &[3, 4])),
+        Ok(with_figures(page(0xff_0003, None, None), &[4, 5, 6])),
+        Ok(with_figures(page(0xff_0001, None, None), &[3, 4])),
     ];
     for (number, page) in (1..).zip(pages) {
         let sifted = sieve.judge(line(number), page).unwrap();
@@ -82,6 +114,20 @@ fn verdict_lines_say_what_was_matched() {
             r#"{"source":"pages.jsonl:5","id":"https://a.example/1","verdict":"update","stage":"simhash","match":"pages.jsonl:1","match_id":"https://a.example/1","distance":1}"#,
         ),
         (Route::Unique, r#"{"source":"pages.jsonl:6","verdict":"unique"}"#),
+        (Route::Unique, r#"{"source":"pages.jsonl:7","verdict":"unique"}"#),
+        (
+            Route::Unique,
+            r#"{"source":"pages.jsonl:8","verdict":"template","stage":"simhash","match":"pages.jsonl:7","distance":1}"#,
+        ),
+        // Of the two that are near, the one with a figure in common: a template is an original of its own.
+        (
+            Route::Duplicate,
+            r#"{"source":"pages.jsonl:9","verdict":"near","stage":"simhash","match":"pages.jsonl:8","distance":1}"#,
+        ),
+        (
+            Route::Duplicate,
+            r#"{"source":"pages.jsonl:10","verdict":"exact","stage":"exact","match":"pages.jsonl:8","distance":0}"#,
+        ),
     ];
     assert_eq!(said, expected.map(|(route, line)| (route, line.to_owned())));
 }

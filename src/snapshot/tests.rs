@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::disk::Change;
 use super::*;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, ScopeHash, SimHash};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash};
 use crate::index::Original;
 use crate::judge::Span;
 use crate::log::codec::FORMAT_VERSION;
@@ -263,6 +263,7 @@ fn original(sequence: u64, cluster: Option<i64>) -> Original {
             exact: ExactHash(u128::from(sequence) << 70),
             simhash: (!sequence.is_multiple_of(3)).then_some(SimHash(sequence)),
             sketch: None,
+            numbers: Numbers::from_hashes(&[1, 500, 65_534][..usize::try_from(sequence % 4).unwrap()]).unwrap(),
         },
         id: sequence.is_multiple_of(5).then_some(IdHash(sequence)),
         scope: sequence.is_multiple_of(7).then_some(ScopeHash(sequence)),
@@ -290,6 +291,7 @@ fn snapshot(originals: Vec<Original>) -> Snapshot {
                 max_entries: 5,
                 same_id: SameId::Update,
                 minhash: None,
+                number_guard: None,
             },
             newest: Timestamp::from_millis(5),
             tails: Tails::START,
@@ -375,8 +377,8 @@ fn chunks_that_are_whole_but_say_nothing_are_passed_over() {
 
 /// Bytes that must be read for ever, or passed over by their version: see `log::codec`.
 #[test]
-fn a_snapshot_of_version_2() {
-    const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v2.hex");
+fn a_snapshot_of_version_3() {
+    const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v3.hex");
     let made = snapshot((0..8).map(|number| original(number * 10_000, (number > 5).then_some(3))).collect());
     let mut written: Vec<Vec<u8>> = chunks::encode(&made).collect();
     let hashes: Vec<_> = written.iter().map(|chunk| manifest::ChunkHash::of(chunk)).collect();
@@ -388,5 +390,15 @@ fn a_snapshot_of_version_2() {
         hex(&written)
     );
     assert_eq!(manifest::decode(&written.pop().unwrap()), Ok((manifest(9), hashes)));
+    assert_eq!(chunks::decode(&written), Ok(made));
+}
+
+#[test]
+fn a_snapshot_of_version_2_has_no_figures() {
+    const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v2.hex");
+    let mut made = snapshot((0..8).map(|number| original(number * 10_000, (number > 5).then_some(3))).collect());
+    made.originals.iter_mut().for_each(|original| original.fingerprints.numbers = Numbers::EMPTY);
+    let mut written = records(GOLDEN);
+    written.pop().unwrap();
     assert_eq!(chunks::decode(&written), Ok(made));
 }

@@ -43,6 +43,8 @@ label! {
         Exact = "exact",
         /// Near text.
         Near = "near",
+        /// Near text with other figures.
+        Template = "template",
         /// Passed on without being judged.
         Bypass = "bypass",
     }

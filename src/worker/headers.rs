@@ -89,7 +89,7 @@ impl HeaderSettings {
                 say("fp", simhash.to_string());
             }
             say("scheme", self.scheme.clone());
-            if let Decision::Duplicate { of } = &page.decision {
+            if let Decision::Duplicate { of } | Decision::Template { of, .. } = &page.decision {
                 let Match { stage, distance, source, age_ms, cluster } = of;
                 say("match", source.to_string());
                 say("match.age_ms", age_ms.to_string());
@@ -98,7 +98,10 @@ impl HeaderSettings {
                     (Stage::MinHash, Some(form)) => say("similarity", similarity(form.similarity(*distance))),
                     (Stage::Exact, _) | (Stage::MinHash, None) => {}
                 }
-                say("cluster", cluster.to_string());
+                // A template begins a cluster of its own.
+                if matches!(page.decision, Decision::Duplicate { .. }) {
+                    say("cluster", cluster.to_string());
+                }
             }
         }
         say("source", source.to_string());
@@ -142,6 +145,7 @@ pub const fn verdict(page: &PageRuling) -> &'static str {
     match &page.decision {
         Decision::Unique { .. } => "unique",
         Decision::Update { .. } => "update",
+        Decision::Template { .. } => "template",
         Decision::Duplicate { of } => match of.stage {
             Stage::Exact => "exact",
             Stage::SimHash | Stage::MinHash => "near",
@@ -218,6 +222,25 @@ mod tests {
             ]
         );
         assert!(ours.iter().map(Header::bytes).sum::<usize>() < MOST_HEADER_BYTES);
+    }
+
+    #[test]
+    fn a_template_says_what_it_is_like_and_belongs_to_no_cluster() {
+        let original = PartitionId::new("pages", 3).at(184_467);
+        let of = Match { stage: Stage::MinHash, distance: 2, source: original.clone(), age_ms: 5, cluster: original };
+        let source = PartitionId::new("pages", 9).at(190_112);
+        let ours = settings().of_ruling(&ruling(Decision::Template { of, original: None }), &source, None);
+        assert_eq!(
+            lines(&ours),
+            [
+                "dupgate.verdict=template",
+                "dupgate.scheme=sh64-9b1f2c",
+                "dupgate.match=pages:3:184467",
+                "dupgate.match.age_ms=5",
+                "dupgate.similarity=0.984",
+                "dupgate.source=pages:9:190112",
+            ]
+        );
     }
 
     #[test]

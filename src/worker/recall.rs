@@ -170,6 +170,7 @@ mod tests {
                 max_entries: 10,
                 same_id: SameId::Update,
                 minhash: None,
+                number_guard: None,
             },
             newest: Timestamp::MIN,
             tails: Tails::START,

@@ -193,17 +193,20 @@ mod tests {
     fn each_end_goes_where_the_mode_says() {
         let unique = ruled(Decision::Unique { original: None });
         let update = ruled(Decision::Update { of: original(), original: None });
+        let template = ruled(Decision::Template { of: original(), original: None });
         let duplicate = ruled(Decision::Duplicate { of: original() });
         let dead = Disposition::DeadLetter(Reject::NoText);
         let stone = Disposition::Tombstone;
         let route = Routing::default();
-        let outlets = |routing: &Routing| [&unique, &update, &duplicate, &dead, &stone].map(|end| routing.outlets(end));
-        assert_eq!(outlets(&route), [&[ONE][..], &[ONE], &[TWO], &[DEAD], &[ONE, TWO]]);
+        let outlets = |routing: &Routing| {
+            [&unique, &update, &template, &duplicate, &dead, &stone].map(|end| routing.outlets(end))
+        };
+        assert_eq!(outlets(&route), [&[ONE][..], &[ONE], &[ONE], &[TWO], &[DEAD], &[ONE, TWO]]);
         let tag = Routing { mode: Mode::Tag, ..route };
-        assert_eq!(outlets(&tag), [&[ONE][..], &[ONE], &[ONE], &[DEAD], &[ONE]]);
+        assert_eq!(outlets(&tag), [&[ONE][..], &[ONE], &[ONE], &[ONE], &[DEAD], &[ONE]]);
         let observe = Routing { mode: Mode::Observe, ..route };
-        assert_eq!(outlets(&observe), [&[][..]; 5]);
+        assert_eq!(outlets(&observe), [&[][..]; 6]);
         let strict = Routing { tombstones: Tombstones::Drop, bad_records: BadRecords::Skip, ..route };
-        assert_eq!(outlets(&strict), [&[ONE][..], &[ONE], &[TWO], &[], &[]]);
+        assert_eq!(outlets(&strict), [&[ONE][..], &[ONE], &[ONE], &[TWO], &[], &[]]);
     }
 }

@@ -129,3 +129,24 @@ fn pages_that_cannot_be_read_are_named_with_a_way_out() {
     assert!(code == 74 && why.contains("cannot read nowhere.txt: No such file"), "{code} {why}");
     assert_eq!(compare(&folder, &["-", "-"]).code, 2);
 }
+
+#[test]
+fn other_figures_make_a_template() {
+    let report = |figures: [u32; 3]| {
+        let [pillars, million, years] = figures;
+        NEWS.replace("eleven", &pillars.to_string())
+            .replace("forty million", &format!("{million} million"))
+            .replace("six years", &format!("{years} years"))
+    };
+    let folder = folder(&report([11, 40, 6]), &report([12, 55, 6]));
+    let said = compare(&folder, &["a.txt", "b.txt", "-o", "table"]);
+    let line = |name: &str| said.out.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    let figures = "figures  0.333 of the smaller page's are in the other  ";
+    assert!(line("figures").starts_with(figures), "{}", said.out);
+    assert!(line("figures").ends_with("others (match.number_overlap is 0.5)"), "{}", said.out);
+    assert_eq!(line("verdict"), "verdict  template, by stage minhash");
+    let json = json(&folder, &["a.txt", "b.txt"]);
+    assert_eq!((&json["figures"]["overlap"], &json["verdict"]), (&0.333.into(), &"template".into()));
+    let off = compare(&folder, &["a.txt", "b.txt", "-o", "table", "-s", "match.number_guard=false"]);
+    assert!(off.out.contains("verdict  near, by stage minhash") && !off.out.contains("figures"), "{}", off.out);
+}

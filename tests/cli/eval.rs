@@ -74,6 +74,71 @@ fn stricter_rules_remove_less() {
 }
 
 #[test]
+fn other_methods_judge_the_same_stream() {
+    let said = eval(&["--texts", "120", "--baselines"]);
+    let figures = figures(&said);
+    let judges = figures["judges"].as_array().unwrap();
+    let names: Vec<&str> = judges.iter().map(|judge| judge["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["dupgate", "simhash", "word_bands", "jaccard", "tf_idf"]);
+    for judge in judges {
+        assert_eq!(judge["pairs"]["planted"], figures["pairs"]["planted"], "another stream");
+        assert_eq!(judge["edits"].as_object().unwrap().len(), 11, "{judge}");
+        let name = judge["name"].as_str().unwrap();
+        let row = said.out.lines().find(|line| line.starts_with(&format!("{name}  "))).unwrap();
+        let f1 = format!("{:.4}", judge["f1"].as_f64().unwrap());
+        assert!(row.split_whitespace().any(|cell| cell == f1), "{row}: {f1}");
+    }
+    for figure in ["removed", "lost", "pairs", "edits"] {
+        assert_eq!(judges[0][figure], figures[figure], "ours twice");
+    }
+    let removed = |judge: usize| judges[judge]["removed_share"].as_f64().unwrap();
+    assert!(removed(3) >= 0.97 && removed(1) < 0.9 && removed(2) < 0.97, "{}", said.out);
+    let refused = eval(&["--texts", "400", "--copies", "60", "--baselines"]);
+    assert!(refused.code == 78 && refused.err.contains("at most 10000"), "{}", refused.err);
+}
+
+#[test]
+fn verdicts_of_others_are_scored_as_ours_are() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (stream, ours, none) = (path("stream.jsonl"), path("ours.jsonl"), path("nothing.jsonl"));
+    let written = figures(&eval(&["--texts", "120", "--json", "--write-stream", &stream]));
+    let pages: Vec<Value> =
+        fs::read_to_string(&stream).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let with_role = |role: &str| pages.iter().filter(|page| page["role"] == role).count();
+    assert_eq!(written["pages"], with_role("original") + with_role("copy"));
+    assert!(pages.iter().all(|page| page["edit"].is_null() == (page["role"] == "original")));
+    // The same judge from outside, on the stream as it was written.
+    let sieve = ["sieve", &stream, "-s", "input.fields.id=/id"];
+    let sieved = said(dupgate().args(sieve));
+    assert_eq!(sieved.code, 0, "{}", sieved.err);
+    fs::write(&ours, format!("{}{}\n", sieved.out, r#"{"seconds": 2.5, "setting": "as given"}"#)).unwrap();
+    let unique: Vec<String> = pages.iter().map(|page| format!("{{\"id\":{}}}\n", page["id"])).collect();
+    fs::write(&none, unique.concat()).unwrap();
+    let scored = figures(&eval(&["--texts", "120", "--json", "--verdicts", &ours, "--verdicts", &none]));
+    let judge = |number: usize, figure: &str| scored["judges"][number][figure].clone();
+    for figure in ["removed", "lost", "strayed", "pairs", "adjusted_rand_index", "largest_cluster", "edits", "apart"] {
+        assert_eq!(judge(1, figure), written[figure], "{figure}");
+    }
+    assert_eq!(
+        [judge(1, "name"), judge(1, "setting"), judge(1, "seconds")],
+        [Value::from("ours"), Value::from("as given"), Value::from(2.5)]
+    );
+    assert_eq!((judge(2, "pairs")["said"].as_u64(), judge(2, "largest_cluster").as_u64()), (Some(0), Some(1)));
+    // Verdicts that cannot be meant are refused, not scored.
+    let refused = |verdicts: &str, texts: &str| {
+        fs::write(&none, verdicts).unwrap();
+        let said = eval(&["--texts", texts, "--verdicts", &none]);
+        assert_eq!(said.code, 74, "{}", said.err);
+        said.err
+    };
+    assert!(refused(&unique[1..].concat(), "120").contains("says nothing of page 0-"));
+    assert!(refused(&unique.concat(), "140").contains("no page has the id"), "another stream");
+    let later = format!("{{\"id\":{},\"match_id\":{}}}", pages[3]["id"], pages[4]["id"]);
+    assert!(refused(&later, "120").contains("does not stand before"));
+}
+
+#[test]
 fn labelled_pairs_are_scored_as_they_stand() {
     let folder = TempDir::new().unwrap();
     let story = |what: &str| {

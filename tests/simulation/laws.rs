@@ -510,6 +510,7 @@ fn describe_answer(answer: &Answer) -> String {
             let what = match page.decision {
                 Decision::Unique { .. } => "unique",
                 Decision::Update { .. } => "update",
+                Decision::Template { .. } => "template",
                 Decision::Duplicate { .. } => "duplicate",
             };
             format!("{} {what}{matched}{made}, at {}", page.source, page.event_time)

@@ -70,7 +70,7 @@ impl Oracle {
         }
         let time = page.event_time.millis().min(appended + millis(rules.max_future_skew));
         let tails = self.tails_at(time);
-        let mut best: Option<(bool, usize, u32, u64, &Held)> = None;
+        let mut best: Option<(bool, bool, usize, u32, u64, &Held)> = None;
         for held in &self.originals {
             for &stage in &rules.stages {
                 let Some(distance) = distance(stage, &held.fingerprints, &page.fingerprints, rules) else { continue };
@@ -82,8 +82,11 @@ impl Oracle {
                     continue;
                 }
                 let other_id = page.id.is_none() || held.id != page.id;
-                let found = (other_id, index(stage), distance, held.sequence, held);
-                let rank = |(a, b, c, d, _): &(bool, usize, u32, u64, &Held)| (*a, *b, *c, *d);
+                let is_update = !other_id && rules.same_id == SameId::Update;
+                let others =
+                    stage != Stage::Exact && !is_update && others(&held.fingerprints, &page.fingerprints, rules);
+                let found = (others, other_id, index(stage), distance, held.sequence, held);
+                let rank = |(a, b, c, d, e, _): &(bool, bool, usize, u32, u64, &Held)| (*a, *b, *c, *d, *e);
                 if best.as_ref().is_none_or(|best| rank(&found) < rank(best)) {
                     best = Some(found);
                 }
@@ -91,12 +94,10 @@ impl Oracle {
         }
         let original =
             NewOriginal { fingerprints: page.fingerprints.clone(), id: page.id, scope: page.scope, cluster: None };
+        let remembered = tails.iter().any(|tail| tail.is_none_or(|tail| time >= tail));
         let decision = match best {
-            None => {
-                let remembered = tails.iter().any(|tail| tail.is_none_or(|tail| time >= tail));
-                Decision::Unique { original: remembered.then_some(original) }
-            }
-            Some((other_id, stage, distance, _, held)) => {
+            None => Decision::Unique { original: remembered.then_some(original) },
+            Some((others, other_id, stage, distance, _, held)) => {
                 let of = Match {
                     stage: Stage::ALL[stage],
                     distance: u8::try_from(distance).unwrap(),
@@ -107,6 +108,8 @@ impl Oracle {
                 if !other_id && stage > 0 && rules.same_id == SameId::Update {
                     let newer = NewOriginal { cluster: Some(held.cluster.clone()), ..original };
                     Decision::Update { of, original: (time >= held.time).then_some(newer) }
+                } else if others {
+                    Decision::Template { of, original: remembered.then_some(original) }
                 } else {
                     Decision::Duplicate { of }
                 }
@@ -230,6 +233,14 @@ fn sketch_distance(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> O
     let estimate = ((slots - f64::from(distance)) / slots - 1.0 / 256.0) / (1.0 - 1.0 / 256.0);
     let near = agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity);
     near.then_some(distance)
+}
+
+/// Says whether less than the demanded share of the fewer figures is in both; the pages of this world have few.
+fn others(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> bool {
+    let (one, other) = (held.numbers.hashes(), page.numbers.hashes());
+    let shared = one.iter().filter(|figure| other.contains(figure)).count();
+    let fewer = one.len().min(other.len());
+    rules.number_guard.is_some_and(|least| fewer >= 2 && shared * 1000 < fewer * usize::from(least))
 }
 
 fn distance(stage: Stage, held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> Option<u32> {

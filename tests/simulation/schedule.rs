@@ -90,6 +90,7 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
             max_entries: 50,
             same_id: SameId::Update,
             minhash: None,
+            number_guard: Some(500),
         };
     }
     Rules {
@@ -107,6 +108,7 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
         max_entries: rng.pick(&[50, 6, 3]),
         same_id: rng.pick(&[SameId::Update, SameId::Update, SameId::Duplicate]),
         minhash: Some(minhash(rng.pick(&[1, 2]), rng.pick(&[300, 600, 800]))),
+        number_guard: rng.pick(&[None, Some(500), Some(700)]),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dupgate::fingerprint::{ExactHash, Fingerprints, IdHash, PageDigest, ScopeHash, SimHash, Sketch};
+use dupgate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch};
 use dupgate::log::PageEntry;
 use dupgate::record::{Reject, Source, Timestamp};
 use dupgate::worker::{Disposition, Errand, LogPartition, Page};
@@ -57,6 +57,17 @@ impl WorldPage {
         usize::try_from(self.scope).unwrap() % logs
     }
 
+    /// Figures as a function of the text: common ones, few, others, none.
+    fn figures(&self) -> &'static [u16] {
+        match (self.text % 4, self.variant) {
+            (0, 0) | (1, _) => &[10, 20, 30],
+            (0, _) => &[10, 20, 40],
+            (2, 0) => &[30, 50, 60],
+            (2, _) => &[70, 80],
+            _ => &[],
+        }
+    }
+
     fn entry(&self, source: &Source) -> PageEntry {
         // Neighbouring texts differ in one bit; the variant changes the text, but no bit.
         let fingerprints = Fingerprints {
@@ -68,6 +79,7 @@ impl WorldPage {
                     u8::try_from((self.text + slot as u64 * 3) / 5 % 251).unwrap()
                 }))
             }),
+            numbers: Numbers::from_hashes(self.figures()).unwrap(),
         };
         PageEntry {
             source: source.clone(),

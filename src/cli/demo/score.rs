@@ -34,7 +34,7 @@ pub(super) struct Told {
 pub(super) fn told(written: &Written, prefix: &str) -> Option<Told> {
     let ours = |name: &str| written.header(&format!("{prefix}{name}"));
     let found = match ours("verdict") {
-        Some("unique") => Found::Unique,
+        Some("unique" | "template") => Found::Unique,
         Some("update") => Found::Update,
         Some("exact") => Found::Exact,
         Some("near") => Found::Near,

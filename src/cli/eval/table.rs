@@ -52,3 +52,11 @@ pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>, likeness: Option<&[
         "chance_candidates_at_1e7": crowd, "likeness": likeness, "edits": by_edit(&report.edits), "apart": by_edit(&report.apart),
     })
 }
+
+/// Adds the members of the second object to the first.
+pub(super) fn with(mut figures: Value, more: Value) -> Value {
+    if let (Value::Object(figures), Value::Object(more)) = (&mut figures, more) {
+        figures.extend(more);
+    }
+    figures
+}

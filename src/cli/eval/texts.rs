@@ -11,8 +11,7 @@ use serde::Deserialize;
 use super::{EvalArgs, original};
 use crate::crawl::{Crawl, CrawlSettings};
 use crate::fingerprint::{Letters, Reader, ShingleLengths, shingle_hashes};
-use crate::quality::Edit;
-use crate::quality::{Planted, Role, clean, set_of};
+use crate::quality::{Edit, Half, Planted, Role, clean, set_of};
 use crate::record::Body;
 
 /// A text with its name.
@@ -23,8 +22,8 @@ pub(super) struct Named {
     pub(super) text: String,
 }
 
-/// Reads or generates the texts that are used.
-pub(super) fn gather(args: &EvalArgs, reader: &Reader) -> anyhow::Result<Vec<Named>> {
+/// Reads or generates the texts of a half.
+pub(super) fn gather(args: &EvalArgs, half: Half, reader: &Reader) -> anyhow::Result<Vec<Named>> {
     let mut texts = Vec::new();
     for path in &args.base {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -45,7 +44,6 @@ pub(super) fn gather(args: &EvalArgs, reader: &Reader) -> anyhow::Result<Vec<Nam
     if args.pairs.is_some() {
         return Ok(texts);
     }
-    let half = args.half.half();
     let lengths = args.least..=args.most;
     let mut used: Vec<Named> = (0..)
         .zip(texts)

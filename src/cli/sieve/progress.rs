@@ -34,7 +34,7 @@ impl Progress {
     /// them.
     pub(super) fn new(size: Option<u64>, tells_dead_letters: bool) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| bar(size));
-        let verdicts = ["unique", "update", "exact", "near", "dead"].map(|name| (name, 0)).into();
+        let verdicts = ["unique", "update", "template", "exact", "near", "dead"].map(|name| (name, 0)).into();
         Self {
             pages: 0,
             bytes: 0,
@@ -91,8 +91,9 @@ impl Progress {
             let _ = write!(reasons, "{gap}{reason} {count}");
         }
         let of = |name: &str| self.verdicts.get(name).copied().unwrap_or(0);
-        let (unique, update, exact, near, dead) = (of("unique"), of("update"), of("exact"), of("near"), of("dead"));
-        tracing::info!(pages = self.pages, unique, update, exact, near, dead, reasons, "sieved");
+        let (unique, update, template) = (of("unique"), of("update"), of("template"));
+        let (exact, near, dead) = (of("exact"), of("near"), of("dead"));
+        tracing::info!(pages = self.pages, unique, update, template, exact, near, dead, reasons, "sieved");
     }
 }
 

@@ -49,6 +49,8 @@ pub(super) enum Expected {
     Exact,
     /// Near text.
     Near,
+    /// Near text with other figures.
+    Template,
     /// Equal or near text.
     Duplicate,
     /// A new text of the same page.
@@ -64,6 +66,7 @@ impl Expected {
             Self::Unique => "unique",
             Self::Exact => "exact",
             Self::Near => "near",
+            Self::Template => "template",
             Self::Duplicate => "duplicate",
             Self::Update => "update",
             Self::Dead => "dead",

@@ -14,7 +14,7 @@ use crate::{fingerprint, text};
 
 /// Memory that one original is taken to need, in bytes, when `index.max_entries` is derived from `index.max_memory`:
 /// fingerprints, position, meta data and its share of the hash tables, rounded up; sketches come on top.
-pub const BYTES_PER_ORIGINAL: u64 = 200;
+pub const BYTES_PER_ORIGINAL: u64 = 216;
 
 /// Memory for the index when neither limit is given.
 pub(in super::super) const DEFAULT_MAX_MEMORY: ByteSize = ByteSize(4 << 30);
@@ -184,15 +184,20 @@ fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings)
     if agree == 0 || usize::from(agree) > bands {
         found.refuse("match.minhash.agree", format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"));
     }
-    if !(0.0..=1.0).contains(&min_similarity) {
-        found.refuse("match.minhash.min_similarity", format!("{min_similarity} is no similarity (expected 0 to 1)"));
-        return None;
-    }
+    let min_similarity = per_mille("match.minhash.min_similarity", min_similarity, found)?;
     let banding = Banding::new(bands, rows, form);
     let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok()?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
-    let min_similarity = (min_similarity * 1000.0).round() as u16;
     Some(MinHashRules { form, banding, agree, min_similarity })
+}
+
+/// Takes a share as thousandths.
+fn per_mille(path: &str, share: f64, found: &mut Findings) -> Option<u16> {
+    if !(0.0..=1.0).contains(&share) {
+        found.refuse(path, format!("{share} is no similarity (expected 0 to 1)"));
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
+    Some((share * 1000.0).round() as u16)
 }
 
 pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -> Rules {
@@ -246,6 +251,8 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
             raw::SameIdPolicy::Duplicate => SameId::Duplicate,
         },
         minhash,
+        number_guard: per_mille("match.number_overlap", matching.number_overlap, found)
+            .filter(|_| matching.number_guard),
     }
 }
 

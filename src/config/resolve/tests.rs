@@ -129,6 +129,8 @@ fn stages_and_their_windows_fit_together() {
     refused(&["match.stages=exact", "window.stages.simhash=1h"], "window.stages.simhash", "not in match.stages");
     refused(&["window.stages.exact=0s"], "window.stages.exact", "0s remembers nothing");
     assert_eq!(settings(&["window.stages.exact=30d"]).logs.keep, Duration::from_hours(726), "the longest counts");
+    assert_eq!(settings(&["match.number_overlap=0.25"]).rules.number_guard, Some(250));
+    assert_eq!(settings(&["match.number_guard=false"]).rules.number_guard, None);
     assert_eq!(settings(&["match.same_id=duplicate"]).rules.same_id, crate::log::SameId::Duplicate);
 }
 
@@ -150,6 +152,7 @@ fn sketches_and_their_bands_fit_together() {
     refused(&["match.minhash.rows=0"], "match.minhash.bands", "at least 1 of each");
     refused(&["match.minhash.agree=0"], "match.minhash.agree", "expected 1 to 42");
     refused(&["match.minhash.min_similarity=1.5"], "match.minhash.min_similarity", "expected 0 to 1");
+    refused(&["match.number_overlap=-0.1"], "match.number_overlap", "expected 0 to 1");
     refused(&["match.minhash.min_shingles=0"], "match.minhash.min_shingles", "below the limit of 1");
     refused(&["match.minhash.shingle.han=0"], "match.minhash.shingle.han", "expected 1 to 64");
 }
@@ -160,14 +163,14 @@ fn one_limit_bounds_the_index() {
         let settings = settings(sets);
         (settings.rules.max_entries, settings.index.max_memory)
     };
-    assert_eq!(settings_of(&["index.max_memory=9640B"]), (10, 9640));
-    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 9640));
+    assert_eq!(settings_of(&["index.max_memory=9800B"]), (10, 9800));
+    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 9800));
     assert_eq!(
         settings_of(&["index.max_entries=10", "match.minhash.permutations=0", "match.stages=exact"]),
-        (10, 2000)
+        (10, 2160)
     );
     refused(&["index.max_memory=1GiB", "index.max_entries=5"], "index.max_entries", "one of both");
-    refused(&["index.max_memory=199B"], "index.max_memory", "hold no original");
+    refused(&["index.max_memory=215B"], "index.max_memory", "hold no original");
     refused(&["index.max_entries=0"], "index.max_entries", "below the limit of 1");
 }
 

@@ -214,9 +214,8 @@ fn memory_after_one_and_after_five_turnovers_is_the_same() {
                 bytes.push(near.memory_bytes());
             }
         }
-        // The first turnover ends with the second window. Runs that many share take two more to find their sizes.
-        let first = if name == "families" { 3 } else { 1 };
-        assert!(bytes[5].abs_diff(bytes[first]) * 20 <= bytes[first], "{name}: {bytes:?}");
+        // The first turnover ends with the second window.
+        assert!(bytes[5].abs_diff(bytes[1]) * 20 <= bytes[1], "{name}: {bytes:?}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::CodecError;
 use super::wire::{Reader, Write};
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, ScopeHash, SimHash, Sketch};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Sketch};
 
 /// Which of the optional hashes are there: bit 0 `SimHash`, bit 1 id, bit 2 scope, bit 3 sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,9 @@ pub(crate) fn write(out: &mut Vec<u8>, fingerprints: &Fingerprints, id: Option<I
     if let Some(sketch) = &fingerprints.sketch {
         out.run(sketch.bytes());
     }
+    let numbers = fingerprints.numbers.hashes();
+    out.varint(numbers.len() as u64);
+    numbers.iter().for_each(|hash| out.extend(hash.to_le_bytes()));
 }
 
 /// Reads the hashes that are there.
@@ -74,5 +77,16 @@ pub(crate) fn read(
     let id = present.id.then(|| from.fixed64("id hash")).transpose()?.map(IdHash);
     let scope = present.scope.then(|| from.fixed64("scope hash")).transpose()?.map(ScopeHash);
     let sketch = present.sketch.then(|| from.run("sketch")).transpose()?.map(Sketch::from_bytes);
-    Ok((Fingerprints { exact, simhash, sketch }, id, scope))
+    let numbers = read_numbers(from)?;
+    Ok((Fingerprints { exact, simhash, sketch, numbers }, id, scope))
+}
+
+/// Versions 1 and 2 knew no figures.
+fn read_numbers(from: &mut Reader<'_>) -> Result<Numbers, CodecError> {
+    if from.version() < 3 {
+        return Ok(Numbers::EMPTY);
+    }
+    let count = from.count(2, "numbers")?;
+    let hashes: Vec<u16> = (0..count).map(|_| from.fixed16("numbers")).collect::<Result<_, _>>()?;
+    Numbers::from_hashes(&hashes).ok_or(CodecError::BadValue { what: "numbers", value: count as u64 })
 }

@@ -7,10 +7,10 @@ use super::wire::Reader;
 pub const MAGIC: [u8; 2] = *b"dg";
 
 /// The version of the format that is written.
-pub const FORMAT_VERSION: u8 = 2;
+pub const FORMAT_VERSION: u8 = 3;
 
 /// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 2] = [1, FORMAT_VERSION];
+pub const KNOWN_VERSIONS: [u8; 3] = [1, 2, FORMAT_VERSION];
 
 /// Bytes of a frame around its body.
 pub(crate) const FRAME_BYTES: usize = 8;

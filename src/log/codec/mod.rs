@@ -27,22 +27,26 @@
 //!   1 update     page · time · digest u32 · match [· original: flag 4]
 //!   2 duplicate  page · time · digest u32 · match
 //!   3 withdrawn, 4 and 5 forgotten, 6 reopened: as in an entry
+//!   7 template   as an update
 //! match        stage u8 · distance u8 · position · age in ms i [· position of the cluster: flag 5]
 //! original     hashes present in bits 0-2 and 4, has cluster in bit 3 u8 · hashes [· position of the cluster]
 //! hashes       exact u128 [· simhash u64] [· id u64] [· scope u64] [· length · sketch]
+//!              · numbers: count · u16* (not in versions 1 and 2)
 //! page         partition · offset as the step from the partition's latest page in this record, i
 //! position     the same, but no later step begins there
 //! time         ms i: the first of a record as it is, others as the distance from the first
 //! tails        exact i · simhash i · minhash i (not in version 1) · first sequence
 //! rules        count · stage u8* · max_distance u8 · windows exact, simhash, minhash (not in version 1) · lateness
 //!              · max_future_skew · max_entries · same_id u8 [· minhash: not in version 1]
+//!              · has number guard u8 [· least overlap] (not in versions 1 and 2)
 //! minhash      0 u8, or 1 u8 · slots u8 · bits u8 · bands u8 · rows u8 · agree u8 · min_similarity
 //! span         seconds · nanoseconds
 //! bitmap       length · portable Roaring treemap (nothing when empty)
 //! ```
 //!
 //! Numbers without a type are LEB128 varints, `i` zigzag ones; fixed ones are little-endian. In a record of many, an
-//! entry of exact and `SimHash` takes at most 64 bytes, 240 with a sketch of 128, and the ruling of a duplicate at most 56.
+//! entry of exact and `SimHash` takes at most 64 bytes (16 more with eight figures), 240 with a sketch of 128, and the
+//! ruling of a duplicate at most 56.
 //!
 //! Kinds from 5 on stand in snapshots, whose room uses the same frame and alphabet.
 //!

@@ -42,6 +42,22 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
         out.extend([banding.bands(), banding.rows(), agree]);
         out.varint(u64::from(min_similarity));
     }
+    out.push(u8::from(rules.number_guard.is_some()));
+    if let Some(least) = rules.number_guard {
+        out.varint(u64::from(least));
+    }
+}
+
+/// Versions 1 and 2 knew no figures.
+fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<u16>, CodecError> {
+    if from.version() < 3 {
+        return Ok(None);
+    }
+    match from.byte("number_guard")? {
+        0 => Ok(None),
+        1 => from.small("number_guard").map(Some),
+        other => Err(CodecError::BadValue { what: "number_guard", value: u64::from(other) }),
+    }
 }
 
 /// Version 1 knew no sketches.
@@ -61,9 +77,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     let (bands, rows) = (from.byte("bands")?, from.byte("rows")?);
     let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
     let agree = from.byte("agree")?;
-    let min_similarity = from.varint("min_similarity")?;
-    let min_similarity = u16::try_from(min_similarity)
-        .map_err(|_| CodecError::BadValue { what: "min_similarity", value: min_similarity })?;
+    let min_similarity = from.small("min_similarity")?;
     Ok(Some(MinHashRules { form, banding, agree, min_similarity }))
 }
 
@@ -93,6 +107,7 @@ pub(super) fn read_rules(from: &mut Reader<'_>) -> Result<Rules, CodecError> {
             other => return Err(CodecError::BadValue { what: "same_id", value: u64::from(other) }),
         },
         minhash: read_minhash(from)?,
+        number_guard: read_number_guard(from)?,
     })
 }
 

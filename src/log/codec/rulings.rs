@@ -19,6 +19,7 @@ const WITHDRAWN: u8 = 3;
 const FORGOTTEN_SOURCE: u8 = 4;
 const FORGOTTEN_ID: u8 = 5;
 const REOPENED: u8 = 6;
+const TEMPLATE: u8 = 7;
 
 /// Flag of a page's head: it became an original.
 const HAS_ORIGINAL: u8 = 1 << 4;
@@ -70,6 +71,7 @@ fn head_of(answer: &Answer) -> u8 {
             let kind = match &page.decision {
                 Decision::Unique { .. } => UNIQUE,
                 Decision::Update { .. } => UPDATE,
+                Decision::Template { .. } => TEMPLATE,
                 Decision::Duplicate { .. } => DUPLICATE,
             };
             let original = if page.decision.original().is_some() { HAS_ORIGINAL } else { 0 };
@@ -116,7 +118,7 @@ fn read_ruling(from: &mut Reader<'_>, places: &mut Places) -> Result<Ruling, Cod
     let head = from.byte("ruling")?;
     let request = RequestId(from.fixed64("request id")?);
     let answer = match (head & 0xF, head & 0xF0) {
-        (UNIQUE | UPDATE | DUPLICATE, _) => Answer::Page(read_page(from, places, head)?),
+        (UNIQUE | UPDATE | DUPLICATE | TEMPLATE, _) => Answer::Page(read_page(from, places, head)?),
         (WITHDRAWN, 0) => Answer::Withdrawn { source: places.read_page(from)?, reason: reject(from)? },
         (FORGOTTEN_SOURCE, 0) => Answer::Forgotten(ForgetTarget::Source(places.read_reference(from)?)),
         (FORGOTTEN_ID, 0) => Answer::Forgotten(ForgetTarget::Id(IdHash(from.fixed64("id hash")?))),
@@ -137,10 +139,10 @@ fn read_page(from: &mut Reader<'_>, places: &mut Places, head: u8) -> Result<Pag
     let decision = match (head & 0xF, head & 0xF0) {
         (UNIQUE, 0) => Decision::Unique { original: None },
         (UNIQUE, HAS_ORIGINAL) => Decision::Unique { original: Some(read_original(from, places)?) },
-        (UPDATE, flags) if flags & !(HAS_ORIGINAL | HAS_CLUSTER) == 0 => {
+        (kind @ (UPDATE | TEMPLATE), flags) if flags & !(HAS_ORIGINAL | HAS_CLUSTER) == 0 => {
             let of = read_match(from, places, flags)?;
             let original = (flags & HAS_ORIGINAL != 0).then(|| read_original(from, places)).transpose()?;
-            Decision::Update { of, original }
+            if kind == UPDATE { Decision::Update { of, original } } else { Decision::Template { of, original } }
         }
         (DUPLICATE, flags) if flags & !HAS_CLUSTER == 0 => Decision::Duplicate { of: read_match(from, places, flags)? },
         _ => return Err(CodecError::BadValue { what: "ruling", value: u64::from(head) }),

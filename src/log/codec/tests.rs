@@ -7,7 +7,7 @@ use roaring::RoaringTreemap;
 
 use super::*;
 use crate::fingerprint::{
-    Banding, ExactHash, Fingerprints, IdHash, PageDigest, ScopeHash, SimHash, Sketch, SketchForm, SlotBits,
+    Banding, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, SketchForm, SlotBits,
 };
 use crate::log::MinHashRules;
 use crate::log::{
@@ -91,7 +91,13 @@ fn page_of_a_crawl(number: u64) -> (Source, Timestamp, Fingerprints, IdHash) {
     let source = PartitionId::new("crawler.pages.fetched.v2", i32::try_from(noise >> 60).unwrap() % 6).at(offset);
     let time = Timestamp::from_millis(1_795_000_000_000 + i64::try_from(noise % 3_600_000).unwrap());
     let exact = ExactHash(u128::from(noise) << 64 | u128::from(noise.rotate_left(17)));
-    (source, time, Fingerprints { exact, simhash: Some(SimHash(noise.rotate_left(31))), sketch: None }, IdHash(!noise))
+    let numbers = Numbers::EMPTY;
+    (
+        source,
+        time,
+        Fingerprints { exact, simhash: Some(SimHash(noise.rotate_left(31))), sketch: None, numbers },
+        IdHash(!noise),
+    )
 }
 
 #[test]

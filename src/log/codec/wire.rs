@@ -111,6 +111,10 @@ impl<'a> Reader<'a> {
         self.array(what).map(u8::from_le_bytes)
     }
 
+    pub(crate) fn fixed16(&mut self, what: &'static str) -> Result<u16, CodecError> {
+        self.array(what).map(u16::from_le_bytes)
+    }
+
     pub(crate) fn fixed32(&mut self, what: &'static str) -> Result<u32, CodecError> {
         self.array(what).map(u32::from_le_bytes)
     }

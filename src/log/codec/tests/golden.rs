@@ -6,21 +6,25 @@
 use super::super::hex::{hex, records};
 use super::*;
 
-const ENTRIES: [&str; 2] = [
+const ENTRIES: [&str; 3] = [
     include_str!("../../../../tests/golden/log/entries.v1.hex"),
     include_str!("../../../../tests/golden/log/entries.v2.hex"),
+    include_str!("../../../../tests/golden/log/entries.v3.hex"),
 ];
-const RULINGS: [&str; 2] = [
+const RULINGS: [&str; 3] = [
     include_str!("../../../../tests/golden/log/rulings.v1.hex"),
     include_str!("../../../../tests/golden/log/rulings.v2.hex"),
+    include_str!("../../../../tests/golden/log/rulings.v3.hex"),
 ];
-const RULES: [&str; 2] = [
+const RULES: [&str; 3] = [
     include_str!("../../../../tests/golden/log/rules.v1.hex"),
     include_str!("../../../../tests/golden/log/rules.v2.hex"),
+    include_str!("../../../../tests/golden/log/rules.v3.hex"),
 ];
-const CHECKPOINT: [&str; 2] = [
+const CHECKPOINT: [&str; 3] = [
     include_str!("../../../../tests/golden/log/checkpoint.v1.hex"),
     include_str!("../../../../tests/golden/log/checkpoint.v2.hex"),
+    include_str!("../../../../tests/golden/log/checkpoint.v3.hex"),
 ];
 
 fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
@@ -38,41 +42,62 @@ fn check_read(name: &str, golden: &str, value: &VerdictRecord) {
     assert_eq!(found, [(0, value.clone())], "{name} is no longer read as what it says");
 }
 
-/// The value of today and that of version 1 against both files; only today's bytes are written.
-fn check_verdict(name: &str, golden: [&str; 2], value: &VerdictRecord, before: &VerdictRecord, part: usize) {
-    let [one, two] = golden;
-    check_written(&format!("{name}.v2.hex"), two, &encode_verdict(value, part));
-    check_read(&format!("{name}.v2.hex"), two, value);
-    check_read(&format!("{name}.v1.hex"), one, before);
+/// The value of today and those of the versions before against their files; only today's bytes are written.
+fn check_verdict(name: &str, golden: [&str; 3], value: &VerdictRecord, before: [&VerdictRecord; 2], part: usize) {
+    let [one, two, three] = golden;
+    check_written(&format!("{name}.v3.hex"), three, &encode_verdict(value, part));
+    check_read(&format!("{name}.v3.hex"), three, value);
+    check_read(&format!("{name}.v2.hex"), two, before[1]);
+    check_read(&format!("{name}.v1.hex"), one, before[0]);
+}
+
+/// What a version knew of fingerprints: the first no sketches, the first two no figures.
+fn as_of(version: u8, fingerprints: &mut Fingerprints) {
+    if version < 2 {
+        fingerprints.sketch = None;
+    }
+    fingerprints.numbers = Numbers::EMPTY;
 }
 
 #[test]
 fn entries_of_all_versions() {
-    let [one, two] = ENTRIES;
-    check_written("entries.v2.hex", two, &[encoded(&entries())]);
-    assert_eq!(decode_entries(&records(two)[0]), Ok(entries()));
-    let mut before = entries();
-    for entry in &mut before {
-        if let EntryBody::Page(page) = &mut entry.body {
-            page.fingerprints.sketch = None;
+    let [one, two, three] = ENTRIES;
+    check_written("entries.v3.hex", three, &[encoded(&entries())]);
+    assert_eq!(decode_entries(&records(three)[0]), Ok(entries()));
+    for (version, golden) in [(1, one), (2, two)] {
+        let mut before = entries();
+        for entry in &mut before {
+            if let EntryBody::Page(page) = &mut entry.body {
+                as_of(version, &mut page.fingerprints);
+            }
         }
+        assert_eq!(decode_entries(&records(golden)[0]), Ok(before));
     }
-    assert_eq!(decode_entries(&records(one)[0]), Ok(before));
 }
 
 #[test]
 fn rulings_of_all_versions() {
-    let mut before = batch();
-    before.tails = tails_1();
-    for ruling in &mut before.rulings {
-        if let Answer::Page(page) = &mut ruling.answer
-            && let Decision::Unique { original: Some(original) } | Decision::Update { original: Some(original), .. } =
-                &mut page.decision
-        {
-            original.fingerprints.sketch = None;
+    let before = |version: u8| {
+        let mut before = batch();
+        if version < 2 {
+            before.tails = tails_1();
         }
-    }
-    check_verdict("rulings", RULINGS, &VerdictRecord::Rulings(batch()), &VerdictRecord::Rulings(before), 0);
+        before.rulings.retain(|ruling| !is_template(ruling));
+        for ruling in &mut before.rulings {
+            if let Answer::Page(page) = &mut ruling.answer
+                && let Decision::Unique { original: Some(original) } | Decision::Update { original: Some(original), .. } =
+                    &mut page.decision
+            {
+                as_of(version, &mut original.fingerprints);
+            }
+        }
+        VerdictRecord::Rulings(before)
+    };
+    check_verdict("rulings", RULINGS, &VerdictRecord::Rulings(batch()), [&before(1), &before(2)], 0);
+}
+
+fn is_template(ruling: &Ruling) -> bool {
+    matches!(&ruling.answer, Answer::Page(page) if matches!(page.decision, Decision::Template { .. }))
 }
 
 #[test]
@@ -80,20 +105,26 @@ fn rules_of_all_versions() {
     let record = |rules| {
         VerdictRecord::Rules(RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules })
     };
-    check_verdict("rules", RULES, &record(rules()), &record(rules_1()), 0);
+    check_verdict("rules", RULES, &record(rules()), [&record(rules_1()), &record(rules_2())], 0);
 }
 
 #[test]
 fn checkpoint_of_all_versions() {
-    let before = Checkpoint { rules: rules_1(), tails: tails_1(), ..checkpoint() };
-    let [value, before] = [checkpoint(), before].map(|checkpoint| VerdictRecord::Checkpoint(Box::new(checkpoint)));
-    check_verdict("checkpoint", CHECKPOINT, &value, &before, 200);
+    let one = Checkpoint { rules: rules_1(), tails: tails_1(), ..checkpoint() };
+    let two = Checkpoint { rules: rules_2(), ..checkpoint() };
+    let [value, one, two] = [checkpoint(), one, two].map(|checkpoint| VerdictRecord::Checkpoint(Box::new(checkpoint)));
+    check_verdict("checkpoint", CHECKPOINT, &value, [&one, &two], 200);
 }
 
 /// Version 1 knew two stages; the window and tail of the third are those of the second.
 fn rules_1() -> Rules {
     let windows = Windows { minhash: rules().windows.simhash, ..rules().windows };
-    Rules { stages: vec![Stage::Exact, Stage::SimHash], windows, minhash: None, ..rules() }
+    Rules { stages: vec![Stage::Exact, Stage::SimHash], windows, minhash: None, ..rules_2() }
+}
+
+/// Version 2 knew no figures.
+fn rules_2() -> Rules {
+    Rules { number_guard: None, ..rules() }
 }
 
 fn tails_1() -> Tails {
@@ -109,6 +140,7 @@ fn prints(number: u8) -> Fingerprints {
         exact: ExactHash(u128::from_be_bytes([number; 16])),
         simhash: number.is_multiple_of(2).then_some(SimHash(0x0101_0101_0101_0101 * u64::from(number))),
         sketch: number.is_multiple_of(4).then(|| Sketch::from_bytes(&[number; 16])),
+        numbers: Numbers::from_hashes(&[0, 0x0102, 0x0304, 0xFFFE][..usize::from(number % 5)]).unwrap(),
     }
 }
 
@@ -159,6 +191,11 @@ pub(super) fn batch() -> RulingBatch {
         Decision::Duplicate { of: of(Stage::Exact, 0, 999_000) },
         Decision::Duplicate { of: of(Stage::SimHash, 8, 5) },
     ];
+    // What a later version brought stands at the end, so that the rest is what older ones wrote.
+    let templates = [
+        Decision::Template { of: of(Stage::MinHash, 9, 999_000), original: Some(original(4, None)) },
+        Decision::Template { of: of(Stage::SimHash, 1, 5), original: None },
+    ];
     let page = |(number, decision): (i64, Decision)| {
         Answer::Page(PageRuling {
             source: pages().at(1_000_000 + number),
@@ -174,6 +211,7 @@ pub(super) fn batch() -> RulingBatch {
         Answer::Forgotten(ForgetTarget::Id(IdHash(0xAAAA))),
         Answer::Reopened { partition: PartitionId::new("other", -1), from: -5, to: 5 },
     ]);
+    answers.extend((20..).zip(templates).map(page));
     let ruling =
         |(number, answer): (u64, Answer)| Ruling { request: RequestId(0x5E5E_0000_0000_0000 + number), answer };
     RulingBatch {
@@ -214,6 +252,7 @@ pub(super) fn rules() -> Rules {
             agree: 2,
             min_similarity: 300,
         }),
+        number_guard: Some(500),
     }
 }
 

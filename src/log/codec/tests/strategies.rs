@@ -22,11 +22,13 @@ fn sources() -> BoxedStrategy<Source> {
 
 fn fingerprints() -> BoxedStrategy<Fingerprints> {
     let sketch = prop::option::of(prop::collection::vec(any::<u8>(), 0..300));
-    (any::<u128>(), any::<Option<u64>>(), sketch)
-        .prop_map(|(exact, simhash, sketch)| Fingerprints {
+    let figures = prop::collection::btree_set(0..u16::MAX, 0..9);
+    (any::<u128>(), any::<Option<u64>>(), sketch, figures)
+        .prop_map(|(exact, simhash, sketch, figures)| Fingerprints {
             exact: ExactHash(exact),
             simhash: simhash.map(SimHash),
             sketch: sketch.as_deref().map(Sketch::from_bytes),
+            numbers: Numbers::from_hashes(&figures.into_iter().collect::<Vec<u16>>()).unwrap(),
         })
         .boxed()
 }
@@ -90,6 +92,7 @@ fn rulings() -> BoxedStrategy<Ruling> {
     let decision = prop_oneof![
         prop::option::of(originals()).prop_map(|original| Decision::Unique { original }),
         (matches(), prop::option::of(originals())).prop_map(|(of, original)| Decision::Update { of, original }),
+        (matches(), prop::option::of(originals())).prop_map(|(of, original)| Decision::Template { of, original }),
         matches().prop_map(|of| Decision::Duplicate { of }),
     ];
     let page = (sources(), times(), digests(), decision).prop_map(|(source, event_time, digest, decision)| {
@@ -116,17 +119,19 @@ fn spans() -> BoxedStrategy<Duration> {
 fn rules() -> BoxedStrategy<Rules> {
     let windows = (spans(), spans(), spans()).prop_map(|(exact, simhash, minhash)| Windows { exact, simhash, minhash });
     let same_id = prop_oneof![Just(SameId::Update), Just(SameId::Duplicate)];
+    let same_id = (same_id, any::<Option<u16>>());
     let minhash = prop::option::of(minhash_rules());
     (prop::collection::vec(stages(), 0..4), any::<u8>(), windows, spans(), spans(), any::<u64>(), same_id, minhash)
-        .prop_map(|(stages, max_distance, windows, lateness, max_future_skew, max_entries, same_id, minhash)| Rules {
+        .prop_map(|(stages, max_distance, windows, lateness, max_future_skew, max_entries, guards, minhash)| Rules {
             stages,
             max_distance,
             windows,
             lateness,
             max_future_skew,
             max_entries,
-            same_id,
+            same_id: guards.0,
             minhash,
+            number_guard: guards.1,
         })
         .boxed()
 }

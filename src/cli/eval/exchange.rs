@@ -1,0 +1,91 @@
+//! The stream for others to judge, and what they say of it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use super::beside::Judged;
+use crate::fingerprint::digest_of;
+use crate::quality::{Planted, Role, scored};
+use crate::record::RawRecord;
+
+/// One page with the truth about it.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    text: &'a str,
+    family: usize,
+    role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edit: Option<&'static str>,
+}
+
+/// What somebody says of one page, as `sieve` does; or, without an id, of themselves.
+#[derive(Debug, Deserialize)]
+struct Said {
+    id: Option<String>,
+    match_id: Option<String>,
+    seconds: Option<f64>,
+    setting: Option<String>,
+}
+
+/// Names the pages of a stream: by number, and by text, so that verdicts on another stream are not taken for theirs.
+fn ids(stream: &[Planted]) -> Vec<String> {
+    let id = |(number, page): (usize, &Planted)| {
+        let digest = digest_of(&RawRecord { key: None, value: Some(page.text.as_bytes()), headers: &() });
+        format!("{number}-{:08x}", digest.0)
+    };
+    stream.iter().enumerate().map(id).collect()
+}
+
+/// Writes the pages in their order, one JSON object a line.
+pub(super) fn write_stream(path: &Path, stream: &[Planted]) -> anyhow::Result<()> {
+    let cannot = || format!("cannot write {}", path.display());
+    let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
+    for (Planted { family, role, text }, id) in stream.iter().zip(ids(stream)) {
+        let (role, edit) = match role {
+            Role::Original => ("original", None),
+            Role::Copy(edit) => ("copy", Some(edit.name())),
+            Role::Apart(edit) => ("apart", Some(edit.name())),
+        };
+        let line = Line { id: &id, text, family: *family, role, edit };
+        writeln!(file, "{}", serde_json::to_string(&line)?).with_context(cannot)?;
+    }
+    file.flush().with_context(cannot)
+}
+
+/// Reads and scores verdicts on all pages of a stream; the file's name is that of the judge.
+pub(super) fn scored_verdicts(path: &Path, stream: &[Planted]) -> anyhow::Result<Judged> {
+    let ids = ids(stream);
+    let numbers: HashMap<&str, usize> = (0..).zip(&ids).map(|(number, id)| (id.as_str(), number)).collect();
+    let mut verdicts: Vec<Option<Option<usize>>> = vec![None; stream.len()];
+    let (mut seconds, mut setting) = (None, String::new());
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    for (number, line) in (1..).zip(BufReader::new(file).lines()) {
+        let place = || format!("{}:{number}", path.display());
+        let said: Said = serde_json::from_str(&line.with_context(place)?).with_context(place)?;
+        seconds = said.seconds.or(seconds);
+        setting = said.setting.unwrap_or(setting);
+        let Some(id) = said.id else { continue };
+        let find = |id: &str| numbers.get(id).copied().with_context(|| format!("{}: no page has the id {id}", place()));
+        let page = find(&id)?;
+        let matched = said.match_id.as_deref().map(find).transpose()?;
+        if let (Some(matched), Some(match_id)) = (matched.filter(|matched| *matched >= page), &said.match_id) {
+            bail!("{}: {match_id} ({matched}) does not stand before {id} ({page})", place());
+        }
+        if let Some(verdict) = verdicts.get_mut(page) {
+            *verdict = Some(matched);
+        }
+    }
+    let missing = verdicts.iter().zip(&ids).find(|(verdict, _)| verdict.is_none());
+    if let Some((_, id)) = missing {
+        bail!("{}: says nothing of page {id}", path.display());
+    }
+    let verdicts: Vec<Option<usize>> = verdicts.into_iter().map(Option::flatten).collect();
+    let name = path.file_stem().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    Ok(Judged { name, setting, report: scored(stream, &verdicts), seconds })
+}

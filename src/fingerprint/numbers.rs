@@ -1,0 +1,335 @@
+//! The figures of a page: the same words with other figures are another page.
+
+use std::ops::Range;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::text::is_han;
+
+/// Most hashes that are kept of a page.
+const KEPT: usize = 8;
+
+/// Stands where no hash is: none has this value.
+const NONE: u16 = u16::MAX;
+
+/// A summary of the figures of a text: the eight smallest of their 16-bit hashes, ascending. Empty when the text has
+/// fewer than two.
+///
+/// A figure is a run of digits; runs with one mark between them (`3.5`, `1,234`, `20-30`) are one more figure, so that
+/// a copy without punctuation still has the figures of the page. A Chinese character behind it, its unit, belongs to
+/// it: `3月` and `3人` have little to do with each other. Times of day, and dates written as numbers or right before a
+/// time of day, are none: they say when a copy was made.
+///
+/// The smallest hashes of two sets are a sample of both by the same rule, so what both kept below the smaller of both
+/// bounds tells how much of the smaller set is in the other one. Up to eight figures nothing is lost but a pair of
+/// equal hashes in 65,535.
+///
+/// ```
+/// # use dupgate::fingerprint::Numbers;
+/// let monday = Numbers::of("on monday 21 degrees, wind 30 km/h, 1,012 hpa");
+/// let friday = Numbers::of("on friday 24 degrees, wind 15 km/h, 1,009 hpa");
+/// assert!(monday.overlap(&friday).is_some_and(|shared| shared < 500));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Numbers([u16; KEPT]);
+
+impl Numbers {
+    /// Of a text with fewer than two figures.
+    pub const EMPTY: Self = Self([NONE; KEPT]);
+
+    /// Sums up the figures of a normalised text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let mut kept = Self::EMPTY;
+        let (mut first, mut several, mut digits) = (None, false, String::new());
+        each_figure(text, |figure| {
+            digits.clear();
+            digits.extend(figure.chars().filter(char::is_ascii_digit));
+            let unit = unit_behind(text, figure);
+            digits.extend(unit);
+            let whole = hash_of(&digits);
+            several |= *first.get_or_insert(whole) != whole;
+            kept.keep(whole);
+            let mut runs = figure.split(|c: char| !c.is_ascii_digit()).peekable();
+            while let Some(run) = runs.next() {
+                digits.clear();
+                digits.push_str(run);
+                digits.extend(unit.filter(|_| runs.peek().is_none()));
+                kept.keep(hash_of(&digits));
+            }
+        });
+        if several { kept } else { Self::EMPTY }
+    }
+
+    /// Takes hashes as [`Numbers::hashes`] gave them. `None` when they do not ascend, or are too many.
+    #[must_use]
+    pub fn from_hashes(hashes: &[u16]) -> Option<Self> {
+        let mut kept = [NONE; KEPT];
+        kept.get_mut(..hashes.len())?.copy_from_slice(hashes);
+        let ascend = hashes.is_sorted_by(|one, next| one < next) && hashes.last().is_none_or(|last| *last != NONE);
+        ascend.then_some(Self(kept))
+    }
+
+    /// Returns what is kept, ascending.
+    #[must_use]
+    pub fn hashes(&self) -> &[u16] {
+        let held = self.0.partition_point(|hash| *hash != NONE);
+        self.0.get(..held).unwrap_or_default()
+    }
+
+    /// Says whether nothing is kept.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        let [first, ..] = self.0;
+        first == NONE
+    }
+
+    /// Returns how much of the smaller set of figures is in the other one, in thousandths, as far as the summaries
+    /// tell. `None` when one of both has fewer than two that can be compared.
+    #[must_use]
+    pub fn overlap(&self, other: &Self) -> Option<u16> {
+        let bound = self.bound().min(other.bound());
+        let known = |set: &Self| set.0.partition_point(|hash| *hash <= bound);
+        let least = known(self).min(known(other));
+        if least < 2 {
+            return None;
+        }
+        let shared = self.0.iter().filter(|hash| **hash <= bound && other.0.binary_search(hash).is_ok()).count();
+        u16::try_from(shared * 1000 / least).ok()
+    }
+
+    /// Says whether two pages have other figures: less than `least` thousandths of the smaller set are in the other.
+    #[must_use]
+    pub fn differ(&self, other: &Self, least: u16) -> bool {
+        !self.is_empty() && self.overlap(other).is_some_and(|shared| shared < least)
+    }
+
+    /// Returns the largest hash up to which all of the set are kept.
+    const fn bound(&self) -> u16 {
+        let [.., last] = self.0;
+        if last == NONE { NONE - 1 } else { last }
+    }
+
+    fn keep(&mut self, mut hash: u16) {
+        if let Err(at) = self.0.binary_search(&hash) {
+            // Whoever stood here moves up; the last one leaves.
+            self.0.iter_mut().skip(at).for_each(|held| std::mem::swap(held, &mut hash));
+        }
+    }
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl std::fmt::Debug for Numbers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Numbers({:04x?})", self.hashes())
+    }
+}
+
+fn hash_of(figure: &str) -> u16 {
+    let [high, low, ..] = xxh3_64(figure.as_bytes()).to_be_bytes();
+    u16::from_be_bytes([high, low]).min(NONE - 1)
+}
+
+/// Returns the Chinese character that follows a figure, marks and blanks between them left out.
+fn unit_behind(text: &str, figure: &str) -> Option<char> {
+    let end = (figure.as_ptr() as usize + figure.len()).checked_sub(text.as_ptr() as usize)?;
+    text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))
+}
+
+/// Hands out every figure of a text, in order, repeats included; those of dates and times left out.
+pub(super) fn each_figure<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
+    let mut waiting: [Option<Range<usize>>; 3] = [const { None }; 3];
+    let mut at = 0;
+    while let Some(range) = next_figure(text, at) {
+        at = range.end;
+        let figure = text.get(range.clone()).unwrap_or_default();
+        if is_time(figure) {
+            drop_date(text, &mut waiting, range.start);
+        } else if !is_date(figure) {
+            // A date is known by the time of day behind it: three figures wait for what comes.
+            waiting.rotate_left(1);
+            if let Some(oldest) = waiting.last_mut().and_then(|last| last.replace(range)) {
+                text.get(oldest).into_iter().for_each(&mut each);
+            }
+        }
+    }
+    waiting.into_iter().flatten().filter_map(|range| text.get(range)).for_each(each);
+}
+
+/// Finds the first figure from a place on: runs of digits, with one mark between each two.
+fn next_figure(text: &str, from: usize) -> Option<Range<usize>> {
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let start = from + bytes.get(from..)?.iter().position(u8::is_ascii_digit)?;
+    let mut end = start;
+    loop {
+        while is_digit(end) {
+            end += 1;
+        }
+        let mark = text.get(end..).and_then(|rest| rest.chars().next());
+        match mark.filter(|c| !c.is_alphanumeric() && !c.is_whitespace()) {
+            Some(mark) if is_digit(end + mark.len_utf8()) => end += mark.len_utf8(),
+            _ => return Some(start..end),
+        }
+    }
+}
+
+/// Forgets the figures of a Chinese date (`[2026年]11月21日`) that ends right before a place.
+fn drop_date(text: &str, waiting: &mut [Option<Range<usize>>; 3], time: usize) {
+    let [year, month, day] = waiting;
+    let between = |one: &Option<Range<usize>>, next: usize| {
+        one.as_ref().and_then(|one| text.get(one.end..next)).map_or("", str::trim_end)
+    };
+    let begin = |one: &Option<Range<usize>>| one.as_ref().map_or(0, |one| one.start);
+    if matches!(between(day, time), "日" | "号") && between(month, begin(day)) == "月" {
+        if between(year, begin(month)) == "年" {
+            *year = None;
+        }
+        (*month, *day) = (None, None);
+    }
+}
+
+/// `8:05`, `08:05:59`.
+fn is_time(figure: &str) -> bool {
+    let mut parts = figure.split(':');
+    let mut part = |most: u32| parts.next().is_some_and(|part| is_number(part, 2, most));
+    let (hours, minutes) = (part(24), part(59));
+    hours && minutes && parts.next().is_none_or(|seconds| is_number(seconds, 2, 59)) && parts.next().is_none()
+}
+
+/// `2026-11-21`, `2026/11/21`, `2026.11.21`.
+fn is_date(figure: &str) -> bool {
+    ['-', '/', '.'].into_iter().any(|mark| {
+        let mut parts = figure.split(mark);
+        let year = parts.next().is_some_and(|year| year.len() == 4 && is_number(year, 4, 9999));
+        let mut part = |most: u32| parts.next().is_some_and(|part| is_number(part, 2, most));
+        year && part(12) && part(31) && parts.next().is_none()
+    })
+}
+
+fn is_number(part: &str, digits: usize, most: u32) -> bool {
+    part.len() <= digits && part.parse::<u32>().is_ok_and(|number| number <= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn figures(text: &str) -> Vec<&str> {
+        let mut found = Vec::new();
+        each_figure(text, |figure| found.push(figure));
+        found
+    }
+
+    #[test]
+    fn a_figure_goes_on_over_one_mark_between_digits() {
+        assert_eq!(figures("up 3.5% to 1,234 points, 20-30 a day、10、20。"), ["3.5", "1,234", "20-30", "10、20"]);
+        assert_eq!(figures("covid19 and b2b: 5--6, 7 8"), ["19", "2", "5", "6", "7", "8"]);
+        assert_eq!(figures("none"), [""; 0]);
+    }
+
+    #[test]
+    fn times_and_dates_before_them_are_none() {
+        let nothing = [
+            "12:30",
+            "8:05:59",
+            "2026-11-21 08:05",
+            "2026/1/2",
+            "2026.11.21",
+            "2026年11月21日 12:30",
+            "2026年11月21日12:30",
+            "11月21号 12:30",
+        ];
+        for text in nothing {
+            assert_eq!(figures(text), [""; 0], "{text}");
+        }
+        assert_eq!(figures("2026年11月21日 阅读 12345"), ["2026", "11", "21", "12345"], "a date alone is a figure");
+        assert_eq!(figures("5 of 11月21日 12:30, 7"), ["5", "7"]);
+        assert_eq!(figures("1年2月3日4 12:30"), ["1", "2", "3", "4"]);
+        assert_eq!(figures("25:21, 12:75, 12:30-13:45, 2026-13-01"), ["25:21", "12:75", "12:30-13:45", "2026-13-01"]);
+    }
+
+    #[test]
+    fn the_same_words_with_other_figures_differ() {
+        let of = |text: &str| Numbers::of(text);
+        let monday = of("今日最高气温21度，风力3级，降水概率40%");
+        assert_eq!(monday.overlap(&monday), Some(1000));
+        assert!(monday.differ(&of("今日最高气温28度，风力5级，降水概率10%"), 500));
+        assert!(!monday.differ(&of("今日最高气温21度，风力3级，降水概率10%"), 500), "two of three are the same");
+        assert!(!of("3人受伤，5人失踪").differ(&of("3人受伤"), 1000), "one figure says nothing");
+    }
+
+    #[test]
+    fn a_unit_belongs_to_its_figure_and_marks_do_not() {
+        let whole = Numbers::of("3月5日，涨幅3.5亿元，共1,200家；比分10、20。");
+        assert_eq!(Numbers::of("3月5日").overlap(&Numbers::of("3人5次")), Some(0), "other units");
+        for copy in ["3月5日涨幅35亿元共1200家比分1020", "3月5日 涨幅3 5亿元 共1 200家 比分10 20 "]
+        {
+            assert!(!whole.differ(&Numbers::of(copy), 500), "{copy}: {:?}", whole.overlap(&Numbers::of(copy)));
+        }
+    }
+
+    #[test]
+    fn hashes_that_do_not_ascend_are_no_summary() {
+        assert_eq!(Numbers::from_hashes(&[]), Some(Numbers::EMPTY));
+        assert!(Numbers::from_hashes(&[1, 2, 3, 4, 5, 6, 7, 65_534]).is_some());
+        assert_eq!(Numbers::from_hashes(&[2, 1]), None);
+        assert_eq!(Numbers::from_hashes(&[1, 1]), None);
+        assert_eq!(Numbers::from_hashes(&[1, NONE]), None);
+        assert_eq!(Numbers::from_hashes(&[1, 2, 3, 4, 5, 6, 7, 8, 9]), None);
+    }
+
+    /// Sums up hashes as they come.
+    fn kept(hashes: impl IntoIterator<Item = u16>) -> Numbers {
+        let mut kept = Numbers::EMPTY;
+        hashes.into_iter().for_each(|hash| kept.keep(hash));
+        kept
+    }
+
+    proptest! {
+        #[test]
+        fn the_eight_smallest_are_kept(hashes in prop::collection::vec(0..200_u16, 0..40)) {
+            let smallest: Vec<u16> = hashes.iter().copied().collect::<BTreeSet<u16>>().into_iter().take(8).collect();
+            let kept = kept(hashes);
+            prop_assert_eq!(kept.hashes(), &smallest);
+            prop_assert_eq!(Numbers::from_hashes(&smallest), Some(kept));
+            prop_assert_eq!(kept.is_empty(), smallest.is_empty());
+        }
+
+        /// Up to eight figures a summary is the set itself.
+        #[test]
+        fn of_few_figures_the_overlap_is_exact(one in prop::collection::btree_set(0..20_u16, 0..8),
+                                               other in prop::collection::btree_set(0..20_u16, 0..8)) {
+            let fewer = one.len().min(other.len());
+            let expected = (fewer > 1).then(|| u16::try_from(one.intersection(&other).count() * 1000 / fewer).unwrap());
+            let [a, b] = [&one, &other].map(|set| kept(set.iter().copied()));
+            prop_assert_eq!(a.overlap(&b), expected);
+            prop_assert_eq!(b.overlap(&a), expected);
+        }
+
+        /// Beyond that, only what both would have kept is compared: of a set within another one nothing is missed.
+        #[test]
+        fn a_part_of_a_page_never_has_other_figures(all in prop::collection::btree_set(0..5000_u16, 0..60), part in 0..60_usize) {
+            let some = kept(all.iter().copied().enumerate().filter(|(number, _)| number % 7 != part % 7).map(|(_, hash)| hash));
+            prop_assert!(kept(all).overlap(&some).is_none_or(|shared| shared == 1000));
+        }
+
+        #[test]
+        fn any_text_is_read(text in ".{0,40}", more in "[0-9年月日号:. -]{0,30}") {
+            for text in [&text, &more] {
+                let numbers = Numbers::of(text);
+                prop_assert!(Numbers::from_hashes(numbers.hashes()) == Some(numbers));
+                prop_assert!(figures(text).iter().all(|figure| figure.starts_with(|c: char| c.is_ascii_digit())));
+            }
+        }
+    }
+}
