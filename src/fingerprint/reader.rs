@@ -258,11 +258,18 @@ impl Reader {
 
     fn weight(&self, seen: Seen) -> u32 {
         match self.settings.simhash.weights {
-            Weights::TfIdf => seen.count.saturating_mul(seen.idf),
+            Weights::TfIdf => damped(seen.count, seen.idf),
             Weights::Tf => log_weight(seen.count),
             Weights::Uniform => text::ONE,
         }
     }
+}
+
+/// Returns the weight of a word that stands in a page so often and is so rare. The count is logarithmic: else a word of
+/// more than half the weight of a list would decide every bit of its fingerprint.
+fn damped(count: u32, idf: u32) -> u32 {
+    let weight = u64::from(log_weight(count)) * u64::from(idf) / u64::from(text::ONE);
+    u32::try_from(weight).unwrap_or(u32::MAX)
 }
 
 /// Returns the hash of a page's id.

@@ -58,7 +58,7 @@ pub enum Bits {
 /// How much a word counts (`match.simhash.weights`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Weights {
-    /// How often it stands in the page, times how rare it is in the language.
+    /// How often it stands in the page, logarithmic, times how rare it is in the language.
     #[default]
     TfIdf,
     /// How often it stands in the page, logarithmic.

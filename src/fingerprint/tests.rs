@@ -225,6 +225,23 @@ fn weights_and_top_k_decide_the_fingerprint() {
 }
 
 #[test]
+fn a_word_that_is_said_often_does_not_decide_a_fingerprint() {
+    let list = |countries: &str| {
+        let text: String = countries.split(' ').map(|country| format!("{country}驻华大使、")).collect();
+        read(&text).fingerprints.simhash.unwrap()
+    };
+    let one = list(
+        "法国 德国 英国 巴西 日本 印度 泰国 越南 埃及 智利 秘鲁 希腊 荷兰 波兰 瑞典 瑞士 比利时 匈牙利 意大利 西班牙 \
+         葡萄牙 土耳其 奥地利 墨西哥 阿根廷 加拿大",
+    );
+    let other = list(
+        "挪威 芬兰 丹麦 冰岛 古巴 伊朗 约旦 蒙古 老挝 缅甸 加纳 马里 乍得 苏丹 尼泊尔 新加坡 马来西亚 菲律宾 柬埔寨 \
+         肯尼亚 尼日利亚 哥伦比亚 委内瑞拉 捷克 罗马尼亚 保加利亚",
+    );
+    assert!(one.distance(other) > 5, "{}", one.distance(other));
+}
+
+#[test]
 fn a_reading_holds_what_an_entry_needs() {
     let reader = Reader::new(
         &InputSettings {
@@ -365,7 +382,7 @@ const GOLDEN: [(&str, u128, u64); 10] = [
         "ＦＵＬＬ ｗｉｄｔｈ ｔｅｘｔ with café, naïve coöperation, ﬁne ligatures, Straße, İstanbul, Ωμέγα, русский язык, \
          日本語のテキスト, 한국어 문장, ข้อความภาษาไทย, emoji 😀 and numbers 3.14159 12,345 2026-11-21",
         0x70d7_94bd_d643_f861_9089_54a4_4612_684d,
-        0x4423_edd5_7e58_96ba,
+        0x4423_edd1_7e58_96b2,
     ),
     (
         "臺灣的夜市以小吃聞名，遊客喜歡珍珠奶茶、蚵仔煎與臭豆腐；當地居民則更在意攤商的衛生與價格。著名的士林夜市近年來重新規劃，乾淨的用餐環境吸引許多家庭前往，週末經常人潮洶湧。",
