@@ -126,7 +126,7 @@ proptest! {
         let (written, source) = (page.decision.clone(), page.source.clone());
         match &mut page.decision {
             // Its originals are what they were, so later rulings stay right.
-            Decision::Duplicate { of } | Decision::Update { of, .. } => of.age_ms += 1,
+            Decision::Duplicate { of } | Decision::Update { of, .. } | Decision::Template { of, .. } => of.age_ms += 1,
             Decision::Unique { .. } => page.digest.0 ^= 1,
         }
         let (found, counts, end) = judged_anew(&logs);
