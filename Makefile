@@ -4,6 +4,7 @@ CARGO ?= cargo
 DATA ?=
 FOR ?= 30s
 KAFKA ?= mock
+PAGES ?= 1000000
 PARTS ?=
 PROFILE ?= release
 TEXTS ?=
@@ -12,7 +13,7 @@ TEXTS ?=
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs deny bench bench-index bench-quality eval mutants kafka-up kafka-down kafka-status tools
+.PHONY: help demo test lint docs deny bench bench-index bench-quality bench-scale eval mutants kafka-up kafka-down kafka-status tools
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -66,6 +67,9 @@ bench-quality: ## Verdicts beside those of other packages, which it installs bel
 	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate
 	@$(CARGO) build --locked --release --manifest-path benches/quality/gaoya/Cargo.toml --target-dir target/gaoya
 	@target/quality/bin/python benches/quality/rivals.py --dupgate $(BUILT) $(TEXTS)
+
+bench-scale: ## What goes wrong and what it costs among a million pages; TEXTS=a.jsonl to make them of, PAGES=100000 for fewer
+	@$(CARGO) bench --locked --bench quality -- $(TEXTS) $(PAGES)
 
 eval: ## Quality in three bands of lengths, three seeds each; DATA=folder with files of JSON lines
 	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate

@@ -149,7 +149,7 @@ fn group(settings: &Settings, survey: &Survey, input: &[TopicView]) -> Row {
         .collect();
     let group = &settings.input.group;
     match survey.lag(&partitions) {
-        Ok(Some(lag)) => Row::ok("group", format!("\"{group}\"; lag {lag}")),
+        Ok(Some(lag)) => Row::ok("group", format!("may use \"{group}\"; lag {lag}")),
         Ok(None) => Row::ok("group", format!("\"{group}\" is new here and begins at input.start")),
         Err(trouble) => Row::trouble("group", &trouble),
     }

@@ -39,6 +39,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Loaded, Purpose, Refused, Sources, load};
 use crate::error::{Fatal, exit_on_panic};
+use crate::runtime::clock::wall_clock;
 
 /// Read when no file is named.
 const DEFAULT_FILE: &str = "/etc/dupgate/dupgate.yaml";
@@ -263,7 +264,7 @@ impl Global {
     pub fn start_logging(&self, configured: Logging) {
         let logging = Logging { level: self.level(configured.level), format: self.format(configured.format) };
         // A second start in one process keeps the first one's way to log.
-        let _ = crate::telemetry::logging::start(logging, self.color.of_log());
+        let _ = crate::telemetry::logging::start(logging, self.color.of_log(), wall_clock);
         crate::error::log_panics();
     }
 

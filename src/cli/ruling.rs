@@ -1,13 +1,51 @@
 //! One ruling, as `tap` and `rulings show` print it.
 
+use std::fmt;
+
 use serde_json::{Map, Value, json};
 
-use crate::log::{Answer, PageRuling};
+use crate::fingerprint::SketchForm;
+use crate::log::{Answer, Match, PageRuling, Stage};
 use crate::record::Source;
 use crate::worker::verdict;
 
+/// The form of the scheme's sketches, as far as there is one: with it a distance of theirs is a similarity.
+pub(super) type Form = Option<SketchForm>;
+
+/// How near a page is to its match, in the measure of the stage.
+pub(super) enum Measure {
+    /// Differing bits.
+    Bits(u8),
+    /// Estimated Jaccard index.
+    Similarity(f64),
+    /// In sketches that are not known here.
+    Unknown,
+}
+
+impl Measure {
+    /// Measures a match.
+    pub(super) fn of(of: &Match, form: Form) -> Self {
+        match (of.stage, form) {
+            (Stage::Exact | Stage::SimHash, _) => Self::Bits(of.distance),
+            (Stage::MinHash, Some(form)) => Self::Similarity(f64::from(form.similarity(of.distance)) / 1000.0),
+            (Stage::MinHash, None) => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Measure {
+    /// `d=2`, `s=0.953`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bits(bits) => write!(f, "d={bits}"),
+            Self::Similarity(similarity) => write!(f, "s={similarity}"),
+            Self::Unknown => f.write_str("s=?"),
+        }
+    }
+}
+
 /// Returns the ruling as a JSON object; ids are added by whoever knows them.
-pub(super) fn object(page: &PageRuling) -> Map<String, Value> {
+pub(super) fn object(page: &PageRuling, form: Form) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
     put("source", page.source.to_string().into());
@@ -15,7 +53,11 @@ pub(super) fn object(page: &PageRuling) -> Map<String, Value> {
     put("event_time_ms", page.event_time.millis().into());
     if let Some(of) = page.decision.matched() {
         put("stage", of.stage.name().into());
-        put("distance", of.distance.into());
+        match Measure::of(of, form) {
+            Measure::Bits(bits) => put("distance", bits.into()),
+            Measure::Similarity(similarity) => put("similarity", similarity.into()),
+            Measure::Unknown => {}
+        }
         put("match", of.source.to_string().into());
         put("age_ms", of.age_ms.into());
         put("cluster", of.cluster.to_string().into());
@@ -27,9 +69,9 @@ pub(super) fn object(page: &PageRuling) -> Map<String, Value> {
 }
 
 /// Returns any other answer as a JSON object.
-pub(super) fn other(answer: &Answer) -> Value {
+pub(super) fn other(answer: &Answer, form: Form) -> Value {
     match answer {
-        Answer::Page(page) => Value::Object(object(page)),
+        Answer::Page(page) => Value::Object(object(page, form)),
         Answer::Withdrawn { source, reason } => {
             json!({"source": source.to_string(), "verdict": "withdrawn", "reason": reason.name()})
         }
@@ -41,7 +83,7 @@ pub(super) fn other(answer: &Answer) -> Value {
 }
 
 /// Returns the ruling on one line: `near  d=2  a:3:1 ~ a:9:2  31h  ID ~ ID`.
-pub(super) fn line(page: &PageRuling, id: impl Fn(&Source) -> Option<String>) -> String {
+pub(super) fn line(page: &PageRuling, form: Form, id: impl Fn(&Source) -> Option<String>) -> String {
     let mut parts = vec![format!("{:<6}", verdict(page))];
     let own = id(&page.source);
     match page.decision.matched() {
@@ -50,7 +92,7 @@ pub(super) fn line(page: &PageRuling, id: impl Fn(&Source) -> Option<String>) ->
             parts.extend(own);
         }
         Some(of) => {
-            parts.push(format!("d={}", of.distance));
+            parts.push(Measure::of(of, form).to_string());
             parts.push(format!("{} ~ {}", page.source, of.source));
             parts.push(age(of.age_ms));
             let other = id(&of.source);
@@ -78,6 +120,32 @@ pub(super) fn age(millis: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_match_is_measured_as_its_stage_measures() {
+        let source = crate::record::PartitionId::new("a", 0).at(1);
+        let of = |stage| Match { stage, distance: 4, source: source.clone(), age_ms: 0, cluster: source.clone() };
+        let page = |stage| PageRuling {
+            source: source.clone(),
+            event_time: crate::record::Timestamp::default(),
+            digest: crate::fingerprint::PageDigest(0),
+            decision: crate::log::Decision::Duplicate { of: of(stage) },
+        };
+        let form = crate::config::Layers::default()
+            .resolve(&crate::config::Given::default(), crate::config::Purpose::Sieve)
+            .unwrap_or_else(|refused| panic!("{refused}"))
+            .0
+            .fingerprint
+            .minhash
+            .form;
+        let by_bits = object(&page(Stage::SimHash), form);
+        assert_eq!((by_bits.get("distance"), by_bits.get("similarity")), (Some(&json!(4)), None));
+        // 4 of 128 slots of 8 bits.
+        let by_sketch = object(&page(Stage::MinHash), form);
+        assert_eq!((by_sketch.get("distance"), by_sketch.get("similarity")), (None, Some(&json!(0.968))));
+        assert_eq!(line(&page(Stage::MinHash), form, |_| None), "near    s=0.968  a:0:1 ~ a:0:1  0ms");
+        assert_eq!(line(&page(Stage::MinHash), None, |_| None), "near    s=?  a:0:1 ~ a:0:1  0ms");
+    }
 
     #[test]
     fn ages_are_short() {

@@ -87,7 +87,7 @@ pub fn rulings(args: &RulingsArgs, global: &Global) -> Result<(), Fatal> {
 /// One answer, and the offset of its record in the verdict log.
 type Found = (i64, Answer);
 
-fn collect(global: &Global, mut is_wanted: impl FnMut(&Answer) -> bool) -> Result<Vec<Found>, Fatal> {
+fn collect(global: &Global, mut is_wanted: impl FnMut(&Answer) -> bool) -> Result<(Vec<Found>, ruling::Form), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let mut found = Vec::new();
     read(&settings, Extent::Kept, |news| {
@@ -97,13 +97,13 @@ fn collect(global: &Global, mut is_wanted: impl FnMut(&Answer) -> bool) -> Resul
         }
         ControlFlow::Continue(())
     })?;
-    Ok(found)
+    Ok((found, settings.fingerprint.minhash.form))
 }
 
 fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
     let mut sources: BTreeSet<Source> = args.source.iter().cloned().collect();
     let ids: BTreeSet<_> = args.id.iter().map(|id| id_hash(id)).collect();
-    let found = collect(global, |answer| match answer {
+    let (found, form) = collect(global, |answer| match answer {
         Answer::Page(page) => {
             let original = page.decision.original();
             if original.and_then(|original| original.id).is_some_and(|id| ids.contains(&id)) {
@@ -123,12 +123,12 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
             "no ruling: not judged under this scheme yet, without an original of this id, or trimmed behind logs.keep";
         return Err(Reason::Failure.because(anyhow::anyhow!(why)));
     }
-    print_all(&found, Format::or_usual(global.output))
+    print_all(&found, form, Format::or_usual(global.output))
 }
 
 fn withdrawn(global: &Global) -> Result<(), Fatal> {
     let mut pages = BTreeSet::new();
-    let found = collect(global, |answer| {
+    let (found, form) = collect(global, |answer| {
         if let Answer::Withdrawn { source, .. } = answer {
             pages.insert(source.clone());
         }
@@ -144,12 +144,12 @@ fn withdrawn(global: &Global) -> Result<(), Fatal> {
     if found.is_empty() {
         super::note("no page was withdrawn, as far as the verdict log reaches");
     }
-    print_all(&found, Format::or_usual(global.output))
+    print_all(&found, form, Format::or_usual(global.output))
 }
 
-fn print_all(found: &[Found], format: Format) -> Result<(), Fatal> {
+fn print_all(found: &[Found], form: ruling::Form, format: Format) -> Result<(), Fatal> {
     let object = |(offset, answer): &Found| {
-        let mut value = ruling::other(answer);
+        let mut value = ruling::other(answer, form);
         if let Value::Object(object) = &mut value {
             object.insert("log_offset".to_owned(), (*offset).into());
         }
@@ -158,7 +158,7 @@ fn print_all(found: &[Found], format: Format) -> Result<(), Fatal> {
     match format {
         Format::Table => found.iter().try_for_each(|(offset, answer)| {
             let text = match answer {
-                Answer::Page(page) => ruling::line(page, |_| None),
+                Answer::Page(page) => ruling::line(page, form, |_| None),
                 Answer::Withdrawn { source, reason } => format!("withdrawn  {source}  ({})", reason.name()),
                 Answer::Forgotten(ForgetTarget::Source(source)) => format!("forgotten  {source}"),
                 Answer::Forgotten(ForgetTarget::Id(id)) => format!("forgotten  id of hash {:016x}", id.0),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Global;
 use super::ask::{Instance, in_query};
 use super::output::{Format, print};
-use super::ruling::{age, line, object};
+use super::ruling::{Form, age, line, object};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
@@ -77,7 +77,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
             }
             left -= 1;
             let ids = names.as_ref().map(|names| names.of(page)).unwrap_or_default();
-            outcome = show(page, &ids, format);
+            outcome = show(page, &ids, settings.fingerprint.minhash.form, format);
             if outcome.is_err() || left == 0 {
                 return ControlFlow::Break(());
             }
@@ -111,12 +111,17 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
 fn pair_line(pair: &Value) -> String {
     let text = |key: &str| pair[key].as_str().unwrap_or("-");
     let number = |key: &str| pair[key].as_i64().unwrap_or(0);
+    let measure = match (pair["distance"].as_u64(), pair["similarity"].as_f64()) {
+        (Some(bits), _) => format!("d={bits}"),
+        (None, Some(similarity)) => format!("s={similarity}"),
+        (None, None) => "s=?".to_owned(),
+    };
     let clock = jiff::Timestamp::from_millisecond(number("at_ms")).map(|at| at.strftime("%H:%M:%S").to_string());
     format!(
-        "{}  {:<6}  d={}  {} ~ {}  {}  {}  ~  {}",
+        "{}  {:<6}  {}  {} ~ {}  {}  {}  ~  {}",
         clock.unwrap_or_default(),
         text("verdict"),
-        number("distance"),
+        measure,
         text("source"),
         text("match"),
         age(number("age_ms")),
@@ -125,13 +130,17 @@ fn pair_line(pair: &Value) -> String {
     )
 }
 
-fn show(page: &PageRuling, ids: &BTreeMap<Source, String>, format: Format) -> Result<(), Fatal> {
+fn show(page: &PageRuling, ids: &BTreeMap<Source, String>, form: Form, format: Format) -> Result<(), Fatal> {
     if format == Format::Table {
         let millis = wall_time().millis();
         let clock = jiff::Timestamp::from_millisecond(millis).map(|now| now.strftime("%H:%M:%S").to_string());
-        return print(&format!("{}  {}", clock.unwrap_or_default(), line(page, |source| ids.get(source).cloned())));
+        return print(&format!(
+            "{}  {}",
+            clock.unwrap_or_default(),
+            line(page, form, |source| ids.get(source).cloned())
+        ));
     }
-    let mut object = object(page);
+    let mut object = object(page, form);
     let mut put = |name: &str, source: Option<&Source>| {
         if let Some(id) = source.and_then(|source| ids.get(source)) {
             object.insert(name.to_owned(), id.as_str().into());

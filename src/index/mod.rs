@@ -132,18 +132,25 @@ impl Index {
     }
 
     /// Holds many originals, in sequence order, and builds the tables once. `run` does all tasks that it is given, in
-    /// any order or at the same time ([`in_turn`]): most of the work is in them.
-    pub fn restore(&mut self, originals: &[Original], run: impl FnOnce(Vec<Task<'_>>)) {
-        let mut codes = Vec::with_capacity(originals.len());
-        let mut sketches = Vec::with_capacity(originals.len());
-        for original in originals {
-            if self.append(original) {
-                codes.push(code_of(original));
-                sketches.push(original.fingerprints.sketch.clone());
-            }
-        }
-        let mut tasks = self.near.restore_tasks(codes);
-        tasks.extend(self.sketches.restore_tasks(sketches.into_iter()));
+    /// any order or at the same time ([`in_turn`]), and is called twice: all of the work is in them.
+    pub fn restore(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
+        let mut last = self.last_sequence;
+        let rising = originals.iter().filter(move |original| {
+            let is_next = last.is_none_or(|last| last < original.sequence);
+            last = last.max(Some(original.sequence));
+            is_next
+        });
+        let (ring, near, sketches) = (&mut self.ring, &mut self.near, &mut self.sketches);
+        let codes = rising.clone().map(code_of);
+        let theirs = rising.clone().map(|original| original.fingerprints.sketch.clone());
+        run(vec![
+            Box::new(|| rising.for_each(|original| ring.push(original))),
+            Box::new(|| near.fill(codes)),
+            Box::new(|| sketches.fill(theirs)),
+        ]);
+        self.last_sequence = originals.iter().map(|original| original.sequence).max().max(self.last_sequence);
+        let mut tasks = self.near.build_tasks();
+        tasks.extend(self.sketches.build_tasks());
         let (ring, positions) = (&self.ring, self.ring.positions());
         let held = positions.end - positions.start;
         tasks.extend(self.by_exact.build_tasks(ByExact(ring), &positions, held));

@@ -363,12 +363,17 @@ impl Near {
 
     /// Appends what is there already, in order, and builds the tables once.
     pub fn restore(&mut self, codes: impl IntoIterator<Item = Option<u64>>) {
-        in_turn(self.restore_tasks(codes));
+        self.fill(codes);
+        in_turn(self.build_tasks());
     }
 
-    /// [`Near::restore`] but for the building, which is returned.
-    pub(super) fn restore_tasks(&mut self, codes: impl IntoIterator<Item = Option<u64>>) -> Vec<Task<'_>> {
+    /// Appends what is there already, in order; the tables know nothing of it until they are built.
+    pub(super) fn fill(&mut self, codes: impl IntoIterator<Item = Option<u64>>) {
         codes.into_iter().for_each(|code| self.ring.push(code));
+    }
+
+    /// Returns the building of the tables.
+    pub(super) fn build_tasks(&mut self) -> Vec<Task<'_>> {
         self.tables.build_tasks(&self.ring, &self.ring.positions(), self.ring.held)
     }
 

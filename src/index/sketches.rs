@@ -96,13 +96,13 @@ impl Sketches {
         }
     }
 
-    /// Holds what many originals have; returns the building of the tables, which is done once.
-    pub(super) fn restore_tasks(&mut self, sketches: impl Iterator<Item = Option<Sketch>>) -> Vec<Task<'_>> {
+    /// Holds what many originals have; the tables know nothing of it until they are built.
+    pub(super) fn fill(&mut self, sketches: impl Iterator<Item = Option<Sketch>>) {
         self.column.held.extend(sketches);
-        self.build_tasks()
     }
 
-    fn build_tasks(&mut self) -> Vec<Task<'_>> {
+    /// Returns the building of the tables.
+    pub(super) fn build_tasks(&mut self) -> Vec<Task<'_>> {
         let positions = self.positions();
         let held = positions.end - positions.start;
         let Some(Finder { rules, tables, .. }) = &mut self.finder else { return Vec::new() };
@@ -250,7 +250,8 @@ mod tests {
         one_by_one.set_rules(Some(rules(2, 500)));
         at_once.set_rules(Some(rules(2, 500)));
         all().for_each(|sketch| one_by_one.push(sketch));
-        in_turn(at_once.restore_tasks(all()));
+        at_once.fill(all());
+        in_turn(at_once.build_tasks());
         for n in 0..7 {
             let sketch = Sketch::from_bytes(&[n; 16]);
             assert_eq!(found(&one_by_one, &sketch), found(&at_once, &sketch));

@@ -31,7 +31,7 @@ pub struct Restored {
 impl Snapshot {
     /// Turns it back into a state; `run` does the tasks that build the index.
     #[must_use]
-    pub fn restore(self, run: impl FnOnce(Vec<Task<'_>>)) -> Restored {
+    pub fn restore(self, run: impl FnMut(Vec<Task<'_>>)) -> Restored {
         Restored {
             at: self.at,
             state: State::load(&self.state, &self.originals, run),

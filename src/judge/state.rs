@@ -102,7 +102,7 @@ impl State {
     /// Takes over what a checkpoint says. The originals come with the rulings behind it, or with `originals`; `run`
     /// does the tasks that find them again ([`Index::restore`]).
     #[must_use]
-    pub fn load(checkpoint: &Checkpoint, originals: &[Original], run: impl FnOnce(Vec<Task<'_>>)) -> Self {
+    pub fn load(checkpoint: &Checkpoint, originals: &[Original], run: impl FnMut(Vec<Task<'_>>)) -> Self {
         let mut index = index_for(&checkpoint.rules);
         index.restore(originals, run);
         let partitions = checkpoint

@@ -30,9 +30,11 @@ use crate::log::LogIdentity;
 use crate::panics;
 use crate::snapshot::Folder;
 use crate::telemetry::admin::{self, Admin as AdminPage};
+use crate::telemetry::figures::Figures;
 use crate::telemetry::http::{self, Endpoints};
 use crate::telemetry::listener::{Server, bind};
 use crate::telemetry::metrics::Build;
+use crate::telemetry::table;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{HeaderSettings, LogPartition, Mode, Outlet, WorkerSettings};
 
@@ -318,7 +320,13 @@ impl Service {
             }
         }
         if outcome.is_ok() {
-            tracing::info!("stopped: everything is committed");
+            let figures = Figures::parse(&self.plan.metrics.render());
+            tracing::info!(
+                documents = figures.count(table::DOCUMENTS.name),
+                dead_letters = figures.count(table::DEAD_LETTERS.name),
+                produced = figures.count(table::RECORDS_PRODUCED.name),
+                "stopped: everything is committed"
+            );
         }
         outcome
     }

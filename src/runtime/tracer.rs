@@ -8,7 +8,7 @@ use super::random::draw;
 use super::wiring::{self, Plan};
 use crate::error::Fatal;
 use crate::kafka::output::{Carried, Outputs};
-use crate::log::{Answer, RequestId};
+use crate::log::{Answer, RequestId, Stage};
 use crate::telemetry::otlp::Traces;
 use crate::telemetry::spans::{Kind, Said, Sampler, Span, names, traceparent};
 use crate::worker::{Disposition, Output, verdict};
@@ -123,7 +123,9 @@ impl Tracer {
                     attributes.push((names::VERDICT, text(verdict(ruled))));
                     if let Some(of) = ruled.decision.matched() {
                         attributes.push((names::MATCH, text(&of.source.to_string())));
-                        attributes.push((names::DISTANCE, Said::Number(of.distance.into())));
+                        if of.stage != Stage::MinHash {
+                            attributes.push((names::DISTANCE, Said::Number(of.distance.into())));
+                        }
                     }
                 }
             }

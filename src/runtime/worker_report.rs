@@ -9,14 +9,15 @@ use super::lookout::Book;
 use super::tracer::Tracer;
 use super::wiring::Plan;
 use crate::error::Fatal;
+use crate::fingerprint::SketchForm;
 use crate::kafka::output::{Carried, Outputs};
-use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling, VerdictRecord};
+use crate::log::{Answer, Decision, Match, PageRuling, RequestId, Ruling, Stage, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
     BypassReason, CommitResult, Component, Duplicate, ErrorKind, Output as OutputLabel, Pause, Queue, Step,
     TransactionResult, Verdict,
 };
-use crate::telemetry::pairs::Seen;
+use crate::telemetry::pairs::{Clusters, Seen};
 use crate::telemetry::{Beat, Check, Metrics};
 use crate::transaction::{Call, CallError};
 use crate::worker::{Disposition, Outlet, Output, Status, verdict};
@@ -35,6 +36,9 @@ pub(super) struct WorkerReport {
     book: Option<Book>,
     /// Tells of chosen records; absent when nobody listens.
     tracer: Option<Tracer>,
+    /// With it a distance of the minhash stage is a similarity.
+    form: Option<SketchForm>,
+    clusters: Clusters,
     beat: Beat,
     ready: Check,
     consumed: BTreeMap<Arc<str>, (u64, u64)>,
@@ -54,6 +58,8 @@ impl WorkerReport {
             outputs,
             book: plan.book.clone(),
             tracer: Tracer::start(plan)?,
+            form: plan.settings.fingerprint.minhash.form,
+            clusters: Clusters::default(),
             beat: plan.health.beat("worker", clock.instant()),
             ready: plan.health.check("worker", "starting"),
             consumed: BTreeMap::new(),
@@ -174,23 +180,32 @@ impl WorkerReport {
         }
     }
 
-    fn ruled(&self, ruling: &Ruling, bytes: u64) {
+    fn ruled(&mut self, ruling: &Ruling, bytes: u64) {
         let Answer::Page(PageRuling { decision, .. }) = &ruling.answer else { return };
         match decision {
             Decision::Unique { .. } => self.metrics.document(Verdict::Unique),
             Decision::Update { .. } => self.metrics.document(Verdict::Update),
             Decision::Template { .. } => self.metrics.document(Verdict::Template),
             Decision::Duplicate { of } => {
-                let (verdict, found_by) = if of.stage == crate::log::Stage::Exact {
-                    (Verdict::Exact, Duplicate::Exact)
-                } else {
-                    self.metrics.match_distance(of.distance);
-                    (Verdict::Near, Duplicate::Near)
+                let (verdict, found_by) = match of.stage {
+                    Stage::Exact => (Verdict::Exact, Duplicate::Exact),
+                    Stage::SimHash | Stage::MinHash => (Verdict::Near, Duplicate::Near),
                 };
+                self.matched(of);
+                self.clusters.count(&of.cluster);
                 self.metrics.document(verdict);
                 self.metrics.duplicate_bytes(found_by, bytes);
                 self.metrics.match_age(found_by, of.age_ms);
             }
+        }
+    }
+
+    /// How near a near match was, in the measure of its stage.
+    fn matched(&self, of: &Match) {
+        match (of.stage, self.form) {
+            (Stage::SimHash, _) => self.metrics.match_distance(of.distance),
+            (Stage::MinHash, Some(form)) => self.metrics.match_similarity(form.similarity(of.distance)),
+            (Stage::Exact, _) | (Stage::MinHash, None) => {}
         }
     }
 
@@ -229,6 +244,8 @@ impl WorkerReport {
         for (topic, newest) in std::mem::take(&mut self.newest) {
             self.metrics.last_record(&topic, newest);
         }
+        let largest = self.clusters.largest(1).first().map(|(_, duplicates)| duplicates + 1);
+        self.metrics.largest_cluster(largest.unwrap_or(0));
         for (queue, records) in
             [(Queue::Work, unread), (Queue::Produce, status.waiting), (Queue::Commit, status.in_transaction)]
         {

@@ -31,6 +31,13 @@ impl Figures {
         self.of(name).filter(fits).map(|series| series.value).sum::<f64>() + 0.0
     }
 
+    /// Sums all series of a counter.
+    #[must_use]
+    pub fn count(&self, name: &str) -> u64 {
+        // Counters are whole numbers, and are written as such.
+        format!("{:.0}", self.sum(name, &[])).parse().unwrap_or(0)
+    }
+
     /// Returns the largest value.
     #[must_use]
     pub fn largest(&self, name: &str) -> Option<f64> {

@@ -1,9 +1,13 @@
 //! Log lines on standard error: `ts, level, target, msg` and fields, as JSON or text.
 //!
-//! The client library's own lines come through the same way, with the target `librdkafka`.
+//! The client library's own lines come through the same way, with the target `librdkafka`. As JSON, a warning or error
+//! that was written within the last ten seconds is left out; the next one says how many were (`suppressed`).
+
+mod repeats;
 
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -17,17 +21,19 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{registry, reload};
 
+use self::repeats::Repeats;
 use crate::config::settings::{Level, LogFormat, Logging};
 
 /// Begins to log to standard error. `auto` writes text when it is a terminal, JSON otherwise; text is coloured when
-/// `colors` says so, or on a terminal when it says nothing.
+/// `colors` says so, or on a terminal when it says nothing. `now` counts from any fixed point.
 ///
 /// # Errors
 ///
 /// Logging was begun before in this process.
-pub fn start(settings: Logging, colors: Option<bool>) -> Result<(), TryInitError> {
+pub fn start(settings: Logging, colors: Option<bool>, now: fn() -> Duration) -> Result<(), TryInitError> {
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    let (subscriber, set_level) = subscriber(settings, is_terminal, colors.unwrap_or(is_terminal), std::io::stderr);
+    let (subscriber, set_level) =
+        subscriber(settings, is_terminal, colors.unwrap_or(is_terminal), now, std::io::stderr);
     subscriber.try_init()?;
     // The first to be installed is the only one.
     let _ = SET_LEVEL.set(set_level);
@@ -52,6 +58,7 @@ fn subscriber<W>(
     settings: Logging,
     is_terminal: bool,
     is_colored: bool,
+    now: fn() -> Duration,
     writer: W,
 ) -> (Box<dyn Subscriber + Send + Sync>, SetLevel)
 where
@@ -68,7 +75,7 @@ where
     let subscriber: Box<dyn Subscriber + Send + Sync> = if is_text {
         Box::new(registry().with(level).with(lines.with_ansi(is_colored)))
     } else {
-        Box::new(registry().with(level).with(lines.with_ansi(false).event_format(JsonLine)))
+        Box::new(registry().with(level).with(lines.with_ansi(false).event_format(JsonLine(Repeats::new(now)))))
     };
     (subscriber, Box::new(set_level))
 }
@@ -85,10 +92,10 @@ const fn filter(level: Level) -> LevelFilter {
 }
 
 /// One event as one JSON object.
-struct JsonLine;
+struct JsonLine(Repeats);
 
 /// Names that a field cannot take; such a field is written with `field.` before its name.
-const OWN: [&str; 4] = ["ts", "level", "target", "msg"];
+const OWN: [&str; 5] = ["ts", "level", "target", "msg", "suppressed"];
 
 impl<S, N> FormatEvent<S, N> for JsonLine
 where
@@ -96,11 +103,19 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let mut ts = String::new();
-        SystemTime.format_time(&mut Writer::new(&mut ts))?;
         let mut fields = Fields::default();
         event.record(&mut fields);
         let metadata = event.metadata();
+        if *metadata.level() <= tracing::Level::WARN {
+            let line = repeats::name(metadata.target(), &fields.message, &fields.others);
+            match self.0.pass(line) {
+                None => return Ok(()),
+                Some(0) => {}
+                Some(left_out) => drop(fields.others.insert("suppressed".to_owned(), left_out.into())),
+            }
+        }
+        let mut ts = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut ts))?;
         let head = [
             ("ts", ts),
             ("level", metadata.level().as_str().to_lowercase()),
@@ -194,7 +209,8 @@ mod tests {
     fn logged(level: Level, format: LogFormat, is_terminal: bool) -> String {
         let memory = Memory::default();
         let writer = memory.clone();
-        let (subscriber, _) = subscriber(Logging { level, format }, is_terminal, is_terminal, move || writer.clone());
+        let (subscriber, _) =
+            subscriber(Logging { level, format }, is_terminal, is_terminal, Duration::default, move || writer.clone());
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(topic = "crawl", partition = 3, offset = 7_u64, ok = true, level = "x", "judged \"it\"");
             tracing::error!(target: "librdkafka", error = %"refused", "librdkafka: FAIL broker down");
@@ -238,7 +254,9 @@ mod tests {
             let memory = Memory::default();
             let writer = memory.clone();
             let (subscriber, set) =
-                subscriber(Logging { level: Level::Warn, format }, false, false, move || writer.clone());
+                subscriber(Logging { level: Level::Warn, format }, false, false, Duration::default, move || {
+                    writer.clone()
+                });
             tracing::subscriber::with_default(subscriber, || {
                 tracing::info!("too early");
                 set(Level::Debug).unwrap();
@@ -257,12 +275,37 @@ mod tests {
             let memory = Memory::default();
             let writer = memory.clone();
             let (subscriber, _) =
-                subscriber(Logging { level: Level::Info, format }, false, is_colored, move || writer.clone());
+                subscriber(Logging { level: Level::Info, format }, false, is_colored, Duration::default, move || {
+                    writer.clone()
+                });
             tracing::subscriber::with_default(subscriber, || tracing::warn!("careful"));
             String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
         };
         assert!(line(LogFormat::Text, true).contains('\u{1b}') && !line(LogFormat::Text, false).contains('\u{1b}'));
         assert!(!line(LogFormat::Json, true).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn what_goes_wrong_again_and_again_is_written_once_in_a_while() {
+        let memory = Memory::default();
+        let writer = memory.clone();
+        let (subscriber, _) = subscriber(
+            Logging { level: Level::Info, format: LogFormat::Json },
+            false,
+            false,
+            crate::runtime::clock::wall_clock,
+            move || writer.clone(),
+        );
+        tracing::subscriber::with_default(subscriber, || {
+            for number in 0..100 {
+                tracing::warn!(number, "broker {number} is away");
+                tracing::info!(number, "judged");
+            }
+            tracing::warn!(suppressed = 3, "broker 1 is here");
+        });
+        let text = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
+        assert_eq!((text.matches("is away").count(), text.matches("judged").count()), (1, 100), "{text}");
+        assert!(text.contains("\"field.suppressed\":3"), "{text}");
     }
 
     #[test]

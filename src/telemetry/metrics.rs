@@ -198,6 +198,16 @@ impl Metrics {
         self.series().match_distance.record(f64::from(bits));
     }
 
+    /// A near match was accepted at this similarity, in thousandths.
+    pub fn match_similarity(&self, per_mille: u16) {
+        self.series().match_similarity.record(f64::from(per_mille) / 1000.0);
+    }
+
+    /// The largest cluster has so many documents.
+    pub fn largest_cluster(&self, documents: u64) {
+        self.set(&table::LARGEST_CLUSTER, float(documents));
+    }
+
     /// A duplicate is so much older or younger than its original.
     pub fn match_age(&self, found_by: Duplicate, age_ms: i64) {
         self.series().match_age.of(found_by).record(Duration::from_millis(age_ms.unsigned_abs()));

@@ -230,13 +230,14 @@ impl Allowance {
 
 /// The largest clusters, counted in a fixed number of places.
 #[derive(Debug, Default)]
-struct Clusters {
+pub(crate) struct Clusters {
     counts: BTreeMap<Source, u64>,
     by_count: BTreeSet<(u64, Source)>,
 }
 
 impl Clusters {
-    fn count(&mut self, cluster: &Source) {
+    /// Counts a duplicate of this cluster.
+    pub(crate) fn count(&mut self, cluster: &Source) {
         let mut count = self.counts.get(cluster).copied().unwrap_or(0);
         if count > 0 {
             self.by_count.remove(&(count, cluster.clone()));
@@ -250,7 +251,8 @@ impl Clusters {
         self.by_count.insert((count + 1, cluster.clone()));
     }
 
-    fn largest(&self, number: usize) -> Vec<(Source, u64)> {
+    /// Returns the largest, with their duplicates.
+    pub(crate) fn largest(&self, number: usize) -> Vec<(Source, u64)> {
         self.by_count.iter().rev().take(number).map(|(count, cluster)| (cluster.clone(), *count)).collect()
     }
 }
@@ -317,7 +319,8 @@ impl Pair {
             "cluster": cluster.to_string(),
             "verdict": verdict,
             "stage": stage,
-            "distance": distance,
+            // Sketches are compared by slots, not by bits.
+            "distance": (*stage != "minhash").then_some(distance),
             "age_ms": age_ms,
             "bits": self.bits(),
         });

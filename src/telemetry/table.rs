@@ -68,6 +68,8 @@ const LATENCY_SECONDS: &[f64] =
     &[0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 21_600.0, 86_400.0];
 const BATCH_RECORDS: &[f64] = &[1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0];
 const DISTANCE_BITS: &[f64] = &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0];
+const SIMILARITY_RATIO: &[f64] =
+    &[0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 1.0];
 const AGE_SECONDS: &[f64] = &[
     60.0,
     600.0,
@@ -135,7 +137,11 @@ table! {
 
     // Match quality
     MATCH_DISTANCE: "dupgate_match_distance_bits", Histogram(DISTANCE_BITS), Count, &[],
-        "Hamming distance of accepted near matches.";
+        "Hamming distance of near matches that were accepted by it (stage simhash).";
+    MATCH_SIMILARITY: "dupgate_match_similarity_ratio", Histogram(SIMILARITY_RATIO), Count, &[],
+        "Estimated Jaccard index of near matches that were accepted by it (stage minhash).";
+    LARGEST_CLUSTER: "dupgate_largest_cluster_documents", Gauge, Count, &[],
+        "Documents of the largest duplicate cluster that this instance delivered to since its start, its original included: error pages and login walls show up here.";
     MATCH_AGE: "dupgate_match_age_seconds", Histogram(AGE_SECONDS), Seconds, &[closed::<Duplicate>()],
         "Event-time gap between a duplicate and the document it matched: mass at the right edge means the window is too short.";
     NEAREST_DISTANCE: "dupgate_nearest_distance_bits", Histogram(DISTANCE_BITS), Count, &[],

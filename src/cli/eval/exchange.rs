@@ -29,6 +29,8 @@ struct Line<'a> {
 struct Said {
     id: Option<String>,
     match_id: Option<String>,
+    /// An `update` and a `template` name what they are like, and are delivered all the same.
+    verdict: Option<String>,
     seconds: Option<f64>,
     setting: Option<String>,
 }
@@ -73,8 +75,9 @@ pub(super) fn scored_verdicts(path: &Path, stream: &[Planted]) -> anyhow::Result
         let Some(id) = said.id else { continue };
         let find = |id: &str| numbers.get(id).copied().with_context(|| format!("{}: no page has the id {id}", place()));
         let page = find(&id)?;
-        let matched = said.match_id.as_deref().map(find).transpose()?;
-        if let (Some(matched), Some(match_id)) = (matched.filter(|matched| *matched >= page), &said.match_id) {
+        let match_id = said.match_id.filter(|_| !matches!(said.verdict.as_deref(), Some("update" | "template")));
+        let matched = match_id.as_deref().map(find).transpose()?;
+        if let (Some(matched), Some(match_id)) = (matched.filter(|matched| *matched >= page), &match_id) {
             bail!("{}: {match_id} ({matched}) does not stand before {id} ({page})", place());
         }
         if let Some(verdict) = verdicts.get_mut(page) {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::snapshots_at_hand;
+use crate::cli::Global;
 use crate::cli::output::{Format, columns, print, print_json};
-use crate::cli::{Global, ruling};
+use crate::cli::ruling::{self, Form, Measure};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, Snapshot, State};
@@ -30,6 +31,7 @@ struct Found {
 /// rulings, and the newest snapshot of this instance, with what is written (law L5).
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
+    let form = settings.fingerprint.minhash.form;
     let snapshots: BTreeMap<LogPartition, Snapshot> = snapshots_at_hand(&settings)?
         .into_iter()
         .filter_map(|(log, snapshot)| Some((usize::try_from(log).ok()?, snapshot)))
@@ -45,7 +47,7 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
         Step::Found { log, offset, difference } => {
             let differences = &mut found.entry(log).or_default().differences;
             if differences.len() < MOST_SHOWN {
-                differences.push(as_json(offset, &difference));
+                differences.push(as_json(offset, &difference, form));
             }
         }
     })?;
@@ -107,13 +109,13 @@ fn report(log: LogPartition, trial: &Trial, snapshot: Option<&Snapshot>, found: 
     })
 }
 
-fn as_json(offset: i64, difference: &Difference) -> Value {
+fn as_json(offset: i64, difference: &Difference, form: Form) -> Value {
     match difference {
         Difference::Ruling { entry, written, anew } => {
-            let said = |ruling: &Option<Box<Ruling>>| ruling.as_ref().map(|ruling| ruling::other(&ruling.answer));
+            let said = |ruling: &Option<Box<Ruling>>| ruling.as_ref().map(|ruling| ruling::other(&ruling.answer, form));
             json!({
                 "what": "ruling", "offset": offset, "entry": entry, "written": said(written), "anew": said(anew),
-                "text": format!("written: {}; judged anew: {}", in_words(written.as_deref()), in_words(anew.as_deref())),
+                "text": format!("written: {}; judged anew: {}", in_words(written.as_deref(), form), in_words(anew.as_deref(), form)),
             })
         }
         Difference::Tails => json!({
@@ -125,14 +127,14 @@ fn as_json(offset: i64, difference: &Difference) -> Value {
     }
 }
 
-fn in_words(ruling: Option<&Ruling>) -> String {
+fn in_words(ruling: Option<&Ruling>, form: Form) -> String {
     match ruling.map(|ruling| &ruling.answer) {
         None => "nothing".to_owned(),
         Some(Answer::Page(page)) => {
-            let of = page.decision.matched().map(|of| format!(" of {} (d={})", of.source, of.distance));
+            let of = page.decision.matched().map(|of| format!(" of {} ({})", of.source, Measure::of(of, form)));
             format!("{} {}{}", page.source, verdict(page), of.unwrap_or_default())
         }
-        Some(other) => ruling::other(other).to_string(),
+        Some(other) => ruling::other(other, form).to_string(),
     }
 }
 

@@ -18,6 +18,8 @@ fn tag_sends_every_page_to_one_topic_with_its_verdict() {
     let verdicts: Vec<String> = unique.iter().map(|record| record.header("dupgate.verdict").concat()).collect();
     assert_eq!(verdicts, ["unique", "exact", ""]);
     assert_eq!(count(broker, &site.duplicate), 0);
+    let log = site.log("one");
+    assert!(log.contains("stopped: everything is committed documents=3 dead_letters=0 produced=3"), "{log}");
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! One judge over all pages.
+
+use dupgate::config::Settings;
+use dupgate::index::Probe;
+use dupgate::judge::{State, decide};
+use dupgate::log::{Answer, Decision, Entry, EntryBody, LogIdentity, MinHashRules, PageEntry, RequestId, Rules, Stage};
+use dupgate::quality::Scorer;
+use dupgate::record::{PartitionId, Timestamp};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use crate::Page;
+
+/// How many entries ahead the judge asks the memory for what it will read.
+const AHEAD: usize = 8;
+
+/// Figures of one set of rules.
+#[derive(Debug, Serialize)]
+pub(crate) struct Run {
+    pub(crate) name: String,
+    /// CPU time a page over the last tenth of the pages, when nearly all originals are held.
+    ns: f64,
+    /// Sketches compared for a page, in the last tenth.
+    compared: f64,
+    /// Memory of the sketches and their tables, and of the whole index, for an original.
+    sketch_bytes: f64,
+    index_bytes: f64,
+    removed: f64,
+    /// Pages of a million that are called duplicates and are none, or of another text.
+    wrong_per_million: f64,
+    /// Those of them whose exact Jaccard index is below the least that the judge asks for, and below two thirds of it.
+    pub(crate) unlike_per_million: [f64; 2],
+    precision: f64,
+    recall: f64,
+    /// The false ones, with what they were called duplicates of.
+    #[serde(skip)]
+    pub(crate) wrong: Vec<(usize, usize)>,
+}
+
+fn cpu_ns() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// Judges all pages by the configured rules with these for the sketches.
+pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) -> Run {
+    let rules = Rules { minhash: Some(minhash), ..settings.rules.clone() };
+    let mut state = State::begin(LogIdentity(1), rules.clone(), 0);
+    let place = PartitionId::new("pages", 0);
+    let entry = |number: usize| {
+        let body = PageEntry {
+            source: place.at(number as i64),
+            event_time: Timestamp::from_millis(1 + number as i64),
+            id: None,
+            scope: None,
+            fingerprints: pages[number].fingerprints.clone(),
+            digest: dupgate::fingerprint::PageDigest(0),
+        };
+        Entry { request: RequestId(number as u64), body: EntryBody::Page(body) }
+    };
+    let (mut scorer, mut wrong) = (Scorer::default(), Vec::new());
+    let (mut spent, mut compared, mut asked) = (0.0, 0_u64, 0_u64);
+    let measured = pages.len() - pages.len() / 10;
+    for first in (0..pages.len()).step_by(1000) {
+        let last = pages.len().min(first + 1000);
+        let entries: Vec<Entry> = (first..last).map(entry).collect();
+        // How many are compared is told to those who watch a judge; here one page in a hundred is asked about first.
+        // Copies stand at even places: this one is not.
+        for number in (first.max(measured) + 7..last).step_by(100) {
+            let event_time = Timestamp::from_millis(1 + number as i64);
+            let probe = Probe {
+                fingerprints: &pages[number].fingerprints,
+                id: None,
+                scope: None,
+                event_time,
+                tails: state.tails_with(event_time),
+                windows: rules.windows,
+                stages: &[Stage::MinHash],
+                max_distance: rules.max_distance,
+                number_guard: rules.number_guard,
+            };
+            compared += u64::from(state.index().candidates(&probe, |_| {}).compared);
+            asked += 1;
+        }
+        let started = cpu_ns();
+        let mut rulings = Vec::with_capacity(entries.len());
+        for (number, entry) in entries.iter().enumerate() {
+            if let Some(EntryBody::Page(page)) = entries.get(number + AHEAD).map(|entry| &entry.body) {
+                state.index().prefetch(&page.fingerprints);
+            }
+            if let Some(EntryBody::Page(page)) = entries.get(number + AHEAD / 2).map(|entry| &entry.body) {
+                state.index().prefetch_runs(&page.fingerprints);
+            }
+            let ruling = decide(&state, entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
+            state.follow(&ruling).unwrap();
+            rulings.push(ruling);
+        }
+        if first >= measured {
+            spent += cpu_ns() - started;
+        }
+        for (number, ruling) in (first..).zip(rulings) {
+            let Answer::Page(page) = ruling.answer else { continue };
+            let matched = match page.decision {
+                Decision::Duplicate { of } => usize::try_from(of.source.offset).ok(),
+                Decision::Unique { .. } | Decision::Update { .. } | Decision::Template { .. } => None,
+            };
+            scorer.note(pages[number].family, pages[number].role, matched);
+            wrong.extend(matched.filter(|of| pages[*of].family != pages[number].family).map(|of| (number, of)));
+        }
+    }
+    let report = scorer.report();
+    let held = state.index().stats();
+    let originals = held.originals as f64;
+    Run {
+        name: format!("{} x {}, {} shared", minhash.banding.bands(), minhash.banding.rows(), minhash.agree),
+        ns: spent / (pages.len() - measured.next_multiple_of(1000)) as f64,
+        compared: compared as f64 / asked as f64,
+        sketch_bytes: held.sketch_bytes as f64 / originals,
+        index_bytes: held.memory_bytes() as f64 / originals,
+        removed: report.removed.share(),
+        wrong_per_million: wrong.len() as f64 / pages.len() as f64 * 1e6,
+        unlike_per_million: [0.0; 2],
+        precision: report.pairs.precision(),
+        recall: report.pairs.recall(),
+        wrong,
+    }
+}
+
+impl Run {
+    /// One row for each run.
+    pub(crate) fn table(runs: &[Self]) -> String {
+        let mut lines = vec![
+            "| bands | ns a page | compared a page | bytes an original: sketches | whole index | copies removed | called near, of a million | Jaccard < .3 | < .2 | pair precision | recall |".to_owned(),
+            "|---|---|---|---|---|---|---|---|---|---|---|".to_owned(),
+        ];
+        lines.extend(runs.iter().map(|run| {
+            format!(
+                "| {} | {:.0} | {:.2} | {:.0} | {:.0} | {:.2} % | {:.1} | {:.1} | {:.1} | {:.5} | {:.4} |",
+                run.name,
+                run.ns,
+                run.compared,
+                run.sketch_bytes,
+                run.index_bytes,
+                run.removed * 100.0,
+                run.wrong_per_million,
+                run.unlike_per_million[0],
+                run.unlike_per_million[1],
+                run.precision,
+                run.recall
+            )
+        }));
+        lines.join("\n")
+    }
+}
