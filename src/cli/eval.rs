@@ -101,8 +101,8 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
         .map_err(|error| Reason::Config.because(error))?;
     let found = texts::gather(args, args.half.half(), &reader).map_err(|error| Reason::State.because(error))?;
     let crowd = settings.rules.minhash.map(|minhash| {
-        let shingles = settings.fingerprint.minhash.shingle;
-        let crowd = Crowd::of(&texts::sets(&found, &reader, shingles));
+        let minhash_of = &settings.fingerprint.minhash;
+        let crowd = Crowd::of(&texts::sets(&found, &reader, minhash_of.shingle, &minhash_of.stop));
         let candidates = [1, minhash.agree].map(|agree| crowd.candidates(minhash.banding, agree, ORIGINALS));
         (candidates, crowd.histogram())
     });

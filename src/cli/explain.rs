@@ -62,7 +62,7 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn table(&self) -> String {
-        let Inspection { reading, text, words, shingles, figures, .. } = self.page;
+        let Inspection { reading, text, words, shingles, stopped, figures, .. } = self.page;
         let mut rows = Vec::new();
         let mut row = |name: &str, text: String| rows.push(vec![name.to_owned(), text]);
         row("page", self.place.to_string());
@@ -82,10 +82,11 @@ impl Told<'_> {
         row(
             "shingles",
             format!(
-                "{} different of {} (Han) or {} characters; first: {}",
+                "{} different of {} (Han) or {} characters{}; first: {}",
                 shingles.len(),
                 lengths.han,
                 lengths.other,
+                if *stopped > 0 { format!(", {stopped} stop-shingles left out") } else { String::new() },
                 first.join(", ")
             ),
         );
@@ -161,7 +162,7 @@ impl Told<'_> {
     }
 
     fn json(&self) -> Value {
-        let Inspection { reading, from, visible, text, words, shingles, figures } = self.page;
+        let Inspection { reading, from, visible, text, words, shingles, stopped, figures } = self.page;
         let (han, letters) = self.han();
         let runs = runs(text).map(|run| json!({"han": run.han, "text": run.text})).collect::<Vec<_>>();
         let words = words.iter().map(|word| {
@@ -185,6 +186,7 @@ impl Told<'_> {
             "tokens": reading.tokens,
             "words": words,
             "shingles": shingles,
+            "stop_shingles": stopped,
             "figures": figures,
             "scheme": self.settings.scheme().to_string(),
             "exact": format!("{:032x}", reading.fingerprints.exact.0),

@@ -1,17 +1,18 @@
 //! `tune`: thresholds tried out on a sample of pages, and pairs to look at.
 
 mod page;
+mod stop;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Global;
 use super::compare::thousandths;
 use super::output::{Format, columns, print, print_json};
-use super::sieve::lines;
+use super::sieve::lines::{self, Line};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -29,9 +30,14 @@ const WITHOUT_SKETCHES: u16 = 500;
 /// Arguments of `tune`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  dupgate tune pages.jsonl\n  dupgate tune pages.jsonl -c dupgate.yaml --truth 0.5 --html pairs.html"
+    args_conflicts_with_subcommands = true,
+    after_help = "Example:\n  dupgate tune pages.jsonl\n  dupgate tune pages.jsonl -c dupgate.yaml --truth 0.5 --html pairs.html\n  \
+                  dupgate tune stop-shingles pages.jsonl --write stop-shingles.txt"
 )]
 pub struct TuneArgs {
+    /// What else is tuned.
+    #[command(subcommand)]
+    pub command: Option<TuneCommand>,
     /// files of JSON lines (by `input.fields`); standard input when there is none, or for -
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -49,6 +55,13 @@ pub struct TuneArgs {
     pub look: usize,
 }
 
+/// What else is tuned.
+#[derive(Clone, Debug, Subcommand)]
+pub enum TuneCommand {
+    /// find shingles that stand in page after page, and write them as a list for `match.minhash.stop_shingles`
+    StopShingles(stop::StopArgs),
+}
+
 /// A page of the sample.
 struct Sampled {
     place: String,
@@ -64,6 +77,9 @@ struct Sampled {
 /// A configuration that is refused, an input that cannot be read, a sample without a pair, a page that cannot be
 /// written.
 pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
+    if let Some(TuneCommand::StopShingles(args)) = &args.command {
+        return stop::stop(args, global);
+    }
     if let Some(truth) = args.truth.filter(|truth| !(0.0..=1.0).contains(truth)) {
         return Err(Reason::Usage.because(anyhow::anyhow!("--truth {truth} is no Jaccard index (expected 0 to 1)")));
     }
@@ -100,7 +116,26 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
 
 /// Reads the sample: every n-th page that can be read, so many at the most. Says how many lines hold none.
 fn sampled(args: &TuneArgs, settings: &Settings, reader: &Reader) -> Result<(Vec<Sampled>, usize), Fatal> {
-    let (inputs, _) = lines::open(&args.files).map_err(|error| Reason::State.because(error))?;
+    let (mut pages, mut refused, mut letters) = (Vec::new(), 0, Letters::default());
+    for line in sample(&args.files, args.sample)? {
+        let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
+        let Ok(Inspection { reading, text, .. }) = reader.inspect(&record) else {
+            refused += 1;
+            continue;
+        };
+        let mut hashes = Vec::new();
+        shingle_hashes(&text, settings.fingerprint.minhash.shingle, &mut letters, &mut hashes);
+        settings.fingerprint.minhash.stop.drop_from(&mut hashes);
+        let (simhash, sketch) = (reading.fingerprints.simhash, reading.fingerprints.sketch);
+        let sample = Sample { simhash, sketch, shingles: set_of(&hashes) };
+        pages.push(Sampled { place: place_of(&line.source), id: reading.id_text, text, sample });
+    }
+    Ok((pages, refused))
+}
+
+/// Takes so many lines at the most, evenly from all.
+fn sample(files: &[PathBuf], most: usize) -> Result<Vec<Line>, Fatal> {
+    let (inputs, _) = lines::open(files).map_err(|error| Reason::State.because(error))?;
     let mut all = Vec::new();
     for mut input in inputs {
         loop {
@@ -111,21 +146,8 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Reader) -> Result<(Vec
             all.extend(lines);
         }
     }
-    let step = all.len().div_ceil(args.sample.max(1)).max(1);
-    let (mut pages, mut refused, mut letters) = (Vec::new(), 0, Letters::default());
-    for line in all.iter().step_by(step) {
-        let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
-        let Ok(Inspection { reading, text, .. }) = reader.inspect(&record) else {
-            refused += 1;
-            continue;
-        };
-        let mut hashes = Vec::new();
-        shingle_hashes(&text, settings.fingerprint.minhash.shingle, &mut letters, &mut hashes);
-        let (simhash, sketch) = (reading.fingerprints.simhash, reading.fingerprints.sketch);
-        let sample = Sample { simhash, sketch, shingles: set_of(&hashes) };
-        pages.push(Sampled { place: place_of(&line.source), id: reading.id_text, text, sample });
-    }
-    Ok((pages, refused))
+    let step = all.len().div_ceil(most.max(1)).max(1);
+    Ok(all.into_iter().step_by(step).collect())
 }
 
 /// Where the referee's threshold comes from.

@@ -98,7 +98,9 @@ mod tests {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             layers.set(&format!("{path}={text}"));
         }
-        let given = Given { words: [("/w".into(), "word".to_owned())].into(), ..Given::default() };
+        let words = [("/w", "word"), ("/stop", "# stop-shingles 1\n天安门上\n")];
+        let words = words.map(|(path, contents)| (path.into(), contents.to_owned())).into();
+        let given = Given { words, ..Given::default() };
         layers.resolve(&given, Purpose::Sieve).ok().map(|(settings, _)| settings)
     }
 
@@ -115,6 +117,7 @@ mod tests {
         found.extend([json!(true), json!(false), json!(2), json!(7), json!("1d"), json!("/x"), json!("32MiB")]);
         found.extend([
             json!("/w"),
+            json!("/stop"),
             json!(["exact"]),
             json!(["/w"]),
             json!("field"),

@@ -247,6 +247,7 @@ section! {
         bits: u32 = 8,
         shingle: Shingle = Shingle::default(),
         min_shingles: usize = 8,
+        stop_shingles: Option<PathBuf> = None,
         bands: usize = 42,
         rows: usize = 3,
         agree: u8 = 2,
@@ -531,7 +532,8 @@ impl Raw {
     /// Lists the files whose contents are part of the settings: dictionaries and word lists.
     pub fn word_files(&self) -> impl Iterator<Item = &Path> {
         let lists = self.text.stopwords.iter().filter(|list| !BUILT_IN_STOPWORDS.contains(&list.as_str()));
-        self.text.jieba.user_dict.as_deref().into_iter().chain(lists.map(Path::new))
+        let named = [&self.text.jieba.user_dict, &self.r#match.minhash.stop_shingles];
+        named.into_iter().flatten().map(PathBuf::as_path).chain(lists.map(Path::new))
     }
 
     /// Returns the secret in one of [`super::SECRET_SLOTS`].

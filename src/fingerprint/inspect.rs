@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::numbers::each_figure;
 use super::reader::Seen;
-use super::shingle::{Letters, each_shingle};
+use super::shingle::{Letters, each_shingle, hash_of};
 use super::simhash::{Feature, keep_strongest};
 use super::{Reader, Reading, Scratch};
 use crate::record::{Body, RawRecord, Rejection};
@@ -23,8 +23,10 @@ pub struct Inspection {
     pub text: String,
     /// The different words, the heaviest first.
     pub words: Vec<WeighedWord>,
-    /// The different shingles, in the order of the text; none when the scheme makes no sketches.
+    /// The different shingles that count, in the order of the text; none when the scheme makes no sketches.
     pub shingles: Vec<String>,
+    /// How many different ones do not count (`match.minhash.stop_shingles`).
+    pub stopped: usize,
     /// The different figures that the number guard looks at, in the order of the text.
     pub figures: Vec<String>,
 }
@@ -67,14 +69,17 @@ impl Reader {
         let mut buffer = String::new();
         let visible = self.analyzer.normalize_as(&document.body, HtmlText::AllText, &mut buffer)?.text.chars().count();
         let text = self.analyzer.normalize(&document.body, &mut buffer)?.text;
-        let (words, shingles) = (self.weighed(text), self.different_shingles(text));
+        let (words, mut shingles) = (self.weighed(text), self.different_shingles(text));
+        let different = shingles.len();
+        shingles.retain(|shingle| !self.settings.minhash.stop.has(hash_of(shingle)));
+        let stopped = different - shingles.len();
         let mut figures: Vec<String> = Vec::new();
         each_figure(text, |figure| {
             if !figures.iter().any(|known| known == figure) {
                 figures.push(figure.to_owned());
             }
         });
-        Ok(Inspection { reading, from, visible, text: text.to_owned(), words, shingles, figures })
+        Ok(Inspection { reading, from, visible, text: text.to_owned(), words, shingles, stopped, figures })
     }
 
     fn weighed(&self, text: &str) -> Vec<WeighedWord> {

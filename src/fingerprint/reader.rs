@@ -231,6 +231,7 @@ impl Reader {
     ) -> Option<Sketch> {
         let form = self.settings.minhash.form?;
         shingle_hashes(normal, self.settings.minhash.shingle, letters, shingles);
+        self.settings.minhash.stop.drop_from(shingles);
         let least = self.settings.minhash.min_shingles.max(1);
         // Only a short text can have too few different ones: sorting a long one would cost as much as its sketch.
         if shingles.len() < least.saturating_mul(8) {

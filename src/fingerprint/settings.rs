@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ShingleLengths, SketchForm, SlotBits};
+use super::{ShingleLengths, SketchForm, SlotBits, StopShingles};
 
 /// How features become fingerprints (the keys of `match` that decide a fingerprint, not a verdict).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Settings {
 }
 
 /// How a sketch is made (`match.minhash`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinHashSettings {
     /// Slots of a sketch (`permutations`), and their width. Without it no sketch is made.
     pub form: Option<SketchForm>,
@@ -22,6 +22,8 @@ pub struct MinHashSettings {
     pub shingle: ShingleLengths,
     /// Fewer different shingles than this: no sketch. At least 1.
     pub min_shingles: usize,
+    /// Shingles that do not count.
+    pub stop: StopShingles,
 }
 
 impl Default for MinHashSettings {
@@ -30,6 +32,7 @@ impl Default for MinHashSettings {
             form: SketchForm::new(128, SlotBits::B8).ok(),
             shingle: ShingleLengths { han: 4, other: 7 },
             min_shingles: 8,
+            stop: StopShingles::default(),
         }
     }
 }
@@ -106,12 +109,15 @@ impl Settings {
         let _ = writeln!(out, "simhash.weights={weights}");
         let _ = writeln!(out, "simhash.top_k={top_k}");
         let _ = writeln!(out, "simhash.hash={hash}");
-        if let MinHashSettings { form: Some(form), shingle, min_shingles } = self.minhash {
+        if let MinHashSettings { form: Some(form), shingle, min_shingles, stop } = &self.minhash {
             let _ = writeln!(out, "minhash.permutations={}", form.slots());
             let _ = writeln!(out, "minhash.bits={}", form.bits().count());
             let _ = writeln!(out, "minhash.shingle.han={}", shingle.han);
             let _ = writeln!(out, "minhash.shingle.other={}", shingle.other);
             let _ = writeln!(out, "minhash.min_shingles={min_shingles}");
+            if !stop.is_empty() {
+                let _ = writeln!(out, "minhash.stop_shingles={:032x}", stop.digest());
+            }
         }
     }
 }

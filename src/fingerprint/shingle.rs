@@ -51,7 +51,9 @@ pub fn each_shingle(text: &str, lengths: ShingleLengths, letters: &mut Letters, 
     }
 }
 
-fn hash_of(shingle: &str) -> u32 {
+/// Returns the hash of one shingle: the lower half of XXH3 (64 bits) of its UTF-8 bytes.
+#[must_use]
+pub fn hash_of(shingle: &str) -> u32 {
     let [.., a, b, c, d] = xxh3_64(shingle.as_bytes()).to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }

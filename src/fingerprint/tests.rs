@@ -402,3 +402,33 @@ fn known_texts_keep_their_fingerprints() {
     let expected: Vec<(u128, u64)> = GOLDEN.iter().map(|(_, exact, simhash)| (*exact, *simhash)).collect();
     assert_eq!(found, expected, "{found:#x?}");
 }
+
+#[test]
+fn stop_shingles_are_left_out_of_sketches_and_are_part_of_the_scheme() {
+    let lengths = Settings::default().minhash.shingle;
+    let with = |contents: &str| {
+        let stop = StopShingles::parse(&format!("{STOP_SHINGLES_HEAD}\n{contents}"), lengths).unwrap();
+        reader(|input, _, fingerprint| {
+            input.format = Format::Text;
+            fingerprint.minhash.stop = stop;
+        })
+    };
+    let text = "责任编辑王小明，本报北京讯，长江大桥今日通车";
+    let (plain, stopped) = (plain(), with("责任编辑\n江大桥今\n"));
+    let sketch = |reader: &Reader, text: &str| read_with(reader, text).unwrap().fingerprints.sketch;
+    assert_ne!(sketch(&stopped, text), sketch(plain, text));
+    assert_ne!(stopped.scheme(), plain.scheme());
+    assert_eq!(with("江大桥今\n# other words\n责任编辑\n").scheme(), stopped.scheme());
+    assert_eq!(with("# none").scheme(), plain.scheme());
+    // What counts alone makes the same sketch.
+    let raw = RawRecord { key: None, value: Some(text.as_bytes()), headers: &() };
+    let inspected = stopped.inspect(&raw).unwrap();
+    assert_eq!((inspected.stopped, inspected.shingles.len()), (2, plain.inspect(&raw).unwrap().shingles.len() - 2));
+    let hashes: Vec<u32> = inspected.shingles.iter().map(|shingle| shingle_hash(shingle)).collect();
+    let (form, mut minima) = (Settings::default().minhash.form.unwrap(), Vec::new());
+    Permutations::new(128).minima(&hashes, &mut minima);
+    assert_eq!(sketch(&stopped, text), Some(form.cut(&minima)));
+    // Of a page of nothing else there is none.
+    let all: String = plain.inspect(&raw).unwrap().shingles.join("\n");
+    assert_eq!(sketch(&with(&all), text), None);
+}

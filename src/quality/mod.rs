@@ -11,6 +11,7 @@
 mod baseline;
 mod crowd;
 mod edit;
+mod frequent;
 mod likeness;
 mod plant;
 mod score;
@@ -21,6 +22,7 @@ mod tests;
 pub use baseline::{Baseline, Likes, Looker, MOST_PAGES, scored};
 pub use crowd::{Crowd, clean, jaccard, set_of};
 pub use edit::Edit;
+pub use frequent::{Frequent, Share, frequent};
 pub use likeness::{Chance, chances};
 pub use plant::{Half, PlantSettings, Planted, Role, plant};
 pub use score::{Count, Pairs, Report, Scorer};

@@ -96,3 +96,49 @@ fn a_sample_that_says_nothing_is_a_failure() {
     assert!(!folder.path().join("tune-pairs.html").exists());
     assert_eq!(tune(folder.path(), &["--truth", "1.5"]).code, 2);
 }
+
+#[test]
+fn stop_shingles_are_found_written_and_left_out() {
+    let folder = TempDir::new().unwrap();
+    let mut lines = Vec::new();
+    for page in Crawl::new(CrawlSettings { near: 0.0, exact: 0.0, broken: 0.0, html: 0.0, ..CrawlSettings::default() })
+        .unwrap()
+        .take(60)
+    {
+        let mut page: Value = serde_json::from_slice(&page.value).unwrap();
+        page["text"] = format!("首页新闻体育 {}", page["text"].as_str().unwrap()).into();
+        // A page that comes again and again makes nothing frequent.
+        let times = if lines.is_empty() { 30 } else { 1 };
+        lines.extend(vec![page.to_string(); times]);
+    }
+    fs::write(folder.path().join("pages.jsonl"), lines.join("\n")).unwrap();
+    let stop = |arguments: &[&str]| {
+        let stop = ["tune", "stop-shingles", "pages.jsonl"];
+        said(dupgate().args(stop).args(arguments).current_dir(folder.path()))
+    };
+    let told = stop(&["--share", "0.9", "--other", "0.9", "-o", "json", "--write", "stop.txt"]);
+    assert_eq!((told.code, told.err.as_str()), (0, ""));
+    let json: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!((&json["pages"], &json["unique"], &json["file"]), (&89.into(), &60.into(), &"stop.txt".into()));
+    let list = fs::read_to_string(folder.path().join("stop.txt")).unwrap();
+    let shingles: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
+    assert!(list.starts_with("# stop-shingles 1\n") && shingles.contains(&"首页新闻"), "{list}");
+    assert_eq!(json["shingles"], shingles.len());
+    // The generated pages have a line with their date, too.
+    assert!(shingles.len() < 80, "words of the page that came thirty times are none: {list}");
+
+    let explain = |set: &str| {
+        said(dupgate().args(["explain", "pages.jsonl:1", "-o", "json", "-s", set]).current_dir(folder.path()))
+    };
+    let with: Value = serde_json::from_str(&explain("match.minhash.stop_shingles=stop.txt").out).unwrap();
+    let without: Value = serde_json::from_str(&explain("match.minhash.stop_shingles=null").out).unwrap();
+    assert!(with["stop_shingles"].as_u64().unwrap() > 2 && with["sketch"] != without["sketch"]);
+    let refused = explain("match.minhash.stop_shingles=pages.jsonl");
+    assert!(
+        refused.code == 78 && refused.err.contains("expected a file that `dupgate tune stop-shingles` wrote"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(stop(&["--share", "0"]).code, 2);
+    assert!(stop(&["-o", "table"]).out.contains("match.minhash.stop_shingles: stop-shingles.txt"));
+}

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{EvalArgs, original};
 use crate::crawl::{Crawl, CrawlSettings};
-use crate::fingerprint::{Letters, Reader, ShingleLengths, shingle_hashes};
+use crate::fingerprint::{Letters, Reader, ShingleLengths, StopShingles, shingle_hashes};
 use crate::quality::{Edit, Half, Planted, Role, clean, set_of};
 use crate::record::Body;
 
@@ -51,7 +51,7 @@ pub(super) fn gather(args: &EvalArgs, half: Half, reader: &Reader) -> anyhow::Re
         .map(|(_, text)| text)
         .collect();
     let whole = ShingleLengths { han: 5, other: 8 };
-    let mut kept = clean(&sets(&used, reader, whole), args.clean).into_iter();
+    let mut kept = clean(&sets(&used, reader, whole, &StopShingles::default()), args.clean).into_iter();
     used.retain(|_| kept.next().unwrap_or(true));
     if used.is_empty() {
         bail!("no text is left to plant");
@@ -59,12 +59,13 @@ pub(super) fn gather(args: &EvalArgs, half: Half, reader: &Reader) -> anyhow::Re
     Ok(used)
 }
 
-/// Returns the shingles of each text, each once.
-pub(super) fn sets(texts: &[Named], reader: &Reader, lengths: ShingleLengths) -> Vec<Vec<u32>> {
+/// Returns the shingles of each text that count, each once.
+pub(super) fn sets(texts: &[Named], reader: &Reader, lengths: ShingleLengths, stop: &StopShingles) -> Vec<Vec<u32>> {
     let (mut normal, mut letters, mut hashes) = (String::new(), Letters::default(), Vec::new());
     let set = |text: &Named| {
         let normal = reader.analyzer().normalize(&Body::Text((&*text.text).into()), &mut normal);
         shingle_hashes(normal.map_or("", |normal| normal.text), lengths, &mut letters, &mut hashes);
+        stop.drop_from(&mut hashes);
         set_of(&hashes)
     };
     texts.iter().map(set).collect()

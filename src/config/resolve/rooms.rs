@@ -7,7 +7,7 @@ use super::super::raw::{self, Raw, StageName, TimeSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
 use super::{Findings, Given};
-use crate::fingerprint::{Banding, ShingleLengths, SketchForm, SlotBits};
+use crate::fingerprint::{Banding, ShingleLengths, SketchForm, SlotBits, StopShingles};
 use crate::log::{MinHashRules, Rules, SameId, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
@@ -116,7 +116,7 @@ fn normalize(raw: &raw::Normalize) -> text::Normalize {
     }
 }
 
-pub(super) fn fingerprint(raw: &Raw, found: &mut Findings) -> fingerprint::Settings {
+pub(super) fn fingerprint(raw: &Raw, given: &Given, found: &mut Findings) -> fingerprint::Settings {
     let matching = &raw.r#match;
     let simhash = &matching.simhash;
     if simhash.bits != 64 {
@@ -141,6 +141,7 @@ pub(super) fn fingerprint(raw: &Raw, found: &mut Findings) -> fingerprint::Setti
             form: sketch_form(matching, found),
             shingle: shingle(&matching.minhash.shingle, found),
             min_shingles: matching.minhash.min_shingles,
+            stop: stop_shingles(&matching.minhash, given, found),
         },
     }
 }
@@ -177,6 +178,20 @@ fn shingle(lengths: &raw::Shingle, found: &mut Findings) -> ShingleLengths {
         }
     }
     ShingleLengths { han: lengths.han, other: lengths.other }
+}
+
+fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) -> StopShingles {
+    let Some(path) = &minhash.stop_shingles else { return StopShingles::default() };
+    let name = path.display();
+    let Some(contents) = given.words.get(path) else {
+        found.refuse("match.minhash.stop_shingles", format!("the file {name} was not read"));
+        return StopShingles::default();
+    };
+    let lengths = ShingleLengths { han: minhash.shingle.han, other: minhash.shingle.other };
+    StopShingles::parse(contents, lengths).unwrap_or_else(|error| {
+        found.refuse("match.minhash.stop_shingles", format!("{name}: {error}"));
+        StopShingles::default()
+    })
 }
 
 fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings) -> Option<MinHashRules> {

@@ -158,6 +158,28 @@ fn sketches_and_their_bands_fit_together() {
 }
 
 #[test]
+fn a_list_of_stop_shingles_is_taken_by_its_contents() {
+    let resolved = |contents: &str, length: &str| {
+        let mut layers = Layers::default();
+        layers.set("match.minhash.stop_shingles=/stop");
+        layers.set(length);
+        let given = Given { words: [("/stop".into(), contents.to_owned())].into(), ..Given::default() };
+        layers.resolve(&given, Purpose::Sieve).map(|(settings, _)| settings.fingerprint.minhash.stop)
+    };
+    let length = "match.minhash.shingle.han=2";
+    assert_eq!(resolved("# stop-shingles 1\n首页\n", length).unwrap().len(), 1);
+    for (contents, why) in
+        [("", "line 1 is ``"), ("首页\n", "expected a file that"), ("# stop-shingles 1\n首\n", "line 2")]
+    {
+        let refused = resolved(contents, length).unwrap_err().problems;
+        let said: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        assert!(said.len() == 1 && said[0].contains("/stop: line ") && said[0].contains(why), "{said:?}");
+    }
+    let refused = resolved("# stop-shingles 1\n首页\n", "match.minhash.shingle.han=3").unwrap_err().problems;
+    assert!(refused[0].to_string().contains("match.minhash.stop_shingles"), "{refused:?}");
+}
+
+#[test]
 fn one_limit_bounds_the_index() {
     let settings_of = |sets: &[&str]| {
         let settings = settings(sets);
