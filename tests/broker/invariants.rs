@@ -101,7 +101,7 @@ impl Service {
         );
         let process = Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
-                .args(["run", "--log-format", "json", "-c", &desk.files(broker.address(), &config)])
+                .args(["run", "--log-format", "text", "-c", &desk.files(broker.address(), &config)])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(stderr),
@@ -177,7 +177,7 @@ fn it_is_not_alive_while_a_loop_stands_still() {
     let Some(broker) = Broker::shared() else { return };
     let desk = Desk::new(broker);
     topics(&desk, broker);
-    // Nobody reads what it says: once the pipe is full, whoever says something waits.
+    // Nobody reads what it says: once the pipe is full, whoever says something waits. (As text: JSON leaves repeats out.)
     let talkative = "logging: {level: debug}\n";
     let mut service = Service::start(&desk, broker, Stdio::piped(), talkative);
     let stderr = service.process.stderr.take().expect("a pipe");
