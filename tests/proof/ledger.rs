@@ -91,7 +91,7 @@ impl Ledger {
 ///
 /// The first duplicate of which this is not true.
 pub(crate) fn originals_are_delivered(outcomes: &BTreeMap<Source, Outcome>) -> Result<(), String> {
-    for (source, outcome) in outcomes {
+    for (source, outcome) in outcomes.iter().filter(|(_, outcome)| outcome.outlet == Outlet::Duplicate) {
         let Some(original) = &outcome.matched else { continue };
         if original == source {
             return Err(format!("{source} is its own duplicate"));
@@ -124,7 +124,9 @@ fn outcome(outlet: Outlet, record: &Record) -> Result<Outcome, String> {
     let word = record.header(word).ok_or_else(|| format!("{} has no header {word}", record.source))?.to_owned();
     let matched = record.header("dupgate.match").map(str::parse).transpose();
     let matched = matched.map_err(|why| format!("{}: {why}", record.source))?;
-    if (outlet == Outlet::Duplicate) != matched.is_some() {
+    // A template is delivered, and names the page that it is made like.
+    let names_another = outlet == Outlet::Duplicate || (outlet, word.as_str()) == (Outlet::Unique, "template");
+    if names_another != matched.is_some() {
         return Err(format!("{}: {outlet:?} with the original {matched:?}", record.source));
     }
     Ok(Outcome { outlet, word, matched })
