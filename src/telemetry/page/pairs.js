@@ -106,20 +106,20 @@ function clusters(found) {
 }
 
 function confirmForget(cluster) {
-  const dialog = $('forget');
   $('forget-what').textContent = cluster;
-  dialog.returnValue = 'no';
-  dialog.addEventListener('close', async () => {
-    if (dialog.returnValue !== 'yes') return;
-    try {
-      await ask('index/forget', { method: 'POST', body: JSON.stringify({ source: [cluster] }) });
-      trouble('');
-    } catch (error) {
-      trouble(error.message);
-    }
-  }, { once: true });
-  dialog.showModal();
+  $('forget').showModal();
 }
+
+// The answer itself, not the closing of the question: that is told later, when it may have been asked anew.
+$('forget').querySelector('form').addEventListener('submit', async (event) => {
+  if (event.submitter?.value !== 'yes') return;
+  try {
+    await ask('index/forget', { method: 'POST', body: JSON.stringify({ source: [$('forget-what').textContent] }) });
+    trouble('');
+  } catch (error) {
+    trouble(error.message);
+  }
+});
 
 function trouble(text) {
   $('trouble').textContent = text;
