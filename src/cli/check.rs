@@ -173,15 +173,15 @@ fn outputs(settings: &Settings, survey: &Survey, input: &[TopicView], oldest: Op
 fn logs(settings: &Settings, survey: &Survey, brokers: &[i32]) -> Vec<Row> {
     let default = brokers.first().and_then(|id| survey.broker_setting(*id, "default.replication.factor"));
     let default = default.and_then(|text| text.parse().ok()).unwrap_or(1);
-    let look = |(kind, plan): &(LogKind, TopicPlan)| match survey.topic(&plan.name) {
+    let look = |(kind, plan): (LogKind, TopicPlan)| match survey.topic(&plan.name) {
         Ok(view) => {
-            let rows = topics::log(plan, view.as_ref(), brokers.len(), settings);
-            permits::with(rows, permits::log(settings, survey, *kind, plan, view.as_ref()))
+            let rows = topics::log(&plan, view.as_ref(), brokers.len(), settings);
+            permits::with(rows, permits::log(settings, survey, kind, &plan, view.as_ref()))
         }
         Err(trouble) => vec![Row::trouble(&plan.name, &trouble)],
     };
     let kinds = [LogKind::Fingerprints, LogKind::Verdicts];
-    kinds.into_iter().zip(plan::logs(settings, default)).collect::<Vec<_>>().iter().flat_map(look).collect()
+    kinds.into_iter().zip(plan::logs(settings, default)).flat_map(look).collect()
 }
 
 fn transactions(settings: &Settings, survey: &Survey) -> Vec<Row> {

@@ -11,7 +11,7 @@ use super::page::{Desk, FormatArg, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Inspection;
+use crate::fingerprint::{Inspection, share};
 use crate::log::Stage;
 use crate::quality::{jaccard, set_of};
 use crate::sieve::Versus;
@@ -263,10 +263,6 @@ impl Pair {
 
 pub(super) fn thousandths(per_mille: u16) -> String {
     share(per_mille).to_string()
-}
-
-fn share(per_mille: u16) -> f64 {
-    f64::from(per_mille) / 1000.0
 }
 
 /// Cuts the middle out of a long text.

@@ -11,7 +11,7 @@ use super::page::{Desk, FormatArg, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
-use crate::fingerprint::{Inspection, ReadFrom, Reading};
+use crate::fingerprint::{Inspection, ReadFrom, Reading, share};
 use crate::text::{CutBy, runs};
 use crate::worker::verdict;
 
@@ -204,7 +204,7 @@ fn found_json(found: &Found) -> Value {
             "source": near.original.source.to_string(),
             "exact": near.exact,
             "distance": near.bits,
-            "similarity": near.similarity.map(|similarity| f64::from(similarity) / 1000.0),
+            "similarity": near.similarity.map(share),
             "event_time_ms": near.original.event_time.millis(),
             "cluster": near.original.cluster.to_string(),
         })
@@ -226,7 +226,7 @@ fn near_line(near: &Near) -> String {
         parts.push("equal text".to_owned());
     }
     parts.extend(near.bits.map(|bits| format!("{bits} bits")));
-    parts.extend(near.similarity.map(|similarity| format!("similarity {}", f64::from(similarity) / 1000.0)));
+    parts.extend(near.similarity.map(|similarity| format!("similarity {}", share(similarity))));
     parts.push(format!("cluster {}", near.original.cluster));
     parts.join("  ")
 }

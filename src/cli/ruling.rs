@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use crate::fingerprint::SketchForm;
+use crate::fingerprint::{SketchForm, share};
 use crate::log::{Answer, Match, PageRuling, Stage};
 use crate::record::Source;
 use crate::worker::verdict;
@@ -27,7 +27,7 @@ impl Measure {
     pub(super) fn of(of: &Match, form: Form) -> Self {
         match (of.stage, form) {
             (Stage::Exact | Stage::SimHash, _) => Self::Bits(of.distance),
-            (Stage::MinHash, Some(form)) => Self::Similarity(f64::from(form.similarity(of.distance)) / 1000.0),
+            (Stage::MinHash, Some(form)) => Self::Similarity(share(form.similarity(of.distance))),
             (Stage::MinHash, None) => Self::Unknown,
         }
     }

@@ -17,7 +17,7 @@ use super::report::count;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Inspection;
+use crate::fingerprint::{Inspection, share};
 use crate::log::Stage;
 use crate::record::{self, Rejection};
 use crate::sieve::{Verdict, Versus};
@@ -160,7 +160,7 @@ fn measured(near: &Nearness, settings: &Settings) -> String {
     }
     let minhash = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash));
     if let Some((estimate, minhash)) = near.estimate.zip(minhash) {
-        let [estimate, limit] = [estimate, minhash.min_similarity].map(|per_mille| f64::from(per_mille) / 1000.0);
+        let [estimate, limit] = [estimate, minhash.min_similarity].map(share);
         parts.push(format!("similarity {estimate} (limit {limit})"));
     }
     if parts.is_empty() { "too little text".to_owned() } else { parts.join(", ") }
@@ -176,7 +176,7 @@ fn object(outcome: &Outcome) -> Value {
         "got": outcome.got,
         "stage": outcome.stage.map(Stage::name),
         "distance": near.and_then(|near| near.bits),
-        "similarity": near.and_then(|near| near.estimate).map(|estimate| f64::from(estimate) / 1000.0),
+        "similarity": near.and_then(|near| near.estimate).map(share),
         "jaccard": near.and_then(|near| near.jaccard),
         "reason": outcome.why,
     })

@@ -16,8 +16,8 @@ use super::sieve::lines::{self, Line};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Inspection, Letters, Reader, shingle_hashes};
-use crate::quality::{MOST_BITS, Sample, Sketching, Sweep, Tried, set_of};
+use crate::fingerprint::{Inspection, Letters, MOST_DISTANCE, Reader, share, shingle_hashes};
+use crate::quality::{Sample, Sketching, Sweep, Tried, set_of};
 use crate::record::RawRecord;
 use crate::sieve::place_of;
 
@@ -183,7 +183,7 @@ impl Tuned {
         let (truth, from) = match (given, sweep.valley()) {
             (Some(truth), _) => (truth, From::Given),
             (None, Some(truth)) => (truth, From::Valley),
-            (None, None) => (f64::from(configured) / 1000.0, From::Configured),
+            (None, None) => (share(configured), From::Configured),
         };
         let similarities: &[u16] = if minhash.is_some() { &SIMILARITIES } else { &[] };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
@@ -193,7 +193,7 @@ impl Tuned {
             pairs: sweep.alike.len(),
             truth,
             from,
-            by_bits: (0..=MOST_BITS).map(|bits| (bits, sweep.bits(bits, truth))).collect(),
+            by_bits: (0..=MOST_DISTANCE).map(|bits| (bits, sweep.bits(bits, truth))).collect(),
             by_similarity: similarities.iter().map(|&least| (least, sweep.similarity(least, truth))).collect(),
             bits: sweep.recommended_bits(truth).unwrap_or(settings.rules.max_distance),
             similarity,
@@ -259,14 +259,14 @@ impl Tuned {
         };
         let sketches = !self.by_similarity.is_empty();
         let bits = self.by_bits.iter().map(|(bits, of)| tried((*bits).into(), of));
-        let similarity = self.by_similarity.iter().map(|(least, of)| tried((f64::from(*least) / 1000.0).into(), of));
+        let similarity = self.by_similarity.iter().map(|(least, of)| tried((share(*least)).into(), of));
         json!({
             "pages": self.pages, "pairs": self.pairs, "truth": self.truth,
             "max_distance": bits.collect::<Vec<_>>(),
             "min_similarity": similarity.collect::<Vec<_>>(),
             "recommended": {
                 "match.simhash.max_distance": self.bits,
-                "match.minhash.min_similarity": sketches.then(|| f64::from(self.similarity) / 1000.0),
+                "match.minhash.min_similarity": sketches.then(|| share(self.similarity)),
             },
         })
     }

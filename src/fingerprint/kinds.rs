@@ -12,6 +12,9 @@ pub struct ExactHash(pub u128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SimHash(pub u64);
 
+/// Largest number of differing bits that rules may call near (`match.simhash.max_distance`).
+pub const MOST_DISTANCE: u8 = 8;
+
 impl SimHash {
     /// Returns the number of differing bits, from 0 (equal) to 64 (complements).
     ///

@@ -21,8 +21,8 @@ mod stop;
 mod tests;
 
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
-pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SimHash};
-pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, SketchForm, SlotBits};
+pub use kinds::{ExactHash, Fingerprints, IdHash, MOST_DISTANCE, PageDigest, SchemeId, ScopeHash, SimHash};
+pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, SketchForm, SlotBits, share};
 pub use numbers::Numbers;
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};

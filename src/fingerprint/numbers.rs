@@ -6,9 +6,6 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::text::is_han;
 
-/// Most hashes that are kept of a page.
-const KEPT: usize = 8;
-
 /// Stands where no hash is: none has this value.
 const NONE: u16 = u16::MAX;
 
@@ -31,11 +28,14 @@ const NONE: u16 = u16::MAX;
 /// assert!(monday.overlap(&friday).is_some_and(|shared| shared < 500));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Numbers([u16; KEPT]);
+pub struct Numbers([u16; Self::KEPT]);
 
 impl Numbers {
+    /// Most hashes that are kept of a page.
+    pub const KEPT: usize = 8;
+
     /// Of a text with fewer than two figures.
-    pub const EMPTY: Self = Self([NONE; KEPT]);
+    pub const EMPTY: Self = Self([NONE; Self::KEPT]);
 
     /// Sums up the figures of a normalised text.
     #[must_use]
@@ -64,7 +64,7 @@ impl Numbers {
     /// Takes hashes as [`Numbers::hashes`] gave them. `None` when they do not ascend, or are too many.
     #[must_use]
     pub fn from_hashes(hashes: &[u16]) -> Option<Self> {
-        let mut kept = [NONE; KEPT];
+        let mut kept = [NONE; Self::KEPT];
         kept.get_mut(..hashes.len())?.copy_from_slice(hashes);
         let ascend = hashes.is_sorted_by(|one, next| one < next) && hashes.last().is_none_or(|last| *last != NONE);
         ascend.then_some(Self(kept))

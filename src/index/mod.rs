@@ -39,7 +39,7 @@ pub use coverage::{Gap, Proof};
 pub use fast::Engine;
 pub use near::{Looked, Near};
 pub use original::{Candidate, Gone, Original, Probe, Seen};
-pub use plan::{MOST_DISTANCE, Needs, Offer, Plan};
+pub use plan::{Needs, Offer, Plan};
 pub use stats::{IndexStats, NearStats, TableStats};
 pub use tables::{Keys, Tables};
 pub use tasks::{Task, in_turn};
@@ -119,7 +119,8 @@ impl Index {
     /// Holds one more original. Sequence numbers ascend strictly, gaps allowed; an original that would break the
     /// order is known already and changes nothing.
     pub fn insert(&mut self, original: &Original) {
-        if self.append(original) {
+        if is_next(&mut self.last_sequence, original) {
+            self.ring.push(original);
             self.near.push(code_of(original));
             self.sketches.push(original.fingerprints.sketch.clone());
             let (ring, positions) = (&self.ring, self.ring.positions());
@@ -135,11 +136,7 @@ impl Index {
     /// any order or at the same time ([`in_turn`]), and is called twice: all of the work is in them.
     pub fn restore(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
         let mut last = self.last_sequence;
-        let rising = originals.iter().filter(move |original| {
-            let is_next = last.is_none_or(|last| last < original.sequence);
-            last = last.max(Some(original.sequence));
-            is_next
-        });
+        let rising = originals.iter().filter(move |original| is_next(&mut last, original));
         let (ring, near, sketches) = (&mut self.ring, &mut self.near, &mut self.sketches);
         let codes = rising.clone().map(code_of);
         let theirs = rising.clone().map(|original| original.fingerprints.sketch.clone());
@@ -159,15 +156,6 @@ impl Index {
             tasks.extend(self.by_id.build_tasks(ById(ring), &positions, held));
         }
         run(tasks);
-    }
-
-    fn append(&mut self, original: &Original) -> bool {
-        if self.last_sequence.is_some_and(|last| original.sequence <= last) {
-            return false;
-        }
-        self.last_sequence = Some(original.sequence);
-        self.ring.push(original);
-        true
     }
 
     /// Shows every original that matches the probe, each once with its strongest stage, in no order.
@@ -404,6 +392,15 @@ impl Index {
     pub const fn plan(&self) -> &Plan {
         self.near.plan()
     }
+}
+
+/// Says whether an original comes after the last, and takes it for the last if so.
+fn is_next(last: &mut Option<u64>, original: &Original) -> bool {
+    let is_next = last.is_none_or(|last| last < original.sequence);
+    if is_next {
+        *last = Some(original.sequence);
+    }
+    is_next
 }
 
 fn code_of(original: &Original) -> Option<u64> {

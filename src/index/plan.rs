@@ -11,9 +11,7 @@ use std::fmt;
 use super::coverage::{self, Gap, Proof};
 use super::shape::{Bits, Shape};
 use super::table::lines_for;
-
-/// Largest distance that tables serve.
-pub const MOST_DISTANCE: u8 = 8;
+use crate::fingerprint::MOST_DISTANCE;
 
 /// Entries to a home line in the mean, in a table that is as large as it gets.
 pub(super) const LOAD: f64 = 4.6;

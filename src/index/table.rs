@@ -36,7 +36,6 @@ pub(super) struct Table {
     /// Ids are kept as their distance from here, so that a line of zeros holds nothing alive.
     base: u32,
     swept: u64,
-    sweep_every: u64,
     inserted: u64,
     with_run: u64,
     /// Inserts that met a run lately, and whether they were so many that runs are worth asking for.
@@ -78,7 +77,6 @@ impl Table {
             runs: Runs::new(),
             base: id_of(tail).wrapping_sub(1),
             swept: 0,
-            sweep_every: if lines > MANY_LINES { SWEEP_MANY_EVERY } else { SWEEP_EVERY },
             inserted: 0,
             with_run: 0,
             met_run: 0,
@@ -172,11 +170,21 @@ impl Table {
             }
         }
         self.inserted += 1;
-        if self.inserted.is_multiple_of(self.sweep_every) {
+        if self.is_time_to_sweep() {
             self.sweep::<C>(own);
         }
         if self.inserted.is_multiple_of(JUDGE_EVERY) {
             self.leads_to_runs = std::mem::take(&mut self.met_run) * WORTH_ASKING > JUDGE_EVERY;
+        }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    const fn is_time_to_sweep(&self) -> bool {
+        if self.lines.count() > MANY_LINES {
+            self.inserted.is_multiple_of(SWEEP_MANY_EVERY)
+        } else {
+            self.inserted.is_multiple_of(SWEEP_EVERY)
         }
     }
 

@@ -205,7 +205,7 @@ impl Admin {
     }
 
     fn create(&self, topic: &NewTopic<'_>) -> Result<(), TopicError> {
-        let answer = self.runtime.block_on(self.client.create_topics([topic], &options()))?;
+        let answer = self.runtime.block_on(self.client.create_topics([topic], &options(PATIENCE)))?;
         match answer.into_iter().next() {
             Some(Err((_, code))) if code != RDKafkaErrorCode::TopicAlreadyExists => {
                 Err(match denied_by_code(code, topic.name) {
@@ -259,7 +259,7 @@ impl Admin {
         if self.brokers == Brokers::InProcess {
             return Ok(None);
         }
-        let answer = self.runtime.block_on(self.client.describe_configs([&resource], &options()))?;
+        let answer = self.runtime.block_on(self.client.describe_configs([&resource], &options(PATIENCE)))?;
         Ok(answer
             .into_iter()
             .filter_map(Result::ok)
@@ -279,7 +279,7 @@ impl Admin {
         for (partition, offset) in before {
             list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(*offset))?;
         }
-        let answer = self.runtime.block_on(self.client.delete_records(&list, &options()))?;
+        let answer = self.runtime.block_on(self.client.delete_records(&list, &options(PATIENCE)))?;
         for element in answer.elements() {
             element.error()?;
         }
@@ -287,8 +287,9 @@ impl Admin {
     }
 }
 
-fn options() -> AdminOptions {
-    AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE))
+/// Makes a request wait for its answer, and the brokers for each other, at most so long.
+pub(super) fn options(patience: Duration) -> AdminOptions {
+    AdminOptions::new().request_timeout(Some(patience)).operation_timeout(Some(patience))
 }
 
 /// Names of both logs of a scheme.

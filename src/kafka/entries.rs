@@ -9,7 +9,8 @@ use rdkafka::message::Message;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::Plain;
-use crate::log::{Entry, decode_entries};
+use crate::judge::Asked;
+use crate::log::decode_entries;
 use crate::record::{PartitionId, Timestamp};
 
 /// How long one poll waits.
@@ -33,17 +34,6 @@ pub enum EntriesError {
     Kafka(#[from] KafkaError),
 }
 
-/// One record of the log as it stands there.
-#[derive(Clone, Debug)]
-pub struct Appended {
-    /// Its offset.
-    pub offset: i64,
-    /// When the broker took it.
-    pub append_time: Timestamp,
-    /// Its entries; none when it cannot be read, as the judge has it.
-    pub entries: Vec<Entry>,
-}
-
 /// A reader of one partition of the fingerprint log.
 pub struct Entries {
     consumer: BaseConsumer<Plain>,
@@ -52,7 +42,7 @@ pub struct Entries {
     /// Where reading began, if it has.
     next: Option<i64>,
     /// Read already, and beyond what was asked for.
-    ahead: Option<Appended>,
+    ahead: Option<Asked>,
 }
 
 impl Entries {
@@ -81,7 +71,7 @@ impl Entries {
     /// # Errors
     ///
     /// When they do not come.
-    pub fn between(&mut self, from: i64, to: i64) -> Result<Vec<Appended>, EntriesError> {
+    pub fn between(&mut self, from: i64, to: i64) -> Result<Vec<Asked>, EntriesError> {
         let mut next = if let Some(next) = self.next {
             next
         } else {
@@ -96,9 +86,10 @@ impl Entries {
             let appended = match self.ahead.take() {
                 Some(appended) => appended,
                 None => match self.consumer.poll(POLL) {
-                    Some(Ok(message)) => Appended {
+                    Some(Ok(message)) => Asked {
                         offset: message.offset(),
                         append_time: message.timestamp().to_millis().map(Timestamp::from_millis).unwrap_or_default(),
+                        // What cannot be read asks nothing, as the judge has it.
                         entries: decode_entries(message.payload().unwrap_or_default()).unwrap_or_default(),
                     },
                     Some(Err(KafkaError::PartitionEOF(_))) | None if late.try_recv().is_err() => continue,

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::after;
-use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
+use rdkafka::admin::{AdminClient, ResourceSpecifier};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
@@ -19,6 +19,7 @@ use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
 
+use super::admin::options;
 use super::client::{Cluster, ProducerSettings};
 use super::errors::{Denied, denied, denied_by_code};
 use crate::record::{PartitionId, Timestamp};
@@ -101,6 +102,14 @@ impl Trouble {
         match denied(error, what) {
             Some(denied) => Self::Denied(denied),
             None => Self::Away(error.to_string()),
+        }
+    }
+
+    /// The same of an operation that the error does not name; a permission of something else than a topic stays as it is.
+    fn of_topic(error: &KafkaError, topic: &str, operation: &'static str) -> Self {
+        match Self::of(error, topic) {
+            Self::Denied(denied) if denied.resource == "topic" => Self::Denied(denied.to(operation)),
+            other @ (Self::Denied(_) | Self::Identity(_) | Self::Away(_)) => other,
         }
     }
 }
@@ -266,7 +275,7 @@ impl Survey {
     }
 
     fn settings(&self, resource: ResourceSpecifier<'_>, what: &str) -> Result<BTreeMap<String, String>, Trouble> {
-        let options = AdminOptions::new().request_timeout(Some(self.patience));
+        let options = options(self.patience);
         let answer = self.runtime.block_on(self.admin.describe_configs([&resource], &options));
         let answer = answer.map_err(|error| Trouble::of(&error, what))?;
         let Some(first) = answer.into_iter().next() else { return Ok(BTreeMap::new()) };

@@ -230,8 +230,7 @@ impl Likes {
     /// Compares codes; equal texts differ in no bit.
     fn by_bits(pages: &[Option<Fingerprints>]) -> Self {
         let equal_bits = |one: &Fingerprints, other: &Fingerprints| {
-            let differing = one.simhash.zip(other.simhash).map(|(one, other)| one.distance(other));
-            let differing = if one.exact == other.exact { Some(0) } else { differing };
+            let differing = if one.exact == other.exact { Some(0) } else { one.distance(other) };
             differing.and_then(|bits| BITS.checked_sub(u16::try_from(bits).ok()?))
         };
         let earlier = |(number, page): (usize, &Option<Fingerprints>)| {

@@ -26,4 +26,4 @@ pub use frequent::{Frequent, Share, frequent};
 pub use likeness::{Chance, chances};
 pub use plant::{Half, PlantSettings, Planted, Role, plant};
 pub use score::{Count, Pairs, Report, Scorer};
-pub use sweep::{Alike, MOST_BITS, Sample, Sketching, Sweep, Tried};
+pub use sweep::{Alike, Sample, Sketching, Sweep, Tried};

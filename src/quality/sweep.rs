@@ -4,16 +4,13 @@ use std::collections::HashMap;
 
 use super::Pairs;
 use super::crowd::jaccard_of;
-use crate::fingerprint::{Banding, SimHash, Sketch, SketchForm};
+use crate::fingerprint::{Banding, MOST_DISTANCE, SimHash, Sketch, SketchForm};
 
 /// Pairs less alike than this are of no interest to anybody.
 const LEAST: f64 = 0.1;
 
 /// The same in thousandths, as sketches estimate it.
 const LEAST_ESTIMATE: u16 = 100;
-
-/// The largest distance that is tried.
-pub const MOST_BITS: u8 = 8;
 
 /// Cells of the histogram in which the valley is sought, from 0 to 1.
 const CELLS: usize = 20;
@@ -108,7 +105,7 @@ impl Sweep {
                     enough.then_some(estimate)
                 };
                 let estimate = estimate();
-                let close = bits.is_some_and(|bits| bits <= u32::from(MOST_BITS));
+                let close = bits.is_some_and(|bits| bits <= u32::from(MOST_DISTANCE));
                 if jaccard >= LEAST || close || estimate.is_some_and(|estimate| estimate >= LEAST_ESTIMATE) {
                     alike.push(Alike { one, other, jaccard, bits, estimate });
                 }
@@ -177,7 +174,7 @@ impl Sweep {
     #[must_use]
     pub fn recommended_bits(&self, truth: f64) -> Option<u8> {
         let mut recommended = None;
-        for bits in 0..=MOST_BITS {
+        for bits in 0..=MOST_DISTANCE {
             let own = self.tried(truth, |alike| alike.bits == Some(u32::from(bits))).pairs;
             if own.precision() < CONFIRMED {
                 break;

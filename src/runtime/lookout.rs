@@ -172,14 +172,14 @@ impl Lookout {
     }
 
     fn both(&self, seen: &Seen) -> Result<Both, String> {
-        let fetched = {
+        let mut fetched = {
             let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
             pages.fetch(&[&seen.source, &seen.original]).map_err(|error| error.to_string())?
         };
-        let of = |source, name: &str| {
-            let bytes: &PageBytes =
-                fetched.get(source).ok_or_else(|| format!("the input does not hold {name} ({source}) any more"))?;
-            Ok::<_, String>((self.read(&bytes.record())?, bytes.clone()))
+        let mut of = |source, name: &str| {
+            let gone = || format!("the input does not hold {name} ({source}) any more");
+            let bytes = fetched.remove(source).ok_or_else(gone)?;
+            Ok::<_, String>((self.read(&bytes.record())?, bytes))
         };
         let (original, first) = of(&seen.original, "the original")?;
         let (page, second) = of(&seen.source, "the page")?;

@@ -9,9 +9,9 @@ use super::verdicts::{Extent, Read, read};
 use super::wiring::{self, failure};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::judge::{Asked, Difference, Retrial};
+use crate::judge::{Difference, Retrial};
 use crate::kafka::admin::LogNames;
-use crate::kafka::entries::{Appended, Entries};
+use crate::kafka::entries::Entries;
 use crate::log::VerdictRecord;
 use crate::record::PartitionId;
 use crate::worker::LogPartition;
@@ -114,9 +114,8 @@ impl Trial {
                 if from < self.first_entry {
                     None
                 } else {
-                    let appended = self.entries.between(from, batch.next_entry);
-                    let appended = appended.map_err(|error| Reason::Unavailable.because(error))?;
-                    Some(appended.into_iter().map(asked).collect::<Vec<_>>())
+                    let asked = self.entries.between(from, batch.next_entry);
+                    Some(asked.map_err(|error| Reason::Unavailable.because(error))?)
                 }
             }
             VerdictRecord::Rulings(_) | VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
@@ -131,8 +130,4 @@ impl Trial {
             }
         }
     }
-}
-
-fn asked(appended: Appended) -> Asked {
-    Asked { offset: appended.offset, append_time: appended.append_time, entries: appended.entries }
 }

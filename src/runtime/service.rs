@@ -97,7 +97,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     let operators = operators.transpose().map_err(failure)?;
     let service = Service::build(settings, brokers, clock, metrics, health)?;
     drop(starting);
-    let operators = operators.map(|bound| service.serve_operators(bound)).transpose()?.flatten();
+    let operators = service.serve_operators(operators)?;
     if let Some(operators) = &operators {
         tracing::info!(listen = %operators.address(), "pair page and what acts on this instance");
     }
@@ -180,9 +180,9 @@ impl Service {
     }
 
     /// Begins to answer operators, when they are to be answered.
-    fn serve_operators(&self, bound: TcpListener) -> Result<Option<Server>, Fatal> {
+    fn serve_operators(&self, bound: Option<TcpListener>) -> Result<Option<Server>, Fatal> {
         let settings = &self.plan.settings;
-        let Some(configured) = &settings.http.admin else { return Ok(None) };
+        let Some((bound, configured)) = bound.zip(settings.http.admin.as_ref()) else { return Ok(None) };
         let mut desk = OwnDesk {
             settings: Arc::clone(settings),
             brokers: self.plan.brokers,

@@ -8,7 +8,7 @@ use super::random::draw;
 use super::wiring::{self, Plan};
 use crate::error::Fatal;
 use crate::kafka::output::{Carried, Outputs};
-use crate::log::{Answer, RequestId, Stage};
+use crate::log::{Answer, RequestId, Ruling, Stage};
 use crate::telemetry::otlp::Traces;
 use crate::telemetry::spans::{Kind, Said, Sampler, Span, names, traceparent};
 use crate::worker::{Disposition, Output, verdict};
@@ -21,7 +21,7 @@ pub(super) struct Tracer {
     traces: Traces,
     sampler: Sampler,
     group: String,
-    /// When it was asked and when the ruling was read, of pages that are not delivered yet.
+    /// When it was asked and when the ruling was read, of chosen pages that are not delivered yet.
     ruled: HashMap<RequestId, (Duration, Duration)>,
     /// When the transaction in progress, or the last one, began to send.
     sent_since: Option<Duration>,
@@ -49,9 +49,10 @@ impl Tracer {
     }
 
     /// A ruling was read that was asked for at `since`.
-    pub(super) fn ruled(&mut self, request: RequestId, since: Duration, now: Duration) {
-        if self.ruled.len() < MOST_RULED {
-            self.ruled.insert(request, (since, now));
+    pub(super) fn ruled(&mut self, ruling: &Ruling, since: Duration, now: Duration) {
+        let is_chosen = ruling.answer.ruled_source().is_some_and(|source| self.sampler.takes(source));
+        if is_chosen && self.ruled.len() < MOST_RULED {
+            self.ruled.insert(ruling.request, (since, now));
         }
     }
 
@@ -62,13 +63,13 @@ impl Tracer {
 
     /// A page left for good.
     pub(super) fn delivered(&mut self, output: &Output<Carried>, outputs: &Outputs, now: Duration) {
+        if !self.sampler.takes(&output.page.source) {
+            return;
+        }
         let judged = match &output.disposition {
             Disposition::Ruled(ruling) => self.ruled.remove(&ruling.request),
             Disposition::DeadLetter(_) | Disposition::Tombstone => None,
         };
-        if !self.sampler.takes(&output.page.source) {
-            return;
-        }
         let wall = wall_clock();
         let at = |moment: Duration| wall.saturating_sub(now.saturating_sub(moment));
         let process = self.process(output, (at(output.page.payload.read_at), wall));

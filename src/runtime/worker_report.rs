@@ -97,7 +97,7 @@ impl WorkerReport {
                 let now = self.clock.now();
                 self.metrics.ruling(now.saturating_sub(since));
                 if let Some(tracer) = &mut self.tracer {
-                    tracer.ruled(ruling.request, since, now);
+                    tracer.ruled(ruling, since, now);
                 }
             }
         }

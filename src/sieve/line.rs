@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Original, Sifted, Verdict};
+use crate::fingerprint::share;
 use crate::record::Source;
 
 /// Writes a place as people look for it in a file: `pages.jsonl:17`.
@@ -48,7 +49,7 @@ impl Sifted {
         if let Some(Original { stage, distance, similarity, source, id }) = self.verdict.original() {
             line.stage = Some(stage.name());
             line.distance = Some(*distance).filter(|_| similarity.is_none());
-            line.similarity = similarity.map(|per_mille| f64::from(per_mille) / 1000.0);
+            line.similarity = similarity.map(share);
             line.matched = Some(place_of(source));
             line.match_id = id.as_deref();
         }

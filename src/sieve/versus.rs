@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use super::{Sieve, SieveError, SieveSettings, Verdict};
-use crate::fingerprint::Reading;
+use crate::fingerprint::{MOST_DISTANCE, Reading};
 use crate::log::{MinHashRules, Rules, Stage};
 use crate::record::{EventTime, PartitionId, Timestamp};
 
@@ -44,7 +44,7 @@ impl Versus {
             let alone = Rules { stages: vec![stage], ..rules.clone() };
             let loosest = match stage {
                 Stage::Exact => None,
-                Stage::SimHash => Some(Rules { max_distance: MOST_BITS, ..alone.clone() }),
+                Stage::SimHash => Some(Rules { max_distance: MOST_DISTANCE, ..alone.clone() }),
                 Stage::MinHash => alone.minhash.map(|minhash| Rules { minhash: Some(loose(minhash)), ..alone.clone() }),
             };
             let loosest = loosest.map(|rules| ask(rules, one, other)).transpose()?;
@@ -66,9 +66,6 @@ impl Versus {
         self.stages.iter().find(|says| says.stage == stage)
     }
 }
-
-/// No rules reach farther (`match.simhash.max_distance`).
-const MOST_BITS: u8 = 8;
 
 fn loose(minhash: MinHashRules) -> MinHashRules {
     MinHashRules { min_similarity: 0, ..minhash }

@@ -24,6 +24,7 @@ use super::labels::{
 };
 use super::table::{self, Kind, TABLE};
 use crate::config::settings;
+use crate::fingerprint::share;
 use crate::record::{PartitionId, Reject, Timestamp};
 
 /// Records what happens. Clones share one recorder.
@@ -200,7 +201,7 @@ impl Metrics {
 
     /// A near match was accepted at this similarity, in thousandths.
     pub fn match_similarity(&self, per_mille: u16) {
-        self.series().match_similarity.record(f64::from(per_mille) / 1000.0);
+        self.series().match_similarity.record(share(per_mille));
     }
 
     /// The largest cluster has so many documents.

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
 use crate::compare::{Run, beginning};
+use crate::fingerprint::share;
 use crate::record::{Source, Timestamp};
 
 /// Pairs that are kept.
@@ -344,7 +345,7 @@ impl Looked {
         };
         put("match_id", self.original_id.as_deref().map(Value::from));
         put("segmenter", self.segmenter.map(Value::from));
-        put("similarity", self.similarity.map(|per_mille| Value::from(f64::from(per_mille) / 1000.0)));
+        put("similarity", self.similarity.map(|per_mille| Value::from(share(per_mille))));
         put("words", self.words.map(|[own, other, both]| json!({"own": own, "match": other, "common": both})));
         put("missing", self.missing.as_deref().map(Value::from));
         put("differs", Some(runs(&self.differs)));

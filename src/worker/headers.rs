@@ -3,7 +3,7 @@
 //! All values are text and a function of the record and its ruling: no clock, no host, no instance. Headers that came
 //! with the record keep their order and their repeats; those that an earlier pass of ours left are replaced.
 
-use crate::fingerprint::{SimHash, SketchForm};
+use crate::fingerprint::{SimHash, SketchForm, share};
 use crate::log::{Answer, Decision, Match, PageRuling, Ruling, Stage};
 use crate::record::{Reject, Source, Timestamp};
 
@@ -136,7 +136,7 @@ impl HeaderSettings {
 
 /// Writes thousandths as people write a share: `0.85`, `0.857`, `1`.
 fn similarity(per_mille: u16) -> String {
-    (f64::from(per_mille) / 1000.0).to_string()
+    (share(per_mille)).to_string()
 }
 
 /// Returns the name of a verdict, as it stands in headers, metrics and verdict lines.

@@ -9,7 +9,7 @@ use super::{EvalArgs, planted, table, texts};
 use crate::cli::output::columns;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Reader;
+use crate::fingerprint::{Reader, share};
 use crate::quality::{Baseline, Edit, Half, Looker, MOST_PAGES, Planted, Report, scored};
 use crate::runtime::clock::Clock;
 
@@ -68,7 +68,7 @@ pub(super) fn baselines(
         let setting = match baseline {
             Baseline::SimHash => "3 of 64 bits".to_owned(),
             Baseline::WordBands => "14 x 8, 5 words".to_owned(),
-            Baseline::Jaccard | Baseline::Cosine => format!(">= {:.2} ({chosen})", f64::from(least) / 1000.0),
+            Baseline::Jaccard | Baseline::Cosine => format!(">= {:.2} ({chosen})", share(least)),
         };
         Judged { name: baseline.name().to_owned(), setting, report: scored(stream, &verdicts), seconds }
     };

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Sampled, Tuned};
 use crate::cli::compare::diff::{Change, diff};
+use crate::fingerprint::share;
 use crate::quality::Alike;
 use crate::text::Analyzer;
 
@@ -37,10 +38,9 @@ pub(super) fn html(analyzer: &Analyzer, pages: &[Sampled], pairs: &[Alike], tune
 fn section(out: &mut String, analyzer: &Analyzer, alike: &Alike, pages: [&Sampled; 2], truth: f64) {
     let verdict = if alike.jaccard >= truth { "duplicate" } else { "not the same" };
     let bits = alike.bits.map_or_else(|| "no SimHash".to_owned(), |bits| format!("{bits} bits"));
-    let estimate = alike.estimate.map_or_else(
-        || "not compared by sketches".to_owned(),
-        |estimate| format!("estimated {}", f64::from(estimate) / 1000.0),
-    );
+    let estimate = alike
+        .estimate
+        .map_or_else(|| "not compared by sketches".to_owned(), |estimate| format!("estimated {}", share(estimate)));
     // Writing to a `String` cannot fail.
     let _ = write!(
         out,

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::cli::output::columns;
 use crate::config::settings::Settings;
+use crate::fingerprint::share;
 use crate::log::{MinHashRules, Stage};
 use crate::quality::{Chance, chances};
 
@@ -35,13 +36,13 @@ impl Curve {
         let MinHashRules { form, banding, agree, min_similarity } = self.minhash;
         let (slots, bits) = (form.slots(), form.bits().count());
         let row = |name: &str, cells: [String; 9]| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
-        let share = |least: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, least)));
+        let sharing = |least: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, least)));
         let mut curve = vec![
             row("jaccard", HUNDREDTHS.map(|hundredths| format!("{:.1}", f64::from(hundredths) / 100.0))),
-            row("share a key", share(1)),
+            row("share a key", sharing(1)),
         ];
         if agree > 1 {
-            curve.push(row(&format!("share {agree}, compared"), share(agree)));
+            curve.push(row(&format!("share {agree}, compared"), sharing(agree)));
         }
         let originals = self.max_entries;
         let head = [format!("by chance among {originals}"), "share a key".into(), "compared".into(), "judge".into()];
@@ -56,7 +57,7 @@ impl Curve {
              and their\nsimilarity is estimated at {} or more\n\n{}\n\n{}",
             banding.bands(),
             banding.rows(),
-            f64::from(min_similarity) / 1000.0,
+            share(min_similarity),
             columns(&curve),
             columns(&chances)
         )

@@ -21,4 +21,4 @@ mod tests;
 pub use banding::{BadBanding, Banding};
 pub use bottom::Bottom;
 pub use permutations::Permutations;
-pub use sketch::{BadForm, Sketch, SketchForm, SlotBits};
+pub use sketch::{BadForm, Sketch, SketchForm, SlotBits, share};

@@ -170,6 +170,12 @@ impl fmt::Debug for Sketch {
     }
 }
 
+/// Returns thousandths, as estimates are kept, as a share of one.
+#[must_use]
+pub fn share(per_mille: u16) -> f64 {
+    f64::from(per_mille) / 1000.0
+}
+
 /// Spreads a minimum, whose upper bits are mostly 0, over all bits (the finaliser of `MurmurHash3`).
 const fn mix(mut bits: u32) -> u32 {
     bits = (bits ^ (bits >> 16)).wrapping_mul(0x85eb_ca6b);

@@ -101,7 +101,7 @@ fn the_estimate_from_few_bits_is_corrected_for_what_strangers_agree_in() {
                 let distance =
                     form.distance(&form.cut(&minima(&permutations, &one)), &form.cut(&minima(&permutations, &other)));
                 agreeing += 1.0 - f64::from(distance) / 128.0;
-                similar += f64::from(form.similarity(distance)) / 1000.0;
+                similar += share(form.similarity(distance));
             }
             let (agreeing, similar) = (agreeing / f64::from(pairs), similar / f64::from(pairs));
             let expected = jaccard + (1.0 - jaccard) * chance;

@@ -7,7 +7,7 @@
 use std::sync::PoisonError;
 
 use crossbeam_channel::{Sender, after, bounded};
-use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{NewTopic, TopicReplication};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -17,6 +17,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::{Ear, POLL, Survey, TopicPlan, Trouble};
+use crate::kafka::admin::options;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::errors::denied_by_code;
 
@@ -70,7 +71,7 @@ impl Survey {
             .set("linger.ms", "0")
             .set_log_level(RDKafkaLogLevel::Error);
         let (became, told) = bounded(1);
-        let unsent = |error: &KafkaError| write_trouble(error, topic);
+        let unsent = |error: &KafkaError| Trouble::of_topic(error, topic, "Write");
         let producer: BaseProducer<Receipt> =
             config.create_with_context(Receipt { ear: Ear::default(), became }).map_err(|error| unsent(&error))?;
         let record = BaseRecord::<[u8], [u8]>::to(topic).partition(0).payload(b"");
@@ -134,13 +135,10 @@ impl Survey {
     ///
     /// The permission that is missing, or why there is no answer.
     pub fn may_delete_records(&self, topic: &str) -> Result<(), Trouble> {
-        let undeleted = |error: &KafkaError| match Trouble::of(error, topic) {
-            Trouble::Denied(denied) => Trouble::Denied(denied.to("Delete")),
-            other @ (Trouble::Identity(_) | Trouble::Away(_)) => other,
-        };
+        let undeleted = |error: &KafkaError| Trouble::of_topic(error, topic, "Delete");
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, 0, Offset::Offset(0)).map_err(|error| undeleted(&error))?;
-        let options = AdminOptions::new().request_timeout(Some(self.patience)).operation_timeout(Some(self.patience));
+        let options = options(self.patience);
         let answer = self.runtime.block_on(self.admin.delete_records(&list, &options));
         let answer = answer.map_err(|error| undeleted(&error))?;
         for element in answer.elements() {
@@ -174,15 +172,12 @@ impl Survey {
         for (name, value) in &plan.settings {
             topic = topic.set(name, value);
         }
-        let options = AdminOptions::new().request_timeout(Some(self.patience)).operation_timeout(Some(self.patience));
+        let options = options(self.patience);
         let options = options.validate_only(only_check);
         let answer = self.runtime.block_on(self.admin.create_topics([&topic], &options));
         let answer = answer.map_err(|error| Trouble::of(&error, &plan.name))?;
         match answer.into_iter().next() {
-            Some(Err((_, code))) => Err(match Trouble::of(&KafkaError::AdminOp(code), &plan.name) {
-                Trouble::Denied(denied) => Trouble::Denied(denied.to("Create")),
-                other @ (Trouble::Identity(_) | Trouble::Away(_)) => other,
-            }),
+            Some(Err((_, code))) => Err(Trouble::of_topic(&KafkaError::AdminOp(code), &plan.name, "Create")),
             Some(Ok(_)) | None => Ok(()),
         }
     }
@@ -191,11 +186,4 @@ impl Survey {
 /// Says whether a coordinator refuses how we come, and not that we come.
 fn is_refusal_of_the_manner(code: RDKafkaErrorCode) -> bool {
     [RDKafkaErrorCode::InvalidSessionTimeout, RDKafkaErrorCode::InconsistentGroupProtocol].contains(&code)
-}
-
-fn write_trouble(error: &KafkaError, topic: &str) -> Trouble {
-    match Trouble::of(error, topic) {
-        Trouble::Denied(denied) if denied.resource == "topic" => Trouble::Denied(denied.to("Write")),
-        other @ (Trouble::Denied(_) | Trouble::Identity(_) | Trouble::Away(_)) => other,
-    }
 }

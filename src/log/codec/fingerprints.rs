@@ -87,6 +87,11 @@ fn read_numbers(from: &mut Reader<'_>) -> Result<Numbers, CodecError> {
         return Ok(Numbers::EMPTY);
     }
     let count = from.count(2, "numbers")?;
-    let hashes: Vec<u16> = (0..count).map(|_| from.fixed16("numbers")).collect::<Result<_, _>>()?;
-    Numbers::from_hashes(&hashes).ok_or(CodecError::BadValue { what: "numbers", value: count as u64 })
+    let bad = || CodecError::BadValue { what: "numbers", value: count as u64 };
+    let mut hashes = [0; Numbers::KEPT];
+    let hashes = hashes.get_mut(..count).ok_or_else(bad)?;
+    for hash in &mut *hashes {
+        *hash = from.fixed16("numbers")?;
+    }
+    Numbers::from_hashes(hashes).ok_or_else(bad)
 }
