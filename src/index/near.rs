@@ -5,9 +5,10 @@
 
 use std::ops::Range;
 
-use super::alive::{Alive, position_of};
-use super::column::Column;
+use super::alive::Alive;
+use super::column::{Column, Marks};
 use super::fast::{Compare, Engine, Job};
+use super::layout::Nine;
 use super::plan::{Needs, Plan};
 use super::stats::NearStats;
 use super::table::Found;
@@ -32,15 +33,15 @@ const FEW: u64 = 4_096;
 pub struct Near {
     plan: Plan,
     ring: Ring,
-    tables: Tables,
+    tables: Tables<Nine>,
 }
 
 /// The log: codes by position, and which positions have one.
 #[derive(Debug)]
 struct Ring {
     codes: Column<u64>,
-    /// One bit a position: whether there is a code.
-    present: Column<u64>,
+    /// Which positions have one.
+    present: Marks,
     tail: u64,
     head: u64,
     held: u64,
@@ -66,7 +67,7 @@ impl Ring {
     fn starting_at(position: u64) -> Self {
         Self {
             codes: Column::starting_at(position),
-            present: Column::starting_at(position / 64),
+            present: Marks::starting_at(position),
             tail: position,
             head: position,
             held: 0,
@@ -75,34 +76,24 @@ impl Ring {
 
     fn push(&mut self, code: Option<u64>) {
         self.codes.push(code.unwrap_or(0));
-        let word = self.head / 64;
-        if self.present.get(word).is_none() {
-            self.present.push(0);
-        }
-        if let Some(bits) = self.present.get_mut(word) {
-            *bits |= u64::from(code.is_some()) << (self.head % 64);
-        }
+        self.present.push(code.is_some());
         self.head += 1;
         self.held += u64::from(code.is_some());
     }
 
     fn expire_to(&mut self, position: u64, keep_from: u64) {
         let until = position.min(self.head);
-        while self.tail < until {
-            let word = self.present.get(self.tail / 64).unwrap_or(0) >> (self.tail % 64);
-            let here = (64 - self.tail % 64).min(until - self.tail);
-            let gone = if here == 64 { word } else { word & ((1 << here) - 1) };
-            self.held = self.held.saturating_sub(u64::from(gone.count_ones()));
-            self.tail += here;
+        if self.tail < until {
+            self.held = self.held.saturating_sub(self.present.count(self.tail..until));
+            self.tail = until;
         }
         self.codes.drop_before(keep_from.min(self.tail));
-        self.present.drop_before(keep_from.min(self.tail) / 64);
+        self.present.drop_before(keep_from.min(self.tail));
     }
 
     #[inline]
     fn code(&self, position: u64) -> Option<u64> {
-        let bits = self.present.get(position / 64)?;
-        if (bits >> (position % 64)) & 1 == 0 { None } else { self.codes.get(position) }
+        if self.present.get(position) { self.codes.get(position) } else { None }
     }
 
     #[inline]
@@ -125,9 +116,9 @@ impl<V: FnMut(u64, u8)> Job for Probe<'_, V> {
         let alive = Alive::between(ring.tail, ring.head);
         let mut verified = 0;
         for (number, table) in tables.iter().enumerate() {
-            table.probe::<C>(code, reach, alive, &mut |flip, Found { id, code: held }| {
+            table.probe::<C>(code, reach, alive, &mut |flip, Found { age, code: held }| {
                 verified += 1;
-                let position = position_of(id, ring.tail);
+                let position = ring.tail + u64::from(age);
                 let Some(held) = held.or_else(|| ring.codes.get(position)) else { return };
                 let difference = held ^ code;
                 let distance = difference.count_ones();

@@ -9,12 +9,10 @@
 use std::fmt;
 
 use super::coverage::{self, Gap, Proof};
+use super::layout::{Layout, Nine};
 use super::shape::{Bits, Shape};
 use super::table::lines_for;
 use crate::fingerprint::MOST_DISTANCE;
-
-/// Entries to a home line in the mean, in a table that is as large as it gets.
-pub(super) const LOAD: f64 = 4.6;
 
 /// Codes to be taken as a sample at most.
 const MOST_SAMPLED: usize = 65_536;
@@ -193,7 +191,7 @@ impl Plan {
         let entries = needs.entries.max(1);
         let (mut lines, mut compared, mut bytes, mut ns) = (0.0, 0.0, 0.0, 0.0);
         for keyed in &self.tables {
-            let count = lines_for(entries, LOAD, keyed.most_lines().ilog2());
+            let count = lines_for(entries, Nine::LOAD, keyed.most_lines().ilog2());
             let shape = keyed.shape(count);
             let load = entries as f64 / count as f64;
             let probes = shape.flips().len() as f64;
@@ -234,7 +232,7 @@ impl Plan {
     /// Returns how many home lines a probe reads among so many entries.
     #[must_use]
     pub fn home_lines(&self, entries: u64) -> usize {
-        let lines = |keyed: &Keyed| lines_for(entries, LOAD, keyed.most_lines().ilog2());
+        let lines = |keyed: &Keyed| lines_for(entries, Nine::LOAD, keyed.most_lines().ilog2());
         self.tables.iter().map(|keyed| keyed.shape(lines(keyed)).flips().len()).sum()
     }
 
