@@ -178,11 +178,11 @@ impl Sketches {
         }
         let keys: Vec<u64> = banding.keys(form, sketch).collect();
         let mut compared = 0;
-        tables.found_in(&keys, u32::from(agree), self.positions(), |position, _| {
+        tables.found_in(&keys, u32::from(agree), self.positions(), |position| {
             compared += 1;
             let Some(held) = self.column.row(position) else { return };
             let distance = form.distance(sketch, held);
-            // The tables may count one key too many: whether a pair matches may not depend on them.
+            // The tables may show more: whether a pair matches may not depend on them.
             if distance <= *reach && banding.shared(form, held, &keys) >= usize::from(agree) {
                 visit(position, distance);
             }

@@ -23,6 +23,9 @@ const FEWEST_LINES: u64 = 16;
 /// Share of the mean load by which entries may exceed it before a table grows.
 const SLACK: f64 = 1.1;
 
+/// Marks by which entries that are found more than once are told from others.
+const MARKS: usize = 1 << 16;
+
 /// Where the keys of entries stand.
 pub(super) trait Keys {
     /// Returns the key that the entry at a position has in a table, if it is in that table. Asked only about positions
@@ -132,18 +135,32 @@ impl<L: Layout> Tables<L> {
         }
     }
 
-    /// Shows the entries that share at least `times` of these keys, one key a table, each with how many, oldest first.
-    /// A count may be too high, as often as tags are equal by chance.
-    pub(super) fn found_in(&self, keys: &[u64], times: u32, positions: Range<u64>, mut visit: impl FnMut(u64, u32)) {
-        let mut found = Vec::new();
+    /// Shows every entry that shares at least `times` of these keys, one key a table, each once and oldest first. Some
+    /// that share fewer may come along: the caller counts.
+    pub(super) fn found_in(&self, keys: &[u64], times: u32, positions: Range<u64>, mut visit: impl FnMut(u64)) {
+        // Nearly all are found once. Those whose mark is set already are worth sorting: found before, or next to one
+        // that was.
+        let mut marks = [0_u64; MARKS / 64];
+        let mut again = Vec::new();
+        let is_again = |marks: &mut [u64], position: u64| {
+            let at = usize::try_from(position % MARKS as u64).unwrap_or(0);
+            let Some(word) = marks.get_mut(at / 64) else { return true };
+            let before = std::mem::replace(word, *word | 1 << (at % 64));
+            before == *word
+        };
         for (number, &key) in keys.iter().enumerate() {
-            self.equal(number, key, &positions, |position| found.push(position));
+            self.equal(number, key, &positions, |position| {
+                if times <= 1 || is_again(&mut marks, position) {
+                    again.push(position);
+                }
+            });
         }
-        found.sort_unstable();
-        for same in found.chunk_by(|one, other| one == other) {
-            let count = u32::try_from(same.len()).unwrap_or(u32::MAX);
-            if let Some(&position) = same.first().filter(|_| count >= times) {
-                visit(position, count);
+        again.sort_unstable();
+        // The first time is not among them.
+        let least = usize::try_from(times.saturating_sub(1)).unwrap_or(usize::MAX);
+        for same in again.chunk_by(|one, other| one == other) {
+            if let Some(&position) = same.first().filter(|_| same.len() >= least) {
+                visit(position);
             }
         }
     }
