@@ -279,13 +279,13 @@ const fn stage(name: StageName) -> Stage {
     }
 }
 
-/// Memory that one original is taken to need with its sketch, in bytes: the sketch with what the allocator adds, and a
-/// place in the table of each band.
+/// Memory that one original is taken to need with its sketch, in bytes: the sketch, and a place in the table of each
+/// band (`docs/QUALITY.md`).
 fn bytes_per_original(matching: &raw::Match) -> u64 {
     let raw::Minhash { permutations, bits, bands, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let sketch = if permutations == 0 { 0 } else { number(permutations).saturating_mul(u64::from(bits)) / 8 + 48 };
-    let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(14) } else { 0 };
+    let sketch = if permutations == 0 { 0 } else { number(permutations).saturating_mul(u64::from(bits)) / 8 };
+    let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(7) } else { 0 };
     BYTES_PER_ORIGINAL.saturating_add(sketch).saturating_add(tables)
 }
 
