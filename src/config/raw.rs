@@ -252,6 +252,8 @@ section! {
         rows: usize = 3,
         agree: u8 = 2,
         min_similarity: f64 = 0.3,
+        containment: Option<f64> = None,
+        bottom_k: Option<usize> = None,
     }
 }
 section! {

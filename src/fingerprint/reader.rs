@@ -234,7 +234,7 @@ impl Reader {
         self.settings.minhash.stop.drop_from(shingles);
         let least = self.settings.minhash.min_shingles.max(1);
         // Only a short text can have too few different ones: sorting a long one would cost as much as its sketch.
-        if shingles.len() < least.saturating_mul(8) {
+        if form.has_count() || form.bottom().is_some() || shingles.len() < least.saturating_mul(8) {
             shingles.sort_unstable();
             shingles.dedup();
         }
@@ -242,7 +242,7 @@ impl Reader {
             return None;
         }
         self.permutations.minima(shingles, minima);
-        Some(form.cut(minima))
+        Some(form.cut(minima, shingles))
     }
 
     pub(super) fn first_seen(&self, word: text::Word<'_>) -> Seen {

@@ -112,6 +112,12 @@ impl Settings {
         if let MinHashSettings { form: Some(form), shingle, min_shingles, stop } = &self.minhash {
             let _ = writeln!(out, "minhash.permutations={}", form.slots());
             let _ = writeln!(out, "minhash.bits={}", form.bits().count());
+            if form.has_count() {
+                let _ = writeln!(out, "minhash.count=true");
+            }
+            if let Some(k) = form.bottom() {
+                let _ = writeln!(out, "minhash.bottom_k={k}");
+            }
             let _ = writeln!(out, "minhash.shingle.han={}", shingle.han);
             let _ = writeln!(out, "minhash.shingle.other={}", shingle.other);
             let _ = writeln!(out, "minhash.min_shingles={min_shingles}");

@@ -298,7 +298,7 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
         change(&mut input, &mut text, &mut fingerprint);
         scheme_id(&input, &text, &fingerprint, NonZeroUsize::new(partitions).unwrap())
     };
-    let changes: [Change; 31] = [
+    let changes: [Change; 33] = [
         |_, _, _| {},
         |input, _, _| input.format = Format::Text,
         |input, _, _| input.format = Format::Html,
@@ -330,6 +330,13 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
         |_, _, fingerprint| fingerprint.minhash.form = None,
         |_, _, fingerprint| fingerprint.minhash.form = SketchForm::new(64, SlotBits::B8).ok(),
         |_, _, fingerprint| fingerprint.minhash.form = SketchForm::new(128, SlotBits::B4).ok(),
+        |_, _, fingerprint| {
+            fingerprint.minhash.form = SketchForm::new(128, SlotBits::B8).ok().map(SketchForm::with_count);
+        },
+        |_, _, fingerprint| {
+            let form = SketchForm::new(128, SlotBits::B8).unwrap();
+            fingerprint.minhash.form = form.with_bottom(64).ok();
+        },
         |_, _, fingerprint| fingerprint.minhash.shingle.han = 3,
         |_, _, fingerprint| fingerprint.minhash.shingle.other = 3,
         |_, _, fingerprint| fingerprint.minhash.min_shingles = 3,
@@ -427,7 +434,17 @@ fn stop_shingles_are_left_out_of_sketches_and_are_part_of_the_scheme() {
     let hashes: Vec<u32> = inspected.shingles.iter().map(|shingle| shingle_hash(shingle)).collect();
     let (form, mut minima) = (Settings::default().minhash.form.unwrap(), Vec::new());
     Permutations::new(128).minima(&hashes, &mut minima);
-    assert_eq!(sketch(&stopped, text), Some(form.cut(&minima)));
+    assert_eq!(sketch(&stopped, text), Some(form.cut(&minima, &[])));
+    // Its size is that of what counts.
+    let counting = form.with_count();
+    let counted = reader(|input, _, fingerprint| {
+        input.format = Format::Text;
+        fingerprint.minhash.form = Some(counting);
+        fingerprint.minhash.stop = StopShingles::parse(&format!("{STOP_SHINGLES_HEAD}\n责任编辑"), lengths).unwrap();
+    });
+    let twice = sketch(&counted, &text.repeat(30)).unwrap();
+    let different = plain.inspect(&RawRecord { key: None, value: Some(text.repeat(30).as_bytes()), headers: &() });
+    assert_eq!(counting.count(&twice), u32::try_from(different.unwrap().shingles.len() - 1).ok());
     // Of a page of nothing else there is none.
     let all: String = plain.inspect(&raw).unwrap().shingles.join("\n");
     assert_eq!(sketch(&with(&all), text), None);

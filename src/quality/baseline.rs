@@ -130,7 +130,7 @@ impl Baseline {
 pub fn scored(stream: &[Planted], verdicts: &[Option<usize>]) -> Report {
     let mut scorer = Scorer::default();
     for (page, matched) in stream.iter().zip(verdicts) {
-        scorer.note(page.family, page.role, *matched);
+        scorer.note_of_two(page.family, page.also, page.role, *matched);
     }
     scorer.report()
 }

@@ -91,6 +91,30 @@ fn copies_stand_behind_their_originals_and_what_is_apart_at_the_end() {
 }
 
 #[test]
+fn a_page_of_two_texts_stands_behind_both_or_behind_one_and_holds_a_new_one() {
+    let texts: Vec<String> = (0..21).map(|number| format!("text {number}: {EN}")).collect();
+    for page in plant(&texts, PlantSettings { seed: 7, copies: 1 }) {
+        let holds = |number: usize| page.text.contains(&format!("text {number}: "));
+        match (page.role, page.also) {
+            (Role::Apart(Edit::Joined), Some(also)) => assert!(holds(page.family) && holds(also)),
+            (role, also) => assert!(role != Role::Apart(Edit::Joined) && also.is_none()),
+        }
+    }
+    let stream = plant_joined(&texts);
+    let (known, joined) = stream.split_at(10);
+    assert!(known.iter().all(|page| page.role == Role::Original && page.text.matches("text").count() == 1));
+    for (page, original) in joined.iter().zip(known) {
+        assert_eq!((page.family, page.role), (original.family, Role::Apart(Edit::Joined)));
+        assert!(page.text.contains(&original.text));
+        let news: Vec<&String> = texts.iter().filter(|text| page.text.contains(*text)).collect();
+        assert_eq!(news.len(), 2);
+        assert!(known.iter().all(|known| known.text == original.text || !page.text.contains(&known.text)));
+    }
+    let begins = joined.iter().zip(known).filter(|(page, original)| page.text.starts_with(&original.text)).count();
+    assert_eq!((joined.len(), begins), (10, 5));
+}
+
+#[test]
 fn halves_share_no_text_and_miss_none() {
     for number in 0..10 {
         assert_ne!(Half::Tune.has(number), Half::Report.has(number));
@@ -111,6 +135,8 @@ fn counts_are_those_of_a_stream_counted_by_hand() {
     scorer.note(1, Role::Copy(Edit::Script), Some(0)); // 5: astray
     scorer.note(2, Role::Original, Some(4)); // 6: lost
     scorer.note(0, Role::Apart(Edit::Joined), Some(0)); // 7
+    scorer.note_of_two(1, Some(0), Role::Apart(Edit::Joined), Some(5)); // 8: near the second text that it holds
+    scorer.note_of_two(1, Some(2), Role::Apart(Edit::Joined), Some(0)); // 9: near neither
     let report = scorer.report();
     assert_eq!(report.pages, 7);
     assert_eq!(report.removed, Count { planted: 4, found: 2 });
@@ -124,7 +150,7 @@ fn counts_are_those_of_a_stream_counted_by_hand() {
         report.edits,
         [(Edit::Script, Count { planted: 1, found: 0 }), (Edit::Typos2, Count { planted: 3, found: 2 })]
     );
-    assert_eq!(report.apart, [(Edit::Joined, Count { planted: 1, found: 1 })]);
+    assert_eq!(report.apart, [(Edit::Joined, Count { planted: 3, found: 2 })]);
 }
 
 #[test]
@@ -289,7 +315,8 @@ fn pairs_in_doubt_come_first_and_equal_texts_never() {
 }
 
 fn originals(texts: &[&str]) -> Vec<Planted> {
-    let page = |(family, text): (usize, &&str)| Planted { family, role: Role::Original, text: (*text).to_owned() };
+    let page =
+        |(family, text): (usize, &&str)| Planted { family, role: Role::Original, also: None, text: (*text).to_owned() };
     texts.iter().enumerate().map(page).collect()
 }
 

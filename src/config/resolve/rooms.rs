@@ -168,7 +168,21 @@ fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm
         }
     };
     let form = SketchForm::new(minhash.permutations, bits);
-    form.map_err(|error| found.refuse("match.minhash.permutations", error.to_string())).ok()
+    let mut form = form.map_err(|error| found.refuse("match.minhash.permutations", error.to_string())).ok()?;
+    if let Some(k) = minhash.bottom_k {
+        form = form.with_bottom(k).map_err(|error| found.refuse("match.minhash.bottom_k", error.to_string())).ok()?;
+    }
+    if minhash.containment.is_none() {
+        return Some(form);
+    }
+    if bits == SlotBits::B4 {
+        found.refuse(
+            "match.minhash.containment",
+            "slots of 4 bits agree too often by chance to tell what little a long page shares with a short one \
+             (match.minhash.bits 8 or 16)",
+        );
+    }
+    Some(form.with_count())
 }
 
 fn shingle(lengths: &raw::Shingle, found: &mut Findings) -> ShingleLengths {
@@ -195,14 +209,18 @@ fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) ->
 }
 
 fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings) -> Option<MinHashRules> {
-    let raw::Minhash { bands, rows, agree, min_similarity, .. } = *minhash;
+    let raw::Minhash { bands, rows, agree, min_similarity, containment, .. } = *minhash;
     if agree == 0 || usize::from(agree) > bands {
         found.refuse("match.minhash.agree", format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"));
     }
     let min_similarity = per_mille("match.minhash.min_similarity", min_similarity, found)?;
+    let containment = match containment {
+        Some(share) => Some(per_mille("match.minhash.containment", share, found)?),
+        None => None,
+    };
     let banding = Banding::new(bands, rows, form);
     let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok()?;
-    Some(MinHashRules { form, banding, agree, min_similarity })
+    Some(MinHashRules { form, banding, agree, min_similarity, containment })
 }
 
 /// Takes a share as thousandths.
@@ -282,9 +300,11 @@ const fn stage(name: StageName) -> Stage {
 /// Memory that one original is taken to need with its sketch, in bytes: the sketch with what the allocator adds, and a
 /// place in the table of each band.
 fn bytes_per_original(matching: &raw::Match) -> u64 {
-    let raw::Minhash { permutations, bits, bands, .. } = matching.minhash;
+    let raw::Minhash { permutations, bits, bands, bottom_k, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let sketch = if permutations == 0 { 0 } else { number(permutations).saturating_mul(u64::from(bits)) / 8 + 48 };
+    let beside = number(bottom_k.unwrap_or(0)).saturating_mul(4).saturating_add(48);
+    let slots = number(permutations).saturating_mul(u64::from(bits)) / 8;
+    let sketch = if permutations == 0 { 0 } else { slots.saturating_add(beside) };
     let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(14) } else { 0 };
     BYTES_PER_ORIGINAL.saturating_add(sketch).saturating_add(tables)
 }
