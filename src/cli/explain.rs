@@ -11,7 +11,7 @@ use super::page::{Desk, FormatArg, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
-use crate::fingerprint::{Inspection, ReadFrom, Reading, share};
+use crate::fingerprint::{Inspection, ReadFrom, Reading, Shingling, share};
 use crate::log::Match;
 use crate::text::{CutBy, runs};
 use crate::worker::verdict;
@@ -78,15 +78,16 @@ impl Told<'_> {
         let known =
             format!("{} after stop words, {} different, {} count", reading.tokens, words.len(), counting.count());
         row("tokens", format!("{known}; heaviest: {}", shown.join(", ")));
-        let lengths = self.settings.fingerprint.minhash.shingle;
+        let Shingling { unit, lengths } = self.settings.fingerprint.minhash.shingle;
         let first: Vec<&str> = shingles.iter().take(SHOWN).map(String::as_str).collect();
         row(
             "shingles",
             format!(
-                "{} different of {} (Han) or {} characters{}; first: {}",
+                "{} different of {} (Han) or {} {}{}; first: {}",
                 shingles.len(),
                 lengths.han,
                 lengths.other,
+                unit.name(),
                 if *stopped > 0 { format!(", {stopped} stop-shingles left out") } else { String::new() },
                 first.join(", ")
             ),
@@ -190,6 +191,7 @@ impl Told<'_> {
             "tokens": reading.tokens,
             "words": words,
             "shingles": shingles,
+            "shingle_unit": self.settings.fingerprint.minhash.shingle.unit.name(),
             "stop_shingles": stopped,
             "figures": figures,
             "scheme": self.settings.scheme().to_string(),

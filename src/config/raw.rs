@@ -258,9 +258,14 @@ section! {
 }
 section! {
     Shingle {
+        unit: ShingleUnit = ShingleUnit::Characters,
         han: usize = 4,
         other: usize = 7,
     }
+}
+words! {
+    /// What a shingle is a run of.
+    ShingleUnit { Characters, Words, }
 }
 words! {
     /// What a feature weighs.

@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::crawl::Rng;
-use crate::fingerprint::{
-    Banding, Letters, Reader, Settings, ShingleLengths, SimHash, Sketch, SketchForm, SlotBits, shingle_hashes,
-};
+use crate::fingerprint::{Banding, Letters, Reader, Settings, Shingling, SimHash, Sketch, SketchForm, SlotBits};
 use crate::record::{Body, EventTime, Fields, Format, InputSettings};
 use crate::text;
 use proptest::prelude::*;
@@ -203,9 +201,10 @@ fn a_histogram_tells_nearly_as_much_as_the_pairs_themselves() {
 #[test]
 fn longer_shingles_and_more_keys_find_fewer_strangers_in_every_kind_of_text() {
     let banding = Banding::new(42, 3, SketchForm::new(128, SlotBits::B8).unwrap()).unwrap();
-    let at = |han, other, agree| chances(ShingleLengths { han, other }, banding, agree, 10_000_000);
+    let at = |han, other, agree| chances(Shingling::of_characters(han, other), banding, agree, 10_000_000);
     let mut before = at(1, 1, 1);
     assert_eq!(before.len(), 3, "a kind without a row");
+    assert!(chances(Shingling::of_words(2, 3), banding, 1, 10_000_000).is_empty(), "nobody counted words");
     for (han, other) in [(3, 5), (4, 6), (5, 7), (6, 8)] {
         let found = at(han, other, 1);
         for (longer, shorter) in found.iter().zip(&before) {
@@ -371,7 +370,7 @@ fn baselines_see_what_a_scan_of_all_pairs_sees() {
             let (mut normal, mut hashes) = (String::new(), Vec::new());
             let body = Body::Text((&*page.text).into());
             let normal = reader.analyzer().normalize(&body, &mut normal).unwrap().text;
-            shingle_hashes(normal, shingles, &mut Letters::default(), &mut hashes);
+            shingles.hashes(reader.analyzer(), normal, &mut Letters::default(), &mut hashes);
             set_of(&hashes)
         })
         .collect();

@@ -53,6 +53,13 @@ impl Curve {
             vec![chance.kind.to_owned(), found, compared, format!("about {microseconds:.0} us a page")]
         };
         let chances = std::iter::once(head.to_vec()).chain(self.chances.iter().map(chance)).collect::<Vec<_>>();
+        let by_chance = if self.chances.is_empty() {
+            format!(
+                "by chance among {originals}: not known of shingles of words; `dupgate eval` tells it for texts of one's own"
+            )
+        } else {
+            columns(&chances)
+        };
         format!(
             "minhash: {} bands of {} rows out of {slots} slots of {bits} bits; two texts match when they share {agree} bands \
              and their\nsimilarity is estimated at {} or more{}{}\n\n{}\n\n{}",
@@ -65,7 +72,7 @@ impl Curve {
                 format!(", or when they share one band and {least} of the smaller\nis estimated to be in the other")
             }),
             columns(&curve),
-            columns(&chances)
+            by_chance
         )
     }
 
@@ -90,7 +97,7 @@ impl Curve {
         json!({
             "bands": banding.bands(), "rows": banding.rows(), "agree": agree, "max_entries": self.max_entries,
             "curve": HUNDREDTHS.iter().map(point).collect::<Vec<_>>(),
-            "by_chance": self.chances.iter().map(chance).collect::<Vec<_>>(),
+            "by_chance": (!self.chances.is_empty()).then(|| self.chances.iter().map(chance).collect::<Vec<_>>()),
         })
     }
 }

@@ -7,7 +7,7 @@ use super::super::raw::{self, Raw, StageName, TimeSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
 use super::{Findings, Given};
-use crate::fingerprint::{Banding, ShingleLengths, SketchForm, SlotBits, StopShingles};
+use crate::fingerprint::{Banding, Shingling, SketchForm, SlotBits, StopShingles};
 use crate::log::{MinHashRules, Rules, SameId, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
@@ -185,13 +185,21 @@ fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm
     Some(form.with_count())
 }
 
-fn shingle(lengths: &raw::Shingle, found: &mut Findings) -> ShingleLengths {
-    for (path, length) in [("match.minhash.shingle.han", lengths.han), ("match.minhash.shingle.other", lengths.other)] {
+fn shingle(raw: &raw::Shingle, found: &mut Findings) -> Shingling {
+    let shingling = shingling(raw);
+    for (path, length) in [("match.minhash.shingle.han", raw.han), ("match.minhash.shingle.other", raw.other)] {
         if !(1..=64).contains(&length) {
-            found.refuse(path, format!("{length} characters make no shingle (expected 1 to 64)"));
+            found.refuse(path, format!("{length} {} make no shingle (expected 1 to 64)", shingling.unit.name()));
         }
     }
-    ShingleLengths { han: lengths.han, other: lengths.other }
+    shingling
+}
+
+const fn shingling(raw: &raw::Shingle) -> Shingling {
+    match raw.unit {
+        raw::ShingleUnit::Characters => Shingling::of_characters(raw.han, raw.other),
+        raw::ShingleUnit::Words => Shingling::of_words(raw.han, raw.other),
+    }
 }
 
 fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) -> StopShingles {
@@ -201,8 +209,7 @@ fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) ->
         found.refuse("match.minhash.stop_shingles", format!("the file {name} was not read"));
         return StopShingles::default();
     };
-    let lengths = ShingleLengths { han: minhash.shingle.han, other: minhash.shingle.other };
-    StopShingles::parse(contents, lengths).unwrap_or_else(|error| {
+    StopShingles::parse(contents, shingling(&minhash.shingle)).unwrap_or_else(|error| {
         found.refuse("match.minhash.stop_shingles", format!("{name}: {error}"));
         StopShingles::default()
     })

@@ -168,6 +168,16 @@ fn sketches_and_their_bands_fit_together() {
     refused(&["match.minhash.bottom_k=15"], "match.minhash.bottom_k", "expected 16 to 255");
     refused(&["match.minhash.bottom_k=256"], "match.minhash.bottom_k", "expected 16 to 255");
     refused(&["match.minhash.shingle.han=0"], "match.minhash.shingle.han", "expected 1 to 64");
+    let cut = |sets: &[&str]| settings(sets).fingerprint.minhash.shingle;
+    let words = ["match.minhash.shingle.unit=words", "match.minhash.shingle.han=3", "match.minhash.shingle.other=5"];
+    assert_eq!(cut(&words), crate::fingerprint::Shingling::of_words(3, 5));
+    let two = ["match.minhash.shingle.han=2", "match.minhash.shingle.other=2", "index.max_entries=100000"];
+    assert_eq!(cut(&two), crate::fingerprint::Shingling::of_characters(2, 2));
+    refused(
+        &["match.minhash.shingle.unit=words", "match.minhash.shingle.other=65"],
+        "match.minhash.shingle.other",
+        "65 words",
+    );
 }
 
 #[test]
