@@ -57,7 +57,7 @@ fn main() {
     let analyzer = dupgate::text::Analyzer::new(&all_words).unwrap();
     let texts = cleaned(file.map_or_else(generated, |file| read(file)), &analyzer);
     let rules = settings.rules.minhash.unwrap();
-    let shingle = settings.fingerprint.minhash.shingle;
+    let shingle = settings.fingerprint.minhash.shingle.lengths;
 
     let met = |texts: &[String]| strangers(texts, shingle, rules.banding, rules.agree, pages as u64);
     let real = met(&texts);

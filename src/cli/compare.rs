@@ -13,7 +13,7 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, share};
 use crate::log::Stage;
-use crate::quality::{jaccard, set_of};
+use crate::quality::{contained, jaccard, set_of};
 use crate::sieve::Versus;
 use crate::text::{self, Digits};
 
@@ -62,6 +62,10 @@ pub(super) struct Nearness {
     pub(super) jaccard: Option<f64>,
     /// The same as the sketches tell it, in thousandths.
     pub(super) estimate: Option<u16>,
+    /// Share of the smaller page in the other one, by shingles.
+    pub(super) contains: Option<f64>,
+    /// The same as the sketches tell it, in thousandths, where they have counts and it is not for chance to say.
+    pub(super) contained: Option<u16>,
     /// Keys that both sketches have.
     pub(super) keys: Option<usize>,
     /// How much of the figures of one page is in the other, in thousandths.
@@ -74,6 +78,7 @@ impl Nearness {
         let (a, b) = (&one.reading.fingerprints, &other.reading.fingerprints);
         let sets = [one, other].map(|page| set_of(&page.shingles));
         let [ours, theirs] = &sets;
+        let estimate = settings.rules.minhash.map(|minhash| a.contained(b, minhash.form, minhash.banding.rows()));
         let sketches = a.sketch.as_ref().zip(b.sketch.as_ref());
         let keys = sketches.zip(settings.rules.minhash).map(|((a, b), minhash)| {
             let keys: Vec<u64> = minhash.banding.keys(minhash.form, a).collect();
@@ -83,6 +88,8 @@ impl Nearness {
             exact: a.exact == b.exact,
             bits: a.distance(b),
             jaccard: (!ours.is_empty() && !theirs.is_empty()).then(|| jaccard(ours, theirs)),
+            contains: (!ours.is_empty() && !theirs.is_empty()).then(|| contained(ours, theirs)),
+            contained: estimate.flatten(),
             estimate: settings.fingerprint.minhash.form.and_then(|form| a.similarity(b, form)),
             keys,
             figures: a.numbers.overlap(&b.numbers),
@@ -138,6 +145,7 @@ fn digits_hint(pair: &Pair, desk: &Desk) -> Result<Option<String>, Fatal> {
 impl Pair {
     fn table(&self, settings: &Settings, most: usize) -> String {
         let mut rows: Vec<Vec<String>> = Stage::ALL.map(|stage| self.row(stage, settings)).to_vec();
+        rows.extend(self.containment_row(settings));
         if let Some((shared, least)) = self.near.figures.zip(settings.rules.number_guard) {
             let measured = format!("{} of the smaller page's are in the other", thousandths(shared));
             let verb = if shared < least { "others" } else { "the same" };
@@ -145,7 +153,10 @@ impl Pair {
             rows.push(vec!["figures".to_owned(), measured, limit]);
         }
         let verdict = match self.versus.verdict.original() {
-            Some(of) => format!("{}, by stage {}", self.versus.verdict.name(), of.stage.name()),
+            Some(of) => {
+                let how = if of.contained.is_some() { " (containment)" } else { "" };
+                format!("{}, by stage {}{how}", self.versus.verdict.name(), of.stage.name())
+            }
             None => self.versus.verdict.name().to_owned(),
         };
         rows.push(vec!["verdict".to_owned(), verdict]);
@@ -182,6 +193,20 @@ impl Pair {
         };
         let measured = measured.unwrap_or_else(|| "too little text".to_owned());
         vec![stage.name().to_owned(), measured, self.said(stage, settings)]
+    }
+
+    /// How much of the smaller page is in the other, when the rules ask for it.
+    fn containment_row(&self, settings: &Settings) -> Option<Vec<String>> {
+        let (minhash, near) = (settings.rules.minhash?, &self.near);
+        let (least, exactly) = (minhash.containment?, near.contains?);
+        let measured = near.contained.map_or("too little to tell".to_owned(), thousandths);
+        let matches = near.contained.is_some_and(|share| share >= least) && near.keys.is_some_and(|keys| keys > 0);
+        let verb = if matches { "match" } else { "no match" };
+        Some(vec![
+            "containment".to_owned(),
+            format!("{measured} of the smaller page, exactly {exactly:.3}"),
+            format!("{verb} (match.minhash.containment is {})", thousandths(least)),
+        ])
     }
 
     fn said(&self, stage: Stage, settings: &Settings) -> String {
@@ -251,6 +276,11 @@ impl Pair {
                 "min_similarity": minhash.map(|minhash| share(minhash.min_similarity)),
                 "matches_up_to": sketch.2.map(share),
                 "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| minhash.agree),
+            },
+            "containment": {
+                "matched": self.versus.verdict.original().is_some_and(|of| of.contained.is_some()),
+                "estimate": near.contained.map(share), "exact": near.contains,
+                "least": minhash.and_then(|minhash| minhash.containment).map(share),
             },
             "figures": {"overlap": near.figures.map(share), "number_overlap": settings.rules.number_guard.map(share)},
             "equal_share": self.diff.equal,

@@ -10,6 +10,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Global;
@@ -17,7 +18,7 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Reader, Scratch};
-use crate::quality::{Crowd, Half, PlantSettings, Planted, Role, plant, scored};
+use crate::quality::{Count, Crowd, Edit, Half, PlantSettings, Planted, Report, Role, plant, plant_joined, scored};
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 use crate::runtime::clock::Clock;
 use crate::sieve::{Route, Sieve, SieveSettings};
@@ -106,10 +107,11 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
         let candidates = [1, minhash.agree].map(|agree| crowd.candidates(minhash.banding, agree, ORIGINALS));
         (candidates, crowd.histogram())
     });
-    let stream = if let Some(pairs) = &args.pairs {
-        texts::labelled(&found, pairs).map_err(|error| Reason::State.because(error))?
+    let (stream, joined) = if let Some(pairs) = &args.pairs {
+        (texts::labelled(&found, pairs).map_err(|error| Reason::State.because(error))?, None)
     } else {
-        planted(found, args)
+        let texts: Vec<String> = found.into_iter().map(|text| text.text).collect();
+        (planted(&texts, args), Some(plant_joined(&texts)))
     };
     if let Some(path) = &args.write_stream {
         exchange::write_stream(path, &stream).map_err(|error| Reason::State.because(error))?;
@@ -125,10 +127,15 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let clock = Clock::start();
     let report = scored(&stream, &judge(&stream, &reader, &settings)?);
     let ours = Judged::ours(report, clock.now());
+    let one_known = match &joined {
+        Some(joined) => OneKnown::of(&scored(joined, &judge(joined, &reader, &settings)?)),
+        None => None,
+    };
     let mut out = std::io::stdout().lock();
     let (candidates, likeness) = crowd.unzip();
-    let mut shown = table::table(&ours.report, candidates);
+    let mut shown = table::table(&ours.report, candidates, one_known.as_ref());
     let mut figures = table::json(&ours.report, candidates, likeness.as_deref());
+    figures = table::with(figures, json!({ "joined_one_known": one_known }));
     if !beside.is_empty() {
         beside.insert(0, ours);
         shown += &beside::table(&beside);
@@ -141,9 +148,26 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     Ok(())
 }
 
-fn planted(texts: Vec<texts::Named>, args: &EvalArgs) -> Vec<Planted> {
-    let texts: Vec<String> = texts.into_iter().map(|text| text.text).collect();
-    plant(&texts, PlantSettings { seed: args.seed, copies: args.copies })
+fn planted(texts: &[String], args: &EvalArgs) -> Vec<Planted> {
+    plant(texts, PlantSettings { seed: args.seed, copies: args.copies })
+}
+
+/// Pages of two texts of which one was seen before.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct OneKnown {
+    /// Pages, and those that were called duplicates of the text they hold.
+    #[serde(flatten)]
+    pages: Count,
+    /// The same share.
+    share: f64,
+}
+
+impl OneKnown {
+    /// Takes them from the figures of their stream.
+    fn of(report: &Report) -> Option<Self> {
+        let pages = report.apart.iter().find(|(edit, _)| *edit == Edit::Joined)?.1;
+        Some(Self { pages, share: pages.share() })
+    }
 }
 
 /// Judges the stream as `sieve` would: for each page the number of the one that it was called a duplicate of.
@@ -178,5 +202,5 @@ impl HalfArg {
 
 /// A page that nothing was done to.
 fn original(family: usize, text: String) -> Planted {
-    Planted { family, role: Role::Original, text }
+    Planted { family, role: Role::Original, also: None, text }
 }

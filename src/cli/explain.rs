@@ -11,7 +11,8 @@ use super::page::{Desk, FormatArg, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
-use crate::fingerprint::{Inspection, ReadFrom, Reading, share};
+use crate::fingerprint::{Inspection, ReadFrom, Reading, Shingling, share};
+use crate::log::Match;
 use crate::text::{CutBy, runs};
 use crate::worker::verdict;
 
@@ -77,15 +78,16 @@ impl Told<'_> {
         let known =
             format!("{} after stop words, {} different, {} count", reading.tokens, words.len(), counting.count());
         row("tokens", format!("{known}; heaviest: {}", shown.join(", ")));
-        let lengths = self.settings.fingerprint.minhash.shingle;
+        let Shingling { unit, lengths } = self.settings.fingerprint.minhash.shingle;
         let first: Vec<&str> = shingles.iter().take(SHOWN).map(String::as_str).collect();
         row(
             "shingles",
             format!(
-                "{} different of {} (Han) or {} characters{}; first: {}",
+                "{} different of {} (Han) or {} {}{}; first: {}",
                 shingles.len(),
                 lengths.han,
                 lengths.other,
+                unit.name(),
                 if *stopped > 0 { format!(", {stopped} stop-shingles left out") } else { String::new() },
                 first.join(", ")
             ),
@@ -135,7 +137,9 @@ impl Told<'_> {
         match (&reading.fingerprints.sketch, self.settings.fingerprint.minhash.form) {
             (Some(sketch), Some(form)) => {
                 let head: String = sketch.to_string().chars().take(16).collect();
-                format!("{head}… ({} slots of {} bits)", form.slots(), form.bits().count())
+                let count = form.count(sketch).map_or_else(String::new, |count| format!(", of {count} shingles"));
+                let bottom = form.bottom().map_or_else(String::new, |k| format!(", the {k} smallest"));
+                format!("{head}… ({} slots of {} bits{count}{bottom})", form.slots(), form.bits().count())
             }
             (_, None) => "none: match.minhash.permutations is 0".to_owned(),
             (None, Some(_)) => {
@@ -151,7 +155,8 @@ impl Told<'_> {
         };
         let verdict = found.ruling.as_ref().map_or("none", verdict);
         let of = found.ruling.as_ref().and_then(|ruling| ruling.decision.matched());
-        let of = of.map(|of| format!(" of {}, by stage {}", of.source, of.stage.name())).unwrap_or_default();
+        let how = |of: &Match| if of.contained.is_some() { " (containment)" } else { "" };
+        let of = of.map(|of| format!(" of {}, by stage {}{}", of.source, of.stage.name(), how(of))).unwrap_or_default();
         row(
             "lookup",
             format!("{verdict}{of}, among {} originals (log {}, offset {})", found.originals, found.log, found.at),
@@ -186,6 +191,7 @@ impl Told<'_> {
             "tokens": reading.tokens,
             "words": words,
             "shingles": shingles,
+            "shingle_unit": self.settings.fingerprint.minhash.shingle.unit.name(),
             "stop_shingles": stopped,
             "figures": figures,
             "scheme": self.settings.scheme().to_string(),
@@ -205,6 +211,7 @@ fn found_json(found: &Found) -> Value {
             "exact": near.exact,
             "distance": near.bits,
             "similarity": near.similarity.map(share),
+            "containment": near.contained.map(share),
             "event_time_ms": near.original.event_time.millis(),
             "cluster": near.original.cluster.to_string(),
         })
@@ -216,6 +223,7 @@ fn found_json(found: &Found) -> Value {
         "verdict": found.ruling.as_ref().map(verdict),
         "stage": of.map(|of| of.stage.name()),
         "match": of.map(|of| of.source.to_string()),
+        "containment": of.and_then(|of| of.contained).map(share),
         "nearest": found.nearest.iter().map(near).collect::<Vec<_>>(),
     })
 }
@@ -227,6 +235,7 @@ fn near_line(near: &Near) -> String {
     }
     parts.extend(near.bits.map(|bits| format!("{bits} bits")));
     parts.extend(near.similarity.map(|similarity| format!("similarity {}", share(similarity))));
+    parts.extend(near.contained.map(|contained| format!("containment {}", share(contained))));
     parts.push(format!("cluster {}", near.original.cluster));
     parts.join("  ")
 }

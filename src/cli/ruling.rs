@@ -18,6 +18,8 @@ pub(super) enum Measure {
     Bits(u8),
     /// Estimated Jaccard index.
     Similarity(f64),
+    /// Share of the smaller page in the other, which is why both match; and the estimated Jaccard index, if it is known.
+    Containment(f64, Option<f64>),
     /// In sketches that are not known here.
     Unknown,
 }
@@ -25,20 +27,25 @@ pub(super) enum Measure {
 impl Measure {
     /// Measures a match.
     pub(super) fn of(of: &Match, form: Form) -> Self {
-        match (of.stage, form) {
+        let similarity = form.map(|form| share(form.similarity(of.distance)));
+        if let Some(contained) = of.contained {
+            return Self::Containment(share(contained), similarity);
+        }
+        match (of.stage, similarity) {
             (Stage::Exact | Stage::SimHash, _) => Self::Bits(of.distance),
-            (Stage::MinHash, Some(form)) => Self::Similarity(share(form.similarity(of.distance))),
+            (Stage::MinHash, Some(similarity)) => Self::Similarity(similarity),
             (Stage::MinHash, None) => Self::Unknown,
         }
     }
 }
 
 impl fmt::Display for Measure {
-    /// `d=2`, `s=0.953`.
+    /// `d=2`, `s=0.953`, `c=0.93`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bits(bits) => write!(f, "d={bits}"),
             Self::Similarity(similarity) => write!(f, "s={similarity}"),
+            Self::Containment(share, _) => write!(f, "c={share}"),
             Self::Unknown => f.write_str("s=?"),
         }
     }
@@ -56,6 +63,10 @@ pub(super) fn object(page: &PageRuling, form: Form) -> Map<String, Value> {
         match Measure::of(of, form) {
             Measure::Bits(bits) => put("distance", bits.into()),
             Measure::Similarity(similarity) => put("similarity", similarity.into()),
+            Measure::Containment(share, similarity) => {
+                similarity.into_iter().for_each(|similarity| put("similarity", similarity.into()));
+                put("containment", share.into());
+            }
             Measure::Unknown => {}
         }
         put("match", of.source.to_string().into());
@@ -124,7 +135,14 @@ mod tests {
     #[test]
     fn a_match_is_measured_as_its_stage_measures() {
         let source = crate::record::PartitionId::new("a", 0).at(1);
-        let of = |stage| Match { stage, distance: 4, source: source.clone(), age_ms: 0, cluster: source.clone() };
+        let of = |stage| Match {
+            stage,
+            distance: 4,
+            contained: None,
+            source: source.clone(),
+            age_ms: 0,
+            cluster: source.clone(),
+        };
         let page = |stage| PageRuling {
             source: source.clone(),
             event_time: crate::record::Timestamp::default(),
@@ -145,6 +163,15 @@ mod tests {
         assert_eq!((by_sketch.get("distance"), by_sketch.get("similarity")), (None, Some(&json!(0.968))));
         assert_eq!(line(&page(Stage::MinHash), form, |_| None), "near    s=0.968  a:0:1 ~ a:0:1  0ms");
         assert_eq!(line(&page(Stage::MinHash), None, |_| None), "near    s=?  a:0:1 ~ a:0:1  0ms");
+        let mut held = page(Stage::MinHash);
+        let crate::log::Decision::Duplicate { of } = &mut held.decision else { unreachable!() };
+        of.contained = Some(875);
+        let by_share = object(&held, form);
+        assert_eq!(
+            (by_share.get("containment"), by_share.get("similarity")),
+            (Some(&json!(0.875)), Some(&json!(0.968)))
+        );
+        assert_eq!(line(&held, form, |_| None), "near    c=0.875  a:0:1 ~ a:0:1  0ms");
     }
 
     #[test]

@@ -111,10 +111,12 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
 fn pair_line(pair: &Value) -> String {
     let text = |key: &str| pair[key].as_str().unwrap_or("-");
     let number = |key: &str| pair[key].as_i64().unwrap_or(0);
-    let measure = match (pair["distance"].as_u64(), pair["similarity"].as_f64()) {
-        (Some(bits), _) => format!("d={bits}"),
-        (None, Some(similarity)) => format!("s={similarity}"),
-        (None, None) => "s=?".to_owned(),
+    let figure = |key: &str| pair[key].as_f64();
+    let measure = match (figure("containment"), figure("distance"), figure("similarity")) {
+        (Some(share), ..) => format!("c={share}"),
+        (None, Some(bits), _) => format!("d={bits}"),
+        (None, None, Some(similarity)) => format!("s={similarity}"),
+        (None, None, None) => "s=?".to_owned(),
     };
     let clock = jiff::Timestamp::from_millisecond(number("at_ms")).map(|at| at.strftime("%H:%M:%S").to_string());
     format!(

@@ -151,7 +151,7 @@ fn table(outcomes: &[Outcome], failed: usize, settings: &Settings) -> String {
     if rows.is_empty() { sum } else { format!("{}\n{sum}", columns(&rows)) }
 }
 
-/// Distances, with the limit of each stage in use: `6 bits (limit 3), similarity 0.21 (limit 0.3)`.
+/// Distances, with the limit of each stage and option in use: `6 bits (limit 3), similarity 0.21 (limit 0.3)`.
 fn measured(near: &Nearness, settings: &Settings) -> String {
     let rules = &settings.rules;
     let mut parts = Vec::new();
@@ -162,6 +162,10 @@ fn measured(near: &Nearness, settings: &Settings) -> String {
     if let Some((estimate, minhash)) = near.estimate.zip(minhash) {
         let [estimate, limit] = [estimate, minhash.min_similarity].map(share);
         parts.push(format!("similarity {estimate} (limit {limit})"));
+        if let Some((contained, least)) = near.contained.zip(minhash.containment) {
+            let [contained, least] = [contained, least].map(share);
+            parts.push(format!("containment {contained} (limit {least})"));
+        }
     }
     if parts.is_empty() { "too little text".to_owned() } else { parts.join(", ") }
 }
@@ -177,6 +181,7 @@ fn object(outcome: &Outcome) -> Value {
         "stage": outcome.stage.map(Stage::name),
         "distance": near.and_then(|near| near.bits),
         "similarity": near.and_then(|near| near.estimate).map(share),
+        "containment": near.and_then(|near| near.contained).map(share),
         "jaccard": near.and_then(|near| near.jaccard),
         "reason": outcome.why,
     })

@@ -16,7 +16,7 @@ use super::sieve::lines::{self, Line};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Inspection, Letters, MOST_DISTANCE, Reader, share, shingle_hashes};
+use crate::fingerprint::{Inspection, Letters, MOST_DISTANCE, Reader, share};
 use crate::quality::{Sample, Sketching, Sweep, Tried, set_of};
 use crate::record::RawRecord;
 use crate::sieve::place_of;
@@ -124,7 +124,7 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Reader) -> Result<(Vec
             continue;
         };
         let mut hashes = Vec::new();
-        shingle_hashes(&text, settings.fingerprint.minhash.shingle, &mut letters, &mut hashes);
+        settings.fingerprint.minhash.shingle.hashes(reader.analyzer(), &text, &mut letters, &mut hashes);
         settings.fingerprint.minhash.stop.drop_from(&mut hashes);
         let (simhash, sketch) = (reading.fingerprints.simhash, reading.fingerprints.sketch);
         let sample = Sample { simhash, sketch, shingles: set_of(&hashes) };

@@ -16,14 +16,13 @@ pub enum Decides {
 }
 
 /// Keys by their beginning; the first that fits counts.
-const TABLE: [(&str, Decides); 26] = [
+const TABLE: [(&str, Decides); 25] = [
     ("input.group", Decides::State),
     ("logs.prefix", Decides::State),
     ("match.stages", Decides::Rules),
     ("match.same_id", Decides::Rules),
     ("match.number_guard", Decides::Rules),
     ("match.number_overlap", Decides::Rules),
-    ("match.containment", Decides::Rules),
     ("match.simhash.max_distance", Decides::Rules),
     ("match.minhash.min_similarity", Decides::Rules),
     ("match.minhash.bands", Decides::Rules),

@@ -252,13 +252,20 @@ section! {
         rows: usize = 3,
         agree: u8 = 2,
         min_similarity: f64 = 0.3,
+        containment: Option<f64> = None,
+        bottom_k: Option<usize> = None,
     }
 }
 section! {
     Shingle {
+        unit: ShingleUnit = ShingleUnit::Characters,
         han: usize = 4,
         other: usize = 6,
     }
+}
+words! {
+    /// What a shingle is a run of.
+    ShingleUnit { Characters, Words, }
 }
 words! {
     /// What a feature weighs.

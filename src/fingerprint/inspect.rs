@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::numbers::each_figure;
 use super::reader::Seen;
-use super::shingle::{Letters, each_shingle, hash_of};
+use super::shingle::{Letters, hash_of};
 use super::simhash::{Feature, keep_strongest};
 use super::{Reader, Reading, Scratch};
 use crate::record::{Body, RawRecord, Rejection};
@@ -105,7 +105,7 @@ impl Reader {
         let mut different: HashSet<String> = HashSet::new();
         let mut shingles = Vec::new();
         if self.settings.minhash.form.is_some() {
-            each_shingle(text, self.settings.minhash.shingle, &mut Letters::default(), |shingle| {
+            self.settings.minhash.shingle.each(&self.analyzer, text, &mut Letters::default(), |shingle| {
                 if different.insert(shingle.to_owned()) {
                     shingles.push(shingle.to_owned());
                 }

@@ -71,6 +71,14 @@ impl Fingerprints {
     pub fn similarity(&self, other: &Self, form: SketchForm) -> Option<u16> {
         Some(form.similarity(form.distance(self.sketch.as_ref()?, other.sketch.as_ref()?)))
     }
+
+    /// Returns the share of the smaller page that is in the other one, as both sketches, of this form, estimate it, in
+    /// thousandths ([`SketchForm::contained`]). `known` slots of them are known to agree.
+    #[must_use]
+    pub fn contained(&self, other: &Self, form: SketchForm, known: u8) -> Option<u16> {
+        let (one, other) = (self.sketch.as_ref()?, other.sketch.as_ref()?);
+        form.contained(one, other, form.distance(one, other), known)
+    }
 }
 
 /// Short name of everything that decides a fingerprint, as in `sh64-9b1f2c`.

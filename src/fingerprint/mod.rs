@@ -27,6 +27,8 @@ pub use numbers::Numbers;
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
 pub use settings::{Bits, FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights};
-pub use shingle::{Letters, ShingleLengths, each_shingle, hash_of as shingle_hash, shingle_hashes, shingles};
+pub use shingle::{
+    Letters, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes, shingles,
+};
 pub use simhash::{Feature, keep_strongest, log_weight, simhash};
 pub use stop::{BadStopShingles, STOP_SHINGLES_HEAD, StopShingles};

@@ -1,7 +1,7 @@
 //! The pure rooms 1 to 3 as one call: bytes of a record -> what is asked about it.
 
 use super::scheme::{partition_of, scheme_id};
-use super::shingle::{Letters, shingle_hashes};
+use super::shingle::{Letters, ShingleUnit, hash_of, shingle_hashes};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
 use super::{
     ExactHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash, Settings, Sketch, Weights,
@@ -164,9 +164,14 @@ impl Reader {
         let normal = normal?;
         let Scratch { words, features, letters, shingles, minima, .. } = scratch;
         words.clear();
-        let mut tokens = 0;
+        letters.clear();
+        let (shingle, mut tokens) = (self.settings.minhash.shingle, 0);
+        let by_words = self.settings.minhash.form.is_some() && shingle.unit == ShingleUnit::Words;
         let cut_by = self.analyzer.words(normal.text, |word| {
             tokens += 1;
+            if by_words {
+                letters.push_word(word.text, shingle.lengths);
+            }
             let seen = words.entry(word.hash).or_insert_with(|| self.first_seen(word));
             seen.count = seen.count.saturating_add(1);
         });
@@ -221,7 +226,7 @@ impl Reader {
         Ok((scope, partition_of(scope, self.partitions)))
     }
 
-    /// Makes the sketch of a normalised text. Shingles that repeat do not count as more features.
+    /// Makes the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. Those that repeat do not count as more features.
     fn sketch(
         &self,
         normal: &str,
@@ -230,11 +235,18 @@ impl Reader {
         minima: &mut Vec<u32>,
     ) -> Option<Sketch> {
         let form = self.settings.minhash.form?;
-        shingle_hashes(normal, self.settings.minhash.shingle, letters, shingles);
+        let shingle = self.settings.minhash.shingle;
+        match shingle.unit {
+            ShingleUnit::Characters => shingle_hashes(normal, shingle.lengths, letters, shingles),
+            ShingleUnit::Words => {
+                shingles.clear();
+                letters.each_of_words(|shingle| shingles.push(hash_of(shingle)));
+            }
+        }
         self.settings.minhash.stop.drop_from(shingles);
         let least = self.settings.minhash.min_shingles.max(1);
         // Only a short text can have too few different ones: sorting a long one would cost as much as its sketch.
-        if shingles.len() < least.saturating_mul(8) {
+        if form.has_count() || form.bottom().is_some() || shingles.len() < least.saturating_mul(8) {
             shingles.sort_unstable();
             shingles.dedup();
         }
@@ -242,7 +254,7 @@ impl Reader {
             return None;
         }
         self.permutations.minima(shingles, minima);
-        Some(form.cut(minima))
+        Some(form.cut(minima, shingles))
     }
 
     pub(super) fn first_seen(&self, word: text::Word<'_>) -> Seen {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ShingleLengths, SketchForm, SlotBits, StopShingles};
+use super::{ShingleUnit, Shingling, SketchForm, SlotBits, StopShingles};
 
 /// How features become fingerprints (the keys of `match` that decide a fingerprint, not a verdict).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub struct Settings {
 pub struct MinHashSettings {
     /// Slots of a sketch (`permutations`), and their width. Without it no sketch is made.
     pub form: Option<SketchForm>,
-    /// How many characters make a shingle.
-    pub shingle: ShingleLengths,
+    /// How shingles are cut.
+    pub shingle: Shingling,
     /// Fewer different shingles than this: no sketch. At least 1.
     pub min_shingles: usize,
     /// Shingles that do not count.
@@ -30,7 +30,7 @@ impl Default for MinHashSettings {
     fn default() -> Self {
         Self {
             form: SketchForm::new(128, SlotBits::B8).ok(),
-            shingle: ShingleLengths { han: 4, other: 6 },
+            shingle: Shingling::of_characters(4, 6),
             min_shingles: 5,
             stop: StopShingles::default(),
         }
@@ -112,8 +112,17 @@ impl Settings {
         if let MinHashSettings { form: Some(form), shingle, min_shingles, stop } = &self.minhash {
             let _ = writeln!(out, "minhash.permutations={}", form.slots());
             let _ = writeln!(out, "minhash.bits={}", form.bits().count());
-            let _ = writeln!(out, "minhash.shingle.han={}", shingle.han);
-            let _ = writeln!(out, "minhash.shingle.other={}", shingle.other);
+            if form.has_count() {
+                let _ = writeln!(out, "minhash.count=true");
+            }
+            if let Some(k) = form.bottom() {
+                let _ = writeln!(out, "minhash.bottom_k={k}");
+            }
+            if shingle.unit != ShingleUnit::Characters {
+                let _ = writeln!(out, "minhash.shingle.unit={}", shingle.unit.name());
+            }
+            let _ = writeln!(out, "minhash.shingle.han={}", shingle.lengths.han);
+            let _ = writeln!(out, "minhash.shingle.other={}", shingle.lengths.other);
             let _ = writeln!(out, "minhash.min_shingles={min_shingles}");
             if !stop.is_empty() {
                 let _ = writeln!(out, "minhash.stop_shingles={:032x}", stop.digest());

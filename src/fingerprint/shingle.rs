@@ -1,9 +1,72 @@
-//! Runs of characters as features, for the stages that compare sets.
+//! Runs of characters or of words as features, for the stages that compare sets.
 
-use crate::text::is_han;
+use crate::text::{Analyzer, is_han};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How many characters make a shingle, by script (`match.minhash.shingle`).
+/// What a shingle is a run of (`match.minhash.shingle.unit`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ShingleUnit {
+    /// Letters and digits.
+    #[default]
+    Characters,
+    /// Words as the text room cuts them, stop words left out.
+    Words,
+}
+
+impl ShingleUnit {
+    /// Returns the word used in configuration and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Characters => "characters",
+            Self::Words => "words",
+        }
+    }
+}
+
+/// How shingles are cut (`match.minhash.shingle`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Shingling {
+    /// What they are runs of.
+    pub unit: ShingleUnit,
+    /// How long they are.
+    pub lengths: ShingleLengths,
+}
+
+impl Shingling {
+    /// Cuts by so many characters.
+    #[must_use]
+    pub const fn of_characters(han: usize, other: usize) -> Self {
+        Self { unit: ShingleUnit::Characters, lengths: ShingleLengths { han, other } }
+    }
+
+    /// Cuts by so many words.
+    #[must_use]
+    pub const fn of_words(han: usize, other: usize) -> Self {
+        Self { unit: ShingleUnit::Words, lengths: ShingleLengths { han, other } }
+    }
+
+    /// Hands out each shingle of a normalised text, in order, repeats included. Words stand in it with a blank between
+    /// them; the first one decides how many.
+    pub fn each(self, analyzer: &Analyzer, text: &str, letters: &mut Letters, each: impl FnMut(&str)) {
+        match self.unit {
+            ShingleUnit::Characters => each_shingle(text, self.lengths, letters, each),
+            ShingleUnit::Words => {
+                letters.clear();
+                analyzer.words(text, |word| letters.push_word(word.text, self.lengths));
+                letters.each_of_words(each);
+            }
+        }
+    }
+
+    /// Replaces `hashes` by the hash of each shingle of a normalised text ([`Shingling::each`]).
+    pub fn hashes(self, analyzer: &Analyzer, text: &str, letters: &mut Letters, hashes: &mut Vec<u32>) {
+        hashes.clear();
+        self.each(analyzer, text, letters, |shingle| hashes.push(hash_of(shingle)));
+    }
+}
+
+/// How many characters or words make a shingle, by script (`match.minhash.shingle`).
 ///
 /// A Chinese character says as much as one or two English syllables, so runs of it are shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,19 +77,19 @@ pub struct ShingleLengths {
     pub other: usize,
 }
 
-/// Replaces `hashes` by the hash of each shingle of a text, in order, repeats included: the lower half of XXH3
+/// Replaces `hashes` by the hash of each shingle of characters of a text, in order, repeats included: the lower half of XXH3
 /// (64 bits) of its UTF-8 bytes.
 pub fn shingle_hashes(text: &str, lengths: ShingleLengths, letters: &mut Letters, hashes: &mut Vec<u32>) {
     hashes.clear();
     each_shingle(text, lengths, letters, |shingle| hashes.push(hash_of(shingle)));
 }
 
-/// Hands out each shingle of a text, in order, repeats included.
+/// Hands out each shingle of characters of a text, in order, repeats included.
 ///
 /// Letters and digits count, blanks and punctuation do not: they are left out before shingles are cut, in `letters`.
 /// A shingle begins at each letter from which enough letters follow; its first one decides how many.
 #[inline]
-pub fn each_shingle(text: &str, lengths: ShingleLengths, letters: &mut Letters, mut each: impl FnMut(&str)) {
+pub fn each_shingle(text: &str, lengths: ShingleLengths, letters: &mut Letters, each: impl FnMut(&str)) {
     let Letters { text: stripped, starts } = letters;
     stripped.clear();
     starts.clear();
@@ -38,14 +101,19 @@ pub fn each_shingle(text: &str, lengths: ShingleLengths, letters: &mut Letters, 
             stripped.push(c);
         }
     }
-    let end = stripped.len();
+    each_run(stripped, starts, 0, each);
+}
+
+/// Hands out the runs that begin at each start; `gap` bytes stand between two of their parts.
+#[inline]
+fn each_run(text: &str, starts: &[(usize, usize)], gap: usize, mut each: impl FnMut(&str)) {
     for (at, &(start, length)) in starts.iter().enumerate() {
         let stop = match starts.get(at + length) {
-            Some(&(stop, _)) => stop,
-            None if at + length == starts.len() => end,
+            Some(&(next, _)) => next - gap,
+            None if at + length == starts.len() => text.len(),
             None => continue,
         };
-        if let Some(shingle) = stripped.get(start..stop) {
+        if let Some(shingle) = text.get(start..stop) {
             each(shingle);
         }
     }
@@ -58,12 +126,35 @@ pub fn hash_of(shingle: &str) -> u32 {
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// The letters of a text without what stands between them: a buffer that is used again and again.
+/// The letters of a text without what stands between them, or its words: a buffer that is used again and again.
 #[derive(Clone, Debug, Default)]
 pub struct Letters {
     text: String,
     /// Where each begins, and how long a shingle that begins with it is.
     starts: Vec<(usize, usize)>,
+}
+
+impl Letters {
+    /// Forgets the text before.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.starts.clear();
+    }
+
+    /// Takes the next word of a text.
+    pub(super) fn push_word(&mut self, word: &str, lengths: ShingleLengths) {
+        if !self.starts.is_empty() {
+            self.text.push(' ');
+        }
+        let is_han = word.chars().next().is_some_and(is_han);
+        self.starts.push((self.text.len(), if is_han { lengths.han } else { lengths.other }));
+        self.text.push_str(word);
+    }
+
+    /// Hands out each shingle of the words taken.
+    pub(super) fn each_of_words(&self, each: impl FnMut(&str)) {
+        each_run(&self.text, &self.starts, 1, each);
+    }
 }
 
 /// Hands out every run of `length` consecutive characters of a text, in order, repeats included. A shorter text has
@@ -109,6 +200,29 @@ mod tests {
         assert_eq!(hashes_of("我 爱, A.1「天」安", 2, 3)[..4], expected);
         assert_eq!(hashes_of("我 爱, A.1「天」安", 2, 3).len(), 5, "the last one is 天安");
         assert_eq!(hashes_of("天安 cat", 4, 5), hashes_of("天安cat", 4, 5));
+    }
+
+    #[test]
+    fn runs_of_words_are_cut_by_the_first_one_and_know_neither_marks_nor_stop_words() {
+        let analyzer = Analyzer::new(&crate::text::Settings::default()).unwrap();
+        let cut = |shingling: Shingling, text: &str| {
+            let (mut letters, mut found, mut hashes) = (Letters::default(), Vec::new(), Vec::new());
+            shingling.each(&analyzer, text, &mut letters, |shingle| found.push(shingle.to_owned()));
+            shingling.hashes(&analyzer, text, &mut letters, &mut hashes);
+            assert_eq!(hashes, found.iter().map(|shingle| hash_of(shingle)).collect::<Vec<u32>>());
+            found
+        };
+        let text = "北京大学 opened, the rebuilt library's doors; 机器学习";
+        let expected = ["北京大学 opened", "opened rebuilt library's", "rebuilt library's doors"];
+        let found = cut(Shingling::of_words(2, 3), text);
+        assert_eq!(found[..3], expected);
+        assert_eq!(found[3..], ["library's doors 机器", "doors 机器 学习", "机器 学习"]);
+        assert_eq!(cut(Shingling::of_words(1, 9), text), ["北京大学", "机器", "学习"]);
+        assert!(cut(Shingling::of_words(9, 9), text).is_empty() && cut(Shingling::of_words(1, 1), "").is_empty());
+        // By characters it is what it was.
+        let hashes =
+            cut(Shingling::of_characters(2, 3), text).iter().map(|shingle| hash_of(shingle)).collect::<Vec<_>>();
+        assert_eq!(hashes, hashes_of(text, 2, 3));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::shingle::{ShingleLengths, hash_of};
+use super::shingle::{ShingleUnit, Shingling, hash_of};
 use crate::text::{AsIs, is_han};
 
 /// Begins every file of stop-shingles.
@@ -19,11 +19,11 @@ pub const STOP_SHINGLES_HEAD: &str = "# stop-shingles 1";
 /// those that begin with `#` are skipped. The set is part of the scheme, comments and order are not.
 ///
 /// ```
-/// # use dupgate::fingerprint::{ShingleLengths, StopShingles};
-/// let lengths = ShingleLengths { han: 4, other: 7 };
-/// let stop = StopShingles::parse("# stop-shingles 1\n责任编辑\nallrigh\n", lengths)?;
+/// # use dupgate::fingerprint::{Shingling, StopShingles};
+/// let shingling = Shingling::of_characters(4, 7);
+/// let stop = StopShingles::parse("# stop-shingles 1\n责任编辑\nallrigh\n", shingling)?;
 /// assert_eq!(stop.len(), 2);
-/// assert!(StopShingles::parse("# stop-shingles 1\n编辑\n", lengths).is_err());
+/// assert!(StopShingles::parse("# stop-shingles 1\n编辑\n", shingling).is_err());
 /// # Ok::<(), dupgate::fingerprint::BadStopShingles>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum BadStopShingles {
     Head(String),
     /// A line that no shingle of these lengths is equal to.
     #[error(
-        "line {line}: `{shingle}` has {found} characters, but a shingle that begins like this has {expected} (match.minhash.shingle)"
+        "line {line}: `{shingle}` has {found} {unit}, but a shingle that begins like this has {expected} (match.minhash.shingle)"
     )]
     Length {
         /// Its number, from 1.
@@ -51,6 +51,8 @@ pub enum BadStopShingles {
         found: usize,
         /// How long shingles are.
         expected: usize,
+        /// In what it is counted.
+        unit: &'static str,
     },
     /// A line with a blank or a mark in it.
     #[error("line {line}: `{shingle}` holds `{mark}`, which is neither a letter nor a digit: no shingle has one")]
@@ -65,12 +67,12 @@ pub enum BadStopShingles {
 }
 
 impl StopShingles {
-    /// Reads the contents of a file for shingles of these lengths.
+    /// Reads the contents of a file for shingles that are cut so.
     ///
     /// # Errors
     ///
     /// [`BadStopShingles`] with the first line that no such file has.
-    pub fn parse(contents: &str, lengths: ShingleLengths) -> Result<Self, BadStopShingles> {
+    pub fn parse(contents: &str, Shingling { unit, lengths }: Shingling) -> Result<Self, BadStopShingles> {
         let head = contents.lines().next().unwrap_or_default();
         if head.trim_end() != STOP_SHINGLES_HEAD {
             return Err(BadStopShingles::Head(head.chars().take(40).collect()));
@@ -78,13 +80,18 @@ impl StopShingles {
         let lines = (1..).zip(contents.lines().map(str::trim_end));
         let mut shingles: Vec<&str> = Vec::new();
         for (line, shingle) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
-            if let Some(mark) = shingle.chars().find(|c| !c.is_alphanumeric()) {
+            let is_part = |c: &char| unit == ShingleUnit::Words || c.is_alphanumeric();
+            if let Some(mark) = shingle.chars().find(|c| !is_part(c)) {
                 return Err(BadStopShingles::Mark { line, shingle: shingle.to_owned(), mark });
             }
             let expected = if shingle.chars().next().is_some_and(is_han) { lengths.han } else { lengths.other };
-            let found = shingle.chars().count();
+            let found = match unit {
+                ShingleUnit::Characters => shingle.chars().count(),
+                ShingleUnit::Words => shingle.split(' ').filter(|word| !word.is_empty()).count(),
+            };
             if found != expected {
-                return Err(BadStopShingles::Length { line, shingle: shingle.to_owned(), found, expected });
+                let (shingle, unit) = (shingle.to_owned(), unit.name());
+                return Err(BadStopShingles::Length { line, shingle, found, expected, unit });
             }
             shingles.push(shingle);
         }
@@ -133,7 +140,7 @@ impl StopShingles {
 mod tests {
     use super::*;
 
-    const LENGTHS: ShingleLengths = ShingleLengths { han: 2, other: 3 };
+    const LENGTHS: Shingling = Shingling::of_characters(2, 3);
 
     fn parse(lines: &str) -> Result<StopShingles, String> {
         StopShingles::parse(&format!("{STOP_SHINGLES_HEAD}\n{lines}"), LENGTHS).map_err(|error| error.to_string())

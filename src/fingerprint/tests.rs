@@ -298,7 +298,7 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
         change(&mut input, &mut text, &mut fingerprint);
         scheme_id(&input, &text, &fingerprint, NonZeroUsize::new(partitions).unwrap())
     };
-    let changes: [Change; 31] = [
+    let changes: [Change; 34] = [
         |_, _, _| {},
         |input, _, _| input.format = Format::Text,
         |input, _, _| input.format = Format::Html,
@@ -330,8 +330,16 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
         |_, _, fingerprint| fingerprint.minhash.form = None,
         |_, _, fingerprint| fingerprint.minhash.form = SketchForm::new(64, SlotBits::B8).ok(),
         |_, _, fingerprint| fingerprint.minhash.form = SketchForm::new(128, SlotBits::B4).ok(),
-        |_, _, fingerprint| fingerprint.minhash.shingle.han = 3,
-        |_, _, fingerprint| fingerprint.minhash.shingle.other = 3,
+        |_, _, fingerprint| {
+            fingerprint.minhash.form = SketchForm::new(128, SlotBits::B8).ok().map(SketchForm::with_count);
+        },
+        |_, _, fingerprint| {
+            let form = SketchForm::new(128, SlotBits::B8).unwrap();
+            fingerprint.minhash.form = form.with_bottom(64).ok();
+        },
+        |_, _, fingerprint| fingerprint.minhash.shingle.unit = ShingleUnit::Words,
+        |_, _, fingerprint| fingerprint.minhash.shingle.lengths.han = 3,
+        |_, _, fingerprint| fingerprint.minhash.shingle.lengths.other = 3,
         |_, _, fingerprint| fingerprint.minhash.min_shingles = 3,
     ];
     let mut all: Vec<SchemeId> = changes.into_iter().map(|change| scheme(change, 1)).collect();
@@ -403,6 +411,45 @@ fn known_texts_keep_their_fingerprints() {
     assert_eq!(found, expected, "{found:#x?}");
 }
 
+/// What the reader hashes, what it shows to people and what a list of stop-shingles names is the same.
+#[test]
+fn sketches_of_runs_of_words_are_those_of_the_shingles_that_are_shown() {
+    let shingling = Shingling::of_words(2, 3);
+    let with = |contents: &str| {
+        let stop = StopShingles::parse(&format!("{STOP_SHINGLES_HEAD}\n{contents}"), shingling);
+        stop.map(|stop| {
+            reader(|input, _, fingerprint| {
+                input.format = Format::Text;
+                fingerprint.minhash.shingle = shingling;
+                fingerprint.minhash.min_shingles = 3;
+                fingerprint.minhash.stop = stop;
+            })
+        })
+    };
+    let text = "长江大桥今日通车，the first buses crossed the rebuilt bridge's northern half at noon";
+    let raw = RawRecord { key: None, value: Some(text.as_bytes()), headers: &() };
+    let (plain, stopped) = (with("").unwrap(), with("rebuilt bridge's northern\n今日 通车\n").unwrap());
+    let all = plain.inspect(&raw).unwrap().shingles;
+    assert!(["今日 通车", "通车 buses", "rebuilt bridge's northern"].iter().all(|run| all.iter().any(|it| it == run)));
+    let left = stopped.inspect(&raw).unwrap();
+    assert_eq!((left.stopped, left.shingles.len()), (2, all.len() - 2));
+    for (reader, shingles) in [(&plain, &all), (&stopped, &left.shingles)] {
+        let mut hashes: Vec<u32> = shingles.iter().map(|shingle| shingle_hash(shingle)).collect();
+        hashes.sort_unstable();
+        let (form, mut minima) = (Settings::default().minhash.form.unwrap(), Vec::new());
+        Permutations::new(128).minima(&hashes, &mut minima);
+        assert_eq!(read_with(reader, text).unwrap().fingerprints.sketch, Some(form.cut(&minima, &hashes)));
+    }
+    assert_ne!(stopped.scheme(), plain.scheme());
+    let refused = with("rebuilt bridge's\n").unwrap_err().to_string();
+    assert!(refused.contains("has 2 words, but a shingle that begins like this has 3"), "{refused}");
+    // A text of one word has no run of three, whatever was read before.
+    let mut scratch = Scratch::default();
+    let short = RawRecord { key: None, value: Some(b"bridge"), headers: &() };
+    assert!(plain.read(&raw, &mut scratch).unwrap().fingerprints.sketch.is_some());
+    assert_eq!(plain.read(&short, &mut scratch).unwrap().fingerprints.sketch, None);
+}
+
 #[test]
 fn stop_shingles_are_left_out_of_sketches_and_are_part_of_the_scheme() {
     let lengths = Settings::default().minhash.shingle;
@@ -427,7 +474,17 @@ fn stop_shingles_are_left_out_of_sketches_and_are_part_of_the_scheme() {
     let hashes: Vec<u32> = inspected.shingles.iter().map(|shingle| shingle_hash(shingle)).collect();
     let (form, mut minima) = (Settings::default().minhash.form.unwrap(), Vec::new());
     Permutations::new(128).minima(&hashes, &mut minima);
-    assert_eq!(sketch(&stopped, text), Some(form.cut(&minima)));
+    assert_eq!(sketch(&stopped, text), Some(form.cut(&minima, &[])));
+    // Its size is that of what counts.
+    let counting = form.with_count();
+    let counted = reader(|input, _, fingerprint| {
+        input.format = Format::Text;
+        fingerprint.minhash.form = Some(counting);
+        fingerprint.minhash.stop = StopShingles::parse(&format!("{STOP_SHINGLES_HEAD}\n责任编辑"), lengths).unwrap();
+    });
+    let twice = sketch(&counted, &text.repeat(30)).unwrap();
+    let different = plain.inspect(&RawRecord { key: None, value: Some(text.repeat(30).as_bytes()), headers: &() });
+    assert_eq!(counting.count(&twice), u32::try_from(different.unwrap().shingles.len() - 1).ok());
     // Of a page of nothing else there is none.
     let all: String = plain.inspect(&raw).unwrap().shingles.join("\n");
     assert_eq!(sketch(&with(&all), text), None);

@@ -171,18 +171,19 @@ impl Index {
             u8::try_from(bits).ok()
         };
         let mut seen = Seen::default();
-        let mut match_in = |position: u64, facts: &ring::Facts, stage: Stage, distance: u8| {
+        let mut match_in = |position: u64, facts: &ring::Facts, stage: Stage, distance: u8, contained: Option<u16>| {
             visit(Candidate {
                 sequence: facts.sequence,
                 stage,
                 distance,
+                contained,
                 same_id: probe.id.is_some() && probe.id == facts.id,
                 other_numbers: probe.are_other_numbers(stage, || self.ring.numbers(position)),
             });
         };
         let mut show = |position: u64, facts: &ring::Facts, distance: Option<u8>| {
             if let Some((stage, distance)) = probe.verify(facts, distance) {
-                match_in(position, facts, stage, distance);
+                match_in(position, facts, stage, distance, None);
             }
         };
         self.by_exact.equal(0, ring::key_of_exact(exact.0), &self.ring.positions(), |position| {
@@ -205,13 +206,13 @@ impl Index {
         }
         let sketch = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash));
         if let Some(sketch) = sketch {
-            let compared = self.sketches.probe(sketch, |position, distance| {
+            let compared = self.sketches.probe(sketch, |position, distance, contained| {
                 let Some(facts) = self.ring.facts(position) else { return };
                 let bits = bits_to(position);
                 bits.into_iter().for_each(|bits| seen.note(bits));
                 // What matches in a stronger stage was shown above.
                 if probe.verify(&facts, bits).is_none() && probe.may_match_by_sketch(&facts) {
-                    match_in(position, &facts, Stage::MinHash, distance);
+                    match_in(position, &facts, Stage::MinHash, distance, contained);
                 }
             });
             seen.compared += compared;

@@ -94,6 +94,8 @@ pub struct Candidate {
     pub stage: Stage,
     /// Differing bits, or differing slots of the sketch; 0 in the exact stage.
     pub distance: u8,
+    /// Share of the smaller page in the other, in thousandths, when it matches by that and not by its distance.
+    pub contained: Option<u16>,
     /// Whether page and original carry the same id.
     pub same_id: bool,
     /// Whether its figures are others than those of the page; never in the exact stage.

@@ -169,22 +169,26 @@ impl Sketches {
         tables.build_tasks(BandKeys(&self.column, *rules), &positions, held)
     }
 
-    /// Shows the position of every held sketch that shares enough keys and is near enough, with its distance.
-    pub(super) fn probe(&self, sketch: &Sketch, mut visit: impl FnMut(u64, u8)) -> u32 {
-        let Some(Finder { rules, reach: Some(reach), tables }) = &self.finder else { return 0 };
+    /// Shows the position of every held sketch that shares enough keys and is near enough, with its distance; and of
+    /// every one that shares a key and enough of the smaller page, with that share.
+    pub(super) fn probe(&self, sketch: &Sketch, mut visit: impl FnMut(u64, u8, Option<u16>)) -> u32 {
+        let Some(Finder { rules, reach, tables }) = &self.finder else { return 0 };
         let MinHashRules { form, banding, agree, .. } = *rules;
         if sketch.len() != form.bytes() {
             return 0;
         }
         let keys: Vec<u64> = banding.keys(form, sketch).collect();
         let mut compared = 0;
-        tables.found_in(&keys, u32::from(agree), self.positions(), |position| {
+        tables.found_in(&keys, u32::from(rules.least_keys()), self.positions(), |position| {
             compared += 1;
             let Some(held) = self.column.row(position) else { return };
             let distance = form.distance(sketch, held);
             // The tables may show more: whether a pair matches may not depend on them.
-            if distance <= *reach && banding.shared(form, held, &keys) >= usize::from(agree) {
-                visit(position, distance);
+            let shared = || banding.shared(form, held, &keys);
+            if reach.is_some_and(|reach| distance <= reach) && shared() >= usize::from(agree) {
+                visit(position, distance, None);
+            } else if let Some(share) = rules.contained(sketch, held, distance).filter(|_| shared() > 0) {
+                visit(position, distance, Some(share));
             }
         });
         compared
@@ -237,12 +241,17 @@ mod tests {
 
     fn rules(agree: u8, min_similarity: u16) -> MinHashRules {
         let form = SketchForm::new(16, SlotBits::B8).unwrap();
-        MinHashRules { form, banding: Banding::new(5, 3, form).unwrap(), agree, min_similarity }
+        let banding = Banding::new(5, 3, form).unwrap();
+        MinHashRules { form, banding, agree, min_similarity, containment: None }
     }
 
     fn found(sketches: &Sketches, sketch: &Sketch) -> Vec<(u64, u8)> {
+        found_how(sketches, sketch).into_iter().map(|(position, distance, _)| (position, distance)).collect()
+    }
+
+    fn found_how(sketches: &Sketches, sketch: &Sketch) -> Vec<(u64, u8, Option<u16>)> {
         let mut found = Vec::new();
-        sketches.probe(sketch, |position, distance| found.push((position, distance)));
+        sketches.probe(sketch, |position, distance, contained| found.push((position, distance, contained)));
         found.sort_unstable();
         found
     }
@@ -279,6 +288,46 @@ mod tests {
                 }
                 prop_assert_eq!(found(&sketches, &Sketch::from_bytes(&probe)), expected);
                 sketches.push(bytes_of.as_deref().map(Sketch::from_bytes).as_ref());
+            }
+        }
+    }
+
+    proptest! {
+        /// Two nested loops again: what shares enough keys and is near, and of the rest what shares one and holds enough.
+        #[test]
+        fn what_is_contained_is_what_a_scan_finds(
+            bytes in prop::collection::vec((prop::collection::vec(0_u8..2, 16), 8_u16..80), 1..40),
+            agree in 1_u8..4,
+            min_similarity in prop::sample::select(vec![0_u16, 500, 800, 1000]),
+            least in prop::sample::select(vec![0_u16, 400, 750, 1000]),
+        ) {
+            let plain = rules(agree, min_similarity);
+            let rules = MinHashRules { form: plain.form.with_count(), containment: Some(least), ..plain };
+            let mut sketches = Sketches::new(0);
+            sketches.set_rules(Some(rules));
+            let sketch_of = |(slots, size): &(Vec<u8>, u16)| {
+                Sketch::from_bytes(&[&slots[..], &size.to_be_bytes()].concat())
+            };
+            for (position, page) in bytes.iter().enumerate() {
+                let mut expected = Vec::new();
+                for (number, other) in bytes[..position].iter().enumerate() {
+                    let bands = (0..5).filter(|band| page.0[band * 3..][..3] == other.0[band * 3..][..3]).count();
+                    let distance: u8 = page.0.iter().zip(&other.0).filter(|(a, b)| a != b).count().try_into().unwrap();
+                    let near = bands >= usize::from(agree) && rules.form.similarity(distance) >= min_similarity;
+                    // Three of sixteen slots agree because the pair was found.
+                    let jaccard = ((13.0 - f64::from(distance)) / 13.0 - 1.0 / 256.0) / (1.0 - 1.0 / 256.0);
+                    let (small, both) = (f64::from(page.1.min(other.1)), f64::from(page.1 + other.1));
+                    let share = (jaccard * both / ((1.0 + jaccard) * small)).min(1.0) * 1000.0;
+                    let holds = bands >= 1 && jaccard >= 1.0 / 16.0 && share + 1e-6 >= f64::from(least);
+                    if near {
+                        expected.push((number as u64, distance, None));
+                    } else if holds {
+                        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousandths")]
+                        expected.push((number as u64, distance, Some((share + 1e-6) as u16)));
+                    }
+                }
+                prop_assert_eq!(found_how(&sketches, &sketch_of(page)), expected);
+                sketches.push(Some(&sketch_of(page)));
             }
         }
     }

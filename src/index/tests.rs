@@ -417,7 +417,7 @@ fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
     let form = SketchForm::new(16, SlotBits::B8).unwrap();
     let banding = Banding::new(4, 4, form).unwrap();
     let mut index = Index::new(3);
-    index.set_minhash(Some(MinHashRules { form, banding, agree: 1, min_similarity: 500 }));
+    index.set_minhash(Some(MinHashRules { form, banding, agree: 1, min_similarity: 500, containment: None }));
     let mut by_sketch = original(0, 1, Some(0b11_1111), 0);
     by_sketch.fingerprints.sketch = Some(Sketch::from_bytes(&[7; 16]));
     index.insert(&by_sketch);

@@ -111,6 +111,7 @@ fn matched(candidate: Candidate, held: &Original, event_time: Timestamp) -> Matc
     Match {
         stage: candidate.stage,
         distance: candidate.distance,
+        contained: candidate.contained,
         source: held.source.clone(),
         age_ms: event_time.millis().saturating_sub(held.event_time.millis()),
         cluster: held.cluster.clone(),

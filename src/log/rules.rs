@@ -121,6 +121,26 @@ pub struct MinHashRules {
     pub agree: u8,
     /// Least estimated Jaccard index of a match, in thousandths, inclusive.
     pub min_similarity: u16,
+    /// Least share of the smaller page that is in the other one, in thousandths, inclusive: pages that hold so much of
+    /// each other match, however unlike they are as a whole, if they share a single key. Without it only likeness
+    /// counts.
+    pub containment: Option<u16>,
+}
+
+impl MinHashRules {
+    /// Returns how many keys must be shared before two sketches are looked at.
+    #[must_use]
+    pub const fn least_keys(&self) -> u8 {
+        if self.containment.is_some() { 1 } else { self.agree }
+    }
+
+    /// Says by how much of the smaller page a pair of sketches at this distance, which shares a key, matches by
+    /// containment; `None` when it does not.
+    #[must_use]
+    pub fn contained(&self, one: &[u8], other: &[u8], distance: u8) -> Option<u16> {
+        let least = self.containment?;
+        self.form.contained(one, other, distance, self.banding.rows()).filter(|share| *share >= least)
+    }
 }
 
 /// Number of a set of rules within one verdict log, from 1; 0 before any rules were written.

@@ -175,6 +175,9 @@ pub struct Match {
     pub stage: Stage,
     /// Differing bits; 0 in the exact stage.
     pub distance: u8,
+    /// Share of the smaller page that is in the other one, in thousandths, when that is why both match: as a whole they
+    /// are not near. Only in the `MinHash` stage.
+    pub contained: Option<u16>,
     /// Position of the original.
     pub source: Source,
     /// Event time of the page minus that of the original, in milliseconds; negative when the page is older.

@@ -11,8 +11,7 @@ use std::ops::RangeInclusive;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Planted, Report, Role, Scorer, set_of};
-use crate::fingerprint::{Fingerprints, Letters, Permutations, Reader, Scratch, shingle_hashes};
-use crate::fingerprint::{Settings, ShingleLengths};
+use crate::fingerprint::{Fingerprints, Letters, Permutations, Reader, Scratch, Settings, Shingling};
 use crate::record::{Body, RawRecord};
 use crate::text::{self, Analyzer};
 
@@ -63,7 +62,7 @@ pub struct Looker<'r> {
     reader: &'r Reader,
     words: Analyzer,
     permutations: Permutations,
-    shingle: ShingleLengths,
+    shingle: Shingling,
 }
 
 impl Baseline {
@@ -130,7 +129,7 @@ impl Baseline {
 pub fn scored(stream: &[Planted], verdicts: &[Option<usize>]) -> Report {
     let mut scorer = Scorer::default();
     for (page, matched) in stream.iter().zip(verdicts) {
-        scorer.note(page.family, page.role, *matched);
+        scorer.note_of_two(page.family, page.also, page.role, *matched);
     }
     scorer.report()
 }
@@ -193,7 +192,8 @@ impl<'r> Looker<'r> {
         let (mut normal, mut letters, mut hashes) = (String::new(), Letters::default(), Vec::new());
         let mut set = |page: &Planted| {
             let normal = self.reader.analyzer().normalize(&Body::Text((&*page.text).into()), &mut normal);
-            shingle_hashes(normal.map_or("", |normal| normal.text), self.shingle, &mut letters, &mut hashes);
+            let normal = normal.map_or("", |normal| normal.text);
+            self.shingle.hashes(self.reader.analyzer(), normal, &mut letters, &mut hashes);
             set_of(&hashes)
         };
         stream.iter().map(&mut set).collect()

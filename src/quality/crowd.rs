@@ -117,6 +117,11 @@ fn shared_with(set: &[u32], holders: &HashMap<u32, Vec<u32>>) -> HashMap<u32, us
 /// Returns the Jaccard index of two sorted sets: the share of what is in one of them that is in both; 0 of nothing.
 #[must_use]
 pub fn jaccard<T: Ord>(one: &[T], other: &[T]) -> f64 {
+    jaccard_of(shared_by(one, other), one.len(), other.len())
+}
+
+/// Counts what is in both of two sorted sets.
+fn shared_by<T: Ord>(one: &[T], other: &[T]) -> usize {
     let (mut ours, mut theirs, mut shared) = (one.iter().peekable(), other.iter().peekable(), 0);
     while let (Some(a), Some(b)) = (ours.peek(), theirs.peek()) {
         let order = a.cmp(b);
@@ -128,7 +133,13 @@ pub fn jaccard<T: Ord>(one: &[T], other: &[T]) -> f64 {
             theirs.next();
         }
     }
-    jaccard_of(shared, one.len(), other.len())
+    shared
+}
+
+/// Returns the share of the smaller of two sorted sets that is in the other one; 0 of nothing.
+#[must_use]
+pub fn contained<T: Ord>(one: &[T], other: &[T]) -> f64 {
+    share(shared_by(one, other), one.len().min(other.len()))
 }
 
 pub(super) fn jaccard_of(shared: usize, one: usize, other: usize) -> f64 {

@@ -33,7 +33,7 @@ pub enum Edit {
     Navigation,
     /// Every digit another one: the same template with other figures. No duplicate.
     DigitsChanged,
-    /// Two articles in one page: the first is contained in it, the page is more.
+    /// Two articles in one page: both are contained in it, the page is more.
     Joined,
     /// Whatever was done to a pair that somebody else found and labelled.
     Found,

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::fingerprint::{Letters, ShingleLengths, each_shingle, shingle_hash};
-use crate::text::is_han;
+use crate::fingerprint::{Letters, Shingling, shingle_hash};
+use crate::text::{Analyzer, is_han};
 
 /// Cells that shingles are counted in first: two that share one are told apart later.
 const CELLS: usize = 1 << 22;
@@ -37,13 +37,13 @@ pub struct Share {
 ///
 /// Two passes over the texts: cells of counters, then the shingles of full cells one by one.
 #[must_use]
-pub fn frequent(texts: &[&str], lengths: ShingleLengths, share: Share) -> Frequent {
+pub fn frequent(texts: &[&str], analyzer: &Analyzer, shingling: Shingling, share: Share) -> Frequent {
     let mut found = Frequent::default();
     let (mut cells, mut letters, mut page) = (vec![0_u32; CELLS], Letters::default(), HashSet::new());
     for text in texts {
         let (mut han, mut count) = (0_usize, 0_usize);
         page.clear();
-        each_shingle(text, lengths, &mut letters, |shingle| {
+        shingling.each(analyzer, text, &mut letters, |shingle| {
             han += usize::from(begins_han(shingle));
             count += 1;
             page.insert(cell_of(shingle));
@@ -67,7 +67,7 @@ pub fn frequent(texts: &[&str], lengths: ShingleLengths, share: Share) -> Freque
     for text in texts {
         page.clear();
         let mut different = HashSet::new();
-        each_shingle(text, lengths, &mut letters, |shingle| {
+        shingling.each(analyzer, text, &mut letters, |shingle| {
             found.all += u64::from(different.insert(shingle_hash(shingle)));
             let full = cells.get(cell_of(shingle)).is_some_and(|cell| *cell >= enough(shingle));
             if full && !page.contains(shingle) {
@@ -101,18 +101,26 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::text::Settings;
 
-    const LENGTHS: ShingleLengths = ShingleLengths { han: 2, other: 3 };
+    const SHINGLING: Shingling = Shingling::of_characters(2, 3);
+
+    fn analyzer() -> Analyzer {
+        Analyzer::new(&Settings::default()).unwrap()
+    }
 
     #[test]
     fn each_script_counts_its_own_pages() {
         let texts = ["首页新闻", "首页体育", "新的首页", "abcd", "xabc"];
         let share = Share { han: 0.9, other: 0.9, least: 2 };
-        let found = frequent(&texts, LENGTHS, share);
+        let found = frequent(&texts, &analyzer(), SHINGLING, share);
         assert_eq!((found.han_pages, found.other_pages, found.all), (3, 2, 9 + 4));
         assert_eq!(found.shingles, [("首页".to_owned(), 3), ("abc".to_owned(), 2)]);
-        assert_eq!(frequent(&texts, LENGTHS, Share { least: 3, ..share }).shingles, [("首页".to_owned(), 3)]);
-        assert_eq!(frequent(&[], LENGTHS, share), Frequent::default());
+        assert_eq!(
+            frequent(&texts, &analyzer(), SHINGLING, Share { least: 3, ..share }).shingles,
+            [("首页".to_owned(), 3)]
+        );
+        assert_eq!(frequent(&[], &analyzer(), SHINGLING, share), Frequent::default());
     }
 
     proptest! {
@@ -120,12 +128,13 @@ mod tests {
         fn what_is_frequent_is_what_a_count_says(
             texts in prop::collection::vec("[ab天地]{0,12}", 0..20), tenths in 1..10_u32, least in 1..5_u32,
         ) {
-            let share = f64::from(tenths) / 10.0;
+            let (share, analyzer) = (f64::from(tenths) / 10.0, analyzer());
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let found = frequent(&texts, LENGTHS, Share { han: share, other: share, least });
+            let found = frequent(&texts, &analyzer, SHINGLING, Share { han: share, other: share, least });
             let sets: Vec<Vec<String>> = texts.iter().map(|text| {
                 let mut all = Vec::new();
-                each_shingle(text, LENGTHS, &mut Letters::default(), |shingle| all.push(shingle.to_owned()));
+                let put = |shingle: &str| all.push(shingle.to_owned());
+                SHINGLING.each(&analyzer, text, &mut Letters::default(), put);
                 all
             }).collect();
             let is_han = |set: &&Vec<String>| set.iter().filter(|shingle| begins_han(shingle)).count() * 2 > set.len();

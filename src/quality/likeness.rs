@@ -5,7 +5,7 @@
 //! own, `eval` measures.
 
 use super::Crowd;
-use crate::fingerprint::{Banding, ShingleLengths};
+use crate::fingerprint::{Banding, ShingleUnit, Shingling};
 
 /// What a judge does for a page by chance: texts that are no duplicates and look like some.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,11 +36,12 @@ impl Chance {
 }
 
 /// Estimates what a page finds by chance among `originals` texts of its kind, for each kind that is known. Shingles
-/// shorter or longer than any measured count as the nearest.
+/// shorter or longer than any measured count as the nearest. Of shingles of words nothing is known.
 #[must_use]
-pub fn chances(lengths: ShingleLengths, banding: Banding, agree: u8, originals: u64) -> Vec<Chance> {
+pub fn chances(Shingling { unit, lengths }: Shingling, banding: Banding, agree: u8, originals: u64) -> Vec<Chance> {
     KINDS
         .iter()
+        .filter(|_| unit == ShingleUnit::Characters)
         .filter_map(|&(kind, name, is_han)| {
             let crowd = crowd(name, if is_han { lengths.han } else { lengths.other })?;
             let found = crowd.candidates(banding, 1, originals);

@@ -20,10 +20,10 @@ mod sweep;
 mod tests;
 
 pub use baseline::{Baseline, Likes, Looker, MOST_PAGES, scored};
-pub use crowd::{Crowd, clean, jaccard, set_of};
+pub use crowd::{Crowd, clean, contained, jaccard, set_of};
 pub use edit::Edit;
 pub use frequent::{Frequent, Share, frequent};
 pub use likeness::{Chance, chances};
-pub use plant::{Half, PlantSettings, Planted, Role, plant};
+pub use plant::{Half, PlantSettings, Planted, Role, plant, plant_joined};
 pub use score::{Count, Pairs, Report, Scorer};
 pub use sweep::{Alike, Sample, Sketching, Sweep, Tried};

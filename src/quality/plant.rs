@@ -54,6 +54,8 @@ pub struct Planted {
     pub family: usize,
     /// What it is.
     pub role: Role,
+    /// Number of the second text that stands in it, if there is one that is the text of an original, too.
+    pub also: Option<usize>,
     /// Its text.
     pub text: String,
 }
@@ -65,26 +67,47 @@ pub fn plant(texts: &[String], settings: PlantSettings) -> Vec<Planted> {
     let mut apart = Vec::new();
     for (family, text) in texts.iter().enumerate() {
         let mut rng = Rng::of(settings.seed, family as u64, 1);
-        let strange = texts.get((family + texts.len() / 2) % texts.len()).map_or("", String::as_str);
+        let stranger = (family + texts.len() / 2) % texts.len();
+        let strange = texts.get(stranger).map_or("", String::as_str);
         let place = rng.bits() >> 1;
-        stream.push((place, Planted { family, role: Role::Original, text: text.clone() }));
+        stream.push((place, Planted { family, role: Role::Original, also: None, text: text.clone() }));
         for copy in 0..settings.copies {
             let turn = family * settings.copies + copy;
             let wanted = Edit::DUPLICATES.get(turn % Edit::DUPLICATES.len()).copied().unwrap_or(Edit::HeadAndFoot);
             // What this text does not allow leaves the turn empty.
             if let Some(text) = wanted.apply(text, strange, &mut rng) {
                 let behind = place + 1 + rng.bits() % (u64::MAX - place);
-                stream.push((behind, Planted { family, role: Role::Copy(wanted), text }));
+                stream.push((behind, Planted { family, role: Role::Copy(wanted), also: None, text }));
             }
         }
         for (wanted, turn) in [(Edit::DigitsChanged, 0), (Edit::Joined, 5)] {
             if family % 10 == turn
                 && let Some(text) = wanted.apply(text, strange, &mut rng)
             {
-                apart.push(Planted { family, role: Role::Apart(wanted), text });
+                let also = (wanted == Edit::Joined).then_some(stranger);
+                apart.push(Planted { family, role: Role::Apart(wanted), also, text });
             }
         }
     }
     stream.sort_by_key(|(place, _)| *place);
     stream.into_iter().map(|(_, page)| page).chain(apart).collect()
+}
+
+/// Plants pages that hold two texts of which only one was seen before: every second text as an original, and behind all
+/// of them one page for each, in which a text that is in no other stands before it or behind it.
+#[must_use]
+pub fn plant_joined(texts: &[String]) -> Vec<Planted> {
+    let (pairs, _) = texts.as_chunks::<2>();
+    let known = pairs.iter().enumerate().map(|(family, [known, _])| Planted {
+        family,
+        role: Role::Original,
+        also: None,
+        text: known.clone(),
+    });
+    let joined = pairs.iter().enumerate().map(|(family, [known, new])| {
+        let [first, second] = if family.is_multiple_of(2) { [known, new] } else { [new, known] };
+        let text = format!("{first}\n{second}");
+        Planted { family, role: Role::Apart(Edit::Joined), also: None, text }
+    });
+    known.chain(joined).collect()
 }

@@ -16,6 +16,8 @@ pub struct Scorer {
 struct Page {
     family: usize,
     role: Role,
+    /// A second family that a page apart belongs to.
+    also: Option<usize>,
     /// The page that began the cluster it was put into; itself when it was called unique.
     cluster: usize,
 }
@@ -92,16 +94,21 @@ pub struct Report {
     pub largest: u64,
     /// Copies by edit, and how many were removed.
     pub edits: Vec<(Edit, Count)>,
-    /// Pages apart by edit, and how many were called duplicates of their family.
+    /// Pages apart by edit, and how many were called duplicates of a family whose text they hold.
     pub apart: Vec<(Edit, Count)>,
 }
 
 impl Scorer {
     /// Notes the next page; `matched` is the number of the page, from 0, that it was called a duplicate of.
     pub fn note(&mut self, family: usize, role: Role, matched: Option<usize>) {
+        self.note_of_two(family, None, role, matched);
+    }
+
+    /// [`Scorer::note`] of a page that may hold the text of a second family, too: apart, it is found with either.
+    pub fn note_of_two(&mut self, family: usize, also: Option<usize>, role: Role, matched: Option<usize>) {
         let itself = self.pages.len();
         let cluster = matched.and_then(|matched| self.pages.get(matched)).map_or(itself, |page| page.cluster);
-        self.pages.push(Page { family, role, cluster });
+        self.pages.push(Page { family, role, also, cluster });
     }
 
     /// Returns the figures.
@@ -121,7 +128,8 @@ impl Scorer {
                     report.strayed += u64::from(duplicate && !own);
                 }
                 Role::Apart(edit) => {
-                    apart.entry(edit).or_default().note(duplicate && own);
+                    let either = own || page.also.is_some() && page.also == family;
+                    apart.entry(edit).or_default().note(duplicate && either);
                     continue;
                 }
             }

@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::crawl::Rng;
-use crate::fingerprint::{
-    Banding, Letters, Reader, Settings, ShingleLengths, SimHash, Sketch, SketchForm, SlotBits, shingle_hashes,
-};
+use crate::fingerprint::{Banding, Letters, Reader, Settings, Shingling, SimHash, Sketch, SketchForm, SlotBits};
 use crate::record::{Body, EventTime, Fields, Format, InputSettings};
 use crate::text;
 use proptest::prelude::*;
@@ -91,6 +89,30 @@ fn copies_stand_behind_their_originals_and_what_is_apart_at_the_end() {
 }
 
 #[test]
+fn a_page_of_two_texts_stands_behind_both_or_behind_one_and_holds_a_new_one() {
+    let texts: Vec<String> = (0..21).map(|number| format!("text {number}: {EN}")).collect();
+    for page in plant(&texts, PlantSettings { seed: 7, copies: 1 }) {
+        let holds = |number: usize| page.text.contains(&format!("text {number}: "));
+        match (page.role, page.also) {
+            (Role::Apart(Edit::Joined), Some(also)) => assert!(holds(page.family) && holds(also)),
+            (role, also) => assert!(role != Role::Apart(Edit::Joined) && also.is_none()),
+        }
+    }
+    let stream = plant_joined(&texts);
+    let (known, joined) = stream.split_at(10);
+    assert!(known.iter().all(|page| page.role == Role::Original && page.text.matches("text").count() == 1));
+    for (page, original) in joined.iter().zip(known) {
+        assert_eq!((page.family, page.role), (original.family, Role::Apart(Edit::Joined)));
+        assert!(page.text.contains(&original.text));
+        let news: Vec<&String> = texts.iter().filter(|text| page.text.contains(*text)).collect();
+        assert_eq!(news.len(), 2);
+        assert!(known.iter().all(|known| known.text == original.text || !page.text.contains(&known.text)));
+    }
+    let begins = joined.iter().zip(known).filter(|(page, original)| page.text.starts_with(&original.text)).count();
+    assert_eq!((joined.len(), begins), (10, 5));
+}
+
+#[test]
 fn halves_share_no_text_and_miss_none() {
     for number in 0..10 {
         assert_ne!(Half::Tune.has(number), Half::Report.has(number));
@@ -111,6 +133,8 @@ fn counts_are_those_of_a_stream_counted_by_hand() {
     scorer.note(1, Role::Copy(Edit::Script), Some(0)); // 5: astray
     scorer.note(2, Role::Original, Some(4)); // 6: lost
     scorer.note(0, Role::Apart(Edit::Joined), Some(0)); // 7
+    scorer.note_of_two(1, Some(0), Role::Apart(Edit::Joined), Some(5)); // 8: near the second text that it holds
+    scorer.note_of_two(1, Some(2), Role::Apart(Edit::Joined), Some(0)); // 9: near neither
     let report = scorer.report();
     assert_eq!(report.pages, 7);
     assert_eq!(report.removed, Count { planted: 4, found: 2 });
@@ -124,7 +148,7 @@ fn counts_are_those_of_a_stream_counted_by_hand() {
         report.edits,
         [(Edit::Script, Count { planted: 1, found: 0 }), (Edit::Typos2, Count { planted: 3, found: 2 })]
     );
-    assert_eq!(report.apart, [(Edit::Joined, Count { planted: 1, found: 1 })]);
+    assert_eq!(report.apart, [(Edit::Joined, Count { planted: 3, found: 2 })]);
 }
 
 #[test]
@@ -177,9 +201,10 @@ fn a_histogram_tells_nearly_as_much_as_the_pairs_themselves() {
 #[test]
 fn longer_shingles_and_more_keys_find_fewer_strangers_in_every_kind_of_text() {
     let banding = Banding::new(42, 3, SketchForm::new(128, SlotBits::B8).unwrap()).unwrap();
-    let at = |han, other, agree| chances(ShingleLengths { han, other }, banding, agree, 10_000_000);
+    let at = |han, other, agree| chances(Shingling::of_characters(han, other), banding, agree, 10_000_000);
     let mut before = at(1, 1, 1);
     assert_eq!(before.len(), 3, "a kind without a row");
+    assert!(chances(Shingling::of_words(2, 3), banding, 1, 10_000_000).is_empty(), "nobody counted words");
     for (han, other) in [(3, 5), (4, 6), (5, 7), (6, 8)] {
         let found = at(han, other, 1);
         for (longer, shorter) in found.iter().zip(&before) {
@@ -289,7 +314,8 @@ fn pairs_in_doubt_come_first_and_equal_texts_never() {
 }
 
 fn originals(texts: &[&str]) -> Vec<Planted> {
-    let page = |(family, text): (usize, &&str)| Planted { family, role: Role::Original, text: (*text).to_owned() };
+    let page =
+        |(family, text): (usize, &&str)| Planted { family, role: Role::Original, also: None, text: (*text).to_owned() };
     texts.iter().enumerate().map(page).collect()
 }
 
@@ -344,7 +370,7 @@ fn baselines_see_what_a_scan_of_all_pairs_sees() {
             let (mut normal, mut hashes) = (String::new(), Vec::new());
             let body = Body::Text((&*page.text).into());
             let normal = reader.analyzer().normalize(&body, &mut normal).unwrap().text;
-            shingle_hashes(normal, shingles, &mut Letters::default(), &mut hashes);
+            shingles.hashes(reader.analyzer(), normal, &mut Letters::default(), &mut hashes);
             set_of(&hashes)
         })
         .collect();

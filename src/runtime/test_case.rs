@@ -49,6 +49,7 @@ mod tests {
             verdict: "near",
             stage: "simhash",
             distance: 2,
+            contained: None,
             age_ms: 0,
             id: Some("http://a/\"1\"".to_owned()),
             at: Timestamp::default(),

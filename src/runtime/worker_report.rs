@@ -202,6 +202,9 @@ impl WorkerReport {
 
     /// How near a near match was, in the measure of its stage.
     fn matched(&self, of: &Match) {
+        if let Some(contained) = of.contained {
+            return self.metrics.match_containment(contained);
+        }
         match (of.stage, self.form) {
             (Stage::SimHash, _) => self.metrics.match_distance(of.distance),
             (Stage::MinHash, Some(form)) => self.metrics.match_similarity(form.similarity(of.distance)),
@@ -220,6 +223,7 @@ impl WorkerReport {
             verdict: verdict(page),
             stage: of.stage.name(),
             distance: of.distance,
+            contained: of.contained,
             age_ms: of.age_ms,
             id: id.map(str::to_owned),
             at: wall,

@@ -30,6 +30,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     similarity: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    containment: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
@@ -37,7 +39,7 @@ struct Line<'a> {
 
 impl Sifted {
     /// Writes the verdict line, without its line break. A page without an id has no member `id`; only a match has
-    /// `stage`, `match`, `match_id` and `distance` (or `similarity`); only a dead letter has `reason` and `message`.
+    /// `stage`, `match`, `match_id` and `distance` (or `similarity`), only one by containment `containment`; only a dead letter has `reason` and `message`.
     #[must_use]
     pub fn to_line(&self) -> String {
         let mut line = Line {
@@ -46,10 +48,11 @@ impl Sifted {
             verdict: self.verdict.name(),
             ..Line::default()
         };
-        if let Some(Original { stage, distance, similarity, source, id }) = self.verdict.original() {
+        if let Some(Original { stage, distance, similarity, contained, source, id }) = self.verdict.original() {
             line.stage = Some(stage.name());
             line.distance = Some(*distance).filter(|_| similarity.is_none());
             line.similarity = similarity.map(share);
+            line.containment = contained.map(share);
             line.matched = Some(place_of(source));
             line.match_id = id.as_deref();
         }

@@ -98,6 +98,8 @@ pub struct Original {
     pub distance: u8,
     /// Estimated Jaccard index in thousandths, in the `minhash` stage.
     pub similarity: Option<u16>,
+    /// Share of the smaller page in the other, in thousandths, when that is why both match.
+    pub contained: Option<u16>,
     /// Where the original stood.
     pub source: Source,
     /// Its id, if it had one.
@@ -250,7 +252,8 @@ impl Seat {
         let id = self.ids.get(&of.source).cloned();
         let minhash = self.state.rules().and_then(|rules| rules.minhash).filter(|_| of.stage == Stage::MinHash);
         let similarity = minhash.map(|minhash| minhash.form.similarity(of.distance));
-        Original { stage: of.stage, distance: of.distance, similarity, source: of.source.clone(), id }
+        let Match { stage, distance, contained, ref source, .. } = *of;
+        Original { stage, distance, similarity, contained, source: source.clone(), id }
     }
 
     fn remember(&mut self, page: &PageRuling, id: Option<&str>) {

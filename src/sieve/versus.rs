@@ -23,7 +23,7 @@ pub struct StageSays {
     pub stage: Stage,
     /// Whether the rules use it.
     pub in_use: bool,
-    /// Whether it matches under the rules' own threshold.
+    /// Whether it matches under the rules' own threshold; by likeness alone, whatever one page holds of the other.
     pub matches: bool,
     /// The strictest threshold under which it still matches, other rules as they are: `match.simhash.max_distance` in
     /// bits, `match.minhash.min_similarity` in thousandths. `None` when no threshold makes it match, and for the exact
@@ -41,7 +41,8 @@ impl Versus {
     pub fn of(rules: &Rules, one: &Reading, other: &Reading) -> Result<Self, SieveError> {
         let verdict = ask(rules.clone(), one, other)?;
         let stages = Stage::ALL.map(|stage| {
-            let alone = Rules { stages: vec![stage], ..rules.clone() };
+            let by_likeness = rules.minhash.map(|minhash| MinHashRules { containment: None, ..minhash });
+            let alone = Rules { stages: vec![stage], minhash: by_likeness, ..rules.clone() };
             let loosest = match stage {
                 Stage::Exact => None,
                 Stage::SimHash => Some(Rules { max_distance: MOST_DISTANCE, ..alone.clone() }),

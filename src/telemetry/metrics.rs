@@ -204,6 +204,11 @@ impl Metrics {
         self.series().match_similarity.record(share(per_mille));
     }
 
+    /// A match was accepted because one page holds so much of the other, in thousandths.
+    pub fn match_containment(&self, per_mille: u16) {
+        self.series().match_containment.record(share(per_mille));
+    }
+
     /// The largest cluster has so many documents.
     pub fn largest_cluster(&self, documents: u64) {
         self.set(&table::LARGEST_CLUSTER, float(documents));

@@ -49,6 +49,8 @@ pub struct Seen {
     pub stage: &'static str,
     /// Differing bits or slots, as the stage has it.
     pub distance: u8,
+    /// Share of the smaller page in the other, in thousandths, when that is why both match.
+    pub contained: Option<u16>,
     /// Event time of the page minus that of the original.
     pub age_ms: i64,
     /// Its id.
@@ -311,7 +313,7 @@ impl Pair {
     /// Returns the pair as it stands in lists.
     #[must_use]
     pub fn json(&self) -> Value {
-        let Seen { source, original, cluster, verdict, stage, distance, age_ms, id, at } = &self.seen;
+        let Seen { source, original, cluster, verdict, stage, distance, contained, age_ms, id, at } = &self.seen;
         let mut object = json!({
             "number": self.number,
             "at_ms": at.millis(),
@@ -325,6 +327,9 @@ impl Pair {
             "age_ms": age_ms,
             "bits": self.bits(),
         });
+        if let (Value::Object(object), Some(contained)) = (&mut object, contained) {
+            object.insert("containment".to_owned(), share(*contained).into());
+        }
         if let (Value::Object(object), Some(id)) = (&mut object, id) {
             object.insert("id".to_owned(), id.as_str().into());
         }
@@ -382,6 +387,7 @@ mod tests {
             verdict,
             stage: "simhash",
             distance,
+            contained: None,
             age_ms: 5,
             id: Some(format!("https://a.example/{offset}\n")),
             at: Timestamp::from_millis(1),

@@ -140,6 +140,8 @@ table! {
         "Hamming distance of near matches that were accepted by it (stage simhash).";
     MATCH_SIMILARITY: "dupgate_match_similarity_ratio", Histogram(SIMILARITY_RATIO), Count, &[],
         "Estimated Jaccard index of near matches that were accepted by it (stage minhash).";
+    MATCH_CONTAINMENT: "dupgate_match_containment_ratio", Histogram(SIMILARITY_RATIO), Count, &[],
+        "Estimated share of the smaller page in the other, of matches that were accepted by it (match.minhash.containment).";
     LARGEST_CLUSTER: "dupgate_largest_cluster_documents", Gauge, Count, &[],
         "Documents of the largest duplicate cluster that this instance delivered to since its start, its original included: error pages and login walls show up here.";
     MATCH_AGE: "dupgate_match_age_seconds", Histogram(AGE_SECONDS), Seconds, &[closed::<Duplicate>()],

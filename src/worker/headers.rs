@@ -81,7 +81,7 @@ impl HeaderSettings {
     /// Returns our headers for a page with this ruling.
     #[must_use]
     pub fn of_ruling(&self, ruling: &Ruling, source: &Source, simhash: Option<SimHash>) -> Vec<Header> {
-        let mut ours = Vec::with_capacity(9);
+        let mut ours = Vec::with_capacity(10);
         let mut say = |name: &str, value: String| ours.push(Header::text(&self.prefix, name, value));
         if let Answer::Page(page) = &ruling.answer {
             say("verdict", verdict(page).to_owned());
@@ -90,13 +90,16 @@ impl HeaderSettings {
             }
             say("scheme", self.scheme.clone());
             if let Decision::Duplicate { of } | Decision::Template { of, .. } = &page.decision {
-                let Match { stage, distance, source, age_ms, cluster } = of;
+                let Match { stage, distance, contained, source, age_ms, cluster } = of;
                 say("match", source.to_string());
                 say("match.age_ms", age_ms.to_string());
                 match (stage, self.sketch) {
                     (Stage::SimHash, _) => say("distance", distance.to_string()),
                     (Stage::MinHash, Some(form)) => say("similarity", similarity(form.similarity(*distance))),
                     (Stage::Exact, _) | (Stage::MinHash, None) => {}
+                }
+                if let Some(contained) = contained {
+                    say("containment", similarity(*contained));
                 }
                 // A template begins a cluster of its own.
                 if matches!(page.decision, Decision::Duplicate { .. }) {
@@ -204,7 +207,14 @@ mod tests {
     fn near_duplicate_says_what_it_is_near_to() {
         let original = PartitionId::new("pages", 3).at(184_467);
         let first = PartitionId::new("pages", 3).at(5);
-        let of = Match { stage: Stage::SimHash, distance: 2, source: original, age_ms: 111_600_000, cluster: first };
+        let of = Match {
+            stage: Stage::SimHash,
+            distance: 2,
+            contained: None,
+            source: original,
+            age_ms: 111_600_000,
+            cluster: first,
+        };
         let source = PartitionId::new("pages", 9).at(190_112);
         let ours =
             settings().of_ruling(&ruling(Decision::Duplicate { of }), &source, Some(SimHash(0x9f3c_2a10_e4b7_d855)));
@@ -227,7 +237,14 @@ mod tests {
     #[test]
     fn a_template_says_what_it_is_like_and_belongs_to_no_cluster() {
         let original = PartitionId::new("pages", 3).at(184_467);
-        let of = Match { stage: Stage::MinHash, distance: 2, source: original.clone(), age_ms: 5, cluster: original };
+        let of = Match {
+            stage: Stage::MinHash,
+            distance: 2,
+            contained: None,
+            source: original.clone(),
+            age_ms: 5,
+            cluster: original,
+        };
         let source = PartitionId::new("pages", 9).at(190_112);
         let ours = settings().of_ruling(&ruling(Decision::Template { of, original: None }), &source, None);
         assert_eq!(
@@ -241,6 +258,24 @@ mod tests {
                 "dupgate.source=pages:9:190112",
             ]
         );
+    }
+
+    #[test]
+    fn a_page_that_holds_a_known_one_says_by_how_much() {
+        let original = PartitionId::new("pages", 3).at(184_467);
+        let of = Match {
+            stage: Stage::MinHash,
+            distance: 100,
+            contained: Some(930),
+            source: original.clone(),
+            age_ms: 5,
+            cluster: original,
+        };
+        let source = PartitionId::new("pages", 9).at(190_112);
+        let ours = lines(&settings().of_ruling(&ruling(Decision::Duplicate { of }), &source, None));
+        assert_eq!(ours[0], "dupgate.verdict=near");
+        let said = ["dupgate.similarity=0.215", "dupgate.containment=0.93", "dupgate.cluster=pages:3:184467"];
+        assert_eq!(ours[4..7], said);
     }
 
     #[test]

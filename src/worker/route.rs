@@ -159,7 +159,7 @@ mod tests {
 
     fn original() -> Match {
         let source = PartitionId::new("pages", 0).at(3);
-        Match { stage: Stage::Exact, distance: 0, cluster: source.clone(), source, age_ms: 5 }
+        Match { stage: Stage::Exact, distance: 0, contained: None, cluster: source.clone(), source, age_ms: 5 }
     }
 
     /// The vectors of Kafka's own `UtilsTest`.

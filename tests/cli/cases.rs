@@ -74,6 +74,19 @@ FAIL  \"the same address with a new text\"  expected update           got unique
 }
 
 #[test]
+fn a_case_of_containment_is_told_with_its_share() {
+    let story = "Snow fell in the mountains overnight, and most of the roads to the valley were closed until noon.";
+    let case = format!("- {{name: whole, one: {{text: '{NEWS}'}}, other: {{text: '{NEWS} {story}'}}, expect: unique}}");
+    let said = run(&case, &["-s", "match.minhash.containment=0.75"]);
+    let (_, measured) = said.out.split_once("similarity ").unwrap();
+    assert!(measured.contains(", containment ") && measured.contains(" (limit 0.75)"), "{}", said.out);
+    let json: Value =
+        serde_json::from_str(&run(&case, &["-o", "json", "-s", "match.minhash.containment=0.75"]).out).unwrap();
+    assert!(json["cases"][0]["containment"].as_f64().unwrap() > 0.75, "{json}");
+    assert!(!run(&case, &[]).out.contains("containment"), "nothing is said of what is not asked for");
+}
+
+#[test]
 fn the_stage_that_is_expected_must_be_the_one_that_matches() {
     let settings = ["-s", "match.simhash.max_distance=7"];
     let said = run(&cases(), &settings);

@@ -150,3 +150,79 @@ fn other_figures_make_a_template() {
     let off = compare(&folder, &["a.txt", "b.txt", "-o", "table", "-s", "match.number_guard=false"]);
     assert!(off.out.contains("verdict  near, by stage minhash") && !off.out.contains("figures"), "{}", off.out);
 }
+
+/// A page in which the story stands among three times as much of others.
+const DIGEST: &str = "Snow fell in the mountains overnight, and most of the roads to the valley were closed until noon, \
+    the police said. Trains ran late, and two schools sent their pupils home early because the heating had failed in both \
+    of them. A bakery in the harbour quarter gave away whatever it could not sell, mostly rye loaves and plum cakes with \
+    almonds. Fishermen reported the largest catch of herring since the war, and the price on the quay fell by a quarter at \
+    once. The orchestra postponed its season because the conductor broke an ankle while he was showing his niece how to \
+    skate. Farmers asked for cheaper diesel; ministers promised them an answer by the end of the month and left by \
+    helicopter. Astronomers at the university named a comet after their cat, which had walked over the keyboard at the \
+    right time.";
+
+#[test]
+fn a_page_that_holds_a_known_one_matches_when_containment_is_asked_for() {
+    let folder = folder(NEWS, &format!("{DIGEST} {NEWS}"));
+    let on = ["-s", "match.minhash.containment=0.75"];
+    let line =
+        |said: &Said, name: &str| said.out.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    let off = compare(&folder, &["a.txt", "b.txt", "-o", "table"]);
+    assert_eq!((line(&off, "verdict"), line(&off, "containment")), ("verdict  unique".to_owned(), String::new()));
+    let said = compare(&folder, &[&["a.txt", "b.txt", "-o", "table"][..], &on].concat());
+    let containment = line(&said, "containment");
+    assert!(containment.contains(" of the smaller page, exactly 1.000 "), "{}", said.out);
+    assert!(containment.ends_with("  match (match.minhash.containment is 0.75)"), "{}", said.out);
+    assert!(line(&said, "minhash").contains("no match (match.minhash.min_similarity is 0.3"), "{}", said.out);
+    assert!(line(&said, "verdict").ends_with("near, by stage minhash (containment)"), "{}", said.out);
+    // Whichever comes first; and sieve says what was foretold.
+    for (pages, lines) in [(["a.txt", "b.txt"], ["1", "3"]), (["b.txt", "a.txt"], ["3", "1"])] {
+        let told = json(&folder, &[&pages[..], &on].concat());
+        let estimate = &told["containment"]["estimate"];
+        assert!(estimate.as_f64().unwrap() >= 0.75 && told["containment"]["exact"] == 1.0, "{told}");
+        assert_eq!((&told["containment"]["matched"], &told["minhash"]["matches"]), (&true.into(), &false.into()));
+        let all = fs::read_to_string(folder.path().join("pages.jsonl")).unwrap();
+        let in_order: String =
+            lines.map(|line| all.lines().nth(line.parse::<usize>().unwrap() - 1).unwrap()).join("\n");
+        fs::write(folder.path().join("ordered.jsonl"), in_order).unwrap();
+        let sieved = |more: &[&str]| {
+            let said = said_of(dupgate().args(["sieve", "ordered.jsonl"]).args(more).current_dir(folder.path()));
+            serde_json::from_str::<Value>(said.lines().last().unwrap()).unwrap()
+        };
+        let last = sieved(&on);
+        assert_eq!((&last["verdict"], &last["stage"]), (&"near".into(), &"minhash".into()), "{last}");
+        assert_eq!((&last["containment"], &last["similarity"]), (estimate, &told["minhash"]["similarity"]), "{last}");
+        assert_eq!(sieved(&[])["verdict"], "unique");
+        let more = (estimate.as_f64().unwrap() + 0.001).to_string();
+        assert_eq!(sieved(&["-s", &format!("match.minhash.containment={more}")])["verdict"], "unique");
+    }
+}
+
+#[test]
+fn by_the_smallest_shingles_a_short_pair_is_measured_exactly_and_sieve_agrees() {
+    let short = &NEWS[..200];
+    let folder = folder(short, &short.replace("Tuesday", "Monday").replace("engineers", "architects"));
+    let on = ["-s", "match.minhash.bottom_k=255"];
+    let told = json(&folder, &[&["pages.jsonl:1", "pages.jsonl:3"][..], &on].concat());
+    let similarity = told["minhash"]["similarity"].as_f64().unwrap();
+    let exactly = told["minhash"]["jaccard"].as_f64().unwrap();
+    // All shingles of both are kept: nothing is estimated, a step is one of 255.
+    assert!(similarity <= exactly && exactly < similarity + 1.0 / 255.0 + 0.001, "{exactly} {similarity}");
+    let plain = json(&folder, &["pages.jsonl:1", "pages.jsonl:3"]);
+    assert_eq!(plain["minhash"]["keys_shared"], told["minhash"]["keys_shared"], "bands are cut from slots");
+    assert_ne!((&plain["scheme"], &plain["minhash"]["similarity"]), (&told["scheme"], &similarity.into()));
+    let sieved = |least: f64| {
+        let settings = ["-s", "match.stages=minhash", "-s", &format!("match.minhash.min_similarity={least}")];
+        let out = said_of(dupgate().args(["sieve", "pages.jsonl"]).args(on).args(settings).current_dir(folder.path()));
+        serde_json::from_str::<Value>(out.lines().last().unwrap()).unwrap()
+    };
+    let near = sieved(similarity);
+    assert_eq!((&near["verdict"], &near["similarity"]), (&"near".into(), &similarity.into()), "{near}");
+    assert_eq!(sieved(similarity + 0.001)["verdict"], "unique");
+}
+
+fn said_of(command: &mut std::process::Command) -> String {
+    let said = said(command);
+    assert_eq!(said.code, 0, "{}", said.err);
+    said.out
+}

@@ -186,4 +186,18 @@ fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
         assert!(row(kind).contains(" us a page"), "{table}");
     }
     assert_eq!(validate(&["-s", "match.stages=[exact,simhash]"]).out, "");
+    // Containment compares what shares one key; nobody counted words.
+    let contained = validate(&["-s", "match.minhash.containment=0.75", "-s", "index.max_entries=10000000"]).out;
+    assert!(
+        contained.contains("share one band and 0.75 of the smaller\nis estimated to be in the other"),
+        "{contained}"
+    );
+    let strangers = contained.lines().find(|line| line.starts_with("Chinese news")).unwrap_or_default();
+    let counts: Vec<&str> = strangers.split_whitespace().skip(2).take(2).collect();
+    assert!(counts[0] == counts[1] && counts[0] != "0", "{strangers}");
+    let words = ["-s", "match.minhash.shingle={unit: words, han: 3, other: 5}"];
+    let table = validate(&words).out;
+    assert!(table.contains("not known of shingles of words") && !table.contains("us a page"), "{table}");
+    let told: Value = serde_json::from_str(&validate(&[&words[..], &["-o", "json"]].concat()).out).unwrap();
+    assert_eq!(told["minhash"]["by_chance"], Value::Null);
 }

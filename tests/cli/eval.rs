@@ -54,6 +54,22 @@ fn the_table_and_the_json_behind_it_say_the_same() {
 }
 
 #[test]
+fn pages_of_two_texts_are_found_by_containment_when_one_is_known() {
+    let shares = |more: &[&str]| {
+        let said = eval(&[&["--texts", "300"][..], more].concat());
+        let figures = figures(&said);
+        let one = &figures["joined_one_known"];
+        let shown = format!("{} of {}", one["found"], one["planted"]);
+        let row = said.out.lines().find(|line| line.trim_start().starts_with("joined_one_known")).unwrap();
+        assert!(row.contains(&shown), "{row}: {shown}");
+        (figures["apart"]["joined"]["found"].as_u64(), one["share"].as_f64().unwrap(), figures["lost"]["found"].clone())
+    };
+    let (off, on) = (shares(&[]), shares(&["-s", "match.minhash.containment=0.75"]));
+    assert!(on.1 > off.1 + 0.05 && off.1 > 0.5, "{off:?} {on:?}");
+    assert!(on.0 >= off.0 && on.2 == off.2, "{off:?} {on:?}");
+}
+
+#[test]
 fn one_seed_gives_one_stream() {
     let stream = |seed: &str| eval(&["--texts", "120", "--seed", seed, "--json"]).out;
     let first = stream("1");

@@ -149,6 +149,26 @@ fn the_nearest_originals_of_a_snapshot_are_named_with_the_verdict() {
 }
 
 #[test]
+fn runs_of_words_are_shown_as_such() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("page.txt"), EN).unwrap();
+    let words = ["page.txt", "-s", "match.minhash.shingle={unit: words, han: 2, other: 3}"];
+    let found = told(folder.path(), &words);
+    assert_eq!(found["shingle_unit"], "words");
+    let shingles: Vec<&str> = found["shingles"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(shingles.len() > 5 && shingles.iter().all(|run| run.split(' ').count() == 3), "{shingles:?}");
+    let table = explain(folder.path(), &[&words[..], &["-o", "table"]].concat()).out;
+    let row = format!("{} different of 2 (Han) or 3 words; first: {}, {}", shingles.len(), shingles[0], shingles[1]);
+    assert!(table.contains(&row), "{row}: {table}");
+    // The rows of sketches say what they hold.
+    let options =
+        ["page.txt", "-o", "table", "-s", "match.minhash.containment=0.75", "-s", "match.minhash.bottom_k=64"];
+    let (all, table) = (told(folder.path(), &["page.txt"])["shingles"].clone(), explain(folder.path(), &options).out);
+    let row = format!("(128 slots of 8 bits, of {} shingles, the 64 smallest)", all.as_array().unwrap().len());
+    assert!(table.contains(&row), "{row}: {table}");
+}
+
+#[test]
 fn a_page_comes_from_standard_input_as_well() {
     let folder = TempDir::new().unwrap();
     let mut command = dupgate();

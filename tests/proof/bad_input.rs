@@ -176,7 +176,7 @@ fn figures_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
 }
 
 /// Metrics that an instance alone with good brokers has no occasion for.
-const QUIET: [&str; 12] = [
+const QUIET: [&str; 13] = [
     "dupgate_clamped_timestamps_total",
     "dupgate_errors_total",
     "dupgate_index_evictions_total",
@@ -184,6 +184,7 @@ const QUIET: [&str; 12] = [
     "dupgate_log_repeats_total",
     "dupgate_match_distance_bits",
     "dupgate_match_similarity_ratio",
+    "dupgate_match_containment_ratio",
     "dupgate_produce_failures_total",
     "dupgate_rebalance_pause_seconds",
     "dupgate_restored_entries_total",

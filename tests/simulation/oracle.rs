@@ -35,6 +35,9 @@ struct Held {
     cluster: Source,
 }
 
+/// A candidate with all that its rank depends on.
+type Ranked<'h> = (bool, bool, usize, Option<u16>, u32, u64, &'h Held);
+
 fn index(stage: Stage) -> usize {
     match stage {
         Stage::Exact => 0,
@@ -70,10 +73,12 @@ impl Oracle {
         }
         let time = page.event_time.millis().min(appended + millis(rules.max_future_skew));
         let tails = self.tails_at(time);
-        let mut best: Option<(bool, bool, usize, u32, u64, &Held)> = None;
+        let mut best: Option<Ranked<'_>> = None;
         for held in &self.originals {
             for &stage in &rules.stages {
-                let Some(distance) = distance(stage, &held.fingerprints, &page.fingerprints, rules) else { continue };
+                let Some((distance, contained)) = distance(stage, &held.fingerprints, &page.fingerprints, rules) else {
+                    continue;
+                };
                 let window = millis(rules.windows.of(stage));
                 if held.scope != page.scope || (held.time - time).abs() > window {
                     continue;
@@ -85,8 +90,8 @@ impl Oracle {
                 let is_update = !other_id && rules.same_id == SameId::Update;
                 let others =
                     stage != Stage::Exact && !is_update && others(&held.fingerprints, &page.fingerprints, rules);
-                let found = (others, other_id, index(stage), distance, held.sequence, held);
-                let rank = |(a, b, c, d, e, _): &(bool, bool, usize, u32, u64, &Held)| (*a, *b, *c, *d, *e);
+                let found = (others, other_id, index(stage), contained, distance, held.sequence, held);
+                let rank = |(a, b, c, d, e, f, _): &Ranked<'_>| (*a, *b, *c, d.is_some(), *e, *f);
                 if best.as_ref().is_none_or(|best| rank(&found) < rank(best)) {
                     best = Some(found);
                 }
@@ -97,10 +102,11 @@ impl Oracle {
         let remembered = tails.iter().any(|tail| tail.is_none_or(|tail| time >= tail));
         let decision = match best {
             None => Decision::Unique { original: remembered.then_some(original) },
-            Some((others, other_id, stage, distance, _, held)) => {
+            Some((others, other_id, stage, contained, distance, _, held)) => {
                 let of = Match {
                     stage: Stage::ALL[stage],
                     distance: u8::try_from(distance).unwrap(),
+                    contained,
                     source: held.source.clone(),
                     age_ms: time - held.time,
                     cluster: held.cluster.clone(),
@@ -220,19 +226,30 @@ impl Oracle {
     }
 }
 
-/// Slots that differ, when enough bands agree and few enough differ: slot by slot, from the definition.
-fn sketch_distance(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> Option<u32> {
+/// Slots that differ, when enough bands agree and few enough differ, or when one page holds enough of the other, which
+/// is told then: slot by slot, from the definition.
+fn sketch_distance(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> Option<(u32, Option<u16>)> {
     let minhash = rules.minhash?;
     let (one, other) = (held.sketch.as_ref()?.bytes(), page.sketch.as_ref()?.bytes());
+    let ((one, [_, one_size]), (other, [_, other_size])) = (one.split_last_chunk()?, other.split_last_chunk()?);
     let rows = usize::from(minhash.banding.rows());
     let bands = one.chunks(rows).zip(other.chunks(rows)).take(usize::from(minhash.banding.bands()));
     let agreeing = bands.filter(|(one, other)| one == other).count();
     let distance = u32::try_from(one.iter().zip(other).filter(|(one, other)| one != other).count()).unwrap();
     let slots = f64::from(u32::try_from(one.len()).unwrap());
     // Of a slot of 8 bits strangers agree in one of 256.
-    let estimate = ((slots - f64::from(distance)) / slots - 1.0 / 256.0) / (1.0 - 1.0 / 256.0);
-    let near = agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity);
-    near.then_some(distance)
+    let jaccard = |slots: f64| ((slots - f64::from(distance)) / slots - 1.0 / 256.0) / (1.0 - 1.0 / 256.0);
+    let estimate = jaccard(slots);
+    if agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity) {
+        return Some((distance, None));
+    }
+    // A row of slots agrees in whatever is found.
+    let estimate = jaccard(slots - f64::from(minhash.banding.rows()));
+    let (fewer, both) = (f64::from(*one_size.min(other_size)), f64::from(*one_size) + f64::from(*other_size));
+    let share = (estimate * both / (1.0 + estimate) / fewer).min(1.0) * 1000.0 + 1e-9;
+    let holds = agreeing > 0 && estimate >= 1.0 / 16.0 && share >= f64::from(minhash.containment?);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousandths, rounded down")]
+    holds.then_some((distance, Some(share as u16)))
 }
 
 /// Says whether less than the demanded share of the fewer figures is in both; the pages of this world have few.
@@ -243,12 +260,12 @@ fn others(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> bool {
     rules.number_guard.is_some_and(|least| fewer >= 2 && shared * 1000 < fewer * usize::from(least))
 }
 
-fn distance(stage: Stage, held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> Option<u32> {
+fn distance(stage: Stage, held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> Option<(u32, Option<u16>)> {
     match stage {
-        Stage::Exact => (held.exact == page.exact).then_some(0),
+        Stage::Exact => (held.exact == page.exact).then_some((0, None)),
         Stage::SimHash => {
             let bits = (held.simhash?.0 ^ page.simhash?.0).count_ones();
-            (bits <= u32::from(rules.max_distance)).then_some(bits)
+            (bits <= u32::from(rules.max_distance)).then_some((bits, None))
         }
         Stage::MinHash => sketch_distance(held, page, rules),
     }

@@ -73,9 +73,9 @@ const WINDOW: u64 = 8;
 const LATENESS: u64 = 4;
 
 /// Rules for the sketches of the pages: five bands of three of their sixteen slots.
-fn minhash(agree: u8, min_similarity: u16) -> MinHashRules {
-    let form = SketchForm::new(16, SlotBits::B8).unwrap();
-    MinHashRules { form, banding: Banding::new(5, 3, form).unwrap(), agree, min_similarity }
+fn minhash(agree: u8, min_similarity: u16, containment: Option<u16>) -> MinHashRules {
+    let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
+    MinHashRules { form, banding: Banding::new(5, 3, form).unwrap(), agree, min_similarity, containment }
 }
 
 fn rules(rng: &mut Rng, plain: bool) -> Rules {
@@ -107,7 +107,7 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
         max_future_skew: ms(3),
         max_entries: rng.pick(&[50, 6, 3]),
         same_id: rng.pick(&[SameId::Update, SameId::Update, SameId::Duplicate]),
-        minhash: Some(minhash(rng.pick(&[1, 2]), rng.pick(&[300, 600, 800]))),
+        minhash: Some(minhash(rng.pick(&[1, 2]), rng.pick(&[300, 600, 800]), rng.pick(&[None, Some(600), Some(950)]))),
         number_guard: rng.pick(&[None, Some(500), Some(700)]),
     }
 }

@@ -73,11 +73,11 @@ impl WorldPage {
         let fingerprints = Fingerprints {
             exact: ExactHash(u128::from(self.text * 2 + self.variant)),
             simhash: (!self.too_short).then_some(SimHash((1 << self.text) - 1)),
-            // Neighbouring texts differ in three of sixteen slots.
+            // Neighbouring texts differ in three of sixteen slots; behind them stands how long each is.
             sketch: (!self.too_short).then(|| {
-                Sketch::from_bytes(&std::array::from_fn::<u8, 16, _>(|slot| {
-                    u8::try_from((self.text + slot as u64 * 3) / 5 % 251).unwrap()
-                }))
+                let slot = |slot: u64| u8::try_from((self.text + slot * 3) / 5 % 251).unwrap();
+                let size = [0, u8::try_from(10 + self.text * self.text * 3).unwrap()];
+                Sketch::from_bytes(&(0..16).map(slot).chain(size).collect::<Vec<u8>>())
             }),
             numbers: Numbers::from_hashes(self.figures()).unwrap(),
         };

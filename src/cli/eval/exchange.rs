@@ -48,7 +48,7 @@ fn ids(stream: &[Planted]) -> Vec<String> {
 pub(super) fn write_stream(path: &Path, stream: &[Planted]) -> anyhow::Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
-    for (Planted { family, role, text }, id) in stream.iter().zip(ids(stream)) {
+    for (Planted { family, role, text, .. }, id) in stream.iter().zip(ids(stream)) {
         let (role, edit) = match role {
             Role::Original => ("original", None),
             Role::Copy(edit) => ("copy", Some(edit.name())),

@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
+use super::OneKnown;
 use crate::quality::{Count, Edit, Report};
 
 /// Writes the table. `crowd`: texts of ten million that share a key with a probe by chance, and enough of them.
-pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>) -> String {
+/// `one_known`: pages of two texts of which one was seen before.
+pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>, one_known: Option<&OneKnown>) -> String {
     let Report { pages, removed, lost, strayed, pairs, rand_index, largest, edits, apart } = report;
     let mut out = String::new();
     let mut line = |text: String| {
@@ -33,7 +35,11 @@ pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>) -> String {
         line(format!("  {:<18} {}", edit.name(), of(count)));
     }
     for (edit, count) in apart {
-        line(format!("  {:<18} {}  (apart: called near)", edit.name(), of(count)));
+        let of_what = if *edit == Edit::Joined { "called near either text" } else { "called near" };
+        line(format!("  {:<18} {}  (apart: {of_what})", edit.name(), of(count)));
+    }
+    if let Some(OneKnown { pages, .. }) = one_known {
+        line(format!("  {:<18} {}  (apart: called near the one that was seen before)", "joined_one_known", of(pages)));
     }
     out
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{EvalArgs, original};
 use crate::crawl::{Crawl, CrawlSettings};
-use crate::fingerprint::{Letters, Reader, ShingleLengths, StopShingles, shingle_hashes};
+use crate::fingerprint::{Letters, Reader, Shingling, StopShingles};
 use crate::quality::{Edit, Half, Planted, Role, clean, set_of};
 use crate::record::Body;
 
@@ -50,7 +50,7 @@ pub(super) fn gather(args: &EvalArgs, half: Half, reader: &Reader) -> anyhow::Re
         .filter(|(number, text)| half.has(*number) && lengths.contains(&text.text.chars().count()))
         .map(|(_, text)| text)
         .collect();
-    let whole = ShingleLengths { han: 5, other: 8 };
+    let whole = Shingling::of_characters(5, 8);
     let mut kept = clean(&sets(&used, reader, whole, &StopShingles::default()), args.clean).into_iter();
     used.retain(|_| kept.next().unwrap_or(true));
     if used.is_empty() {
@@ -60,11 +60,11 @@ pub(super) fn gather(args: &EvalArgs, half: Half, reader: &Reader) -> anyhow::Re
 }
 
 /// Returns the shingles of each text that count, each once.
-pub(super) fn sets(texts: &[Named], reader: &Reader, lengths: ShingleLengths, stop: &StopShingles) -> Vec<Vec<u32>> {
+pub(super) fn sets(texts: &[Named], reader: &Reader, shingling: Shingling, stop: &StopShingles) -> Vec<Vec<u32>> {
     let (mut normal, mut letters, mut hashes) = (String::new(), Letters::default(), Vec::new());
     let set = |text: &Named| {
         let normal = reader.analyzer().normalize(&Body::Text((&*text.text).into()), &mut normal);
-        shingle_hashes(normal.map_or("", |normal| normal.text), lengths, &mut letters, &mut hashes);
+        shingling.hashes(reader.analyzer(), normal.map_or("", |normal| normal.text), &mut letters, &mut hashes);
         stop.drop_from(&mut hashes);
         set_of(&hashes)
     };

@@ -39,6 +39,8 @@ pub(super) struct Near {
     pub(super) bits: Option<u32>,
     /// Estimated Jaccard index, in thousandths.
     pub(super) similarity: Option<u16>,
+    /// Estimated share of the smaller page in the other one, in thousandths, where containment is in use.
+    pub(super) contained: Option<u16>,
 }
 
 /// Looks through the newest snapshot of the page's log partition; `None` when there is none at hand.
@@ -51,18 +53,24 @@ pub(super) fn find(page: &Inspection, settings: &Settings, most: usize) -> Resul
 }
 
 fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found {
-    let form = snapshot.state.rules.minhash.map(|minhash| minhash.form);
-    let least = snapshot.state.rules.minhash.map_or(LEAST_SIMILARITY, |minhash| minhash.min_similarity);
+    let minhash = snapshot.state.rules.minhash;
+    let form = minhash.map(|minhash| minhash.form);
+    let least = minhash.map_or(LEAST_SIMILARITY, |minhash| minhash.min_similarity);
     let ours = &page.reading.fingerprints;
     let measure = |original: &Original| {
         let theirs = &original.fingerprints;
         let exact = ours.exact == theirs.exact;
         let bits = ours.distance(theirs);
         let similarity = form.and_then(|form| ours.similarity(theirs, form));
+        let contained = minhash
+            .filter(|minhash| minhash.containment.is_some())
+            .and_then(|minhash| ours.contained(theirs, minhash.form, minhash.banding.rows()));
+        let holds = contained.zip(minhash.and_then(|minhash| minhash.containment));
         let is_near = exact
             || bits.is_some_and(|bits| bits <= u32::from(MOST_DISTANCE))
-            || similarity.is_some_and(|similarity| similarity >= least.min(LEAST_SIMILARITY));
-        is_near.then(|| Near { original: original.clone(), exact, bits, similarity })
+            || similarity.is_some_and(|similarity| similarity >= least.min(LEAST_SIMILARITY))
+            || holds.is_some_and(|(share, least)| share >= least);
+        is_near.then(|| Near { original: original.clone(), exact, bits, similarity, contained })
     };
     let mut nearest: Vec<Near> = snapshot.originals.iter().filter_map(measure).collect();
     // Whatever can match is among them: the judge's answer is that from all originals.

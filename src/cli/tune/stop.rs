@@ -13,7 +13,7 @@ use crate::cli::output::{Format, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Reader, STOP_SHINGLES_HEAD, Scratch, ShingleLengths};
+use crate::fingerprint::{Reader, STOP_SHINGLES_HEAD, Scratch, Shingling};
 use crate::quality::{Frequent, Share, frequent};
 use crate::record::{EventTime, RawRecord, Timestamp};
 use crate::sieve::{Route, Sieve, SieveSettings};
@@ -57,15 +57,17 @@ pub(super) fn stop(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
         }
     }
     let settings = global.start(Purpose::Sieve)?.settings;
-    let (texts, pages) = uniques(args, &settings)?;
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
+        .map_err(|error| Reason::Config.because(error))?;
+    let (texts, pages) = uniques(args, &settings, &reader)?;
     if texts.is_empty() {
         return Err(Reason::Failure.because(anyhow::anyhow!("no page can be read: there is nothing to count")));
     }
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let lengths = settings.fingerprint.minhash.shingle;
+    let shingling = settings.fingerprint.minhash.shingle;
     let share = Share { han: args.share, other: args.other, least: args.least.max(2) };
-    let found = frequent(&texts, lengths, share);
-    std::fs::write(&args.write, list(&found, args, lengths)).map_err(|error| {
+    let found = frequent(&texts, reader.analyzer(), shingling, share);
+    std::fs::write(&args.write, list(&found, args, shingling)).map_err(|error| {
         let name = args.write.display();
         Reason::State.because(anyhow::Error::from(error).context(format!("cannot write {name}")))
     })?;
@@ -98,9 +100,7 @@ pub(super) fn stop(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
 }
 
 /// Reads the sample, and keeps the texts that the judge calls unique: copies would make their own shingles frequent.
-fn uniques(args: &StopArgs, settings: &Settings) -> Result<(Vec<String>, usize), Fatal> {
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
-        .map_err(|error| Reason::Config.because(error))?;
+fn uniques(args: &StopArgs, settings: &Settings, reader: &Reader) -> Result<(Vec<String>, usize), Fatal> {
     let mut sieve = Sieve::new(SieveSettings {
         rules: settings.rules.clone(),
         event_time: EventTime::Record,
@@ -127,14 +127,20 @@ fn uniques(args: &StopArgs, settings: &Settings) -> Result<(Vec<String>, usize),
 }
 
 /// Writes the list as [`crate::fingerprint::StopShingles::parse`] reads it, with where it comes from.
-fn list(found: &Frequent, args: &StopArgs, lengths: ShingleLengths) -> String {
+fn list(found: &Frequent, args: &StopArgs, Shingling { unit, lengths }: Shingling) -> String {
     let mut out = String::new();
     // Writing to a `String` cannot fail.
     let _ = writeln!(out, "{STOP_SHINGLES_HEAD}");
     let _ = writeln!(
         out,
-        "# of {} (Chinese) or {} characters, in {} of {} Chinese pages or {} of {} others, the most frequent first",
-        lengths.han, lengths.other, args.share, found.han_pages, args.other, found.other_pages
+        "# of {} (Chinese) or {} {}, in {} of {} Chinese pages or {} of {} others, the most frequent first",
+        lengths.han,
+        lengths.other,
+        unit.name(),
+        args.share,
+        found.han_pages,
+        args.other,
+        found.other_pages
     );
     for (shingle, _) in &found.shingles {
         let _ = writeln!(out, "{shingle}");

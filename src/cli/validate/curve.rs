@@ -24,7 +24,7 @@ impl Curve {
         let rules = &settings.rules;
         let minhash = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash))?;
         let shingle = settings.fingerprint.minhash.shingle;
-        let chances = chances(shingle, minhash.banding, minhash.agree, rules.max_entries);
+        let chances = chances(shingle, minhash.banding, minhash.least_keys(), rules.max_entries);
         Some(Self { minhash, max_entries: rules.max_entries, chances })
     }
 
@@ -33,16 +33,17 @@ impl Curve {
     }
 
     pub(super) fn table(&self) -> String {
-        let MinHashRules { form, banding, agree, min_similarity } = self.minhash;
+        let MinHashRules { form, banding, agree, min_similarity, containment } = self.minhash;
         let (slots, bits) = (form.slots(), form.bits().count());
         let row = |name: &str, cells: [String; 9]| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
         let sharing = |least: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, least)));
         let mut curve = vec![
             row("jaccard", HUNDREDTHS.map(|hundredths| format!("{:.1}", f64::from(hundredths) / 100.0))),
-            row("share a key", sharing(1)),
+            row(if containment.is_some() { "share 1, compared" } else { "share a key" }, sharing(1)),
         ];
         if agree > 1 {
-            curve.push(row(&format!("share {agree}, compared"), sharing(agree)));
+            let compared = if containment.is_some() { "" } else { ", compared" };
+            curve.push(row(&format!("share {agree}{compared}"), sharing(agree)));
         }
         let originals = self.max_entries;
         let head = [format!("by chance among {originals}"), "share a key".into(), "compared".into(), "judge".into()];
@@ -52,24 +53,37 @@ impl Curve {
             vec![chance.kind.to_owned(), found, compared, format!("about {microseconds:.0} us a page")]
         };
         let chances = std::iter::once(head.to_vec()).chain(self.chances.iter().map(chance)).collect::<Vec<_>>();
+        let by_chance = if self.chances.is_empty() {
+            format!(
+                "by chance among {originals}: not known of shingles of words; `dupgate eval` tells it for texts of one's own"
+            )
+        } else {
+            columns(&chances)
+        };
         format!(
             "minhash: {} bands of {} rows out of {slots} slots of {bits} bits; two texts match when they share {agree} bands \
-             and their\nsimilarity is estimated at {} or more\n\n{}\n\n{}",
+             and their\nsimilarity is estimated at {} or more{}{}\n\n{}\n\n{}",
             banding.bands(),
             banding.rows(),
             share(min_similarity),
+            form.bottom().map_or_else(String::new, |k| format!(" by the {k} smallest hashes")),
+            containment.map_or_else(String::new, |least| {
+                let least = share(least);
+                format!(", or when they share one band and {least} of the smaller\nis estimated to be in the other")
+            }),
             columns(&curve),
-            columns(&chances)
+            by_chance
         )
     }
 
     pub(super) fn json(&self) -> Value {
         let MinHashRules { banding, agree, .. } = self.minhash;
+        let least = self.minhash.least_keys();
         let point = |hundredths: &u8| {
             json!({
                 "jaccard": f64::from(*hundredths) / 100.0,
                 "share_a_key": self.recall(*hundredths, 1),
-                "compared": self.recall(*hundredths, agree),
+                "compared": self.recall(*hundredths, least),
             })
         };
         let chance = |chance: &Chance| {
@@ -83,7 +97,7 @@ impl Curve {
         json!({
             "bands": banding.bands(), "rows": banding.rows(), "agree": agree, "max_entries": self.max_entries,
             "curve": HUNDREDTHS.iter().map(point).collect::<Vec<_>>(),
-            "by_chance": self.chances.iter().map(chance).collect::<Vec<_>>(),
+            "by_chance": (!self.chances.is_empty()).then(|| self.chances.iter().map(chance).collect::<Vec<_>>()),
         })
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn afford(settings: &Settings, found: &mut Findings) {
         return;
     }
     let shingle = settings.fingerprint.minhash.shingle;
-    let chances = chances(shingle, minhash.banding, minhash.agree, rules.max_entries);
+    let chances = chances(shingle, minhash.banding, minhash.least_keys(), rules.max_entries);
     let costs = chances.iter().map(|chance| (chance.nanoseconds(minhash.banding), chance));
     let Some((cost, worst)) = costs.max_by(|(one, _), (other, _)| one.total_cmp(other)) else { return };
     if cost > MOST_NANOSECONDS {
@@ -32,7 +32,7 @@ pub(super) fn afford(settings: &Settings, found: &mut Findings) {
                 "{bands} bands of {rows} rows, {} to be shared, find about {:.0} strangers for a page among {} originals of {} \
                  and compare {:.0}: {:.1} ms of the judge (limit 1 ms); more rows, a larger agree, longer shingles or fewer \
                  index.max_entries find fewer",
-                minhash.agree,
+                minhash.least_keys(),
                 worst.found,
                 rules.max_entries,
                 worst.kind,

@@ -7,7 +7,7 @@ use super::super::raw::{self, Raw, StageName, TimeSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
 use super::{Findings, Given};
-use crate::fingerprint::{Banding, ShingleLengths, SketchForm, SlotBits, StopShingles};
+use crate::fingerprint::{Banding, Shingling, SketchForm, SlotBits, StopShingles};
 use crate::log::{MinHashRules, Rules, SameId, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
@@ -168,16 +168,38 @@ fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm
         }
     };
     let form = SketchForm::new(minhash.permutations, bits);
-    form.map_err(|error| found.refuse("match.minhash.permutations", error.to_string())).ok()
+    let mut form = form.map_err(|error| found.refuse("match.minhash.permutations", error.to_string())).ok()?;
+    if let Some(k) = minhash.bottom_k {
+        form = form.with_bottom(k).map_err(|error| found.refuse("match.minhash.bottom_k", error.to_string())).ok()?;
+    }
+    if minhash.containment.is_none() {
+        return Some(form);
+    }
+    if bits == SlotBits::B4 {
+        found.refuse(
+            "match.minhash.containment",
+            "slots of 4 bits agree too often by chance to tell what little a long page shares with a short one \
+             (match.minhash.bits 8 or 16)",
+        );
+    }
+    Some(form.with_count())
 }
 
-fn shingle(lengths: &raw::Shingle, found: &mut Findings) -> ShingleLengths {
-    for (path, length) in [("match.minhash.shingle.han", lengths.han), ("match.minhash.shingle.other", lengths.other)] {
+fn shingle(raw: &raw::Shingle, found: &mut Findings) -> Shingling {
+    let shingling = shingling(raw);
+    for (path, length) in [("match.minhash.shingle.han", raw.han), ("match.minhash.shingle.other", raw.other)] {
         if !(1..=64).contains(&length) {
-            found.refuse(path, format!("{length} characters make no shingle (expected 1 to 64)"));
+            found.refuse(path, format!("{length} {} make no shingle (expected 1 to 64)", shingling.unit.name()));
         }
     }
-    ShingleLengths { han: lengths.han, other: lengths.other }
+    shingling
+}
+
+const fn shingling(raw: &raw::Shingle) -> Shingling {
+    match raw.unit {
+        raw::ShingleUnit::Characters => Shingling::of_characters(raw.han, raw.other),
+        raw::ShingleUnit::Words => Shingling::of_words(raw.han, raw.other),
+    }
 }
 
 fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) -> StopShingles {
@@ -187,22 +209,25 @@ fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) ->
         found.refuse("match.minhash.stop_shingles", format!("the file {name} was not read"));
         return StopShingles::default();
     };
-    let lengths = ShingleLengths { han: minhash.shingle.han, other: minhash.shingle.other };
-    StopShingles::parse(contents, lengths).unwrap_or_else(|error| {
+    StopShingles::parse(contents, shingling(&minhash.shingle)).unwrap_or_else(|error| {
         found.refuse("match.minhash.stop_shingles", format!("{name}: {error}"));
         StopShingles::default()
     })
 }
 
 fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings) -> Option<MinHashRules> {
-    let raw::Minhash { bands, rows, agree, min_similarity, .. } = *minhash;
+    let raw::Minhash { bands, rows, agree, min_similarity, containment, .. } = *minhash;
     if agree == 0 || usize::from(agree) > bands {
         found.refuse("match.minhash.agree", format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"));
     }
     let min_similarity = per_mille("match.minhash.min_similarity", min_similarity, found)?;
+    let containment = match containment {
+        Some(share) => Some(per_mille("match.minhash.containment", share, found)?),
+        None => None,
+    };
     let banding = Banding::new(bands, rows, form);
     let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok()?;
-    Some(MinHashRules { form, banding, agree, min_similarity })
+    Some(MinHashRules { form, banding, agree, min_similarity, containment })
 }
 
 /// Takes a share as thousandths.
@@ -282,9 +307,11 @@ const fn stage(name: StageName) -> Stage {
 /// Memory that one original is taken to need with its sketch, in bytes: the sketch, and a place in the table of each
 /// band (`docs/QUALITY.md`).
 fn bytes_per_original(matching: &raw::Match) -> u64 {
-    let raw::Minhash { permutations, bits, bands, .. } = matching.minhash;
+    let raw::Minhash { permutations, bits, bands, bottom_k, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let sketch = if permutations == 0 { 0 } else { number(permutations).saturating_mul(u64::from(bits)) / 8 };
+    let beside = number(bottom_k.unwrap_or(0)).saturating_mul(4);
+    let slots = number(permutations).saturating_mul(u64::from(bits)) / 8;
+    let sketch = if permutations == 0 { 0 } else { slots.saturating_add(beside) };
     let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(7) } else { 0 };
     BYTES_PER_ORIGINAL.saturating_add(sketch).saturating_add(tables)
 }

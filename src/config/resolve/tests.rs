@@ -154,7 +154,30 @@ fn sketches_and_their_bands_fit_together() {
     refused(&["match.minhash.min_similarity=1.5"], "match.minhash.min_similarity", "expected 0 to 1");
     refused(&["match.number_overlap=-0.1"], "match.number_overlap", "expected 0 to 1");
     refused(&["match.minhash.min_shingles=0"], "match.minhash.min_shingles", "below the limit of 1");
+    let contained = settings(&["match.minhash.containment=0.75"]);
+    assert_eq!(contained.rules.minhash.unwrap().containment, Some(750));
+    assert_eq!(contained.fingerprint.minhash.form, Some(form.with_count()), "sketches carry what it needs");
+    assert_eq!(contained.rules.minhash.unwrap().form, form.with_count());
+    assert_eq!(made.rules.minhash.unwrap().containment, None, "off unless asked for");
+    refused(&["match.minhash.containment=75"], "match.minhash.containment", "expected 0 to 1");
+    let small = ["match.minhash.containment=0.75", "match.minhash.bits=4"];
+    refused(&small, "match.minhash.containment", "slots of 4 bits agree too often");
+    let by_bottom = settings(&["match.minhash.bottom_k=64"]);
+    assert_eq!(by_bottom.fingerprint.minhash.form, form.with_bottom(64).ok());
+    assert_eq!(by_bottom.rules.minhash.map(|minhash| minhash.form), form.with_bottom(64).ok());
+    refused(&["match.minhash.bottom_k=15"], "match.minhash.bottom_k", "expected 16 to 255");
+    refused(&["match.minhash.bottom_k=256"], "match.minhash.bottom_k", "expected 16 to 255");
     refused(&["match.minhash.shingle.han=0"], "match.minhash.shingle.han", "expected 1 to 64");
+    let cut = |sets: &[&str]| settings(sets).fingerprint.minhash.shingle;
+    let words = ["match.minhash.shingle.unit=words", "match.minhash.shingle.han=3", "match.minhash.shingle.other=5"];
+    assert_eq!(cut(&words), crate::fingerprint::Shingling::of_words(3, 5));
+    let two = ["match.minhash.shingle.han=2", "match.minhash.shingle.other=2", "index.max_entries=100000"];
+    assert_eq!(cut(&two), crate::fingerprint::Shingling::of_characters(2, 2));
+    refused(
+        &["match.minhash.shingle.unit=words", "match.minhash.shingle.other=65"],
+        "match.minhash.shingle.other",
+        "65 words",
+    );
 }
 
 #[test]

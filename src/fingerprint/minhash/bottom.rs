@@ -2,9 +2,59 @@
 
 use std::cmp::Ordering;
 
+/// Bytes of an element.
+pub(super) const BYTES: usize = 4;
+
+/// Stands where a set has fewer than k elements: none is kept that has this value.
+const NONE: u32 = u32::MAX;
+
+/// Appends the `k` smallest of some elements, ascending, padded to so many.
+pub(super) fn write(elements: &[u32], k: usize, out: &mut Vec<u8>) {
+    let kept = Bottom::new(elements, k);
+    let padding = std::iter::repeat(&NONE);
+    out.extend(kept.hashes.iter().chain(padding).take(k).flat_map(|element| element.to_be_bytes()));
+}
+
+/// Reads what [`write`] wrote.
+pub(super) fn read(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    bytes.as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes)).take_while(|element| *element != NONE)
+}
+
+/// Returns how many of the `k` smallest of the union of two sets are in one of them only; of a union of fewer, the same
+/// share of k, rounded up.
+pub(super) fn distance(one: impl Iterator<Item = u32>, other: impl Iterator<Item = u32>, k: u8) -> u8 {
+    let (both, seen) = shared(one, other, k.into());
+    let alike = (both * usize::from(k)).checked_div(seen).unwrap_or(0);
+    k.saturating_sub(u8::try_from(alike).unwrap_or(k))
+}
+
+/// Goes through the k smallest of the union of two ascending sets: how many of them are in both, and how many they are.
+fn shared(one: impl Iterator<Item = u32>, other: impl Iterator<Item = u32>, k: usize) -> (usize, usize) {
+    let (mut ours, mut theirs) = (one.peekable(), other.peekable());
+    let (mut both, mut seen) = (0, 0);
+    while seen < k {
+        let order = match (ours.peek(), theirs.peek()) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(one), Some(other)) => one.cmp(other),
+        };
+        if order != Ordering::Greater {
+            ours.next();
+        }
+        if order != Ordering::Less {
+            theirs.next();
+        }
+        both += usize::from(order == Ordering::Equal);
+        seen += 1;
+    }
+    (both, seen)
+}
+
 /// The k smallest hashes of a set, ascending, each once (Broder's "bottom-k"). A smaller set is kept whole.
 ///
-/// One hash for each element instead of M, and no estimate by slots: bands cannot be cut from it.
+/// One hash for each element instead of M; bands cannot be cut from it. In a sketch it stands behind the slots
+/// ([`super::SketchForm::with_bottom`]).
 ///
 /// ```
 /// # use dupgate::fingerprint::Bottom;
@@ -40,24 +90,6 @@ impl Bottom {
     /// they are. Both sets must be kept with the same k. Exact for sets that were kept whole.
     #[must_use]
     pub fn similarity(&self, other: &Self) -> (usize, usize) {
-        let (mut ours, mut theirs) = (self.hashes.iter().peekable(), other.hashes.iter().peekable());
-        let (mut both, mut seen) = (0, 0);
-        while seen < self.k.min(other.k) {
-            let order = match (ours.peek(), theirs.peek()) {
-                (None, None) => break,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(one), Some(other)) => one.cmp(other),
-            };
-            if order != Ordering::Greater {
-                ours.next();
-            }
-            if order != Ordering::Less {
-                theirs.next();
-            }
-            both += usize::from(order == Ordering::Equal);
-            seen += 1;
-        }
-        (both, seen)
+        shared(self.hashes.iter().copied(), other.hashes.iter().copied(), self.k.min(other.k))
     }
 }

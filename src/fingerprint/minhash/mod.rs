@@ -13,6 +13,7 @@
 
 mod banding;
 mod bottom;
+mod count;
 mod permutations;
 mod sketch;
 #[cfg(test)]

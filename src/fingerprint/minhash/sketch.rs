@@ -4,11 +4,17 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// How many slots a sketch has and how many bits each.
+use super::{bottom, count};
+
+/// How many slots a sketch has, how many bits each, and what follows them. Two sketches are compared by their slots, or by
+/// their smallest elements where the form has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SketchForm {
     slots: u8,
     bits: SlotBits,
+    counts: bool,
+    /// Smallest hashes that are kept beside the slots; 0 where slots are compared.
+    bottom: u8,
 }
 
 /// Bits kept of the minimum in each slot (`match.minhash.bits`).
@@ -35,12 +41,18 @@ impl SlotBits {
     }
 }
 
+/// A set is not said to be contained in one of which it is less than one part of so many.
+const LEAST_CONTAINED: u64 = 16;
+
 /// No sketch has this form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadForm {
     /// Too few slots to estimate anything, or more than a distance of one byte can tell.
     #[error("{0} slots (expected 16 to 255)")]
     Slots(usize),
+    /// Too few of the smallest elements to estimate anything, or more than a distance of one byte can tell.
+    #[error("the {0} smallest shingles (expected 16 to 255)")]
+    Bottom(usize),
     /// The last byte would be half empty.
     #[error("{0} slots of 4 bits do not fill whole bytes (expected an even number)")]
     HalfByte(usize),
@@ -57,8 +69,40 @@ impl SketchForm {
         match slots {
             0..16 | 256.. => Err(BadForm::Slots(slots)),
             _ if slots % 2 == 1 && matches!(bits, SlotBits::B4) => Err(BadForm::HalfByte(slots)),
-            _ => Ok(Self { slots: slots as u8, bits }),
+            _ => Ok(Self { slots: slots as u8, bits, counts: false, bottom: 0 }),
         }
+    }
+
+    /// Returns the same form with the number of the set's elements behind the slots, in two bytes: with it sketches tell
+    /// how much of one set is in the other ([`SketchForm::contained`]).
+    #[must_use]
+    pub const fn with_count(self) -> Self {
+        Self { counts: true, ..self }
+    }
+
+    /// Returns the same form with the `k` smallest of the elements, 16 to 255, behind all else, in four bytes each: sketches
+    /// are compared by them ([`super::Bottom`]) and not by their slots, which serve the bands alone.
+    ///
+    /// # Errors
+    ///
+    /// [`BadForm::Bottom`] for another number.
+    pub fn with_bottom(self, k: usize) -> Result<Self, BadForm> {
+        match u8::try_from(k) {
+            Ok(bottom @ 16..) => Ok(Self { bottom, ..self }),
+            _ => Err(BadForm::Bottom(k)),
+        }
+    }
+
+    /// Returns how many of the smallest elements are kept, if sketches are compared by them.
+    #[must_use]
+    pub const fn bottom(self) -> Option<u8> {
+        if self.bottom == 0 { None } else { Some(self.bottom) }
+    }
+
+    /// Says whether sketches hold the number of their set's elements.
+    #[must_use]
+    pub const fn has_count(self) -> bool {
+        self.counts
     }
 
     /// Returns the number of slots.
@@ -76,27 +120,51 @@ impl SketchForm {
     /// Returns the bytes of a sketch.
     #[must_use]
     pub const fn bytes(self) -> usize {
+        self.bottom_at() + self.bottom as usize * bottom::BYTES
+    }
+
+    /// Where the smallest elements begin.
+    const fn bottom_at(self) -> usize {
+        self.slot_bytes() + if self.counts { count::BYTES } else { 0 }
+    }
+
+    const fn slot_bytes(self) -> usize {
         self.slots as usize * self.bits.count() as usize / 8
     }
 
-    /// Keeps the form's bits of each minimum.
+    /// Keeps the form's bits of each minimum, and of the set's elements (each once) what else the form asks for.
     #[must_use]
-    pub fn cut(self, minima: &[u32]) -> Sketch {
+    pub fn cut(self, minima: &[u32], elements: &[u32]) -> Sketch {
         let mixed = minima.iter().take(usize::from(self.slots)).map(|minimum| mix(*minimum).to_be_bytes());
+        let mut bytes: Vec<u8> = Vec::with_capacity(self.bytes());
         match self.bits {
-            SlotBits::B16 => Sketch(mixed.flat_map(|[a, b, ..]| [a, b]).collect()),
-            SlotBits::B8 => Sketch(mixed.map(|[a, ..]| a).collect()),
+            SlotBits::B16 => bytes.extend(mixed.flat_map(|[a, b, ..]| [a, b])),
+            SlotBits::B8 => bytes.extend(mixed.map(|[a, ..]| a)),
             SlotBits::B4 => {
                 let nibbles: Vec<u8> = mixed.map(|[a, ..]| a >> 4).collect();
-                let pairs = nibbles.chunks(2).map(|pair| pair.iter().fold(0, |byte, nibble| byte << 4 | nibble));
-                Sketch(pairs.collect())
+                bytes.extend(nibbles.chunks(2).map(|pair| pair.iter().fold(0, |byte, nibble| byte << 4 | nibble)));
             }
         }
+        if self.counts {
+            bytes.extend(count::encode(elements.len()));
+        }
+        if let Some(k) = self.bottom() {
+            bottom::write(elements, k.into(), &mut bytes);
+        }
+        Sketch::from_bytes(&bytes)
     }
 
-    /// Returns in how many slots two sketches of this form differ: 0 for equal ones, the number of slots at most.
+    /// Returns in how many slots two sketches of this form differ: 0 for equal ones, the number of slots at most. Where they
+    /// are compared by their smallest elements, it is how many of the k smallest of the union are in one of both only; of a
+    /// smaller union, that share of k.
     #[must_use]
     pub fn distance(self, one: &[u8], other: &[u8]) -> u8 {
+        if let Some(k) = self.bottom() {
+            let at = self.bottom_at();
+            let [one, other] = [one, other].map(|sketch| bottom::read(sketch.get(at..).unwrap_or_default()));
+            return bottom::distance(one, other, k);
+        }
+        let (one, other) = (self.slots_of(one), self.slots_of(other));
         let pairs = one.iter().zip(other);
         match self.bits {
             SlotBits::B8 => pairs.map(|(a, b)| u8::from(a != b)).fold(0, u8::wrapping_add),
@@ -115,18 +183,60 @@ impl SketchForm {
     /// `None` when no distance is so small (more than 1000 thousandths).
     #[must_use]
     pub fn reach(self, per_mille: u16) -> Option<u8> {
-        (0..=self.slots).rev().find(|distance| self.similarity(*distance) >= per_mille)
+        let farthest = self.bottom().unwrap_or(self.slots);
+        (0..=farthest).rev().find(|distance| self.similarity(*distance) >= per_mille)
     }
 
     /// Returns the Jaccard index estimated from a distance, in thousandths, rounded down, with what strangers would
     /// agree in taken off; 0 when that is all.
     #[must_use]
     pub fn similarity(self, distance: u8) -> u16 {
+        let (part, whole) = self.jaccard(distance, 0);
+        u16::try_from(part * 1000 / whole.max(1)).unwrap_or(1000)
+    }
+
+    /// Returns the Jaccard index estimated from a distance as a fraction. So many of the slots are left out that are
+    /// known to agree, because without them the pair would not have been looked at.
+    fn jaccard(self, distance: u8, known: u8) -> (u64, u64) {
+        if let Some(k) = self.bottom() {
+            // The smallest elements do not know by which slots a pair was found, and strangers share none of them.
+            return (u64::from(k.saturating_sub(distance)), u64::from(k));
+        }
         let values = 1_u64 << self.bits.count();
         let slots = u64::from(self.slots);
-        let agreeing = slots - slots.min(u64::from(distance));
-        let per_mille = (agreeing * values).saturating_sub(slots) * 1000 / (slots * (values - 1));
-        u16::try_from(per_mille).unwrap_or(1000)
+        let agreeing = slots.saturating_sub(u64::from(distance) + u64::from(known));
+        let slots = slots.saturating_sub(u64::from(known));
+        ((agreeing * values).saturating_sub(slots), slots * (values - 1))
+    }
+
+    /// Returns the share of the smaller set that is in the other one, in thousandths, rounded down: from the Jaccard
+    /// index and both sizes, |A and B| being J (|A| + |B|) / (1 + J). `known` slots agree because the pair was found by
+    /// them: they say nothing of the others, and of texts of unlike length they are most of what agrees.
+    ///
+    /// `None` when the form has no counts, or when so little of the larger set is in both that the estimate could come
+    /// from chance: less than a sixteenth.
+    #[must_use]
+    pub fn contained(self, one: &[u8], other: &[u8], distance: u8, known: u8) -> Option<u16> {
+        let [one, other] = [self.count(one)?, self.count(other)?].map(u128::from);
+        let (part, whole) = self.jaccard(distance, known);
+        if part == 0 || part * LEAST_CONTAINED < whole {
+            return None;
+        }
+        let [part, whole] = [part, whole].map(u128::from);
+        let per_mille = part * (one + other) * 1000 / ((whole + part) * one.min(other).max(1));
+        Some(u16::try_from(per_mille.min(1000)).unwrap_or(1000))
+    }
+
+    /// Returns how many elements the set of a sketch has: exactly up to 4,095, within 0.05 % beyond. `None` when the
+    /// form has no counts.
+    #[must_use]
+    pub fn count(self, sketch: &[u8]) -> Option<u32> {
+        let bytes = self.counts.then(|| sketch.get(self.slot_bytes()..))??;
+        Some(count::decode(*bytes.first_chunk()?))
+    }
+
+    fn slots_of(self, sketch: &[u8]) -> &[u8] {
+        sketch.get(..self.slot_bytes()).unwrap_or(sketch)
     }
 
     /// Returns the number that a slot holds; 0 past the end.

@@ -98,8 +98,10 @@ fn the_estimate_from_few_bits_is_corrected_for_what_strangers_agree_in() {
             let (mut agreeing, mut similar) = (0.0, 0.0);
             for _ in 0..pairs {
                 let (one, other) = dice.pair(shared.try_into().unwrap(), own.try_into().unwrap());
-                let distance =
-                    form.distance(&form.cut(&minima(&permutations, &one)), &form.cut(&minima(&permutations, &other)));
+                let distance = form.distance(
+                    &form.cut(&minima(&permutations, &one), &one),
+                    &form.cut(&minima(&permutations, &other), &other),
+                );
                 agreeing += 1.0 - f64::from(distance) / 128.0;
                 similar += share(form.similarity(distance));
             }
@@ -128,7 +130,8 @@ fn bands_find_as_many_pairs_as_the_curve_says() {
         let (pairs, mut found, mut found_twice) = (PAIRS, 0, 0);
         for _ in 0..pairs {
             let (one, other) = dice.pair(shared, own);
-            let (one, other) = (form.cut(&minima(&permutations, &one)), form.cut(&minima(&permutations, &other)));
+            let (one, other) =
+                (form.cut(&minima(&permutations, &one), &one), form.cut(&minima(&permutations, &other), &other));
             let equal = banding.keys(form, &one).zip(banding.keys(form, &other)).filter(|(one, other)| one == other);
             match equal.count() {
                 0 => {}
@@ -203,11 +206,118 @@ fn the_k_smallest_estimate_without_bias() {
     }
 }
 
+/// A set of `small` elements of which `share` thousandths are in a larger one.
+#[test]
+fn how_much_of_a_set_is_in_a_larger_one_is_estimated_without_bias() {
+    let form = form(128, SlotBits::B8).with_count();
+    let permutations = Permutations::new(128);
+    let mut dice = Dice(6);
+    let sketch = |elements: &[u32]| form.cut(&minima(&permutations, elements), elements);
+    for (small, large, shared) in [(100, 150, 100), (100, 300, 90), (100, 500, 100), (60, 200, 30)] {
+        let pairs = 400;
+        let (mut sum, mut found) = (0.0, 0);
+        for _ in 0..pairs {
+            let mut take = |count: usize| (0..count).map(|_| dice.throw()).collect::<Vec<_>>();
+            let both = take(shared);
+            let (one, other) =
+                ([&both[..], &take(small - shared)].concat(), [&both[..], &take(large - shared)].concat());
+            let (one, other) = (sketch(&one), sketch(&other));
+            assert_eq!((form.count(&one), form.count(&other)), (u32::try_from(small).ok(), u32::try_from(large).ok()));
+            let contained = form.contained(&one, &other, form.distance(&one, &other), 0);
+            assert_eq!(contained, form.contained(&other, &one, form.distance(&one, &other), 0));
+            sum += contained.map_or(0.0, share);
+            found += usize::from(contained >= Some(750));
+        }
+        let (mean, truth) = (sum / f64::from(pairs), shared as f64 / small as f64);
+        // The estimate of a whole one is cut off at 1, that of a small share at what chance may say.
+        let slack = if shared == small { 0.09 } else { 0.03 };
+        assert!((mean - truth).abs() < slack, "{shared} of {small} in {large}: {mean}");
+        assert_eq!(found > 300, truth > 0.8, "{shared} of {small} in {large}: {found}");
+    }
+}
+
+#[test]
+fn slots_that_are_known_to_agree_and_the_size_behind_them_count_for_nothing() {
+    let form = form(16, SlotBits::B8).with_count();
+    let sketch = |agreeing: u8, size: u8| {
+        let slots = (0..16).map(|slot| if slot < agreeing { 1 } else { size });
+        Sketch::from_bytes(&slots.chain([0, size]).collect::<Vec<u8>>())
+    };
+    let distance = |agreeing| form.distance(&sketch(agreeing, 20), &sketch(agreeing, 60));
+    assert_eq!((form.bytes(), distance(16), distance(5)), (18, 0, 11));
+    let contained =
+        |agreeing, known| form.contained(&sketch(agreeing, 20), &sketch(agreeing, 60), distance(agreeing), known);
+    // 2 of 13 beside the known three: J = .1505, and .1505 * 80 / (1.1505 * 20).
+    assert_eq!((contained(5, 3), contained(5, 0)), (Some(523), Some(946)));
+    assert_eq!(contained(16, 3), Some(1000), "at most all of it");
+    // The known ones alone, and one more of 16, are what strangers have.
+    assert_eq!((contained(3, 3), contained(1, 0), contained(2, 0)), (None, None, Some(433)));
+    let plain = SketchForm::new(16, SlotBits::B8).unwrap();
+    assert_eq!(plain.contained(&sketch(5, 20), &sketch(5, 60), 11, 0), None, "without sizes nobody knows");
+}
+
+/// From sets to thousandths. Of n elements k are drawn without putting them back: the variance is (n - k) / (n - 1) of that
+/// of draws from an endless set, and none is left when all are drawn.
+#[test]
+fn sketches_compared_by_their_smallest_estimate_without_bias() {
+    const K: usize = 64;
+    let form = form(16, SlotBits::B8).with_bottom(K).unwrap();
+    let mut dice = Dice(7);
+    for (shared, own, pairs) in [(100, 200, 600), (300, 50, 600), (40, 30, 600), (20, 10, 50)] {
+        let union = (shared + 2 * own) as f64;
+        let jaccard = shared as f64 / union;
+        let estimates: Vec<f64> = (0..pairs)
+            .map(|_| {
+                let (one, other) = dice.pair(shared, own);
+                let (one, other) = (form.cut(&[0; 16], &one), form.cut(&[0; 16], &other));
+                share(form.similarity(form.distance(&one, &other)))
+            })
+            .collect();
+        let count = f64::from(pairs);
+        let mean = estimates.iter().sum::<f64>() / count;
+        let variance = estimates.iter().map(|estimate| (estimate - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let expected = jaccard * (1.0 - jaccard) / K as f64 * ((union - K as f64) / (union - 1.0)).max(0.0);
+        // Steps of 1/k, rounded down to thousandths.
+        let bias = (mean - jaccard).abs();
+        let slack = if expected == 0.0 { 1.0 / K as f64 + 0.001 } else { 0.001 };
+        assert!(bias < 4.0 * (expected / count).sqrt() + slack, "J {jaccard}: mean {mean}");
+        let tolerance = 4.5 * (2.0 / count).sqrt() * expected;
+        assert!(
+            (variance - expected).abs() <= tolerance + 1e-9,
+            "J {jaccard}: variance {variance}, expected {expected}"
+        );
+    }
+}
+
+#[test]
+fn the_smallest_stand_behind_the_slots_and_decide_alone() {
+    let slots = form(16, SlotBits::B8);
+    let form = slots.with_count().with_bottom(16).unwrap();
+    let sketch = |elements: &[u32]| form.cut(&[elements[0]; 16], elements);
+    let (one, other) = (sketch(&[9, 5, 3, u32::MAX]), sketch(&[5, 3, 7]));
+    assert_eq!((form.bytes(), one.bytes().len(), slots.bytes()), (16 + 2 + 64, 82, 16));
+    let tail: Vec<u32> = one.bytes()[18..].as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes)).collect();
+    assert_eq!((&tail[..3], tail[3..].iter().all(|element| *element == u32::MAX)), (&[3, 5, 9][..], true));
+    // 3 and 5 of 3, 5, 7, 9: half, though no slot agrees; and all of it, though none does.
+    assert_eq!((form.distance(&one, &other), form.similarity(8), form.reach(500)), (8, 500, Some(8)));
+    assert_eq!(slots.distance(&one, &other), 16);
+    let [all, reordered] = [[1, 2, 3], [3, 2, 1]].map(|elements| sketch(&elements));
+    assert_eq!((form.distance(&all, &reordered), form.similarity(0), form.similarity(16)), (0, 1000, 0));
+    assert_eq!(form.distance(&all, &sketch(&[8, 9])), 16);
+    // Half of 4 shingles are in 2 of 3: |both| = .5 * 7 / 1.5 / 3.
+    assert_eq!(form.contained(&one, &other, 8, 3), Some(777));
+    assert_eq!(slots.with_bottom(15), Err(BadForm::Bottom(15)));
+    assert_eq!(slots.with_bottom(256), Err(BadForm::Bottom(256)));
+}
+
 #[test]
 fn a_sketch_keeps_its_bytes_in_all_releases() {
     let permutations = Permutations::new(16);
-    let hex = |bits| format!("{:?}", form(16, bits).cut(&minima(&permutations, &[1, 2, 3, 0xdead_beef])));
+    let hex = |bits| format!("{:?}", form(16, bits).cut(&minima(&permutations, &[1, 2, 3, 0xdead_beef]), &[]));
     assert_eq!(hex(SlotBits::B8), "Sketch(5574e8eb358cf5ec8e4516e279e73a45)");
+    let (four, counting) = ([1, 2, 3, 0xdead_beef], form(16, SlotBits::B8).with_count());
+    let counted = counting.cut(&minima(&permutations, &four), &four);
+    assert_eq!(format!("{counted:?}"), "Sketch(5574e8eb358cf5ec8e4516e279e73a450004)");
     assert_eq!(hex(SlotBits::B4), "Sketch(57ee38fe841e7e34)");
     assert_eq!(hex(SlotBits::B16), "Sketch(55a874b8e88feb2335848c5ef510ec4d8edf451e1622e2a279e5e7923abd4517)");
 }
@@ -238,12 +348,27 @@ fn forms_that_cannot_be_are_refused() {
 
 proptest! {
     #[test]
+    fn a_distance_by_the_smallest_is_the_share_of_the_definition(
+        one in prop::collection::btree_set(0_u32..60, 1..50),
+        other in prop::collection::btree_set(0_u32..60, 1..50),
+        k in 16_u8..30,
+    ) {
+        let form = form(16, SlotBits::B8).with_bottom(k.into()).unwrap();
+        let sketch = |set: &std::collections::BTreeSet<u32>| form.cut(&[0; 16], &set.iter().copied().collect::<Vec<_>>());
+        let union: Vec<&u32> = one.union(&other).take(k.into()).collect();
+        let both = union.iter().filter(|element| one.contains(**element) && other.contains(**element)).count();
+        let distance = form.distance(&sketch(&one), &sketch(&other));
+        prop_assert_eq!(distance, form.distance(&sketch(&other), &sketch(&one)));
+        prop_assert_eq!(usize::from(k - distance), both * usize::from(k) / union.len());
+    }
+
+    #[test]
     fn a_distance_counts_the_slots_that_differ(one in prop::collection::vec(any::<u32>(), 32), flips in any::<u32>()) {
         let other: Vec<u32> =
             one.iter().enumerate().map(|(slot, value)| if flips >> slot & 1 == 1 { value ^ 0xffff } else { *value }).collect();
         for bits in [SlotBits::B4, SlotBits::B8, SlotBits::B16] {
             let form = form(32, bits);
-            let (one, other) = (form.cut(&one), form.cut(&other));
+            let (one, other) = (form.cut(&one, &[]), form.cut(&other, &[]));
             let differing = (0..32).filter(|slot| form.slot(&one, *slot) != form.slot(&other, *slot)).count();
             prop_assert_eq!(usize::from(form.distance(&one, &other)), differing);
             prop_assert_eq!(one.bytes().len(), form.bytes());

@@ -7,7 +7,7 @@ use roaring::RoaringTreemap;
 use super::CodecError;
 use super::frame::{self, FRAME_BYTES, Kind};
 use super::places::Places;
-use super::rules::{read_rules, read_tails, write_rules, write_tails};
+use super::rules::{read_rules, read_tails, version_of, write_rules, write_tails};
 use super::wire::{Reader, Write};
 use crate::log::{Checkpoint, Judged, LogIdentity, PartitionCheckpoint, RequestId, RulesNumber};
 
@@ -31,7 +31,7 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
         write_bitmap(&mut judged, said.judged.reopened());
     }
     let mut out = Vec::with_capacity(judged.len() + checkpoint.applied.len() * 8 + 256);
-    let start = frame::open(&mut out, Kind::Checkpoint);
+    let start = frame::open_as(&mut out, Kind::Checkpoint, version_of(&checkpoint.rules));
     out.fixed64(checkpoint.log.0);
     out.varint(u64::from(checkpoint.rules_number.0));
     write_rules(&mut out, &checkpoint.rules);

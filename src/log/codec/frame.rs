@@ -6,11 +6,15 @@ use super::wire::Reader;
 /// First bytes of every record of both logs.
 pub const MAGIC: [u8; 2] = *b"dg";
 
-/// The version of the format that is written.
+/// The version of the format that is written, wherever it can say what is to be said.
 pub const FORMAT_VERSION: u8 = 3;
 
-/// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 3] = [1, 2, FORMAT_VERSION];
+/// The version of records that say what only an option brings about: rules with containment, a ruling by it. Without
+/// such an option no record of it is written, and a release before it reads all of the log.
+pub const OPTIONS_VERSION: u8 = 4;
+
+/// Versions that are read.
+pub const KNOWN_VERSIONS: [u8; 4] = [1, 2, FORMAT_VERSION, OPTIONS_VERSION];
 
 /// Bytes of a frame around its body.
 pub(crate) const FRAME_BYTES: usize = 8;
@@ -52,9 +56,14 @@ impl Kind {
 
 /// Appends the head of a frame to `out`; [`close`] ends it. Gives what `close` needs.
 pub(crate) fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
+    open_as(out, kind, FORMAT_VERSION)
+}
+
+/// [`open`] for a record of this version.
+pub(crate) fn open_as(out: &mut Vec<u8>, kind: Kind, version: u8) -> usize {
     let start = out.len();
     out.extend(MAGIC);
-    out.push(FORMAT_VERSION);
+    out.push(version);
     out.push(kind as u8);
     start
 }

@@ -28,7 +28,8 @@
 //!   2 duplicate  page · time · digest u32 · match
 //!   3 withdrawn, 4 and 5 forgotten, 6 reopened: as in an entry
 //!   7 template   as an update
-//! match        stage u8 · distance u8 · position · age in ms i [· position of the cluster: flag 5]
+//! match        stage u8 · distance u8 [· share of the smaller page: flag 6, not before version 4] · position
+//!              · age in ms i [· position of the cluster: flag 5]
 //! original     hashes present in bits 0-2 and 4, has cluster in bit 3 u8 · hashes [· position of the cluster]
 //! hashes       exact u128 [· simhash u64] [· id u64] [· scope u64] [· length · sketch]
 //!              · numbers: count · u16* (not in versions 1 and 2)
@@ -40,6 +41,7 @@
 //!              · max_future_skew · max_entries · same_id u8 [· minhash: not in version 1]
 //!              · has number guard u8 [· least overlap] (not in versions 1 and 2)
 //! minhash      0 u8, or 1 u8 · slots u8 · bits u8 · bands u8 · rows u8 · agree u8 · min_similarity
+//!              · has counts u8 · smallest elements u8 · has containment u8 [· containment] (all not before version 4)
 //! span         seconds · nanoseconds
 //! bitmap       length · portable Roaring treemap (nothing when empty)
 //! ```
@@ -65,7 +67,7 @@ pub(crate) mod wire;
 
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
 pub use entries::{decode_entries, encode_entries};
-pub use frame::{FORMAT_VERSION, KNOWN_VERSIONS, MAGIC};
+pub use frame::{FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, OPTIONS_VERSION};
 pub use verdicts::{DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
 
 use crate::record::Reject;

@@ -1,14 +1,14 @@
 //! Rules and tails as bytes.
 
 use super::CodecError;
-use super::frame::{self, Kind};
+use super::frame::{self, FORMAT_VERSION, Kind, OPTIONS_VERSION};
 use super::wire::{Reader, Write};
 use crate::fingerprint::{Banding, SketchForm, SlotBits};
 use crate::log::{LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Tails, Windows};
 
 /// Appends one Kafka record that holds these rules to `out`.
 pub(super) fn encode(record: &RulesRecord, out: &mut Vec<u8>) {
-    let start = frame::open(out, Kind::Rules);
+    let start = frame::open_as(out, Kind::Rules, version_of(&record.rules));
     out.fixed64(record.log.0);
     out.varint(u64::from(record.number.0));
     write_rules(out, &record.rules);
@@ -24,6 +24,15 @@ pub(super) fn decode(mut from: Reader<'_>) -> Result<RulesRecord, CodecError> {
     Ok(RulesRecord { log, number, rules })
 }
 
+/// Returns the version of a record that holds these rules.
+pub(super) fn version_of(rules: &Rules) -> u8 {
+    let needs = |minhash: &MinHashRules| {
+        minhash.containment.is_some() || minhash.form.has_count() || minhash.form.bottom().is_some()
+    };
+    if rules.minhash.as_ref().is_some_and(needs) { OPTIONS_VERSION } else { FORMAT_VERSION }
+}
+
+/// Writes rules as [`version_of`] them has it.
 pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     out.varint(rules.stages.len() as u64);
     out.extend(rules.stages.iter().map(|&stage| stage as u8));
@@ -36,15 +45,27 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     out.varint(rules.max_entries);
     out.push(rules.same_id as u8);
     out.push(u8::from(rules.minhash.is_some()));
-    if let Some(MinHashRules { form, banding, agree, min_similarity }) = rules.minhash {
+    if let Some(MinHashRules { form, banding, agree, min_similarity, containment }) = rules.minhash {
         // No form has more than 16 bits a slot.
         out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
         out.extend([banding.bands(), banding.rows(), agree]);
         out.varint(u64::from(min_similarity));
+        if version_of(rules) >= OPTIONS_VERSION {
+            out.extend([u8::from(form.has_count()), form.bottom().unwrap_or(0), u8::from(containment.is_some())]);
+            containment.iter().for_each(|least| out.varint(u64::from(*least)));
+        }
     }
     out.push(u8::from(rules.number_guard.is_some()));
     if let Some(least) = rules.number_guard {
         out.varint(u64::from(least));
+    }
+}
+
+fn read_bool(from: &mut Reader<'_>, what: &'static str) -> Result<bool, CodecError> {
+    match from.byte(what)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(CodecError::BadValue { what, value: u64::from(other) }),
     }
 }
 
@@ -53,11 +74,7 @@ fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<u16>, CodecError> {
     if from.version() < 3 {
         return Ok(None);
     }
-    match from.byte("number_guard")? {
-        0 => Ok(None),
-        1 => from.small("number_guard").map(Some),
-        other => Err(CodecError::BadValue { what: "number_guard", value: u64::from(other) }),
-    }
+    read_bool(from, "number_guard")?.then(|| from.small("number_guard")).transpose()
 }
 
 /// Version 1 knew no sketches.
@@ -66,10 +83,8 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
         return Ok(None);
     }
     let bad = |what, value: u8| CodecError::BadValue { what, value: u64::from(value) };
-    match from.byte("minhash")? {
-        0 => return Ok(None),
-        1 => {}
-        other => return Err(bad("minhash", other)),
+    if !read_bool(from, "minhash")? {
+        return Ok(None);
     }
     let (slots, bits) = (from.byte("slots")?, from.byte("bits")?);
     let known = [SlotBits::B4, SlotBits::B8, SlotBits::B16].into_iter().find(|known| known.count() == u32::from(bits));
@@ -78,7 +93,18 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
     let agree = from.byte("agree")?;
     let min_similarity = from.small("min_similarity")?;
-    Ok(Some(MinHashRules { form, banding, agree, min_similarity }))
+    let mut rules = MinHashRules { form, banding, agree, min_similarity, containment: None };
+    if from.version() >= OPTIONS_VERSION {
+        if read_bool(from, "count")? {
+            rules.form = form.with_count();
+        }
+        let k = from.byte("bottom_k")?;
+        if k > 0 {
+            rules.form = rules.form.with_bottom(k.into()).map_err(|_| bad("bottom_k", k))?;
+        }
+        rules.containment = read_bool(from, "containment")?.then(|| from.small("containment")).transpose()?;
+    }
+    Ok(Some(rules))
 }
 
 /// Reads one value for each stage. Version 1 had none for the third: it gets that of the second.

@@ -1,7 +1,7 @@
 //! Rulings of the verdict log as bytes.
 
 use super::fingerprints::{self, Present};
-use super::frame::{self, Kind};
+use super::frame::{self, FORMAT_VERSION, Kind, OPTIONS_VERSION};
 use super::places::Places;
 use super::rules::{read_stage, read_tails, write_tails};
 use super::wire::{Reader, Write};
@@ -25,6 +25,8 @@ const TEMPLATE: u8 = 7;
 const HAS_ORIGINAL: u8 = 1 << 4;
 /// Flag of a page's head: the cluster it joins began elsewhere than at the original it matched.
 const HAS_CLUSTER: u8 = 1 << 5;
+/// Flag of a page's head: it matched by containment. Not before [`OPTIONS_VERSION`].
+const IS_CONTAINED: u8 = 1 << 6;
 /// Flag beside the hashes of a new original: its cluster began elsewhere.
 const OF_CLUSTER: u8 = Present::FREE_BIT;
 
@@ -38,7 +40,12 @@ pub(super) fn encode(batch: &RulingBatch, out: &mut Vec<u8>) {
     for ruling in &batch.rulings {
         write_ruling(&mut body, &mut places, ruling);
     }
-    let start = frame::open(out, Kind::Rulings);
+    let is_contained = |ruling: &Ruling| match &ruling.answer {
+        Answer::Page(page) => page.decision.matched().is_some_and(|of| of.contained.is_some()),
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => false,
+    };
+    let version = if batch.rulings.iter().any(is_contained) { OPTIONS_VERSION } else { FORMAT_VERSION };
+    let start = frame::open_as(out, Kind::Rulings, version);
     out.fixed64(batch.log.0);
     out.varint(u64::from(batch.rules.0));
     write_tails(out, &batch.tails);
@@ -76,7 +83,8 @@ fn head_of(answer: &Answer) -> u8 {
             };
             let original = if page.decision.original().is_some() { HAS_ORIGINAL } else { 0 };
             let elsewhere = page.decision.matched().is_some_and(|of| of.cluster != of.source);
-            kind | original | if elsewhere { HAS_CLUSTER } else { 0 }
+            let contained = page.decision.matched().is_some_and(|of| of.contained.is_some());
+            kind | original | if elsewhere { HAS_CLUSTER } else { 0 } | if contained { IS_CONTAINED } else { 0 }
         }
         Answer::Withdrawn { .. } => WITHDRAWN,
         Answer::Forgotten(ForgetTarget::Source(_)) => FORGOTTEN_SOURCE,
@@ -136,15 +144,16 @@ fn read_page(from: &mut Reader<'_>, places: &mut Places, head: u8) -> Result<Pag
     let source = places.read_page(from)?;
     let event_time = places.read_time(from)?;
     let digest = PageDigest(from.fixed32("digest")?);
+    let of_match = HAS_CLUSTER | if from.version() < OPTIONS_VERSION { 0 } else { IS_CONTAINED };
     let decision = match (head & 0xF, head & 0xF0) {
         (UNIQUE, 0) => Decision::Unique { original: None },
         (UNIQUE, HAS_ORIGINAL) => Decision::Unique { original: Some(read_original(from, places)?) },
-        (kind @ (UPDATE | TEMPLATE), flags) if flags & !(HAS_ORIGINAL | HAS_CLUSTER) == 0 => {
+        (kind @ (UPDATE | TEMPLATE), flags) if flags & !(HAS_ORIGINAL | of_match) == 0 => {
             let of = read_match(from, places, flags)?;
             let original = (flags & HAS_ORIGINAL != 0).then(|| read_original(from, places)).transpose()?;
             if kind == UPDATE { Decision::Update { of, original } } else { Decision::Template { of, original } }
         }
-        (DUPLICATE, flags) if flags & !HAS_CLUSTER == 0 => Decision::Duplicate { of: read_match(from, places, flags)? },
+        (DUPLICATE, flags) if flags & !of_match == 0 => Decision::Duplicate { of: read_match(from, places, flags)? },
         _ => return Err(CodecError::BadValue { what: "ruling", value: u64::from(head) }),
     };
     Ok(PageRuling { source, event_time, digest, decision })
@@ -153,6 +162,7 @@ fn read_page(from: &mut Reader<'_>, places: &mut Places, head: u8) -> Result<Pag
 fn write_match(out: &mut Vec<u8>, places: &mut Places, of: &Match) {
     out.push(of.stage as u8);
     out.push(of.distance);
+    of.contained.iter().for_each(|share| out.varint(u64::from(*share)));
     places.write_reference(out, &of.source);
     out.signed(of.age_ms);
     if of.cluster != of.source {
@@ -163,10 +173,11 @@ fn write_match(out: &mut Vec<u8>, places: &mut Places, of: &Match) {
 fn read_match(from: &mut Reader<'_>, places: &Places, flags: u8) -> Result<Match, CodecError> {
     let stage = read_stage(from)?;
     let distance = from.byte("distance")?;
+    let contained = (flags & IS_CONTAINED != 0).then(|| from.small("containment")).transpose()?;
     let source = places.read_reference(from)?;
     let age_ms = from.signed("age")?;
     let cluster = if flags & HAS_CLUSTER == 0 { source.clone() } else { places.read_reference(from)? };
-    Ok(Match { stage, distance, source, age_ms, cluster })
+    Ok(Match { stage, distance, contained, source, age_ms, cluster })
 }
 
 fn write_original(out: &mut Vec<u8>, places: &mut Places, original: &NewOriginal) {

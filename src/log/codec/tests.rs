@@ -135,6 +135,7 @@ fn bytes_a_ruling(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
             let of = Match {
                 stage: Stage::SimHash,
                 distance: 3,
+                contained: None,
                 source: far_back(&other),
                 age_ms: 80_000_000,
                 cluster: far_back(&source),

@@ -82,6 +82,7 @@ fn seen(offset: i64, verdict: &'static str) -> Seen {
         verdict,
         stage: "simhash",
         distance: 2,
+        contained: None,
         age_ms: 5,
         id: Some("http://a/<script>".to_owned()),
         at: Timestamp::from_millis(1),

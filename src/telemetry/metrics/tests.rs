@@ -82,6 +82,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.batch_size(7);
     metrics.match_distance(3);
     metrics.match_similarity(953);
+    metrics.match_containment(812);
     metrics.largest_cluster(7);
     metrics.match_age(Duplicate::Exact, -7000);
     metrics.document_tokens(Segmenter::Jieba, 100);
@@ -170,6 +171,7 @@ fn units_are_those_of_the_names() {
     assert_eq!(value(&text, "dupgate_worker_busy_seconds_total", &[]), Some(3.0));
     assert_eq!(value(&text, "dupgate_documents_total", &["bypass"]), Some(1.0));
     assert_eq!(value(&text, "dupgate_match_similarity_ratio_sum", &[]), Some(0.953));
+    assert_eq!(value(&text, "dupgate_match_containment_ratio_sum", &[]), Some(0.812));
     assert_eq!(value(&text, "dupgate_largest_cluster_documents", &[]), Some(7.0));
     assert_eq!(value(&text, "dupgate_match_distance_bits_bucket", &["le=\"2\""]), Some(0.0));
     assert_eq!(value(&text, "dupgate_match_distance_bits_bucket", &["le=\"3\""]), Some(1.0), "bounds are inclusive");

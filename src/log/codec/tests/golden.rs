@@ -27,6 +27,13 @@ const CHECKPOINT: [&str; 3] = [
     include_str!("../../../../tests/golden/log/checkpoint.v3.hex"),
 ];
 
+/// What options bring about, and nothing else, is written as version 4.
+const WITH_OPTIONS: [&str; 3] = [
+    include_str!("../../../../tests/golden/log/rules.v4.hex"),
+    include_str!("../../../../tests/golden/log/rulings.v4.hex"),
+    include_str!("../../../../tests/golden/log/checkpoint.v4.hex"),
+];
+
 fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
     assert!(
         records(golden) == written,
@@ -116,6 +123,56 @@ fn checkpoint_of_all_versions() {
     check_verdict("checkpoint", CHECKPOINT, &value, [&one, &two], 200);
 }
 
+#[test]
+fn options_are_written_as_a_version_of_their_own() {
+    let record = RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules: rules_4() };
+    let with_options = Checkpoint { rules: rules_4(), ..checkpoint() };
+    let values = [
+        ("rules", VerdictRecord::Rules(record)),
+        ("rulings", VerdictRecord::Rulings(batch_4())),
+        ("checkpoint", VerdictRecord::Checkpoint(Box::new(with_options))),
+    ];
+    for ((name, value), golden) in values.iter().zip(WITH_OPTIONS) {
+        check_written(&format!("{name}.v4.hex"), golden, &encode_verdict(value, 200));
+        check_read(&format!("{name}.v4.hex"), golden, value);
+    }
+    // Whoever reads version 3 takes what it has no flag for as broken, not as something else.
+    let mut old = encode_verdict(&VerdictRecord::Rulings(batch_4()), 0).remove(0);
+    old[2] = FORMAT_VERSION;
+    let length = old.len() - 4;
+    let checksum = crc32fast::hash(&old[..length]);
+    old[length..].copy_from_slice(&checksum.to_le_bytes());
+    assert!(matches!(VerdictReader::new().push(0, &old), Err(CodecError::BadValue { what: "ruling", .. })));
+}
+
+/// Rules with every option of version 4.
+fn rules_4() -> Rules {
+    let minhash = rules().minhash.map(|minhash| MinHashRules {
+        form: minhash.form.with_count().with_bottom(64).unwrap(),
+        containment: Some(750),
+        ..minhash
+    });
+    Rules { minhash, ..rules() }
+}
+
+/// Pages that are matched by containment, in every kind of decision.
+fn batch_4() -> RulingBatch {
+    let mut batch = batch();
+    for (number, ruling) in (0_u16..).zip(&mut batch.rulings) {
+        let Answer::Page(page) = &mut ruling.answer else { continue };
+        let (Decision::Update { of, .. } | Decision::Template { of, .. } | Decision::Duplicate { of }) =
+            &mut page.decision
+        else {
+            continue;
+        };
+        // The second of each kind stays as it was.
+        if of.cluster == of.source {
+            (of.stage, of.contained) = (Stage::MinHash, Some(750 + number));
+        }
+    }
+    batch
+}
+
 /// Version 1 knew two stages; the window and tail of the third are those of the second.
 fn rules_1() -> Rules {
     let windows = Windows { minhash: rules().windows.simhash, ..rules().windows };
@@ -173,6 +230,7 @@ pub(super) fn batch() -> RulingBatch {
     let of = |stage, distance, cluster| Match {
         stage,
         distance,
+        contained: None,
         source: pages().at(999_000),
         age_ms: -86_400_000,
         cluster: pages().at(cluster),
@@ -251,6 +309,7 @@ pub(super) fn rules() -> Rules {
             banding: Banding::new(42, 3, form).unwrap(),
             agree: 2,
             min_similarity: 300,
+            containment: None,
         }),
         number_guard: Some(500),
     }

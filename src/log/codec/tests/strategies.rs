@@ -74,10 +74,11 @@ pub(super) fn entries() -> impl Strategy<Value = Entry> {
 }
 
 fn matches() -> BoxedStrategy<Match> {
-    (stages(), any::<u8>(), sources(), numbers(), prop::option::of(sources()))
-        .prop_map(|(stage, distance, source, age_ms, elsewhere)| {
+    let contained = prop::option::weighted(0.2, any::<u16>());
+    (stages(), any::<u8>(), contained, sources(), numbers(), prop::option::of(sources()))
+        .prop_map(|(stage, distance, contained, source, age_ms, elsewhere)| {
             let cluster = elsewhere.unwrap_or_else(|| source.clone());
-            Match { stage, distance, source, age_ms, cluster }
+            Match { stage, distance, contained, source, age_ms, cluster }
         })
         .boxed()
 }
@@ -138,10 +139,14 @@ fn rules() -> BoxedStrategy<Rules> {
 
 fn minhash_rules() -> impl Strategy<Value = MinHashRules> {
     let bits = prop::sample::select(vec![SlotBits::B4, SlotBits::B8, SlotBits::B16]);
-    (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), any::<u16>()).prop_map(
-        |(pairs, bits, bands, rows, agree, min_similarity)| {
-            let form = SketchForm::new(pairs * 2, bits).unwrap();
-            MinHashRules { form, banding: Banding::new(bands, rows, form).unwrap(), agree, min_similarity }
+    let options = (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(any::<u16>()));
+    (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), any::<u16>(), options).prop_map(
+        |(pairs, bits, bands, rows, agree, min_similarity, (counts, bottom, containment))| {
+            let plain = SketchForm::new(pairs * 2, bits).unwrap();
+            let counted = if counts { plain.with_count() } else { plain };
+            let form = bottom.map_or(counted, |k| counted.with_bottom(k).unwrap());
+            let banding = Banding::new(bands, rows, form).unwrap();
+            MinHashRules { form, banding, agree, min_similarity, containment }
         },
     )
 }
