@@ -58,7 +58,7 @@ fn page() -> impl Strategy<Value = EntryBody> {
             scope: scope.map(ScopeHash),
             fingerprints: Fingerprints {
                 exact: ExactHash(u128::from(value)),
-                simhash: (value > 0).then_some(SimHash(u64::from(value))),
+                simhash: (value > 0).then_some(SimHash::B64(u64::from(value))),
                 sketch: None,
                 numbers: Numbers::from_hashes(figures(value)).unwrap(),
             },

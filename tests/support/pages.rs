@@ -72,7 +72,7 @@ impl WorldPage {
         // Neighbouring texts differ in one bit; the variant changes the text, but no bit.
         let fingerprints = Fingerprints {
             exact: ExactHash(u128::from(self.text * 2 + self.variant)),
-            simhash: (!self.too_short).then_some(SimHash((1 << self.text) - 1)),
+            simhash: (!self.too_short).then_some(SimHash::B64((1 << self.text) - 1)),
             // Neighbouring texts differ in three of sixteen slots.
             sketch: (!self.too_short).then(|| {
                 Sketch::from_bytes(&std::array::from_fn::<u8, 16, _>(|slot| {

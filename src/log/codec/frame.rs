@@ -6,11 +6,14 @@ use super::wire::Reader;
 /// First bytes of every record of both logs.
 pub const MAGIC: [u8; 2] = *b"dg";
 
-/// The version of the format that is written.
-pub const FORMAT_VERSION: u8 = 3;
+/// The newest version of the format. It is written only where a record holds what [`USUAL_VERSION`] cannot say.
+pub const FORMAT_VERSION: u8 = 4;
+
+/// The version of the format that is written where it can say all: older releases read it.
+pub const USUAL_VERSION: u8 = 3;
 
 /// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 3] = [1, 2, FORMAT_VERSION];
+pub const KNOWN_VERSIONS: [u8; 4] = [1, 2, USUAL_VERSION, FORMAT_VERSION];
 
 /// Bytes of a frame around its body.
 pub(crate) const FRAME_BYTES: usize = 8;
@@ -50,11 +53,16 @@ impl Kind {
     ];
 }
 
-/// Appends the head of a frame to `out`; [`close`] ends it. Gives what `close` needs.
+/// Appends the head of a frame of the usual version to `out`; [`close`] ends it. Gives what `close` needs.
 pub(crate) fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
+    open_version(out, kind, USUAL_VERSION)
+}
+
+/// [`open`] where the body is written by another version.
+pub(crate) fn open_version(out: &mut Vec<u8>, kind: Kind, version: u8) -> usize {
     let start = out.len();
     out.extend(MAGIC);
-    out.push(FORMAT_VERSION);
+    out.push(version);
     out.push(kind as u8);
     start
 }

@@ -6,7 +6,7 @@ use super::places::Places;
 use super::rules::{read_stage, read_tails, write_tails};
 use super::wire::{Reader, Write};
 use super::{CodecError, reject};
-use crate::fingerprint::{IdHash, PageDigest};
+use crate::fingerprint::{Fingerprints, IdHash, PageDigest};
 use crate::log::{
     Answer, Decision, ForgetTarget, LogIdentity, Match, NewOriginal, PageRuling, RequestId, RulesNumber, Ruling,
     RulingBatch,
@@ -35,10 +35,11 @@ const LEAST_BYTES: usize = 9;
 pub(super) fn encode(batch: &RulingBatch, out: &mut Vec<u8>) {
     let mut places = Places::default();
     let mut body = Vec::with_capacity(batch.rulings.len() * 64);
+    let version = fingerprints::version_for(batch.rulings.iter().filter_map(remembered));
     for ruling in &batch.rulings {
-        write_ruling(&mut body, &mut places, ruling);
+        write_ruling(&mut body, version, &mut places, ruling);
     }
-    let start = frame::open(out, Kind::Rulings);
+    let start = frame::open_version(out, Kind::Rulings, version);
     out.fixed64(batch.log.0);
     out.varint(u64::from(batch.rules.0));
     write_tails(out, &batch.tails);
@@ -85,7 +86,15 @@ fn head_of(answer: &Answer) -> u8 {
     }
 }
 
-fn write_ruling(out: &mut Vec<u8>, places: &mut Places, ruling: &Ruling) {
+/// Returns the fingerprints of the original that a ruling makes.
+fn remembered(ruling: &Ruling) -> Option<&Fingerprints> {
+    match &ruling.answer {
+        Answer::Page(page) => page.decision.original().map(|original| &original.fingerprints),
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+    }
+}
+
+fn write_ruling(out: &mut Vec<u8>, version: u8, places: &mut Places, ruling: &Ruling) {
     out.push(head_of(&ruling.answer));
     out.fixed64(ruling.request.0);
     match &ruling.answer {
@@ -97,7 +106,7 @@ fn write_ruling(out: &mut Vec<u8>, places: &mut Places, ruling: &Ruling) {
                 write_match(out, places, of);
             }
             if let Some(original) = page.decision.original() {
-                write_original(out, places, original);
+                write_original(out, version, places, original);
             }
         }
         Answer::Withdrawn { source, reason } => {
@@ -169,10 +178,10 @@ fn read_match(from: &mut Reader<'_>, places: &Places, flags: u8) -> Result<Match
     Ok(Match { stage, distance, source, age_ms, cluster })
 }
 
-fn write_original(out: &mut Vec<u8>, places: &mut Places, original: &NewOriginal) {
+fn write_original(out: &mut Vec<u8>, version: u8, places: &mut Places, original: &NewOriginal) {
     let present = Present::of(&original.fingerprints, original.id, original.scope);
     out.push(present.bits_beside_one() | if original.cluster.is_some() { OF_CLUSTER } else { 0 });
-    fingerprints::write(out, &original.fingerprints, original.id, original.scope);
+    fingerprints::write(out, version, &original.fingerprints, original.id, original.scope);
     if let Some(cluster) = &original.cluster {
         places.write_reference(out, cluster);
     }
