@@ -83,7 +83,10 @@ pub(super) trait Compare: Copy {
     /// lives.
     fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32;
 
-    /// Returns the slots of a line, one bit each, whose id lives.
+    /// Returns the words of a line, one bit each, that are equal to `tag` where `mask` has ones, and lie in the window.
+    fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32;
+
+    /// Returns the words of a line, one bit each, that lie in the window.
     fn alive(line: &Line, window: Alive) -> u32;
 
     /// Returns which of eight codes differ from `code` in at most `reach` bits, one bit each.
@@ -97,11 +100,11 @@ pub(super) struct Portable;
 /// Slots of a line.
 const SLOTS: usize = 9;
 
-/// Takes the ids out of a line.
+/// Takes a line apart.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
-fn ids(line: &Line) -> impl Iterator<Item = u32> {
-    line.as_chunks().0.iter().take(SLOTS).map(|id| u32::from_le_bytes(*id))
+fn words(line: &Line) -> impl Iterator<Item = u32> {
+    line.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word))
 }
 
 /// Takes the tags out of a line, where the bytes of each stand nine bytes apart.
@@ -117,7 +120,7 @@ impl Compare for Portable {
     #[inline(always)]
     fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
         let mut found = 0;
-        for (slot, (held, id)) in tags(line).into_iter().zip(ids(line)).enumerate() {
+        for (slot, (held, id)) in tags(line).into_iter().zip(words(line)).enumerate() {
             let is_near = (held ^ tag).count_ones() <= reach;
             found |= u32::from(is_near && window.has(id)) << slot;
         }
@@ -125,12 +128,18 @@ impl Compare for Portable {
     }
 
     #[inline(always)]
-    fn alive(line: &Line, window: Alive) -> u32 {
+    fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32 {
         let mut found = 0;
-        for (slot, id) in ids(line).enumerate() {
-            found |= u32::from(window.has(id)) << slot;
+        for (place, word) in words(line).enumerate() {
+            let is_equal = (word ^ tag) & mask == 0;
+            found |= u32::from(is_equal && window.has(word)) << place;
         }
         found
+    }
+
+    #[inline(always)]
+    fn alive(line: &Line, window: Alive) -> u32 {
+        Self::equal(line, 0, 0, window)
     }
 
     #[inline(always)]
@@ -150,7 +159,7 @@ mod wide {
     use std::arch::x86_64::{
         _mm512_cmple_epu32_mask, _mm512_cmple_epu64_mask, _mm512_cmplt_epu32_mask, _mm512_loadu_si512,
         _mm512_maskz_permutexvar_epi8, _mm512_popcnt_epi32, _mm512_popcnt_epi64, _mm512_set1_epi32, _mm512_set1_epi64,
-        _mm512_sub_epi32, _mm512_xor_si512,
+        _mm512_sub_epi32, _mm512_testn_epi32_mask, _mm512_xor_si512,
     };
 
     use super::{Alive, Compare, Job, Line};
@@ -196,6 +205,19 @@ mod wide {
         }
 
         #[inline(always)]
+        fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32 {
+            // SAFETY: as in `near`.
+            let equal = unsafe {
+                let words = _mm512_loadu_si512(line.as_ptr().cast());
+                let differing = _mm512_xor_si512(words, _mm512_set1_epi32(tag as i32));
+                let equal = _mm512_testn_epi32_mask(differing, _mm512_set1_epi32(mask as i32));
+                let ages = _mm512_sub_epi32(words, _mm512_set1_epi32(window.tail as i32));
+                equal & _mm512_cmplt_epu32_mask(ages, _mm512_set1_epi32(window.live as i32))
+            };
+            u32::from(equal)
+        }
+
+        #[inline(always)]
         fn alive(line: &Line, window: Alive) -> u32 {
             // SAFETY: as in `near`.
             let alive = unsafe {
@@ -203,7 +225,7 @@ mod wide {
                 let ages = _mm512_sub_epi32(words, _mm512_set1_epi32(window.tail as i32));
                 _mm512_cmplt_epu32_mask(ages, _mm512_set1_epi32(window.live as i32))
             };
-            u32::from(alive) & 0x1FF
+            u32::from(alive)
         }
 
         #[inline(always)]
@@ -257,9 +279,11 @@ mod tests {
 
     struct Near<'a>(&'a Line, u32, u32, Alive);
     impl Job for Near<'_> {
-        type Output = (u32, u32);
-        fn run<C: Compare>(self) -> (u32, u32) {
-            (C::near(self.0, self.1, self.2, self.3), C::alive(self.0, self.3))
+        type Output = [u32; 3];
+        fn run<C: Compare>(self) -> Self::Output {
+            let Self(line, tag, reach, window) = self;
+            let mask = (1 << reach) - 1;
+            [C::near(line, tag, reach, window), C::equal(line, tag, mask, window), C::alive(line, window)]
         }
     }
 

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::alive::{Alive, id_of, position_of};
 use super::fast::{Compare, Engine, Job};
+use super::layout::Layout;
 use super::lines::Discarded;
 use super::table::Table;
 use super::tables::Keys;
@@ -20,8 +21,8 @@ const AT_ONCE_A_TABLE: u64 = 3;
 
 /// A table that is being filled.
 #[derive(Debug)]
-pub(super) struct Growing {
-    table: Table,
+pub(super) struct Growing<L> {
+    table: Table<L>,
     /// Which of the tables it will replace.
     number: usize,
     /// Large pages that were touched, until all are.
@@ -44,9 +45,9 @@ impl Scrap {
     }
 }
 
-struct Move<'a, K: Keys>(&'a mut Growing, &'a K, u64, Alive, u64);
+struct Move<'a, L, K>(&'a mut Growing<L>, &'a K, u64, Alive, u64);
 
-impl<K: Keys> Job for Move<'_, K> {
+impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
     type Output = ();
 
     #[inline(always)]
@@ -69,9 +70,9 @@ impl<K: Keys> Job for Move<'_, K> {
     }
 }
 
-impl Growing {
+impl<L: Layout> Growing<L> {
     /// Begins to fill a table, one of `tables`, from position `tail` on.
-    pub(super) fn new(table: Table, number: usize, tables: usize, tail: u64) -> Self {
+    pub(super) fn new(table: Table<L>, number: usize, tables: usize, tail: u64) -> Self {
         Self { table, number, touched: 0, next: tail, at_once: AT_ONCE.max(AT_ONCE_A_TABLE * tables as u64) }
     }
 
@@ -88,13 +89,13 @@ impl Growing {
     }
 
     /// Moves all entries; returns the table.
-    pub(super) fn finish(mut self, engine: Engine, keys: &impl Keys, positions: &Range<u64>) -> Table {
+    pub(super) fn finish(mut self, engine: Engine, keys: &impl Keys, positions: &Range<u64>) -> Table<L> {
         while !self.step(engine, keys, positions) {}
         self.table
     }
 
     /// Puts the table in the place of the old one.
-    pub(super) fn replace(self, tables: &mut [Table], scrap: &mut Scrap) {
+    pub(super) fn replace(self, tables: &mut [Table<L>], scrap: &mut Scrap) {
         if let Some(old) = tables.get_mut(self.number) {
             scrap.0.push(std::mem::replace(old, self.table).discard());
         }

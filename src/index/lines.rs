@@ -1,21 +1,6 @@
-//! The home lines of a table: one cache line for each small group of keys.
-//!
-//! A line has nine slots of 24 bits of tag and an id of 32 bits, and one byte that says whether entries that found no
-//! slot stand in a run (`runs`). With a run the ninth slot gives way to the run's place.
-//!
-//! ```text
-//! bytes 0 to 35    nine ids; with a run, the ninth is its place
-//! bytes 36 to 62   lower, middle and upper bytes of the nine tags, nine bytes each
-//! byte 63          0, or 1 + size class of the run
-//! ```
+//! The home lines of a table: one cache line for each small group of keys. What stands in a line says its `layout`.
 
 use super::fast::{self, LARGE_PAGE, LINE, Line};
-
-/// Slots of a line without a run.
-pub(super) const SLOTS: u32 = 9;
-
-/// Bits of a tag.
-pub(super) const TAG_BITS: u32 = 24;
 
 /// Fewest lines for which large pages are asked.
 const LARGE: usize = 1 << 15;
@@ -105,88 +90,9 @@ impl Lines {
     }
 }
 
-/// Where the overflow of a line stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RunPlace {
-    /// First block.
-    pub(super) head: u32,
-    /// Size class of the blocks.
-    pub(super) class: u8,
-}
-
-/// Returns the id in a slot.
-#[inline]
-pub(super) fn id_in(line: &Line, slot: u32) -> u32 {
-    line.as_chunks().0.get(slot as usize).map_or(0, |id| u32::from_le_bytes(*id))
-}
-
-/// Writes an id into a slot.
-#[inline]
-pub(super) fn set_id(line: &mut Line, slot: u32, id: u32) {
-    if let Some(held) = line.as_chunks_mut().0.get_mut(slot as usize) {
-        *held = id.to_le_bytes();
-    }
-}
-
-/// Says where the run of a line stands, if it has one.
-#[inline]
-pub(super) fn run_of(line: &Line) -> Option<RunPlace> {
-    let [.., class] = line;
-    class.checked_sub(1).map(|class| RunPlace { head: id_in(line, SLOTS - 1), class })
-}
-
-/// Returns one bit for each slot that the line has.
-#[inline]
-pub(super) fn slots_of(line: &Line) -> u32 {
-    if run_of(line).is_some() { (1 << (SLOTS - 1)) - 1 } else { (1 << SLOTS) - 1 }
-}
-
-/// Gives a line a run, or takes it away; the ninth slot goes or comes back with this id.
-pub(super) fn set_run(line: &mut Line, run: Option<RunPlace>, dead: u32) {
-    set_id(line, SLOTS - 1, run.map_or(dead, |run| run.head));
-    let [.., class] = line;
-    *class = run.map_or(0, |run| run.class + 1);
-}
-
-/// Writes an entry into a slot.
-#[inline]
-pub(super) fn set_slot(line: &mut Line, slot: u32, tag: u32, id: u32) {
-    set_id(line, slot, id);
-    let (_, tags) = line.split_at_mut(size_of::<u32>() * SLOTS as usize);
-    for (plane, byte) in tags.chunks_exact_mut(SLOTS as usize).zip(tag.to_le_bytes()) {
-        if let Some(held) = plane.get_mut(slot as usize) {
-            *held = byte;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::fast::tags;
     use super::*;
-
-    #[test]
-    fn slots_and_runs_do_not_touch_each_other() {
-        let mut line = [0; LINE];
-        let ids = |line: &Line| -> [u32; 9] { std::array::from_fn(|slot| id_in(line, u32::try_from(slot).unwrap())) };
-        for slot in 0..SLOTS {
-            set_slot(&mut line, slot, 0x00AB_CDE0 + slot, 100 + slot);
-        }
-        assert_eq!(tags(&line), std::array::from_fn(|slot| 0x00AB_CDE0 + u32::try_from(slot).unwrap()));
-        assert_eq!(ids(&line), std::array::from_fn(|slot| 100 + u32::try_from(slot).unwrap()));
-        assert_eq!((run_of(&line), slots_of(&line)), (None, 0x1FF));
-        let run = RunPlace { head: 77, class: 4 };
-        set_run(&mut line, Some(run), 0);
-        assert_eq!((run_of(&line), slots_of(&line)), (Some(run), 0xFF));
-        set_slot(&mut line, 7, 0, 1);
-        assert_eq!(run_of(&line), Some(run));
-        assert_eq!(
-            tags(&line)[..7],
-            std::array::from_fn::<u32, 7, _>(|slot| 0x00AB_CDE0 + u32::try_from(slot).unwrap())
-        );
-        set_run(&mut line, None, 5);
-        assert_eq!((run_of(&line), id_in(&line, 8)), (None, 5));
-    }
 
     #[test]
     fn lines_are_cache_lines_of_their_own() {
@@ -194,9 +100,9 @@ mod tests {
             let mut lines = Lines::with_room(count);
             for number in [0, count / 2, count - 1] {
                 assert_eq!(std::ptr::from_ref(lines.line(number)).addr() % 64, 0);
-                set_id(lines.line_mut(number).unwrap(), 3, u32::try_from(number + 1).unwrap());
+                lines.line_mut(number).unwrap()[..8].copy_from_slice(&(number + 1).to_le_bytes());
             }
-            assert_eq!(id_in(lines.line(count - 1), 3), u32::try_from(count).unwrap());
+            assert_eq!(lines.line(count - 1)[..8], count.to_le_bytes());
             assert!(lines.line_mut(count + (1 << 20)).is_none());
             let mut discarded = lines.discard();
             let steps = (0..99).take_while(|_| !discarded.step()).count();

@@ -8,8 +8,9 @@
 //! The originals stand in a ring in log order (`ring`, `column`): positions count them, a tail moves over them, and that
 //! is all that expiry does. Tables lead from keys to positions (`tables`, `table`): one from each exact hash, id and
 //! source, and those of a plan (`plan`) from parts of the `SimHash` code, so chosen that any two codes within k bits
-//! share a key, which is proved (`coverage`). Codes have 32, 64 or 128 bits (`codes`, `words`). A bucket is one cache line (`lines`); what finds no room there stands in a
-//! run (`runs`). Whether an entry lives is told by its id alone (`alive`), so nothing is ever deleted. Tables grow a few
+//! share a key, which is proved (`coverage`). Codes have 32, 64 or 128 bits (`codes`, `words`). A bucket is one cache
+//! line (`lines`, `layout`); what finds no room there stands in a run (`runs`). Whether an entry lives is told by its id
+//! alone (`alive`), so nothing is ever deleted. Tables grow a few
 //! entries a message (`growing`). All `unsafe` is in `fast`.
 //!
 //! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips; asked
@@ -22,6 +23,7 @@ mod column;
 mod coverage;
 mod fast;
 mod growing;
+mod layout;
 mod lines;
 mod lookup;
 mod near;
@@ -44,7 +46,6 @@ pub use near::{Looked, Near};
 pub use original::{Candidate, Gone, Original, Probe, Seen};
 pub use plan::{Needs, Offer, Plan};
 pub use stats::{IndexStats, NearStats, TableStats};
-pub use tables::{Keys, Tables};
 pub use tasks::{Task, in_turn};
 pub use words::Code;
 
@@ -52,8 +53,10 @@ use crate::fingerprint::{Fingerprints, IdHash};
 use crate::log::{MinHashRules, Stage, Tails};
 use crate::record::{PartitionId, Source};
 use codes::Codes;
+use layout::Nine;
 use ring::{ByExact, ById, BySource, Ring};
 use sketches::Sketches;
+use tables::Tables;
 
 /// Most originals that a plan is made for: ids are told apart up to here.
 const MOST_ENTRIES: u64 = 1 << 31;
@@ -67,9 +70,9 @@ pub struct Index {
     /// By the ring's positions, too.
     sketches: Sketches,
     last_sequence: Option<u64>,
-    by_exact: Tables,
-    by_id: Tables,
-    by_source: Tables,
+    by_exact: Tables<Nine>,
+    by_id: Tables<Nine>,
+    by_source: Tables<Nine>,
 }
 
 impl Index {
@@ -122,7 +125,7 @@ impl Index {
         if is_next(&mut self.last_sequence, original) {
             self.ring.push(original);
             self.codes.push(original.fingerprints.simhash);
-            self.sketches.push(original.fingerprints.sketch.clone());
+            self.sketches.push(original.fingerprints.sketch.as_ref());
             let (ring, positions) = (&self.ring, self.ring.positions());
             self.by_exact.insert(&ByExact(ring), positions.clone());
             self.by_source.insert(&BySource(ring), positions.clone());
@@ -139,7 +142,7 @@ impl Index {
         let rising = originals.iter().filter(move |original| is_next(&mut last, original));
         let (ring, codes, sketches) = (&mut self.ring, &mut self.codes, &mut self.sketches);
         let simhashes = rising.clone().map(|original| original.fingerprints.simhash);
-        let theirs = rising.clone().map(|original| original.fingerprints.sketch.clone());
+        let theirs = rising.clone().map(|original| original.fingerprints.sketch.as_ref());
         run(vec![
             Box::new(|| rising.for_each(|original| ring.push(original))),
             Box::new(|| codes.fill(simhashes)),
@@ -245,7 +248,7 @@ impl Index {
     }
 
     fn original(&self, position: u64) -> Option<Original> {
-        self.ring.original(position, self.codes.kept(position), self.sketches.get(position).cloned())
+        self.ring.original(position, self.codes.kept(position), self.sketches.get(position))
     }
 
     /// Forgets the original that this position made; returns how many there were.

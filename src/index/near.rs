@@ -7,9 +7,10 @@
 
 use std::ops::Range;
 
-use super::alive::{Alive, position_of};
-use super::column::Column;
+use super::alive::Alive;
+use super::column::{Column, Marks};
 use super::fast::{Compare, Engine, Job};
+use super::layout::Nine;
 use super::plan::{Needs, Plan};
 use super::stats::NearStats;
 use super::table::{Found, Table};
@@ -35,15 +36,15 @@ const FEW: u64 = 4_096;
 pub struct Near<W: Code = u64> {
     plan: Plan,
     ring: Ring<W>,
-    tables: Tables,
+    tables: Tables<Nine>,
 }
 
 /// The log: codes by position, and which positions have one.
 #[derive(Debug)]
 struct Ring<W> {
     codes: Column<W>,
-    /// One bit a position: whether there is a code.
-    present: Column<u64>,
+    /// Which positions have one.
+    present: Marks,
     tail: u64,
     head: u64,
     held: u64,
@@ -73,7 +74,7 @@ impl<W: Code> Ring<W> {
     fn starting_at(position: u64) -> Self {
         Self {
             codes: Column::starting_at(position),
-            present: Column::starting_at(position / 64),
+            present: Marks::starting_at(position),
             tail: position,
             head: position,
             held: 0,
@@ -82,34 +83,24 @@ impl<W: Code> Ring<W> {
 
     fn push(&mut self, code: Option<W>) {
         self.codes.push(code.unwrap_or(W::ZERO));
-        let word = self.head / 64;
-        if self.present.get(word).is_none() {
-            self.present.push(0);
-        }
-        if let Some(bits) = self.present.get_mut(word) {
-            *bits |= u64::from(code.is_some()) << (self.head % 64);
-        }
+        self.present.push(code.is_some());
         self.head += 1;
         self.held += u64::from(code.is_some());
     }
 
     fn expire_to(&mut self, position: u64, keep_from: u64) {
         let until = position.min(self.head);
-        while self.tail < until {
-            let word = self.present.get(self.tail / 64).unwrap_or(0) >> (self.tail % 64);
-            let here = (64 - self.tail % 64).min(until - self.tail);
-            let gone = if here == 64 { word } else { word & ((1 << here) - 1) };
-            self.held = self.held.saturating_sub(u64::from(gone.count_ones()));
-            self.tail += here;
+        if self.tail < until {
+            self.held = self.held.saturating_sub(self.present.count(self.tail..until));
+            self.tail = until;
         }
         self.codes.drop_before(keep_from.min(self.tail));
-        self.present.drop_before(keep_from.min(self.tail) / 64);
+        self.present.drop_before(keep_from.min(self.tail));
     }
 
     #[inline]
     fn code(&self, position: u64) -> Option<W> {
-        let bits = self.present.get(position / 64)?;
-        if (bits >> (position % 64)) & 1 == 0 { None } else { self.codes.get(position) }
+        if self.present.get(position) { self.codes.get(position) } else { None }
     }
 
     #[inline]
@@ -133,13 +124,13 @@ impl<W: Code, V: FnMut(u64, u8)> Job for Probe<'_, W, V> {
         let mut verified = 0;
         for (number, table) in tables.iter().enumerate() {
             let word = usize::from(number >= lower);
-            table.probe::<C>(code.word(word), reach, alive, &mut |flip, Found { id, code: held }| {
+            table.probe::<C>(code.word(word), reach, alive, &mut |flip, Found { age, code: held }| {
                 verified += 1;
-                let position = position_of(id, ring.tail);
+                let position = ring.tail + u64::from(age);
                 let Some(held) = held.and_then(W::of_word).or_else(|| ring.codes.get(position)) else { return };
                 let difference = held.difference(code);
                 let distance = difference.ones();
-                let covers = |(earlier, table): (usize, &Table)| {
+                let covers = |(earlier, table): (usize, &Table<Nine>)| {
                     table.shape().covers(difference.word(usize::from(earlier >= lower)))
                 };
                 let earlier = || tables.iter().enumerate().take(number).any(covers);
@@ -283,7 +274,7 @@ impl<W: Code> Near<W> {
 
     /// Goes through the tables, each with its word of a code.
     #[inline]
-    fn with_words(&self, code: W) -> impl Iterator<Item = (&Table, u64)> {
+    fn with_words(&self, code: W) -> impl Iterator<Item = (&Table<Nine>, u64)> {
         let lower = self.plan.lower();
         let word = move |(number, table)| (table, code.word(usize::from(number >= lower)));
         self.tables.as_slice().iter().enumerate().map(word)

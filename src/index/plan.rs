@@ -13,13 +13,11 @@
 use std::fmt;
 
 use super::coverage::{self, Gap, Placed, Proof};
+use super::layout::{Layout, Nine};
 use super::shape::{Bits, Shape};
 use super::table::lines_for;
 use super::words::Code;
 use crate::fingerprint::{MOST_DISTANCE, Width};
-
-/// Entries to a home line in the mean, in a table that is as large as it gets.
-pub(super) const LOAD: f64 = 4.6;
 
 /// Codes to be taken as a sample at most.
 const MOST_SAMPLED: usize = 65_536;
@@ -226,7 +224,7 @@ impl Plan {
         let entries = needs.entries.max(1);
         let (mut lines, mut compared, mut bytes, mut ns) = (0.0, 0.0, 0.0, 0.0);
         for (number, keyed) in self.tables.iter().enumerate() {
-            let count = lines_for(entries, LOAD, keyed.most_lines().ilog2());
+            let count = lines_for(entries, Nine::LOAD, keyed.most_lines().ilog2());
             let shape = keyed.shape(count);
             let load = entries as f64 / count as f64;
             let probes = shape.flips().len() as f64;
@@ -282,7 +280,7 @@ impl Plan {
     /// Returns how many home lines a probe reads among so many entries.
     #[must_use]
     pub fn home_lines(&self, entries: u64) -> usize {
-        let lines = |keyed: &Keyed| lines_for(entries, LOAD, keyed.most_lines().ilog2());
+        let lines = |keyed: &Keyed| lines_for(entries, Nine::LOAD, keyed.most_lines().ilog2());
         self.tables.iter().map(|keyed| keyed.shape(lines(keyed)).flips().len()).sum()
     }
 

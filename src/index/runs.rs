@@ -12,7 +12,7 @@
 
 use super::alive::Alive;
 use super::fast::{self, Compare};
-use super::lines::RunPlace;
+use super::layout::RunPlace;
 
 /// Words of the smallest block: one cache line.
 const UNIT: usize = 8;

@@ -1,6 +1,6 @@
 //! The shape of a table: which bits of a code choose its line, and which differences a probe covers.
 
-use super::lines::TAG_BITS;
+use super::layout::TAG_BITS;
 
 /// The golden ratio in 64 bits; a product's upper bits spread keys of any width.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

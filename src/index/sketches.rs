@@ -6,9 +6,11 @@
 //! Cost of a probe: one line for each band, what stands in runs of keys that many share, and one comparison of two
 //! sketches for each original that shares enough keys.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::column::{Marks, Rows};
+use super::layout::Dense;
 use super::stats::TableStats;
 use super::tables::{Keys, Tables};
 use super::tasks::{Task, in_turn};
@@ -26,10 +28,16 @@ pub(super) struct Sketches {
 }
 
 /// All that are held, from the ring's first position on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Column {
     front: u64,
-    held: VecDeque<Option<Sketch>>,
+    head: u64,
+    /// Those of one form, one behind the other. An entry without such a sketch has an empty row.
+    rows: Rows,
+    /// Which rows are sketches.
+    present: Marks,
+    /// Those of another form, which are never looked for.
+    others: BTreeMap<u64, Sketch>,
 }
 
 /// The tables for one set of rules.
@@ -38,40 +46,92 @@ struct Finder {
     rules: MinHashRules,
     /// Largest distance of a match; `None` when no sketch is near enough.
     reach: Option<u8>,
-    tables: Tables,
+    tables: Tables<Dense>,
 }
 
 #[derive(Clone, Copy)]
 struct BandKeys<'a>(&'a Column, MinHashRules);
 
 impl Keys for BandKeys<'_> {
+    #[inline]
     fn key(&self, table: usize, position: u64) -> Option<u64> {
         let Self(column, MinHashRules { form, banding, .. }) = self;
-        // A sketch of another form is never looked for.
-        let sketch = column.get(position).filter(|sketch| sketch.bytes().len() == form.bytes())?;
-        Some(banding.key(*form, sketch, table))
+        Some(banding.key(*form, column.row(position)?, table))
     }
 }
 
 impl Column {
-    fn get(&self, position: u64) -> Option<&Sketch> {
-        self.held.get(usize::try_from(position.checked_sub(self.front)?).ok()?)?.as_ref()
+    /// Begins empty, with rows for sketches of so many bytes.
+    fn starting_at(width: usize, position: u64) -> Self {
+        Self {
+            front: position,
+            head: position,
+            rows: Rows::starting_at(width, position),
+            present: Marks::starting_at(position),
+            others: BTreeMap::new(),
+        }
     }
 
-    fn head(&self) -> u64 {
-        self.front + self.held.len() as u64
+    fn push(&mut self, sketch: Option<&Sketch>) {
+        let row = sketch.filter(|sketch| sketch.len() == self.rows.width());
+        self.rows.push(row.map_or(&[], |sketch| sketch));
+        self.present.push(row.is_some());
+        if let Some(other) = sketch.filter(|_| row.is_none()) {
+            self.others.insert(self.head, other.clone());
+        }
+        self.head += 1;
+    }
+
+    /// Returns the sketch at a position, if it has the form that is looked for.
+    #[inline]
+    fn row(&self, position: u64) -> Option<&[u8]> {
+        self.rows.get(position).filter(|_| self.present.get(position))
+    }
+
+    /// Returns the sketch at a position, whatever its form.
+    fn sketch(&self, position: u64) -> Option<Sketch> {
+        if position < self.front {
+            return None;
+        }
+        self.row(position).map(Sketch::from_bytes).or_else(|| self.others.get(&position).cloned())
+    }
+
+    fn drop_before(&mut self, front: u64) {
+        self.front = self.front.max(front.min(self.head));
+        self.rows.drop_before(self.front);
+        self.present.drop_before(self.front);
+        while self.others.first_key_value().is_some_and(|(position, _)| *position < self.front) {
+            self.others.pop_first();
+        }
+    }
+
+    /// Makes room in the rows for sketches of so many bytes instead.
+    fn lay_out(&mut self, width: usize) {
+        let mut anew = Self::starting_at(width, self.front);
+        (self.front..self.head).for_each(|position| anew.push(self.sketch(position).as_ref()));
+        *self = anew;
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let others: usize = self.others.values().map(|sketch| sketch.len() + size_of::<(u64, Sketch)>()).sum();
+        self.rows.memory_bytes() + self.present.memory_bytes() + others
     }
 }
 
 impl Sketches {
     /// Begins empty, without tables; `expected` originals are to come.
     pub(super) fn new(expected: u64) -> Self {
-        Self { column: Column::default(), tail: 0, expected, finder: None }
+        Self { column: Column::starting_at(0, 0), tail: 0, expected, finder: None }
     }
 
     /// Looks for sketches by these rules from now on, or not at all. Builds the tables anew when that is a change.
     pub(super) fn set_rules(&mut self, rules: Option<MinHashRules>) {
         if self.finder.as_ref().map(|finder| finder.rules) != rules {
+            if let Some(width) =
+                rules.map(|rules| rules.form.bytes()).filter(|width| *width != self.column.rows.width())
+            {
+                self.column.lay_out(width);
+            }
             let tables = |rules: &MinHashRules| Tables::new(usize::from(rules.banding.bands()), self.expected);
             self.finder = rules.map(|rules| Finder {
                 rules,
@@ -88,8 +148,8 @@ impl Sketches {
     }
 
     /// Holds what the newest original of the ring has.
-    pub(super) fn push(&mut self, sketch: Option<Sketch>) {
-        self.column.held.push_back(sketch);
+    pub(super) fn push(&mut self, sketch: Option<&Sketch>) {
+        self.column.push(sketch);
         let positions = self.positions();
         if let Some(Finder { rules, tables, .. }) = &mut self.finder {
             tables.insert(&BandKeys(&self.column, *rules), positions);
@@ -97,8 +157,8 @@ impl Sketches {
     }
 
     /// Holds what many originals have; the tables know nothing of it until they are built.
-    pub(super) fn fill(&mut self, sketches: impl Iterator<Item = Option<Sketch>>) {
-        self.column.held.extend(sketches);
+    pub(super) fn fill<'a>(&mut self, sketches: impl Iterator<Item = Option<&'a Sketch>>) {
+        sketches.for_each(|sketch| self.column.push(sketch));
     }
 
     /// Returns the building of the tables.
@@ -113,16 +173,16 @@ impl Sketches {
     pub(super) fn probe(&self, sketch: &Sketch, mut visit: impl FnMut(u64, u8)) -> u32 {
         let Some(Finder { rules, reach: Some(reach), tables }) = &self.finder else { return 0 };
         let MinHashRules { form, banding, agree, .. } = *rules;
-        if sketch.bytes().len() != form.bytes() {
+        if sketch.len() != form.bytes() {
             return 0;
         }
         let keys: Vec<u64> = banding.keys(form, sketch).collect();
         let mut compared = 0;
-        tables.found_in(&keys, u32::from(agree), self.positions(), |position, _| {
+        tables.found_in(&keys, u32::from(agree), self.positions(), |position| {
             compared += 1;
-            let Some(held) = self.column.get(position) else { return };
+            let Some(held) = self.column.row(position) else { return };
             let distance = form.distance(sketch, held);
-            // The tables may count one key too many: whether a pair matches may not depend on them.
+            // The tables may show more: whether a pair matches may not depend on them.
             if distance <= *reach && banding.shared(form, held, &keys) >= usize::from(agree) {
                 visit(position, distance);
             }
@@ -138,28 +198,23 @@ impl Sketches {
     }
 
     /// Returns the sketch of an original that the ring holds.
-    pub(super) fn get(&self, position: u64) -> Option<&Sketch> {
-        self.column.get(position)
+    pub(super) fn get(&self, position: u64) -> Option<Sketch> {
+        self.column.sketch(position)
     }
 
     /// Returns the positions that a probe looks for.
     pub(super) fn positions(&self) -> Range<u64> {
-        self.tail.max(self.column.front)..self.column.head()
+        self.tail.max(self.column.front)..self.column.head
     }
 
     /// Looks no more for positions before `tail`, and drops what stands before `front`.
     pub(super) fn expire(&mut self, tail: u64, front: u64) {
         self.tail = self.tail.max(tail);
-        while self.column.front < front && self.column.held.pop_front().is_some() {
-            self.column.front += 1;
-        }
+        self.column.drop_before(front);
         let positions = self.positions();
         let held = positions.end - positions.start;
         if let Some(Finder { rules, tables, .. }) = &mut self.finder {
             tables.shrink_if_idle(&BandKeys(&self.column, *rules), &positions, held);
-        }
-        if self.column.held.capacity() > 64 && self.column.held.len() < self.column.held.capacity() / 4 {
-            self.column.held.shrink_to(self.column.held.len() * 2);
         }
     }
 
@@ -170,11 +225,7 @@ impl Sketches {
 
     /// Returns the memory reserved, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        // Two counters stand before the bytes of each sketch.
-        let sketch = self.column.held.iter().flatten().next().map_or(0, |sketch| sketch.bytes().len() + 16);
-        self.column.held.capacity() * size_of::<Option<Sketch>>()
-            + self.column.held.len() * sketch
-            + self.finder.as_ref().map_or(0, |finder| finder.tables.memory_bytes())
+        self.column.memory_bytes() + self.finder.as_ref().map_or(0, |finder| finder.tables.memory_bytes())
     }
 }
 
@@ -227,7 +278,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(found(&sketches, &Sketch::from_bytes(&probe)), expected);
-                sketches.push(bytes_of.as_deref().map(Sketch::from_bytes));
+                sketches.push(bytes_of.as_deref().map(Sketch::from_bytes).as_ref());
             }
         }
     }
@@ -236,11 +287,13 @@ mod tests {
     fn sketches_of_another_form_are_held_but_not_compared() {
         let mut sketches = Sketches::new(0);
         sketches.set_rules(Some(rules(1, 500)));
-        sketches.push(Some(Sketch::from_bytes(&[1; 32])));
-        sketches.push(Some(Sketch::from_bytes(&[1; 16])));
+        sketches.push(Some(&Sketch::from_bytes(&[1; 32])));
+        sketches.push(Some(&Sketch::from_bytes(&[1; 16])));
         assert_eq!(found(&sketches, &Sketch::from_bytes(&[1; 16])), [(1, 0)]);
         assert_eq!(found(&sketches, &Sketch::from_bytes(&[1; 32])), []);
-        assert!(sketches.get(0).is_some());
+        assert_eq!(sketches.get(0), Some(Sketch::from_bytes(&[1; 32])));
+        sketches.expire(1, 1);
+        assert_eq!([0, 1].map(|position| sketches.get(position)), [None, Some(Sketch::from_bytes(&[1; 16]))]);
     }
 
     #[test]
@@ -249,8 +302,9 @@ mod tests {
         let (mut one_by_one, mut at_once) = (Sketches::new(0), Sketches::new(0));
         one_by_one.set_rules(Some(rules(2, 500)));
         at_once.set_rules(Some(rules(2, 500)));
-        all().for_each(|sketch| one_by_one.push(sketch));
-        at_once.fill(all());
+        let all: Vec<Option<Sketch>> = all().collect();
+        all.iter().for_each(|sketch| one_by_one.push(sketch.as_ref()));
+        at_once.fill(all.iter().map(Option::as_ref));
         in_turn(at_once.build_tasks());
         for n in 0..7 {
             let sketch = Sketch::from_bytes(&[n; 16]);

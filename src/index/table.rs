@@ -5,11 +5,12 @@
 
 use super::alive::{Alive, id_of};
 use super::fast::{self, Compare, Line};
-use super::lines::{self, Discarded, Lines};
+use super::layout::Layout;
+use super::lines::{Discarded, Lines};
 use super::runs::Runs;
 use super::shape::Shape;
 
-/// Inserts from one swept line to the next, where there are fewer lines than [`MANY_LINES`], and where there are more:
+/// Positions from one swept line to the next, where there are fewer lines than [`MANY_LINES`], and where there are more:
 /// each line is swept long before ids come round again.
 const SWEEP_EVERY: u64 = 32;
 const SWEEP_MANY_EVERY: u64 = 8;
@@ -21,22 +22,20 @@ const JUDGE_EVERY: u64 = 512;
 /// One insert in so many that meets a run is often.
 const WORTH_ASKING: u64 = 10;
 
-/// Positions after which the sweep makes a dead slot look young again.
-const OLD: u32 = 1 << 30;
-
 /// Looks at the beginning of a run that one insert may take.
 const DROPS: usize = 64;
 
-/// Entries by the key that a [`Shape`] takes from their codes.
+/// Entries by the key that a [`Shape`] takes from their codes, in lines of a [`Layout`].
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct Table<L> {
+    layout: L,
     shape: Shape,
     lines: Lines,
     runs: Runs,
     /// Ids are kept as their distance from here, so that a line of zeros holds nothing alive.
     base: u32,
     swept: u64,
-    inserted: u64,
+    passed: u64,
     with_run: u64,
     /// Inserts that met a run lately, and whether they were so many that runs are worth asking for.
     met_run: u64,
@@ -59,25 +58,26 @@ pub struct TableStats {
     pub memory_bytes: usize,
 }
 
-/// Something found in a table: an id, and the code where the table holds it.
+/// Something found in a table: where it stands, and the code where the table holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Id of an entry that lives.
-    pub(super) id: u32,
-    /// Its code, which is near. Without one only the tag is known to be near.
+    /// How many positions behind the tail, from 0.
+    pub(super) age: u32,
+    /// Its code, which is near. Without one only the tag is known to be near, or equal.
     pub(super) code: Option<u64>,
 }
 
-impl Table {
+impl<L: Layout> Table<L> {
     /// Makes an empty table for entries from position `tail` on.
-    pub(super) fn new(shape: Shape, lines: u64, tail: u64) -> Self {
+    pub(super) fn new(layout: L, shape: Shape, lines: u64, tail: u64) -> Self {
         Self {
+            layout,
             shape,
             lines: Lines::with_room(lines),
             runs: Runs::new(),
             base: id_of(tail).wrapping_sub(1),
             swept: 0,
-            inserted: 0,
+            passed: 0,
             with_run: 0,
             met_run: 0,
             leads_to_runs: false,
@@ -89,6 +89,11 @@ impl Table {
     /// Returns its shape.
     pub(super) const fn shape(&self) -> &Shape {
         &self.shape
+    }
+
+    /// Returns how many positions may be alive at a time.
+    pub(super) fn most_positions(&self) -> u64 {
+        self.layout.most_positions()
     }
 
     /// Returns the number of its lines.
@@ -133,7 +138,7 @@ impl Table {
         if self.leads_to_runs {
             let place = self.shape.place(code);
             for flip in self.shape.flips() {
-                if let Some(run) = lines::run_of(self.lines.line(self.number_at(place ^ flip.place))) {
+                if let Some(run) = self.layout.run(self.lines.line(self.number_at(place ^ flip.place))) {
                     self.runs.prefetch(run);
                 }
             }
@@ -150,30 +155,39 @@ impl Table {
         alive: Alive,
         code_at: impl Fn(u32) -> Option<u64>,
     ) {
-        let own = alive.counted_from(self.base);
+        let (layout, own) = (self.layout, alive.counted_from(self.base));
+        let window = layout.window(own);
         let (number, tag) = (self.number_of(code), self.shape.tag(code));
         let id = id.wrapping_sub(self.base);
         if let Some(line) = self.lines.line_mut(number) {
-            if lines::run_of(line).is_some() {
+            if layout.run(line).is_some() {
                 self.met_run += 1;
-                self.with_run -= u64::from(fold(line, &mut self.runs, own, C::alive(line, own), &self.shape));
+                let taken = C::alive(line, window);
+                self.with_run -= u64::from(fold(layout, line, &mut self.runs, own, taken, &self.shape));
             }
-            let free = lines::slots_of(line) & !C::alive(line, own);
+            let free = layout.slots(line) & !C::alive(line, window);
             if free != 0 {
-                lines::set_slot(line, free.trailing_zeros(), tag, id);
+                layout.set(line, free.trailing_zeros(), tag, id);
             } else {
                 let base = self.base;
-                let held = overflow(line, &mut self.runs, (code, id), |id| code_at(id.wrapping_add(base)));
+                let held = overflow(layout, line, &mut self.runs, (code, id), |id| code_at(id.wrapping_add(base)));
                 self.with_run += u64::from(held.is_new);
                 self.largest_lately = self.largest_lately.max(held.entries);
                 self.largest = self.largest.max(held.entries);
             }
         }
-        self.inserted += 1;
+        self.pass::<C>(alive);
+    }
+
+    /// Does what has to be done at every position, whether it has a key here or not.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(super) fn pass<C: Compare>(&mut self, alive: Alive) {
+        self.passed += 1;
         if self.is_time_to_sweep() {
-            self.sweep::<C>(own);
+            self.sweep::<C>(alive.counted_from(self.base));
         }
-        if self.inserted.is_multiple_of(JUDGE_EVERY) {
+        if self.passed.is_multiple_of(JUDGE_EVERY) {
             self.leads_to_runs = std::mem::take(&mut self.met_run) * WORTH_ASKING > JUDGE_EVERY;
         }
     }
@@ -182,37 +196,38 @@ impl Table {
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     const fn is_time_to_sweep(&self) -> bool {
         if self.lines.count() > MANY_LINES {
-            self.inserted.is_multiple_of(SWEEP_MANY_EVERY)
+            self.passed.is_multiple_of(SWEEP_MANY_EVERY)
         } else {
-            self.inserted.is_multiple_of(SWEEP_EVERY)
+            self.passed.is_multiple_of(SWEEP_EVERY)
         }
     }
 
-    /// Tidies the next line: what is dead there stays dead for the next 2^31 positions, and its run gets as small as
-    /// it can be.
+    /// Tidies the next line: what is dead there stays dead until its turn comes again, and its run gets as small as it
+    /// can be.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     fn sweep<C: Compare>(&mut self, own: Alive) {
-        let dead = own.tail.wrapping_sub(1);
+        let (layout, dead) = (self.layout, own.tail.wrapping_sub(1));
         if let Some(line) = self.lines.line_mut(self.swept) {
-            let lately = Alive { tail: own.tail.wrapping_sub(OLD), live: own.live.saturating_add(OLD) };
-            let mut idle = lines::slots_of(line) & !C::alive(line, lately);
+            let old = layout.old();
+            let lately = Alive { tail: own.tail.wrapping_sub(old), live: own.live.saturating_add(old) };
+            let mut idle = layout.slots(line) & !C::alive(line, layout.window(lately));
             while idle != 0 {
                 let slot = idle.trailing_zeros();
                 idle &= idle - 1;
-                lines::set_id(line, slot, dead);
+                layout.set_id(line, slot, dead);
             }
-            if let Some(run) = lines::run_of(line) {
+            if let Some(run) = layout.run(line) {
                 let left = self.runs.drop_expired(run, own, DROPS).map(|run| self.runs.shrunk(run));
-                lines::set_run(line, left, dead);
+                layout.set_run(line, left, dead);
                 self.with_run -= u64::from(left.is_none());
-                let entries = left.map_or(0, |run| self.runs.len(run) + lines::SLOTS - 1);
+                let entries = left.map_or(0, |run| self.runs.len(run) + L::BESIDE_RUN);
                 self.largest_lately = self.largest_lately.max(entries);
             }
         }
         self.swept += 1;
         // The run of the next line, and the line after some more: by their turn they have come.
-        if let Some(run) = lines::run_of(self.lines.line(self.swept)) {
+        if let Some(run) = layout.run(self.lines.line(self.swept)) {
             self.runs.prefetch_head(run);
         }
         fast::prefetch(self.lines.line(self.swept + 4));
@@ -225,7 +240,7 @@ impl Table {
     /// Returns how many entries stand in runs where a probe looks.
     pub(super) fn in_runs(&self, code: u64) -> u64 {
         let runs = self.shape.flips().iter().filter_map(|flip| {
-            lines::run_of(self.lines.line(self.number_of(code ^ flip.bits))).map(|run| u64::from(self.runs.len(run)))
+            self.layout.run(self.lines.line(self.number_of(code ^ flip.bits))).map(|run| u64::from(self.runs.len(run)))
         });
         runs.sum()
     }
@@ -235,23 +250,20 @@ impl Table {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     pub(super) fn probe<C: Compare>(&self, code: u64, reach: u32, alive: Alive, visit: &mut impl FnMut(u64, Found)) {
-        let own = alive.counted_from(self.base);
+        let (layout, own) = (self.layout, alive.counted_from(self.base));
+        let window = layout.window(own);
         let (place, tag) = (self.shape.place(code), self.shape.tag(code));
         for flip in self.shape.flips() {
             let line = self.lines.line(self.number_at(place ^ flip.place));
-            let mut near = C::near(line, tag, reach, own);
-            let run = lines::run_of(line);
-            if run.is_some() {
-                near &= (1 << (lines::SLOTS - 1)) - 1;
-            }
+            let mut near = layout.near::<C>(line, tag, reach, window) & layout.slots(line);
             while near != 0 {
-                let id = lines::id_in(line, near.trailing_zeros()).wrapping_add(self.base);
+                let age = layout.age(line, near.trailing_zeros(), window);
                 near &= near - 1;
-                visit(flip.bits, Found { id, code: None });
+                visit(flip.bits, Found { age, code: None });
             }
-            if let Some(run) = run {
+            if let Some(run) = layout.run(line) {
                 self.runs.near::<C>(run, code, reach, own, &mut |id, held| {
-                    visit(flip.bits, Found { id: id.wrapping_add(self.base), code: Some(held) });
+                    visit(flip.bits, Found { age: id.wrapping_sub(own.tail), code: Some(held) });
                 });
             }
         }
@@ -292,44 +304,40 @@ struct Overflow {
 /// Takes the run of a line back into its slots where all of it finds room; says whether it did.
 #[cold]
 #[inline(never)]
-fn fold(line: &mut Line, runs: &mut Runs, own: Alive, taken: u32, shape: &Shape) -> bool {
-    let Some(run) = lines::run_of(line) else { return false };
+fn fold<L: Layout>(layout: L, line: &mut Line, runs: &mut Runs, own: Alive, taken: u32, shape: &Shape) -> bool {
+    let Some(run) = layout.run(line) else { return false };
     let left = runs.drop_expired(run, own, DROPS);
-    let mut free = lines::slots_of(line) & !taken;
+    let mut free = layout.slots(line) & !taken;
     let room = free.count_ones();
     let is_empty = left.is_none_or(|run| {
         runs.take_all(run, room, |code, id| {
-            lines::set_slot(line, free.trailing_zeros(), shape.tag(code), id);
+            layout.set(line, free.trailing_zeros(), shape.tag(code), id);
             free &= free - 1;
         })
     });
-    lines::set_run(line, left.filter(|_| !is_empty), own.tail.wrapping_sub(1));
+    layout.set_run(line, left.filter(|_| !is_empty), own.tail.wrapping_sub(1));
     is_empty
 }
 
 /// Puts an entry into the run of a line without a free slot.
 #[cold]
 #[inline(never)]
-fn overflow(
+fn overflow<L: Layout>(
+    layout: L,
     line: &mut Line,
     runs: &mut Runs,
     (code, id): (u64, u32),
     code_at: impl Fn(u32) -> Option<u64>,
 ) -> Overflow {
-    let held = lines::run_of(line);
-    let run = match held {
-        None => {
-            // The ninth slot gives way to the run. Its entry is older than this one.
-            let ninth = lines::id_in(line, lines::SLOTS - 1);
-            match code_at(ninth).map(|code| runs.begin(code, ninth)) {
-                Some(run) => runs.append(run, code, id),
-                None => runs.begin(code, id),
-            }
-        }
+    let held = layout.run(line);
+    // An entry that gives way to the run is older than this one.
+    let begun = || layout.gives_way(line).and_then(|older| Some(runs.begin(code_at(older)?, older)));
+    let run = match held.or_else(begun) {
         Some(run) => runs.append(run, code, id),
+        None => runs.begin(code, id),
     };
-    lines::set_run(line, Some(run), 0);
-    Overflow { is_new: held.is_none(), entries: runs.len(run) + lines::SLOTS - 1 }
+    layout.set_run(line, Some(run), 0);
+    Overflow { is_new: held.is_none(), entries: runs.len(run) + L::BESIDE_RUN }
 }
 
 /// Lines for so many entries, `load` to a line in the mean; never more than there are keys.

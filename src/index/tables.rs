@@ -8,7 +8,8 @@ use std::ops::Range;
 use super::alive::{Alive, id_of, position_of};
 use super::fast::{Compare, Engine, Job};
 use super::growing::{Growing, Scrap};
-use super::plan::{Keyed, LOAD, Plan};
+use super::layout::Layout;
+use super::plan::{Keyed, Plan};
 use super::stats::TableStats;
 use super::table::{Found, Table, lines_for};
 use super::tasks::{Task, in_turn};
@@ -22,8 +23,11 @@ const FEWEST_LINES: u64 = 16;
 /// Share of the mean load by which entries may exceed it before a table grows.
 const SLACK: f64 = 1.1;
 
+/// Marks by which entries that are found more than once are told from others.
+const MARKS: usize = 1 << 16;
+
 /// Where the keys of entries stand.
-pub trait Keys {
+pub(super) trait Keys {
     /// Returns the key that the entry at a position has in a table, if it is in that table. Asked only about positions
     /// of the ring or a few beyond, which have none.
     fn key(&self, table: usize, position: u64) -> Option<u64>;
@@ -38,39 +42,21 @@ impl<K: Keys> Keys for &K {
 
 /// Some tables over one ring, which may each have a key of an entry: exact look-ups with one table, locality-sensitive
 /// hashing with one for each band.
-///
-/// ```
-/// # use dupgate::index::{Keys, Tables};
-/// struct Bands(Vec<[u64; 3]>);
-/// impl Keys for Bands {
-///     fn key(&self, table: usize, position: u64) -> Option<u64> {
-///         self.0.get(position as usize)?.get(table).copied()
-///     }
-/// }
-/// let (mut bands, mut tables) = (Bands(Vec::new()), Tables::new(3, 1_000));
-/// for keys in [[1, 2, 3], [1, 2, 4], [9, 9, 9]] {
-///     bands.0.push(keys);
-///     tables.insert(&bands, 0..bands.0.len() as u64);
-/// }
-/// let mut found = Vec::new();
-/// tables.found_in(&[1, 2, 3], 2, 0..3, |position, tables| found.push((position, tables)));
-/// assert_eq!(found, [(0, 3), (1, 2)]);
-/// ```
 #[derive(Debug)]
-pub struct Tables {
+pub(super) struct Tables<L> {
     keyed: Vec<Keyed>,
     engine: Engine,
     /// Entries that the tables are made for when they grow.
     expected: u64,
-    all: Vec<Table>,
-    growing: Option<Growing>,
+    all: Vec<Table<L>>,
+    growing: Option<Growing<L>>,
     scrap: Scrap,
     inserts: u64,
 }
 
-struct Insert<'a, K: Keys, F: Fn(usize) -> Option<u64>>(&'a mut [Table], &'a K, &'a Range<u64>, F);
+struct Insert<'a, L, K, F>(&'a mut [Table<L>], &'a K, &'a Range<u64>, F);
 
-impl<K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, K, F> {
+impl<L: Layout, K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, L, K, F> {
     type Output = ();
 
     #[inline(always)]
@@ -83,14 +69,16 @@ impl<K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, K, F> {
             if let Some(key) = newest_key(number) {
                 let held = |id| keys.key(number, position_of(id, positions.start));
                 table.insert::<C>(key, id_of(newest), alive, held);
+            } else {
+                table.pass::<C>(alive);
             }
         }
     }
 }
 
-struct Equal<'a, V>(&'a Table, u64, &'a Range<u64>, V);
+struct Equal<'a, L, V>(&'a Table<L>, u64, &'a Range<u64>, V);
 
-impl<V: FnMut(u64)> Job for Equal<'_, V> {
+impl<L: Layout, V: FnMut(u64)> Job for Equal<'_, L, V> {
     type Output = ();
 
     #[inline(always)]
@@ -98,24 +86,20 @@ impl<V: FnMut(u64)> Job for Equal<'_, V> {
     fn run<C: Compare>(self) {
         let Self(table, key, positions, mut visit) = self;
         let alive = Alive::between(positions.start, positions.end);
-        table.probe::<C>(key, 0, alive, &mut |_, Found { id, .. }| visit(position_of(id, positions.start)));
+        table.probe::<C>(key, 0, alive, &mut |_, Found { age, .. }| visit(positions.start + u64::from(age)));
     }
 }
 
-impl Tables {
+impl<L: Layout> Tables<L> {
     /// Makes so many empty tables, each for keys of 64 bits, that grow towards so many entries.
-    #[must_use]
-    pub fn new(tables: usize, expected: u64) -> Self {
+    pub(super) fn new(tables: usize, expected: u64) -> Self {
         Self::starting_at(vec![Keyed::WHOLE; tables], expected, Engine::detect(), 0)
     }
 
     /// Makes the empty tables of a plan over a ring that begins at a position.
     pub(super) fn starting_at(keyed: Vec<Keyed>, expected: u64, engine: Engine, position: u64) -> Self {
-        let all = keyed
-            .iter()
-            .map(|keyed| (FEWEST_LINES.min(keyed.most_lines()), keyed))
-            .map(|(lines, keyed)| Table::new(keyed.shape(lines), lines, position))
-            .collect();
+        let fewest = |keyed: &Keyed| FEWEST_LINES.min(keyed.most_lines());
+        let all = keyed.iter().map(|keyed| empty(keyed, fewest(keyed), &(position..position))).collect();
         Self { keyed, engine, expected, all, growing: None, scrap: Scrap::default(), inserts: 0 }
     }
 
@@ -123,7 +107,7 @@ impl Tables {
     ///
     /// Every entry is inserted when it is the newest; a table that grows meets it again by position.
     #[inline]
-    pub fn insert(&mut self, keys: &impl Keys, positions: Range<u64>) {
+    pub(super) fn insert(&mut self, keys: &impl Keys, positions: Range<u64>) {
         let held = positions.end.saturating_sub(positions.start);
         let newest = positions.end.saturating_sub(1);
         self.insert_of(keys, &positions, held, |number| keys.key(number, newest));
@@ -142,50 +126,56 @@ impl Tables {
         self.tend(keys, positions, held);
     }
 
-    /// Shows the entries whose key in a table is this one. An entry with another key may come along, about once in
-    /// 2^24 looks: the caller compares.
+    /// Shows the entries whose key in a table is this one. An entry with another key may come along, as often as tags
+    /// of the layout are equal by chance: the caller compares.
     #[inline]
-    pub fn equal(&self, table: usize, key: u64, positions: &Range<u64>, visit: impl FnMut(u64)) {
+    pub(super) fn equal(&self, table: usize, key: u64, positions: &Range<u64>, visit: impl FnMut(u64)) {
         if let Some(table) = self.all.get(table) {
             self.engine.run(Equal(table, key, positions, visit));
         }
     }
 
-    /// Shows the entries that share at least `times` of these keys, one key a table, each with how many, oldest first.
-    /// A count may be one too high, about once in 2^24 looks.
-    pub fn found_in(&self, keys: &[u64], times: u32, positions: Range<u64>, mut visit: impl FnMut(u64, u32)) {
-        let mut found = Vec::new();
+    /// Shows every entry that shares at least `times` of these keys, one key a table, each once and oldest first. Some
+    /// that share fewer may come along: the caller counts.
+    pub(super) fn found_in(&self, keys: &[u64], times: u32, positions: Range<u64>, mut visit: impl FnMut(u64)) {
+        // Nearly all are found once. Those whose mark is set already are worth sorting: found before, or next to one
+        // that was.
+        let mut marks = [0_u64; MARKS / 64];
+        let mut again = Vec::new();
+        let is_again = |marks: &mut [u64], position: u64| {
+            let at = usize::try_from(position % MARKS as u64).unwrap_or(0);
+            let Some(word) = marks.get_mut(at / 64) else { return true };
+            let before = std::mem::replace(word, *word | 1 << (at % 64));
+            before == *word
+        };
         for (number, &key) in keys.iter().enumerate() {
-            self.equal(number, key, &positions, |position| found.push(position));
+            self.equal(number, key, &positions, |position| {
+                if times <= 1 || is_again(&mut marks, position) {
+                    again.push(position);
+                }
+            });
         }
-        found.sort_unstable();
-        for same in found.chunk_by(|one, other| one == other) {
-            let count = u32::try_from(same.len()).unwrap_or(u32::MAX);
-            if let Some(&position) = same.first().filter(|_| count >= times) {
-                visit(position, count);
+        again.sort_unstable();
+        // The first time is not among them.
+        let least = usize::try_from(times.saturating_sub(1)).unwrap_or(usize::MAX);
+        for same in again.chunk_by(|one, other| one == other) {
+            if let Some(&position) = same.first().filter(|_| same.len() >= least) {
+                visit(position);
             }
         }
     }
 
     /// Asks the memory for the lines of these keys, one a table.
     #[inline]
-    pub fn prefetch(&self, keys: impl IntoIterator<Item = u64>) {
+    pub(super) fn prefetch(&self, keys: impl IntoIterator<Item = u64>) {
         for (table, key) in self.all.iter().zip(keys) {
             table.prefetch(key);
         }
     }
 
-    /// Asks the memory for the runs of these keys, when their lines have come.
-    #[inline]
-    pub fn prefetch_runs(&self, keys: &[u64]) {
-        for (table, &key) in self.all.iter().zip(keys) {
-            table.prefetch_runs(key);
-        }
-    }
-
     /// Returns the tables.
     #[inline]
-    pub(super) fn as_slice(&self) -> &[Table] {
+    pub(super) fn as_slice(&self) -> &[Table<L>] {
         &self.all
     }
 
@@ -196,7 +186,7 @@ impl Tables {
     }
 
     /// Lets the tables grow towards so many entries from now on.
-    pub const fn expect(&mut self, entries: u64) {
+    pub(super) const fn expect(&mut self, entries: u64) {
         self.expected = entries;
     }
 
@@ -219,22 +209,21 @@ impl Tables {
         held: u64,
     ) -> Vec<Task<'a>> {
         self.growing = None;
-        let tail = positions.start;
         let numbers = 0..self.keyed.len();
-        let empty: Vec<Growing> =
-            numbers.filter_map(|number| self.empty(number, self.lines_of(number, held), tail)).collect();
-        self.all = self.keyed.iter().map(|keyed| Table::new(keyed.shape(1), 1, tail)).collect();
+        let to_fill: Vec<Growing<L>> =
+            numbers.filter_map(|number| self.grown(number, self.lines_of(number, held), positions)).collect();
+        self.all = self.keyed.iter().map(|keyed| empty(keyed, 1, positions)).collect();
         let engine = self.engine;
-        let fill = |(table, growing): (&'a mut Table, Growing)| -> Task<'a> {
+        let fill = |(table, growing): (&'a mut Table<L>, Growing<L>)| -> Task<'a> {
             let positions = positions.clone();
             Box::new(move || *table = growing.finish(engine, &keys, &positions))
         };
-        self.all.iter_mut().zip(empty).map(fill).collect()
+        self.all.iter_mut().zip(to_fill).map(fill).collect()
     }
 
-    fn empty(&self, number: usize, lines: u64, tail: u64) -> Option<Growing> {
-        let keyed = self.keyed.get(number)?;
-        Some(Growing::new(Table::new(keyed.shape(lines), lines, tail), number, self.keyed.len(), tail))
+    fn grown(&self, number: usize, lines: u64, positions: &Range<u64>) -> Option<Growing<L>> {
+        let table = empty(self.keyed.get(number)?, lines, positions);
+        Some(Growing::new(table, number, self.keyed.len(), positions.start))
     }
 
     /// Returns how many lines a table should have for so many entries and somewhat more.
@@ -242,7 +231,7 @@ impl Tables {
         let most = self.keyed.get(number).map_or(u64::MAX, Keyed::most_lines);
         let soon_there = self.expected / 5 * 2 <= held && held <= self.expected;
         let target = if soon_there { self.expected } else { held.saturating_mul(2) };
-        lines_for(target, LOAD, most.ilog2()).max(FEWEST_LINES.min(most))
+        lines_for(target, L::LOAD, most.ilog2()).max(FEWEST_LINES.min(most))
     }
 
     /// Does a little of what has to be done now and then.
@@ -266,11 +255,12 @@ impl Tables {
         let misfits = self.all.iter().enumerate().filter_map(|(number, table)| {
             let (lines, wanted) = (table.lines(), self.lines_of(number, held));
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-            let is_full = held as f64 > lines as f64 * LOAD * SLACK && wanted > lines;
-            (is_full || wanted * 8 <= lines).then_some((lines, number, wanted))
+            let is_full = held as f64 > lines as f64 * L::LOAD * SLACK && wanted > lines;
+            let is_outlived = table.most_positions() < positions.end - positions.start;
+            (is_full || is_outlived || wanted * 8 <= lines).then_some((lines, number, wanted))
         });
         // The smallest first: it is the fullest, and nobody waits for ever.
-        self.growing = misfits.min().and_then(|(_, number, lines)| self.empty(number, lines, positions.start));
+        self.growing = misfits.min().and_then(|(_, number, lines)| self.grown(number, lines, positions));
     }
 
     /// Makes the tables small at once when next to nothing is held.
@@ -282,23 +272,33 @@ impl Tables {
     }
 
     /// Returns the figures of each table.
-    #[must_use]
-    pub fn stats(&self) -> Vec<TableStats> {
+    pub(super) fn stats(&self) -> Vec<TableStats> {
         self.all.iter().map(Table::stats).collect()
     }
 
     /// Says whether a table of another size is being filled.
-    #[must_use]
-    pub const fn is_growing(&self) -> bool {
+    pub(super) const fn is_growing(&self) -> bool {
         self.growing.is_some()
     }
 
     /// Returns the memory of all tables, in bytes.
-    #[must_use]
-    pub fn memory_bytes(&self) -> usize {
+    pub(super) fn memory_bytes(&self) -> usize {
         let growing = self.growing.as_ref().map_or(0, Growing::memory_bytes);
         growing + self.all.iter().map(|table| table.stats().memory_bytes).sum::<usize>()
     }
+}
+
+/// Makes an empty table for these positions and all that fit into so many lines.
+fn empty<L: Layout>(keyed: &Keyed, lines: u64, positions: &Range<u64>) -> Table<L> {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate"
+    )]
+    let room = (lines as f64 * L::LOAD) as u64;
+    let layout = L::telling(room.max(positions.end - positions.start));
+    Table::new(layout, keyed.shape(lines), lines, positions.start)
 }
 
 #[cfg(test)]

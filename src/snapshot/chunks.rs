@@ -29,17 +29,23 @@ pub(super) fn encode(snapshot: &Snapshot) -> impl Iterator<Item = Vec<u8>> {
 }
 
 /// Puts a snapshot together from its chunks.
-pub(super) fn decode(chunks: &[Vec<u8>]) -> Result<Snapshot, CodecError> {
-    let [place, checkpoint, originals @ ..] = chunks else {
-        return Err(CodecError::EndsInside { what: "snapshot" });
-    };
-    let (at, latest_checkpoint, spans) = decode_place(place)?;
-    let mut snapshot =
-        Snapshot { at, state: decode_checkpoint(checkpoint)?, originals: Vec::new(), latest_checkpoint, spans };
-    for chunk in originals {
-        decode_originals(chunk, &mut snapshot.originals)?;
+///
+/// # Errors
+///
+/// Those of the chunks, and a [`CodecError`] for bytes that are none.
+pub(super) fn decode<E: From<CodecError>>(
+    chunks: &mut impl Iterator<Item = Result<Vec<u8>, E>>,
+) -> Result<Snapshot, E> {
+    let missing = || Err(CodecError::EndsInside { what: "snapshot" }.into());
+    let (at, latest_checkpoint, spans) = decode_place(&chunks.next().unwrap_or_else(missing)?)?;
+    let state = decode_checkpoint(&chunks.next().unwrap_or_else(missing)?)?;
+    let mut originals = Vec::new();
+    while let Some(chunk) = chunks.next() {
+        // The others will hold about as many: making room once is cheaper than moving what is there again and again.
+        let room = if originals.is_empty() { chunks.size_hint().0 + 1 } else { 1 };
+        decode_originals(&chunk?, room, &mut originals)?;
     }
-    Ok(snapshot)
+    Ok(Snapshot { at, state, originals, latest_checkpoint, spans })
 }
 
 fn encode_place(snapshot: &Snapshot) -> Vec<u8> {
@@ -115,11 +121,11 @@ fn encode_originals(originals: &[Original]) -> Vec<u8> {
     out
 }
 
-fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecError> {
+fn decode_originals(chunk: &[u8], room: usize, into: &mut Vec<Original>) -> Result<(), CodecError> {
     let mut from = frame::unwrap_kind(chunk, Kind::Originals)?;
     let mut places = Places::read_table(&mut from)?;
     let count = from.count(LEAST_BYTES, "originals")?;
-    into.reserve(count);
+    into.reserve(count.saturating_mul(room));
     let mut sequence = 0_u64;
     for _ in 0..count {
         let flags = from.byte("original")?;

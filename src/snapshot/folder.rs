@@ -5,6 +5,8 @@ use std::fs::{File, TryLockError};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use crossbeam_channel::bounded;
+
 use super::disk::{self, DiskError, Watch};
 use super::manifest::{self, ChunkHash, Manifest};
 use crate::fingerprint::SchemeId;
@@ -12,6 +14,15 @@ use crate::log::CodecError;
 
 /// The chunks of a snapshot, in order.
 pub type Sections = Vec<Vec<u8>>;
+
+/// Chunks that are read before they are asked for.
+const CHUNKS_AHEAD: usize = 4;
+
+/// The chunks of a snapshot while they are read, in order.
+pub(super) struct Reading {
+    left: usize,
+    sections: crossbeam_channel::IntoIter<Result<Vec<u8>, Damage>>,
+}
 
 /// A folder of snapshots, for this process alone until it is dropped, unless it is only looked at.
 #[derive(Debug)]
@@ -130,20 +141,20 @@ impl Folder {
     ///
     /// [`SnapshotError`] when the folder itself cannot be read. Damaged snapshots are passed over.
     pub fn read(&self, name: &str) -> Result<Newest<(Manifest, Sections)>, SnapshotError> {
-        self.newest(name, |manifest, sections| Ok((manifest, sections)))
+        self.newest(name, |manifest, sections| Ok((manifest, sections.collect::<Result<_, _>>()?)))
     }
 
     /// Reads snapshots of this name from the newest back, until one is whole and `accept` takes it.
     pub(super) fn newest<T>(
         &self,
         name: &str,
-        mut accept: impl FnMut(Manifest, Sections) -> Result<T, Damage>,
+        mut accept: impl FnMut(Manifest, &mut Reading) -> Result<T, Damage>,
     ) -> Result<Newest<T>, SnapshotError> {
         let folder = self.of(name)?;
         let mut discarded = Vec::new();
         for number in numbers(&disk::names(&folder)?).into_iter().rev() {
             let path = folder.join(manifest_name(number));
-            match read_whole(&folder, &path).and_then(|(manifest, sections)| accept(manifest, sections)) {
+            match read_ahead(&folder, &path, &mut accept) {
                 Ok(found) => return Ok(Newest { found: Some(found), discarded }),
                 Err(why) => discarded.push(Discarded { manifest: path, why }),
             }
@@ -225,16 +236,38 @@ fn read_manifest(path: &Path) -> Result<(Manifest, Vec<ChunkHash>), Damage> {
     Ok(manifest::decode(&disk::read(path)?)?)
 }
 
-fn read_whole(folder: &Path, path: &Path) -> Result<(Manifest, Sections), Damage> {
+/// Reads a snapshot; while `accept` works on one chunk, the next ones are read.
+fn read_ahead<T>(
+    folder: &Path,
+    path: &Path,
+    accept: &mut impl FnMut(Manifest, &mut Reading) -> Result<T, Damage>,
+) -> Result<T, Damage> {
     let (manifest, chunks) = read_manifest(path)?;
-    let mut sections = Vec::new();
-    for hash in chunks {
-        let path = folder.join(hash.file_name());
-        let bytes = disk::read(&path)?;
-        if ChunkHash::of(&bytes) != hash {
-            return Err(Damage::Chunk(path));
-        }
-        sections.push(bytes);
+    let left = chunks.len();
+    let (read, sections) = bounded(CHUNKS_AHEAD);
+    std::thread::scope(|scope| {
+        // Ends with the last chunk, or when nobody is there to take another one.
+        scope.spawn(move || chunks.into_iter().try_for_each(|hash| read.send(read_chunk(folder, hash))));
+        accept(manifest, &mut Reading { left, sections: sections.into_iter() })
+    })
+}
+
+fn read_chunk(folder: &Path, hash: ChunkHash) -> Result<Vec<u8>, Damage> {
+    let path = folder.join(hash.file_name());
+    let bytes = disk::read(&path)?;
+    if ChunkHash::of(&bytes) == hash { Ok(bytes) } else { Err(Damage::Chunk(path)) }
+}
+
+impl Iterator for Reading {
+    type Item = Result<Vec<u8>, Damage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.sections.next()?;
+        self.left -= 1;
+        Some(next)
     }
-    Ok((manifest, sections))
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
 }

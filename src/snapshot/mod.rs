@@ -48,7 +48,7 @@ impl Folder {
             if manifest.scheme != *scheme {
                 return Err(Damage::AnotherScheme { found: manifest.scheme, expected: scheme.clone() });
             }
-            Ok(chunks::decode(&sections)?)
+            chunks::decode(sections)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Bands: which pairs are worth an estimate.
 
-use super::{Sketch, SketchForm};
+use super::SketchForm;
 
 /// A cut of a sketch's first slots into `bands` of `rows` each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,13 +67,13 @@ impl Banding {
 
     /// Returns the key of each band: two sketches that agree in all slots of a band share its key. Keys of different
     /// bands differ, and all bits of a key are well mixed.
-    pub fn keys(self, form: SketchForm, sketch: &Sketch) -> impl Iterator<Item = u64> + '_ {
+    pub fn keys(self, form: SketchForm, sketch: &[u8]) -> impl Iterator<Item = u64> + '_ {
         (0..usize::from(self.bands)).map(move |band| self.key(form, sketch, band))
     }
 
     /// Returns the key of one band, from 0.
     #[must_use]
-    pub fn key(self, form: SketchForm, sketch: &Sketch, band: usize) -> u64 {
+    pub fn key(self, form: SketchForm, sketch: &[u8], band: usize) -> u64 {
         let rows = usize::from(self.rows);
         let slots = (band * rows..(band + 1) * rows).map(|slot| u64::from(form.slot(sketch, slot)));
         mix(slots.fold(band as u64 + 1, |key, slot| key.wrapping_mul(0x0100_0000_01b3) ^ slot))
@@ -81,7 +81,7 @@ impl Banding {
 
     /// Returns how many of its keys a sketch shares with another, whose keys are given in their order.
     #[must_use]
-    pub fn shared(self, form: SketchForm, sketch: &Sketch, keys: &[u64]) -> usize {
+    pub fn shared(self, form: SketchForm, sketch: &[u8], keys: &[u64]) -> usize {
         self.keys(form, sketch).zip(keys).filter(|(own, key)| own == *key).count()
     }
 

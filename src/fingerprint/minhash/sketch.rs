@@ -1,6 +1,7 @@
 //! What is kept of a set.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// How many slots a sketch has and how many bits each.
@@ -95,8 +96,8 @@ impl SketchForm {
 
     /// Returns in how many slots two sketches of this form differ: 0 for equal ones, the number of slots at most.
     #[must_use]
-    pub fn distance(self, one: &Sketch, other: &Sketch) -> u8 {
-        let pairs = one.0.iter().zip(other.0.iter());
+    pub fn distance(self, one: &[u8], other: &[u8]) -> u8 {
+        let pairs = one.iter().zip(other);
         match self.bits {
             SlotBits::B8 => pairs.map(|(a, b)| u8::from(a != b)).fold(0, u8::wrapping_add),
             SlotBits::B4 => pairs
@@ -104,7 +105,7 @@ impl SketchForm {
                 .map(|x| u8::from(x & 0xf != 0) + u8::from(x >> 4 != 0))
                 .fold(0, u8::wrapping_add),
             SlotBits::B16 => {
-                let pairs = one.0.as_chunks::<2>().0.iter().zip(other.0.as_chunks::<2>().0);
+                let pairs = one.as_chunks::<2>().0.iter().zip(other.as_chunks::<2>().0);
                 pairs.map(|(a, b)| u8::from(a != b)).fold(0, u8::wrapping_add)
             }
         }
@@ -130,8 +131,8 @@ impl SketchForm {
 
     /// Returns the number that a slot holds; 0 past the end.
     #[must_use]
-    pub fn slot(self, sketch: &Sketch, slot: usize) -> u16 {
-        let byte = |at: usize| sketch.0.get(at).copied().map_or(0, u16::from);
+    pub fn slot(self, sketch: &[u8], slot: usize) -> u16 {
+        let byte = |at: usize| sketch.get(at).copied().map_or(0, u16::from);
         match self.bits {
             SlotBits::B4 => (byte(slot / 2) >> (if slot.is_multiple_of(2) { 4 } else { 0 })) & 0xf,
             SlotBits::B8 => byte(slot),
@@ -155,6 +156,14 @@ impl Sketch {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+impl Deref for Sketch {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes()
     }
 }
 

@@ -1,0 +1,298 @@
+//! What stands in a line: ids with something of their codes, and where the overflow is.
+//!
+//! Two layouts. [`Nine`] finds tags that differ in some bits, for codes. [`Dense`] finds equal tags only and has room for
+//! fifteen entries, for keys that are equal or nothing to each other.
+
+use std::fmt::Debug;
+
+use super::alive::Alive;
+use super::fast::{Compare, Line};
+
+/// Where the overflow of a line stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunPlace {
+    /// First block.
+    pub(super) head: u32,
+    /// Size class of the blocks.
+    pub(super) class: u8,
+}
+
+/// How entries stand in a line. Ids are counted from the table's base, so that a line of zeros holds nothing alive.
+pub(super) trait Layout: Copy + Debug + Send + Sync {
+    /// Entries to a line in the mean, in a table that is as large as it gets.
+    const LOAD: f64;
+
+    /// Slots of a line that has a run.
+    const BESIDE_RUN: u32;
+
+    /// Makes one that tells so many consecutive positions apart, and several times as many for good measure.
+    fn telling(positions: u64) -> Self;
+
+    /// Returns how many positions may be alive at a time.
+    fn most_positions(self) -> u64;
+
+    /// Returns how far behind the tail an id may be before the sweep has to come by.
+    fn old(self) -> u32;
+
+    /// Returns a window of ids as the words of a line are compared with it.
+    fn window(self, alive: Alive) -> Alive;
+
+    /// Returns the slots, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id lives; the place
+    /// of a run counts as a slot. A layout may show a few more, of other tags.
+    fn near<C: Compare>(self, line: &Line, tag: u32, reach: u32, window: Alive) -> u32;
+
+    /// Returns how many positions behind the window's tail an entry that lives stands.
+    fn age(self, line: &Line, slot: u32, window: Alive) -> u32;
+
+    /// Returns one bit for each slot that the line has.
+    fn slots(self, line: &Line) -> u32;
+
+    /// Writes an entry into a slot.
+    fn set(self, line: &mut Line, slot: u32, tag: u32, id: u32);
+
+    /// Writes an id into a slot, whatever its tag.
+    fn set_id(self, line: &mut Line, slot: u32, id: u32);
+
+    /// Says where the run of a line stands, if it has one.
+    fn run(self, line: &Line) -> Option<RunPlace>;
+
+    /// Gives a line a run, or takes it away; a slot that comes back has this id.
+    fn set_run(self, line: &mut Line, run: Option<RunPlace>, dead: u32);
+
+    /// Returns the id in the slot that gives way when a line without a run gets one.
+    fn gives_way(self, line: &Line) -> Option<u32>;
+}
+
+/// Bits of a code from which tags are cut.
+pub(super) const TAG_BITS: u32 = 24;
+
+/// Returns a word of a line.
+#[inline]
+fn word(line: &Line, at: u32) -> u32 {
+    line.as_chunks().0.get(at as usize).map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+#[inline]
+fn set_word(line: &mut Line, at: u32, value: u32) {
+    if let Some(held) = line.as_chunks_mut().0.get_mut(at as usize) {
+        *held = value.to_le_bytes();
+    }
+}
+
+/// Nine slots of an id of 32 bits and a tag of 24.
+///
+/// ```text
+/// bytes 0 to 35    nine ids; with a run, the ninth is its place
+/// bytes 36 to 62   lower, middle and upper bytes of the nine tags, nine bytes each
+/// byte 63          0, or 1 + size class of the run
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nine;
+
+const SLOTS: u32 = 9;
+
+impl Layout for Nine {
+    const LOAD: f64 = 4.6;
+    const BESIDE_RUN: u32 = SLOTS - 1;
+
+    fn telling(_: u64) -> Self {
+        Self
+    }
+
+    fn most_positions(self) -> u64 {
+        u64::MAX
+    }
+
+    #[inline]
+    fn old(self) -> u32 {
+        1 << 30
+    }
+
+    #[inline]
+    fn window(self, alive: Alive) -> Alive {
+        alive
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    fn near<C: Compare>(self, line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
+        C::near(line, tag, reach, window)
+    }
+
+    #[inline]
+    fn age(self, line: &Line, slot: u32, window: Alive) -> u32 {
+        word(line, slot).wrapping_sub(window.tail)
+    }
+
+    #[inline]
+    fn slots(self, line: &Line) -> u32 {
+        if self.run(line).is_some() { (1 << (SLOTS - 1)) - 1 } else { (1 << SLOTS) - 1 }
+    }
+
+    #[inline]
+    fn set(self, line: &mut Line, slot: u32, tag: u32, id: u32) {
+        self.set_id(line, slot, id);
+        let (_, tags) = line.split_at_mut(size_of::<u32>() * SLOTS as usize);
+        for (plane, byte) in tags.chunks_exact_mut(SLOTS as usize).zip(tag.to_le_bytes()) {
+            if let Some(held) = plane.get_mut(slot as usize) {
+                *held = byte;
+            }
+        }
+    }
+
+    #[inline]
+    fn set_id(self, line: &mut Line, slot: u32, id: u32) {
+        set_word(line, slot, id);
+    }
+
+    #[inline]
+    fn run(self, line: &Line) -> Option<RunPlace> {
+        let [.., class] = line;
+        class.checked_sub(1).map(|class| RunPlace { head: word(line, SLOTS - 1), class })
+    }
+
+    fn set_run(self, line: &mut Line, run: Option<RunPlace>, dead: u32) {
+        set_word(line, SLOTS - 1, run.map_or(dead, |run| run.head));
+        let [.., class] = line;
+        *class = run.map_or(0, |run| run.class + 1);
+    }
+
+    fn gives_way(self, line: &Line) -> Option<u32> {
+        Some(word(line, SLOTS - 1))
+    }
+}
+
+/// Fifteen slots of one word each: the lower bits are a tag, and the more positions an id has to tell apart, the fewer
+/// they are. The last word is 0 or the place of the run.
+///
+/// The bits of a run's place leave room for 16 GiB of runs a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dense {
+    pub(super) tag_bits: u32,
+}
+
+const WORDS: u32 = 16;
+
+/// Bits of the last word for the size class, which has to be less than 15.
+const CLASS_BITS: u32 = 4;
+
+/// Most bits of a tag: more would save nothing.
+const MOST_TAG_BITS: u32 = 8;
+
+impl Layout for Dense {
+    const LOAD: f64 = 11.0;
+    const BESIDE_RUN: u32 = WORDS - 1;
+
+    fn telling(positions: u64) -> Self {
+        let bits = positions.saturating_mul(8).max(1).ilog2() + 1;
+        Self { tag_bits: 32_u32.saturating_sub(bits).min(MOST_TAG_BITS) }
+    }
+
+    fn most_positions(self) -> u64 {
+        if self.tag_bits == 0 { u64::MAX } else { 1 << (30 - self.tag_bits) }
+    }
+
+    #[inline]
+    fn old(self) -> u32 {
+        1 << (30 - self.tag_bits)
+    }
+
+    #[inline]
+    fn window(self, alive: Alive) -> Alive {
+        // The tag below the id makes a word no younger than the tail and no older than the head.
+        Alive { tail: alive.tail << self.tag_bits, live: alive.live << self.tag_bits }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    fn near<C: Compare>(self, line: &Line, tag: u32, _: u32, window: Alive) -> u32 {
+        C::equal(line, tag, (1 << self.tag_bits) - 1, window)
+    }
+
+    #[inline]
+    fn age(self, line: &Line, slot: u32, window: Alive) -> u32 {
+        word(line, slot).wrapping_sub(window.tail) >> self.tag_bits
+    }
+
+    #[inline]
+    fn slots(self, _: &Line) -> u32 {
+        (1 << (WORDS - 1)) - 1
+    }
+
+    #[inline]
+    fn set(self, line: &mut Line, slot: u32, tag: u32, id: u32) {
+        set_word(line, slot, id << self.tag_bits | tag & ((1 << self.tag_bits) - 1));
+    }
+
+    #[inline]
+    fn set_id(self, line: &mut Line, slot: u32, id: u32) {
+        self.set(line, slot, 0, id);
+    }
+
+    #[inline]
+    fn run(self, line: &Line) -> Option<RunPlace> {
+        let [place, class] = [word(line, WORDS - 1) >> CLASS_BITS, word(line, WORDS - 1) & ((1 << CLASS_BITS) - 1)];
+        u8::try_from(class).ok()?.checked_sub(1).map(|class| RunPlace { head: place, class })
+    }
+
+    fn set_run(self, line: &mut Line, run: Option<RunPlace>, _: u32) {
+        set_word(line, WORDS - 1, run.map_or(0, |run| run.head << CLASS_BITS | (u32::from(run.class) + 1)));
+    }
+
+    fn gives_way(self, _: &Line) -> Option<u32> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fast::{LINE, tags};
+    use super::*;
+
+    #[test]
+    fn slots_and_runs_do_not_touch_each_other() {
+        let mut line = [0; LINE];
+        let ids = |line: &Line| -> [u32; 9] { std::array::from_fn(|slot| word(line, u32::try_from(slot).unwrap())) };
+        for slot in 0..SLOTS {
+            Nine.set(&mut line, slot, 0x00AB_CDE0 + slot, 100 + slot);
+        }
+        assert_eq!(tags(&line), std::array::from_fn(|slot| 0x00AB_CDE0 + u32::try_from(slot).unwrap()));
+        assert_eq!(ids(&line), std::array::from_fn(|slot| 100 + u32::try_from(slot).unwrap()));
+        assert_eq!((Nine.run(&line), Nine.slots(&line)), (None, 0x1FF));
+        let run = RunPlace { head: 77, class: 4 };
+        Nine.set_run(&mut line, Some(run), 0);
+        assert_eq!((Nine.run(&line), Nine.slots(&line)), (Some(run), 0xFF));
+        Nine.set(&mut line, 7, 0, 1);
+        assert_eq!(Nine.run(&line), Some(run));
+        assert_eq!(
+            tags(&line)[..7],
+            std::array::from_fn::<u32, 7, _>(|slot| 0x00AB_CDE0 + u32::try_from(slot).unwrap())
+        );
+        Nine.set_run(&mut line, None, 5);
+        assert_eq!((Nine.run(&line), word(&line, 8)), (None, 5));
+    }
+
+    #[test]
+    fn a_dense_word_is_an_id_and_a_tag_and_the_last_is_a_run() {
+        for (positions, bits) in
+            [(0, 8), (2_000_000, 8), (10_000_000, 5), (100_000_000, 2), (1 << 29, 0), (u64::MAX, 0)]
+        {
+            let layout = Dense::telling(positions);
+            assert_eq!(layout.tag_bits, bits, "{positions}");
+            assert!(layout.most_positions() >= positions, "{positions}");
+            let window = Alive { tail: 1_000, live: 500 };
+            let mut line = [0; LINE];
+            for slot in 0..15 {
+                layout.set(&mut line, slot, 0xF3F3, 1_000 + slot);
+                assert_eq!(layout.age(&line, slot, layout.window(window)), slot);
+            }
+            assert_eq!(layout.run(&line), None);
+            let run = RunPlace { head: (1 << 28) - 1, class: 8 };
+            layout.set_run(&mut line, Some(run), 0);
+            assert_eq!((layout.run(&line), layout.slots(&line)), (Some(run), 0x7FFF));
+            assert_eq!(layout.age(&line, 14, layout.window(window)), 14);
+            layout.set_run(&mut line, None, 0);
+            assert_eq!(layout.run(&line), None);
+        }
+    }
+}
