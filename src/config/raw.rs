@@ -246,7 +246,7 @@ section! {
         permutations: usize = 128,
         bits: u32 = 8,
         shingle: Shingle = Shingle::default(),
-        min_shingles: usize = 8,
+        min_shingles: usize = 5,
         stop_shingles: Option<PathBuf> = None,
         bands: usize = 42,
         rows: usize = 3,
@@ -257,7 +257,7 @@ section! {
 section! {
     Shingle {
         han: usize = 4,
-        other: usize = 7,
+        other: usize = 6,
     }
 }
 words! {

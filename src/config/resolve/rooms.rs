@@ -296,13 +296,13 @@ const fn stage(name: StageName) -> Stage {
     }
 }
 
-/// Memory that one original is taken to need with its sketch, in bytes: the sketch with what the allocator adds, a place
-/// in the table of each band, and what a `SimHash` is longer than 64 bits.
+/// Memory that one original is taken to need with its sketch, in bytes: the sketch, a place in the table of each band
+/// (`docs/QUALITY.md`), and what a `SimHash` is longer than 64 bits.
 fn bytes_per_original(matching: &raw::Match) -> u64 {
     let raw::Minhash { permutations, bits, bands, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let sketch = if permutations == 0 { 0 } else { number(permutations).saturating_mul(u64::from(bits)) / 8 + 48 };
-    let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(14) } else { 0 };
+    let sketch = if permutations == 0 { 0 } else { number(permutations).saturating_mul(u64::from(bits)) / 8 };
+    let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(7) } else { 0 };
     let wider = u64::from(matching.simhash.bits).saturating_sub(64) / 8;
     BYTES_PER_ORIGINAL.saturating_add(wider).saturating_add(sketch).saturating_add(tables)
 }
