@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dupgate::fingerprint::Width;
 use dupgate::index::{Near, Plan};
 use serde::Serialize;
 
@@ -58,7 +59,7 @@ pub(crate) fn run(data: &Data, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String
         "compared",
         "2 cores"
     );
-    let plans = Plan::all(REACH);
+    let plans = Plan::all(Width::B64, REACH);
     let named = |name: &str| plans.iter().find(|plan| plan.to_string() == name).unwrap().clone();
     let wide = if data.window <= 1_000_000 || (data.window <= 10_000_000 && data.kind == Kind::Uniform) {
         named("2 parts of 3 blocks without 1")

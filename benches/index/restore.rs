@@ -41,7 +41,7 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
                 event_time: Timestamp::from_millis(i64::try_from(number).unwrap()),
                 fingerprints: Fingerprints {
                     exact: ExactHash(u128::from(random.next()) << 64 | u128::from(random.next())),
-                    simhash: Some(SimHash(random.next())),
+                    simhash: Some(SimHash::B64(random.next())),
                     sketch: None,
                     numbers: Numbers::EMPTY,
                 },

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use dupgate::fingerprint::Width;
 use dupgate::index::{Near, Plan};
 use serde::Serialize;
 
@@ -46,7 +47,7 @@ pub(crate) fn run(data: &Data) -> BTreeMap<String, Rival> {
 
 /// Compares with every code, as fast as the index does where it has to.
 fn brute(data: &Data) -> f64 {
-    let plan = Plan::all(0).into_iter().next().unwrap();
+    let plan = Plan::all(Width::B64, 0).into_iter().next().unwrap();
     let mut near = Near::with_plan(plan, data.window as u64);
     near.restore(data.codes[..data.window].iter().copied().map(Some));
     let probes = (200_000_000 / data.window).clamp(10, 500);

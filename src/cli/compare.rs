@@ -182,7 +182,10 @@ impl Pair {
         let near = &self.near;
         let measured = match stage {
             Stage::Exact => Some(if near.exact { "equal texts" } else { "other texts" }.to_owned()),
-            Stage::SimHash => near.bits.map(|bits| format!("{bits} of 64 bits differ")),
+            Stage::SimHash => {
+                let width = settings.fingerprint.simhash.bits.bits();
+                near.bits.map(|bits| format!("{bits} of {width} bits differ"))
+            }
             Stage::MinHash => near.estimate.map(|estimate| {
                 let exact = near.jaccard.map_or_else(String::new, |jaccard| format!(", exactly {jaccard:.3}"));
                 let keys = settings.rules.minhash.map_or_else(String::new, |minhash| {

@@ -69,11 +69,11 @@ pub struct LookupArgs {
     /// the originals with this id
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// the originals near this fingerprint, in hexadecimal digits
-    #[arg(long, value_name = "HEX", value_parser = simhash)]
+    /// the originals near this fingerprint, in 8, 16 or 32 hexadecimal digits
+    #[arg(long, value_name = "HEX")]
     pub fp: Option<SimHash>,
     /// differing bits, inclusive [default: as configured]
-    #[arg(long, value_name = "BITS", requires = "fp", value_parser = clap::value_parser!(u32).range(0..=64))]
+    #[arg(long, value_name = "BITS", requires = "fp", value_parser = clap::value_parser!(u32).range(0..=128))]
     pub distance: Option<u32>,
     /// Whom to ask.
     #[command(flatten)]
@@ -115,9 +115,17 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-fn simhash(text: &str) -> Result<SimHash, String> {
-    let parsed = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
-    parsed.map(SimHash).ok_or_else(|| format!("`{text}` is no SimHash: expected 16 hexadecimal digits"))
+/// A code of another width than the scheme's is near nothing: a slip, to be told.
+fn check_width(args: &LookupArgs, settings: &Settings) -> Result<(), Fatal> {
+    let width = settings.fingerprint.simhash.bits;
+    match args.fp.filter(|code| code.width() != width) {
+        None => Ok(()),
+        Some(code) => {
+            let (bits, expected) = (code.width().bits(), width.bits());
+            let why = format!("--fp {code} has {bits} bits, match.simhash.bits is {expected}");
+            Err(Reason::Usage.because(anyhow::anyhow!(why)))
+        }
+    }
 }
 
 /// Loads the newest snapshot of each partition of the log that this instance serves; at least one.
@@ -197,7 +205,7 @@ fn running_lookup(args: &LookupArgs, running: &Operators) -> Result<Vec<Value>, 
 fn snapshot_lookup(args: &LookupArgs, settings: &Settings) -> Result<Vec<Value>, Fatal> {
     let ids: Vec<_> = args.id.iter().map(|id| id_hash(id)).collect();
     let limit = args.distance.unwrap_or_else(|| u32::from(settings.rules.max_distance));
-    let distance = |original: &Original| Some(args.fp?.distance(original.fingerprints.simhash?));
+    let distance = |original: &Original| args.fp?.distance(original.fingerprints.simhash?);
     let is_wanted = |original: &Original| {
         args.source.contains(&original.source)
             || original.id.is_some_and(|id| ids.contains(&id))
@@ -212,6 +220,7 @@ fn snapshot_lookup(args: &LookupArgs, settings: &Settings) -> Result<Vec<Value>,
 
 fn lookup(args: &LookupArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
+    check_width(args, &settings)?;
     let (found, place) = match args.instance.of(&settings)? {
         Some(running) => (running_lookup(args, &running)?, "running instance"),
         None => (snapshot_lookup(args, &settings)?, "newest snapshot"),

@@ -30,6 +30,11 @@ pub(super) fn print(text: &str) -> Result<(), Fatal> {
     writeln!(std::io::stdout().lock(), "{text}").map_err(|error| Reason::Failure.because(error))
 }
 
+/// Shows a count that is expected, however small it is.
+pub(super) fn expected(count: f64) -> String {
+    if count == 0.0 || count >= 0.01 { format!("{count:.2}") } else { format!("{count:.0e}") }
+}
+
 /// Prints one JSON value over several lines or, as JSON lines, on one.
 pub(super) fn print_json(value: &Value, format: Format) -> Result<(), Fatal> {
     match format {

@@ -1,6 +1,7 @@
 //! `validate`: what is wrong with a configuration, all at once.
 
 mod curve;
+mod strangers;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
 
 use curve::Curve;
+use strangers::Strangers;
 
 /// Arguments of `validate`.
 #[derive(Clone, Debug, Default, Args)]
@@ -28,7 +30,7 @@ pub struct ValidateArgs {
 }
 
 /// Prints every problem and every warning: to standard error for people, to standard output as JSON. Of a valid
-/// configuration, what the bands of the `minhash` stage find and what they cost.
+/// configuration, what the stages `simhash` and `minhash` find by chance, what the bands find and what they cost.
 ///
 /// # Errors
 ///
@@ -40,19 +42,28 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         Ok(loaded) => (Vec::new(), loaded.warnings, Some(loaded.settings)),
         Err(refused) => (refused.problems, refused.warnings, None),
     };
+    let strangers = settings.as_ref().and_then(Strangers::of);
     let curve = settings.as_ref().and_then(Curve::of);
     match global.output {
         Some(format @ (Format::Json | Format::Jsonl)) => {
             let mut told = report::as_json(&problems, &warnings);
-            if let (Some(told), Some(curve)) = (told.as_object_mut(), &curve) {
-                told.insert("minhash".to_owned(), curve.json());
+            if let Some(told) = told.as_object_mut() {
+                told.extend(strangers.map(|strangers| ("simhash".to_owned(), strangers.json())));
+                told.extend(curve.map(|curve| ("minhash".to_owned(), curve.json())));
             }
             print_json(&told, format)?;
         }
         Some(Format::Table) | None => {
             // Standard error may be closed: the exit code still tells.
             let _ = report::tell(&mut std::io::stderr().lock(), &problems, &warnings);
-            curve.as_ref().map(|curve| print(&curve.table())).transpose()?;
+            let told: Vec<String> = strangers
+                .map(|strangers| strangers.line())
+                .into_iter()
+                .chain(curve.map(|curve| curve.table()))
+                .collect();
+            if !told.is_empty() {
+                print(&told.join("\n\n"))?;
+            }
         }
     }
     let sum = report::sum(&problems, &warnings);

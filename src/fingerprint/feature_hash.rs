@@ -1,33 +1,44 @@
 //! The hash that turns a word into bits: ours, and those of two programs that people come from.
 
 use md5::{Digest, Md5};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use super::FeatureHash;
+use super::{FeatureHash, Width};
 
 impl FeatureHash {
-    /// Hashes a word. `xxh3` is its XXH3 (64 bits, no seed), which the text room has made already.
+    /// Returns the widest `SimHash` that its bits can make.
     #[must_use]
-    pub fn of(self, word: &str, xxh3: u64) -> u64 {
+    pub const fn widest(self) -> Width {
         match self {
-            Self::Xxh3 => xxh3,
-            Self::Md5 => md5(word),
-            Self::Jenkins => jenkins(word.as_bytes()),
+            Self::Xxh3 | Self::Md5 => Width::B128,
+            Self::Jenkins => Width::B64,
+        }
+    }
+
+    /// Hashes a word for a `SimHash` of this width, to 128 bits or to 64. `xxh3` is its XXH3 (64 bits, no seed), which
+    /// the text room has made already.
+    #[must_use]
+    pub fn of(self, width: Width, word: &str, xxh3: u64) -> u128 {
+        match (self, width) {
+            (Self::Xxh3, Width::B32 | Width::B64) => u128::from(xxh3),
+            (Self::Xxh3, Width::B128) => xxh3_128(word.as_bytes()),
+            (Self::Md5, Width::B32 | Width::B64) => md5(word) & u128::from(u64::MAX),
+            (Self::Md5, Width::B128) => md5(word),
+            (Self::Jenkins, _) => u128::from(jenkins(word.as_bytes())),
         }
     }
 
     /// Hashes a word of which nothing is known yet.
     #[must_use]
-    pub fn of_word(self, word: &str) -> u64 {
-        self.of(word, xxh3_64(word.as_bytes()))
+    pub fn of_word(self, width: Width, word: &str) -> u128 {
+        self.of(width, word, xxh3_64(word.as_bytes()))
     }
 }
 
-/// The lower half of the digest, as a number that begins with its highest byte: what the Python package `simhash`
-/// takes for 64 bits.
-fn md5(word: &str) -> u64 {
-    let digest: [u8; 16] = Md5::digest(word.as_bytes()).into();
-    digest.into_iter().skip(8).fold(0, |number, byte| number << 8 | u64::from(byte))
+/// The digest as a number that begins with its highest byte: the Python package `simhash` takes as many of its lowest
+/// bits as the fingerprint has.
+fn md5(word: &str) -> u128 {
+    u128::from_be_bytes(Md5::digest(word.as_bytes()).into())
 }
 
 /// Bob Jenkins' `hashlittle2` (lookup3, 2006) with both seeds 0, the first of its two results in the upper half: what
@@ -87,34 +98,61 @@ mod tests {
     use super::*;
     use crate::fingerprint::{Feature, SimHash, simhash};
 
-    fn of(hash: FeatureHash, weighted: &[(&str, u32)]) -> SimHash {
-        let features: Vec<Feature> =
-            weighted.iter().map(|(word, weight)| Feature { hash: hash.of_word(word), weight: *weight }).collect();
-        simhash(&features)
+    fn of(hash: FeatureHash, width: Width, weighted: &[(&str, u32)]) -> SimHash {
+        let features: Vec<Feature> = weighted
+            .iter()
+            .map(|(word, weight)| Feature { hash: hash.of_word(width, word), weight: *weight })
+            .collect();
+        simhash(&features, width)
+    }
+
+    /// What the package gives for 128 bits; for 64 and 32 it gives the lower part of that.
+    fn every_width(expected: u128) -> [SimHash; 3] {
+        Width::ALL.map(|width| SimHash::cut(width, expected))
     }
 
     #[test]
     fn md5_gives_the_fingerprints_of_the_python_package_simhash() {
-        assert_eq!(md5("天安门"), 0xccc3_a1f1_ce3b_badf);
-        let weighted = [("the", 3), ("cat", 2), ("mat", 1), ("天安门", 5)];
-        assert_eq!(of(FeatureHash::Md5, &weighted), SimHash(0xdc83_e0f1_cf33_badf));
+        assert_eq!(md5("天安门"), 0x8296_51cd_0f76_41f9_ccc3_a1f1_ce3b_badf);
         let plain = ["a", "b", "c", "d", "e"].map(|word| (word, 1));
-        assert_eq!(of(FeatureHash::Md5, &plain), SimHash(0x3140_1976_6061_5723));
-        assert_eq!(of(FeatureHash::Md5, &[("中国", 5), ("经济", 2), ("x", 7)]), SimHash(0xe4c0_5206_1540_23a6));
+        for (weighted, expected) in [
+            (&[("the", 3), ("cat", 2), ("mat", 1), ("天安门", 5)][..], 0x8296_51cd_0f7c_65d9_dc83_e0f1_cf33_badf),
+            (&plain, 0x82e3_55b1_c537_37b5_3140_1976_6061_5723),
+            (&[("中国", 5), ("经济", 2), ("x", 7)], 0x91d4_e421_028c_8014_e4c0_5206_1540_23a6),
+        ] {
+            assert_eq!(Width::ALL.map(|width| of(FeatureHash::Md5, width, weighted)), every_width(expected));
+        }
     }
 
     #[test]
     fn md5_over_four_characters_each_gives_what_the_package_makes_of_a_text() {
         for (text, expected) in [
-            ("How are you? I am fine. Thanks.", 0x2f73_898a_203e_e80b),
-            ("你妈妈喊你回家吃饭哦，回家罗回家罗", 0xecd0_2348_7442_f33b),
+            ("How are you? I am fine. Thanks.", 0xdba4_5dd5_8a07_d408_2f73_898a_203e_e80b),
+            ("你妈妈喊你回家吃饭哦，回家罗回家罗", 0xd674_ee4e_d0cb_7dd9_ecd0_2348_7442_f33b),
         ] {
             let letters: String = text.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect();
             let mut features = Vec::new();
             crate::fingerprint::shingles(&letters, 4, |shingle| {
                 features.push(Feature { hash: md5(shingle), weight: 1 });
             });
-            assert_eq!(simhash(&features), SimHash(expected), "{text}");
+            assert_eq!(Width::ALL.map(|width| simhash(&features, width)), every_width(expected), "{text}");
+        }
+    }
+
+    /// The same package with `xxhash.xxh3_64` and `xxhash.xxh3_128` as its hash.
+    #[test]
+    fn xxh3_gives_what_the_package_makes_of_the_same_hashes() {
+        for (weighted, narrow, wide) in [
+            (
+                &[("the", 3), ("cat", 2), ("mat", 1), ("天安门", 5)][..],
+                0x4a90_2a00_96b9_1676,
+                0x98c3_1a4c_b2e3_a69f_4a96_ae83_52fd_6ca9,
+            ),
+            (&[("中国", 5), ("经济", 2), ("x", 7)], 0xaaf0_6064_00b2_cd01, 0x5c74_00c0_e422_2ea6_2250_4c44_80a0_cc11),
+        ] {
+            let [half, one, two] = Width::ALL.map(|width| of(FeatureHash::Xxh3, width, weighted));
+            assert_eq!([half, one], [Width::B32, Width::B64].map(|width| SimHash::cut(width, narrow)));
+            assert_eq!(two, SimHash::B128(wide));
         }
     }
 
@@ -129,6 +167,6 @@ mod tests {
     fn jenkins_gives_the_fingerprint_of_the_example_of_yanyiwu_simhash() {
         let weighted =
             [("CEO", 117_392), ("蓝翔", 117_392), ("升职", 108_562), ("加薪", 106_426), ("手扶拖拉机", 100_089)];
-        assert_eq!(of(FeatureHash::Jenkins, &weighted), SimHash(17_831_459_094_038_722_629));
+        assert_eq!(of(FeatureHash::Jenkins, Width::B64, &weighted), SimHash::B64(17_831_459_094_038_722_629));
     }
 }

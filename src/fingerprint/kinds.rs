@@ -2,37 +2,11 @@
 
 use std::fmt;
 
-use super::{Numbers, Sketch, SketchForm};
+use super::{Numbers, SimHash, Sketch, SketchForm};
 
 /// 128-bit hash of the normalised text: equal texts, equal hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExactHash(pub u128);
-
-/// 64 bits of `SimHash` (Charikar, STOC 2002): near texts differ in few bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SimHash(pub u64);
-
-/// Largest number of differing bits that rules may call near (`match.simhash.max_distance`).
-pub const MOST_DISTANCE: u8 = 8;
-
-impl SimHash {
-    /// Returns the number of differing bits, from 0 (equal) to 64 (complements).
-    ///
-    /// ```
-    /// # use dupgate::fingerprint::SimHash;
-    /// assert_eq!(SimHash(0b1011).distance(SimHash(0b0010)), 2);
-    /// ```
-    #[must_use]
-    pub const fn distance(self, other: Self) -> u32 {
-        (self.0 ^ other.0).count_ones()
-    }
-}
-
-impl fmt::Display for SimHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
 
 /// Hash of the page's own id (its URL, say): equal for a re-crawl of the same page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,10 +34,10 @@ pub struct Fingerprints {
 }
 
 impl Fingerprints {
-    /// Returns the differing bits of both `SimHash`es, where both pages have one.
+    /// Returns the differing bits of both `SimHash`es, where both pages have one of the same width.
     #[must_use]
     pub fn distance(&self, other: &Self) -> Option<u32> {
-        Some(self.simhash?.distance(other.simhash?))
+        self.simhash?.distance(other.simhash?)
     }
 
     /// Returns the Jaccard index that both sketches, of this form, estimate, in thousandths; where both pages have one.

@@ -4,8 +4,9 @@
 //! fingerprint is a function of the page and the scheme alone: no order, no machine and no float changes a bit.
 //! [`Reader`] is the way through the rooms `record`, `text` and `fingerprint` in one call.
 //!
-//! Cost: one hash of the text, one of each word, and 64 additions for each of the strongest words.
+//! Cost: one hash of the text, one of each word, and one addition a bit for each of the strongest words.
 
+mod code;
 mod feature_hash;
 mod inspect;
 mod kinds;
@@ -20,13 +21,14 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
+pub use code::{BadSimHash, MOST_DISTANCE, SimHash, Width};
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
-pub use kinds::{ExactHash, Fingerprints, IdHash, MOST_DISTANCE, PageDigest, SchemeId, ScopeHash, SimHash};
+pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash};
 pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, SketchForm, SlotBits, share};
 pub use numbers::Numbers;
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
-pub use settings::{Bits, FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights};
+pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights};
 pub use shingle::{
     Letters, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes, shingles,
 };

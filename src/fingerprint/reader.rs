@@ -4,7 +4,8 @@ use super::scheme::{partition_of, scheme_id};
 use super::shingle::{Letters, ShingleUnit, hash_of, shingle_hashes};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
 use super::{
-    ExactHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash, Settings, Sketch, Weights,
+    ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash, Settings,
+    SimHashSettings, Sketch, Weights, Width,
 };
 use crate::record::{Decoder, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
 use crate::text::{self, Analyzer, CutBy, WordMap};
@@ -38,7 +39,8 @@ pub struct Scratch {
 pub(super) struct Seen {
     pub(super) count: u32,
     idf: u32,
-    hash: u64,
+    /// Halves of its hash, the lower one first: 24 bytes in all, where a number of 128 bits would make it 32.
+    hash: [u64; 2],
 }
 
 /// One step of reading a page.
@@ -95,6 +97,9 @@ pub enum SettingsError {
     /// Without a scope all pages would go to one partition.
     #[error("judge.partitions is {0}, but input.fields.scope is not set: pages are shared out by scope")]
     PartitionsWithoutScope(NonZeroUsize),
+    /// The upper bits of every code would be equal.
+    #[error("match.simhash.hash {} has {} bits, match.simhash.bits is {}", .0.name(), .0.widest().bits(), .1.bits())]
+    NarrowHash(FeatureHash, Width),
 }
 
 impl Reader {
@@ -111,6 +116,10 @@ impl Reader {
     ) -> Result<Self, SettingsError> {
         if partitions.get() > 1 && input.fields.scope.is_none() {
             return Err(SettingsError::PartitionsWithoutScope(partitions));
+        }
+        let SimHashSettings { bits, hash, .. } = &fingerprint.simhash;
+        if *bits > hash.widest() {
+            return Err(SettingsError::NarrowHash(*hash, *bits));
         }
         Ok(Self {
             decoder: Decoder::new(input, text.max_nesting)?,
@@ -182,7 +191,7 @@ impl Reader {
             features.clear();
             features.extend(words.values().map(|seen| self.feature(*seen)));
             keep_strongest(features, self.settings.simhash.top_k);
-            simhash(features)
+            simhash(features, self.settings.simhash.bits)
         });
         let sketch = self.sketch(normal.text, letters, shingles, minima);
         let scope = document.scope.as_deref().map(scope_hash);
@@ -258,15 +267,16 @@ impl Reader {
     }
 
     pub(super) fn first_seen(&self, word: text::Word<'_>) -> Seen {
-        Seen {
-            count: 0,
-            idf: text::idf(word.text, word.hash),
-            hash: self.settings.simhash.hash.of(word.text, word.hash),
-        }
+        let SimHashSettings { bits, hash, .. } = &self.settings.simhash;
+        let hash = hash.of(*bits, word.text, word.hash);
+        #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+        let hash = [hash as u64, (hash >> 64) as u64];
+        Seen { count: 0, idf: text::idf(word.text, word.hash), hash }
     }
 
     pub(super) fn feature(&self, seen: Seen) -> Feature {
-        Feature { hash: seen.hash, weight: self.weight(seen) }
+        let [lower, upper] = seen.hash;
+        Feature { hash: u128::from(upper) << 64 | u128::from(lower), weight: self.weight(seen) }
     }
 
     fn weight(&self, seen: Seen) -> u32 {

@@ -14,7 +14,7 @@ pub const CODE_VERSION: u32 = 2;
 pub const DICTIONARIES: &str = "jieba-rs 0.11.0, ferrous-opencc 0.4.0, stopwords 1, idf 1, dom_smoothie 0.19.0, \
                                 unicode-normalization 0.1.26, unicode-segmentation 1.13.3";
 
-/// Names the scheme of these settings: `sh64-` and six hexadecimal digits.
+/// Names the scheme of these settings: `sh`, the width of the `SimHash`, a hyphen and six hexadecimal digits.
 #[must_use]
 pub fn scheme_id(
     input: &InputSettings,
@@ -23,7 +23,7 @@ pub fn scheme_id(
     partitions: NonZeroUsize,
 ) -> SchemeId {
     let hash = xxh3_64(canonical(input, text, fingerprint, partitions).as_bytes());
-    SchemeId(format!("sh64-{:06x}", hash >> 40))
+    SchemeId(format!("sh{}-{:06x}", fingerprint.simhash.bits.bits(), hash >> 40))
 }
 
 /// Spells out what the scheme is a hash of, one `name=value` a line.

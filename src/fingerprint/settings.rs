@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ShingleUnit, Shingling, SketchForm, SlotBits, StopShingles};
+use super::{ShingleUnit, Shingling, SketchForm, SlotBits, StopShingles, Width};
 
 /// How features become fingerprints (the keys of `match` that decide a fingerprint, not a verdict).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,21 +41,13 @@ impl Default for MinHashSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimHashSettings {
     /// Its width.
-    pub bits: Bits,
+    pub bits: Width,
     /// How much a word counts.
     pub weights: Weights,
     /// How many of the strongest words count; 0 means all.
     pub top_k: usize,
     /// The hash of a word.
     pub hash: FeatureHash,
-}
-
-/// The width of a `SimHash` (`match.simhash.bits`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Bits {
-    /// 64 bits.
-    #[default]
-    B64,
 }
 
 /// How much a word counts (`match.simhash.weights`).
@@ -73,18 +65,30 @@ pub enum Weights {
 /// The hash that turns a word into bits (`match.simhash.hash`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FeatureHash {
-    /// XXH3, 64 bits, without a seed, over the word's UTF-8 bytes.
+    /// XXH3 without a seed over the word's UTF-8 bytes: that of 64 bits, and that of 128 for a `SimHash` of 128.
     #[default]
     Xxh3,
-    /// The lower 64 bits of MD5, as the Python package `simhash` has it.
+    /// The lower bits of MD5, as the Python package `simhash` has it.
     Md5,
-    /// Bob Jenkins' lookup3, as yanyiwu/simhash has it.
+    /// Bob Jenkins' lookup3, as yanyiwu/simhash has it: 64 bits, so none for a `SimHash` of 128.
     Jenkins,
+}
+
+impl FeatureHash {
+    /// Returns the name used in the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Xxh3 => "xxh3",
+            Self::Md5 => "md5",
+            Self::Jenkins => "jenkins",
+        }
+    }
 }
 
 impl Default for SimHashSettings {
     fn default() -> Self {
-        Self { bits: Bits::default(), weights: Weights::default(), top_k: 200, hash: FeatureHash::default() }
+        Self { bits: Width::default(), weights: Weights::default(), top_k: 200, hash: FeatureHash::default() }
     }
 }
 
@@ -93,22 +97,17 @@ impl Settings {
     ///
     /// The scheme is a hash of these lines: their form never changes between releases without a new scheme.
     pub fn write_canonical(&self, out: &mut String) {
-        let SimHashSettings { bits: Bits::B64, weights, top_k, hash } = &self.simhash;
+        let SimHashSettings { bits, weights, top_k, hash } = &self.simhash;
         let weights = match weights {
             Weights::TfIdf => "tf-idf",
             Weights::Tf => "tf",
             Weights::Uniform => "uniform",
         };
-        let hash = match hash {
-            FeatureHash::Xxh3 => "xxh3",
-            FeatureHash::Md5 => "md5",
-            FeatureHash::Jenkins => "jenkins",
-        };
         // Writing to a `String` cannot fail.
-        let _ = writeln!(out, "simhash.bits=64");
+        let _ = writeln!(out, "simhash.bits={}", bits.bits());
         let _ = writeln!(out, "simhash.weights={weights}");
         let _ = writeln!(out, "simhash.top_k={top_k}");
-        let _ = writeln!(out, "simhash.hash={hash}");
+        let _ = writeln!(out, "simhash.hash={}", hash.name());
         if let MinHashSettings { form: Some(form), shingle, min_shingles, stop } = &self.minhash {
             let _ = writeln!(out, "minhash.permutations={}", form.slots());
             let _ = writeln!(out, "minhash.bits={}", form.bits().count());

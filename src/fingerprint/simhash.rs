@@ -1,12 +1,12 @@
 //! Weighted features -> one fingerprint that is near for near texts.
 
-use super::SimHash;
+use super::{SimHash, Width};
 
 /// One hashed feature of a text, with its weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Feature {
-    /// Hash of the feature.
-    pub hash: u64,
+    /// Hash of the feature; of 64 bits with zeros above them, or of 128.
+    pub hash: u128,
     /// How much it counts, in any fixed-point unit: only ratios matter.
     pub weight: u32,
 }
@@ -15,27 +15,43 @@ pub struct Feature {
 ///
 /// For each feature every bit of its hash votes with the feature's weight, for 1 or against it; a bit of the result
 /// is 1 when the votes for it are more than half. Integers only: no order of features and no machine changes a bit.
+/// Bits of the hashes beyond the width have no say, so that a narrow code is the lower part of a wide one.
 /// Without features the result is 0, which must never be compared with anything: callers refuse such texts.
 ///
 /// ```
-/// # use dupgate::fingerprint::{Feature, SimHash, simhash};
+/// # use dupgate::fingerprint::{Feature, SimHash, Width, simhash};
 /// let features = [Feature { hash: 0b0110, weight: 3 }, Feature { hash: 0b1010, weight: 2 }];
-/// assert_eq!(simhash(&features), SimHash(0b0110));
+/// assert_eq!(simhash(&features, Width::B64), SimHash::B64(0b0110));
 /// ```
 #[must_use]
-pub fn simhash(features: &[Feature]) -> SimHash {
-    // Votes for 1; those against are the rest of the total, so a bit is won by more than half.
-    let mut votes = [0_u64; 64];
+pub fn simhash(features: &[Feature], width: Width) -> SimHash {
+    #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+    let bits = match width {
+        Width::B32 => u128::from(won::<32>(features, |hash| hash as u64)),
+        Width::B64 => u128::from(won::<64>(features, |hash| hash as u64)),
+        Width::B128 => {
+            let upper = won::<64>(features, |hash| (hash >> 64) as u64);
+            u128::from(upper) << 64 | u128::from(won::<64>(features, |hash| hash as u64))
+        }
+    };
+    SimHash::cut(width, bits)
+}
+
+/// Returns which of the lowest bits of a part of the hashes have more than half of the votes.
+#[inline]
+fn won<const BITS: usize>(features: &[Feature], part: impl Fn(u128) -> u64) -> u64 {
+    // Votes for 1; those against are the rest of the total.
+    let mut votes = [0_u64; BITS];
     let mut total = 0_u64;
     for feature in features {
-        let weight = u64::from(feature.weight);
+        let (weight, hash) = (u64::from(feature.weight), part(feature.hash));
         total += weight;
         for (bit, votes) in votes.iter_mut().enumerate() {
-            *votes += weight & 0_u64.wrapping_sub((feature.hash >> bit) & 1);
+            *votes += weight & 0_u64.wrapping_sub((hash >> bit) & 1);
         }
     }
     let won = votes.iter().enumerate().filter(|(_, votes)| **votes * 2 > total);
-    SimHash(won.fold(0, |bits, (bit, _)| bits | 1 << bit))
+    won.fold(0, |bits, (bit, _)| bits | 1 << bit)
 }
 
 /// Keeps the `top_k` features of the largest weight (0 keeps all); of equal weights those of the smaller hash.

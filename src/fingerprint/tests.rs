@@ -33,7 +33,7 @@ fn read(text: &str) -> Reading {
 fn the_example_of_weights_and_six_bits() {
     let weighted = [(5, 0b10_0101), (2, 0b10_1011), (3, 0b10_0111), (1, 0b10_1111), (4, 0b11_1011)];
     let features = weighted.map(|(weight, hash)| Feature { hash, weight });
-    assert_eq!(simhash(&features), SimHash(0b10_0111));
+    assert_eq!(simhash(&features, Width::B64), SimHash::B64(0b10_0111));
     assert_eq!(sums(&features)[..6], [15, 5, 3, -1, -7, 15], "bit 0 first");
 }
 
@@ -45,19 +45,19 @@ fn the_example_of_feature_vectors_in_three_bits() {
     let features: Vec<Feature> =
         vectors.into_iter().zip(counts).map(|(hash, weight)| Feature { hash, weight }).collect();
     assert_eq!(sums(&features)[..3], [6, -2, -4], "the last component first");
-    assert_eq!(simhash(&features), SimHash(0b001));
+    assert_eq!(simhash(&features, Width::B64), SimHash::B64(0b001));
     // Random hyperplanes: the rows of the same matrix.
     let document = [1_i64, 2, 0, 3, 0];
     let planes = [[1_i64, -1, 1, -1, 1], [-1, 1, -1, -1, 1], [1, 1, -1, 1, -1]];
     let sides = planes.map(|plane| plane.iter().zip(document).map(|(r, d)| r * d).sum::<i64>());
     assert_eq!(sides, [-4, -2, 6]);
     let bits = sides.iter().fold(0, |bits, side| bits << 1 | u64::from(*side > 0));
-    assert_eq!(simhash(&features), SimHash(bits));
+    assert_eq!(simhash(&features, Width::B64), SimHash::B64(bits));
 }
 
 /// The definition, word by word.
-fn sums(features: &[Feature]) -> [i64; 64] {
-    let mut sums = [0_i64; 64];
+fn sums(features: &[Feature]) -> [i64; 128] {
+    let mut sums = [0_i64; 128];
     for feature in features {
         for (bit, sum) in sums.iter_mut().enumerate() {
             if feature.hash >> bit & 1 == 1 {
@@ -79,10 +79,10 @@ fn the_share_of_differing_bits_is_the_angle_over_pi() {
     let mut state = 7_u64;
     let mut draw = || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        xxhash_rust::xxh3::xxh3_64(&state.to_le_bytes())
+        xxhash_rust::xxh3::xxh3_128(&state.to_le_bytes())
     };
     for shared in [0, 100, 200, 300, 360, 390] {
-        let (mut differing, mut expected) = (0.0, 0.0);
+        let (mut differing, mut expected) = ([0.0; 3], 0.0);
         for _ in 0..PAIRS {
             let mut page = |from: &[Feature]| -> Vec<Feature> {
                 let fresh = (from.len()..WORDS).map(|_| Feature { hash: draw(), weight: 256 + (draw() % 1024) as u32 });
@@ -91,7 +91,10 @@ fn the_share_of_differing_bits_is_the_angle_over_pi() {
             };
             let one = page(&[]);
             let other = page(&one[..shared]);
-            differing += f64::from(simhash(&one).distance(simhash(&other))) / 64.0;
+            for (differing, width) in differing.iter_mut().zip(Width::ALL) {
+                let bits = simhash(&one, width).distance(simhash(&other, width)).unwrap();
+                *differing += f64::from(bits) / f64::from(width.bits());
+            }
             let dot = |a: &[Feature], b: &[Feature]| {
                 let products = a.iter().zip(b).filter(|(a, b)| a.hash == b.hash);
                 products.map(|(a, b)| f64::from(a.weight) * f64::from(b.weight)).sum::<f64>()
@@ -100,19 +103,22 @@ fn the_share_of_differing_bits_is_the_angle_over_pi() {
             expected += cosine.clamp(-1.0, 1.0).acos() / std::f64::consts::PI;
         }
         let pairs = f64::from(PAIRS);
-        let (differing, expected) = (differing / pairs, expected / pairs);
-        // Bits are drawn 64 to a pair; components of +1 and -1 are not those of a sphere, which costs a little.
-        let error = (expected * (1.0 - expected) / (64.0 * pairs)).sqrt();
-        assert!(
-            (differing - expected).abs() < 4.0 * error + 0.002,
-            "{shared} of {WORDS}: {differing}, {expected}, {error}"
-        );
+        let expected = expected / pairs;
+        for (differing, width) in differing.into_iter().zip(Width::ALL) {
+            let differing = differing / pairs;
+            // So many bits are drawn to a pair; components of +1 and -1 are not those of a sphere, which costs a little.
+            let error = (expected * (1.0 - expected) / (f64::from(width.bits()) * pairs)).sqrt();
+            assert!(
+                (differing - expected).abs() < 4.0 * error + 0.002,
+                "{shared} of {WORDS}, {width:?}: {differing}, {expected}, {error}"
+            );
+        }
     }
 }
 
 fn any_features() -> impl Strategy<Value = Vec<Feature>> {
     // Small weights, so that votes are often even.
-    prop::collection::vec((any::<u64>(), prop_oneof![0_u32..4, any::<u32>()]), 0..40)
+    prop::collection::vec((any::<u128>(), prop_oneof![0_u32..4, any::<u32>()]), 0..40)
         .prop_map(|features| features.into_iter().map(|(hash, weight)| Feature { hash, weight }).collect())
 }
 
@@ -120,19 +126,23 @@ proptest! {
     #[test]
     fn simhash_is_what_its_definition_says(features in any_features()) {
         let expected = sums(&features).iter().enumerate().filter(|(_, sum)| **sum > 0).map(|(bit, _)| 1 << bit).sum();
-        prop_assert_eq!(simhash(&features), SimHash(expected));
+        for width in Width::ALL {
+            prop_assert_eq!(simhash(&features, width), SimHash::cut(width, expected));
+        }
     }
 
     #[test]
-    fn no_order_of_the_features_changes_a_bit(features in any_features(), shuffled in any::<u64>()) {
+    fn no_order_of_the_features_changes_a_bit(features in any_features(), shuffled in any::<u128>()) {
         let mut other = features.clone();
         other.sort_by_key(|feature| feature.hash.wrapping_mul(shuffled | 1));
-        prop_assert_eq!(simhash(&other), simhash(&features));
+        for width in Width::ALL {
+            prop_assert_eq!(simhash(&other, width), simhash(&features, width));
+        }
     }
 
     #[test]
     fn the_strongest_features_are_those_that_sorting_finds(
-        hashes in prop::collection::hash_set(0_u64..100, 0..40), weights in prop::collection::vec(0_u32..4, 40), k in 0_usize..50
+        hashes in prop::collection::hash_set(0_u128..100, 0..40), weights in prop::collection::vec(0_u32..4, 40), k in 0_usize..50
     ) {
         let mut features: Vec<Feature> =
             hashes.into_iter().zip(weights).map(|(hash, weight)| Feature { hash, weight }).collect();
@@ -196,8 +206,8 @@ fn a_small_edit_moves_few_bits_and_another_text_many() {
     let base = read(&text).fingerprints.simhash.unwrap();
     let edited = read(&text.replacen("研究人员", "科研人员", 1)).fingerprints.simhash.unwrap();
     let other = read(&GOLDEN[2].0.repeat(3)).fingerprints.simhash.unwrap();
-    assert!(base.distance(edited) <= 6, "{}", base.distance(edited));
-    assert!(base.distance(other) > 12, "{}", base.distance(other));
+    let (near, far) = (base.distance(edited).unwrap(), base.distance(other).unwrap());
+    assert!(near <= 6 && far > 12, "{near}, {far}");
 }
 
 #[test]
@@ -238,7 +248,8 @@ fn a_word_that_is_said_often_does_not_decide_a_fingerprint() {
         "挪威 芬兰 丹麦 冰岛 古巴 伊朗 约旦 蒙古 老挝 缅甸 加纳 马里 乍得 苏丹 尼泊尔 新加坡 马来西亚 菲律宾 柬埔寨 \
          肯尼亚 尼日利亚 哥伦比亚 委内瑞拉 捷克 罗马尼亚 保加利亚",
     );
-    assert!(one.distance(other) > 5, "{}", one.distance(other));
+    let bits = one.distance(other).unwrap();
+    assert!(bits > 5, "{bits}");
 }
 
 #[test]
@@ -298,7 +309,7 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
         change(&mut input, &mut text, &mut fingerprint);
         scheme_id(&input, &text, &fingerprint, NonZeroUsize::new(partitions).unwrap())
     };
-    let changes: [Change; 34] = [
+    let changes: [Change; 36] = [
         |_, _, _| {},
         |input, _, _| input.format = Format::Text,
         |input, _, _| input.format = Format::Html,
@@ -327,6 +338,8 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
         |_, _, fingerprint| fingerprint.simhash.weights = Weights::Tf,
         |_, _, fingerprint| fingerprint.simhash.top_k = 0,
         |_, _, fingerprint| fingerprint.simhash.hash = FeatureHash::Md5,
+        |_, _, fingerprint| fingerprint.simhash.bits = Width::B32,
+        |_, _, fingerprint| fingerprint.simhash.bits = Width::B128,
         |_, _, fingerprint| fingerprint.minhash.form = None,
         |_, _, fingerprint| fingerprint.minhash.form = SketchForm::new(64, SlotBits::B8).ok(),
         |_, _, fingerprint| fingerprint.minhash.form = SketchForm::new(128, SlotBits::B4).ok(),
@@ -352,6 +365,9 @@ fn everything_that_decides_an_entry_changes_the_scheme_and_nothing_else_does() {
     let reordered: Change = |_, text, _| text.stopwords.reverse();
     assert_eq!(scheme(reordered, 1), scheme(|_, _, _| {}, 1), "nor does the order of lists");
     assert_eq!(scheme(|_, _, _| {}, 1).to_string(), "sh64-a79165", "the scheme of the defaults");
+    let of_width = |bits: Change| scheme(bits, 1).to_string();
+    assert!(of_width(|_, _, fingerprint| fingerprint.simhash.bits = Width::B32).starts_with("sh32-"));
+    assert!(of_width(|_, _, fingerprint| fingerprint.simhash.bits = Width::B128).starts_with("sh128-"));
 }
 
 /// Texts with their fingerprints under the default settings. A change here is a change of the scheme: raise
@@ -402,12 +418,12 @@ const GOLDEN: [(&str, u128, u64); 10] = [
 
 #[test]
 fn known_texts_keep_their_fingerprints() {
-    let found: Vec<(u128, u64)> = GOLDEN
+    let found: Vec<(u128, SimHash)> = GOLDEN
         .iter()
         .map(|(text, ..)| read(text).fingerprints)
-        .map(|found| (found.exact.0, found.simhash.map_or(0, |simhash| simhash.0)))
+        .map(|found| (found.exact.0, found.simhash.unwrap_or(SimHash::B64(0))))
         .collect();
-    let expected: Vec<(u128, u64)> = GOLDEN.iter().map(|(_, exact, simhash)| (*exact, *simhash)).collect();
+    let expected: Vec<_> = GOLDEN.iter().map(|(_, exact, simhash)| (*exact, SimHash::B64(*simhash))).collect();
     assert_eq!(found, expected, "{found:#x?}");
 }
 
@@ -448,6 +464,39 @@ fn sketches_of_runs_of_words_are_those_of_the_shingles_that_are_shown() {
     let short = RawRecord { key: None, value: Some(b"bridge"), headers: &() };
     assert!(plain.read(&raw, &mut scratch).unwrap().fingerprints.sketch.is_some());
     assert_eq!(plain.read(&short, &mut scratch).unwrap().fingerprints.sketch, None);
+}
+
+/// Those of the first and the third text, of 128 bits. Of 32 bits they are the lower half of those of 64.
+const WIDE: [(usize, u128); 2] =
+    [(0, 0x9e97_1915_e50b_5a74_ddd8_19dc_672e_0725), (2, 0xbfc7_75c5_bcab_357b_7281_732d_7d87_dbba)];
+
+#[test]
+fn known_texts_keep_their_fingerprints_of_other_widths() {
+    let [narrow, wide] = [Width::B32, Width::B128].map(|width| {
+        reader(|input, _, settings| {
+            input.format = Format::Text;
+            settings.simhash.bits = width;
+        })
+    });
+    for (text, _, code) in GOLDEN.iter().filter(|(.., code)| *code > 0) {
+        let found = read_with(&narrow, text).unwrap().fingerprints;
+        assert_eq!(found.simhash, Some(SimHash::cut(Width::B32, u128::from(*code))));
+    }
+    let found = WIDE.map(|(text, _)| (text, read_with(&wide, GOLDEN[text].0).unwrap().fingerprints.simhash.unwrap()));
+    assert_eq!(found, WIDE.map(|(text, code)| (text, SimHash::B128(code))), "{found:x?}");
+}
+
+#[test]
+fn a_hash_of_words_that_is_too_short_is_refused() {
+    let with = |hash, bits| {
+        let simhash = SimHashSettings { bits, hash, ..SimHashSettings::default() };
+        let settings = Settings { simhash, ..Settings::default() };
+        Reader::new(&InputSettings::default(), &text::Settings::default(), &settings, ONE).map(|_| ())
+    };
+    let refused = with(FeatureHash::Jenkins, Width::B128).unwrap_err();
+    assert_eq!(refused.to_string(), "match.simhash.hash jenkins has 64 bits, match.simhash.bits is 128");
+    assert_eq!(with(FeatureHash::Jenkins, Width::B64), Ok(()));
+    assert_eq!(with(FeatureHash::Md5, Width::B128), Ok(()));
 }
 
 #[test]

@@ -23,12 +23,12 @@ impl Index {
         self.positions_of_id(id, tails).into_iter().filter_map(|position| self.original(position)).collect()
     }
 
-    /// Returns every original within so many bits of a code, whatever its scope, with its distance. A distance beyond
-    /// that of the tables ([`Index::set_max_distance`]) costs a scan of all codes.
+    /// Returns every original within so many bits of a code, whatever its scope, with its distance; none when theirs
+    /// have another width. A distance beyond that of the tables ([`Index::set_max_distance`]) costs a scan of all codes.
     #[must_use]
     pub fn near_code(&self, code: SimHash, max_distance: u8, tails: &Tails) -> Vec<(u8, Original)> {
         let mut found = Vec::new();
-        self.near.probe(code.0, max_distance, |position, distance| {
+        self.codes.probe(code, max_distance, |position, distance| {
             if !self.is_behind(position, tails) {
                 found.extend(self.original(position).map(|original| (distance, original)));
             }

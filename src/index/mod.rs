@@ -8,8 +8,9 @@
 //! The originals stand in a ring in log order (`ring`, `column`): positions count them, a tail moves over them, and that
 //! is all that expiry does. Tables lead from keys to positions (`tables`, `table`): one from each exact hash, id and
 //! source, and those of a plan (`plan`) from parts of the `SimHash` code, so chosen that any two codes within k bits
-//! share a key, which is proved (`coverage`). A bucket is one cache line (`lines`, `layout`); what finds no room there
-//! stands in a run (`runs`). Whether an entry lives is told by its id alone (`alive`), so nothing is ever deleted. Tables grow a few
+//! share a key, which is proved (`coverage`). Codes have 32, 64 or 128 bits (`codes`, `words`). A bucket is one cache
+//! line (`lines`, `layout`); what finds no room there stands in a run (`runs`). Whether an entry lives is told by its id
+//! alone (`alive`), so nothing is ever deleted. Tables grow a few
 //! entries a message (`growing`). All `unsafe` is in `fast`.
 //!
 //! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips; asked
@@ -17,6 +18,7 @@
 //! entries held (law L6): about 70 bytes in columns and 14 for each table.
 
 mod alive;
+mod codes;
 mod column;
 mod coverage;
 mod fast;
@@ -35,7 +37,9 @@ mod stats;
 mod table;
 mod tables;
 mod tasks;
+mod words;
 
+pub use codes::CODE_TABLES_BYTES;
 pub use coverage::{Gap, Proof};
 pub use fast::Engine;
 pub use near::{Looked, Near};
@@ -43,17 +47,16 @@ pub use original::{Candidate, Gone, Original, Probe, Seen};
 pub use plan::{Needs, Offer, Plan};
 pub use stats::{IndexStats, NearStats, TableStats};
 pub use tasks::{Task, in_turn};
+pub use words::Code;
 
 use crate::fingerprint::{Fingerprints, IdHash};
 use crate::log::{MinHashRules, Stage, Tails};
 use crate::record::{PartitionId, Source};
+use codes::Codes;
 use layout::Nine;
 use ring::{ByExact, ById, BySource, Ring};
 use sketches::Sketches;
 use tables::Tables;
-
-/// Memory that the tables of the `SimHash` codes may take for each original, in bytes.
-pub const CODE_TABLES_BYTES: f64 = 100.0;
 
 /// Most originals that a plan is made for: ids are told apart up to here.
 const MOST_ENTRIES: u64 = 1 << 31;
@@ -62,8 +65,8 @@ const MOST_ENTRIES: u64 = 1 << 31;
 #[derive(Debug)]
 pub struct Index {
     ring: Ring,
-    /// Codes by the ring's positions. Its tail is that of the `SimHash` stage.
-    near: Near,
+    /// By the ring's positions. Its tail is that of the `SimHash` stage.
+    codes: Codes,
     /// By the ring's positions, too.
     sketches: Sketches,
     last_sequence: Option<u64>,
@@ -85,7 +88,7 @@ impl Index {
         let entries = entries.min(MOST_ENTRIES);
         Self {
             ring: Ring::new(),
-            near: Near::with_plan(plan_for(max_distance, entries), entries),
+            codes: Codes::sized(max_distance, entries),
             sketches: Sketches::new(entries),
             last_sequence: None,
             by_exact: Tables::new(1, entries),
@@ -97,9 +100,7 @@ impl Index {
     /// Lets the tables find every pair within `max_distance` bits. Builds them anew when they did not; the originals
     /// stay.
     pub fn set_max_distance(&mut self, max_distance: u8) {
-        if max_distance > self.near.plan().max_distance() {
-            self.near.set_plan(plan_for(max_distance, self.near.held()));
-        }
+        self.codes.set_max_distance(max_distance);
     }
 
     /// Compares sketches by these rules from now on, or not at all. Builds their tables anew when that is a change; the
@@ -112,7 +113,7 @@ impl Index {
     pub fn expect(&mut self, entries: u64) {
         let entries = entries.min(MOST_ENTRIES);
         self.sketches.expect(entries);
-        self.near.expect(entries);
+        self.codes.expect(entries);
         self.by_exact.expect(entries);
         self.by_id.expect(entries);
         self.by_source.expect(entries);
@@ -123,7 +124,7 @@ impl Index {
     pub fn insert(&mut self, original: &Original) {
         if is_next(&mut self.last_sequence, original) {
             self.ring.push(original);
-            self.near.push(code_of(original));
+            self.codes.push(original.fingerprints.simhash);
             self.sketches.push(original.fingerprints.sketch.as_ref());
             let (ring, positions) = (&self.ring, self.ring.positions());
             self.by_exact.insert(&ByExact(ring), positions.clone());
@@ -139,16 +140,16 @@ impl Index {
     pub fn restore(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
         let mut last = self.last_sequence;
         let rising = originals.iter().filter(move |original| is_next(&mut last, original));
-        let (ring, near, sketches) = (&mut self.ring, &mut self.near, &mut self.sketches);
-        let codes = rising.clone().map(code_of);
+        let (ring, codes, sketches) = (&mut self.ring, &mut self.codes, &mut self.sketches);
+        let simhashes = rising.clone().map(|original| original.fingerprints.simhash);
         let theirs = rising.clone().map(|original| original.fingerprints.sketch.as_ref());
         run(vec![
             Box::new(|| rising.for_each(|original| ring.push(original))),
-            Box::new(|| near.fill(codes)),
+            Box::new(|| codes.fill(simhashes)),
             Box::new(|| sketches.fill(theirs)),
         ]);
         self.last_sequence = originals.iter().map(|original| original.sequence).max().max(self.last_sequence);
-        let mut tasks = self.near.build_tasks();
+        let mut tasks = self.codes.build_tasks();
         tasks.extend(self.sketches.build_tasks());
         let (ring, positions) = (&self.ring, self.ring.positions());
         let held = positions.end - positions.start;
@@ -166,10 +167,7 @@ impl Index {
     pub fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) -> Seen {
         let exact = probe.fingerprints.exact;
         let code = probe.fingerprints.simhash;
-        let bits_to = |position| {
-            let bits = (code?.0 ^ self.near.code_kept(position)?).count_ones();
-            u8::try_from(bits).ok()
-        };
+        let bits_to = |position| self.codes.distance_to(code?, position);
         let mut seen = Seen::default();
         let mut match_in = |position: u64, facts: &ring::Facts, stage: Stage, distance: u8, contained: Option<u16>| {
             visit(Candidate {
@@ -193,7 +191,7 @@ impl Index {
             }
         });
         if let Some(code) = code.filter(|_| probe.stages.contains(&Stage::SimHash)) {
-            let compared = self.near.probe(code.0, probe.max_distance, |position, distance| {
+            let compared = self.codes.probe(code, probe.max_distance, |position, distance| {
                 // Equal exact hashes were shown above, at whatever stage they match.
                 if let Some(facts) = self.ring.facts(position) {
                     seen.note(distance);
@@ -226,7 +224,7 @@ impl Index {
     pub fn prefetch(&self, fingerprints: &Fingerprints) {
         self.by_exact.prefetch([ring::key_of_exact(fingerprints.exact.0)]);
         if let Some(code) = fingerprints.simhash {
-            self.near.prefetch(code.0);
+            self.codes.prefetch(code);
         }
         if let Some(sketch) = &fingerprints.sketch {
             self.sketches.prefetch(sketch);
@@ -237,7 +235,7 @@ impl Index {
     #[inline]
     pub fn prefetch_runs(&self, fingerprints: &Fingerprints) {
         if let Some(code) = fingerprints.simhash {
-            self.near.prefetch_runs(code.0);
+            self.codes.prefetch_runs(code);
         }
     }
 
@@ -251,7 +249,7 @@ impl Index {
     }
 
     fn original(&self, position: u64) -> Option<Original> {
-        self.ring.original(position, self.near.code_kept(position), self.sketches.get(position))
+        self.ring.original(position, self.codes.kept(position), self.sketches.get(position))
     }
 
     /// Forgets the original that this position made; returns how many there were.
@@ -302,7 +300,7 @@ impl Index {
             front += 1;
         }
         // The SimHash stage may remember less than the exact one.
-        let before = self.near.positions().start;
+        let before = self.codes.positions().start;
         let mut near = before.max(front);
         let is_over = |position: u64| {
             self.ring.is_forgotten(position)
@@ -326,14 +324,14 @@ impl Index {
             self.ring.drop_before(front);
         }
         if near > before || front > first {
-            self.near.expire_keeping(near, front);
+            self.codes.expire_keeping(near, front);
             self.shrink_if_idle();
         }
         gone
     }
 
     fn shrink_if_idle(&mut self) {
-        self.near.shrink_if_idle();
+        self.codes.shrink_if_idle();
         let (ring, positions) = (&self.ring, self.ring.positions());
         let held = positions.end - positions.start;
         self.by_exact.shrink_if_idle(&ByExact(ring), &positions, held);
@@ -379,7 +377,7 @@ impl Index {
     pub fn stats(&self) -> IndexStats {
         IndexStats {
             originals: self.len() as u64,
-            near: self.near.stats(),
+            near: self.codes.stats(),
             exact: self.by_exact.stats().first().copied().unwrap_or_default(),
             ring_bytes: self.ring.memory_bytes(),
             exact_bytes: self.by_exact.memory_bytes(),
@@ -390,10 +388,10 @@ impl Index {
         }
     }
 
-    /// Returns the plan of the tables that find near codes.
+    /// Returns the plan of the tables that find near codes. Its width is that of the codes once one is held.
     #[must_use]
     pub const fn plan(&self) -> &Plan {
-        self.near.plan()
+        self.codes.plan()
     }
 }
 
@@ -404,14 +402,6 @@ fn is_next(last: &mut Option<u64>, original: &Original) -> bool {
         *last = Some(original.sequence);
     }
     is_next
-}
-
-fn code_of(original: &Original) -> Option<u64> {
-    original.fingerprints.simhash.map(|code| code.0)
-}
-
-fn plan_for(max_distance: u8, entries: u64) -> Plan {
-    Plan::choose(&Needs { max_distance, entries, bytes_per_entry: CODE_TABLES_BYTES, sample: &[] })
 }
 
 #[cfg(test)]

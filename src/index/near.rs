@@ -2,6 +2,8 @@
 //!
 //! A ring log in columns with a tail: an entry's id is its position, and expiry moves the tail, nothing else. What a
 //! probe shows does not depend on the plan of its tables, on the engine that compares, or on what is being rebuilt.
+//!
+//! Codes have one word or two ([`Code`]). Each table is about one word; what it shows is compared by the whole code.
 
 use std::ops::Range;
 
@@ -11,9 +13,10 @@ use super::fast::{Compare, Engine, Job};
 use super::layout::Nine;
 use super::plan::{Needs, Plan};
 use super::stats::NearStats;
-use super::table::Found;
+use super::table::{Found, Table};
 use super::tables::{Keys, Tables};
 use super::tasks::{Task, in_turn};
+use super::words::Code;
 
 /// Most codes that are compared for a probe beyond its lines before all of the ring are compared instead.
 const FEW: u64 = 4_096;
@@ -22,7 +25,7 @@ const FEW: u64 = 4_096;
 ///
 /// ```
 /// # use dupgate::index::Near;
-/// let mut near = Near::new(3, 1_000_000);
+/// let mut near = <Near>::new(3, 1_000_000);
 /// let first = near.push(Some(0b1111));
 /// near.push(Some(u64::MAX));
 /// assert_eq!(near.nearest(0b1010, 3), Some((2, first)));
@@ -30,16 +33,16 @@ const FEW: u64 = 4_096;
 /// assert_eq!(near.nearest(0b1010, 3), None);
 /// ```
 #[derive(Debug)]
-pub struct Near {
+pub struct Near<W: Code = u64> {
     plan: Plan,
-    ring: Ring,
+    ring: Ring<W>,
     tables: Tables<Nine>,
 }
 
 /// The log: codes by position, and which positions have one.
 #[derive(Debug)]
-struct Ring {
-    codes: Column<u64>,
+struct Ring<W> {
+    codes: Column<W>,
     /// Which positions have one.
     present: Marks,
     tail: u64,
@@ -56,14 +59,18 @@ pub struct Looked {
     found: Vec<(u8, u64)>,
 }
 
-impl Keys for Ring {
+/// The words of the codes, by table: the first so many tables are about the lower one.
+#[derive(Clone, Copy)]
+struct Words<'a, W>(&'a Ring<W>, usize);
+
+impl<W: Code> Keys for Words<'_, W> {
     #[inline]
-    fn key(&self, _: usize, position: u64) -> Option<u64> {
-        self.code(position)
+    fn key(&self, table: usize, position: u64) -> Option<u64> {
+        Some(self.0.code(position)?.word(usize::from(table >= self.1)))
     }
 }
 
-impl Ring {
+impl<W: Code> Ring<W> {
     fn starting_at(position: u64) -> Self {
         Self {
             codes: Column::starting_at(position),
@@ -74,8 +81,8 @@ impl Ring {
         }
     }
 
-    fn push(&mut self, code: Option<u64>) {
-        self.codes.push(code.unwrap_or(0));
+    fn push(&mut self, code: Option<W>) {
+        self.codes.push(code.unwrap_or(W::ZERO));
         self.present.push(code.is_some());
         self.head += 1;
         self.held += u64::from(code.is_some());
@@ -92,7 +99,7 @@ impl Ring {
     }
 
     #[inline]
-    fn code(&self, position: u64) -> Option<u64> {
+    fn code(&self, position: u64) -> Option<W> {
         if self.present.get(position) { self.codes.get(position) } else { None }
     }
 
@@ -102,9 +109,9 @@ impl Ring {
     }
 }
 
-struct Probe<'a, V>(&'a Near, u64, u32, V);
+struct Probe<'a, W: Code, V>(&'a Near<W>, W, u32, V);
 
-impl<V: FnMut(u64, u8)> Job for Probe<'_, V> {
+impl<W: Code, V: FnMut(u64, u8)> Job for Probe<'_, W, V> {
     type Output = u32;
 
     /// Shows each pair in the first table that covers it, under the flip that it has there: so once.
@@ -112,18 +119,22 @@ impl<V: FnMut(u64, u8)> Job for Probe<'_, V> {
     #[expect(clippy::inline_always, reason = "compiled once for each engine")]
     fn run<C: Compare>(self) -> u32 {
         let Self(near, code, reach, mut visit) = self;
-        let (ring, tables) = (&near.ring, near.tables.as_slice());
+        let (ring, tables, lower) = (&near.ring, near.tables.as_slice(), near.plan.lower());
         let alive = Alive::between(ring.tail, ring.head);
         let mut verified = 0;
         for (number, table) in tables.iter().enumerate() {
-            table.probe::<C>(code, reach, alive, &mut |flip, Found { age, code: held }| {
+            let word = usize::from(number >= lower);
+            table.probe::<C>(code.word(word), reach, alive, &mut |flip, Found { age, code: held }| {
                 verified += 1;
                 let position = ring.tail + u64::from(age);
-                let Some(held) = held.or_else(|| ring.codes.get(position)) else { return };
-                let difference = held ^ code;
-                let distance = difference.count_ones();
-                let earlier = || tables.iter().take(number).any(|table| table.shape().covers(difference));
-                if distance <= reach && difference & table.shape().mask() == flip && !earlier() {
+                let Some(held) = held.and_then(W::of_word).or_else(|| ring.codes.get(position)) else { return };
+                let difference = held.difference(code);
+                let distance = difference.ones();
+                let covers = |(earlier, table): (usize, &Table<Nine>)| {
+                    table.shape().covers(difference.word(usize::from(earlier >= lower)))
+                };
+                let earlier = || tables.iter().enumerate().take(number).any(covers);
+                if distance <= reach && difference.word(word) & table.shape().mask() == flip && !earlier() {
                     visit(position, u8::try_from(distance).unwrap_or(u8::MAX));
                 }
             });
@@ -132,9 +143,9 @@ impl<V: FnMut(u64, u8)> Job for Probe<'_, V> {
     }
 }
 
-struct Sweep<'a, V>(&'a Near, u64, u64, u32, V);
+struct Sweep<'a, W: Code, V>(&'a Near<W>, u64, W, u32, V);
 
-impl<V: FnMut(u64, u8)> Job for Sweep<'_, V> {
+impl<W: Code, V: FnMut(u64, u8)> Job for Sweep<'_, W, V> {
     type Output = u32;
 
     /// Compares all codes from a position on.
@@ -143,9 +154,9 @@ impl<V: FnMut(u64, u8)> Job for Sweep<'_, V> {
     fn run<C: Compare>(self) -> u32 {
         let Self(near, from, code, reach, mut visit) = self;
         let mut verified = 0;
-        let mut check = |position: u64, held: u64| {
+        let mut check = |position: u64, held: W| {
             verified += 1;
-            let distance = (held ^ code).count_ones();
+            let distance = held.difference(code).ones();
             if distance <= reach && near.ring.code(position).is_some() {
                 visit(position, u8::try_from(distance).unwrap_or(u8::MAX));
             }
@@ -154,16 +165,16 @@ impl<V: FnMut(u64, u8)> Job for Sweep<'_, V> {
             let (eights, rest) = piece.as_chunks::<8>();
             let mut position = first;
             for eight in eights {
-                let mut found = C::eight(eight, code, reach);
+                let mut found = code.eight(eight, reach, C::eight);
                 while found != 0 {
                     let place = found.trailing_zeros();
                     found &= found - 1;
-                    check(position + u64::from(place), eight.get(place as usize).copied().unwrap_or(0));
+                    check(position + u64::from(place), eight.get(place as usize).copied().unwrap_or(W::ZERO));
                 }
                 position += 8;
             }
             for &held in rest {
-                if (held ^ code).count_ones() <= reach {
+                if held.difference(code).ones() <= reach {
                     check(position, held);
                 }
                 position += 1;
@@ -173,12 +184,13 @@ impl<V: FnMut(u64, u8)> Job for Sweep<'_, V> {
     }
 }
 
-impl Near {
+impl<W: Code> Near<W> {
     /// Makes an empty window that finds every pair within `max_distance` bits, with the fastest plan for so many
     /// entries, whatever memory it takes.
     #[must_use]
     pub fn new(max_distance: u8, expected: u64) -> Self {
-        let needs = Needs { max_distance, entries: expected, bytes_per_entry: f64::INFINITY, sample: &[] };
+        let bytes_per_entry = f64::INFINITY;
+        let needs = Needs { width: W::WIDTH, max_distance, entries: expected, bytes_per_entry, sample: &[] };
         Self::with_plan(Plan::choose(&needs), expected)
     }
 
@@ -197,10 +209,12 @@ impl Near {
     }
 
     /// Appends an entry, which may have no code and is then never found; returns its position.
-    pub fn push(&mut self, code: Option<u64>) -> u64 {
-        let position = self.ring.head;
+    pub fn push(&mut self, code: Option<W>) -> u64 {
+        let (position, lower) = (self.ring.head, self.plan.lower());
         self.ring.push(code);
-        self.tables.insert_of(&self.ring, &self.ring.positions(), self.ring.held, |_| code);
+        self.tables.insert_of(&Words(&self.ring, lower), &self.ring.positions(), self.ring.held, |table| {
+            Some(code?.word(usize::from(table >= lower)))
+        });
         position
     }
 
@@ -215,7 +229,7 @@ impl Near {
     }
 
     /// Returns the code at a position, remembered or kept.
-    pub(super) fn code_kept(&self, position: u64) -> Option<u64> {
+    pub(super) fn code_kept(&self, position: u64) -> Option<W> {
         self.ring.code(position)
     }
 
@@ -233,7 +247,7 @@ impl Near {
 
     /// Returns the code at a position, when it is remembered and has one.
     #[must_use]
-    pub fn code(&self, position: u64) -> Option<u64> {
+    pub fn code(&self, position: u64) -> Option<W> {
         if position < self.ring.tail { None } else { self.ring.code(position) }
     }
 
@@ -241,7 +255,7 @@ impl Near {
     /// Returns how many codes were looked at one by one.
     ///
     /// A reach beyond that of the plan is served by comparing all codes.
-    pub fn probe(&self, code: u64, reach: u8, visit: impl FnMut(u64, u8)) -> u32 {
+    pub fn probe(&self, code: W, reach: u8, visit: impl FnMut(u64, u8)) -> u32 {
         let reach_bits = u32::from(reach);
         if reach > self.plan.max_distance() || self.is_crowded(code) {
             return self.tables.engine().run(Sweep(self, self.ring.tail, code, reach_bits, visit));
@@ -250,17 +264,25 @@ impl Near {
     }
 
     /// Says whether the lines of a code lead to more entries than there are: then all are compared, each once.
-    fn is_crowded(&self, code: u64) -> bool {
+    fn is_crowded(&self, code: W) -> bool {
         let tables = self.tables.as_slice();
         let most: u64 =
             tables.iter().map(|table| u64::from(table.largest()) * table.shape().flips().len() as u64).sum();
         most > self.ring.held.max(FEW)
-            && tables.iter().map(|table| table.in_runs(code)).sum::<u64>() > self.ring.held.max(FEW)
+            && self.with_words(code).map(|(table, word)| table.in_runs(word)).sum::<u64>() > self.ring.held.max(FEW)
+    }
+
+    /// Goes through the tables, each with its word of a code.
+    #[inline]
+    fn with_words(&self, code: W) -> impl Iterator<Item = (&Table<Nine>, u64)> {
+        let lower = self.plan.lower();
+        let word = move |(number, table)| (table, code.word(usize::from(number >= lower)));
+        self.tables.as_slice().iter().enumerate().map(word)
     }
 
     /// Returns distance and position of the nearest entry within `reach` bits; of equally near ones, the oldest.
     #[must_use]
-    pub fn nearest(&self, code: u64, reach: u8) -> Option<(u8, u64)> {
+    pub fn nearest(&self, code: W, reach: u8) -> Option<(u8, u64)> {
         let mut best = None;
         self.probe(code, reach, |position, distance| {
             if best.is_none_or(|best| (distance, position) < best) {
@@ -272,28 +294,23 @@ impl Near {
 
     /// Asks the memory for what a probe of this code will read first. Changes nothing.
     #[inline]
-    pub fn prefetch(&self, code: u64) {
-        for table in self.tables.as_slice() {
-            table.prefetch(code);
+    pub fn prefetch(&self, code: W) {
+        for (table, word) in self.with_words(code) {
+            table.prefetch(word);
         }
     }
 
     /// Asks the memory for what a probe will read next, when what [`Near::prefetch`] asked for has come.
     #[inline]
-    pub fn prefetch_runs(&self, code: u64) {
-        for table in self.tables.as_slice() {
-            table.prefetch_runs(code);
+    pub fn prefetch_runs(&self, code: W) {
+        for (table, word) in self.with_words(code) {
+            table.prefetch_runs(word);
         }
     }
 
     /// Goes through a batch in order, with the memory asked for ahead of time: `act` may probe, push and expire as if
     /// each code came alone.
-    pub fn in_order<T>(
-        &mut self,
-        batch: &[T],
-        code_of: impl Fn(&T) -> Option<u64>,
-        mut act: impl FnMut(&mut Self, &T),
-    ) {
+    pub fn in_order<T>(&mut self, batch: &[T], code_of: impl Fn(&T) -> Option<W>, mut act: impl FnMut(&mut Self, &T)) {
         let (far, soon) =
             if self.tables.as_slice().iter().any(|table| table.shape().flips().len() > 1) { (3, 1) } else { (12, 5) };
         for item in batch.iter().take(far) {
@@ -313,7 +330,7 @@ impl Near {
     /// Looks many codes up without changing anything: any number of threads may do so at once, each with its piece of
     /// a batch. [`Near::settle`] then gives, in order, what a probe would have given at that moment.
     #[must_use]
-    pub fn look(&self, codes: &[u64], reach: u8) -> Vec<Looked> {
+    pub fn look(&self, codes: &[W], reach: u8) -> Vec<Looked> {
         let mut all = Vec::with_capacity(codes.len());
         for (number, &code) in codes.iter().enumerate() {
             if let Some(&ahead) = codes.get(number + 8) {
@@ -330,7 +347,7 @@ impl Near {
     }
 
     /// Shows what a probe would show now, from what was found before and what came since.
-    pub fn settle(&self, looked: &Looked, code: u64, reach: u8, mut visit: impl FnMut(u64, u8)) {
+    pub fn settle(&self, looked: &Looked, code: W, reach: u8, mut visit: impl FnMut(u64, u8)) {
         for &(distance, position) in &looked.found {
             if position >= self.ring.tail {
                 visit(position, distance);
@@ -343,7 +360,8 @@ impl Near {
 
     /// Takes another plan, and builds its tables at once.
     pub fn set_plan(&mut self, plan: Plan) {
-        self.tables.set_plan(&plan, &self.ring, &self.ring.positions(), self.ring.held);
+        let keys = Words(&self.ring, plan.lower());
+        self.tables.set_plan(&plan, &keys, &self.ring.positions(), self.ring.held);
         self.plan = plan;
     }
 
@@ -353,24 +371,25 @@ impl Near {
     }
 
     /// Appends what is there already, in order, and builds the tables once.
-    pub fn restore(&mut self, codes: impl IntoIterator<Item = Option<u64>>) {
+    pub fn restore(&mut self, codes: impl IntoIterator<Item = Option<W>>) {
         self.fill(codes);
         in_turn(self.build_tasks());
     }
 
     /// Appends what is there already, in order; the tables know nothing of it until they are built.
-    pub(super) fn fill(&mut self, codes: impl IntoIterator<Item = Option<u64>>) {
+    pub(super) fn fill(&mut self, codes: impl IntoIterator<Item = Option<W>>) {
         codes.into_iter().for_each(|code| self.ring.push(code));
     }
 
     /// Returns the building of the tables.
     pub(super) fn build_tasks(&mut self) -> Vec<Task<'_>> {
-        self.tables.build_tasks(&self.ring, &self.ring.positions(), self.ring.held)
+        self.tables.build_tasks(Words(&self.ring, self.plan.lower()), &self.ring.positions(), self.ring.held)
     }
 
     /// Makes the tables small at once when next to nothing is held.
     pub(super) fn shrink_if_idle(&mut self) {
-        self.tables.shrink_if_idle(&self.ring, &self.ring.positions(), self.ring.held);
+        let keys = Words(&self.ring, self.plan.lower());
+        self.tables.shrink_if_idle(&keys, &self.ring.positions(), self.ring.held);
     }
 
     /// Returns the plan in use.

@@ -1,18 +1,23 @@
 //! Which tables to keep: from the distance, the number of entries, the memory and what real codes look like.
 //!
-//! The 64 bits are cut into parts, and part i is given a radius t. When the sum of all t + 1 is k + 1, any k changed
+//! The bits of a code are cut into parts, and part i is given a radius t. When the sum of all t + 1 is k + 1, any k changed
 //! bits leave some part with at most t of them (the general pigeonhole of Norouzi, Punjani and Fleet, CVPR 2012). A part
 //! of radius 0 is a key as it is. A part of radius 1 is either one table that is probed with every bit of the key
 //! flipped (Liu, Shen and Torng, ICDE 2011), and then only as many bits are its key as choose a line; or it is cut into
 //! s blocks and has s tables, each keyed by all blocks but one (Manku, Jain and Das Sarma, WWW 2007).
+//!
+//! A table sees one word of 64 bits. Codes of 128 bits have two: no part lies across both, and each word gets half of
+//! the k + 1, so that a table of either word is one of a plan of 64 bits for about half of the distance. A code of 32
+//! bits is the lower half of a word, and only that half is cut.
 
 use std::fmt;
 
-use super::coverage::{self, Gap, Proof};
+use super::coverage::{self, Gap, Placed, Proof};
 use super::layout::{Layout, Nine};
 use super::shape::{Bits, Shape};
 use super::table::lines_for;
-use crate::fingerprint::MOST_DISTANCE;
+use super::words::Code;
+use crate::fingerprint::{MOST_DISTANCE, Width};
 
 /// Codes to be taken as a sample at most.
 const MOST_SAMPLED: usize = 65_536;
@@ -43,12 +48,14 @@ enum Search {
 pub(super) struct Keyed {
     stretches: [Bits; 2],
     radius: u32,
+    /// Bits of the word that they are cut from.
+    word: u32,
 }
 
 impl Keyed {
     /// By the whole code, as it is.
     pub(super) const WHOLE: Self =
-        Self { stretches: [Bits { from: 0, width: 64 }, Bits { from: 0, width: 0 }], radius: 0 };
+        Self { stretches: [Bits { from: 0, width: 64 }, Bits { from: 0, width: 0 }], radius: 0, word: 64 };
 
     /// Returns the shape of a table with so many lines. A key that is flipped is no longer than it takes to choose one.
     pub(super) fn shape(&self, lines: u64) -> Shape {
@@ -57,7 +64,7 @@ impl Keyed {
             let enough = lines.max(2).next_power_of_two().trailing_zeros();
             one.width = one.width.min(enough);
         }
-        Shape::new([one, two], self.radius)
+        Shape::new(self.word, [one, two], self.radius)
     }
 
     /// Returns the most lines that are of use.
@@ -70,14 +77,20 @@ impl Keyed {
 /// A set of tables that finds every pair within a distance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    width: Width,
     max_distance: u8,
     parts: Vec<Search>,
+    /// Those of the lower word first.
     tables: Vec<Keyed>,
+    /// How many are those of the lower word.
+    lower: usize,
 }
 
 /// What a plan is chosen by.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs<'a> {
+    /// Width of the codes.
+    pub width: Width,
     /// Largest distance to find, inclusive; more than [`MOST_DISTANCE`] counts as that.
     pub max_distance: u8,
     /// Entries to be held.
@@ -85,7 +98,7 @@ pub struct Needs<'a> {
     /// Memory that the tables may take for each entry, in bytes.
     pub bytes_per_entry: f64,
     /// Codes as they come, to see how often keys collide; without any they are taken to be uniform.
-    pub sample: &'a [u64],
+    pub sample: &'a [u128],
 }
 
 /// One plan with its expected figures.
@@ -105,55 +118,75 @@ pub struct Offer {
     pub fits: bool,
 }
 
-impl Plan {
-    fn new(max_distance: u8, parts: Vec<Search>) -> Self {
-        // A part gets the bits that make all keys about equally long.
-        let share = |part: &Search| match part {
-            Search::Flips(_) => 1.0,
-            Search::Keep(blocks) => f64::from(*blocks) / f64::from(blocks - 1),
-        };
-        let all: f64 = parts.iter().map(share).sum();
-        let (mut tables, mut from, mut shares) = (Vec::new(), 0, 0.0);
-        for part in &parts {
-            shares += share(part);
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 64")]
-            let until = (64.0 * shares / all).round() as u32;
-            let bits = Bits { from, width: until - from };
-            match *part {
-                Search::Flips(radius) => {
-                    tables.push(Keyed { stretches: [bits, Bits { from: until, width: 0 }], radius });
-                }
-                Search::Keep(blocks) => tables.extend((0..blocks).map(|left_out| {
-                    let cut = |number: u32| from + bits.width * number / blocks;
-                    let (start, end) = (cut(left_out), cut(left_out + 1));
-                    let stretches = [Bits { from, width: start - from }, Bits { from: end, width: until - end }];
-                    Keyed { stretches, radius: 0 }
-                })),
+/// Cuts a word into parts that get bits enough to make all keys about equally long.
+fn cut(word: u32, parts: &[Search]) -> Vec<Keyed> {
+    let share = |part: &Search| match part {
+        Search::Flips(_) => 1.0,
+        Search::Keep(blocks) => f64::from(*blocks) / f64::from(blocks - 1),
+    };
+    let all: f64 = parts.iter().map(share).sum();
+    let (mut tables, mut from, mut shares) = (Vec::new(), 0, 0.0);
+    for part in parts {
+        shares += share(part);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 64")]
+        let until = (f64::from(word) * shares / all).round() as u32;
+        let bits = Bits { from, width: until - from };
+        match *part {
+            Search::Flips(radius) => {
+                tables.push(Keyed { stretches: [bits, Bits { from: until, width: 0 }], radius, word });
             }
-            from = until;
+            Search::Keep(blocks) => tables.extend((0..blocks).map(|left_out| {
+                let cut = |number: u32| from + bits.width * number / blocks;
+                let (start, end) = (cut(left_out), cut(left_out + 1));
+                let stretches = [Bits { from, width: start - from }, Bits { from: end, width: until - end }];
+                Keyed { stretches, radius: 0, word }
+            })),
         }
-        Self { max_distance, parts, tables }
+        from = until;
+    }
+    tables
+}
+
+/// Radii of as many parts as it takes for the sum of all t + 1 to be `sum`, none of them above `widest`.
+fn radii(sum: u32, widest: u32) -> Vec<u32> {
+    let (mut radii, mut left) = (Vec::new(), sum);
+    while left > 0 {
+        let radius = widest.min(left - 1);
+        radii.push(radius);
+        left -= radius + 1;
+    }
+    radii
+}
+
+impl Plan {
+    /// Makes the tables that search both words of the codes by these parts; codes of one word have no upper one.
+    fn new(width: Width, max_distance: u8, lower: Vec<Search>, upper: &[Search]) -> Self {
+        let word = width.bits().min(64);
+        let mut tables = cut(word, &lower);
+        let in_lower = tables.len();
+        tables.extend(cut(word, upper));
+        let mut parts = lower;
+        parts.extend(upper);
+        Self { width, max_distance, parts, tables, lower: in_lower }
     }
 
-    /// Returns every plan worth a thought for this distance.
+    /// Returns every plan worth a thought for codes of this width and this distance.
     #[must_use]
-    pub fn all(max_distance: u8) -> Vec<Self> {
+    pub fn all(width: Width, max_distance: u8) -> Vec<Self> {
         let max_distance = max_distance.min(MOST_DISTANCE);
+        let sum = u32::from(max_distance) + 1;
+        let upper = if width == Width::B128 { sum / 2 } else { 0 };
         let mut plans: Vec<Self> = Vec::new();
         for widest in 0..=2 {
-            let mut radii = Vec::new();
-            let mut left = u32::from(max_distance) + 1;
-            while left > 0 {
-                let radius = widest.min(left - 1);
-                radii.push(radius);
-                left -= radius + 1;
-            }
-            let flips = radii.iter().map(|&radius| Search::Flips(radius)).collect();
-            plans.push(Self::new(max_distance, flips));
+            let mut search_by = |search: &dyn Fn(u32) -> Search| {
+                let [lower, upper] =
+                    [sum - upper, upper].map(|sum| radii(sum, widest).into_iter().map(search).collect::<Vec<Search>>());
+                plans.push(Self::new(width, max_distance, lower, &upper));
+            };
+            search_by(&Search::Flips);
             if widest == 1 {
                 for blocks in 2..=6 {
-                    let keep = |&radius: &u32| if radius == 1 { Search::Keep(blocks) } else { Search::Flips(0) };
-                    plans.push(Self::new(max_distance, radii.iter().map(keep).collect()));
+                    search_by(&|radius| if radius == 1 { Search::Keep(blocks) } else { Search::Flips(0) });
                 }
             }
         }
@@ -177,27 +210,27 @@ impl Plan {
                 let smallest = offers.iter().min_by(|one, other| one.bytes_per_entry.total_cmp(&other.bytes_per_entry));
                 smallest.map(|offer| offer.plan.clone())
             })
-            .unwrap_or_else(|| Self::new(needs.max_distance.min(MOST_DISTANCE), vec![]))
+            .unwrap_or_else(|| Self::new(needs.width, needs.max_distance.min(MOST_DISTANCE), vec![], &[]))
     }
 
     /// Returns all plans with their figures, fewest tables first.
     #[must_use]
     pub fn offers(needs: &Needs<'_>) -> Vec<Offer> {
-        Self::all(needs.max_distance).into_iter().map(|plan| plan.offer(needs)).collect()
+        Self::all(needs.width, needs.max_distance).into_iter().map(|plan| plan.offer(needs)).collect()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "estimates")]
     fn offer(self, needs: &Needs<'_>) -> Offer {
         let entries = needs.entries.max(1);
         let (mut lines, mut compared, mut bytes, mut ns) = (0.0, 0.0, 0.0, 0.0);
-        for keyed in &self.tables {
+        for (number, keyed) in self.tables.iter().enumerate() {
             let count = lines_for(entries, Nine::LOAD, keyed.most_lines().ilog2());
             let shape = keyed.shape(count);
             let load = entries as f64 / count as f64;
             let probes = shape.flips().len() as f64;
             // Entries beyond a line's slots: those of a full line in the mean, and those that collide as the sample says.
             let spilled = (load - 8.0).max(0.0);
-            let crowd = collisions(&shape, needs.sample) * entries as f64;
+            let crowd = collisions(&shape, needs.sample, self.word_of(number)) * entries as f64;
             let in_runs = probes * spilled + (crowd - spilled - 9.0).max(0.0);
             let runs = (probes * beyond_nine(load)).max(f64::from(u8::from(crowd > 9.0)));
             let run_lines = runs + in_runs / 8.0;
@@ -215,6 +248,21 @@ impl Plan {
             nanoseconds: ns,
             fits: bytes <= needs.bytes_per_entry,
         }
+    }
+
+    /// Returns the width of the codes.
+    #[must_use]
+    pub const fn width(&self) -> Width {
+        self.width
+    }
+
+    /// Returns how many tables are about the lower 64 bits of the codes. They are the first.
+    pub(super) const fn lower(&self) -> usize {
+        self.lower
+    }
+
+    fn word_of(&self, table: usize) -> usize {
+        usize::from(table >= self.lower)
     }
 
     /// Returns the largest distance within which every pair is found.
@@ -247,27 +295,32 @@ impl Plan {
     ///
     /// [`Gap`] with a difference that would be missed. No plan of this room has one.
     pub fn prove(&self) -> Result<Proof, Gap> {
-        let shapes: Vec<Shape> = self.tables.iter().map(|keyed| keyed.shape(u64::MAX >> 1)).collect();
-        coverage::prove(&shapes.iter().collect::<Vec<_>>(), u32::from(self.max_distance))
+        let place =
+            |(number, keyed): (usize, &Keyed)| Placed { shape: keyed.shape(u64::MAX >> 1), word: self.word_of(number) };
+        let tables: Vec<Placed> = self.tables.iter().enumerate().map(place).collect();
+        coverage::prove(self.width, &tables, u32::from(self.max_distance))
     }
 }
 
 impl fmt::Display for Plan {
     /// As in `2 parts, 3 blocks without one`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut before = 0;
-        for part in self.parts.chunk_by(|one, other| one == other) {
-            let Some(search) = part.first() else { continue };
-            let plural = if part.len() == 1 { "" } else { "s" };
-            let and = if before > 0 { ", " } else { "" };
-            write!(f, "{and}{} part{plural}", part.len())?;
+        let mut told: Vec<Search> = Vec::new();
+        for search in &self.parts {
+            if told.contains(search) {
+                continue;
+            }
+            let count = self.parts.iter().filter(|part| *part == search).count();
+            let plural = if count == 1 { "" } else { "s" };
+            let and = if told.is_empty() { "" } else { ", " };
+            write!(f, "{and}{count} part{plural}")?;
             match search {
                 Search::Flips(0) => write!(f, " as they are")?,
                 Search::Flips(1) => write!(f, " with 1 bit flipped")?,
                 Search::Flips(bits) => write!(f, " with {bits} bits flipped")?,
                 Search::Keep(blocks) => write!(f, " of {blocks} blocks without 1")?,
             }
-            before += 1;
+            told.push(*search);
         }
         Ok(())
     }
@@ -285,10 +338,10 @@ fn beyond_nine(load: f64) -> f64 {
 
 /// Share of all pairs of codes that share a key, as a sample says.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn collisions(shape: &Shape, sample: &[u64]) -> f64 {
+fn collisions(shape: &Shape, sample: &[u128], word: usize) -> f64 {
     let uniform = 0.5_f64.powi(i32::try_from(shape.key_bits()).unwrap_or(64));
     let step = sample.len() / MOST_SAMPLED + 1;
-    let mut keys: Vec<u64> = sample.iter().step_by(step).map(|code| code & shape.mask()).collect();
+    let mut keys: Vec<u64> = sample.iter().step_by(step).map(|code| code.word(word) & shape.mask()).collect();
     if keys.len() < 2 {
         return uniform;
     }
@@ -304,27 +357,54 @@ mod tests {
 
     #[test]
     fn every_plan_is_proved() {
-        for distance in 0..=8 {
-            let plans = Plan::all(distance);
-            assert!(plans.len() >= if distance < 3 { 1 } else { 6 }, "{plans:?}");
-            for plan in plans {
-                let proof = plan.prove().unwrap_or_else(|gap| panic!("{plan}: {gap}"));
-                let expected: u64 = (0..=u64::from(distance))
-                    .map(|ones| (0..ones).fold(1, |ways, taken| ways * (64 - taken) / (taken + 1)))
-                    .sum();
-                assert_eq!(proof.differences, expected, "{plan}");
+        for width in Width::ALL {
+            for distance in 0..=8 {
+                let plans = Plan::all(width, distance);
+                assert!(plans.len() >= if distance < 3 { 1 } else { 6 }, "{plans:?}");
+                for plan in plans {
+                    let proof = plan.prove().unwrap_or_else(|gap| panic!("{plan}: {gap}"));
+                    assert_eq!(proof.differences, width.differences(u32::from(distance)), "{plan}");
+                    assert_eq!((plan.width(), plan.max_distance()), (width, distance));
+                }
             }
         }
     }
 
     #[test]
     fn a_plan_that_lacks_any_table_has_a_gap() {
-        for distance in 0..=8 {
-            for plan in Plan::all(distance) {
-                for left_out in 0..plan.tables() {
-                    let mut less = plan.clone();
-                    less.tables.remove(left_out);
-                    assert!(less.prove().is_err(), "{plan} without table {left_out}");
+        for width in Width::ALL {
+            for distance in 0..=8 {
+                for plan in Plan::all(width, distance) {
+                    for left_out in 0..plan.tables() {
+                        let mut less = plan.clone();
+                        less.tables.remove(left_out);
+                        less.lower -= usize::from(left_out < less.lower);
+                        let gap = less.prove().unwrap_err().difference;
+                        let within = 128 - gap.leading_zeros() <= width.bits();
+                        assert!(within && gap.count_ones() <= u32::from(distance), "{plan} without table {left_out}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_bit_of_a_code_is_left_out_of_all_keys_and_none_beyond_it_is_in_one() {
+        for width in Width::ALL {
+            for distance in 0..=8 {
+                for plan in Plan::all(width, distance) {
+                    let mut words = [0_u64; 2];
+                    for (number, keyed) in plan.keyed().iter().enumerate() {
+                        words[plan.word_of(number)] |= keyed.stretches[0].mask() | keyed.stretches[1].mask();
+                    }
+                    let upper = if distance == 0 { 0 } else { u64::MAX };
+                    let expected = match width {
+                        Width::B32 => [u64::from(u32::MAX), 0],
+                        Width::B64 => [u64::MAX, 0],
+                        // One equal word is key enough for equal codes.
+                        Width::B128 => [u64::MAX, upper],
+                    };
+                    assert_eq!(words, expected, "{plan}");
                 }
             }
         }
@@ -332,12 +412,17 @@ mod tests {
 
     #[test]
     fn the_plans_for_three_bits_are_those_of_the_design() {
-        let tables: Vec<usize> = Plan::all(3).iter().map(Plan::tables).collect();
+        let tables: Vec<usize> = Plan::all(Width::B64, 3).iter().map(Plan::tables).collect();
         assert_eq!(tables, [2, 2, 4, 4, 6, 8, 10, 12]);
+        let names: Vec<String> = Plan::all(Width::B128, 4).iter().map(Plan::to_string).collect();
+        assert_eq!(
+            names[..2],
+            ["1 part with 2 bits flipped, 1 part with 1 bit flipped", "2 parts with 1 bit flipped, 1 part as they are"]
+        );
     }
 
     fn needs(entries: u64, bytes_per_entry: f64) -> Needs<'static> {
-        Needs { max_distance: 3, entries, bytes_per_entry, sample: &[] }
+        Needs { width: Width::B64, max_distance: 3, entries, bytes_per_entry, sample: &[] }
     }
 
     #[test]
@@ -351,8 +436,9 @@ mod tests {
 
     #[test]
     fn codes_that_share_much_ask_for_longer_keys() {
-        let uniform: Vec<u64> = (0..10_000_u64).map(|code| code.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
-        let crowded: Vec<u64> = uniform.iter().map(|code| code & !0x00FF_0000_00FF_0000).collect();
+        let code = |code: u64| u128::from(code.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let uniform: Vec<u128> = (0..10_000).map(code).collect();
+        let crowded: Vec<u128> = uniform.iter().map(|code| code & !0x00FF_0000_00FF_0000).collect();
         let with = |sample| Plan::choose(&Needs { sample, ..needs(10_000_000, 200.0) }).tables();
         assert!(with(&crowded) > with(&uniform));
     }

@@ -178,7 +178,7 @@ impl Ring {
     }
 
     /// Returns an original that was not forgotten, whole; its code and its sketch come from elsewhere.
-    pub(super) fn original(&self, position: u64, code: Option<u64>, sketch: Option<Sketch>) -> Option<Original> {
+    pub(super) fn original(&self, position: u64, simhash: Option<SimHash>, sketch: Option<Sketch>) -> Option<Original> {
         let Facts { sequence, event_time, exact, id, scope } = self.facts(position)?;
         let source = self.source(self.places.get(position)?, self.offsets.get(position)?)?;
         let cluster = if self.marks.get(position)? & OF_CLUSTER == 0 {
@@ -189,7 +189,7 @@ impl Ring {
             self.source(place, offset)?
         };
         let numbers = self.numbers(position)?;
-        let fingerprints = Fingerprints { exact, simhash: code.map(SimHash), sketch, numbers };
+        let fingerprints = Fingerprints { exact, simhash, sketch, numbers };
         Some(Original { sequence, source, event_time, fingerprints, id, scope, cluster })
     }
 

@@ -54,8 +54,9 @@ impl Bits {
 }
 
 impl Shape {
-    /// Makes the shape whose key is two stretches of bits, of which `radius` may differ.
-    pub(super) fn new(stretches: [Bits; 2], radius: u32) -> Self {
+    /// Makes the shape whose key is two stretches of bits, of which `radius` may differ. `word` says how many bits a code
+    /// has; those above it are zeros, of which a tag would tell nothing.
+    pub(super) fn new(word: u32, stretches: [Bits; 2], radius: u32) -> Self {
         let mut pieces = [Piece::default(); 2];
         let (mut mask, mut top) = (0, 64);
         for (piece, bits) in pieces.iter_mut().zip(stretches) {
@@ -77,7 +78,8 @@ impl Shape {
             from = until;
         }
         let overlap = |turn: u32| (mask.rotate_right(turn) & ((1 << TAG_BITS) - 1)).count_ones();
-        let tag_turn = (0..64).min_by_key(|&turn| overlap(turn)).unwrap_or(0);
+        let turns = if word < 64 { word.saturating_sub(TAG_BITS) + 1 } else { 64 };
+        let tag_turn = (0..turns).min_by_key(|&turn| overlap(turn)).unwrap_or(0);
         let factor = if radius == 0 { GOLDEN } else { 1 };
         let mut shape = Self { pieces, factor, mask, radius, flips: Vec::new(), tag_turn };
         shape.flips = flips.into_iter().map(|bits| Flip { bits, place: shape.place(bits) }).collect();
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn every_key_has_a_place_of_its_own_and_places_are_even() {
-        let shape = Shape::new([Bits { from: 40, width: 7 }, Bits { from: 3, width: 5 }], 1);
+        let shape = Shape::new(64, [Bits { from: 40, width: 7 }, Bits { from: 3, width: 5 }], 1);
         let codes = (0..1_u64 << 12).map(|key| (key & 0x7F) << 40 | (key >> 7) << 3);
         let places: BTreeSet<u64> = codes.map(|code| shape.place(code)).collect();
         assert_eq!(places.len(), 1 << 12);
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn the_flips_are_all_small_differences_of_the_key() {
         for (radius, expected) in [(0, 1), (1, 1 + 21), (2, 1 + 21 + 210)] {
-            let shape = Shape::new([Bits { from: 32, width: 21 }, Bits { from: 0, width: 0 }], radius);
+            let shape = Shape::new(64, [Bits { from: 32, width: 21 }, Bits { from: 0, width: 0 }], radius);
             let flips: BTreeSet<u64> = shape.flips().iter().map(|flip| flip.bits).collect();
             assert_eq!((shape.flips().len(), flips.len()), (expected, expected));
             let code = 0x1234_5678_9ABC_DEF0;
@@ -158,9 +160,20 @@ mod tests {
     #[test]
     fn a_tag_repeats_nothing_of_the_key_where_it_can() {
         for bits in [Bits { from: 0, width: 32 }, Bits { from: 32, width: 32 }, Bits { from: 13, width: 20 }] {
-            let shape = Shape::new([bits, Bits { from: 0, width: 0 }], 0);
+            let shape = Shape::new(64, [bits, Bits { from: 0, width: 0 }], 0);
             assert_eq!(shape.tag(bits.mask()), 0);
             assert_eq!(shape.tag(u64::MAX), 0x00FF_FFFF);
+        }
+    }
+
+    #[test]
+    fn a_tag_holds_no_bit_above_the_code() {
+        for bits in [Bits { from: 0, width: 8 }, Bits { from: 8, width: 8 }, Bits { from: 20, width: 12 }] {
+            let shape = Shape::new(32, [bits, Bits { from: 0, width: 0 }], 0);
+            assert_eq!(shape.tag(u64::from(u32::MAX)), 0x00FF_FFFF);
+            assert_eq!(shape.tag(!0 << 32), 0);
+            let repeated = shape.tag(bits.mask()).count_ones();
+            assert_eq!(repeated, (TAG_BITS + bits.width).saturating_sub(32).max(if bits.from == 8 { 8 } else { 0 }));
         }
     }
 }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fingerprint::{Banding, ExactHash, Fingerprints, Numbers, ScopeHash, SimHash, Sketch, SketchForm, SlotBits};
+use crate::fingerprint::{
+    Banding, ExactHash, Fingerprints, Numbers, ScopeHash, SimHash, Sketch, SketchForm, SlotBits, Width,
+};
 use crate::log::{MinHashRules, Stage, Windows};
 use crate::record::Timestamp;
 
@@ -30,8 +32,16 @@ fn original(sequence: u64, exact: u128, simhash: Option<u64>, time: i64) -> Orig
     }
 }
 
+fn coded(sequence: u64, code: SimHash) -> Original {
+    Original { fingerprints: prints_of(u128::from(sequence), Some(code)), ..original(sequence, 0, None, 0) }
+}
+
 /// Equal texts have equal figures; 0 and 1 have none in common, 2 and 3 half, the others have too few.
 fn prints(exact: u128, simhash: Option<u64>) -> Fingerprints {
+    prints_of(exact, simhash.map(SimHash::B64))
+}
+
+fn prints_of(exact: u128, simhash: Option<SimHash>) -> Fingerprints {
     let figures: &[u16] = match exact % 6 {
         0 => &[1, 2, 3],
         1 => &[4, 5],
@@ -41,7 +51,7 @@ fn prints(exact: u128, simhash: Option<u64>) -> Fingerprints {
         _ => &[],
     };
     let numbers = Numbers::from_hashes(figures).unwrap();
-    Fingerprints { exact: ExactHash(exact), simhash: simhash.map(SimHash), sketch: None, numbers }
+    Fingerprints { exact: ExactHash(exact), simhash, sketch: None, numbers }
 }
 
 fn probe(fingerprints: &Fingerprints, time: i64, max_distance: u8) -> Probe<'_> {
@@ -92,7 +102,7 @@ impl List {
                 let distance = match stage {
                     Stage::Exact => (original.fingerprints.exact == probe.fingerprints.exact).then_some(0),
                     Stage::SimHash => match (original.fingerprints.simhash, probe.fingerprints.simhash) {
-                        (Some(one), Some(other)) => Some(one.distance(other)),
+                        (Some(one), Some(other)) => one.distance(other),
                         _ => None,
                     },
                     // None of them has a sketch.
@@ -144,7 +154,7 @@ enum Step {
 struct Page {
     offset: i64,
     exact: u128,
-    simhash: Option<u64>,
+    simhash: Option<u128>,
     time: i64,
     id: Option<u64>,
     scope: Option<u64>,
@@ -152,10 +162,11 @@ struct Page {
 }
 
 /// Codes lie a few flips from one of three centres, so that distances around every bound are common.
-fn codes() -> impl Strategy<Value = u64> {
-    let centre = prop_oneof![Just(0), Just(u64::MAX), Just(0x0123_4567_89AB_CDEF)];
-    (centre, prop::collection::vec(0..64, 0..6))
-        .prop_map(|(centre, flips)| flips.into_iter().fold(centre, |code: u64, bit| code ^ (1_u64 << bit)))
+fn codes() -> impl Strategy<Value = u128> {
+    let centre = prop_oneof![Just(0), Just(u128::MAX), Just(0x89AB_CDEF_0123_4567_0123_4567_89AB_CDEF)];
+    let bits = prop_oneof![0..32, 0..64, 0..128];
+    (centre, prop::collection::vec(bits, 0..6))
+        .prop_map(|(centre, flips)| flips.into_iter().fold(centre, |code: u128, bit| code ^ (1_u128 << bit)))
 }
 
 fn pages() -> impl Strategy<Value = Page> {
@@ -180,7 +191,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const STAGES: [&[Stage]; 4] = [&Stage::ALL, &[Stage::Exact], &[Stage::SimHash], &[]];
 
-fn agrees_with_the_list(max_distance: u8, windows: Windows<u64>, steps: Vec<Step>) {
+fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, steps: Vec<Step>) {
+    let prints = |page: &Page| prints_of(page.exact, page.simhash.map(|bits| SimHash::cut(width, bits)));
     let mut index = Index::new(max_distance);
     let mut list = List::default();
     let windows = windows.map(Duration::from_millis);
@@ -193,14 +205,15 @@ fn agrees_with_the_list(max_distance: u8, windows: Windows<u64>, steps: Vec<Step
                     source: partition.at(page.offset),
                     id: page.id.map(IdHash),
                     scope: page.scope.map(ScopeHash),
-                    ..original(next, page.exact, page.simhash, page.time)
+                    fingerprints: prints(&page),
+                    ..original(next, page.exact, None, page.time)
                 };
                 next += page.gap;
                 index.insert(&made);
                 list.originals.push((made, false));
             }
             Step::Probe { page, stages, max_distance } => {
-                let fingerprints = prints(page.exact, page.simhash);
+                let fingerprints = prints(&page);
                 let probe = Probe {
                     fingerprints: &fingerprints,
                     id: page.id.map(IdHash),
@@ -269,22 +282,32 @@ fn agrees_with_the_list(max_distance: u8, windows: Windows<u64>, steps: Vec<Step
 proptest! {
     #[test]
     fn every_answer_is_that_of_a_list_and_a_loop(
-        max_distance in 0..=8u8, exact in 50..200u64, simhash in 50..200u64, steps in steps(),
+        width in prop::sample::select(&Width::ALL[..]), max_distance in 0..=8u8, exact in 50..200u64,
+        simhash in 50..200u64, steps in steps(),
     ) {
-        agrees_with_the_list(max_distance, Windows { exact, simhash, minhash: simhash }, steps);
+        agrees_with_the_list(width, max_distance, Windows { exact, simhash, minhash: simhash }, steps);
     }
 
     #[test]
     fn a_pair_at_the_bound_is_found_and_one_bit_more_is_not(
-        code in any::<u64>(), order in Just((0..64).collect::<Vec<u32>>()).prop_shuffle(),
+        code in any::<u128>(), order in Just((0..128).collect::<Vec<u32>>()).prop_shuffle(),
     ) {
-        for max_distance in 0..=8 {
-            let mut index = Index::new(max_distance);
-            for (sequence, distance) in (0..=usize::from(max_distance) + 1).enumerate() {
-                let planted = order[..distance].iter().fold(code, |code, bit| code ^ (1 << bit));
-                index.insert(&original(sequence as u64, 0, Some(planted), 0));
+        for width in Width::ALL {
+            let order: Vec<u32> = order.iter().copied().filter(|bit| *bit < width.bits()).collect();
+            for max_distance in 0..=8 {
+                let mut index = Index::new(max_distance);
+                for (sequence, distance) in (0..=usize::from(max_distance) + 1).enumerate() {
+                    let planted = order[..distance].iter().fold(code, |code, bit| code ^ (1 << bit));
+                    index.insert(&coded(sequence as u64, SimHash::cut(width, planted)));
+                }
+                let fingerprints = prints_of(u128::MAX, Some(SimHash::cut(width, code)));
+                let found: Vec<(u64, u8)> = found(&index, &probe(&fingerprints, 0, max_distance))
+                    .into_iter()
+                    .map(|candidate| (candidate.0, candidate.2))
+                    .collect();
+                let expected: Vec<_> = (0..=max_distance).map(|bits| (u64::from(bits), bits)).collect();
+                prop_assert_eq!(found, expected, "{:?}, {}", width, max_distance);
             }
-            prop_assert_eq!(near(&index, code, max_distance), (0..=u64::from(max_distance)).collect::<Vec<_>>());
         }
     }
 }
@@ -314,13 +337,61 @@ fn all_flips_of_at_most_three_bits_are_found() {
 
 #[test]
 fn equal_zero_and_one_codes_are_all_found_once() {
-    for code in [0, u64::MAX, 1 << 63, 0xFFFF] {
-        for max_distance in 0..=8 {
-            let mut index = Index::new(max_distance);
-            (0..500).for_each(|sequence| index.insert(&original(sequence, u128::from(sequence), Some(code), 0)));
-            assert_eq!(near(&index, code, max_distance), (0..500).collect::<Vec<_>>());
+    for width in Width::ALL {
+        for code in [0, u128::MAX, 1 << 127, 1 << 63, 1 << 31, 0xFFFF, 0xFFFF << 64] {
+            let code = SimHash::cut(width, code);
+            for max_distance in 0..=8 {
+                let mut index = Index::new(max_distance);
+                (0..500).for_each(|sequence| index.insert(&coded(sequence, code)));
+                let fingerprints = prints_of(u128::MAX, Some(code));
+                let found = found(&index, &probe(&fingerprints, 0, max_distance));
+                assert_eq!(found.iter().map(|found| found.0).collect::<Vec<_>>(), (0..500).collect::<Vec<_>>());
+            }
         }
     }
+}
+
+#[test]
+fn the_first_code_tells_the_width_and_originals_come_back_with_it() {
+    for width in Width::ALL {
+        let code = |bits: u128| SimHash::cut(width, bits << (width.bits() - 8));
+        // The first ones have no code.
+        let mut originals: Vec<Original> = (0..70).map(|sequence| original(sequence, 0, None, 0)).collect();
+        originals.extend((70..90).map(|sequence| coded(sequence, code(u128::from(sequence)))));
+        let mut index = Index::sized(3, 1_000);
+        originals.iter().for_each(|original| index.insert(original));
+        let mut restored = Index::sized(3, 1_000);
+        restored.restore(&originals, in_turn);
+        for index in [index, restored] {
+            assert_eq!(index.plan().width(), width);
+            assert_eq!(index.live(&Tails::START).collect::<Vec<_>>(), originals);
+            let near: Vec<(u8, u64)> = index
+                .near_code(code(0b100_0110), 0, &Tails::START)
+                .iter()
+                .map(|(bits, original)| (*bits, original.sequence))
+                .collect();
+            assert_eq!(near, [(0, 70)]);
+            for another in Width::ALL.into_iter().filter(|another| *another != width) {
+                let same_bits = SimHash::cut(another, code(70).bits());
+                assert!(index.near_code(same_bits, 8, &Tails::START).is_empty());
+                let fingerprints = prints_of(999, Some(same_bits));
+                assert_eq!(index.candidates(&probe(&fingerprints, 0, 8), |_| {}), Seen::default());
+            }
+        }
+    }
+}
+
+#[test]
+fn codes_of_another_width_are_forgotten_when_one_of_a_new_width_comes() {
+    let mut index = Index::new(3);
+    index.insert(&coded(0, SimHash::B64(5)));
+    index.insert(&coded(1, SimHash::B128(5)));
+    index.insert(&coded(2, SimHash::B128(7)));
+    let codes: Vec<_> = index.live(&Tails::START).map(|original| original.fingerprints.simhash).collect();
+    assert_eq!(codes, [None, Some(SimHash::B128(5)), Some(SimHash::B128(7))]);
+    assert_eq!(index.near_code(SimHash::B128(5), 3, &Tails::START).len(), 2);
+    index.advance(&Tails { first_sequence: 2, ..Tails::START });
+    assert_eq!(index.near_code(SimHash::B128(5), 3, &Tails::START).len(), 1);
 }
 
 #[test]
@@ -446,7 +517,7 @@ fn originals_are_found_by_position_id_and_code_until_they_are_forgotten() {
     let sequences = |found: Vec<Original>| found.iter().map(|original| original.sequence).collect::<Vec<_>>();
     let near = |index: &Index, reach: u8, tails: &Tails| {
         let mut found: Vec<(u8, u64)> = index
-            .near_code(SimHash(0), reach, tails)
+            .near_code(SimHash::B64(0), reach, tails)
             .iter()
             .map(|(bits, original)| (*bits, original.sequence))
             .collect();

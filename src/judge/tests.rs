@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Width};
 use crate::index::in_turn;
 use crate::log::{
     Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, LogIdentity, PageEntry, RequestId, Rules, Ruling,
@@ -45,12 +45,12 @@ fn figures(value: u32) -> &'static [u16] {
     }
 }
 
-fn page() -> impl Strategy<Value = EntryBody> {
+fn page(width: Width) -> impl Strategy<Value = EntryBody> {
     // The exact hash decides the SimHash, as text does; near values differ in few bits.
     let value = 0_u32..12;
     let id = proptest::option::of(0_u64..3);
     let scope = proptest::option::of(0_u64..2);
-    (0_i32..2, 0_i64..60, 0_i64..120, value, id, scope).prop_map(|(number, offset, time, value, id, scope)| {
+    (0_i32..2, 0_i64..60, 0_i64..120, value, id, scope).prop_map(move |(number, offset, time, value, id, scope)| {
         EntryBody::Page(PageEntry {
             source: PartitionId::new("pages", number).at(offset),
             event_time: Timestamp::from_millis(time),
@@ -58,7 +58,8 @@ fn page() -> impl Strategy<Value = EntryBody> {
             scope: scope.map(ScopeHash),
             fingerprints: Fingerprints {
                 exact: ExactHash(u128::from(value)),
-                simhash: (value > 0).then_some(SimHash(u64::from(value))),
+                // Across the words of a wide one.
+                simhash: (value > 0).then_some(SimHash::cut(width, u128::from(value) << (width.bits() / 2 - 2))),
                 sketch: None,
                 numbers: Numbers::from_hashes(figures(value)).unwrap(),
             },
@@ -67,10 +68,10 @@ fn page() -> impl Strategy<Value = EntryBody> {
     })
 }
 
-fn body() -> impl Strategy<Value = EntryBody> {
+fn body(width: Width) -> impl Strategy<Value = EntryBody> {
     let source = || (0_i32..2, 0_i64..60).prop_map(|(number, offset)| PartitionId::new("pages", number).at(offset));
     prop_oneof![
-        20 => page(),
+        20 => page(width),
         1 => source().prop_map(|source| EntryBody::Withdraw { source, reason: Reject::Refused }),
         1 => source().prop_map(|source| EntryBody::Forget(ForgetTarget::Source(source))),
         1 => (0_u64..3).prop_map(|id| EntryBody::Forget(ForgetTarget::Id(IdHash(id)))),
@@ -80,9 +81,13 @@ fn body() -> impl Strategy<Value = EntryBody> {
     ]
 }
 
-/// Entries with their append times; request ids repeat now and then.
+/// Entries with their append times; request ids repeat now and then. Their codes are of one width, as in every log.
 pub(super) fn entries() -> impl Strategy<Value = Vec<(Entry, Timestamp)>> {
-    proptest::collection::vec((body(), 0_u64..400, 0_i64..3), 0..200).prop_map(|steps| {
+    proptest::sample::select(&Width::ALL[..]).prop_flat_map(entries_of)
+}
+
+fn entries_of(width: Width) -> impl Strategy<Value = Vec<(Entry, Timestamp)>> {
+    proptest::collection::vec((body(width), 0_u64..400, 0_i64..3), 0..200).prop_map(|steps| {
         let mut clock = 0;
         let timed = steps.into_iter().map(|(body, request, later)| {
             clock += later;

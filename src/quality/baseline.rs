@@ -18,7 +18,7 @@ use crate::text::{self, Analyzer};
 /// A way to judge that is known from elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Baseline {
-    /// `SimHash` of 64 bits alone, at most 3 of them different (Manku, Jain and Das Sarma, WWW 2007); equal texts match
+    /// `SimHash` alone, at most 3 bits different (Manku, Jain and Das Sarma, WWW 2007); equal texts match
     /// whatever they hold.
     SimHash,
     /// `MinHash` of runs of 5 words, 14 bands of 8 rows, nothing verified: pages that share a band are joined, and what
@@ -48,7 +48,7 @@ const BANDS: usize = 14;
 const ROWS: usize = 8;
 const RUN: usize = 5;
 
-/// Bits of a `SimHash`, and how many of them must be equal.
+/// Bits of a `SimHash` of the usual width, and how many of them must be equal; a wider one may differ in as many.
 const BITS: u16 = 64;
 const EQUAL_BITS: u16 = 61;
 

@@ -96,7 +96,7 @@ impl Sweep {
             let keys = keys_of(page);
             for (one, (earlier, shared)) in pages.iter().zip(&shared).enumerate().take(other) {
                 let jaccard = jaccard_of(*shared, page.shingles.len(), earlier.shingles.len());
-                let bits = page.simhash.zip(earlier.simhash).map(|(page, earlier)| page.distance(earlier));
+                let bits = page.simhash.zip(earlier.simhash).and_then(|(page, earlier)| page.distance(earlier));
                 let estimate = || {
                     let Sketching { form, banding, agree } = sketching?;
                     let (ours, theirs) = (page.sketch.as_ref()?, earlier.sketch.as_ref()?);

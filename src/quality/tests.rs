@@ -228,7 +228,7 @@ fn any_page() -> impl Strategy<Value = Sample> {
     let bytes = proptest::collection::vec(0_u8..2, 16);
     (code, proptest::option::of(bytes), proptest::collection::vec(0_u32..12, 0..8)).prop_map(
         |(code, bytes, shingles)| {
-            let (simhash, sketch) = (code.map(SimHash), bytes.map(|bytes| Sketch::from_bytes(&bytes)));
+            let (simhash, sketch) = (code.map(SimHash::B64), bytes.map(|bytes| Sketch::from_bytes(&bytes)));
             Sample { simhash, sketch, shingles: set_of(&shingles) }
         },
     )
@@ -247,7 +247,7 @@ proptest! {
         for (other, page) in pages.iter().enumerate() {
             for (one, earlier) in pages[..other].iter().enumerate() {
                 let jaccard = jaccard(&page.shingles, &earlier.shingles);
-                let bits = page.simhash.zip(earlier.simhash).map(|(a, b)| (a.0 ^ b.0).count_ones());
+                let bits = page.simhash.zip(earlier.simhash).map(|(a, b)| (a.bits() ^ b.bits()).count_ones());
                 let estimate = page.sketch.as_ref().zip(earlier.sketch.as_ref()).and_then(|(a, b)| {
                     let bands = (0..5).filter(|band| a.bytes()[band * 3..][..3] == b.bytes()[band * 3..][..3]).count();
                     (bands >= 2).then(|| form.similarity(form.distance(a, b)))

@@ -109,7 +109,13 @@ impl Desk for OwnDesk {
                 let state = judge.state();
                 bare(state.index().of_id(id_hash(&id), &state.tails()))
             }),
-            Lookup::Code(code, distance) => self.near(code, distance.unwrap_or(self.settings.rules.max_distance)),
+            Lookup::Code(code, distance) => {
+                let (bits, expected) = (code.width().bits(), self.settings.fingerprint.simhash.bits.bits());
+                if bits != expected {
+                    return Err(Refusal::Wrong(format!("fp has {bits} bits, match.simhash.bits is {expected}")));
+                }
+                self.near(code, distance.unwrap_or(self.settings.rules.max_distance))
+            }
         }
     }
 

@@ -40,7 +40,7 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> Reading {
         event_time: event_time.map(Timestamp::from_millis),
         fingerprints: Fingerprints {
             exact: ExactHash(u128::from(text)),
-            simhash: Some(SimHash(text)),
+            simhash: Some(SimHash::B64(text)),
             sketch: None,
             numbers: Numbers::EMPTY,
         },

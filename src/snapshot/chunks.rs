@@ -97,6 +97,7 @@ fn decode_place(chunk: &[u8]) -> Result<(i64, Option<i64>, Vec<Span>), CodecErro
 fn encode_originals(originals: &[Original]) -> Vec<u8> {
     let mut places = Places::default();
     let mut body = Vec::with_capacity(originals.len() * 64);
+    let version = fingerprints::version_for(originals.iter().map(|original| &original.fingerprints));
     let mut before = 0;
     for original in originals {
         let Original { sequence, source, event_time, fingerprints, id, scope, cluster } = original;
@@ -106,13 +107,13 @@ fn encode_originals(originals: &[Original]) -> Vec<u8> {
         before = *sequence;
         places.write_page(&mut body, source);
         places.write_time(&mut body, *event_time);
-        fingerprints::write(&mut body, fingerprints, *id, *scope);
+        fingerprints::write(&mut body, version, fingerprints, *id, *scope);
         if cluster != source {
             places.write_reference(&mut body, cluster);
         }
     }
     let mut out = Vec::with_capacity(body.len() + 1024);
-    let start = frame::open(&mut out, Kind::Originals);
+    let start = frame::open_version(&mut out, Kind::Originals, version);
     places.write_table(&mut out);
     out.varint(originals.len() as u64);
     out.append(&mut body);

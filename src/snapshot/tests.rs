@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::disk::Change;
 use super::*;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Width};
 use crate::index::Original;
 use crate::judge::Span;
 use crate::log::codec::FORMAT_VERSION;
@@ -261,7 +261,7 @@ fn original(sequence: u64, cluster: Option<i64>) -> Original {
         event_time: Timestamp::from_millis(i64::try_from(sequence % 977).unwrap()),
         fingerprints: Fingerprints {
             exact: ExactHash(u128::from(sequence) << 70),
-            simhash: (!sequence.is_multiple_of(3)).then_some(SimHash(sequence)),
+            simhash: (!sequence.is_multiple_of(3)).then_some(SimHash::B64(sequence)),
             sketch: None,
             numbers: Numbers::from_hashes(&[1, 500, 65_534][..usize::try_from(sequence % 4).unwrap()]).unwrap(),
         },
@@ -383,12 +383,30 @@ fn chunks_that_are_whole_but_say_nothing_are_passed_over() {
 #[test]
 fn a_snapshot_of_version_3() {
     const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v3.hex");
-    let made = snapshot((0..8).map(|number| original(number * 10_000, (number > 5).then_some(3))).collect());
+    check_golden(GOLDEN, snapshot(eight_originals()));
+}
+
+#[test]
+fn a_snapshot_with_codes_of_another_width_takes_version_4() {
+    const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v4.hex");
+    let mut originals = eight_originals();
+    for (original, width) in originals.iter_mut().zip([Width::B32, Width::B128].into_iter().cycle()) {
+        let widened = |code: SimHash| SimHash::cut(width, code.bits() | 0xFEDC_BA98 << 96 | 0x89AB_0000);
+        original.fingerprints.simhash = original.fingerprints.simhash.map(widened);
+    }
+    check_golden(GOLDEN, snapshot(originals));
+}
+
+fn eight_originals() -> Vec<Original> {
+    (0..8).map(|number| original(number * 10_000, (number > 5).then_some(3))).collect()
+}
+
+fn check_golden(golden: &str, made: Snapshot) {
     let mut written: Vec<Vec<u8>> = chunks::encode(&made).collect();
     let hashes: Vec<_> = written.iter().map(|chunk| manifest::ChunkHash::of(chunk)).collect();
     written.push(manifest::encode(&manifest(9), &hashes));
     assert!(
-        records(GOLDEN) == written,
+        records(golden) == written,
         "the bytes of format version {FORMAT_VERSION} changed: raise FORMAT_VERSION and add a golden file of the new \
          version. Written now:\n{}",
         hex(&written)

@@ -341,13 +341,13 @@ async fn lookup(State(admin): State<Admin>, query: Queried<Asked>) -> Result<Res
     let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
     let what = match (asked.fp.as_str(), asked.source.as_str(), asked.id.as_str()) {
         (fp, "", "") if !fp.is_empty() => {
-            let code = u64::from_str_radix(fp, 16).ok().filter(|_| fp.len() == 16);
-            let code = code.ok_or_else(|| wrong(format_args!("fp is `{fp}`: expected 16 hexadecimal digits")))?;
+            let code: SimHash = fp.parse().map_err(|why| wrong(format_args!("fp: {why}")))?;
+            let most = code.width().bits();
             let distance = number::<u8>("distance", &asked.distance)?;
-            if let Some(distance) = distance.filter(|distance| *distance > 64) {
-                return Err(wrong(format_args!("distance is {distance}: expected 0 to 64")));
+            if let Some(distance) = distance.filter(|distance| u32::from(*distance) > most) {
+                return Err(wrong(format_args!("distance is {distance}: expected 0 to {most}")));
             }
-            Lookup::Code(SimHash(code), distance)
+            Lookup::Code(code, distance)
         }
         ("", source, "") if !source.is_empty() => Lookup::Source(source.parse().map_err(wrong)?),
         ("", "", id) if !id.is_empty() => Lookup::Id(id.to_owned()),

@@ -216,8 +216,11 @@ mod tests {
             cluster: first,
         };
         let source = PartitionId::new("pages", 9).at(190_112);
-        let ours =
-            settings().of_ruling(&ruling(Decision::Duplicate { of }), &source, Some(SimHash(0x9f3c_2a10_e4b7_d855)));
+        let ours = settings().of_ruling(
+            &ruling(Decision::Duplicate { of }),
+            &source,
+            Some(SimHash::B64(0x9f3c_2a10_e4b7_d855)),
+        );
         assert_eq!(
             lines(&ours),
             [

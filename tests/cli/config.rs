@@ -176,7 +176,13 @@ fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
     }
     let table = validate(&["-s", "index.max_entries=10000000"]).out;
     let row = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
-    assert!(table.starts_with("minhash: 42 bands of 3 rows out of 128 slots of 8 bits"), "{table}");
+    assert!(
+        table.starts_with(
+            "simhash: two texts match when at most 3 of 64 bits differ; by chance a page matches 2e-8 of 10000000 originals\n"
+        ),
+        "{table}"
+    );
+    assert!(table.contains("\n\nminhash: 42 bands of 3 rows out of 128 slots of 8 bits"), "{table}");
     assert_eq!(row("jaccard").split_whitespace().collect::<Vec<_>>()[1..4], ["0.1", "0.2", "0.3"]);
     let shares: Vec<String> = row("share a key").split_whitespace().skip(3).map(str::to_owned).collect();
     let expected = |jaccard: f64| format!("{:.3}", 1.0 - (1.0 - jaccard.powi(3)).powi(42));
@@ -185,7 +191,21 @@ fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
     for kind in ["Chinese news", "short Chinese posts", "English news"] {
         assert!(row(kind).contains(" us a page"), "{table}");
     }
-    assert_eq!(validate(&["-s", "match.stages=[exact,simhash]"]).out, "");
+    let by_bits = validate(&["-s", "match.stages=[exact,simhash]"]).out;
+    assert!(by_bits.starts_with("simhash: ") && !by_bits.contains("minhash"), "{by_bits}");
+    assert_eq!(validate(&["-s", "match.stages=[exact]"]).out, "");
+    let narrow = validate(&["-s", "match.simhash.bits=32", "-s", "index.max_entries=1000000", "-o", "json"]).out;
+    let told: Value = serde_json::from_str(&narrow).unwrap();
+    let simhash = &told["simhash"];
+    assert_eq!(
+        (&simhash["bits"], &simhash["max_distance"], &simhash["max_entries"]),
+        (&32.into(), &3.into(), &1_000_000.into())
+    );
+    assert!(
+        (simhash["by_chance"].as_f64().unwrap() - 5_489.0 * 1e6 / f64::from(1 << 16).powi(2)).abs() < 1e-9,
+        "{told}"
+    );
+    assert!(told["warnings"].to_string().contains("within 3 of 32 bits of any page by chance"), "{told}");
     // Containment compares what shares one key; nobody counted words.
     let contained = validate(&["-s", "match.minhash.containment=0.75", "-s", "index.max_entries=10000000"]).out;
     assert!(

@@ -13,3 +13,4 @@ mod program;
 mod secrets;
 mod sieve;
 mod tune;
+mod widths;

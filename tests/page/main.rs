@@ -124,7 +124,9 @@ fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
     assert!(head.starts_with("near: ") && head.contains(id), "{head} {id}");
     let facts = tab.run("document.getElementById('pair-facts').textContent");
     assert!(
-        facts.as_str().is_some_and(|facts| facts.contains("of 64 bits differ") && facts.contains("cut by jieba")),
+        facts
+            .as_str()
+            .is_some_and(|facts| facts.contains("bits of the SimHash differ") && facts.contains("cut by jieba")),
         "{facts}"
     );
     let thresholds = tab.run("[...document.querySelectorAll('#thresholds tbody td')].map((cell) => cell.textContent)");

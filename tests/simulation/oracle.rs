@@ -264,7 +264,7 @@ fn distance(stage: Stage, held: &Fingerprints, page: &Fingerprints, rules: &Rule
     match stage {
         Stage::Exact => (held.exact == page.exact).then_some((0, None)),
         Stage::SimHash => {
-            let bits = (held.simhash?.0 ^ page.simhash?.0).count_ones();
+            let bits = (held.simhash?.bits() ^ page.simhash?.bits()).count_ones();
             (bits <= u32::from(rules.max_distance)).then_some((bits, None))
         }
         Stage::MinHash => sketch_distance(held, page, rules),

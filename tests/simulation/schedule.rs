@@ -360,7 +360,7 @@ impl Schedule {
             self.lag.insert(input.clone(), world.rng.pick(&[0, 0, 3, 8]));
         }
         let lag = self.lag.get(&input).copied().unwrap_or(0);
-        let page = Value::Page(Arc::new(WorldPage::draw(&mut world.rng, world.clock, lag)));
+        let page = Value::Page(Arc::new(WorldPage::draw(&mut world.rng, world.width, world.clock, lag)));
         if world.rng.chance(100) {
             // A crawler that writes in transactions: markers and aborted records take offsets.
             let end = world.rng.pick(&[End::Commit, End::Commit, End::Abort]);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dupgate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch};
+use dupgate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, Width};
 use dupgate::log::PageEntry;
 use dupgate::record::{Reject, Source, Timestamp};
 use dupgate::worker::{Disposition, Errand, LogPartition, Page};
@@ -12,6 +12,7 @@ use crate::rng::Rng;
 /// What stands in the input topic.
 #[derive(Clone, Debug)]
 pub(crate) struct WorldPage {
+    width: Width,
     text: u64,
     variant: u64,
     too_short: bool,
@@ -29,7 +30,7 @@ pub(crate) struct WorldPage {
 }
 
 impl WorldPage {
-    pub(crate) fn draw(rng: &mut Rng, now: i64, lag: i64) -> Self {
+    pub(crate) fn draw(rng: &mut Rng, width: Width, now: i64, lag: i64) -> Self {
         let mut millis = now - lag - rng.pick(&[0, 0, 0, 1, 2]);
         if rng.chance(30) {
             millis += 30;
@@ -38,6 +39,7 @@ impl WorldPage {
             millis -= 30;
         }
         Self {
+            width,
             text: rng.next() % 9,
             variant: rng.next() % 2,
             too_short: rng.chance(60),
@@ -69,10 +71,11 @@ impl WorldPage {
     }
 
     fn entry(&self, source: &Source) -> PageEntry {
-        // Neighbouring texts differ in one bit; the variant changes the text, but no bit.
+        // Neighbouring texts differ in one bit, about the middle; the variant changes the text, but no bit.
+        let simhash = SimHash::cut(self.width, ((1 << self.text) - 1) << (self.width.bits() / 2 - 4));
         let fingerprints = Fingerprints {
             exact: ExactHash(u128::from(self.text * 2 + self.variant)),
-            simhash: (!self.too_short).then_some(SimHash((1 << self.text) - 1)),
+            simhash: (!self.too_short).then_some(simhash),
             // Neighbouring texts differ in three of sixteen slots; behind them stands how long each is.
             sketch: (!self.too_short).then(|| {
                 let slot = |slot: u64| u8::try_from((self.text + slot * 3) / 5 % 251).unwrap();

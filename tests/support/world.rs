@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dupgate::fingerprint::Width;
 use dupgate::log::{Entry, RequestId, Ruling, encode_entries};
 use dupgate::record::{PartitionId, Source, Timestamp};
 use dupgate::transaction::{Call, CallError};
@@ -99,6 +100,8 @@ pub(crate) struct InFlight {
 pub(crate) struct World {
     pub(crate) bus: Bus<Value>,
     pub(crate) rng: Rng,
+    /// Of the codes of all pages, as the scheme has it.
+    pub(crate) width: Width,
     /// The brokers' clock, in milliseconds.
     pub(crate) clock: i64,
     /// What the processes see of time.
@@ -141,6 +144,7 @@ impl World {
         Self {
             bus,
             rng: Rng::new(seed),
+            width: [Width::B64, Width::B32, Width::B64, Width::B128][(seed % 4) as usize],
             clock: 100,
             elapsed: Duration::ZERO,
             inputs,

@@ -67,7 +67,7 @@ pub(super) fn baselines(
         let seconds = Some(clock.now().as_secs_f64());
         let chosen = if tuned.is_some() { "tuned" } else { "fixed" };
         let setting = match baseline {
-            Baseline::SimHash => "3 of 64 bits".to_owned(),
+            Baseline::SimHash => format!("3 of {} bits", settings.fingerprint.simhash.bits.bits()),
             Baseline::WordBands => "14 x 8, 5 words".to_owned(),
             Baseline::Jaccard | Baseline::Cosine => format!(">= {:.2} ({chosen})", share(least)),
         };

@@ -6,14 +6,19 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::Global;
-use crate::cli::output::{Format, print, print_json};
+use crate::cli::output::{Format, expected, print, print_json};
 use crate::config::Purpose;
+use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
+use crate::fingerprint::Width;
 use crate::index::{CODE_TABLES_BYTES, Needs, Offer, Plan};
 
 /// Arguments of `index plan`. What is not given comes from the configuration.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlanArgs {
+    /// width of the codes: 32, 64 or 128
+    #[arg(long, value_name = "BITS", value_parser = width)]
+    pub bits: Option<Width>,
     /// largest Hamming distance, 0 to 8
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=8))]
     pub max_distance: Option<u8>,
@@ -23,33 +28,41 @@ pub struct PlanArgs {
     /// memory that the tables may take for an original
     #[arg(long, value_name = "BYTES", default_value_t = CODE_TABLES_BYTES)]
     pub bytes: f64,
-    /// file of codes as they come, 16 hexadecimal digits a line, to see how often keys collide
+    /// file of codes as they come, in hexadecimal digits, one a line, to see how often keys collide
     #[arg(long, value_name = "FILE")]
     pub sample: Option<std::path::PathBuf>,
 }
 
 /// Prints every plan that covers the distance, what it costs, and the one that would be used.
 pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
-    let (max_distance, entries) = match (args.max_distance, args.entries) {
-        (Some(max_distance), Some(entries)) => (max_distance, entries),
-        (max_distance, entries) => {
-            let rules = global.start(Purpose::Sieve)?.settings.rules;
-            (max_distance.unwrap_or(rules.max_distance), entries.unwrap_or(rules.max_entries))
+    let (width, max_distance, entries) = match (args.bits, args.max_distance, args.entries) {
+        (Some(width), Some(max_distance), Some(entries)) => (width, max_distance, entries),
+        (width, max_distance, entries) => {
+            let Settings { rules, fingerprint, .. } = global.start(Purpose::Sieve)?.settings;
+            let width = width.unwrap_or(fingerprint.simhash.bits);
+            (width, max_distance.unwrap_or(rules.max_distance), entries.unwrap_or(rules.max_entries))
         }
     };
-    let sample = args.sample.as_deref().map(read_codes).transpose()?.unwrap_or_default();
-    let needs = Needs { max_distance, entries, bytes_per_entry: args.bytes, sample: &sample };
+    let sample = args.sample.as_deref().map(|path| read_codes(path, width)).transpose()?.unwrap_or_default();
+    let needs = Needs { width, max_distance, entries, bytes_per_entry: args.bytes, sample: &sample };
     match global.output {
         None | Some(Format::Table) => print(table(&needs).trim_end()),
         Some(format) => print_json(&as_json(&needs), format),
     }
 }
 
-fn read_codes(path: &std::path::Path) -> Result<Vec<u64>, Fatal> {
+fn width(text: &str) -> Result<Width, String> {
+    let width = text.parse().ok().and_then(Width::of_bits);
+    width.ok_or_else(|| format!("`{text}` is no width of a SimHash: expected 32, 64 or 128"))
+}
+
+fn read_codes(path: &std::path::Path, width: Width) -> Result<Vec<u128>, Fatal> {
     let refuse = |why: String| Reason::Usage.because(anyhow::anyhow!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
     let code = |(at, line): (usize, &str)| {
-        u64::from_str_radix(line.trim(), 16).map_err(|_| refuse(format!("line {}: `{line}` is no code", at + 1)))
+        let code = u128::from_str_radix(line.trim(), 16).ok();
+        let code = code.filter(|code| u128::BITS - code.leading_zeros() <= width.bits());
+        code.ok_or_else(|| refuse(format!("line {}: `{line}` is no code of {} bits", at + 1, width.bits())))
     };
     text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(code).collect()
 }
@@ -62,9 +75,10 @@ fn proved(offer: &Offer) -> u64 {
 fn table(needs: &Needs<'_>) -> String {
     let chosen = Plan::choose(needs);
     let mut text = format!(
-        "{} originals, distance {}, at most {} bytes of tables each, keys {}\n\n",
+        "{} originals, distance {} of {} bits, at most {} bytes of tables each, keys {}\n\n",
         needs.entries,
         needs.max_distance,
+        needs.width.bits(),
         needs.bytes_per_entry,
         if needs.sample.is_empty() {
             "taken to be uniform".to_owned()
@@ -99,7 +113,11 @@ fn table(needs: &Needs<'_>) -> String {
     }
     let fits = Plan::offers(needs).iter().any(|offer| offer.fits);
     let why = if fits { "the fastest that fits" } else { "none fits, this is the smallest" };
-    text + &format!("\n* {chosen}: {why}; - does not fit\n")
+    let strangers = needs.width.strangers(needs.max_distance, needs.entries);
+    text + &format!(
+        "\n* {chosen}: {why}; - does not fit\n\na page is within that distance of {} originals by chance\n",
+        expected(strangers)
+    )
 }
 
 fn as_json(needs: &Needs<'_>) -> serde_json::Value {
@@ -118,7 +136,9 @@ fn as_json(needs: &Needs<'_>) -> serde_json::Value {
         })
     });
     json!({
+        "bits": needs.width.bits(),
         "max_distance": needs.max_distance,
+        "near_by_chance": needs.width.strangers(needs.max_distance, needs.entries),
         "entries": needs.entries,
         "bytes_per_entry": needs.bytes_per_entry,
         "sampled_codes": needs.sample.len(),

@@ -12,6 +12,9 @@ const MOST_NANOSECONDS: f64 = 1e6;
 /// sieved are as long as they are: nothing is refused there.
 pub(super) fn afford(settings: &Settings, found: &mut Findings) {
     let rules = &settings.rules;
+    if rules.stages.contains(&Stage::SimHash) && settings.roles.judge {
+        strangers(settings, found);
+    }
     let Some(minhash) = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash)) else { return };
     if found.purpose != Purpose::Run || !settings.roles.judge {
         return;
@@ -38,6 +41,26 @@ pub(super) fn afford(settings: &Settings, found: &mut Findings) {
                 worst.kind,
                 worst.compared,
                 cost / 1e6
+            ),
+        );
+    }
+}
+
+/// Strangers that may be near a page before it is worth a word: as many pages are lost as the whole program may lose.
+const MOST_STRANGERS: f64 = 0.002;
+
+/// Warns of codes so narrow, or a distance so far, that pages find originals they have nothing to do with.
+fn strangers(settings: &Settings, found: &mut Findings) {
+    let (width, rules) = (settings.fingerprint.simhash.bits, &settings.rules);
+    let strangers = width.strangers(rules.max_distance, rules.max_entries);
+    if strangers > MOST_STRANGERS {
+        let (bits, within, entries) = (width.bits(), rules.max_distance, rules.max_entries);
+        found.warn_service(
+            "match.simhash.bits",
+            format!(
+                "of {entries} originals about {strangers:.3} are within {within} of {bits} bits of any page by chance, and real \
+                 texts are closer: unique pages are taken for duplicates; more bits, a smaller match.simhash.max_distance or \
+                 fewer index.max_entries find fewer"
             ),
         );
     }

@@ -30,7 +30,7 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
     for log in ["fingerprints", "verdicts"] {
         let name = format!("{prefix}.{log}.");
         // The scheme ends the name; any will do for a look at the pattern.
-        if is_read(raw, &format!("{name}sh64-000000")) {
+        if is_read(raw, &format!("{name}sh{}-000000", raw.r#match.simhash.bits)) {
             found.refuse("input.topics", format!("takes in the program's own log `{name}…`"));
         }
     }

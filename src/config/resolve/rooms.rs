@@ -7,7 +7,7 @@ use super::super::raw::{self, Raw, StageName, TimeSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
 use super::{Findings, Given};
-use crate::fingerprint::{Banding, Shingling, SketchForm, SlotBits, StopShingles};
+use crate::fingerprint::{Banding, FeatureHash, Shingling, SketchForm, SlotBits, StopShingles, Width};
 use crate::log::{MinHashRules, Rules, SameId, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
@@ -119,23 +119,21 @@ fn normalize(raw: &raw::Normalize) -> text::Normalize {
 pub(super) fn fingerprint(raw: &Raw, given: &Given, found: &mut Findings) -> fingerprint::Settings {
     let matching = &raw.r#match;
     let simhash = &matching.simhash;
-    if simhash.bits != 64 {
-        found.refuse("match.simhash.bits", format!("{} bits are not supported (only 64 are)", simhash.bits));
-    }
+    let hash = match simhash.hash {
+        raw::FeatureHash::Xxh3 => fingerprint::FeatureHash::Xxh3,
+        raw::FeatureHash::Md5 => fingerprint::FeatureHash::Md5,
+        raw::FeatureHash::Jenkins => fingerprint::FeatureHash::Jenkins,
+    };
     fingerprint::Settings {
         simhash: fingerprint::SimHashSettings {
-            bits: fingerprint::Bits::B64,
+            bits: width(simhash.bits, hash, found),
             weights: match simhash.weights {
                 raw::Weights::TfIdf => fingerprint::Weights::TfIdf,
                 raw::Weights::Tf => fingerprint::Weights::Tf,
                 raw::Weights::Uniform => fingerprint::Weights::Uniform,
             },
             top_k: simhash.top_k,
-            hash: match simhash.hash {
-                raw::FeatureHash::Xxh3 => fingerprint::FeatureHash::Xxh3,
-                raw::FeatureHash::Md5 => fingerprint::FeatureHash::Md5,
-                raw::FeatureHash::Jenkins => fingerprint::FeatureHash::Jenkins,
-            },
+            hash,
         },
         minhash: fingerprint::MinHashSettings {
             form: sketch_form(matching, found),
@@ -144,6 +142,25 @@ pub(super) fn fingerprint(raw: &Raw, given: &Given, found: &mut Findings) -> fin
             stop: stop_shingles(&matching.minhash, given, found),
         },
     }
+}
+
+fn width(bits: u32, hash: FeatureHash, found: &mut Findings) -> Width {
+    let Some(width) = Width::of_bits(bits) else {
+        found.refuse("match.simhash.bits", format!("{bits} bits are not supported (32, 64 and 128 are)"));
+        return Width::default();
+    };
+    let widest = hash.widest();
+    if width > widest {
+        let name = hash.name();
+        found.refuse(
+            "match.simhash.hash",
+            format!(
+                "{name} has {} bits, too few for match.simhash.bits, {bits}: take xxh3 or md5, or fewer bits",
+                widest.bits()
+            ),
+        );
+    }
+    width
 }
 
 /// Which sketches entries carry, whether a stage compares them or not: stages may change without a new scheme.
@@ -304,8 +321,8 @@ const fn stage(name: StageName) -> Stage {
     }
 }
 
-/// Memory that one original is taken to need with its sketch, in bytes: the sketch, and a place in the table of each
-/// band (`docs/QUALITY.md`).
+/// Memory that one original is taken to need with its sketch, in bytes: the sketch, a place in the table of each band
+/// (`docs/QUALITY.md`), and what a `SimHash` is longer than 64 bits.
 fn bytes_per_original(matching: &raw::Match) -> u64 {
     let raw::Minhash { permutations, bits, bands, bottom_k, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
@@ -313,7 +330,8 @@ fn bytes_per_original(matching: &raw::Match) -> u64 {
     let slots = number(permutations).saturating_mul(u64::from(bits)) / 8;
     let sketch = if permutations == 0 { 0 } else { slots.saturating_add(beside) };
     let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(7) } else { 0 };
-    BYTES_PER_ORIGINAL.saturating_add(sketch).saturating_add(tables)
+    let wider = u64::from(matching.simhash.bits).saturating_sub(64) / 8;
+    BYTES_PER_ORIGINAL.saturating_add(wider).saturating_add(sketch).saturating_add(tables)
 }
 
 fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {

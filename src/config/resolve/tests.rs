@@ -112,10 +112,49 @@ fn limits_are_inclusive_where_they_are_said_to_be() {
     refused(&["text.max_bytes=0"], "text.max_bytes", "below the limit of 1B");
     refused(&["index.snapshot.keep=0"], "index.snapshot.keep", "below the limit of 1");
     refused(&["logs.replication_factor=0"], "logs.replication_factor", "below the limit of 1");
-    refused(&["match.simhash.bits=128"], "match.simhash.bits", "128 bits are not supported");
+    refused(&["match.simhash.bits=96"], "match.simhash.bits", "96 bits are not supported (32, 64 and 128 are)");
+    refused(
+        &["match.simhash.bits=128", "match.simhash.hash=jenkins"],
+        "match.simhash.hash",
+        "jenkins has 64 bits, too few for match.simhash.bits, 128: take xxh3 or md5, or fewer bits",
+    );
+    refused(&["match.simhash.bits=128", "match.simhash.max_distance=9"], "match.simhash.max_distance", "limit of 8");
     refused(&["version=2"], "version", "2 is not a layout");
     refused(&["roles=[]"], "roles", "without a role");
     refused(&["http.listen=9464"], "http.listen", "`9464` is no address and port");
+}
+
+#[test]
+fn a_simhash_has_32_64_or_128_bits() {
+    for (bits, hash) in [(32, "jenkins"), (64, "jenkins"), (64, "md5"), (128, "md5"), (128, "xxh3")] {
+        let made = settings(&[&format!("match.simhash.bits={bits}"), &format!("match.simhash.hash={hash}")]);
+        let simhash = made.fingerprint.simhash.clone();
+        assert_eq!((simhash.bits.bits(), simhash.hash.name()), (bits, hash));
+        assert!(made.scheme().to_string().starts_with(&format!("sh{bits}-")));
+    }
+    let entries = |bits: &str| settings(&[bits, "index.max_memory=4GiB"]).rules.max_entries;
+    assert_eq!(entries("match.simhash.bits=32"), entries("match.simhash.bits=64"));
+    assert!(entries("match.simhash.bits=128") < entries("match.simhash.bits=64"));
+}
+
+#[test]
+fn codes_that_strangers_share_deserve_a_warning() {
+    let warned = |given: &[&str]| {
+        let (_, warnings) = resolved(given).unwrap();
+        let warning = warnings.into_iter().find(|warning| warning.path == "match.simhash.bits");
+        warning.map(|warning| warning.message)
+    };
+    let narrow = warned(&["match.simhash.bits=32", "index.max_entries=1000000"]).unwrap();
+    assert!(
+        narrow.starts_with("of 1000000 originals about 1.278 are within 3 of 32 bits of any page by chance"),
+        "{narrow}"
+    );
+    assert_eq!(warned(&["match.simhash.bits=32", "index.max_entries=1000"]), None);
+    assert_eq!(warned(&["match.simhash.bits=32", "match.stages=exact"]), None, "nobody compares them");
+    assert_eq!(warned(&["match.simhash.bits=32", "roles=worker"]), None, "nor does a worker");
+    for given in [&[][..], &["match.simhash.bits=128", "match.simhash.max_distance=8"]] {
+        assert_eq!(warned(given), None);
+    }
 }
 
 #[test]
@@ -208,8 +247,8 @@ fn one_limit_bounds_the_index() {
         let settings = settings(sets);
         (settings.rules.max_entries, settings.index.max_memory)
     };
-    assert_eq!(settings_of(&["index.max_memory=9800B"]), (10, 9800));
-    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 9800));
+    assert_eq!(settings_of(&["index.max_memory=6380B"]), (10, 6380));
+    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 6380));
     assert_eq!(
         settings_of(&["index.max_entries=10", "match.minhash.permutations=0", "match.stages=exact"]),
         (10, 2160)

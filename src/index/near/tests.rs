@@ -1,21 +1,40 @@
-//! A window of codes against a list and two loops, whatever the plan, the engine, the place in the ids and the skew.
+//! A window of codes against a list and two loops, whatever the width, the plan, the engine, the place in the ids and the
+//! skew.
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::fingerprint::Width;
+
+/// Codes that a list holds, too.
+trait Listed: Code {
+    fn of(bits: u128) -> Self;
+}
+
+impl Listed for u64 {
+    fn of(bits: u128) -> Self {
+        Self::try_from(bits).unwrap()
+    }
+}
+
+impl Listed for u128 {
+    fn of(bits: u128) -> Self {
+        bits
+    }
+}
 
 /// The list.
 #[derive(Default)]
 struct List {
-    codes: Vec<Option<u64>>,
+    codes: Vec<Option<u128>>,
     tail: usize,
 }
 
 impl List {
-    fn found(&self, code: u64, reach: u8) -> Vec<(u64, u8)> {
-        let mut found = Vec::new();
+    fn found(&self, code: impl Into<u128>, reach: u8) -> Vec<(u64, u8)> {
+        let (mut found, code) = (Vec::new(), code.into());
         for (at, held) in self.codes.iter().enumerate().skip(self.tail) {
-            let bits = held.map_or(64, |held| (held ^ code).count_ones());
+            let bits = held.map_or(128, |held| (held ^ code).count_ones());
             if bits <= u32::from(reach) {
                 found.push((at as u64, u8::try_from(bits).unwrap()));
             }
@@ -24,7 +43,7 @@ impl List {
     }
 }
 
-fn found(near: &Near, first: u64, code: u64, reach: u8) -> Vec<(u64, u8)> {
+fn found<W: Code>(near: &Near<W>, first: u64, code: W, reach: u8) -> Vec<(u64, u8)> {
     let mut found = Vec::new();
     near.probe(code, reach, |position, distance| found.push((position - first, distance)));
     found.sort_unstable();
@@ -33,30 +52,50 @@ fn found(near: &Near, first: u64, code: u64, reach: u8) -> Vec<(u64, u8)> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Push(Option<u64>, usize),
+    Push(Option<u128>, usize),
     Expire(usize),
     ExpireAll,
-    Probe(u64),
-    ProbeAt(u64, u8),
+    Probe(u128),
+    ProbeAt(u128, u8),
     SetPlan(usize),
 }
 
-fn codes() -> impl Strategy<Value = u64> {
-    let centre = prop_oneof![Just(0), Just(u64::MAX), Just(0x0123_4567_89AB_CDEF), Just(1 << 63)];
-    (centre, prop::collection::vec(0..64, 0..10))
-        .prop_map(|(centre, flips)| flips.into_iter().fold(centre, |code: u64, bit| code ^ (1_u64 << bit)))
+fn ones(width: Width) -> u128 {
+    u128::MAX >> (128 - width.bits())
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+/// Few centres, and some flips away from them: in a wide code often in one word alone.
+fn codes(width: Width) -> impl Strategy<Value = u128> {
+    let bits = width.bits();
+    let centre = prop_oneof![
+        Just(0),
+        Just(u128::MAX),
+        Just(0x0123_4567_89AB_CDEF_FEDC_BA98_7654_3210_u128.rotate_left(64)),
+        Just(1 << (bits - 1))
+    ];
+    let flips = |from: u32, to: u32| prop::collection::vec(from..to, 0..10);
+    let flips = prop_oneof![flips(0, bits), flips(0, bits.min(64)), flips(bits / 2, bits)];
+    (centre, flips).prop_map(move |(centre, flips)| {
+        flips.into_iter().fold(centre & ones(width), |code: u128, bit| code ^ (1_u128 << bit))
+    })
+}
+
+fn steps(width: Width) -> impl Strategy<Value = Vec<Step>> {
+    let code = || codes(width);
     let step = prop_oneof![
-        12 => (prop::option::weighted(0.9, codes()), 1..12_usize).prop_map(|(code, times)| Step::Push(code, times)),
+        12 => (prop::option::weighted(0.9, code()), 1..12_usize).prop_map(|(code, times)| Step::Push(code, times)),
         4 => (0..40_usize).prop_map(Step::Expire),
         1 => Just(Step::ExpireAll),
-        10 => codes().prop_map(Step::Probe),
-        2 => (codes(), 0..12_u8).prop_map(|(code, reach)| Step::ProbeAt(code, reach)),
+        10 => code().prop_map(Step::Probe),
+        2 => (code(), 0..12_u8).prop_map(|(code, reach)| Step::ProbeAt(code, reach)),
         1 => (0..16_usize).prop_map(Step::SetPlan),
     ];
     prop::collection::vec(step, 1..120)
+}
+
+/// Widths, and what is done with codes of them.
+fn width_and_steps() -> impl Strategy<Value = (Width, Vec<Step>)> {
+    prop::sample::select(&Width::ALL[..]).prop_flat_map(|width| (Just(width), steps(width)))
 }
 
 /// Places to begin: ids come round in the second half.
@@ -64,40 +103,85 @@ fn firsts() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(77), ((1_u64 << 32) - 600)..(1_u64 << 32), Just((7_u64 << 32) - 64)]
 }
 
+fn agrees_with_the_list<W: Listed>(plans: &[Plan], plan: usize, engine: Engine, first: u64, steps: Vec<Step>) {
+    let plan_of = |number: usize| plans[number % plans.len()].clone();
+    let distance = plan_of(0).max_distance();
+    let mut near: Near<W> = Near::starting_at(plan_of(plan), 60, engine, first);
+    let mut list = List::default();
+    for step in steps {
+        match step {
+            Step::Push(code, times) => {
+                for _ in 0..times {
+                    assert_eq!(near.push(code.map(W::of)) - first, list.codes.len() as u64);
+                    list.codes.push(code);
+                }
+            }
+            Step::Expire(positions) => list.tail = list.codes.len().min(list.tail + positions),
+            Step::ExpireAll => list.tail = list.codes.len(),
+            Step::Probe(code) => {
+                let expected = list.found(code, distance);
+                let best = expected.iter().map(|&(position, distance)| (distance, position + first)).min();
+                assert_eq!(near.nearest(W::of(code), distance), best);
+                assert_eq!(found(&near, first, W::of(code), distance), expected);
+            }
+            Step::ProbeAt(code, reach) => {
+                assert_eq!(found(&near, first, W::of(code), reach), list.found(code, reach));
+            }
+            Step::SetPlan(plan) => near.set_plan(plan_of(plan)),
+        }
+        near.expire_to(first + list.tail as u64);
+        assert_eq!(near.held(), list.codes[list.tail..].iter().flatten().count() as u64);
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(900))]
 
     #[test]
     fn every_answer_is_that_of_a_list_and_two_loops(
-        distance in 0..=8_u8, plan in 0..16_usize, portable in any::<bool>(), first in firsts(), steps in steps(),
+        distance in 0..=8_u8, plan in 0..16_usize, portable in any::<bool>(), first in firsts(),
+        (width, steps) in width_and_steps(),
     ) {
-        let plans = Plan::all(distance);
+        let plans = Plan::all(width, distance);
         let engine = if portable { Engine::PORTABLE } else { Engine::detect() };
-        let mut near = Near::starting_at(plans[plan % plans.len()].clone(), 60, engine, first);
-        let mut list = List::default();
-        for step in steps {
-            match step {
-                Step::Push(code, times) => for _ in 0..times {
-                    prop_assert_eq!(near.push(code) - first, list.codes.len() as u64);
-                    list.codes.push(code);
-                }
-                Step::Expire(positions) => list.tail = list.codes.len().min(list.tail + positions),
-                Step::ExpireAll => list.tail = list.codes.len(),
-                Step::Probe(code) => {
-                    let expected = list.found(code, distance);
-                    let best = expected.iter().map(|&(position, distance)| (distance, position + first)).min();
-                    prop_assert_eq!(near.nearest(code, distance), best);
-                    prop_assert_eq!(found(&near, first, code, distance), expected);
-                }
-                Step::ProbeAt(code, reach) => {
-                    prop_assert_eq!(found(&near, first, code, reach), list.found(code, reach));
-                }
-                Step::SetPlan(plan) => near.set_plan(plans[plan % plans.len()].clone()),
-            }
-            near.expire_to(first + list.tail as u64);
-            prop_assert_eq!(near.held(), list.codes[list.tail..].iter().flatten().count() as u64);
+        match width {
+            Width::B32 | Width::B64 => agrees_with_the_list::<u64>(&plans, plan, engine, first, steps),
+            Width::B128 => agrees_with_the_list::<u128>(&plans, plan, engine, first, steps),
         }
     }
+
+    #[test]
+    fn a_pair_at_the_bound_is_found_by_every_plan_and_one_bit_more_is_not(
+        code in any::<u128>(), order in Just((0..128).collect::<Vec<u32>>()).prop_shuffle(),
+    ) {
+        for width in Width::ALL {
+            let order: Vec<u32> = order.iter().copied().filter(|bit| *bit < width.bits()).collect();
+            for distance in 0..=8_u8 {
+                for plan in Plan::all(width, distance) {
+                    let planted = |bits: u8| {
+                        order[..usize::from(bits)].iter().fold(code & ones(width), |code, bit| code ^ (1 << bit))
+                    };
+                    let expected: Vec<(u64, u8)> = (0..=distance).map(|bits| (u64::from(bits), bits)).collect();
+                    let name = plan.to_string();
+                    let found = match width {
+                        Width::B32 | Width::B64 => among::<u64>(plan, (0..=distance + 1).map(planted), planted(0)),
+                        Width::B128 => among::<u128>(plan, (0..=distance + 1).map(planted), planted(0)),
+                    };
+                    prop_assert_eq!(found, expected, "{:?}, {}", width, name);
+                }
+            }
+        }
+    }
+}
+
+/// What a probe finds among these codes.
+fn among<W: Listed>(plan: Plan, codes: impl Iterator<Item = u128>, asked: u128) -> Vec<(u64, u8)> {
+    let reach = plan.max_distance();
+    let mut near: Near<W> = Near::with_plan(plan, 10);
+    codes.for_each(|code| {
+        near.push(Some(W::of(code)));
+    });
+    found(&near, 0, W::of(asked), reach)
 }
 
 struct Random(u64);
@@ -121,28 +205,38 @@ impl Random {
 
 #[test]
 fn all_flips_of_at_most_three_bits_are_found_by_every_plan() {
-    let code = 0xD1B5_4A32_D192_ED03_u64;
-    for plan in Plan::all(3) {
-        let mut near = Near::with_plan(plan, 1);
-        near.push(Some(code));
-        let mut tried = 0;
-        let mut check = |flips: u64| {
-            tried += 1;
-            let bits = u8::try_from(flips.count_ones()).unwrap();
-            assert_eq!(near.nearest(code ^ flips, 3), Some((bits, 0)), "{flips:064b} by {}", near.plan());
-        };
-        check(0);
-        for a in 0..64 {
-            check(1 << a);
-            for b in 0..a {
-                check(1 << a | 1 << b);
-                for c in 0..b {
-                    check(1 << a | 1 << b | 1 << c);
-                }
+    for width in Width::ALL {
+        for plan in Plan::all(width, 3) {
+            let tried = match width {
+                Width::B32 | Width::B64 => all_flips_are_found::<u64>(plan),
+                Width::B128 => all_flips_are_found::<u128>(plan),
+            };
+            assert_eq!(tried, width.differences(3));
+        }
+    }
+}
+
+fn all_flips_are_found<W: Listed>(plan: Plan) -> u64 {
+    let (width, mut tried) = (plan.width(), 0);
+    let code = 0xD1B5_4A32_D192_ED03_0123_4567_89AB_CDEF & ones(width);
+    let mut near: Near<W> = Near::with_plan(plan, 1);
+    near.push(Some(W::of(code)));
+    let mut check = |flips: u128| {
+        tried += 1;
+        let bits = u8::try_from(flips.count_ones()).unwrap();
+        assert_eq!(near.nearest(W::of(code ^ flips), 3), Some((bits, 0)), "{flips:0128b} by {}", near.plan());
+    };
+    check(0);
+    for a in 0..width.bits() {
+        check(1 << a);
+        for b in 0..a {
+            check(1 << a | 1 << b);
+            for c in 0..b {
+                check(1 << a | 1 << b | 1 << c);
             }
         }
-        assert_eq!(tried, 43_745);
     }
+    tried
 }
 
 /// A stream of codes that crowd some keys, and how.
@@ -177,7 +271,8 @@ fn skews() -> Vec<Skew> {
 fn no_skew_loses_a_pair_or_costs_more_than_comparing_all() {
     const WINDOW: usize = 3_000;
     for (name, draw) in skews() {
-        for plan in [Plan::all(3)[0].clone(), Plan::all(3)[4].clone(), Plan::all(5)[0].clone()] {
+        for (distance, which) in [(3, 0), (3, 4), (5, 0)] {
+            let plan = Plan::all(Width::B64, distance)[which].clone();
             let reach = plan.max_distance();
             let mut random = Random(5);
             let (mut near, mut list) = (Near::with_plan(plan, WINDOW as u64), List::default());
@@ -192,7 +287,7 @@ fn no_skew_loses_a_pair_or_costs_more_than_comparing_all() {
                     assert!(compared <= near.held().max(FEW) * 2, "{name}, {}: {compared} compared", near.plan());
                 }
                 near.push(Some(code));
-                list.codes.push(Some(code));
+                list.codes.push(Some(code.into()));
                 list.tail = list.codes.len().saturating_sub(WINDOW);
                 near.expire_to(list.tail as u64);
             }
@@ -316,7 +411,7 @@ fn batches_of_any_size_and_any_number_of_threads_answer_as_one_by_one() {
 fn plans_engines_and_a_restore_change_no_answer() {
     let codes = stream(8_000);
     let expected = one_by_one(&codes, &mut Near::new(3, STREAM_WINDOW));
-    for plan in Plan::all(3).into_iter().chain(Plan::all(6)) {
+    for plan in Plan::all(Width::B64, 3).into_iter().chain(Plan::all(Width::B64, 6)) {
         for engine in [Engine::PORTABLE, Engine::detect()] {
             let mut near = Near::starting_at(plan.clone(), STREAM_WINDOW, engine, 0);
             let found = one_by_one(&codes[..4_000], &mut near);
@@ -333,21 +428,22 @@ fn plans_engines_and_a_restore_change_no_answer() {
 #[test]
 fn tables_that_grow_and_shrink_lose_nothing() {
     // The window swells to twenty times its size and back, twice.
-    for plan in [Plan::all(3)[0].clone(), Plan::all(3)[4].clone()] {
+    for which in [0, 4] {
+        let plan = Plan::all(Width::B64, 3)[which].clone();
         let mut near = Near::with_plan(plan, 0);
         let (mut random, mut list, mut grown) = (Random(8), List::default(), 0);
         for number in 0..24_000_usize {
             let window = if number % 12_000 < 6_000 { 6_000 } else { 300 };
             let code = random.next();
             near.push(Some(code));
-            list.codes.push(Some(code));
+            list.codes.push(Some(code.into()));
             list.tail = list.tail.max(list.codes.len().saturating_sub(window));
             near.expire_to(list.tail as u64);
             grown += usize::from(near.stats().is_growing);
             if number % 97 == 0 {
                 let held = list.codes.len() - list.tail;
                 let of = list.tail + usize::try_from(random.next()).unwrap_or(0) % held;
-                let asked = list.codes[of].unwrap() ^ random.flips(u32::try_from(number % 5).unwrap());
+                let asked = u64::of(list.codes[of].unwrap()) ^ random.flips(u32::try_from(number % 5).unwrap());
                 assert_eq!(found(&near, 0, asked, 3), list.found(asked, 3), "at {number}, {}", near.plan());
             }
         }

@@ -31,7 +31,7 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
         write_bitmap(&mut judged, said.judged.reopened());
     }
     let mut out = Vec::with_capacity(judged.len() + checkpoint.applied.len() * 8 + 256);
-    let start = frame::open_as(&mut out, Kind::Checkpoint, version_of(&checkpoint.rules));
+    let start = frame::open_version(&mut out, Kind::Checkpoint, version_of(&checkpoint.rules));
     out.fixed64(checkpoint.log.0);
     out.varint(u64::from(checkpoint.rules_number.0));
     write_rules(&mut out, &checkpoint.rules);

@@ -21,10 +21,15 @@ const LEAST_BYTES: usize = 9;
 pub fn encode_entries(entries: &[Entry], out: &mut Vec<u8>) {
     let mut places = Places::default();
     let mut body = Vec::with_capacity(entries.len() * 64);
+    let pages = entries.iter().filter_map(|entry| match &entry.body {
+        EntryBody::Page(page) => Some(&page.fingerprints),
+        EntryBody::Withdraw { .. } | EntryBody::Forget(_) | EntryBody::Reopen { .. } => None,
+    });
+    let version = fingerprints::version_for(pages);
     for entry in entries {
-        write_entry(&mut body, &mut places, entry);
+        write_entry(&mut body, version, &mut places, entry);
     }
-    let start = frame::open(out, Kind::Entries);
+    let start = frame::open_version(out, Kind::Entries, version);
     places.write_table(out);
     out.varint(entries.len() as u64);
     out.append(&mut body);
@@ -48,7 +53,7 @@ pub fn decode_entries(bytes: &[u8]) -> Result<Vec<Entry>, CodecError> {
     Ok(entries)
 }
 
-fn write_entry(out: &mut Vec<u8>, places: &mut Places, entry: &Entry) {
+fn write_entry(out: &mut Vec<u8>, version: u8, places: &mut Places, entry: &Entry) {
     let head = match &entry.body {
         EntryBody::Page(page) => PAGE | Present::of(&page.fingerprints, page.id, page.scope).bits() << 4,
         EntryBody::Withdraw { .. } => WITHDRAW,
@@ -63,7 +68,7 @@ fn write_entry(out: &mut Vec<u8>, places: &mut Places, entry: &Entry) {
             places.write_page(out, &page.source);
             places.write_time(out, page.event_time);
             out.extend(page.digest.0.to_le_bytes());
-            fingerprints::write(out, &page.fingerprints, page.id, page.scope);
+            fingerprints::write(out, version, &page.fingerprints, page.id, page.scope);
         }
         EntryBody::Withdraw { source, reason } => {
             places.write_page(out, source);

@@ -1,8 +1,9 @@
 //! Fingerprints and the hashes beside them as bytes.
 
 use super::CodecError;
+use super::frame::{FORMAT_VERSION, USUAL_VERSION};
 use super::wire::{Reader, Write};
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Sketch};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Sketch, Width};
 
 /// Which of the optional hashes are there: bit 0 `SimHash`, bit 1 id, bit 2 scope, bit 3 sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +55,26 @@ impl Present {
     }
 }
 
-/// Writes the hashes that are there, without saying which.
-pub(crate) fn write(out: &mut Vec<u8>, fingerprints: &Fingerprints, id: Option<IdHash>, scope: Option<ScopeHash>) {
+/// Returns the version of the format that these fingerprints, which share a record, are written by: older ones have
+/// no `SimHash` but that of 64 bits.
+pub(crate) fn version_for<'a>(mut all: impl Iterator<Item = &'a Fingerprints>) -> u8 {
+    let is_usual = |simhash: SimHash| simhash.width() == Width::B64;
+    if all.all(|fingerprints| fingerprints.simhash.is_none_or(is_usual)) { USUAL_VERSION } else { FORMAT_VERSION }
+}
+
+/// Writes the hashes that are there, without saying which, as this version has them.
+pub(crate) fn write(
+    out: &mut Vec<u8>,
+    version: u8,
+    fingerprints: &Fingerprints,
+    id: Option<IdHash>,
+    scope: Option<ScopeHash>,
+) {
     out.extend(fingerprints.exact.0.to_le_bytes());
-    let simhash = fingerprints.simhash.map(|simhash| simhash.0);
-    [simhash, id.map(|id| id.0), scope.map(|scope| scope.0)].into_iter().flatten().for_each(|hash| out.fixed64(hash));
+    if let Some(simhash) = fingerprints.simhash {
+        write_simhash(out, version, simhash);
+    }
+    [id.map(|id| id.0), scope.map(|scope| scope.0)].into_iter().flatten().for_each(|hash| out.fixed64(hash));
     if let Some(sketch) = &fingerprints.sketch {
         out.run(sketch.bytes());
     }
@@ -67,13 +83,37 @@ pub(crate) fn write(out: &mut Vec<u8>, fingerprints: &Fingerprints, id: Option<I
     numbers.iter().for_each(|hash| out.extend(hash.to_le_bytes()));
 }
 
+/// Up to version 3 there were 64 bits and nothing to say about it.
+fn write_simhash(out: &mut Vec<u8>, version: u8, simhash: SimHash) {
+    let bytes = simhash.bits().to_le_bytes();
+    let length = simhash.width().bytes();
+    if version > USUAL_VERSION {
+        out.push(length);
+    }
+    out.extend_from_slice(bytes.get(..usize::from(length)).unwrap_or(&bytes));
+}
+
+fn read_simhash(from: &mut Reader<'_>) -> Result<SimHash, CodecError> {
+    const WHAT: &str = "simhash";
+    if from.version() <= USUAL_VERSION {
+        return from.fixed64(WHAT).map(SimHash::B64);
+    }
+    let length = from.byte(WHAT)?;
+    let width = Width::ALL.into_iter().find(|width| width.bytes() == length);
+    match width.ok_or(CodecError::BadValue { what: WHAT, value: u64::from(length) })? {
+        Width::B32 => from.fixed32(WHAT).map(SimHash::B32),
+        Width::B64 => from.fixed64(WHAT).map(SimHash::B64),
+        Width::B128 => from.fixed128(WHAT).map(SimHash::B128),
+    }
+}
+
 /// Reads the hashes that are there.
 pub(crate) fn read(
     from: &mut Reader<'_>,
     present: Present,
 ) -> Result<(Fingerprints, Option<IdHash>, Option<ScopeHash>), CodecError> {
     let exact = ExactHash(from.fixed128("exact hash")?);
-    let simhash = present.simhash.then(|| from.fixed64("simhash")).transpose()?.map(SimHash);
+    let simhash = present.simhash.then(|| read_simhash(from)).transpose()?;
     let id = present.id.then(|| from.fixed64("id hash")).transpose()?.map(IdHash);
     let scope = present.scope.then(|| from.fixed64("scope hash")).transpose()?.map(ScopeHash);
     let sketch = present.sketch.then(|| from.run("sketch")).transpose()?.map(Sketch::from_bytes);

@@ -6,15 +6,14 @@ use super::wire::Reader;
 /// First bytes of every record of both logs.
 pub const MAGIC: [u8; 2] = *b"dg";
 
-/// The version of the format that is written, wherever it can say what is to be said.
-pub const FORMAT_VERSION: u8 = 3;
+/// The newest version of the format. It is written only where a record holds what [`USUAL_VERSION`] cannot say.
+pub const FORMAT_VERSION: u8 = 4;
 
-/// The version of records that say what only an option brings about: rules with containment, a ruling by it. Without
-/// such an option no record of it is written, and a release before it reads all of the log.
-pub const OPTIONS_VERSION: u8 = 4;
+/// The version of the format that is written where it can say all: older releases read it.
+pub const USUAL_VERSION: u8 = 3;
 
-/// Versions that are read.
-pub const KNOWN_VERSIONS: [u8; 4] = [1, 2, FORMAT_VERSION, OPTIONS_VERSION];
+/// Versions that are read, [`FORMAT_VERSION`] included.
+pub const KNOWN_VERSIONS: [u8; 4] = [1, 2, USUAL_VERSION, FORMAT_VERSION];
 
 /// Bytes of a frame around its body.
 pub(crate) const FRAME_BYTES: usize = 8;
@@ -54,13 +53,13 @@ impl Kind {
     ];
 }
 
-/// Appends the head of a frame to `out`; [`close`] ends it. Gives what `close` needs.
+/// Appends the head of a frame of the usual version to `out`; [`close`] ends it. Gives what `close` needs.
 pub(crate) fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
-    open_as(out, kind, FORMAT_VERSION)
+    open_version(out, kind, USUAL_VERSION)
 }
 
-/// [`open`] for a record of this version.
-pub(crate) fn open_as(out: &mut Vec<u8>, kind: Kind, version: u8) -> usize {
+/// [`open`] where the body is written by another version.
+pub(crate) fn open_version(out: &mut Vec<u8>, kind: Kind, version: u8) -> usize {
     let start = out.len();
     out.extend(MAGIC);
     out.push(version);

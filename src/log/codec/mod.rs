@@ -1,7 +1,8 @@
 //! What stands in both logs, byte by byte.
 //!
 //! Every Kafka record of both logs is one frame. Its format version is checked before anything else, so that an
-//! older release says what it met instead of calling the bytes broken.
+//! older release says what it met instead of calling the bytes broken. A record is written by version 3 unless it holds
+//! what only version 4 can say, a `SimHash` of other than 64 bits.
 //!
 //! ```text
 //! frame        "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
@@ -31,8 +32,9 @@
 //! match        stage u8 · distance u8 [· share of the smaller page: flag 6, not before version 4] · position
 //!              · age in ms i [· position of the cluster: flag 5]
 //! original     hashes present in bits 0-2 and 4, has cluster in bit 3 u8 · hashes [· position of the cluster]
-//! hashes       exact u128 [· simhash u64] [· id u64] [· scope u64] [· length · sketch]
+//! hashes       exact u128 [· simhash] [· id u64] [· scope u64] [· length · sketch]
 //!              · numbers: count · u16* (not in versions 1 and 2)
+//! simhash      u64; from version 4 on: its bytes, 4, 8 or 16, u8 · so many bytes
 //! page         partition · offset as the step from the partition's latest page in this record, i
 //! position     the same, but no later step begins there
 //! time         ms i: the first of a record as it is, others as the distance from the first
@@ -67,7 +69,7 @@ pub(crate) mod wire;
 
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
 pub use entries::{decode_entries, encode_entries};
-pub use frame::{FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, OPTIONS_VERSION};
+pub use frame::{FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, USUAL_VERSION};
 pub use verdicts::{DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
 
 use crate::record::Reject;

@@ -1,14 +1,14 @@
 //! Rules and tails as bytes.
 
 use super::CodecError;
-use super::frame::{self, FORMAT_VERSION, Kind, OPTIONS_VERSION};
+use super::frame::{self, FORMAT_VERSION, Kind, USUAL_VERSION};
 use super::wire::{Reader, Write};
 use crate::fingerprint::{Banding, SketchForm, SlotBits};
 use crate::log::{LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Tails, Windows};
 
 /// Appends one Kafka record that holds these rules to `out`.
 pub(super) fn encode(record: &RulesRecord, out: &mut Vec<u8>) {
-    let start = frame::open_as(out, Kind::Rules, version_of(&record.rules));
+    let start = frame::open_version(out, Kind::Rules, version_of(&record.rules));
     out.fixed64(record.log.0);
     out.varint(u64::from(record.number.0));
     write_rules(out, &record.rules);
@@ -29,7 +29,7 @@ pub(super) fn version_of(rules: &Rules) -> u8 {
     let needs = |minhash: &MinHashRules| {
         minhash.containment.is_some() || minhash.form.has_count() || minhash.form.bottom().is_some()
     };
-    if rules.minhash.as_ref().is_some_and(needs) { OPTIONS_VERSION } else { FORMAT_VERSION }
+    if rules.minhash.as_ref().is_some_and(needs) { FORMAT_VERSION } else { USUAL_VERSION }
 }
 
 /// Writes rules as [`version_of`] them has it.
@@ -50,7 +50,7 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
         out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
         out.extend([banding.bands(), banding.rows(), agree]);
         out.varint(u64::from(min_similarity));
-        if version_of(rules) >= OPTIONS_VERSION {
+        if version_of(rules) >= FORMAT_VERSION {
             out.extend([u8::from(form.has_count()), form.bottom().unwrap_or(0), u8::from(containment.is_some())]);
             containment.iter().for_each(|least| out.varint(u64::from(*least)));
         }
@@ -94,7 +94,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     let agree = from.byte("agree")?;
     let min_similarity = from.small("min_similarity")?;
     let mut rules = MinHashRules { form, banding, agree, min_similarity, containment: None };
-    if from.version() >= OPTIONS_VERSION {
+    if from.version() >= FORMAT_VERSION {
         if read_bool(from, "count")? {
             rules.form = form.with_count();
         }

@@ -1,12 +1,12 @@
 //! Rulings of the verdict log as bytes.
 
 use super::fingerprints::{self, Present};
-use super::frame::{self, FORMAT_VERSION, Kind, OPTIONS_VERSION};
+use super::frame::{self, FORMAT_VERSION, Kind};
 use super::places::Places;
 use super::rules::{read_stage, read_tails, write_tails};
 use super::wire::{Reader, Write};
 use super::{CodecError, reject};
-use crate::fingerprint::{IdHash, PageDigest};
+use crate::fingerprint::{Fingerprints, IdHash, PageDigest};
 use crate::log::{
     Answer, Decision, ForgetTarget, LogIdentity, Match, NewOriginal, PageRuling, RequestId, RulesNumber, Ruling,
     RulingBatch,
@@ -25,7 +25,7 @@ const TEMPLATE: u8 = 7;
 const HAS_ORIGINAL: u8 = 1 << 4;
 /// Flag of a page's head: the cluster it joins began elsewhere than at the original it matched.
 const HAS_CLUSTER: u8 = 1 << 5;
-/// Flag of a page's head: it matched by containment. Not before [`OPTIONS_VERSION`].
+/// Flag of a page's head: it matched by containment. Not before [`FORMAT_VERSION`].
 const IS_CONTAINED: u8 = 1 << 6;
 /// Flag beside the hashes of a new original: its cluster began elsewhere.
 const OF_CLUSTER: u8 = Present::FREE_BIT;
@@ -37,15 +37,19 @@ const LEAST_BYTES: usize = 9;
 pub(super) fn encode(batch: &RulingBatch, out: &mut Vec<u8>) {
     let mut places = Places::default();
     let mut body = Vec::with_capacity(batch.rulings.len() * 64);
-    for ruling in &batch.rulings {
-        write_ruling(&mut body, &mut places, ruling);
-    }
     let is_contained = |ruling: &Ruling| match &ruling.answer {
         Answer::Page(page) => page.decision.matched().is_some_and(|of| of.contained.is_some()),
         Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => false,
     };
-    let version = if batch.rulings.iter().any(is_contained) { OPTIONS_VERSION } else { FORMAT_VERSION };
-    let start = frame::open_as(out, Kind::Rulings, version);
+    let version = if batch.rulings.iter().any(is_contained) {
+        FORMAT_VERSION
+    } else {
+        fingerprints::version_for(batch.rulings.iter().filter_map(remembered))
+    };
+    for ruling in &batch.rulings {
+        write_ruling(&mut body, version, &mut places, ruling);
+    }
+    let start = frame::open_version(out, Kind::Rulings, version);
     out.fixed64(batch.log.0);
     out.varint(u64::from(batch.rules.0));
     write_tails(out, &batch.tails);
@@ -93,7 +97,15 @@ fn head_of(answer: &Answer) -> u8 {
     }
 }
 
-fn write_ruling(out: &mut Vec<u8>, places: &mut Places, ruling: &Ruling) {
+/// Returns the fingerprints of the original that a ruling makes.
+fn remembered(ruling: &Ruling) -> Option<&Fingerprints> {
+    match &ruling.answer {
+        Answer::Page(page) => page.decision.original().map(|original| &original.fingerprints),
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+    }
+}
+
+fn write_ruling(out: &mut Vec<u8>, version: u8, places: &mut Places, ruling: &Ruling) {
     out.push(head_of(&ruling.answer));
     out.fixed64(ruling.request.0);
     match &ruling.answer {
@@ -105,7 +117,7 @@ fn write_ruling(out: &mut Vec<u8>, places: &mut Places, ruling: &Ruling) {
                 write_match(out, places, of);
             }
             if let Some(original) = page.decision.original() {
-                write_original(out, places, original);
+                write_original(out, version, places, original);
             }
         }
         Answer::Withdrawn { source, reason } => {
@@ -144,7 +156,7 @@ fn read_page(from: &mut Reader<'_>, places: &mut Places, head: u8) -> Result<Pag
     let source = places.read_page(from)?;
     let event_time = places.read_time(from)?;
     let digest = PageDigest(from.fixed32("digest")?);
-    let of_match = HAS_CLUSTER | if from.version() < OPTIONS_VERSION { 0 } else { IS_CONTAINED };
+    let of_match = HAS_CLUSTER | if from.version() < FORMAT_VERSION { 0 } else { IS_CONTAINED };
     let decision = match (head & 0xF, head & 0xF0) {
         (UNIQUE, 0) => Decision::Unique { original: None },
         (UNIQUE, HAS_ORIGINAL) => Decision::Unique { original: Some(read_original(from, places)?) },
@@ -180,10 +192,10 @@ fn read_match(from: &mut Reader<'_>, places: &Places, flags: u8) -> Result<Match
     Ok(Match { stage, distance, contained, source, age_ms, cluster })
 }
 
-fn write_original(out: &mut Vec<u8>, places: &mut Places, original: &NewOriginal) {
+fn write_original(out: &mut Vec<u8>, version: u8, places: &mut Places, original: &NewOriginal) {
     let present = Present::of(&original.fingerprints, original.id, original.scope);
     out.push(present.bits_beside_one() | if original.cluster.is_some() { OF_CLUSTER } else { 0 });
-    fingerprints::write(out, &original.fingerprints, original.id, original.scope);
+    fingerprints::write(out, version, &original.fingerprints, original.id, original.scope);
     if let Some(cluster) = &original.cluster {
         places.write_reference(out, cluster);
     }

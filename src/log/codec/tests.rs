@@ -8,6 +8,7 @@ use roaring::RoaringTreemap;
 use super::*;
 use crate::fingerprint::{
     Banding, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, SketchForm, SlotBits,
+    Width,
 };
 use crate::log::MinHashRules;
 use crate::log::{
@@ -95,7 +96,7 @@ fn page_of_a_crawl(number: u64) -> (Source, Timestamp, Fingerprints, IdHash) {
     (
         source,
         time,
-        Fingerprints { exact, simhash: Some(SimHash(noise.rotate_left(31))), sketch: None, numbers },
+        Fingerprints { exact, simhash: Some(SimHash::B64(noise.rotate_left(31))), sketch: None, numbers },
         IdHash(!noise),
     )
 }

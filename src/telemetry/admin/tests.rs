@@ -203,10 +203,14 @@ fn pairs_are_listed_newest_first_and_filtered() {
 fn what_is_looked_for_reaches_the_desk() {
     let (server, _) = server(None);
     let looked = |query: &str| get(&server, &format!("/api/v1/index/lookup?{query}"));
-    assert_eq!(looked("fp=00000000000000ff&distance=4").1, json!("Code(SimHash(255), Some(4))"));
-    assert_eq!(looked("fp=00000000000000ff").1, json!("Code(SimHash(255), None)"));
+    assert_eq!(looked("fp=00000000000000ff&distance=4").1, json!("Code(B64(255), Some(4))"));
+    assert_eq!(looked("fp=00000000000000ff").1, json!("Code(B64(255), None)"));
+    assert_eq!(looked("fp=000000ff&distance=32").1, json!("Code(B32(255), Some(32))"));
+    assert_eq!(looked(&format!("fp={:032x}&distance=128", 255)).1, json!("Code(B128(255), Some(128))"));
     assert_eq!(looked("id=http%3A%2F%2Fa%2F1").1, json!("Id(\"http://a/1\")"));
-    for wrong in ["fp=ff", "fp=00000000000000ff&distance=65", "fp=00000000000000ff&id=a", "source=a"] {
+    for wrong in
+        ["fp=ff", "fp=00000000000000ff&distance=65", "fp=000000ff&distance=33", "fp=00000000000000ff&id=a", "source=a"]
+    {
         assert_eq!(looked(wrong).0, 400, "{wrong}");
     }
     let forget = |body: &str| send(&server, "POST /api/v1/index/forget", &[], body);

@@ -168,7 +168,7 @@ async function look(source) {
     const pair = await ask(`pairs/${encodeURIComponent(source)}`);
     $('pair-head').textContent = `${pair.verdict}: ${named(pair, 'id', 'source')}`;
     const facts = [`found by ${pair.stage}`];
-    if (Number.isInteger(pair.bits)) facts.push(`${pair.bits} of 64 bits differ`);
+    if (Number.isInteger(pair.bits)) facts.push(`${pair.bits} bits of the SimHash differ`);
     if (pair.similarity !== undefined) facts.push(`similarity of the sketches ${pair.similarity}`);
     if (pair.words) facts.push(`words ${pair.words.match} and ${pair.words.own}, ${pair.words.common} in common`);
     if (pair.segmenter) facts.push(`cut by ${pair.segmenter}`);

@@ -30,9 +30,11 @@ const CHECKPOINT: [&str; 3] = [
 /// What options bring about, and nothing else, is written as version 4.
 const WITH_OPTIONS: [&str; 3] = [
     include_str!("../../../../tests/golden/log/rules.v4.hex"),
-    include_str!("../../../../tests/golden/log/rulings.v4.hex"),
+    include_str!("../../../../tests/golden/log/rulings_contained.v4.hex"),
     include_str!("../../../../tests/golden/log/checkpoint.v4.hex"),
 ];
+const ENTRIES_4: &str = include_str!("../../../../tests/golden/log/entries.v4.hex");
+const RULINGS_4: &str = include_str!("../../../../tests/golden/log/rulings.v4.hex");
 
 fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
     assert!(
@@ -103,6 +105,23 @@ fn rulings_of_all_versions() {
     check_verdict("rulings", RULINGS, &VerdictRecord::Rulings(batch()), [&before(1), &before(2)], 0);
 }
 
+/// What only version 4 can say.
+#[test]
+fn a_simhash_of_other_than_64_bits_takes_version_4() {
+    check_written("entries.v4.hex", ENTRIES_4, &[encoded(&other_widths())]);
+    assert_eq!(decode_entries(&records(ENTRIES_4)[0]), Ok(other_widths()));
+    let value = VerdictRecord::Rulings(RulingBatch { rulings: rulings_of_other_widths(), ..batch() });
+    check_written("rulings.v4.hex", RULINGS_4, &encode_verdict(&value, 0));
+    check_read("rulings.v4.hex", RULINGS_4, &value);
+    // One of them is enough, and without one older releases can read the record.
+    let version = |entries: &[Entry]| encoded(entries)[2];
+    assert_eq!(version(&entries()), USUAL_VERSION);
+    assert_eq!(version(&[entries(), other_widths()].concat()), FORMAT_VERSION);
+    for entry in other_widths() {
+        assert_eq!(version(&[entry]), FORMAT_VERSION);
+    }
+}
+
 fn is_template(ruling: &Ruling) -> bool {
     matches!(&ruling.answer, Answer::Page(page) if matches!(page.decision, Decision::Template { .. }))
 }
@@ -129,7 +148,7 @@ fn options_are_written_as_a_version_of_their_own() {
     let with_options = Checkpoint { rules: rules_4(), ..checkpoint() };
     let values = [
         ("rules", VerdictRecord::Rules(record)),
-        ("rulings", VerdictRecord::Rulings(batch_4())),
+        ("rulings_contained", VerdictRecord::Rulings(batch_4())),
         ("checkpoint", VerdictRecord::Checkpoint(Box::new(with_options))),
     ];
     for ((name, value), golden) in values.iter().zip(WITH_OPTIONS) {
@@ -138,7 +157,7 @@ fn options_are_written_as_a_version_of_their_own() {
     }
     // Whoever reads version 3 takes what it has no flag for as broken, not as something else.
     let mut old = encode_verdict(&VerdictRecord::Rulings(batch_4()), 0).remove(0);
-    old[2] = FORMAT_VERSION;
+    old[2] = USUAL_VERSION;
     let length = old.len() - 4;
     let checksum = crc32fast::hash(&old[..length]);
     old[length..].copy_from_slice(&checksum.to_le_bytes());
@@ -195,10 +214,43 @@ fn pages() -> PartitionId {
 fn prints(number: u8) -> Fingerprints {
     Fingerprints {
         exact: ExactHash(u128::from_be_bytes([number; 16])),
-        simhash: number.is_multiple_of(2).then_some(SimHash(0x0101_0101_0101_0101 * u64::from(number))),
+        simhash: number.is_multiple_of(2).then_some(SimHash::B64(0x0101_0101_0101_0101 * u64::from(number))),
         sketch: number.is_multiple_of(4).then(|| Sketch::from_bytes(&[number; 16])),
         numbers: Numbers::from_hashes(&[0, 0x0102, 0x0304, 0xFFFE][..usize::from(number % 5)]).unwrap(),
     }
+}
+
+/// Codes of both other widths, by turns.
+fn other_prints(number: u8) -> Fingerprints {
+    let width = if number.is_multiple_of(2) { Width::B32 } else { Width::B128 };
+    let bits = u128::from_be_bytes(std::array::from_fn(|at| number * 16 + u8::try_from(at).unwrap()));
+    Fingerprints { simhash: Some(SimHash::cut(width, bits)), ..prints(number) }
+}
+
+/// Pages of both other widths.
+pub(super) fn other_widths() -> Vec<Entry> {
+    let page = |number: u8| {
+        let EntryBody::Page(page) = page_entry(number) else { panic!() };
+        let body = EntryBody::Page(PageEntry { fingerprints: other_prints(number), ..page });
+        Entry { request: RequestId(0x5E5E_0000_0000_0000 + u64::from(number)), body }
+    };
+    (2..6).map(page).collect()
+}
+
+fn rulings_of_other_widths() -> Vec<Ruling> {
+    let mut rulings = batch().rulings;
+    let mut number = 2;
+    for ruling in &mut rulings {
+        if let Answer::Page(page) = &mut ruling.answer
+            && let Decision::Unique { original: Some(original) }
+            | Decision::Update { original: Some(original), .. }
+            | Decision::Template { original: Some(original), .. } = &mut page.decision
+        {
+            original.fingerprints = other_prints(number);
+            number += 1;
+        }
+    }
+    rulings
 }
 
 fn page_entry(number: u8) -> EntryBody {

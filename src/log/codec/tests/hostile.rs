@@ -43,8 +43,12 @@ fn changed(bytes: &[u8], changes: &[Change]) -> Vec<u8> {
 }
 
 fn framed(kind: Kind, body: &[u8]) -> Vec<u8> {
+    framed_as(USUAL_VERSION, kind, body)
+}
+
+fn framed_as(version: u8, kind: Kind, body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    let start = frame::open(&mut out, kind);
+    let start = frame::open_version(&mut out, kind, version);
     out.extend_from_slice(body);
     frame::close(&mut out, start);
     out
@@ -69,7 +73,9 @@ proptest! {
     fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..5_usize) {
         read_as_everything(&bytes);
         let kind = [Kind::Entries, Kind::Rulings, Kind::Rules, Kind::CheckpointPart, Kind::Checkpoint][kind];
-        read_as_everything(&framed(kind, &bytes));
+        for version in KNOWN_VERSIONS {
+            read_as_everything(&framed_as(version, kind, &bytes));
+        }
     }
 
     #[test]
@@ -132,6 +138,29 @@ fn a_length_beyond_the_end_reserves_nothing() {
     body.push(0x7F);
     let error = decode_entries(&framed(Kind::Entries, &body)).unwrap_err();
     assert_eq!(error, CodecError::TooMany { what: "entries", count: (1 << 63) - 1, most: 0 });
+}
+
+#[test]
+fn a_simhash_of_no_known_length_is_refused() {
+    let page = golden::other_widths().remove(0);
+    let bytes = encoded(std::slice::from_ref(&page));
+    let EntryBody::Page(PageEntry { fingerprints, .. }) = page.body else { panic!() };
+    let simhash = fingerprints.simhash.unwrap();
+    let lengthy = [&[simhash.width().bytes()], &simhash.bits().to_le_bytes()[..4]].concat();
+    let at = bytes.windows(5).position(|window| window == lengthy).unwrap();
+    for length in (0..=255_u8).filter(|length| ![4, 8, 16].contains(length)) {
+        let mut body = bytes[4..bytes.len() - 4].to_vec();
+        body[at - 4] = length;
+        let error = decode_entries(&framed_as(FORMAT_VERSION, Kind::Entries, &body)).unwrap_err();
+        assert_eq!(error, CodecError::BadValue { what: "simhash", value: u64::from(length) });
+    }
+    // What announces more bytes than there are ends too early, whatever stands behind it.
+    let body = &bytes[4..=at];
+    for length in [4, 8, 16] {
+        let short = [&body[..body.len() - 1], &[length, 1, 2, 3]].concat();
+        let error = decode_entries(&framed_as(FORMAT_VERSION, Kind::Entries, &short)).unwrap_err();
+        assert_eq!(error, CodecError::EndsInside { what: "simhash" });
+    }
 }
 
 #[test]

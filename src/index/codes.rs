@@ -1,0 +1,184 @@
+//! The `SimHash` codes of the originals, of whatever width they are.
+//!
+//! A log is of one scheme and so of one width, which the first code tells: whoever follows the log needs no setting for
+//! it. Which width it is is asked once for a probe or an insert, never for an entry.
+
+use std::ops::Range;
+
+use super::fast::Engine;
+use super::near::Near;
+use super::plan::{Needs, Plan};
+use super::stats::NearStats;
+use super::tasks::Task;
+use crate::fingerprint::{SimHash, Width};
+
+/// Memory that the tables of the `SimHash` codes may take for each original, in bytes.
+pub const CODE_TABLES_BYTES: f64 = 100.0;
+
+/// Codes by the positions of the ring of originals. Its tail is that of the `SimHash` stage.
+#[derive(Debug)]
+pub(super) struct Codes {
+    width: Width,
+    /// Originals that the tables are made for.
+    expected: u64,
+    window: Window,
+}
+
+#[derive(Debug)]
+enum Window {
+    /// Of 32 or 64 bits.
+    Single(Near<u64>),
+    /// Of 128 bits.
+    Double(Near<u128>),
+}
+
+/// Does the same with either window.
+macro_rules! either {
+    ($window:expr, $near:ident => $does:expr) => {
+        match $window {
+            Window::Single($near) => $does,
+            Window::Double($near) => $does,
+        }
+    };
+}
+
+impl Window {
+    fn starting_at(plan: Plan, expected: u64, position: u64) -> Self {
+        let engine = Engine::detect();
+        match plan.width() {
+            Width::B32 | Width::B64 => Self::Single(Near::starting_at(plan, expected, engine, position)),
+            Width::B128 => Self::Double(Near::starting_at(plan, expected, engine, position)),
+        }
+    }
+}
+
+/// Returns a code's only word, or the lower one.
+#[expect(clippy::cast_possible_truncation, reason = "the upper word is asked for elsewhere")]
+fn single(code: SimHash) -> u64 {
+    code.bits() as u64
+}
+
+fn plan_for(width: Width, max_distance: u8, entries: u64) -> Plan {
+    Plan::choose(&Needs { width, max_distance, entries, bytes_per_entry: CODE_TABLES_BYTES, sample: &[] })
+}
+
+impl Codes {
+    /// Begins empty, with the plan that suits so many codes of the usual width.
+    pub(super) fn sized(max_distance: u8, expected: u64) -> Self {
+        let width = Width::default();
+        Self { width, expected, window: Window::starting_at(plan_for(width, max_distance, expected), expected, 0) }
+    }
+
+    /// Lets the tables find every pair within `max_distance` bits; builds them anew when they did not.
+    pub(super) fn set_max_distance(&mut self, max_distance: u8) {
+        if max_distance > self.plan().max_distance() {
+            let width = self.width;
+            either!(&mut self.window, near => near.set_plan(plan_for(width, max_distance, near.held())));
+        }
+    }
+
+    /// Lets the tables grow towards so many codes.
+    pub(super) const fn expect(&mut self, entries: u64) {
+        self.expected = entries;
+        either!(&mut self.window, near => near.expect(entries));
+    }
+
+    /// Makes room for codes of this width. Those of another one, which no log has beside it, are forgotten.
+    fn turn_to(&mut self, width: Width) {
+        if width != self.width {
+            let plan = plan_for(width, self.plan().max_distance(), self.expected);
+            (self.width, self.window) = (width, Window::starting_at(plan, self.expected, self.positions().end));
+        }
+    }
+
+    /// Appends the code of an original, or that it has none.
+    pub(super) fn push(&mut self, code: Option<SimHash>) {
+        code.into_iter().for_each(|code| self.turn_to(code.width()));
+        match &mut self.window {
+            Window::Single(near) => near.push(code.map(single)),
+            Window::Double(near) => near.push(code.map(SimHash::bits)),
+        };
+    }
+
+    /// Appends the codes of many originals; the tables know nothing of them until they are built.
+    pub(super) fn fill(&mut self, codes: impl Iterator<Item = Option<SimHash>>) {
+        for code in codes {
+            code.into_iter().for_each(|code| self.turn_to(code.width()));
+            match &mut self.window {
+                Window::Single(near) => near.fill([code.map(single)]),
+                Window::Double(near) => near.fill([code.map(SimHash::bits)]),
+            }
+        }
+    }
+
+    /// Returns the building of the tables.
+    pub(super) fn build_tasks(&mut self) -> Vec<Task<'_>> {
+        either!(&mut self.window, near => near.build_tasks())
+    }
+
+    /// Returns the code of an original, remembered or kept.
+    pub(super) fn kept(&self, position: u64) -> Option<SimHash> {
+        let bits = match &self.window {
+            Window::Single(near) => near.code_kept(position).map(u128::from),
+            Window::Double(near) => near.code_kept(position),
+        };
+        bits.map(|bits| SimHash::cut(self.width, bits))
+    }
+
+    /// Returns the differing bits of a code and that of an original.
+    pub(super) fn distance_to(&self, code: SimHash, position: u64) -> Option<u8> {
+        u8::try_from(self.kept(position)?.distance(code)?).ok()
+    }
+
+    /// Shows every remembered original within `reach` bits: see [`Near::probe`].
+    pub(super) fn probe(&self, code: SimHash, reach: u8, visit: impl FnMut(u64, u8)) -> u32 {
+        match &self.window {
+            _ if code.width() != self.width => 0,
+            Window::Single(near) => near.probe(single(code), reach, visit),
+            Window::Double(near) => near.probe(code.bits(), reach, visit),
+        }
+    }
+
+    /// Asks the memory for what a probe of this code will read first.
+    #[inline]
+    pub(super) fn prefetch(&self, code: SimHash) {
+        match &self.window {
+            Window::Single(near) => near.prefetch(single(code)),
+            Window::Double(near) => near.prefetch(code.bits()),
+        }
+    }
+
+    /// Asks the memory for what a probe will read next.
+    #[inline]
+    pub(super) fn prefetch_runs(&self, code: SimHash) {
+        match &self.window {
+            Window::Single(near) => near.prefetch_runs(single(code)),
+            Window::Double(near) => near.prefetch_runs(code.bits()),
+        }
+    }
+
+    /// Forgets every code before `position`, but keeps those from `keep_from` on for [`Codes::kept`].
+    pub(super) fn expire_keeping(&mut self, position: u64, keep_from: u64) {
+        either!(&mut self.window, near => near.expire_keeping(position, keep_from));
+    }
+
+    /// Makes the tables small at once when next to nothing is held.
+    pub(super) fn shrink_if_idle(&mut self) {
+        either!(&mut self.window, near => near.shrink_if_idle());
+    }
+
+    /// Returns the positions that are remembered.
+    pub(super) const fn positions(&self) -> Range<u64> {
+        either!(&self.window, near => near.positions())
+    }
+
+    /// Returns the plan of the tables.
+    pub(super) const fn plan(&self) -> &Plan {
+        either!(&self.window, near => near.plan())
+    }
+
+    /// Returns figures for those who watch.
+    pub(super) fn stats(&self) -> NearStats {
+        either!(&self.window, near => near.stats())
+    }
+}
