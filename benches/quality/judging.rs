@@ -44,7 +44,8 @@ fn cpu_ns() -> f64 {
 
 /// Judges all pages by the configured rules with these for the sketches.
 pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) -> Run {
-    let rules = Rules { minhash: Some(minhash), ..settings.rules.clone() };
+    // The tables are made for as many as come, as those of a judge whose window is full.
+    let rules = Rules { minhash: Some(minhash), max_entries: pages.len() as u64, ..settings.rules.clone() };
     let mut state = State::begin(LogIdentity(1), rules.clone(), 0);
     let place = PartitionId::new("pages", 0);
     let entry = |number: usize| {

@@ -246,7 +246,7 @@ section! {
         permutations: usize = 128,
         bits: u32 = 8,
         shingle: Shingle = Shingle::default(),
-        min_shingles: usize = 8,
+        min_shingles: usize = 5,
         stop_shingles: Option<PathBuf> = None,
         bands: usize = 42,
         rows: usize = 3,
@@ -260,7 +260,7 @@ section! {
     Shingle {
         unit: ShingleUnit = ShingleUnit::Characters,
         han: usize = 4,
-        other: usize = 7,
+        other: usize = 6,
     }
 }
 words! {

@@ -30,8 +30,8 @@ impl Default for MinHashSettings {
     fn default() -> Self {
         Self {
             form: SketchForm::new(128, SlotBits::B8).ok(),
-            shingle: Shingling::of_characters(4, 7),
-            min_shingles: 8,
+            shingle: Shingling::of_characters(4, 6),
+            min_shingles: 5,
             stop: StopShingles::default(),
         }
     }

@@ -86,6 +86,9 @@ pub(super) trait Compare: Copy {
     /// Returns the words of a line, one bit each, that are equal to `tag` where `mask` has ones, and lie in the window.
     fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32;
 
+    /// Does the same with eight words of twice the width; of each the lower half comes first.
+    fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: Alive) -> u32;
+
     /// Returns the words of a line, one bit each, that lie in the window.
     fn alive(line: &Line, window: Alive) -> u32;
 
@@ -138,6 +141,19 @@ impl Compare for Portable {
     }
 
     #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "takes words apart")]
+    fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: Alive) -> u32 {
+        let mut found = 0;
+        for (place, word) in words.iter().enumerate() {
+            for (half, word) in [*word as u32, (*word >> 32) as u32].into_iter().enumerate() {
+                let is_equal = (word ^ tag) & mask == 0;
+                found |= u32::from(is_equal && window.has(word)) << (2 * place + half);
+            }
+        }
+        found
+    }
+
+    #[inline(always)]
     fn alive(line: &Line, window: Alive) -> u32 {
         Self::equal(line, 0, 0, window)
     }
@@ -157,7 +173,7 @@ mod wide {
     #![expect(clippy::inline_always, reason = "what is not inlined into `run` is compiled without its features")]
     #![expect(clippy::cast_possible_wrap, reason = "the intrinsics take bits as signed numbers")]
     use std::arch::x86_64::{
-        _mm512_cmple_epu32_mask, _mm512_cmple_epu64_mask, _mm512_cmplt_epu32_mask, _mm512_loadu_si512,
+        __m512i, _mm512_cmple_epu32_mask, _mm512_cmple_epu64_mask, _mm512_cmplt_epu32_mask, _mm512_loadu_si512,
         _mm512_maskz_permutexvar_epi8, _mm512_popcnt_epi32, _mm512_popcnt_epi64, _mm512_set1_epi32, _mm512_set1_epi64,
         _mm512_sub_epi32, _mm512_testn_epi32_mask, _mm512_xor_si512,
     };
@@ -188,6 +204,21 @@ mod wide {
     /// The lower three bytes of nine words.
     const TAG_MASK: u64 = 0x0000_0007_7777_7777;
 
+    /// # Safety
+    ///
+    /// 64 bytes can be read there, and the machine has the features of `run`.
+    #[inline(always)]
+    unsafe fn equal_words(words: *const __m512i, tag: u32, mask: u32, window: Alive) -> u16 {
+        // SAFETY: the caller's.
+        unsafe {
+            let words = _mm512_loadu_si512(words);
+            let differing = _mm512_xor_si512(words, _mm512_set1_epi32(tag as i32));
+            let equal = _mm512_testn_epi32_mask(differing, _mm512_set1_epi32(mask as i32));
+            let ages = _mm512_sub_epi32(words, _mm512_set1_epi32(window.tail as i32));
+            equal & _mm512_cmplt_epu32_mask(ages, _mm512_set1_epi32(window.live as i32))
+        }
+    }
+
     impl Compare for Wide {
         #[inline(always)]
         fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
@@ -207,13 +238,14 @@ mod wide {
         #[inline(always)]
         fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32 {
             // SAFETY: as in `near`.
-            let equal = unsafe {
-                let words = _mm512_loadu_si512(line.as_ptr().cast());
-                let differing = _mm512_xor_si512(words, _mm512_set1_epi32(tag as i32));
-                let equal = _mm512_testn_epi32_mask(differing, _mm512_set1_epi32(mask as i32));
-                let ages = _mm512_sub_epi32(words, _mm512_set1_epi32(window.tail as i32));
-                equal & _mm512_cmplt_epu32_mask(ages, _mm512_set1_epi32(window.live as i32))
-            };
+            let equal = unsafe { equal_words(line.as_ptr().cast(), tag, mask, window) };
+            u32::from(equal)
+        }
+
+        #[inline(always)]
+        fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: Alive) -> u32 {
+            // SAFETY: eight words are 64 bytes, on this machine with their lower halves first; the features as in `near`.
+            let equal = unsafe { equal_words(words.as_ptr().cast(), tag, mask, window) };
             u32::from(equal)
         }
 
@@ -287,11 +319,12 @@ mod tests {
         }
     }
 
-    struct Eight<'a>(&'a [u64; 8], u64, u32);
+    struct Eight<'a>(&'a [u64; 8], u64, u32, Alive);
     impl Job for Eight<'_> {
-        type Output = u32;
-        fn run<C: Compare>(self) -> u32 {
-            C::eight(self.0, self.1, self.2)
+        type Output = [u32; 2];
+        fn run<C: Compare>(self) -> Self::Output {
+            let Self(codes, code, reach, window) = self;
+            [C::eight(codes, code, reach), C::sixteen(codes, reach, (1 << reach) - 1, window)]
         }
     }
 
@@ -308,8 +341,8 @@ mod tests {
                 prop_assert_eq!(Engine::detect().run(Near(&line, tag, reach, window)), portable);
             }
             for code in [codes[slot % 8] ^ (other & other.rotate_left(7) & other.rotate_left(31)), other] {
-                let portable = Engine::PORTABLE.run(Eight(&codes, code, reach));
-                prop_assert_eq!(Engine::detect().run(Eight(&codes, code, reach)), portable);
+                let portable = Engine::PORTABLE.run(Eight(&codes, code, reach, window));
+                prop_assert_eq!(Engine::detect().run(Eight(&codes, code, reach, window)), portable);
             }
         }
     }

@@ -9,6 +9,7 @@ use super::alive::{Alive, id_of, position_of};
 use super::fast::{Compare, Engine, Job};
 use super::layout::Layout;
 use super::lines::Discarded;
+use super::runs::Runs;
 use super::table::Table;
 use super::tables::Keys;
 
@@ -33,13 +34,13 @@ pub(super) struct Growing<L> {
 
 /// Memory that waits to be given back.
 #[derive(Debug, Default)]
-pub(super) struct Scrap(Vec<Discarded>);
+pub(super) struct Scrap(Vec<(Runs, Discarded)>);
 
 impl Scrap {
     /// Gives one piece back.
     #[inline]
     pub(super) fn step(&mut self) {
-        if self.0.last_mut().is_some_and(Discarded::step) {
+        if self.0.last_mut().is_some_and(|(runs, lines)| runs.discard_some() && lines.step()) {
             self.0.pop();
         }
     }

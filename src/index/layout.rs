@@ -25,6 +25,9 @@ pub(super) trait Layout: Copy + Debug + Send + Sync {
     /// Slots of a line that has a run.
     const BESIDE_RUN: u32;
 
+    /// Whether the codes of entries stand in runs, so that they are compared there.
+    const CODES: bool;
+
     /// Makes one that tells so many consecutive positions apart, and several times as many for good measure.
     fn telling(positions: u64) -> Self;
 
@@ -34,7 +37,13 @@ pub(super) trait Layout: Copy + Debug + Send + Sync {
     /// Returns how far behind the tail an id may be before the sweep has to come by.
     fn old(self) -> u32;
 
-    /// Returns a window of ids as the words of a line are compared with it.
+    /// Returns the word of an entry: what stands in runs, and for the most part in lines.
+    fn word(self, tag: u32, id: u32) -> u32;
+
+    /// Returns the bits of a word that are equal where tags are equal.
+    fn tag_mask(self) -> u32;
+
+    /// Returns a window of ids as words are compared with it.
     fn window(self, alive: Alive) -> Alive;
 
     /// Returns the slots, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id lives; the place
@@ -42,24 +51,21 @@ pub(super) trait Layout: Copy + Debug + Send + Sync {
     fn near<C: Compare>(self, line: &Line, tag: u32, reach: u32, window: Alive) -> u32;
 
     /// Returns how many positions behind the window's tail an entry that lives stands.
-    fn age(self, line: &Line, slot: u32, window: Alive) -> u32;
+    fn age(self, word: u32, window: Alive) -> u32;
 
     /// Returns one bit for each slot that the line has.
     fn slots(self, line: &Line) -> u32;
 
     /// Writes an entry into a slot.
-    fn set(self, line: &mut Line, slot: u32, tag: u32, id: u32);
-
-    /// Writes an id into a slot, whatever its tag.
-    fn set_id(self, line: &mut Line, slot: u32, id: u32);
+    fn set(self, line: &mut Line, slot: u32, tag: u32, word: u32);
 
     /// Says where the run of a line stands, if it has one.
     fn run(self, line: &Line) -> Option<RunPlace>;
 
-    /// Gives a line a run, or takes it away; a slot that comes back has this id.
+    /// Gives a line a run, or takes it away; a slot that comes back has this word.
     fn set_run(self, line: &mut Line, run: Option<RunPlace>, dead: u32);
 
-    /// Returns the id in the slot that gives way when a line without a run gets one.
+    /// Returns the word in the slot that gives way when a line without a run gets one.
     fn gives_way(self, line: &Line) -> Option<u32>;
 }
 
@@ -68,12 +74,12 @@ pub(super) const TAG_BITS: u32 = 24;
 
 /// Returns a word of a line.
 #[inline]
-fn word(line: &Line, at: u32) -> u32 {
+pub(super) fn word_at(line: &Line, at: u32) -> u32 {
     line.as_chunks().0.get(at as usize).map_or(0, |word| u32::from_le_bytes(*word))
 }
 
 #[inline]
-fn set_word(line: &mut Line, at: u32, value: u32) {
+pub(super) fn set_word(line: &mut Line, at: u32, value: u32) {
     if let Some(held) = line.as_chunks_mut().0.get_mut(at as usize) {
         *held = value.to_le_bytes();
     }
@@ -94,6 +100,7 @@ const SLOTS: u32 = 9;
 impl Layout for Nine {
     const LOAD: f64 = 4.6;
     const BESIDE_RUN: u32 = SLOTS - 1;
+    const CODES: bool = true;
 
     fn telling(_: u64) -> Self {
         Self
@@ -109,6 +116,16 @@ impl Layout for Nine {
     }
 
     #[inline]
+    fn word(self, _: u32, id: u32) -> u32 {
+        id
+    }
+
+    #[inline]
+    fn tag_mask(self) -> u32 {
+        0
+    }
+
+    #[inline]
     fn window(self, alive: Alive) -> Alive {
         alive
     }
@@ -120,8 +137,8 @@ impl Layout for Nine {
     }
 
     #[inline]
-    fn age(self, line: &Line, slot: u32, window: Alive) -> u32 {
-        word(line, slot).wrapping_sub(window.tail)
+    fn age(self, word: u32, window: Alive) -> u32 {
+        word.wrapping_sub(window.tail)
     }
 
     #[inline]
@@ -130,8 +147,8 @@ impl Layout for Nine {
     }
 
     #[inline]
-    fn set(self, line: &mut Line, slot: u32, tag: u32, id: u32) {
-        self.set_id(line, slot, id);
+    fn set(self, line: &mut Line, slot: u32, tag: u32, word: u32) {
+        set_word(line, slot, word);
         let (_, tags) = line.split_at_mut(size_of::<u32>() * SLOTS as usize);
         for (plane, byte) in tags.chunks_exact_mut(SLOTS as usize).zip(tag.to_le_bytes()) {
             if let Some(held) = plane.get_mut(slot as usize) {
@@ -141,14 +158,9 @@ impl Layout for Nine {
     }
 
     #[inline]
-    fn set_id(self, line: &mut Line, slot: u32, id: u32) {
-        set_word(line, slot, id);
-    }
-
-    #[inline]
     fn run(self, line: &Line) -> Option<RunPlace> {
         let [.., class] = line;
-        class.checked_sub(1).map(|class| RunPlace { head: word(line, SLOTS - 1), class })
+        class.checked_sub(1).map(|class| RunPlace { head: word_at(line, SLOTS - 1), class })
     }
 
     fn set_run(self, line: &mut Line, run: Option<RunPlace>, dead: u32) {
@@ -158,7 +170,7 @@ impl Layout for Nine {
     }
 
     fn gives_way(self, line: &Line) -> Option<u32> {
-        Some(word(line, SLOTS - 1))
+        Some(word_at(line, SLOTS - 1))
     }
 }
 
@@ -182,6 +194,7 @@ const MOST_TAG_BITS: u32 = 8;
 impl Layout for Dense {
     const LOAD: f64 = 11.0;
     const BESIDE_RUN: u32 = WORDS - 1;
+    const CODES: bool = false;
 
     fn telling(positions: u64) -> Self {
         let bits = positions.saturating_mul(8).max(1).ilog2() + 1;
@@ -198,6 +211,16 @@ impl Layout for Dense {
     }
 
     #[inline]
+    fn word(self, tag: u32, id: u32) -> u32 {
+        id << self.tag_bits | tag & self.tag_mask()
+    }
+
+    #[inline]
+    fn tag_mask(self) -> u32 {
+        (1 << self.tag_bits) - 1
+    }
+
+    #[inline]
     fn window(self, alive: Alive) -> Alive {
         // The tag below the id makes a word no younger than the tail and no older than the head.
         Alive { tail: alive.tail << self.tag_bits, live: alive.live << self.tag_bits }
@@ -206,12 +229,12 @@ impl Layout for Dense {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     fn near<C: Compare>(self, line: &Line, tag: u32, _: u32, window: Alive) -> u32 {
-        C::equal(line, tag, (1 << self.tag_bits) - 1, window)
+        C::equal(line, tag, self.tag_mask(), window)
     }
 
     #[inline]
-    fn age(self, line: &Line, slot: u32, window: Alive) -> u32 {
-        word(line, slot).wrapping_sub(window.tail) >> self.tag_bits
+    fn age(self, word: u32, window: Alive) -> u32 {
+        word.wrapping_sub(window.tail) >> self.tag_bits
     }
 
     #[inline]
@@ -220,19 +243,15 @@ impl Layout for Dense {
     }
 
     #[inline]
-    fn set(self, line: &mut Line, slot: u32, tag: u32, id: u32) {
-        set_word(line, slot, id << self.tag_bits | tag & ((1 << self.tag_bits) - 1));
-    }
-
-    #[inline]
-    fn set_id(self, line: &mut Line, slot: u32, id: u32) {
-        self.set(line, slot, 0, id);
+    fn set(self, line: &mut Line, slot: u32, _: u32, word: u32) {
+        set_word(line, slot, word);
     }
 
     #[inline]
     fn run(self, line: &Line) -> Option<RunPlace> {
-        let [place, class] = [word(line, WORDS - 1) >> CLASS_BITS, word(line, WORDS - 1) & ((1 << CLASS_BITS) - 1)];
-        u8::try_from(class).ok()?.checked_sub(1).map(|class| RunPlace { head: place, class })
+        let word = word_at(line, WORDS - 1);
+        let class = u8::try_from(word & ((1 << CLASS_BITS) - 1)).ok()?.checked_sub(1)?;
+        Some(RunPlace { head: word >> CLASS_BITS, class })
     }
 
     fn set_run(self, line: &mut Line, run: Option<RunPlace>, _: u32) {
@@ -252,7 +271,7 @@ mod tests {
     #[test]
     fn slots_and_runs_do_not_touch_each_other() {
         let mut line = [0; LINE];
-        let ids = |line: &Line| -> [u32; 9] { std::array::from_fn(|slot| word(line, u32::try_from(slot).unwrap())) };
+        let ids = |line: &Line| -> [u32; 9] { std::array::from_fn(|slot| word_at(line, u32::try_from(slot).unwrap())) };
         for slot in 0..SLOTS {
             Nine.set(&mut line, slot, 0x00AB_CDE0 + slot, 100 + slot);
         }
@@ -269,7 +288,7 @@ mod tests {
             std::array::from_fn::<u32, 7, _>(|slot| 0x00AB_CDE0 + u32::try_from(slot).unwrap())
         );
         Nine.set_run(&mut line, None, 5);
-        assert_eq!((Nine.run(&line), word(&line, 8)), (None, 5));
+        assert_eq!((Nine.run(&line), word_at(&line, 8)), (None, 5));
     }
 
     #[test]
@@ -283,14 +302,14 @@ mod tests {
             let window = Alive { tail: 1_000, live: 500 };
             let mut line = [0; LINE];
             for slot in 0..15 {
-                layout.set(&mut line, slot, 0xF3F3, 1_000 + slot);
-                assert_eq!(layout.age(&line, slot, layout.window(window)), slot);
+                layout.set(&mut line, slot, 0, layout.word(0xF3F3, 1_000 + slot));
+                assert_eq!(layout.age(word_at(&line, slot), layout.window(window)), slot);
             }
             assert_eq!(layout.run(&line), None);
             let run = RunPlace { head: (1 << 28) - 1, class: 8 };
             layout.set_run(&mut line, Some(run), 0);
             assert_eq!((layout.run(&line), layout.slots(&line)), (Some(run), 0x7FFF));
-            assert_eq!(layout.age(&line, 14, layout.window(window)), 14);
+            assert_eq!(layout.age(word_at(&line, 14), layout.window(window)), 14);
             layout.set_run(&mut line, None, 0);
             assert_eq!(layout.run(&line), None);
         }

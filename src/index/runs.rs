@@ -1,13 +1,14 @@
 //! Runs: where entries stand whose home line is full.
 //!
-//! A run is a chain of blocks with full codes and ids in the order of insertion, so that it is compared in one sweep
-//! and what has expired is its beginning. All blocks but those of the largest size class are alone: a run that
+//! A run is a chain of blocks with words and, in some tables, full codes in the order of insertion, so that it is
+//! compared in one sweep and what has expired is its beginning. A word holds an id, and whatever the table's layout keeps
+//! beside it. All blocks but those of the largest size class are alone: a run that
 //! outgrows its block moves to the next larger one. Blocks come from slabs and go to free lists.
 //!
 //! ```text
 //! word 0   next block u32 · first entry u16 · end of the entries u16
 //! word 1   first block only: last block u32 · entries in all blocks u32
-//! then     codes, one word each, for the whole capacity; then ids, two to a word
+//! then     codes, one word each, for the whole capacity, where they are kept; then ids, two to a word
 //! ```
 
 use super::alive::Alive;
@@ -17,11 +18,15 @@ use super::layout::RunPlace;
 /// Words of the smallest block: one cache line.
 const UNIT: usize = 8;
 
-/// Size classes; a block of class c has 2^c units. The largest has 16 KiB and 1,364 entries.
+/// Size classes; a block of class c has 2^c units. The largest has 16 KiB and 1,364 entries with their codes, or 4,092
+/// without.
 const CLASSES: usize = 9;
 
 /// Units of a slab, as a power of two: 64 KiB.
 const SLAB_BITS: u32 = 10;
+
+/// Slabs that are given back to the system at once: thousands would be a pause.
+const SLABS_AT_ONCE: usize = 8;
 
 /// No block.
 const NONE: u32 = u32::MAX;
@@ -32,6 +37,7 @@ const LAST: u8 = 8;
 /// Storage of all runs of a table.
 #[derive(Debug)]
 pub(super) struct Runs {
+    with_codes: bool,
     slabs: Vec<Slab>,
     /// Next unit of the last slab that was never used.
     fresh: u32,
@@ -57,10 +63,8 @@ const fn units(class: u8) -> u32 {
     1 << class
 }
 
-/// Returns the entries that fit into a block.
-const fn capacity(class: u8) -> usize {
-    (UNIT * units(class) as usize - 2) * 2 / 3
-}
+/// Words before the entries of a block.
+const BEFORE: usize = 2;
 
 impl Head {
     #[expect(clippy::cast_possible_truncation, reason = "takes the word apart")]
@@ -82,14 +86,33 @@ const fn halves(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
+/// Returns one bit for each of the sixteen places from `first` on that lies between `from` and `to`.
+fn within(first: usize, from: usize, to: usize) -> u32 {
+    let below = from.saturating_sub(first);
+    let above = to.saturating_sub(first);
+    let ones = |count: usize| if count >= 16 { 0xFFFF } else { (1 << count) - 1 };
+    ones(above) & !ones(below)
+}
+
 const fn joined(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
 impl Runs {
-    /// Makes an empty storage.
-    pub(super) const fn new() -> Self {
-        Self { slabs: Vec::new(), fresh: 0, free: [NONE; CLASSES], blocks_bytes: 0 }
+    /// Makes an empty storage, for codes or not.
+    pub(super) const fn new(with_codes: bool) -> Self {
+        Self { with_codes, slabs: Vec::new(), fresh: 0, free: [NONE; CLASSES], blocks_bytes: 0 }
+    }
+
+    /// Returns the entries that fit into a block.
+    const fn capacity(&self, class: u8) -> usize {
+        let words = UNIT * units(class) as usize - BEFORE;
+        if self.with_codes { words * 2 / 3 } else { words * 2 }
+    }
+
+    /// Returns where ids begin in a block.
+    const fn ids_at(&self, class: u8) -> usize {
+        if self.with_codes { BEFORE + self.capacity(class) } else { BEFORE }
     }
 
     #[inline]
@@ -193,13 +216,19 @@ impl Runs {
     }
 
     fn id(&self, block: u32, class: u8, at: usize) -> u32 {
-        let (low, high) = halves(self.word(block, class, 2 + capacity(class) + at / 2));
+        let (low, high) = halves(self.word(block, class, self.ids_at(class) + at / 2));
         if at.is_multiple_of(2) { low } else { high }
     }
 
+    fn code(&self, block: u32, class: u8, at: usize) -> u64 {
+        if self.with_codes { self.word(block, class, BEFORE + at) } else { 0 }
+    }
+
     fn write(&mut self, block: u32, class: u8, at: usize, code: u64, id: u32) {
-        self.set_word(block, class, 2 + at, code);
-        let place = 2 + capacity(class) + at / 2;
+        if self.with_codes {
+            self.set_word(block, class, BEFORE + at, code);
+        }
+        let place = self.ids_at(class) + at / 2;
         let (low, high) = halves(self.word(block, class, place));
         let word = if at.is_multiple_of(2) { joined(id, high) } else { joined(low, id) };
         self.set_word(block, class, place, word);
@@ -219,7 +248,7 @@ impl Runs {
         let RunPlace { head, class } = run;
         let (tail, count) = halves(self.word(head, class, 1));
         let last = self.head(tail, class);
-        let full = usize::from(last.end) >= capacity(class);
+        let full = usize::from(last.end) >= self.capacity(class);
         if !full {
             self.write(tail, class, usize::from(last.end), code, id);
             self.set_head(tail, class, Head { end: last.end + 1, ..last });
@@ -228,7 +257,7 @@ impl Runs {
         }
         if class < LAST {
             // Closing up moves each entry fifteen times at worst, and keeps a run that neither grows nor shrinks where it is.
-            let wider = if last.len() * 16 > capacity(class) * 15 { class + 1 } else { class };
+            let wider = if last.len() * 16 > self.capacity(class) * 15 { class + 1 } else { class };
             let run = self.moved(run, wider);
             return self.append(run, code, id);
         }
@@ -247,7 +276,7 @@ impl Runs {
         let head = if class == run.class { run.head } else { self.take(class) };
         let mut end = 0;
         for at in usize::from(before.first)..usize::from(before.end) {
-            let (code, id) = (self.word(run.head, run.class, 2 + at), self.id(run.head, run.class, at));
+            let (code, id) = (self.code(run.head, run.class, at), self.id(run.head, run.class, at));
             self.write(head, class, usize::from(end), code, id);
             end += 1;
         }
@@ -259,22 +288,17 @@ impl Runs {
         RunPlace { head, class }
     }
 
-    /// Drops what has expired from the beginning, as far as `most` looks lead; `None` when nothing is left.
+    /// Drops what has expired from the beginning, of `most` blocks at most; `None` when nothing is left.
     pub(super) fn drop_expired(&mut self, run: RunPlace, alive: Alive, most: usize) -> Option<RunPlace> {
         let RunPlace { mut head, class } = run;
         let (tail, mut count) = halves(self.word(head, class, 1));
         for _ in 0..most {
             let mut block = self.head(head, class);
-            let is_dead = |at: u16| !alive.has(self.id(head, class, usize::from(at)));
-            if block.end > block.first && is_dead(block.end - 1) {
-                count -= u32::try_from(block.len()).unwrap_or(0);
-                block.first = block.end;
-            } else if block.end > block.first && is_dead(block.first) {
-                count -= 1;
-                block.first += 1;
+            let before = block.len();
+            block.first = self.first_alive(head, class, block, alive);
+            count -= u32::try_from(before - block.len()).unwrap_or(0);
+            if block.first < block.end {
                 self.set_head(head, class, block);
-                continue;
-            } else if block.end > block.first {
                 break;
             }
             // Nothing is left in this block.
@@ -288,6 +312,25 @@ impl Runs {
         Some(RunPlace { head, class })
     }
 
+    /// Returns where in a block the first entry stands that lives, or its end: those that have expired are before it.
+    fn first_alive(&self, block: u32, class: u8, head: Head, alive: Alive) -> u16 {
+        let is_dead = |at: u16| !alive.has(self.id(block, class, usize::from(at)));
+        let Head { mut first, mut end, .. } = head;
+        // Most often none has expired.
+        if first < end && !is_dead(first) {
+            return first;
+        }
+        while first < end {
+            let middle = u16::midpoint(first, end);
+            if is_dead(middle) {
+                first = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        first
+    }
+
     /// Empties a run of at most so many entries, oldest first; says whether it was so short.
     pub(super) fn take_all(&mut self, run: RunPlace, most: u32, mut put: impl FnMut(u64, u32)) -> bool {
         let RunPlace { head, class } = run;
@@ -296,7 +339,7 @@ impl Runs {
             return false;
         }
         for at in usize::from(block.first)..usize::from(block.end) {
-            put(self.word(head, class, 2 + at), self.id(head, class, at));
+            put(self.code(head, class, at), self.id(head, class, at));
         }
         self.give_back(head, class);
         true
@@ -305,7 +348,7 @@ impl Runs {
     /// Moves a run that has become much smaller into a smaller block.
     pub(super) fn shrunk(&mut self, run: RunPlace) -> RunPlace {
         let held = self.head(run.head, run.class);
-        let fits = |class: &u8| held.len() * 4 <= capacity(*class) * 3;
+        let fits = |class: &u8| held.len() * 4 <= self.capacity(*class) * 3;
         match (0..run.class).find(fits) {
             Some(class) if held.next == NONE => self.moved(run, class),
             _ => run,
@@ -335,6 +378,50 @@ impl Runs {
         }
     }
 
+    /// Shows the word of every entry that lives and is equal to `tag` where `mask` has ones. For runs without codes.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(super) fn equal<C: Compare>(
+        &self,
+        run: RunPlace,
+        tag: u32,
+        mask: u32,
+        window: Alive,
+        visit: &mut impl FnMut(u32),
+    ) {
+        let RunPlace { head: mut at, class } = run;
+        loop {
+            let block = self.block(at, class);
+            let Some((&first, _)) = block.split_first() else { return };
+            let head = Head::of(first);
+            if let Some(word) = self.block(head.next, class).first().filter(|_| head.next != NONE) {
+                fast::prefetch(word);
+            }
+            // Two ids in a word, eight words at a time; what stands outside of the entries is left out.
+            let (from, to) = (usize::from(head.first), usize::from(head.end));
+            let words = block.get(BEFORE + from / 2..BEFORE + to.div_ceil(2)).unwrap_or(&[]);
+            let (eights, rest) = words.as_chunks::<8>();
+            let mut last = [0_u64; 8];
+            for (last, word) in last.iter_mut().zip(rest) {
+                *last = *word;
+            }
+            for (number, eight) in eights.iter().chain([&last]).enumerate() {
+                let first = from / 2 * 2 + number * 16;
+                let mut found = C::sixteen(eight, tag, mask, window) & within(first, from, to);
+                while found != 0 {
+                    let place = found.trailing_zeros();
+                    found &= found - 1;
+                    let (low, high) = halves(eight.get(place as usize / 2).copied().unwrap_or(0));
+                    visit(if place.is_multiple_of(2) { low } else { high });
+                }
+            }
+            if head.next == NONE {
+                return;
+            }
+            at = head.next;
+        }
+    }
+
     /// Shows every entry that lives and differs from `code` in at most `reach` bits.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
@@ -354,7 +441,7 @@ impl Runs {
             if let Some(word) = self.block(head.next, class).first().filter(|_| head.next != NONE) {
                 fast::prefetch(word);
             }
-            let codes = block.get(2 + usize::from(head.first)..2 + usize::from(head.end)).unwrap_or(&[]);
+            let codes = block.get(BEFORE + usize::from(head.first)..BEFORE + usize::from(head.end)).unwrap_or(&[]);
             let mut show = |place: usize, held: u64| {
                 let id = self.id(at, class, usize::from(head.first) + place);
                 if alive.has(id) {
@@ -382,6 +469,12 @@ impl Runs {
         }
     }
 
+    /// Gives some slabs back, whatever stands there; says whether they were the last.
+    pub(super) fn discard_some(&mut self) -> bool {
+        self.slabs.truncate(self.slabs.len().saturating_sub(SLABS_AT_ONCE));
+        self.slabs.is_empty()
+    }
+
     /// Returns the memory of all slabs, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.slabs.iter().map(|slab| slab.words.capacity() * size_of::<u64>()).sum()
@@ -403,10 +496,43 @@ mod tests {
         }
     }
 
+    struct Equal<'a>(&'a Runs, RunPlace, u32, Alive);
+    impl Job for Equal<'_> {
+        type Output = Vec<u32>;
+        fn run<C: Compare>(self) -> Vec<u32> {
+            let mut equal = Vec::new();
+            self.0.equal::<C>(self.1, self.2, 7, self.3, &mut |id| equal.push(id));
+            equal
+        }
+    }
+
+    #[test]
+    fn a_run_without_codes_shows_equal_words_and_its_dead_are_dropped_at_once() {
+        for (engine, window) in [1_u32, 2, 9, 100, 4_092, 4_093, 9_000]
+            .into_iter()
+            .flat_map(|window| [Engine::PORTABLE, Engine::detect()].map(|engine| (engine, window)))
+        {
+            let mut runs = Runs::new(false);
+            let mut run = runs.begin(0, 0);
+            for id in 1..20_000_u32 {
+                run = runs.append(run, 0, id);
+                let tail = id.saturating_sub(window);
+                let alive = Alive { tail, live: id - tail + 1 };
+                run = runs.drop_expired(run, alive, 1).unwrap();
+                if id % 97 == 0 || id < 50 {
+                    let expected: Vec<u32> = (tail..=id).filter(|word| word % 8 == 5).collect();
+                    assert_eq!(engine.run(Equal(&runs, run, 5, alive)), expected, "{window} at {id}");
+                    assert!(runs.len(run) <= window + 1 + 4_092, "{} of {window}", runs.len(run));
+                    assert!(window > 4_000 || runs.len(run) == id - tail + 1, "{} of {window}", runs.len(run));
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_run_is_a_queue_of_any_length() {
         for window in [1_u32, 3, 4, 5, 40, 700, 1_364, 1_365, 9_000] {
-            let mut runs = Runs::new();
+            let mut runs = Runs::new(true);
             let mut run: Option<RunPlace> = None;
             let mut bytes = [0, 0];
             for id in 0..30_000_u32 {

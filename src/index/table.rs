@@ -5,7 +5,7 @@
 
 use super::alive::{Alive, id_of};
 use super::fast::{self, Compare, Line};
-use super::layout::Layout;
+use super::layout::{Layout, set_word, word_at};
 use super::lines::{Discarded, Lines};
 use super::runs::Runs;
 use super::shape::Shape;
@@ -22,7 +22,7 @@ const JUDGE_EVERY: u64 = 512;
 /// One insert in so many that meets a run is often.
 const WORTH_ASKING: u64 = 10;
 
-/// Looks at the beginning of a run that one insert may take.
+/// Blocks of a run that one insert may drop.
 const DROPS: usize = 64;
 
 /// Entries by the key that a [`Shape`] takes from their codes, in lines of a [`Layout`].
@@ -74,7 +74,7 @@ impl<L: Layout> Table<L> {
             layout,
             shape,
             lines: Lines::with_room(lines),
-            runs: Runs::new(),
+            runs: Runs::new(L::CODES),
             base: id_of(tail).wrapping_sub(1),
             swept: 0,
             passed: 0,
@@ -158,19 +158,19 @@ impl<L: Layout> Table<L> {
         let (layout, own) = (self.layout, alive.counted_from(self.base));
         let window = layout.window(own);
         let (number, tag) = (self.number_of(code), self.shape.tag(code));
-        let id = id.wrapping_sub(self.base);
+        let word = layout.word(tag, id.wrapping_sub(self.base));
         if let Some(line) = self.lines.line_mut(number) {
             if layout.run(line).is_some() {
                 self.met_run += 1;
                 let taken = C::alive(line, window);
-                self.with_run -= u64::from(fold(layout, line, &mut self.runs, own, taken, &self.shape));
+                self.with_run -= u64::from(fold(layout, line, &mut self.runs, window, taken, &self.shape));
             }
             let free = layout.slots(line) & !C::alive(line, window);
             if free != 0 {
-                layout.set(line, free.trailing_zeros(), tag, id);
+                layout.set(line, free.trailing_zeros(), tag, word);
             } else {
                 let base = self.base;
-                let held = overflow(layout, line, &mut self.runs, (code, id), |id| code_at(id.wrapping_add(base)));
+                let held = overflow(layout, line, &mut self.runs, (code, word), |id| code_at(id.wrapping_add(base)));
                 self.with_run += u64::from(held.is_new);
                 self.largest_lately = self.largest_lately.max(held.entries);
                 self.largest = self.largest.max(held.entries);
@@ -207,7 +207,8 @@ impl<L: Layout> Table<L> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     fn sweep<C: Compare>(&mut self, own: Alive) {
-        let (layout, dead) = (self.layout, own.tail.wrapping_sub(1));
+        let layout = self.layout;
+        let (window, dead) = (layout.window(own), layout.word(0, own.tail.wrapping_sub(1)));
         if let Some(line) = self.lines.line_mut(self.swept) {
             let old = layout.old();
             let lately = Alive { tail: own.tail.wrapping_sub(old), live: own.live.saturating_add(old) };
@@ -215,10 +216,10 @@ impl<L: Layout> Table<L> {
             while idle != 0 {
                 let slot = idle.trailing_zeros();
                 idle &= idle - 1;
-                layout.set_id(line, slot, dead);
+                set_word(line, slot, dead);
             }
             if let Some(run) = layout.run(line) {
-                let left = self.runs.drop_expired(run, own, DROPS).map(|run| self.runs.shrunk(run));
+                let left = self.runs.drop_expired(run, window, DROPS).map(|run| self.runs.shrunk(run));
                 layout.set_run(line, left, dead);
                 self.with_run -= u64::from(left.is_none());
                 let entries = left.map_or(0, |run| self.runs.len(run) + L::BESIDE_RUN);
@@ -250,20 +251,26 @@ impl<L: Layout> Table<L> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
     pub(super) fn probe<C: Compare>(&self, code: u64, reach: u32, alive: Alive, visit: &mut impl FnMut(u64, Found)) {
-        let (layout, own) = (self.layout, alive.counted_from(self.base));
-        let window = layout.window(own);
+        let layout = self.layout;
+        let window = layout.window(alive.counted_from(self.base));
         let (place, tag) = (self.shape.place(code), self.shape.tag(code));
         for flip in self.shape.flips() {
             let line = self.lines.line(self.number_at(place ^ flip.place));
             let mut near = layout.near::<C>(line, tag, reach, window) & layout.slots(line);
             while near != 0 {
-                let age = layout.age(line, near.trailing_zeros(), window);
+                let age = layout.age(word_at(line, near.trailing_zeros()), window);
                 near &= near - 1;
                 visit(flip.bits, Found { age, code: None });
             }
-            if let Some(run) = layout.run(line) {
-                self.runs.near::<C>(run, code, reach, own, &mut |id, held| {
-                    visit(flip.bits, Found { age: id.wrapping_sub(own.tail), code: Some(held) });
+            let Some(run) = layout.run(line) else { continue };
+            if L::CODES {
+                self.runs.near::<C>(run, code, reach, window, &mut |word, held| {
+                    visit(flip.bits, Found { age: layout.age(word, window), code: Some(held) });
+                });
+            } else {
+                let mask = layout.tag_mask();
+                self.runs.equal::<C>(run, tag, mask, window, &mut |word| {
+                    visit(flip.bits, Found { age: layout.age(word, window), code: None });
                 });
             }
         }
@@ -275,8 +282,8 @@ impl<L: Layout> Table<L> {
     }
 
     /// Makes the table ready to be given back piece by piece.
-    pub(super) fn discard(self) -> Discarded {
-        self.lines.discard()
+    pub(super) fn discard(self) -> (Runs, Discarded) {
+        (self.runs, self.lines.discard())
     }
 
     /// Returns its figures.
@@ -304,18 +311,19 @@ struct Overflow {
 /// Takes the run of a line back into its slots where all of it finds room; says whether it did.
 #[cold]
 #[inline(never)]
-fn fold<L: Layout>(layout: L, line: &mut Line, runs: &mut Runs, own: Alive, taken: u32, shape: &Shape) -> bool {
+fn fold<L: Layout>(layout: L, line: &mut Line, runs: &mut Runs, window: Alive, taken: u32, shape: &Shape) -> bool {
     let Some(run) = layout.run(line) else { return false };
-    let left = runs.drop_expired(run, own, DROPS);
+    let left = runs.drop_expired(run, window, DROPS);
     let mut free = layout.slots(line) & !taken;
     let room = free.count_ones();
     let is_empty = left.is_none_or(|run| {
-        runs.take_all(run, room, |code, id| {
-            layout.set(line, free.trailing_zeros(), shape.tag(code), id);
+        runs.take_all(run, room, |code, word| {
+            layout.set(line, free.trailing_zeros(), shape.tag(code), word);
             free &= free - 1;
         })
     });
-    layout.set_run(line, left.filter(|_| !is_empty), own.tail.wrapping_sub(1));
+    // Nothing that is less than the tail lives.
+    layout.set_run(line, left.filter(|_| !is_empty), window.tail.wrapping_sub(1));
     is_empty
 }
 
@@ -326,15 +334,15 @@ fn overflow<L: Layout>(
     layout: L,
     line: &mut Line,
     runs: &mut Runs,
-    (code, id): (u64, u32),
+    (code, word): (u64, u32),
     code_at: impl Fn(u32) -> Option<u64>,
 ) -> Overflow {
     let held = layout.run(line);
     // An entry that gives way to the run is older than this one.
     let begun = || layout.gives_way(line).and_then(|older| Some(runs.begin(code_at(older)?, older)));
     let run = match held.or_else(begun) {
-        Some(run) => runs.append(run, code, id),
-        None => runs.begin(code, id),
+        Some(run) => runs.append(run, code, word),
+        None => runs.begin(code, word),
     };
     layout.set_run(line, Some(run), 0);
     Overflow { is_new: held.is_none(), entries: runs.len(run) + L::BESIDE_RUN }

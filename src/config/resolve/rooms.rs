@@ -304,15 +304,15 @@ const fn stage(name: StageName) -> Stage {
     }
 }
 
-/// Memory that one original is taken to need with its sketch, in bytes: the sketch with what the allocator adds, and a
-/// place in the table of each band.
+/// Memory that one original is taken to need with its sketch, in bytes: the sketch, and a place in the table of each
+/// band (`docs/QUALITY.md`).
 fn bytes_per_original(matching: &raw::Match) -> u64 {
     let raw::Minhash { permutations, bits, bands, bottom_k, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let beside = number(bottom_k.unwrap_or(0)).saturating_mul(4).saturating_add(48);
     let slots = number(permutations).saturating_mul(u64::from(bits)) / 8;
+    let beside = number(bottom_k.unwrap_or(0)).saturating_mul(4);
     let sketch = if permutations == 0 { 0 } else { slots.saturating_add(beside) };
-    let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(14) } else { 0 };
+    let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(7) } else { 0 };
     BYTES_PER_ORIGINAL.saturating_add(sketch).saturating_add(tables)
 }
 

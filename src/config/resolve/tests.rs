@@ -49,7 +49,7 @@ fn a_minimal_file_resolves_to_the_defaults_of_every_room() {
     assert_eq!(settings.rules.stages, Stage::ALL);
     assert_eq!(settings.rules.max_distance, 3);
     assert_eq!(settings.rules.windows, Windows::all(Duration::from_hours(72)));
-    assert_eq!(settings.rules.max_entries, (4 << 30) / (BYTES_PER_ORIGINAL + 128 + 48 + 42 * 14));
+    assert_eq!(settings.rules.max_entries, (4 << 30) / (BYTES_PER_ORIGINAL + 128 + 42 * 7));
     assert_eq!(settings.index.max_memory, 4 << 30);
     assert_eq!(settings.logs.keep, Duration::from_hours(78));
     assert_eq!(settings.logs.prefix, "dupgate");
