@@ -309,8 +309,8 @@ const fn stage(name: StageName) -> Stage {
 fn bytes_per_original(matching: &raw::Match) -> u64 {
     let raw::Minhash { permutations, bits, bands, bottom_k, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let slots = number(permutations).saturating_mul(u64::from(bits)) / 8;
     let beside = number(bottom_k.unwrap_or(0)).saturating_mul(4);
+    let slots = number(permutations).saturating_mul(u64::from(bits)) / 8;
     let sketch = if permutations == 0 { 0 } else { slots.saturating_add(beside) };
     let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(7) } else { 0 };
     BYTES_PER_ORIGINAL.saturating_add(sketch).saturating_add(tables)
