@@ -1,5 +1,7 @@
 //! Weighted features -> one fingerprint that is near for near texts.
 
+use pulp::Arch;
+
 use super::{SimHash, Width};
 
 /// One hashed feature of a text, with its weight.
@@ -38,8 +40,14 @@ pub fn simhash(features: &[Feature], width: Width) -> SimHash {
 }
 
 /// Returns which of the lowest bits of a part of the hashes have more than half of the votes.
-#[inline]
 fn won<const BITS: usize>(features: &[Feature], part: impl Fn(u128) -> u64) -> u64 {
+    // The same integers whatever lanes the processor has: only the time differs.
+    Arch::new().dispatch(|| count::<BITS>(features, &part))
+}
+
+#[expect(clippy::inline_always, reason = "only inside the dispatched closure it is compiled for the processor at hand")]
+#[inline(always)]
+fn count<const BITS: usize>(features: &[Feature], part: &impl Fn(u128) -> u64) -> u64 {
     // Votes for 1; those against are the rest of the total.
     let mut votes = [0_u64; BITS];
     let mut total = 0_u64;

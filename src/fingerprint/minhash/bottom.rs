@@ -15,7 +15,7 @@ pub(super) fn write(elements: &[u32], k: usize, out: &mut Vec<u8>) {
     out.extend(kept.hashes.iter().chain(padding).take(k).flat_map(|element| element.to_be_bytes()));
 }
 
-/// Reads what [`write`] wrote.
+/// Reads what [`write()`] wrote.
 pub(super) fn read(bytes: &[u8]) -> impl Iterator<Item = u32> {
     bytes.as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes)).take_while(|element| *element != NONE)
 }
