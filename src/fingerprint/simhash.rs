@@ -1,6 +1,6 @@
 //! Weighted features -> one fingerprint that is near for near texts.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::{SimHash, Width};
 
@@ -42,10 +42,22 @@ pub fn simhash(features: &[Feature], width: Width) -> SimHash {
 /// Returns which of the lowest bits of a part of the hashes have more than half of the votes.
 fn won<const BITS: usize>(features: &[Feature], part: impl Fn(u128) -> u64) -> u64 {
     // The same integers whatever lanes the processor has: only the time differs.
-    Arch::new().dispatch(|| count::<BITS>(features, &part))
+    Arch::new().dispatch(Won::<BITS, _>(features, part))
 }
 
-#[expect(clippy::inline_always, reason = "only inside the dispatched closure it is compiled for the processor at hand")]
+struct Won<'a, const BITS: usize, F>(&'a [Feature], F);
+
+impl<const BITS: usize, F: Fn(u128) -> u64> WithSimd for Won<'_, BITS, F> {
+    type Output = u64;
+
+    #[expect(clippy::inline_always, reason = "only inside the caller it is compiled for the processor at hand")]
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> u64 {
+        count::<BITS>(self.0, &self.1)
+    }
+}
+
+#[expect(clippy::inline_always, reason = "only inside the caller it is compiled for the processor at hand")]
 #[inline(always)]
 fn count<const BITS: usize>(features: &[Feature], part: &impl Fn(u128) -> u64) -> u64 {
     // Votes for 1; those against are the rest of the total.

@@ -1,6 +1,6 @@
 //! M orders of all shingles.
 
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 /// Slots that are worked on at once: their factors, offsets and minima stay in registers.
 const LANES: usize = 32;
@@ -57,16 +57,27 @@ impl Permutations {
     pub fn minima(&self, elements: &[u32], minima: &mut Vec<u32>) {
         minima.clear();
         // The same integers whatever lanes the processor has: only the time differs.
-        Arch::new().dispatch(|| {
-            for block in &self.blocks {
-                minima.extend_from_slice(&least(block, elements));
-            }
-        });
+        Arch::new().dispatch(Minima(&self.blocks, elements, minima));
         minima.truncate(self.slots);
     }
 }
 
-#[expect(clippy::inline_always, reason = "only inside the dispatched closure it is compiled for the processor at hand")]
+struct Minima<'a>(&'a [Block], &'a [u32], &'a mut Vec<u32>);
+
+impl WithSimd for Minima<'_> {
+    type Output = ();
+
+    #[expect(clippy::inline_always, reason = "only inside the caller it is compiled for the processor at hand")]
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self(blocks, elements, minima) = self;
+        for block in blocks {
+            minima.extend_from_slice(&least(block, elements));
+        }
+    }
+}
+
+#[expect(clippy::inline_always, reason = "only inside the caller it is compiled for the processor at hand")]
 #[inline(always)]
 fn least(block: &Block, elements: &[u32]) -> [u32; LANES] {
     let Block { factors, offsets } = *block;
