@@ -286,24 +286,21 @@ pub(super) fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Asks for large pages behind a vector, all that it has reserved: a random read then misses the cache, but not the page table as well.
-/// What is touched for the first time takes a large page at a time from the system, too, which is several times cheaper:
-/// worth while for a vector that is about to be filled.
-pub fn use_large_pages<T>(values: &mut Vec<T>) {
+/// Asks for large pages behind these bytes: a random read then misses the cache, but not the page table as well.
+pub(super) fn use_large_pages(bytes: &mut [u8]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        let bytes = values.as_mut_ptr().cast::<u8>();
-        let start = bytes.align_offset(LARGE_PAGE);
-        let length = (values.capacity() * size_of::<T>()).saturating_sub(start) / LARGE_PAGE * LARGE_PAGE;
+        let start = bytes.as_ptr().align_offset(LARGE_PAGE);
+        let length = bytes.len().saturating_sub(start) / LARGE_PAGE * LARGE_PAGE;
         if length > 0 {
-            let from = bytes.wrapping_add(start);
-            // SAFETY: the range lies within what the vector has reserved; this advice changes no byte of it. Where the
-            // kernel does not want it, small pages serve as well.
+            let from = bytes.as_mut_ptr().wrapping_add(start);
+            // SAFETY: the range lies within the slice; this advice changes no byte of it. Where the kernel does not
+            // want it, small pages serve as well.
             let _ = unsafe { rustix::mm::madvise(from.cast(), length, rustix::mm::Advice::LinuxHugepage) };
         }
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = values;
+    let _ = bytes;
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ mod words;
 
 pub use codes::CODE_TABLES_BYTES;
 pub use coverage::{Gap, Proof};
-pub use fast::{Engine, use_large_pages};
+pub use fast::Engine;
 pub use near::{Looked, Near};
 pub use original::{Candidate, Gone, Original, Probe, Seen};
 pub use plan::{Needs, Offer, Plan};

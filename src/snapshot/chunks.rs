@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::index::{Original, use_large_pages};
+use crate::index::Original;
 use crate::judge::{Snapshot, Span};
 use crate::log::codec::fingerprints::{self, Present};
 use crate::log::codec::frame::{self, Kind};
@@ -126,9 +126,6 @@ fn decode_originals(chunk: &[u8], room: usize, into: &mut Vec<Original>) -> Resu
     let mut places = Places::read_table(&mut from)?;
     let count = from.count(LEAST_BYTES, "originals")?;
     into.reserve(count.saturating_mul(room));
-    if room > 1 {
-        use_large_pages(into);
-    }
     let mut sequence = 0_u64;
     for _ in 0..count {
         let flags = from.byte("original")?;
