@@ -78,7 +78,7 @@ impl Nearness {
         let (a, b) = (&one.reading.fingerprints, &other.reading.fingerprints);
         let sets = [one, other].map(|page| set_of(&page.shingles));
         let [ours, theirs] = &sets;
-        let estimate = settings.rules.minhash.map(|minhash| a.contained(b, minhash.form, minhash.banding.rows()));
+        let estimate = settings.rules.minhash.map(|minhash| minhash.share_contained(a, b));
         let sketches = a.sketch.as_ref().zip(b.sketch.as_ref());
         let keys = sketches.zip(settings.rules.minhash).map(|((a, b), minhash)| {
             let keys: Vec<u64> = minhash.banding.keys(minhash.form, a).collect();

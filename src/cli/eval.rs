@@ -110,7 +110,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let (stream, joined) = if let Some(pairs) = &args.pairs {
         (texts::labelled(&found, pairs).map_err(|error| Reason::State.because(error))?, None)
     } else {
-        let texts: Vec<String> = found.into_iter().map(|text| text.text).collect();
+        let texts = texts::without_names(found);
         (planted(&texts, args), Some(plant_joined(&texts)))
     };
     if let Some(path) = &args.write_stream {

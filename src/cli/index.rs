@@ -115,19 +115,6 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// A code of another width than the scheme's is near nothing: a slip, to be told.
-fn check_width(args: &LookupArgs, settings: &Settings) -> Result<(), Fatal> {
-    let width = settings.fingerprint.simhash.bits;
-    match args.fp.filter(|code| code.width() != width) {
-        None => Ok(()),
-        Some(code) => {
-            let (bits, expected) = (code.width().bits(), width.bits());
-            let why = format!("--fp {code} has {bits} bits, match.simhash.bits is {expected}");
-            Err(Reason::Usage.because(anyhow::anyhow!(why)))
-        }
-    }
-}
-
 /// Loads the newest snapshot of each partition of the log that this instance serves; at least one.
 fn snapshots(settings: &Settings) -> Result<Vec<(u32, Snapshot)>, Fatal> {
     let found = snapshots_at_hand(settings)?;
@@ -220,7 +207,10 @@ fn snapshot_lookup(args: &LookupArgs, settings: &Settings) -> Result<Vec<Value>,
 
 fn lookup(args: &LookupArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
-    check_width(args, &settings)?;
+    if let Some(code) = args.fp {
+        let checked = settings.fingerprint.simhash.check(code);
+        checked.map_err(|wrong| Reason::Usage.because(anyhow::anyhow!("--fp {code} {wrong}")))?;
+    }
     let (found, place) = match args.instance.of(&settings)? {
         Some(running) => (running_lookup(args, &running)?, "running instance"),
         None => (snapshot_lookup(args, &settings)?, "newest snapshot"),

@@ -259,7 +259,7 @@ impl Tuned {
         };
         let sketches = !self.by_similarity.is_empty();
         let bits = self.by_bits.iter().map(|(bits, of)| tried((*bits).into(), of));
-        let similarity = self.by_similarity.iter().map(|(least, of)| tried((share(*least)).into(), of));
+        let similarity = self.by_similarity.iter().map(|(least, of)| tried(share(*least).into(), of));
         json!({
             "pages": self.pages, "pairs": self.pairs, "truth": self.truth,
             "max_distance": bits.collect::<Vec<_>>(),

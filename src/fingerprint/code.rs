@@ -25,11 +25,7 @@ impl Width {
     /// Returns the number of bits.
     #[must_use]
     pub const fn bits(self) -> u32 {
-        match self {
-            Self::B32 => 32,
-            Self::B64 => 64,
-            Self::B128 => 128,
-        }
+        8 * self.bytes() as u32
     }
 
     /// Returns the number of bytes.
@@ -171,9 +167,9 @@ impl FromStr for SimHash {
     fn from_str(text: &str) -> Result<Self, BadSimHash> {
         let bad = || BadSimHash(text.to_owned());
         let is_hex = text.bytes().all(|digit| digit.is_ascii_hexdigit());
-        let width = Width::ALL.into_iter().find(|width| is_hex && text.len() * 4 == width.bits() as usize);
+        let width = u32::try_from(text.len() * 4).ok().filter(|_| is_hex).and_then(Width::of_bits).ok_or_else(bad)?;
         let bits = u128::from_str_radix(text, 16).map_err(|_| bad())?;
-        width.map(|width| Self::cut(width, bits)).ok_or_else(bad)
+        Ok(Self::cut(width, bits))
     }
 }
 

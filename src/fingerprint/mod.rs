@@ -28,7 +28,7 @@ pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, Sk
 pub use numbers::Numbers;
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
-pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights};
+pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights, WrongWidth};
 pub use shingle::{
     Letters, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes, shingles,
 };

@@ -1,7 +1,7 @@
 //! The pure rooms 1 to 3 as one call: bytes of a record -> what is asked about it.
 
 use super::scheme::{partition_of, scheme_id};
-use super::shingle::{Letters, ShingleUnit, hash_of, shingle_hashes};
+use super::shingle::{Letters, ShingleUnit, hash_of};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
 use super::{
     ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash, Settings,
@@ -235,7 +235,8 @@ impl Reader {
         Ok((scope, partition_of(scope, self.partitions)))
     }
 
-    /// Makes the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. Those that repeat do not count as more features.
+    /// Makes the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. A shingle that
+    /// repeats counts once.
     fn sketch(
         &self,
         normal: &str,
@@ -244,14 +245,8 @@ impl Reader {
         minima: &mut Vec<u32>,
     ) -> Option<Sketch> {
         let form = self.settings.minhash.form?;
-        let shingle = self.settings.minhash.shingle;
-        match shingle.unit {
-            ShingleUnit::Characters => shingle_hashes(normal, shingle.lengths, letters, shingles),
-            ShingleUnit::Words => {
-                shingles.clear();
-                letters.each_of_words(|shingle| shingles.push(hash_of(shingle)));
-            }
-        }
+        shingles.clear();
+        self.settings.minhash.shingle.each_taken(normal, letters, |shingle| shingles.push(hash_of(shingle)));
         self.settings.minhash.stop.drop_from(shingles);
         let least = self.settings.minhash.min_shingles.max(1);
         // Only a short text can have too few different ones: sorting a long one would cost as much as its sketch.

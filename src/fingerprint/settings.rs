@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ShingleUnit, Shingling, SketchForm, SlotBits, StopShingles, Width};
+use super::{ShingleUnit, Shingling, SimHash, SketchForm, SlotBits, StopShingles, Width};
 
 /// How features become fingerprints (the keys of `match` that decide a fingerprint, not a verdict).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,26 @@ pub struct SimHashSettings {
     pub top_k: usize,
     /// The hash of a word.
     pub hash: FeatureHash,
+}
+
+/// A code that no page of a scheme has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("has {} bits, match.simhash.bits is {}", .found.bits(), .expected.bits())]
+pub struct WrongWidth {
+    found: Width,
+    expected: Width,
+}
+
+impl SimHashSettings {
+    /// Checks that a code has the width of these.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongWidth`] when it is near no page: a slip of whoever gave it.
+    pub fn check(&self, code: SimHash) -> Result<(), WrongWidth> {
+        let (found, expected) = (code.width(), self.bits);
+        if found == expected { Ok(()) } else { Err(WrongWidth { found, expected }) }
+    }
 }
 
 /// How much a word counts (`match.simhash.weights`).

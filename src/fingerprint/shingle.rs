@@ -49,13 +49,19 @@ impl Shingling {
     /// Hands out each shingle of a normalised text, in order, repeats included. Words stand in it with a blank between
     /// them; the first one decides how many.
     pub fn each(self, analyzer: &Analyzer, text: &str, letters: &mut Letters, each: impl FnMut(&str)) {
+        letters.clear();
+        if self.unit == ShingleUnit::Words {
+            analyzer.words(text, |word| letters.push_word(word.text, self.lengths));
+        }
+        self.each_taken(text, letters, each);
+    }
+
+    /// Does the same for a text whose words, where it is cut by words, `letters` has taken already.
+    #[inline]
+    pub(super) fn each_taken(self, text: &str, letters: &mut Letters, each: impl FnMut(&str)) {
         match self.unit {
             ShingleUnit::Characters => each_shingle(text, self.lengths, letters, each),
-            ShingleUnit::Words => {
-                letters.clear();
-                analyzer.words(text, |word| letters.push_word(word.text, self.lengths));
-                letters.each_of_words(each);
-            }
+            ShingleUnit::Words => letters.each_of_words(each),
         }
     }
 
@@ -77,8 +83,16 @@ pub struct ShingleLengths {
     pub other: usize,
 }
 
-/// Replaces `hashes` by the hash of each shingle of characters of a text, in order, repeats included: the lower half of XXH3
-/// (64 bits) of its UTF-8 bytes.
+impl ShingleLengths {
+    /// Returns the length where the first character is one of Han, or is not.
+    #[inline]
+    pub(super) const fn of(self, is_han: bool) -> usize {
+        if is_han { self.han } else { self.other }
+    }
+}
+
+/// Replaces `hashes` by the hash of each shingle of characters of a text, in order, repeats included
+/// ([`hash_of`](fn@hash_of)).
 pub fn shingle_hashes(text: &str, lengths: ShingleLengths, letters: &mut Letters, hashes: &mut Vec<u32>) {
     hashes.clear();
     each_shingle(text, lengths, letters, |shingle| hashes.push(hash_of(shingle)));
@@ -97,7 +111,7 @@ pub fn each_shingle(text: &str, lengths: ShingleLengths, letters: &mut Letters, 
         // Nearly all letters are one of the first two kinds, which need no look into a table.
         let han = is_han(c);
         if han || c.is_ascii_alphanumeric() || (!c.is_ascii() && c.is_alphanumeric()) {
-            starts.push((stripped.len(), if han { lengths.han } else { lengths.other }));
+            starts.push((stripped.len(), lengths.of(han)));
             stripped.push(c);
         }
     }
@@ -147,7 +161,7 @@ impl Letters {
             self.text.push(' ');
         }
         let is_han = word.chars().next().is_some_and(is_han);
-        self.starts.push((self.text.len(), if is_han { lengths.han } else { lengths.other }));
+        self.starts.push((self.text.len(), lengths.of(is_han)));
         self.text.push_str(word);
     }
 

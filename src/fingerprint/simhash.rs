@@ -53,25 +53,20 @@ impl<const BITS: usize, F: Fn(u128) -> u64> WithSimd for Won<'_, BITS, F> {
     #[expect(clippy::inline_always, reason = "only inside the caller it is compiled for the processor at hand")]
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> u64 {
-        count::<BITS>(self.0, &self.1)
-    }
-}
-
-#[expect(clippy::inline_always, reason = "only inside the caller it is compiled for the processor at hand")]
-#[inline(always)]
-fn count<const BITS: usize>(features: &[Feature], part: &impl Fn(u128) -> u64) -> u64 {
-    // Votes for 1; those against are the rest of the total.
-    let mut votes = [0_u64; BITS];
-    let mut total = 0_u64;
-    for feature in features {
-        let (weight, hash) = (u64::from(feature.weight), part(feature.hash));
-        total += weight;
-        for (bit, votes) in votes.iter_mut().enumerate() {
-            *votes += weight & 0_u64.wrapping_sub((hash >> bit) & 1);
+        let Self(features, part) = self;
+        // Votes for 1; those against are the rest of the total.
+        let mut votes = [0_u64; BITS];
+        let mut total = 0_u64;
+        for feature in features {
+            let (weight, hash) = (u64::from(feature.weight), part(feature.hash));
+            total += weight;
+            for (bit, votes) in votes.iter_mut().enumerate() {
+                *votes += weight & 0_u64.wrapping_sub((hash >> bit) & 1);
+            }
         }
+        let won = votes.iter().enumerate().filter(|(_, votes)| **votes * 2 > total);
+        won.fold(0, |bits, (bit, _)| bits | 1 << bit)
     }
-    let won = votes.iter().enumerate().filter(|(_, votes)| **votes * 2 > total);
-    won.fold(0, |bits, (bit, _)| bits | 1 << bit)
 }
 
 /// Keeps the `top_k` features of the largest weight (0 keeps all); of equal weights those of the smaller hash.

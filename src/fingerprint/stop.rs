@@ -84,7 +84,7 @@ impl StopShingles {
             if let Some(mark) = shingle.chars().find(|c| !is_part(c)) {
                 return Err(BadStopShingles::Mark { line, shingle: shingle.to_owned(), mark });
             }
-            let expected = if shingle.chars().next().is_some_and(is_han) { lengths.han } else { lengths.other };
+            let expected = lengths.of(shingle.chars().next().is_some_and(is_han));
             let found = match unit {
                 ShingleUnit::Characters => shingle.chars().count(),
                 ShingleUnit::Words => shingle.split(' ').filter(|word| !word.is_empty()).count(),

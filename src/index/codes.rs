@@ -18,7 +18,6 @@ pub const CODE_TABLES_BYTES: f64 = 100.0;
 /// Codes by the positions of the ring of originals. Its tail is that of the `SimHash` stage.
 #[derive(Debug)]
 pub(super) struct Codes {
-    width: Width,
     /// Originals that the tables are made for.
     expected: u64,
     window: Window,
@@ -65,14 +64,14 @@ fn plan_for(width: Width, max_distance: u8, entries: u64) -> Plan {
 impl Codes {
     /// Begins empty, with the plan that suits so many codes of the usual width.
     pub(super) fn sized(max_distance: u8, expected: u64) -> Self {
-        let width = Width::default();
-        Self { width, expected, window: Window::starting_at(plan_for(width, max_distance, expected), expected, 0) }
+        let plan = plan_for(Width::default(), max_distance, expected);
+        Self { expected, window: Window::starting_at(plan, expected, 0) }
     }
 
     /// Lets the tables find every pair within `max_distance` bits; builds them anew when they did not.
     pub(super) fn set_max_distance(&mut self, max_distance: u8) {
         if max_distance > self.plan().max_distance() {
-            let width = self.width;
+            let width = self.width();
             either!(&mut self.window, near => near.set_plan(plan_for(width, max_distance, near.held())));
         }
     }
@@ -83,11 +82,15 @@ impl Codes {
         either!(&mut self.window, near => near.expect(entries));
     }
 
+    const fn width(&self) -> Width {
+        self.plan().width()
+    }
+
     /// Makes room for codes of this width. Those of another one, which no log has beside it, are forgotten.
     fn turn_to(&mut self, width: Width) {
-        if width != self.width {
+        if width != self.width() {
             let plan = plan_for(width, self.plan().max_distance(), self.expected);
-            (self.width, self.window) = (width, Window::starting_at(plan, self.expected, self.positions().end));
+            self.window = Window::starting_at(plan, self.expected, self.positions().end);
         }
     }
 
@@ -122,7 +125,7 @@ impl Codes {
             Window::Single(near) => near.code_kept(position).map(u128::from),
             Window::Double(near) => near.code_kept(position),
         };
-        bits.map(|bits| SimHash::cut(self.width, bits))
+        bits.map(|bits| SimHash::cut(self.width(), bits))
     }
 
     /// Returns the differing bits of a code and that of an original.
@@ -133,7 +136,7 @@ impl Codes {
     /// Shows every remembered original within `reach` bits: see [`Near::probe`].
     pub(super) fn probe(&self, code: SimHash, reach: u8, visit: impl FnMut(u64, u8)) -> u32 {
         match &self.window {
-            _ if code.width() != self.width => 0,
+            _ if code.width() != self.width() => 0,
             Window::Single(near) => near.probe(single(code), reach, visit),
             Window::Double(near) => near.probe(code.bits(), reach, visit),
         }

@@ -1,66 +1,103 @@
-//! One column of a ring log: appended at one end, dropped at the other, read by position.
+//! The columns of a ring log: appended at one end, dropped at the other, read by position.
 //!
 //! Values stand in chunks, so that growing copies nothing and a chunk that has expired serves again.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Values in a chunk, as a power of two.
+/// Positions of a chunk, as a power of two.
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
-/// Values at consecutive positions.
+/// Chunks in a row, each with the values of as many positions. A position may have several values, always as many.
 #[derive(Clone, Debug)]
-pub(super) struct Column<T> {
-    chunks: VecDeque<Vec<T>>,
-    /// Position of the first value of the first chunk, which may have been dropped already.
+struct Chunks<T> {
+    all: VecDeque<Vec<T>>,
+    /// First position of the first chunk, whose values may have been dropped already.
     first: u64,
     spare: Option<Vec<T>>,
 }
 
-impl<T: Copy> Column<T> {
-    /// Makes an empty column whose first value will have this position.
-    pub(super) fn starting_at(position: u64) -> Self {
-        Self { chunks: VecDeque::new(), first: position, spare: None }
+impl<T> Chunks<T> {
+    const fn starting_at(position: u64) -> Self {
+        Self { all: VecDeque::new(), first: position, spare: None }
     }
 
-    /// Appends a value.
-    pub(super) fn push(&mut self, value: T) {
-        match self.chunks.back_mut() {
-            Some(chunk) if chunk.len() < CHUNK => chunk.push(value),
+    /// Returns the chunk that has room for one more position of so many values.
+    #[inline]
+    fn room(&mut self, values: usize) -> Option<&mut Vec<T>> {
+        if self.all.back().is_none_or(|chunk| chunk.len() >= values * CHUNK) {
             // The first chunk grows as it needs to: many columns stay small.
-            last => {
-                let fresh = if last.is_some() { Vec::with_capacity(CHUNK) } else { Vec::new() };
-                let mut chunk = self.spare.take().unwrap_or(fresh);
-                chunk.push(value);
-                self.chunks.push_back(chunk);
-            }
+            let capacity = if self.all.is_empty() { 0 } else { values * CHUNK };
+            let chunk = self.spare.take().unwrap_or_else(|| Vec::with_capacity(capacity));
+            self.all.push_back(chunk);
         }
+        self.all.back_mut()
     }
 
+    /// Returns where a position stands: the number of its chunk, and its number there.
+    #[inline]
     fn place(&self, position: u64) -> Option<(usize, usize)> {
         let at = usize::try_from(position.checked_sub(self.first)?).ok()?;
         Some((at >> CHUNK_BITS, at & (CHUNK - 1)))
     }
 
+    /// Drops what stands before a position, chunk by chunk.
+    fn drop_before(&mut self, position: u64) {
+        while self.first + CHUNK as u64 <= position {
+            let Some(mut chunk) = self.all.pop_front() else {
+                // Nothing is held: the next value has this position.
+                self.first = position;
+                return;
+            };
+            chunk.clear();
+            self.spare.get_or_insert(chunk);
+            self.first += CHUNK as u64;
+        }
+    }
+
+    /// Returns the memory reserved, in bytes.
+    fn memory_bytes(&self) -> usize {
+        let values: usize = self.all.iter().chain(&self.spare).map(Vec::capacity).sum();
+        values * size_of::<T>() + self.all.capacity() * size_of::<Vec<T>>()
+    }
+}
+
+/// One value at each of consecutive positions.
+#[derive(Clone, Debug)]
+pub(super) struct Column<T>(Chunks<T>);
+
+impl<T: Copy> Column<T> {
+    /// Makes an empty column whose first value will have this position.
+    pub(super) const fn starting_at(position: u64) -> Self {
+        Self(Chunks::starting_at(position))
+    }
+
+    /// Appends a value.
+    pub(super) fn push(&mut self, value: T) {
+        if let Some(chunk) = self.0.room(1) {
+            chunk.push(value);
+        }
+    }
+
     /// Returns the value at a position, unless it lies beyond the end or was given back.
     #[inline]
     pub(super) fn get(&self, position: u64) -> Option<T> {
-        let (chunk, at) = self.place(position)?;
-        self.chunks.get(chunk)?.get(at).copied()
+        let (chunk, at) = self.0.place(position)?;
+        self.0.all.get(chunk)?.get(at).copied()
     }
 
     /// Gives access to the value at a position.
     pub(super) fn get_mut(&mut self, position: u64) -> Option<&mut T> {
-        let (chunk, at) = self.place(position)?;
-        self.chunks.get_mut(chunk)?.get_mut(at)
+        let (chunk, at) = self.0.place(position)?;
+        self.0.all.get_mut(chunk)?.get_mut(at)
     }
 
     /// Returns the values from a position on, piece by piece, each with the position of its first.
     pub(super) fn pieces(&self, from: u64) -> impl Iterator<Item = (u64, &[T])> {
-        let (skipped, within) = self.place(from).unwrap_or((0, 0));
-        let first = self.first.saturating_add((skipped as u64) << CHUNK_BITS);
-        self.chunks.iter().skip(skipped).enumerate().filter_map(move |(number, chunk)| {
+        let (skipped, within) = self.0.place(from).unwrap_or((0, 0));
+        let first = self.0.first.saturating_add((skipped as u64) << CHUNK_BITS);
+        self.0.all.iter().skip(skipped).enumerate().filter_map(move |(number, chunk)| {
             let start = if number == 0 { within } else { 0 };
             let position = first + ((number as u64) << CHUNK_BITS) + start as u64;
             Some((position, chunk.get(start..)?))
@@ -69,24 +106,12 @@ impl<T: Copy> Column<T> {
 
     /// Drops what stands before a position, chunk by chunk.
     pub(super) fn drop_before(&mut self, position: u64) {
-        while self.first + CHUNK as u64 <= position {
-            let Some(mut chunk) = self.chunks.pop_front() else {
-                // Nothing is held: the next value has this position.
-                self.first = position;
-                return;
-            };
-            chunk.clear();
-            if self.spare.is_none() {
-                self.spare = Some(chunk);
-            }
-            self.first += CHUNK as u64;
-        }
+        self.0.drop_before(position);
     }
 
     /// Returns the memory reserved, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        let chunks: usize = self.chunks.iter().chain(&self.spare).map(Vec::capacity).sum();
-        chunks * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>()
+        self.0.memory_bytes()
     }
 }
 
@@ -150,16 +175,13 @@ impl Marks {
 #[derive(Clone, Debug)]
 pub(super) struct Rows {
     width: usize,
-    chunks: VecDeque<Vec<u8>>,
-    /// Position of the first row of the first chunk.
-    first: u64,
-    spare: Option<Vec<u8>>,
+    bytes: Chunks<u8>,
 }
 
 impl Rows {
     /// Makes empty rows of so many bytes; the first will have this position. Of no bytes nothing is held at all.
-    pub(super) fn starting_at(width: usize, position: u64) -> Self {
-        Self { width, chunks: VecDeque::new(), first: position, spare: None }
+    pub(super) const fn starting_at(width: usize, position: u64) -> Self {
+        Self { width, bytes: Chunks::starting_at(position) }
     }
 
     /// Returns the bytes of a row.
@@ -169,15 +191,10 @@ impl Rows {
 
     /// Appends a row: what is missing of it is filled up with zeros, and what is too much left out.
     pub(super) fn push(&mut self, row: &[u8]) {
-        let full = self.width * CHUNK;
-        if full == 0 {
+        if self.width == 0 {
             return;
         }
-        if self.chunks.back().is_none_or(|chunk| chunk.len() >= full) {
-            let fresh = if self.chunks.is_empty() { Vec::new() } else { Vec::with_capacity(full) };
-            self.chunks.push_back(self.spare.take().unwrap_or(fresh));
-        }
-        if let Some(chunk) = self.chunks.back_mut() {
+        if let Some(chunk) = self.bytes.room(self.width) {
             let end = chunk.len() + self.width;
             chunk.extend(row.iter().take(self.width));
             chunk.resize(end, 0);
@@ -187,28 +204,19 @@ impl Rows {
     /// Returns the row at a position, unless it lies beyond the end or was given back.
     #[inline]
     pub(super) fn get(&self, position: u64) -> Option<&[u8]> {
-        let at = usize::try_from(position.checked_sub(self.first)?).ok()?;
-        let start = (at & (CHUNK - 1)) * self.width;
-        self.chunks.get(at >> CHUNK_BITS)?.get(start..start + self.width)
+        let (chunk, at) = self.bytes.place(position)?;
+        let start = at * self.width;
+        self.bytes.all.get(chunk)?.get(start..start + self.width)
     }
 
     /// Drops what stands before a position, chunk by chunk.
     pub(super) fn drop_before(&mut self, position: u64) {
-        while self.first + CHUNK as u64 <= position {
-            let Some(mut chunk) = self.chunks.pop_front() else {
-                self.first = position;
-                return;
-            };
-            chunk.clear();
-            self.spare.get_or_insert(chunk);
-            self.first += CHUNK as u64;
-        }
+        self.bytes.drop_before(position);
     }
 
     /// Returns the memory reserved, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        let chunks: usize = self.chunks.iter().chain(&self.spare).map(Vec::capacity).sum();
-        chunks + self.chunks.capacity() * size_of::<Vec<u8>>()
+        self.bytes.memory_bytes()
     }
 }
 

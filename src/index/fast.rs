@@ -118,6 +118,18 @@ pub(super) fn tags(line: &Line) -> [u32; SLOTS] {
     std::array::from_fn(|slot| u32::from_le_bytes([byte(slot), byte(SLOTS + slot), byte(2 * SLOTS + slot), 0]))
 }
 
+/// Returns which of these words, one bit each, are equal to `tag` where `mask` has ones, and lie in the window.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+fn equal_words(words: impl Iterator<Item = u32>, tag: u32, mask: u32, window: Alive) -> u32 {
+    let mut found = 0;
+    for (place, word) in words.enumerate() {
+        let is_equal = (word ^ tag) & mask == 0;
+        found |= u32::from(is_equal && window.has(word)) << place;
+    }
+    found
+}
+
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
 impl Compare for Portable {
     #[inline(always)]
@@ -132,25 +144,13 @@ impl Compare for Portable {
 
     #[inline(always)]
     fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32 {
-        let mut found = 0;
-        for (place, word) in words(line).enumerate() {
-            let is_equal = (word ^ tag) & mask == 0;
-            found |= u32::from(is_equal && window.has(word)) << place;
-        }
-        found
+        equal_words(words(line), tag, mask, window)
     }
 
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "takes words apart")]
     fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: Alive) -> u32 {
-        let mut found = 0;
-        for (place, word) in words.iter().enumerate() {
-            for (half, word) in [*word as u32, (*word >> 32) as u32].into_iter().enumerate() {
-                let is_equal = (word ^ tag) & mask == 0;
-                found |= u32::from(is_equal && window.has(word)) << (2 * place + half);
-            }
-        }
-        found
+        equal_words(words.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]), tag, mask, window)
     }
 
     #[inline(always)]

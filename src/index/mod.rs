@@ -10,12 +10,13 @@
 //! source, and those of a plan (`plan`) from parts of the `SimHash` code, so chosen that any two codes within k bits
 //! share a key, which is proved (`coverage`). Codes have 32, 64 or 128 bits (`codes`, `words`). A bucket is one cache
 //! line (`lines`, `layout`); what finds no room there stands in a run (`runs`). Whether an entry lives is told by its id
-//! alone (`alive`), so nothing is ever deleted. Tables grow a few
-//! entries a message (`growing`). All `unsafe` is in `fast`.
+//! alone (`alive`), so nothing is ever deleted. Tables grow a few entries a message (`growing`). All `unsafe` is in
+//! `fast`.
 //!
 //! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips; asked
-//! for ahead of time ([`Index::prefetch`]) they take some hundred nanoseconds among ten million codes (`docs/BENCHMARKS.md`). Memory is bounded by the
-//! entries held (law L6): about 70 bytes in columns and 14 for each table.
+//! for ahead of time ([`Index::prefetch`]) they take some hundred nanoseconds among ten million codes
+//! (`docs/BENCHMARKS.md`). Memory is bounded by the entries held (law L6): about 70 bytes in columns, 14 for each table of
+//! codes and 7 for each one of bands, and the sketch.
 
 mod alive;
 mod codes;

@@ -59,14 +59,14 @@ pub struct Looked {
     found: Vec<(u8, u64)>,
 }
 
-/// The words of the codes, by table: the first so many tables are about the lower one.
+/// The words of the codes, by table.
 #[derive(Clone, Copy)]
-struct Words<'a, W>(&'a Ring<W>, usize);
+struct Words<'a, W>(&'a Ring<W>, &'a Plan);
 
 impl<W: Code> Keys for Words<'_, W> {
     #[inline]
     fn key(&self, table: usize, position: u64) -> Option<u64> {
-        Some(self.0.code(position)?.word(usize::from(table >= self.1)))
+        Some(self.0.code(position)?.word(self.1.word_of(table)))
     }
 }
 
@@ -119,19 +119,19 @@ impl<W: Code, V: FnMut(u64, u8)> Job for Probe<'_, W, V> {
     #[expect(clippy::inline_always, reason = "compiled once for each engine")]
     fn run<C: Compare>(self) -> u32 {
         let Self(near, code, reach, mut visit) = self;
-        let (ring, tables, lower) = (&near.ring, near.tables.as_slice(), near.plan.lower());
+        let (ring, tables, plan) = (&near.ring, near.tables.as_slice(), &near.plan);
         let alive = Alive::between(ring.tail, ring.head);
         let mut verified = 0;
         for (number, table) in tables.iter().enumerate() {
-            let word = usize::from(number >= lower);
+            let word = plan.word_of(number);
             table.probe::<C>(code.word(word), reach, alive, &mut |flip, Found { age, code: held }| {
                 verified += 1;
                 let position = ring.tail + u64::from(age);
                 let Some(held) = held.and_then(W::of_word).or_else(|| ring.codes.get(position)) else { return };
-                let difference = held.difference(code);
+                let difference = held ^ code;
                 let distance = difference.ones();
                 let covers = |(earlier, table): (usize, &Table<Nine>)| {
-                    table.shape().covers(difference.word(usize::from(earlier >= lower)))
+                    table.shape().covers(difference.word(plan.word_of(earlier)))
                 };
                 let earlier = || tables.iter().enumerate().take(number).any(covers);
                 if distance <= reach && difference.word(word) & table.shape().mask() == flip && !earlier() {
@@ -156,7 +156,7 @@ impl<W: Code, V: FnMut(u64, u8)> Job for Sweep<'_, W, V> {
         let mut verified = 0;
         let mut check = |position: u64, held: W| {
             verified += 1;
-            let distance = held.difference(code).ones();
+            let distance = (held ^ code).ones();
             if distance <= reach && near.ring.code(position).is_some() {
                 visit(position, u8::try_from(distance).unwrap_or(u8::MAX));
             }
@@ -174,7 +174,7 @@ impl<W: Code, V: FnMut(u64, u8)> Job for Sweep<'_, W, V> {
                 position += 8;
             }
             for &held in rest {
-                if held.difference(code).ones() <= reach {
+                if (held ^ code).ones() <= reach {
                     check(position, held);
                 }
                 position += 1;
@@ -210,10 +210,11 @@ impl<W: Code> Near<W> {
 
     /// Appends an entry, which may have no code and is then never found; returns its position.
     pub fn push(&mut self, code: Option<W>) -> u64 {
-        let (position, lower) = (self.ring.head, self.plan.lower());
+        let position = self.ring.head;
         self.ring.push(code);
-        self.tables.insert_of(&Words(&self.ring, lower), &self.ring.positions(), self.ring.held, |table| {
-            Some(code?.word(usize::from(table >= lower)))
+        let keys = Words(&self.ring, &self.plan);
+        self.tables.insert_of(&keys, &self.ring.positions(), self.ring.held, |table| {
+            Some(code?.word(self.plan.word_of(table)))
         });
         position
     }
@@ -275,8 +276,7 @@ impl<W: Code> Near<W> {
     /// Goes through the tables, each with its word of a code.
     #[inline]
     fn with_words(&self, code: W) -> impl Iterator<Item = (&Table<Nine>, u64)> {
-        let lower = self.plan.lower();
-        let word = move |(number, table)| (table, code.word(usize::from(number >= lower)));
+        let word = move |(number, table)| (table, code.word(self.plan.word_of(number)));
         self.tables.as_slice().iter().enumerate().map(word)
     }
 
@@ -360,7 +360,7 @@ impl<W: Code> Near<W> {
 
     /// Takes another plan, and builds its tables at once.
     pub fn set_plan(&mut self, plan: Plan) {
-        let keys = Words(&self.ring, plan.lower());
+        let keys = Words(&self.ring, &plan);
         self.tables.set_plan(&plan, &keys, &self.ring.positions(), self.ring.held);
         self.plan = plan;
     }
@@ -383,12 +383,12 @@ impl<W: Code> Near<W> {
 
     /// Returns the building of the tables.
     pub(super) fn build_tasks(&mut self) -> Vec<Task<'_>> {
-        self.tables.build_tasks(Words(&self.ring, self.plan.lower()), &self.ring.positions(), self.ring.held)
+        self.tables.build_tasks(Words(&self.ring, &self.plan), &self.ring.positions(), self.ring.held)
     }
 
     /// Makes the tables small at once when next to nothing is held.
     pub(super) fn shrink_if_idle(&mut self) {
-        let keys = Words(&self.ring, self.plan.lower());
+        let keys = Words(&self.ring, &self.plan);
         self.tables.shrink_if_idle(&keys, &self.ring.positions(), self.ring.held);
     }
 

@@ -256,12 +256,9 @@ impl Plan {
         self.width
     }
 
-    /// Returns how many tables are about the lower 64 bits of the codes. They are the first.
-    pub(super) const fn lower(&self) -> usize {
-        self.lower
-    }
-
-    fn word_of(&self, table: usize) -> usize {
+    /// Returns the number of the word that a table is about.
+    #[inline]
+    pub(super) fn word_of(&self, table: usize) -> usize {
         usize::from(table >= self.lower)
     }
 

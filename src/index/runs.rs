@@ -1,9 +1,9 @@
 //! Runs: where entries stand whose home line is full.
 //!
 //! A run is a chain of blocks with words and, in some tables, full codes in the order of insertion, so that it is
-//! compared in one sweep and what has expired is its beginning. A word holds an id, and whatever the table's layout keeps
-//! beside it. All blocks but those of the largest size class are alone: a run that
-//! outgrows its block moves to the next larger one. Blocks come from slabs and go to free lists.
+//! compared in one sweep and what has expired is its beginning. A word holds an id, and whatever the table's layout
+//! keeps beside it. All blocks but those of the largest size class are alone: a run that outgrows its block moves to the
+//! next larger one. Blocks come from slabs and go to free lists.
 //!
 //! ```text
 //! word 0   next block u32 · first entry u16 · end of the entries u16
@@ -28,7 +28,7 @@ const SLAB_BITS: u32 = 10;
 /// Slabs that are given back to the system at once: thousands would be a pause.
 const SLABS_AT_ONCE: usize = 8;
 
-/// No block.
+/// No block: beyond all slabs.
 const NONE: u32 = u32::MAX;
 
 /// Largest class.
@@ -96,6 +96,30 @@ fn within(first: usize, from: usize, to: usize) -> u32 {
 
 const fn joined(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
+}
+
+/// The blocks of a run with their heads: the next one is asked for while one is read.
+struct Blocks<'a> {
+    runs: &'a Runs,
+    next: u32,
+    class: u8,
+}
+
+impl<'a> Iterator for Blocks<'a> {
+    type Item = (u32, Head, &'a [u64]);
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.next;
+        let block = self.runs.block(at, self.class);
+        let head = Head::of(*block.first()?);
+        self.next = head.next;
+        if let Some(word) = self.runs.block(self.next, self.class).first() {
+            fast::prefetch(word);
+        }
+        Some((at, head, block))
+    }
 }
 
 impl Runs {
@@ -378,6 +402,13 @@ impl Runs {
         }
     }
 
+    /// Goes through the blocks of a run.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    const fn blocks(&self, run: RunPlace) -> Blocks<'_> {
+        Blocks { runs: self, next: run.head, class: run.class }
+    }
+
     /// Shows the word of every entry that lives and is equal to `tag` where `mask` has ones. For runs without codes.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
@@ -389,14 +420,7 @@ impl Runs {
         window: Alive,
         visit: &mut impl FnMut(u32),
     ) {
-        let RunPlace { head: mut at, class } = run;
-        loop {
-            let block = self.block(at, class);
-            let Some((&first, _)) = block.split_first() else { return };
-            let head = Head::of(first);
-            if let Some(word) = self.block(head.next, class).first().filter(|_| head.next != NONE) {
-                fast::prefetch(word);
-            }
+        for (_, head, block) in self.blocks(run) {
             // Two ids in a word, eight words at a time; what stands outside of the entries is left out.
             let (from, to) = (usize::from(head.first), usize::from(head.end));
             let words = block.get(BEFORE + from / 2..BEFORE + to.div_ceil(2)).unwrap_or(&[]);
@@ -415,10 +439,6 @@ impl Runs {
                     visit(if place.is_multiple_of(2) { low } else { high });
                 }
             }
-            if head.next == NONE {
-                return;
-            }
-            at = head.next;
         }
     }
 
@@ -433,17 +453,10 @@ impl Runs {
         alive: Alive,
         visit: &mut impl FnMut(u32, u64),
     ) {
-        let RunPlace { head: mut at, class } = run;
-        loop {
-            let block = self.block(at, class);
-            let Some((&first, _)) = block.split_first() else { return };
-            let head = Head::of(first);
-            if let Some(word) = self.block(head.next, class).first().filter(|_| head.next != NONE) {
-                fast::prefetch(word);
-            }
+        for (at, head, block) in self.blocks(run) {
             let codes = block.get(BEFORE + usize::from(head.first)..BEFORE + usize::from(head.end)).unwrap_or(&[]);
             let mut show = |place: usize, held: u64| {
-                let id = self.id(at, class, usize::from(head.first) + place);
+                let id = self.id(at, run.class, usize::from(head.first) + place);
                 if alive.has(id) {
                     visit(id, held);
                 }
@@ -462,10 +475,6 @@ impl Runs {
                     show(eights.len() * 8 + place, held);
                 }
             }
-            if head.next == NONE {
-                return;
-            }
-            at = head.next;
         }
     }
 

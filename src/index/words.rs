@@ -3,11 +3,12 @@
 //! What finds near codes is compiled once for each kind of code: nothing asks for the width of an entry.
 
 use std::fmt::Debug;
+use std::ops::BitXor;
 
 use crate::fingerprint::Width;
 
 /// A code that [`super::Near`] finds: of one word, which serves for 32 and 64 bits, or of two, for 128.
-pub trait Code: Copy + Debug + Eq + Send + Sync + 'static {
+pub trait Code: Copy + Debug + Eq + BitXor<Output = Self> + Send + Sync + 'static {
     /// The width that fills it.
     const WIDTH: Width;
 
@@ -21,10 +22,6 @@ pub trait Code: Copy + Debug + Eq + Send + Sync + 'static {
     /// Returns the code of an entry of which a table holds one word, unless there is more to it.
     #[must_use]
     fn of_word(word: u64) -> Option<Self>;
-
-    /// Returns the bits in which two codes differ.
-    #[must_use]
-    fn difference(self, other: Self) -> Self;
 
     /// Returns the number of ones.
     #[must_use]
@@ -52,11 +49,6 @@ impl Code for u64 {
     }
 
     #[inline(always)]
-    fn difference(self, other: Self) -> Self {
-        self ^ other
-    }
-
-    #[inline(always)]
     fn ones(self) -> u32 {
         self.count_ones()
     }
@@ -81,11 +73,6 @@ impl Code for u128 {
     #[inline(always)]
     fn of_word(_: u64) -> Option<Self> {
         None
-    }
-
-    #[inline(always)]
-    fn difference(self, other: Self) -> Self {
-        self ^ other
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fingerprint::{Banding, SketchForm};
+use crate::fingerprint::{Banding, Fingerprints, SketchForm};
 use crate::record::Timestamp;
 
 /// A way to match, strongest first: that order is the order of preference between candidates.
@@ -132,6 +132,13 @@ impl MinHashRules {
     #[must_use]
     pub const fn least_keys(&self) -> u8 {
         if self.containment.is_some() { 1 } else { self.agree }
+    }
+
+    /// Returns the share of the smaller page that is in the other one, in thousandths, as their sketches estimate it when
+    /// they share a key; where both have one that tells.
+    #[must_use]
+    pub fn share_contained(&self, one: &Fingerprints, other: &Fingerprints) -> Option<u16> {
+        one.contained(other, self.form, self.banding.rows())
     }
 
     /// Says by how much of the smaller page a pair of sketches at this distance, which shares a key, matches by

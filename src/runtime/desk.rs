@@ -110,10 +110,8 @@ impl Desk for OwnDesk {
                 bare(state.index().of_id(id_hash(&id), &state.tails()))
             }),
             Lookup::Code(code, distance) => {
-                let (bits, expected) = (code.width().bits(), self.settings.fingerprint.simhash.bits.bits());
-                if bits != expected {
-                    return Err(Refusal::Wrong(format!("fp has {bits} bits, match.simhash.bits is {expected}")));
-                }
+                let checked = self.settings.fingerprint.simhash.check(code);
+                checked.map_err(|wrong| Refusal::Wrong(format!("fp {wrong}")))?;
                 self.near(code, distance.unwrap_or(self.settings.rules.max_distance))
             }
         }

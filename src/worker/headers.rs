@@ -139,7 +139,7 @@ impl HeaderSettings {
 
 /// Writes thousandths as people write a share: `0.85`, `0.857`, `1`.
 fn similarity(per_mille: u16) -> String {
-    (share(per_mille)).to_string()
+    share(per_mille).to_string()
 }
 
 /// Returns the name of a verdict, as it stands in headers, metrics and verdict lines.

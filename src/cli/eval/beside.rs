@@ -50,8 +50,7 @@ pub(super) fn baselines(
         None
     } else {
         let texts = texts::gather(args, Half::Tune, reader).map_err(|error| Reason::State.because(error))?;
-        let texts: Vec<String> = texts.into_iter().map(|text| text.text).collect();
-        Some(planted(&texts, args))
+        Some(planted(&texts::without_names(texts), args))
     };
     let longest = to_tune_on.iter().map(Vec::len).fold(stream.len(), usize::max);
     if longest > MOST_PAGES {

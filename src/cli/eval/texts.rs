@@ -59,6 +59,11 @@ pub(super) fn gather(args: &EvalArgs, half: Half, reader: &Reader) -> anyhow::Re
     Ok(used)
 }
 
+/// Returns nothing but the texts.
+pub(super) fn without_names(texts: Vec<Named>) -> Vec<String> {
+    texts.into_iter().map(|text| text.text).collect()
+}
+
 /// Returns the shingles of each text that count, each once.
 pub(super) fn sets(texts: &[Named], reader: &Reader, shingling: Shingling, stop: &StopShingles) -> Vec<Vec<u32>> {
     let (mut normal, mut letters, mut hashes) = (String::new(), Letters::default(), Vec::new());

@@ -64,7 +64,7 @@ fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found 
         let similarity = form.and_then(|form| ours.similarity(theirs, form));
         let contained = minhash
             .filter(|minhash| minhash.containment.is_some())
-            .and_then(|minhash| ours.contained(theirs, minhash.form, minhash.banding.rows()));
+            .and_then(|minhash| minhash.share_contained(ours, theirs));
         let holds = contained.zip(minhash.and_then(|minhash| minhash.containment));
         let is_near = exact
             || bits.is_some_and(|bits| bits <= u32::from(MOST_DISTANCE))

@@ -99,8 +99,7 @@ fn read_simhash(from: &mut Reader<'_>) -> Result<SimHash, CodecError> {
         return from.fixed64(WHAT).map(SimHash::B64);
     }
     let length = from.byte(WHAT)?;
-    let width = Width::ALL.into_iter().find(|width| width.bytes() == length);
-    match width.ok_or(CodecError::BadValue { what: WHAT, value: u64::from(length) })? {
+    match Width::of_bits(8 * u32::from(length)).ok_or(CodecError::BadValue { what: WHAT, value: u64::from(length) })? {
         Width::B32 => from.fixed32(WHAT).map(SimHash::B32),
         Width::B64 => from.fixed64(WHAT).map(SimHash::B64),
         Width::B128 => from.fixed128(WHAT).map(SimHash::B128),

@@ -37,11 +37,7 @@ const LEAST_BYTES: usize = 9;
 pub(super) fn encode(batch: &RulingBatch, out: &mut Vec<u8>) {
     let mut places = Places::default();
     let mut body = Vec::with_capacity(batch.rulings.len() * 64);
-    let is_contained = |ruling: &Ruling| match &ruling.answer {
-        Answer::Page(page) => page.decision.matched().is_some_and(|of| of.contained.is_some()),
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => false,
-    };
-    let version = if batch.rulings.iter().any(is_contained) {
+    let version = if batch.rulings.iter().any(|ruling| head_of(&ruling.answer) & IS_CONTAINED != 0) {
         FORMAT_VERSION
     } else {
         fingerprints::version_for(batch.rulings.iter().filter_map(remembered))
