@@ -136,9 +136,9 @@ impl Index {
         }
     }
 
-    /// Holds many originals, in sequence order, and builds the tables once. `run` does all tasks that it is given, in
-    /// any order or at the same time ([`in_turn`]), and is called twice: all of the work is in them.
-    pub fn restore(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
+    /// Holds many originals, in sequence order, which nothing finds until [`Index::build`]. `run` does all tasks that it
+    /// is given, in any order or at the same time ([`in_turn`]): all of the work is in them.
+    pub fn fill(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
         let mut last = self.last_sequence;
         let rising = originals.iter().filter(move |original| is_next(&mut last, original));
         let (ring, codes, sketches) = (&mut self.ring, &mut self.codes, &mut self.sketches);
@@ -150,13 +150,17 @@ impl Index {
             Box::new(|| sketches.fill(theirs)),
         ]);
         self.last_sequence = originals.iter().map(|original| original.sequence).max().max(self.last_sequence);
+    }
+
+    /// Builds all tables anew, over what is held; `run` does the tasks, as in [`Index::fill`].
+    pub fn build(&mut self, mut run: impl FnMut(Vec<Task<'_>>)) {
         let mut tasks = self.codes.build_tasks();
         tasks.extend(self.sketches.build_tasks());
         let (ring, positions) = (&self.ring, self.ring.positions());
         let held = positions.end - positions.start;
         tasks.extend(self.by_exact.build_tasks(ByExact(ring), &positions, held));
         tasks.extend(self.by_source.build_tasks(BySource(ring), &positions, held));
-        if originals.iter().any(|original| original.id.is_some()) {
+        if ring.has_ids() {
             tasks.extend(self.by_id.build_tasks(ById(ring), &positions, held));
         }
         run(tasks);

@@ -115,6 +115,11 @@ impl Ring {
         self.front..self.head
     }
 
+    /// Says whether any original that is held has an id.
+    pub(super) fn has_ids(&self) -> bool {
+        self.marks.pieces(self.front).any(|(_, marks)| marks.iter().any(|marks| marks & HAS_ID != 0))
+    }
+
     /// Appends an original.
     pub(super) fn push(&mut self, original: &Original) {
         let of_cluster = original.cluster != original.source;

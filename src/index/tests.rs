@@ -361,7 +361,8 @@ fn the_first_code_tells_the_width_and_originals_come_back_with_it() {
         let mut index = Index::sized(3, 1_000);
         originals.iter().for_each(|original| index.insert(original));
         let mut restored = Index::sized(3, 1_000);
-        restored.restore(&originals, in_turn);
+        restored.fill(&originals, in_turn);
+        restored.build(in_turn);
         for index in [index, restored] {
             assert_eq!(index.plan().width(), width);
             assert_eq!(index.live(&Tails::START).collect::<Vec<_>>(), originals);

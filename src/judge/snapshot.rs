@@ -28,16 +28,56 @@ pub struct Restored {
     pub(super) latest_checkpoint: Option<i64>,
 }
 
+impl Restored {
+    /// Returns the state.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns the offset of the next record of the verdict log to follow.
+    #[must_use]
+    pub const fn at(&self) -> i64 {
+        self.at
+    }
+}
+
+/// A snapshot on its way back to a state, some originals at a time, so that they need not all be there twice.
+#[derive(Debug)]
+pub struct Restoring(Restored);
+
+impl Restoring {
+    /// Holds some more originals, in sequence order; `run` does the tasks ([`Index::fill`](crate::index::Index::fill)).
+    pub fn add(&mut self, originals: &[Original], run: impl FnMut(Vec<Task<'_>>)) {
+        self.0.state.fill_index(originals, run);
+    }
+
+    /// Lets the index find them; `run` does the tasks ([`Index::build`](crate::index::Index::build)).
+    #[must_use]
+    pub fn finish(mut self, run: impl FnMut(Vec<Task<'_>>)) -> Restored {
+        self.0.state.build_index(run);
+        self.0
+    }
+}
+
 impl Snapshot {
+    /// Begins to turn it back into a state, as yet without the originals.
+    #[must_use]
+    pub fn begin(&self) -> Restoring {
+        Restoring(Restored {
+            at: self.at,
+            state: State::without_originals(&self.state),
+            spans: Spans::from_parts(self.spans.clone()),
+            latest_checkpoint: self.latest_checkpoint,
+        })
+    }
+
     /// Turns it back into a state; `run` does the tasks that build the index.
     #[must_use]
-    pub fn restore(self, run: impl FnMut(Vec<Task<'_>>)) -> Restored {
-        Restored {
-            at: self.at,
-            state: State::load(&self.state, &self.originals, run),
-            spans: Spans::from_parts(self.spans),
-            latest_checkpoint: self.latest_checkpoint,
-        }
+    pub fn restore(&self, mut run: impl FnMut(Vec<Task<'_>>)) -> Restored {
+        let mut restoring = self.begin();
+        restoring.add(&self.originals, &mut run);
+        restoring.finish(run)
     }
 
     /// Cuts a snapshot. `None` while nothing was followed yet.

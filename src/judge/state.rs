@@ -99,12 +99,28 @@ impl State {
         Self { log: Some(log), rules_number: RulesNumber(1), rules: Some(rules), next_entry, index, ..Self::default() }
     }
 
-    /// Takes over what a checkpoint says. The originals come with the rulings behind it, or with `originals`; `run`
-    /// does the tasks that find them again ([`Index::restore`]).
+    /// Takes over what a checkpoint says, and these originals; `run` does the tasks that find them again
+    /// ([`Index::build`]).
     #[must_use]
-    pub fn load(checkpoint: &Checkpoint, originals: &[Original], run: impl FnMut(Vec<Task<'_>>)) -> Self {
-        let mut index = index_for(&checkpoint.rules);
-        index.restore(originals, run);
+    pub fn load(checkpoint: &Checkpoint, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) -> Self {
+        let mut state = Self::without_originals(checkpoint);
+        state.fill_index(originals, &mut run);
+        state.build_index(run);
+        state
+    }
+
+    /// Holds these originals, too: [`Index::fill`].
+    pub(super) fn fill_index(&mut self, originals: &[Original], run: impl FnMut(Vec<Task<'_>>)) {
+        self.index.fill(originals, run);
+    }
+
+    /// Lets what is held be found: [`Index::build`].
+    pub(super) fn build_index(&mut self, run: impl FnMut(Vec<Task<'_>>)) {
+        self.index.build(run);
+    }
+
+    /// Takes over what a checkpoint says. The originals come with the rulings behind it, or are brought.
+    pub(super) fn without_originals(checkpoint: &Checkpoint) -> Self {
         let partitions = checkpoint
             .partitions
             .iter()
@@ -122,7 +138,7 @@ impl State {
             next_entry: checkpoint.next_entry,
             partitions,
             applied: Applied::default(),
-            index,
+            index: index_for(&checkpoint.rules),
             counts: Counts::default(),
         };
         checkpoint.applied.iter().for_each(|&request| state.applied.note(request));

@@ -11,12 +11,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use super::clock::Clock;
-use super::cores::on_all_cores;
 use super::errands::Errands;
 use super::judge_report::JudgeReport;
 use super::wiring::{Plan, ended, failure, moves};
 use crate::error::{Fatal, Reason};
-use crate::judge::{Effect, Event, Judge, JudgeSettings, Request, Snapshot};
+use crate::judge::{Effect, Event, Judge, JudgeSettings, Request, Restored, Snapshot};
 use crate::kafka::admin::Admin;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::gate::{Gate, Held};
@@ -43,8 +42,8 @@ const QUESTION: Duration = Duration::from_secs(15);
 
 /// Where a judge keeps its state besides the log.
 pub trait Shelf: Send + Sync {
-    /// Returns the newest usable snapshot.
-    fn newest(&self) -> Option<Box<Snapshot>>;
+    /// Turns the newest usable snapshot back into a state.
+    fn newest(&self) -> Option<Box<Restored>>;
 
     /// Keeps a snapshot.
     fn keep(&self, snapshot: Snapshot);
@@ -345,9 +344,8 @@ impl JudgeSeat {
     fn carry_out(&mut self, effect: Effect) -> Result<(), Fatal> {
         match effect {
             Effect::Restore => {
-                let snapshot = self.shelf.as_ref().and_then(|shelf| shelf.newest());
-                self.report.restores(snapshot.as_ref().map_or(0, |snapshot| snapshot.originals.len()));
-                let restored = snapshot.map(|snapshot| Box::new(snapshot.restore(on_all_cores)));
+                let restored = self.shelf.as_ref().and_then(|shelf| shelf.newest());
+                self.report.restores(restored.as_ref().map_or(0, |restored| restored.state().index().len()));
                 self.judge.handle(self.clock.now(), Event::Restored(restored));
             }
             Effect::Follow { from } => {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::clock::{Clock, wall_time};
+use super::cores::on_all_cores;
 use super::judge_seat::Shelf;
 use crate::config::settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::SchemeId;
-use crate::judge::Snapshot;
+use crate::judge::{Restored, Snapshot};
 use crate::snapshot::{Folder, SnapshotError};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOperation};
@@ -42,9 +43,9 @@ impl FolderShelf {
 }
 
 impl Shelf for FolderShelf {
-    fn newest(&self) -> Option<Box<Snapshot>> {
+    fn newest(&self) -> Option<Box<Restored>> {
         let begun = self.clock.now();
-        let newest = match self.folder.load(&self.name, &self.scheme) {
+        let newest = match self.folder.restore(&self.name, &self.scheme, on_all_cores) {
             Ok(newest) => newest,
             Err(error) => {
                 self.failed(SnapshotOperation::Restore, &error);
@@ -56,11 +57,12 @@ impl Shelf for FolderShelf {
             self.metrics.snapshot_failed(SnapshotOperation::Restore);
             self.metrics.error(Component::Snapshot, ErrorKind::Corrupt);
         }
-        let snapshot = newest.found?;
+        let restored = newest.found?;
         self.metrics.snapshot_duration(SnapshotOperation::Restore, self.clock.now().saturating_sub(begun));
-        self.metrics.restored(RestoreSource::Snapshot, snapshot.originals.len() as u64);
-        tracing::info!(log = self.name, originals = snapshot.originals.len(), at = snapshot.at, "snapshot restored");
-        Some(Box::new(snapshot))
+        let originals = restored.state().index().len();
+        self.metrics.restored(RestoreSource::Snapshot, originals as u64);
+        tracing::info!(log = self.name, originals, at = restored.at(), "snapshot restored");
+        Some(Box::new(restored))
     }
 
     fn keep(&self, snapshot: Snapshot) {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::index::Original;
-use crate::judge::{Snapshot, Span};
+use crossbeam_channel::bounded;
+
+use crate::index::{Original, Task};
+use crate::judge::{Restored, Snapshot, Span};
 use crate::log::codec::fingerprints::{self, Present};
 use crate::log::codec::frame::{self, Kind};
 use crate::log::codec::places::Places;
@@ -12,6 +14,9 @@ use crate::log::{CodecError, decode_checkpoint, encode_checkpoint};
 
 /// Sequence numbers of one chunk: about 4 MB of originals.
 const SEQUENCES_A_CHUNK: u64 = 65_536;
+
+/// Chunks that are decoded before they are asked for.
+const CHUNKS_AHEAD: usize = 2;
 
 /// Flag beside the hashes of an original: its cluster began elsewhere.
 const OF_CLUSTER: u8 = Present::FREE_BIT;
@@ -36,16 +41,51 @@ pub(super) fn encode(snapshot: &Snapshot) -> impl Iterator<Item = Vec<u8>> {
 pub(super) fn decode<E: From<CodecError>>(
     chunks: &mut impl Iterator<Item = Result<Vec<u8>, E>>,
 ) -> Result<Snapshot, E> {
+    let mut snapshot = decode_head(chunks)?;
+    for chunk in chunks {
+        decode_originals(&chunk?, &mut snapshot.originals)?;
+    }
+    Ok(snapshot)
+}
+
+/// Turns a snapshot back into a state: while the originals of one chunk are taken over, the next ones are decoded.
+///
+/// # Errors
+///
+/// As [`decode`].
+pub(super) fn restore<E: From<CodecError> + Send>(
+    chunks: &mut (impl Iterator<Item = Result<Vec<u8>, E>> + Send),
+    run: &mut impl FnMut(Vec<Task<'_>>),
+) -> Result<Restored, E> {
+    let mut restoring = decode_head(chunks)?.begin();
+    let (decoded, all) = bounded(CHUNKS_AHEAD);
+    let (used, again) = bounded(CHUNKS_AHEAD);
+    std::thread::scope(|scope| {
+        // Ends with the last chunk, or when nobody is there to take another one.
+        scope.spawn(move || {
+            chunks.try_for_each(|chunk| {
+                let mut originals: Vec<Original> = again.try_recv().unwrap_or_default();
+                originals.clear();
+                let done = chunk.and_then(|chunk| Ok(decode_originals(&chunk, &mut originals)?));
+                decoded.send(done.map(|()| originals))
+            })
+        });
+        for originals in all {
+            let originals = originals?;
+            restoring.add(&originals, &mut *run);
+            // Nobody takes the last ones.
+            let _ = used.try_send(originals);
+        }
+        Ok(restoring.finish(run))
+    })
+}
+
+/// Reads what stands before the originals.
+fn decode_head<E: From<CodecError>>(chunks: &mut impl Iterator<Item = Result<Vec<u8>, E>>) -> Result<Snapshot, E> {
     let missing = || Err(CodecError::EndsInside { what: "snapshot" }.into());
     let (at, latest_checkpoint, spans) = decode_place(&chunks.next().unwrap_or_else(missing)?)?;
     let state = decode_checkpoint(&chunks.next().unwrap_or_else(missing)?)?;
-    let mut originals = Vec::new();
-    while let Some(chunk) = chunks.next() {
-        // The others will hold about as many: making room once is cheaper than moving what is there again and again.
-        let room = if originals.is_empty() { chunks.size_hint().0 + 1 } else { 1 };
-        decode_originals(&chunk?, room, &mut originals)?;
-    }
-    Ok(Snapshot { at, state, originals, latest_checkpoint, spans })
+    Ok(Snapshot { at, state, originals: Vec::new(), latest_checkpoint, spans })
 }
 
 fn encode_place(snapshot: &Snapshot) -> Vec<u8> {
@@ -121,11 +161,11 @@ fn encode_originals(originals: &[Original]) -> Vec<u8> {
     out
 }
 
-fn decode_originals(chunk: &[u8], room: usize, into: &mut Vec<Original>) -> Result<(), CodecError> {
+fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecError> {
     let mut from = frame::unwrap_kind(chunk, Kind::Originals)?;
     let mut places = Places::read_table(&mut from)?;
     let count = from.count(LEAST_BYTES, "originals")?;
-    into.reserve(count.saturating_mul(room));
+    into.reserve(count);
     let mut sequence = 0_u64;
     for _ in 0..count {
         let flags = from.byte("original")?;

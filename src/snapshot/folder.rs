@@ -19,10 +19,7 @@ pub type Sections = Vec<Vec<u8>>;
 const CHUNKS_AHEAD: usize = 4;
 
 /// The chunks of a snapshot while they are read, in order.
-pub(super) struct Reading {
-    left: usize,
-    sections: crossbeam_channel::IntoIter<Result<Vec<u8>, Damage>>,
-}
+pub(super) type Reading = crossbeam_channel::IntoIter<Result<Vec<u8>, Damage>>;
 
 /// A folder of snapshots, for this process alone until it is dropped, unless it is only looked at.
 #[derive(Debug)]
@@ -243,12 +240,11 @@ fn read_ahead<T>(
     accept: &mut impl FnMut(Manifest, &mut Reading) -> Result<T, Damage>,
 ) -> Result<T, Damage> {
     let (manifest, chunks) = read_manifest(path)?;
-    let left = chunks.len();
     let (read, sections) = bounded(CHUNKS_AHEAD);
     std::thread::scope(|scope| {
         // Ends with the last chunk, or when nobody is there to take another one.
         scope.spawn(move || chunks.into_iter().try_for_each(|hash| read.send(read_chunk(folder, hash))));
-        accept(manifest, &mut Reading { left, sections: sections.into_iter() })
+        accept(manifest, &mut sections.into_iter())
     })
 }
 
@@ -256,18 +252,4 @@ fn read_chunk(folder: &Path, hash: ChunkHash) -> Result<Vec<u8>, Damage> {
     let path = folder.join(hash.file_name());
     let bytes = disk::read(&path)?;
     if ChunkHash::of(&bytes) == hash { Ok(bytes) } else { Err(Damage::Chunk(path)) }
-}
-
-impl Iterator for Reading {
-    type Item = Result<Vec<u8>, Damage>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.sections.next()?;
-        self.left -= 1;
-        Some(next)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
 }

@@ -23,7 +23,8 @@ pub use folder::{Damage, Discarded, Folder, Newest, Sections, SnapshotError};
 pub use manifest::Manifest;
 
 use crate::fingerprint::SchemeId;
-use crate::judge::Snapshot;
+use crate::index::Task;
+use crate::judge::{Restored, Snapshot};
 
 impl Folder {
     /// Writes a snapshot of log partition `name`, then deletes all but the newest, as many as [`Folder::open`]
@@ -45,12 +46,34 @@ impl Folder {
     /// listed in [`Newest::discarded`].
     pub fn load(&self, name: &str, scheme: &SchemeId) -> Result<Newest<Snapshot>, SnapshotError> {
         self.newest(name, |manifest, sections| {
-            if manifest.scheme != *scheme {
-                return Err(Damage::AnotherScheme { found: manifest.scheme, expected: scheme.clone() });
-            }
+            check_scheme(manifest, scheme)?;
             chunks::decode(sections)
         })
     }
+
+    /// Loads the same as [`Folder::load`] as a state that judges, without holding all originals twice on the way. `run`
+    /// does the tasks that build the index.
+    ///
+    /// # Errors
+    ///
+    /// As [`Folder::load`].
+    pub fn restore(
+        &self,
+        name: &str,
+        scheme: &SchemeId,
+        mut run: impl FnMut(Vec<Task<'_>>),
+    ) -> Result<Newest<Restored>, SnapshotError> {
+        self.newest(name, |manifest, sections| {
+            check_scheme(manifest, scheme)?;
+            chunks::restore(sections, &mut run)
+        })
+    }
+}
+
+/// Says whether the fingerprints of a snapshot can be compared with ours.
+fn check_scheme(manifest: Manifest, expected: &SchemeId) -> Result<(), Damage> {
+    let found = manifest.scheme;
+    if found == *expected { Ok(()) } else { Err(Damage::AnotherScheme { found, expected: expected.clone() }) }
 }
 
 #[cfg(test)]

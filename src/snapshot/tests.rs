@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::disk::Change;
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Width};
-use crate::index::Original;
+use crate::index::{Original, in_turn};
 use crate::judge::Span;
 use crate::log::codec::FORMAT_VERSION;
 use crate::log::codec::hex::{hex, records};
@@ -321,6 +321,8 @@ proptest! {
         cluster in any::<Option<i64>>(),
     ) {
         let made = snapshot(sequences.into_iter().map(|sequence| original(sequence, cluster)).collect());
+        let restored = chunks::restore(&mut chunks::encode(&made).map(Ok::<_, CodecError>), &mut in_turn).unwrap();
+        check_restored(&restored, &made);
         prop_assert_eq!(decoded(chunks::encode(&made).collect()), Ok(made));
     }
 
@@ -344,6 +346,45 @@ fn a_stored_snapshot_is_loaded() {
     let newest = folder.load("0", &scheme()).unwrap();
     assert_eq!(newest.found, Some(made));
     assert!(newest.discarded.is_empty());
+}
+
+/// Checks that a state holds what a snapshot says, and finds it.
+fn check_restored(restored: &Restored, made: &Snapshot) {
+    let state = restored.state();
+    let index = state.index();
+    assert_eq!(restored.at(), made.at);
+    assert_eq!((state.log(), state.next_sequence()), (Some(made.state.log), made.state.next_sequence));
+    assert_eq!(index.live(&Tails::START).collect::<Vec<_>>(), made.originals);
+    for original in &made.originals {
+        assert!(index.of_source(&original.source, &Tails::START).contains(original));
+        let of_id = original.id.map(|id| index.of_id(id, &Tails::START));
+        assert!(of_id.is_none_or(|found| found.contains(original)));
+    }
+}
+
+#[test]
+fn a_snapshot_whose_last_chunk_is_damaged_is_not_restored_but_the_one_before() {
+    let (dir, folder) = open();
+    let of = |count: u64| snapshot((0..count).map(|number| original(number * 1000, Some(3))).collect());
+    folder.store("0", &scheme(), &of(150)).unwrap();
+    let before = files(&dir);
+    folder.store("0", &scheme(), &of(200)).unwrap();
+    let load = || {
+        let newest = folder.restore("0", &scheme(), in_turn).unwrap();
+        (newest.found.unwrap(), newest.discarded.len())
+    };
+    let (restored, passed_over) = load();
+    check_restored(&restored, &of(200));
+    assert_eq!(passed_over, 0);
+    // The chunk of the last originals is the only one of these that the first snapshot has not.
+    let is_new = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "chunk") && !before.contains(path);
+    let last = files(&dir).into_iter().filter(is_new).max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    let mut bytes = fs::read(&last).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&last, bytes).unwrap();
+    let (restored, passed_over) = load();
+    check_restored(&restored, &of(150));
+    assert_eq!(passed_over, 1);
 }
 
 #[test]

@@ -175,7 +175,7 @@ impl JudgeDriver {
             return Err(Died);
         }
         let event = match todo {
-            Todo::Restore => Some(Event::Restored(disk.cloned().map(|snapshot| Box::new(snapshot.restore(in_turn))))),
+            Todo::Restore => Some(Event::Restored(disk.map(|snapshot| Box::new(snapshot.restore(in_turn))))),
             Todo::FindEnd => {
                 self.end = Some(world.bus.stable_end(&verdicts_of(self.log)));
                 None
