@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::REACH;
 use crate::data::{Data, Kind};
-use crate::machine::{line_ns, resident, timed};
+use crate::machine::{fresh_page_ns, line_ns, resident, timed};
 
 /// Operations in one batch: what stands in one record of the fingerprint log.
 const BATCH: usize = 512;
@@ -37,6 +37,8 @@ pub(crate) struct Run {
     /// Operations by their CPU time while the window fills, and while a tenth of it expires at once.
     pub(crate) stalls: BTreeMap<String, u64>,
     pub(crate) longest_stall_ms: f64,
+    /// Longest that the system takes for one fresh large page, beside which a stall is to be seen.
+    pub(crate) fresh_page_ms: f64,
     /// Looked up on every core in batches, and settled in order, in wall time.
     pub(crate) all_cores_ns: f64,
 }
@@ -44,7 +46,7 @@ pub(crate) struct Run {
 /// Measures the lean and the wide plan, if wanted; prints a line for each.
 pub(crate) fn run(data: &Data, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, Run> {
     println!(
-        "  {:<6} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8} {:>8} {:>7} {:>9} {:>9} {:>9}  plan",
+        "  {:<6} {:>7} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8} {:>8} {:>7} {:>9} {:>9} {:>9} {:>9}  plan",
         "",
         "ns/op",
         "M op/s",
@@ -56,6 +58,7 @@ pub(crate) fn run(data: &Data, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String
         "written",
         "bound",
         "stall ms",
+        "page ms",
         "compared",
         "2 cores"
     );
@@ -74,7 +77,7 @@ pub(crate) fn run(data: &Data, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String
     for (name, plan) in asked.into_iter().filter(|(name, _)| wanted(name)) {
         let run = measure(data, &plan);
         println!(
-            "  {name:<6} {:>7.0} {:>8.2} {:>8.0} {:>8.1} {:>8.1} {:>7.1} {:>8.1} {:>8.1} {:>7.2} {:>9.2} {:>9.1} {:>9.0}  {}",
+            "  {name:<6} {:>7.0} {:>8.2} {:>8.0} {:>8.1} {:>8.1} {:>7.1} {:>8.1} {:>8.1} {:>7.2} {:>9.2} {:>9.2} {:>9.1} {:>9.0}  {}",
             run.ns,
             run.mops,
             run.fill_ns,
@@ -85,6 +88,7 @@ pub(crate) fn run(data: &Data, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String
             run.written_line_ns,
             run.share_of_bound,
             run.longest_stall_ms,
+            run.fresh_page_ms,
             run.compared,
             run.all_cores_ns,
             run.plan
@@ -145,6 +149,7 @@ fn measure(data: &Data, plan: &Plan) -> Run {
         largest_bucket: stats.largest_bucket(),
         compared: compared / 20_000.0,
         longest_stall_ms: stalls.longest / 1e6,
+        fresh_page_ms: stalls.fresh_page / 1e6,
         stalls: stalls.counts,
         all_cores_ns,
     }
@@ -231,6 +236,7 @@ fn all_cores(near: &mut Near, window: u64, codes: &[u64]) -> f64 {
 struct Stalls {
     counts: BTreeMap<String, u64>,
     longest: f64,
+    fresh_page: f64,
 }
 
 impl Stalls {
@@ -253,6 +259,7 @@ impl Stalls {
                 near.push(Some(code));
             }
         }
+        self.fresh_page = fresh_page_ns();
     }
 
     /// A tenth of the window expires at once; then operations go on.
