@@ -15,6 +15,9 @@ use crate::fingerprint::{SimHash, Width};
 /// Memory that the tables of the `SimHash` codes may take for each original, in bytes.
 pub const CODE_TABLES_BYTES: f64 = 100.0;
 
+/// Codes that a plan is chosen by, at most: enough to see that keys are shared where it would cost time.
+const SAMPLED: u64 = 8_192;
+
 /// Codes by the positions of the ring of originals. Its tail is that of the `SimHash` stage.
 #[derive(Debug)]
 pub(super) struct Codes {
@@ -57,22 +60,22 @@ fn single(code: SimHash) -> u64 {
     code.bits() as u64
 }
 
-fn plan_for(width: Width, max_distance: u8, entries: u64) -> Plan {
-    Plan::choose(&Needs { width, max_distance, entries, bytes_per_entry: CODE_TABLES_BYTES, sample: &[] })
+fn plan_for(width: Width, max_distance: u8, entries: u64, sample: &[u128]) -> Plan {
+    Plan::choose(&Needs { width, max_distance, entries, bytes_per_entry: CODE_TABLES_BYTES, sample })
 }
 
 impl Codes {
     /// Begins empty, with the plan that suits so many codes of the usual width.
     pub(super) fn sized(max_distance: u8, expected: u64) -> Self {
-        let plan = plan_for(Width::default(), max_distance, expected);
+        let plan = plan_for(Width::default(), max_distance, expected, &[]);
         Self { expected, window: Window::starting_at(plan, expected, 0) }
     }
 
     /// Lets the tables find every pair within `max_distance` bits; builds them anew when they did not.
     pub(super) fn set_max_distance(&mut self, max_distance: u8) {
         if max_distance > self.plan().max_distance() {
-            let width = self.width();
-            either!(&mut self.window, near => near.set_plan(plan_for(width, max_distance, near.held())));
+            let (width, sample) = (self.width(), self.sample());
+            either!(&mut self.window, near => near.set_plan(plan_for(width, max_distance, near.held(), &sample)));
         }
     }
 
@@ -89,7 +92,7 @@ impl Codes {
     /// Makes room for codes of this width. Those of another one, which no log has beside it, are forgotten.
     fn turn_to(&mut self, width: Width) {
         if width != self.width() {
-            let plan = plan_for(width, self.plan().max_distance(), self.expected);
+            let plan = plan_for(width, self.plan().max_distance(), self.expected, &[]);
             self.window = Window::starting_at(plan, self.expected, self.positions().end);
         }
     }
@@ -114,9 +117,14 @@ impl Codes {
         }
     }
 
-    /// Returns the building of the tables.
+    /// Returns the building of the tables, by the plan that suits what is held: how often codes share a key is seen.
     pub(super) fn build_tasks(&mut self) -> Vec<Task<'_>> {
-        either!(&mut self.window, near => near.build_tasks())
+        let plan = plan_for(self.width(), self.plan().max_distance(), self.expected, &self.sample());
+        either!(&mut self.window, near => near.build_tasks(plan))
+    }
+
+    fn sample(&self) -> Vec<u128> {
+        either!(&self.window, near => near.sample(SAMPLED))
     }
 
     /// Returns the code of an original, remembered or kept.

@@ -152,7 +152,8 @@ impl Index {
         self.last_sequence = originals.iter().map(|original| original.sequence).max().max(self.last_sequence);
     }
 
-    /// Builds all tables anew, over what is held; `run` does the tasks, as in [`Index::fill`].
+    /// Builds all tables anew over what is held, by the plan that suits codes like those; `run` does the tasks, as in
+    /// [`Index::fill`].
     pub fn build(&mut self, mut run: impl FnMut(Vec<Task<'_>>)) {
         let mut tasks = self.codes.build_tasks();
         tasks.extend(self.sketches.build_tasks());

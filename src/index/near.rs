@@ -360,9 +360,15 @@ impl<W: Code> Near<W> {
 
     /// Takes another plan, and builds its tables at once.
     pub fn set_plan(&mut self, plan: Plan) {
-        let keys = Words(&self.ring, &plan);
-        self.tables.set_plan(&plan, &keys, &self.ring.positions(), self.ring.held);
-        self.plan = plan;
+        in_turn(self.build_tasks(plan));
+    }
+
+    /// Returns at most so many of the codes, evenly spread over the window.
+    pub(super) fn sample(&self, most: u64) -> Vec<u128> {
+        let Range { start, end } = self.ring.positions();
+        let step = usize::try_from((end - start).div_ceil(most.max(1))).unwrap_or(usize::MAX);
+        let codes = (start..end).step_by(step.max(1)).filter_map(|position| self.ring.code(position));
+        codes.map(Into::into).collect()
     }
 
     /// Lets the tables grow towards so many entries from now on.
@@ -373,7 +379,7 @@ impl<W: Code> Near<W> {
     /// Appends what is there already, in order, and builds the tables once.
     pub fn restore(&mut self, codes: impl IntoIterator<Item = Option<W>>) {
         self.fill(codes);
-        in_turn(self.build_tasks());
+        in_turn(self.build_tasks(self.plan.clone()));
     }
 
     /// Appends what is there already, in order; the tables know nothing of it until they are built.
@@ -381,8 +387,10 @@ impl<W: Code> Near<W> {
         codes.into_iter().for_each(|code| self.ring.push(code));
     }
 
-    /// Returns the building of the tables.
-    pub(super) fn build_tasks(&mut self) -> Vec<Task<'_>> {
+    /// Takes a plan; returns the building of its tables.
+    pub(super) fn build_tasks(&mut self, plan: Plan) -> Vec<Task<'_>> {
+        self.plan = plan;
+        self.tables.take_plan(&self.plan);
         self.tables.build_tasks(Words(&self.ring, &self.plan), &self.ring.positions(), self.ring.held)
     }
 

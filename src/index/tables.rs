@@ -190,10 +190,9 @@ impl<L: Layout> Tables<L> {
         self.expected = entries;
     }
 
-    /// Takes the tables of a plan instead, and fills them at once.
-    pub(super) fn set_plan(&mut self, plan: &Plan, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
+    /// Keys the tables as a plan says, from the next time on that they are built.
+    pub(super) fn take_plan(&mut self, plan: &Plan) {
         self.keyed = plan.keyed().to_vec();
-        self.build(keys, positions, held);
     }
 
     /// Makes all tables anew, as large as `held` entries ask for, and fills them at once.

@@ -352,6 +352,29 @@ fn equal_zero_and_one_codes_are_all_found_once() {
 }
 
 #[test]
+fn tables_that_are_built_anew_are_those_that_suit_the_codes_held() {
+    let spread = |sequence: u64| sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let held = |mask: u64| {
+        let code = |sequence| SimHash::B64(spread(sequence + 1) & mask);
+        let originals: Vec<Original> = (0..20_000).map(|sequence| coded(sequence, code(sequence))).collect();
+        let mut index = Index::sized(3, 10_000_000);
+        let before = index.plan().clone();
+        index.fill(&originals, in_turn);
+        index.build(in_turn);
+        for original in originals.iter().step_by(1_000) {
+            let SimHash::B64(code) = original.fingerprints.simhash.unwrap() else { panic!("another width") };
+            let near = index.near_code(SimHash::B64(code ^ 0x8000_0000_0010_0001), 3, &Tails::START);
+            assert!(near.iter().any(|(bits, found)| *bits == 3 && found.sequence == original.sequence));
+        }
+        (before, index.plan().clone())
+    };
+    let (uniform, still_uniform) = held(u64::MAX);
+    assert_eq!(uniform, still_uniform);
+    let (_, crowded) = held(!0x0000_FFFF_0000_0000);
+    assert_ne!(crowded, uniform, "{crowded}");
+}
+
+#[test]
 fn the_first_code_tells_the_width_and_originals_come_back_with_it() {
     for width in Width::ALL {
         let code = |bits: u128| SimHash::cut(width, bits << (width.bits() - 8));

@@ -8,7 +8,7 @@ use std::ops::BitXor;
 use crate::fingerprint::Width;
 
 /// A code that [`super::Near`] finds: of one word, which serves for 32 and 64 bits, or of two, for 128.
-pub trait Code: Copy + Debug + Eq + BitXor<Output = Self> + Send + Sync + 'static {
+pub trait Code: Copy + Debug + Eq + BitXor<Output = Self> + Into<u128> + Send + Sync + 'static {
     /// The width that fills it.
     const WIDTH: Width;
 
