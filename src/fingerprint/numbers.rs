@@ -9,8 +9,7 @@ use crate::text::is_han;
 /// Stands where no hash is: none has this value.
 const NONE: u16 = u16::MAX;
 
-/// A summary of the figures of a text: the eight smallest of their 16-bit hashes, ascending. Empty when the text has
-/// fewer than two.
+/// A summary of the figures of a text: the eight smallest of their 16-bit hashes, ascending; a single figure has one.
 ///
 /// A figure is a run of digits; runs with one mark between them (`3.5`, `1,234`, `20-30`) are one more figure, so that
 /// a copy without punctuation still has the figures of the page. A Chinese character behind it, its unit, belongs to
@@ -34,21 +33,21 @@ impl Numbers {
     /// Most hashes that are kept of a page.
     pub const KEPT: usize = 8;
 
-    /// Of a text with fewer than two figures.
+    /// Of a text without figures.
     pub const EMPTY: Self = Self([NONE; Self::KEPT]);
 
     /// Sums up the figures of a normalised text.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let mut kept = Self::EMPTY;
-        let (mut first, mut several, mut digits) = (None, false, String::new());
+        let (mut only, mut several, mut digits) = (None, false, String::new());
         each_figure(text, |figure| {
             digits.clear();
             digits.extend(figure.chars().filter(char::is_ascii_digit));
             let unit = unit_behind(text, figure);
             digits.extend(unit);
             let whole = hash_of(&digits);
-            several |= *first.get_or_insert(whole) != whole;
+            several |= *only.get_or_insert(whole) != whole;
             kept.keep(whole);
             let mut runs = figure.split(|c: char| !c.is_ascii_digit()).peekable();
             while let Some(run) = runs.next() {
@@ -58,7 +57,7 @@ impl Numbers {
                 kept.keep(hash_of(&digits));
             }
         });
-        if several { kept } else { Self::EMPTY }
+        if several { kept } else { only.and_then(|whole| Self::from_hashes(&[whole])).unwrap_or_default() }
     }
 
     /// Takes hashes as [`Numbers::hashes`] gave them. `None` when they do not ascend, or are too many.
@@ -85,13 +84,15 @@ impl Numbers {
     }
 
     /// Returns how much of the smaller set of figures is in the other one, in thousandths, as far as the summaries
-    /// tell. `None` when one of both has fewer than two that can be compared.
+    /// tell. `None` when one of both has fewer than two that can be compared, unless it has no more than that one: a
+    /// single figure and another single figure say nothing, but one and several others do.
     #[must_use]
     pub fn overlap(&self, other: &Self) -> Option<u16> {
         let bound = self.bound().min(other.bound());
         let known = |set: &Self| set.0.partition_point(|hash| *hash <= bound);
-        let least = known(self).min(known(other));
-        if least < 2 {
+        let (least, most) = (known(self).min(known(other)), known(self).max(known(other)));
+        let is_single = self.hashes().len().min(other.hashes().len()) == 1;
+        if least < 2 && !(is_single && least == 1 && most > 1) {
             return None;
         }
         let shared = self.0.iter().filter(|hash| **hash <= bound && other.0.binary_search(hash).is_ok()).count();
@@ -265,7 +266,12 @@ mod tests {
         assert_eq!(monday.overlap(&monday), Some(1000));
         assert!(monday.differ(&of("今日最高气温28度，风力5级，降水概率10%"), 500));
         assert!(!monday.differ(&of("今日最高气温21度，风力3级，降水概率10%"), 500), "two of three are the same");
-        assert!(!of("3人受伤，5人失踪").differ(&of("3人受伤"), 1000), "one figure says nothing");
+        assert!(!of("3人受伤，5人失踪").differ(&of("3人受伤"), 1000), "it is one of both");
+        let one = of("【10万元移民】10万瑞典克朗（约10万元）");
+        assert_eq!(one.hashes().len(), 1);
+        assert!(one.differ(&of("【21万元移民】65万瑞典克朗（约96万元）"), 1));
+        assert!(!one.differ(&of("【21万元移民】21万瑞典克朗（约21万元）"), 1000), "one and one say nothing");
+        assert_eq!(of("涨幅3.5%").hashes(), of("涨幅35%").hashes(), "one figure, however it is written");
     }
 
     #[test]
@@ -310,7 +316,8 @@ mod tests {
         fn of_few_figures_the_overlap_is_exact(one in prop::collection::btree_set(0..20_u16, 0..8),
                                                other in prop::collection::btree_set(0..20_u16, 0..8)) {
             let fewer = one.len().min(other.len());
-            let expected = (fewer > 1).then(|| u16::try_from(one.intersection(&other).count() * 1000 / fewer).unwrap());
+            let tells = fewer > 1 || fewer == 1 && one.len().max(other.len()) > 1;
+            let expected = tells.then(|| u16::try_from(one.intersection(&other).count() * 1000 / fewer).unwrap());
             let [a, b] = [&one, &other].map(|set| kept(set.iter().copied()));
             prop_assert_eq!(a.overlap(&b), expected);
             prop_assert_eq!(b.overlap(&a), expected);

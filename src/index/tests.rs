@@ -36,7 +36,7 @@ fn coded(sequence: u64, code: SimHash) -> Original {
     Original { fingerprints: prints_of(u128::from(sequence), Some(code)), ..original(sequence, 0, None, 0) }
 }
 
-/// Equal texts have equal figures; 0 and 1 have none in common, 2 and 3 half, the others have too few.
+/// Equal texts have equal figures; 0 and 1 have none in common, 2 and 3 half, 4 has one and 5 none.
 fn prints(exact: u128, simhash: Option<u64>) -> Fingerprints {
     prints_of(exact, simhash.map(SimHash::B64))
 }
@@ -115,9 +115,10 @@ impl List {
                     && probe.stages.contains(&stage)
                 {
                     let [ours, theirs] = [probe.fingerprints, &original.fingerprints].map(|page| page.numbers.hashes());
-                    let fewer = ours.len().min(theirs.len());
+                    let (fewer, more) = (ours.len().min(theirs.len()), ours.len().max(theirs.len()));
                     let shared = ours.iter().filter(|figure| theirs.contains(figure)).count();
-                    let others = fewer > 1 && shared * 1000 < usize::from(probe.number_guard.unwrap_or(0)) * fewer;
+                    let others =
+                        fewer > 0 && more > 1 && shared * 1000 < usize::from(probe.number_guard.unwrap_or(0)) * fewer;
                     let others = others && stage != Stage::Exact;
                     found.push((original.sequence, stage, u8::try_from(distance).unwrap(), same_id, others));
                     break;

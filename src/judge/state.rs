@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Counts;
-use crate::index::{Index, Original, Task, in_turn};
+use crate::index::{Index, Original, Task};
 use crate::log::{
     Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal, PageRuling,
     PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, Stage, Tails, VerdictRecord,
@@ -195,7 +195,7 @@ impl State {
     pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
         match (self.log, record) {
             (None, VerdictRecord::Checkpoint(checkpoint)) => {
-                *self = Self::load(checkpoint, &[], in_turn);
+                *self = Self::without_originals(checkpoint);
                 Ok(())
             }
             (None, VerdictRecord::Rulings(_) | VerdictRecord::Rules(_)) => Err(Diverged::NoCheckpoint),

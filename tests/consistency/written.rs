@@ -172,3 +172,17 @@ fn every_relative_link_leads_somewhere() {
     }
     assert!(seen > 3, "only {seen} links were found");
 }
+
+/// `tests/mutants.sh` says the same, but takes an hour.
+#[test]
+fn every_breakage_for_the_simulation_fits_the_sources() {
+    let listed = std::fs::read_dir(root().join("tests/simulation/mutants")).unwrap();
+    let patches: Vec<PathBuf> = listed.map(|entry| entry.unwrap().path()).collect();
+    assert!(patches.len() > 20, "{patches:?}");
+    for patch in patches {
+        let mut check = std::process::Command::new("git");
+        let check = check.args(["apply", "--check", "-C1", "--recount"]).arg(&patch).current_dir(root());
+        let said = check.output().unwrap_or_else(|why| panic!("git: {why}"));
+        assert!(said.status.success(), "{}: {}", patch.display(), String::from_utf8_lossy(&said.stderr));
+    }
+}
