@@ -74,8 +74,8 @@ impl Codes {
     /// Lets the tables find every pair within `max_distance` bits; builds them anew when they did not.
     pub(super) fn set_max_distance(&mut self, max_distance: u8) {
         if max_distance > self.plan().max_distance() {
-            let (width, sample) = (self.width(), self.sample());
-            either!(&mut self.window, near => near.set_plan(plan_for(width, max_distance, near.held(), &sample)));
+            let plan = self.plan_within(max_distance);
+            either!(&mut self.window, near => near.set_plan(plan));
         }
     }
 
@@ -117,14 +117,16 @@ impl Codes {
         }
     }
 
-    /// Returns the building of the tables, by the plan that suits what is held: how often codes share a key is seen.
+    /// Returns the building of the tables, by the plan that suits what is held.
     pub(super) fn build_tasks(&mut self) -> Vec<Task<'_>> {
-        let plan = plan_for(self.width(), self.plan().max_distance(), self.expected, &self.sample());
+        let plan = self.plan_within(self.plan().max_distance());
         either!(&mut self.window, near => near.build_tasks(plan))
     }
 
-    fn sample(&self) -> Vec<u128> {
-        either!(&self.window, near => near.sample(SAMPLED))
+    /// Chooses a plan for a distance by the codes that are held: how often they share a key is seen, not assumed.
+    fn plan_within(&self, max_distance: u8) -> Plan {
+        let (held, sample) = either!(&self.window, near => (near.held(), near.sample(SAMPLED)));
+        plan_for(self.width(), max_distance, self.expected.max(held), &sample)
     }
 
     /// Returns the code of an original, remembered or kept.
