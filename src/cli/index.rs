@@ -52,7 +52,9 @@ pub enum IndexCommand {
     )]
     Verify,
     /// show which tables the index can keep, and which it would
-    #[command(after_help = "Example:\n  dupgate index plan --entries 10000000 --max-distance 3")]
+    #[command(
+        after_help = "Example:\n  dupgate index plan --entries 10000000 --max-distance 3\n\nA judge begins with the plan for uniform codes; when it restores a snapshot it takes the codes in it for a sample."
+    )]
     Plan(plan::PlanArgs),
     /// forget an original (a takedown, a block page): nothing matches it any more
     #[command(after_help = "Example:\n  dupgate index forget --id https://a.example/1 -c dupgate.yaml --execute")]

@@ -89,10 +89,10 @@ impl Numbers {
     #[must_use]
     pub fn overlap(&self, other: &Self) -> Option<u16> {
         let bound = self.bound().min(other.bound());
-        let known = |set: &Self| set.0.partition_point(|hash| *hash <= bound);
-        let (least, most) = (known(self).min(known(other)), known(self).max(known(other)));
-        let is_single = self.hashes().len().min(other.hashes().len()) == 1;
-        if least < 2 && !(is_single && least == 1 && most > 1) {
+        let [ours, theirs] = [self, other].map(|set| set.0.partition_point(|hash| *hash <= bound));
+        let (least, most) = (ours.min(theirs), ours.max(theirs));
+        let one_of_one = least == 1 && self.hashes().len().min(other.hashes().len()) == 1;
+        if least < 2 && !(one_of_one && most > 1) {
             return None;
         }
         let shared = self.0.iter().filter(|hash| **hash <= bound && other.0.binary_search(hash).is_ok()).count();

@@ -36,6 +36,11 @@ fn coded(sequence: u64, code: SimHash) -> Original {
     Original { fingerprints: prints_of(u128::from(sequence), Some(code)), ..original(sequence, 0, None, 0) }
 }
 
+/// Codes that have nothing in common.
+const fn spread(sequence: u64) -> u64 {
+    sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
 /// Equal texts have equal figures; 0 and 1 have none in common, 2 and 3 half, 4 has one and 5 none.
 fn prints(exact: u128, simhash: Option<u64>) -> Fingerprints {
     prints_of(exact, simhash.map(SimHash::B64))
@@ -354,7 +359,6 @@ fn equal_zero_and_one_codes_are_all_found_once() {
 
 #[test]
 fn tables_that_are_built_anew_are_those_that_suit_the_codes_held() {
-    let spread = |sequence: u64| sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let held = |mask: u64| {
         let code = |sequence| SimHash::B64(spread(sequence + 1) & mask);
         let originals: Vec<Original> = (0..20_000).map(|sequence| coded(sequence, code(sequence))).collect();
@@ -481,7 +485,7 @@ fn memory_after_one_and_after_five_turnovers_is_the_same() {
     let mut index = Index::new(3);
     let turnover = |index: &mut Index, number: u64| {
         for sequence in number * WINDOW..(number + 1) * WINDOW {
-            let code = sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let code = spread(sequence);
             index.insert(&original(sequence, u128::from(code), Some(code.rotate_left(29)), 0));
             index.advance(&Tails { first_sequence: sequence.saturating_sub(WINDOW), ..Tails::START });
         }
@@ -499,13 +503,13 @@ fn memory_after_one_and_after_five_turnovers_is_the_same() {
 fn memory_is_given_back_when_the_window_empties() {
     let mut index = Index::new(3);
     for sequence in 0..200_000_u64 {
-        let code = sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let code = spread(sequence);
         index.insert(&original(sequence, u128::from(code), Some(code), 0));
     }
     let full = index.memory_bytes();
     index.advance(&Tails { first_sequence: 199_990, ..Tails::START });
     assert!(index.memory_bytes() < full / 40, "{} of {full} bytes", index.memory_bytes());
-    assert_eq!(near(&index, 199_995_u64.wrapping_mul(0x9E37_79B9_7F4A_7C15), 0), [199_995]);
+    assert_eq!(near(&index, spread(199_995), 0), [199_995]);
 }
 
 #[test]
