@@ -140,6 +140,11 @@ fn sets<'t>(texts: impl Iterator<Item = &'t String>, lengths: ShingleLengths) ->
     texts.map(&mut set).collect()
 }
 
+/// Brings a text to the form that is compared.
+pub(crate) fn normal(text: &str, analyzer: &Analyzer) -> String {
+    analyzer.normalize(&Body::Text(text.into()), &mut String::new()).unwrap().text.to_owned()
+}
+
 /// Brings texts to the form that is compared, and leaves natural copies out as `dupgate eval` does.
 pub(crate) fn cleaned(texts: Vec<String>, analyzer: &Analyzer) -> Vec<String> {
     let mut buffer = String::new();

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::io::BufRead;
 use std::num::NonZeroUsize;
 
-use chain::{Chain, cleaned, fitted, likeness, strangers};
+use chain::{Chain, cleaned, fitted, likeness, normal, strangers};
 use dupgate::config::{Given, Layers, Purpose};
 use dupgate::crawl::{Crawl, CrawlSettings};
 use dupgate::fingerprint::{Banding, Fingerprints, Reader, Scratch};
@@ -76,7 +76,10 @@ fn main() {
     let mut runs: Vec<Run> =
         neighbours(rules).into_iter().map(|rules| judging::run(&stream, rules, &settings)).collect();
     // Two pages may be alike by chance: the exact index is the referee.
-    let text = |number: usize| stream[number].edited.clone().unwrap_or_else(|| chain.page(number as u64, jumps));
+    let text = |number: usize| match &stream[number].edited {
+        Some(edited) => normal(edited, &analyzer),
+        None => chain.page(number as u64, jumps),
+    };
     for run in &mut runs {
         let mut shown = 0;
         for &(page, matched) in &run.wrong {

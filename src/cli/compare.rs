@@ -11,7 +11,7 @@ use super::page::{Desk, FormatArg, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Inspection, share};
+use crate::fingerprint::{Inspection, Unsure, share};
 use crate::log::Stage;
 use crate::quality::{contained, jaccard, set_of};
 use crate::sieve::Versus;
@@ -227,11 +227,18 @@ impl Pair {
                 format!(" (match.simhash.max_distance is {}{from})", rules.max_distance)
             }
             (Stage::MinHash, Some(minhash)) => {
+                let Unsure { below, containment } = minhash.unsure;
                 let from = match says.from {
                     Some(similarity) => format!(", up to {} matches", thousandths(similarity)),
-                    None if self.near.estimate.is_some() => {
+                    None if self.near.keys.is_some_and(|keys| keys < usize::from(minhash.agree)) => {
                         format!(", none would match: {} keys have to be shared", minhash.agree)
                     }
+                    None if self.near.estimate.is_some() => format!(
+                        ", none would match: below {} the smaller page has to be in the other to {}, and is to {}",
+                        thousandths(below),
+                        thousandths(containment),
+                        thousandths(self.near.contained.unwrap_or(0)),
+                    ),
                     None => String::new(),
                 };
                 format!(" (match.minhash.min_similarity is {}{from})", thousandths(minhash.min_similarity))
@@ -279,6 +286,9 @@ impl Pair {
                 "min_similarity": minhash.map(|minhash| share(minhash.min_similarity)),
                 "matches_up_to": sketch.2.map(share),
                 "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| minhash.agree),
+                "unsure": minhash.map(|minhash| json!({
+                    "below": share(minhash.unsure.below), "containment": share(minhash.unsure.containment),
+                })),
             },
             "containment": {
                 "matched": self.versus.verdict.original().is_some_and(|of| of.contained.is_some()),

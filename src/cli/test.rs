@@ -160,9 +160,9 @@ fn measured(near: &Nearness, settings: &Settings) -> String {
     }
     let minhash = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash));
     if let Some((estimate, minhash)) = near.estimate.zip(minhash) {
-        let [estimate, limit] = [estimate, minhash.min_similarity].map(share);
-        parts.push(format!("similarity {estimate} (limit {limit})"));
-        if let Some((contained, least)) = near.contained.zip(minhash.containment) {
+        parts.push(format!("similarity {} (limit {})", share(estimate), share(minhash.min_similarity)));
+        let unsure = (estimate < minhash.unsure.below).then_some(minhash.unsure.containment);
+        if let Some((contained, least)) = near.contained.zip(minhash.containment.or(unsure)) {
             let [contained, least] = [contained, least].map(share);
             parts.push(format!("containment {contained} (limit {least})"));
         }

@@ -94,6 +94,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
         form: minhash.form,
         banding: minhash.banding,
         agree: minhash.agree,
+        unsure: minhash.unsure,
     });
     let samples: Vec<Sample> = pages.iter().map(|page| page.sample.clone()).collect();
     let sweep = Sweep::of(&samples, sketching);

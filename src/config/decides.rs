@@ -16,7 +16,7 @@ pub enum Decides {
 }
 
 /// Keys by their beginning; the first that fits counts.
-const TABLE: [(&str, Decides); 25] = [
+const TABLE: [(&str, Decides); 27] = [
     ("input.group", Decides::State),
     ("logs.prefix", Decides::State),
     ("match.stages", Decides::Rules),
@@ -25,6 +25,8 @@ const TABLE: [(&str, Decides); 25] = [
     ("match.number_overlap", Decides::Rules),
     ("match.simhash.max_distance", Decides::Rules),
     ("match.minhash.min_similarity", Decides::Rules),
+    ("match.minhash.containment", Decides::Rules),
+    ("match.minhash.unsure", Decides::Rules),
     ("match.minhash.bands", Decides::Rules),
     ("match.minhash.rows", Decides::Rules),
     ("match.minhash.agree", Decides::Rules),

@@ -252,8 +252,15 @@ section! {
         rows: usize = 3,
         agree: u8 = 2,
         min_similarity: f64 = 0.3,
+        unsure: Unsure = Unsure::default(),
         containment: Option<f64> = None,
         bottom_k: Option<usize> = None,
+    }
+}
+section! {
+    Unsure {
+        below: f64 = 0.33,
+        containment: f64 = 0.8,
     }
 }
 section! {

@@ -4,8 +4,8 @@ use super::scheme::{partition_of, scheme_id};
 use super::shingle::{Letters, ShingleUnit, hash_of};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
 use super::{
-    ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash, Settings,
-    SimHashSettings, Sketch, Weights, Width,
+    Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash,
+    Settings, SimHashSettings, Sketch, Weights, Width,
 };
 use crate::record::{Decoder, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
 use crate::text::{self, Analyzer, CutBy, WordMap};
@@ -31,6 +31,7 @@ pub struct Scratch {
     features: Vec<Feature>,
     letters: Letters,
     shingles: Vec<u32>,
+    different: Distinct,
     minima: Vec<u32>,
 }
 
@@ -171,7 +172,7 @@ impl Reader {
         let normal = self.analyzer.normalize(&document.body, &mut scratch.normal);
         ended(Step::Extract);
         let normal = normal?;
-        let Scratch { words, features, letters, shingles, minima, .. } = scratch;
+        let Scratch { words, features, letters, .. } = scratch;
         words.clear();
         letters.clear();
         let (shingle, mut tokens) = (self.settings.minhash.shingle, 0);
@@ -193,7 +194,8 @@ impl Reader {
             keep_strongest(features, self.settings.simhash.top_k);
             simhash(features, self.settings.simhash.bits)
         });
-        let sketch = self.sketch(normal.text, letters, shingles, minima);
+        let sketch =
+            self.sketch(normal.text, letters, &mut scratch.shingles, &mut scratch.different, &mut scratch.minima);
         let scope = document.scope.as_deref().map(scope_hash);
         let reading = Reading {
             id: document.id.as_deref().map(id_hash),
@@ -242,19 +244,15 @@ impl Reader {
         normal: &str,
         letters: &mut Letters,
         shingles: &mut Vec<u32>,
+        different: &mut Distinct,
         minima: &mut Vec<u32>,
     ) -> Option<Sketch> {
         let form = self.settings.minhash.form?;
         shingles.clear();
         self.settings.minhash.shingle.each_taken(normal, letters, |shingle| shingles.push(hash_of(shingle)));
         self.settings.minhash.stop.drop_from(shingles);
-        let least = self.settings.minhash.min_shingles.max(1);
-        // Only a short text can have too few different ones: sorting a long one would cost as much as its sketch.
-        if form.has_count() || form.bottom().is_some() || shingles.len() < least.saturating_mul(8) {
-            shingles.sort_unstable();
-            shingles.dedup();
-        }
-        if shingles.len() < least {
+        different.keep_first(shingles);
+        if shingles.len() < self.settings.minhash.min_shingles.max(1) {
             return None;
         }
         self.permutations.minima(shingles, minima);

@@ -29,7 +29,7 @@ pub struct MinHashSettings {
 impl Default for MinHashSettings {
     fn default() -> Self {
         Self {
-            form: SketchForm::new(128, SlotBits::B8).ok(),
+            form: SketchForm::new(128, SlotBits::B8).ok().map(SketchForm::with_count),
             shingle: Shingling::of_characters(4, 6),
             min_shingles: 5,
             stop: StopShingles::default(),

@@ -169,8 +169,8 @@ impl Sketches {
         tables.build_tasks(BandKeys(&self.column, *rules), &positions, held)
     }
 
-    /// Shows the position of every held sketch that shares enough keys and is near enough, with its distance; and of
-    /// every one that shares a key and enough of the smaller page, with that share.
+    /// Shows the position of every held sketch that shares enough keys and is surely near enough, with its distance; and
+    /// of every one that shares a key and enough of the smaller page, with that share.
     pub(super) fn probe(&self, sketch: &Sketch, mut visit: impl FnMut(u64, u8, Option<u16>)) -> u32 {
         let Some(Finder { rules, reach, tables }) = &self.finder else { return 0 };
         let MinHashRules { form, banding, agree, .. } = *rules;
@@ -185,7 +185,8 @@ impl Sketches {
             let distance = form.distance(sketch, held);
             // The tables may show more: whether a pair matches may not depend on them.
             let shared = || banding.shared(form, held, &keys);
-            if reach.is_some_and(|reach| distance <= reach) && shared() >= usize::from(agree) {
+            let is_alike = reach.is_some_and(|reach| distance <= reach) && rules.is_sure(sketch, held, distance);
+            if is_alike && shared() >= usize::from(agree) {
                 visit(position, distance, None);
             } else if let Some(share) = rules.contained(sketch, held, distance).filter(|_| shared() > 0) {
                 visit(position, distance, Some(share));
@@ -236,13 +237,13 @@ impl Sketches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::{Banding, SketchForm, SlotBits};
+    use crate::fingerprint::{Banding, SketchForm, SlotBits, Unsure};
     use proptest::prelude::*;
 
     fn rules(agree: u8, min_similarity: u16) -> MinHashRules {
         let form = SketchForm::new(16, SlotBits::B8).unwrap();
         let banding = Banding::new(5, 3, form).unwrap();
-        MinHashRules { form, banding, agree, min_similarity, containment: None }
+        MinHashRules { form, banding, agree, min_similarity, containment: None, unsure: Unsure::NEVER }
     }
 
     fn found(sketches: &Sketches, sketch: &Sketch) -> Vec<(u64, u8)> {
@@ -293,16 +294,19 @@ mod tests {
     }
 
     proptest! {
-        /// Two nested loops again: what shares enough keys and is near, and of the rest what shares one and holds enough.
+        /// Two nested loops again: what shares enough keys and is near, which has to hold enough where that is unsure; and of
+        /// the rest what shares one and holds enough.
         #[test]
         fn what_is_contained_is_what_a_scan_finds(
             bytes in prop::collection::vec((prop::collection::vec(0_u8..2, 16), 8_u16..80), 1..40),
             agree in 1_u8..4,
             min_similarity in prop::sample::select(vec![0_u16, 500, 800, 1000]),
-            least in prop::sample::select(vec![0_u16, 400, 750, 1000]),
+            containment in prop::option::of(prop::sample::select(vec![0_u16, 400, 750, 1000])),
+            unsure in (prop::sample::select(vec![0_u16, 500, 900]), prop::sample::select(vec![400_u16, 900])),
         ) {
             let plain = rules(agree, min_similarity);
-            let rules = MinHashRules { form: plain.form.with_count(), containment: Some(least), ..plain };
+            let unsure = Unsure { below: unsure.0, containment: unsure.1 };
+            let rules = MinHashRules { form: plain.form.with_count(), containment, unsure, ..plain };
             let mut sketches = Sketches::new(0);
             sketches.set_rules(Some(rules));
             let sketch_of = |(slots, size): &(Vec<u8>, u16)| {
@@ -313,15 +317,16 @@ mod tests {
                 for (number, other) in bytes[..position].iter().enumerate() {
                     let bands = (0..5).filter(|band| page.0[band * 3..][..3] == other.0[band * 3..][..3]).count();
                     let distance: u8 = page.0.iter().zip(&other.0).filter(|(a, b)| a != b).count().try_into().unwrap();
-                    let near = bands >= usize::from(agree) && rules.form.similarity(distance) >= min_similarity;
+                    let estimate = rules.form.similarity(distance);
                     // Three of sixteen slots agree because the pair was found.
                     let jaccard = ((13.0 - f64::from(distance)) / 13.0 - 1.0 / 256.0) / (1.0 - 1.0 / 256.0);
                     let (small, both) = (f64::from(page.1.min(other.1)), f64::from(page.1 + other.1));
                     let share = (jaccard * both / ((1.0 + jaccard) * small)).min(1.0) * 1000.0;
-                    let holds = bands >= 1 && jaccard >= 1.0 / 16.0 && share + 1e-6 >= f64::from(least);
-                    if near {
+                    let holds = |least: u16| jaccard >= 1.0 / 16.0 && share + 1e-6 >= f64::from(least);
+                    let sure = estimate >= unsure.below || holds(unsure.containment);
+                    if bands >= usize::from(agree) && estimate >= min_similarity && sure {
                         expected.push((number as u64, distance, None));
-                    } else if holds {
+                    } else if bands >= 1 && containment.is_some_and(holds) {
                         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousandths")]
                         expected.push((number as u64, distance, Some((share + 1e-6) as u16)));
                     }

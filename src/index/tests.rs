@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{
-    Banding, ExactHash, Fingerprints, Numbers, ScopeHash, SimHash, Sketch, SketchForm, SlotBits, Width,
+    Banding, ExactHash, Fingerprints, Numbers, ScopeHash, SimHash, Sketch, SketchForm, SlotBits, Unsure, Width,
 };
 use crate::log::{MinHashRules, Stage, Windows};
 use crate::record::Timestamp;
@@ -517,7 +517,14 @@ fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
     let form = SketchForm::new(16, SlotBits::B8).unwrap();
     let banding = Banding::new(4, 4, form).unwrap();
     let mut index = Index::new(3);
-    index.set_minhash(Some(MinHashRules { form, banding, agree: 1, min_similarity: 500, containment: None }));
+    index.set_minhash(Some(MinHashRules {
+        form,
+        banding,
+        agree: 1,
+        min_similarity: 500,
+        containment: None,
+        unsure: Unsure::NEVER,
+    }));
     let mut by_sketch = original(0, 1, Some(0b11_1111), 0);
     by_sketch.fingerprints.sketch = Some(Sketch::from_bytes(&[7; 16]));
     index.insert(&by_sketch);

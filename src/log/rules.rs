@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fingerprint::{Banding, Fingerprints, SketchForm};
+use crate::fingerprint::{Banding, Fingerprints, SketchForm, Unsure};
 use crate::record::Timestamp;
 
 /// A way to match, strongest first: that order is the order of preference between candidates.
@@ -125,6 +125,8 @@ pub struct MinHashRules {
     /// each other match, however unlike they are as a whole, if they share a single key. Without it only likeness
     /// counts.
     pub containment: Option<u16>,
+    /// Where an estimate alone does not make a match.
+    pub unsure: Unsure,
 }
 
 impl MinHashRules {
@@ -139,6 +141,14 @@ impl MinHashRules {
     #[must_use]
     pub fn share_contained(&self, one: &Fingerprints, other: &Fingerprints) -> Option<u16> {
         one.contained(other, self.form, self.banding.rows())
+    }
+
+    /// Says whether the likeness of a pair of sketches at this distance, which shares a key, is to be believed. Sketches
+    /// without counts have no witness.
+    #[must_use]
+    pub fn is_sure(&self, one: &[u8], other: &[u8], distance: u8) -> bool {
+        let contained = || self.form.contained(one, other, distance, self.banding.rows());
+        self.unsure.is_sure(self.form.similarity(distance), contained)
     }
 
     /// Says by how much of the smaller page a pair of sketches at this distance, which shares a key, matches by

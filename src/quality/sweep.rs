@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Pairs;
 use super::crowd::jaccard_of;
-use crate::fingerprint::{Banding, MOST_DISTANCE, SimHash, Sketch, SketchForm};
+use crate::fingerprint::{Banding, MOST_DISTANCE, SimHash, Sketch, SketchForm, Unsure};
 
 /// Pairs less alike than this are of no interest to anybody.
 const LEAST: f64 = 0.1;
@@ -42,6 +42,8 @@ pub struct Sketching {
     pub banding: Banding,
     /// Keys to be shared.
     pub agree: u8,
+    /// Where an estimate needs a witness.
+    pub unsure: Unsure,
 }
 
 /// Two pages that are alike by some measure; the first came first.
@@ -55,7 +57,8 @@ pub struct Alike {
     pub jaccard: f64,
     /// Differing bits.
     pub bits: Option<u32>,
-    /// The Jaccard index that the sketches tell, in thousandths; only when they share enough keys to be compared.
+    /// The Jaccard index that the sketches tell, in thousandths; only when they share enough keys to be compared,
+    /// and it is to be believed.
     pub estimate: Option<u16>,
 }
 
@@ -98,11 +101,13 @@ impl Sweep {
                 let jaccard = jaccard_of(*shared, page.shingles.len(), earlier.shingles.len());
                 let bits = page.simhash.zip(earlier.simhash).and_then(|(page, earlier)| page.distance(earlier));
                 let estimate = || {
-                    let Sketching { form, banding, agree } = sketching?;
+                    let Sketching { form, banding, agree, unsure } = sketching?;
                     let (ours, theirs) = (page.sketch.as_ref()?, earlier.sketch.as_ref()?);
-                    let estimate = form.similarity(form.distance(ours, theirs));
+                    let distance = form.distance(ours, theirs);
+                    let estimate = form.similarity(distance);
                     let enough = banding.shared(form, theirs, keys.as_ref()?) >= usize::from(agree);
-                    enough.then_some(estimate)
+                    let contained = || form.contained(ours, theirs, distance, banding.rows());
+                    (enough && unsure.is_sure(estimate, contained)).then_some(estimate)
                 };
                 let estimate = estimate();
                 let close = bits.is_some_and(|bits| bits <= u32::from(MOST_DISTANCE));

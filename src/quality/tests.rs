@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::crawl::Rng;
-use crate::fingerprint::{Banding, Letters, Reader, Settings, Shingling, SimHash, Sketch, SketchForm, SlotBits};
+use crate::fingerprint::{
+    Banding, Letters, Reader, Settings, Shingling, SimHash, Sketch, SketchForm, SlotBits, Unsure,
+};
 use crate::record::{Body, EventTime, Fields, Format, InputSettings};
 use crate::text;
 use proptest::prelude::*;
@@ -225,7 +227,8 @@ fn longer_shingles_and_more_keys_find_fewer_strangers_in_every_kind_of_text() {
 /// Pages of a small vocabulary with codes and sketches of few values, so that all kinds of pairs occur.
 fn any_page() -> impl Strategy<Value = Sample> {
     let code = proptest::option::of(0_u64..16);
-    let bytes = proptest::collection::vec(0_u8..2, 16);
+    let bytes =
+        (proptest::collection::vec(0_u8..2, 16), 5_u8..40).prop_map(|(slots, size)| [&slots[..], &[0, size]].concat());
     (code, proptest::option::of(bytes), proptest::collection::vec(0_u32..12, 0..8)).prop_map(
         |(code, bytes, shingles)| {
             let (simhash, sketch) = (code.map(SimHash::B64), bytes.map(|bytes| Sketch::from_bytes(&bytes)));
@@ -240,8 +243,9 @@ proptest! {
     fn a_sweep_finds_and_counts_what_a_scan_does(
         pages in proptest::collection::vec(any_page(), 0..12), most in 0_u8..=8, least in 0_u16..1000, truth in 0.1..1.0_f64
     ) {
-        let form = SketchForm::new(16, SlotBits::B8).unwrap();
-        let sketching = Sketching { form, banding: Banding::new(5, 3, form).unwrap(), agree: 2 };
+        let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
+        let unsure = Unsure { below: 500, containment: 700 };
+        let sketching = Sketching { form, banding: Banding::new(5, 3, form).unwrap(), agree: 2, unsure };
         let sweep = Sweep::of(&pages, Some(sketching));
         let (mut expected, mut by_bits, mut near) = (Vec::new(), Pairs::default(), std::collections::BTreeSet::new());
         for (other, page) in pages.iter().enumerate() {
@@ -250,7 +254,10 @@ proptest! {
                 let bits = page.simhash.zip(earlier.simhash).map(|(a, b)| (a.bits() ^ b.bits()).count_ones());
                 let estimate = page.sketch.as_ref().zip(earlier.sketch.as_ref()).and_then(|(a, b)| {
                     let bands = (0..5).filter(|band| a.bytes()[band * 3..][..3] == b.bytes()[band * 3..][..3]).count();
-                    (bands >= 2).then(|| form.similarity(form.distance(a, b)))
+                    let distance = form.distance(a, b);
+                    let estimate = form.similarity(distance);
+                    let sure = estimate >= 500 || form.contained(a, b, distance, 3) >= Some(700);
+                    (bands >= 2 && sure).then_some(estimate)
                 });
                 if jaccard >= 0.1 || bits.is_some_and(|bits| bits <= 8) || estimate.is_some_and(|it| it >= 100) {
                     expected.push(Alike { one, other, jaccard, bits, estimate });

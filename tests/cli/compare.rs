@@ -88,6 +88,22 @@ fn sieve_says_at_the_threshold_what_was_foretold() {
 }
 
 #[test]
+fn a_low_estimate_asks_how_much_of_the_smaller_page_is_in_the_other() {
+    let folder = folder(NEWS, &NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
+    let unsure = |containment: &str| {
+        let unsure = format!("match.minhash.unsure={{below: 0.95, containment: {containment}}}");
+        let said = compare(&folder, &["a.txt", "b.txt", "-o", "table", "-s", &unsure]);
+        let row = said.out.lines().find_map(|line| line.strip_prefix("minhash  ")).unwrap().to_owned();
+        row.split("  ").last().unwrap().to_owned()
+    };
+    assert_eq!(unsure("0.9"), "match (match.minhash.min_similarity is 0.3, up to 0.89 matches)");
+    let share = json(&folder, &["a.txt", "b.txt"])["containment"]["estimate"].clone();
+    let why = "none would match: below 0.95 the smaller page has to be in the other to 0.99, and is to";
+    assert_eq!(unsure("0.99"), format!("no match (match.minhash.min_similarity is 0.3, {why} {share})"));
+    assert_eq!(json(&folder, &["a.txt", "b.txt"])["minhash"]["unsure"]["below"], 0.33);
+}
+
+#[test]
 fn figures_that_differ_are_named_as_the_cause() {
     let folder = folder(&format!("{NEWS} 2026-09-17 08:12 1024"), &format!("{NEWS} 2026-10-28 21:40 3377"));
     let told = json(&folder, &["a.txt", "b.txt"]);

@@ -240,14 +240,16 @@ fn sketch_distance(held: &Fingerprints, page: &Fingerprints, rules: &Rules) -> O
     // Of a slot of 8 bits strangers agree in one of 256.
     let jaccard = |slots: f64| ((slots - f64::from(distance)) / slots - 1.0 / 256.0) / (1.0 - 1.0 / 256.0);
     let estimate = jaccard(slots);
-    if agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity) {
+    // A row of slots agrees in whatever is found.
+    let beside = jaccard(slots - f64::from(minhash.banding.rows()));
+    let (fewer, both) = (f64::from(*one_size.min(other_size)), f64::from(*one_size) + f64::from(*other_size));
+    let share = (beside * both / (1.0 + beside) / fewer).min(1.0) * 1000.0 + 1e-9;
+    let holds = |least: u16| beside >= 1.0 / 16.0 && share >= f64::from(least);
+    let sure = estimate * 1000.0 >= f64::from(minhash.unsure.below) || holds(minhash.unsure.containment);
+    if agreeing >= usize::from(minhash.agree) && estimate * 1000.0 >= f64::from(minhash.min_similarity) && sure {
         return Some((distance, None));
     }
-    // A row of slots agrees in whatever is found.
-    let estimate = jaccard(slots - f64::from(minhash.banding.rows()));
-    let (fewer, both) = (f64::from(*one_size.min(other_size)), f64::from(*one_size) + f64::from(*other_size));
-    let share = (estimate * both / (1.0 + estimate) / fewer).min(1.0) * 1000.0 + 1e-9;
-    let holds = agreeing > 0 && estimate >= 1.0 / 16.0 && share >= f64::from(minhash.containment?);
+    let holds = agreeing > 0 && holds(minhash.containment?);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousandths, rounded down")]
     holds.then_some((distance, Some(share as u16)))
 }

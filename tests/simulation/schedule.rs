@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate::fingerprint::{Banding, SketchForm, SlotBits};
+use dupgate::fingerprint::{Banding, SketchForm, SlotBits, Unsure};
 use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate::log::{Entry, EntryBody, ForgetTarget, LogIdentity, MinHashRules, Rules, SameId, Stage, Windows};
 use dupgate::record::{PartitionId, Source};
@@ -73,9 +73,9 @@ const WINDOW: u64 = 8;
 const LATENESS: u64 = 4;
 
 /// Rules for the sketches of the pages: five bands of three of their sixteen slots.
-fn minhash(agree: u8, min_similarity: u16, containment: Option<u16>) -> MinHashRules {
+fn minhash(agree: u8, min_similarity: u16, containment: Option<u16>, unsure: Unsure) -> MinHashRules {
     let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
-    MinHashRules { form, banding: Banding::new(5, 3, form).unwrap(), agree, min_similarity, containment }
+    MinHashRules { form, banding: Banding::new(5, 3, form).unwrap(), agree, min_similarity, containment, unsure }
 }
 
 fn rules(rng: &mut Rng, plain: bool) -> Rules {
@@ -107,7 +107,12 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
         max_future_skew: ms(3),
         max_entries: rng.pick(&[50, 6, 3]),
         same_id: rng.pick(&[SameId::Update, SameId::Update, SameId::Duplicate]),
-        minhash: Some(minhash(rng.pick(&[1, 2]), rng.pick(&[300, 600, 800]), rng.pick(&[None, Some(600), Some(950)]))),
+        minhash: Some(minhash(
+            rng.pick(&[1, 2]),
+            rng.pick(&[300, 600, 800]),
+            rng.pick(&[None, Some(600), Some(950)]),
+            rng.pick(&[Unsure::NEVER, Unsure { below: 850, containment: 900 }]),
+        )),
         number_guard: rng.pick(&[None, Some(500), Some(700)]),
     }
 }

@@ -33,7 +33,7 @@ impl Curve {
     }
 
     pub(super) fn table(&self) -> String {
-        let MinHashRules { form, banding, agree, min_similarity, containment } = self.minhash;
+        let MinHashRules { form, banding, agree, min_similarity, containment, unsure } = self.minhash;
         let (slots, bits) = (form.slots(), form.bits().count());
         let row = |name: &str, cells: [String; 9]| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
         let sharing = |least: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, least)));
@@ -62,11 +62,17 @@ impl Curve {
         };
         format!(
             "minhash: {} bands of {} rows out of {slots} slots of {bits} bits; two texts match when they share {agree} bands \
-             and their\nsimilarity is estimated at {} or more{}{}\n\n{}\n\n{}",
+             and their\nsimilarity is estimated at {} or more{}{}{}\n\n{}\n\n{}",
             banding.bands(),
             banding.rows(),
             share(min_similarity),
             form.bottom().map_or_else(String::new, |k| format!(" by the {k} smallest hashes")),
+            if unsure.below > min_similarity {
+                let [below, containment] = [unsure.below, unsure.containment].map(share);
+                format!(" (below {below} only with {containment} of the smaller in the other)")
+            } else {
+                String::new()
+            },
             containment.map_or_else(String::new, |least| {
                 let least = share(least);
                 format!(", or when they share one band and {least} of the smaller\nis estimated to be in the other")

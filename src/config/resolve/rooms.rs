@@ -7,7 +7,7 @@ use super::super::raw::{self, Raw, StageName, TimeSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
 use super::{Findings, Given};
-use crate::fingerprint::{Banding, FeatureHash, Shingling, SketchForm, SlotBits, StopShingles, Width};
+use crate::fingerprint::{Banding, FeatureHash, Shingling, SketchForm, SlotBits, StopShingles, Unsure, Width};
 use crate::log::{MinHashRules, Rules, SameId, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
@@ -189,10 +189,7 @@ fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm
     if let Some(k) = minhash.bottom_k {
         form = form.with_bottom(k).map_err(|error| found.refuse("match.minhash.bottom_k", error.to_string())).ok()?;
     }
-    if minhash.containment.is_none() {
-        return Some(form);
-    }
-    if bits == SlotBits::B4 {
+    if minhash.containment.is_some() && bits == SlotBits::B4 {
         found.refuse(
             "match.minhash.containment",
             "slots of 4 bits agree too often by chance to tell what little a long page shares with a short one \
@@ -233,18 +230,22 @@ fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) ->
 }
 
 fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings) -> Option<MinHashRules> {
-    let raw::Minhash { bands, rows, agree, min_similarity, containment, .. } = *minhash;
+    let raw::Minhash { bands, rows, agree, min_similarity, ref unsure, containment, .. } = *minhash;
     if agree == 0 || usize::from(agree) > bands {
         found.refuse("match.minhash.agree", format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"));
     }
     let min_similarity = per_mille("match.minhash.min_similarity", min_similarity, found)?;
+    let unsure = Unsure {
+        below: per_mille("match.minhash.unsure.below", unsure.below, found)?,
+        containment: per_mille("match.minhash.unsure.containment", unsure.containment, found)?,
+    };
     let containment = match containment {
         Some(share) => Some(per_mille("match.minhash.containment", share, found)?),
         None => None,
     };
     let banding = Banding::new(bands, rows, form);
     let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok()?;
-    Some(MinHashRules { form, banding, agree, min_similarity, containment })
+    Some(MinHashRules { form, banding, agree, min_similarity, containment, unsure })
 }
 
 /// Takes a share as thousandths.
@@ -326,7 +327,8 @@ const fn stage(name: StageName) -> Stage {
 fn bytes_per_original(matching: &raw::Match) -> u64 {
     let raw::Minhash { permutations, bits, bands, bottom_k, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let beside = number(bottom_k.unwrap_or(0)).saturating_mul(4);
+    // The number of shingles, and the smallest of them.
+    let beside = number(bottom_k.unwrap_or(0)).saturating_mul(4).saturating_add(2);
     let slots = number(permutations).saturating_mul(u64::from(bits)) / 8;
     let sketch = if permutations == 0 { 0 } else { slots.saturating_add(beside) };
     let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(7) } else { 0 };

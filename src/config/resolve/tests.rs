@@ -5,6 +5,7 @@ use serde_json::json;
 use super::super::settings::ShownText;
 use super::super::{Layers, Settings, settings};
 use super::*;
+use crate::fingerprint::Unsure;
 use crate::log::{Stage, Windows};
 use crate::{fingerprint, record, text};
 
@@ -49,7 +50,7 @@ fn a_minimal_file_resolves_to_the_defaults_of_every_room() {
     assert_eq!(settings.rules.stages, Stage::ALL);
     assert_eq!(settings.rules.max_distance, 3);
     assert_eq!(settings.rules.windows, Windows::all(Duration::from_hours(72)));
-    assert_eq!(settings.rules.max_entries, (4 << 30) / (BYTES_PER_ORIGINAL + 128 + 42 * 7));
+    assert_eq!(settings.rules.max_entries, (4 << 30) / (BYTES_PER_ORIGINAL + 130 + 42 * 7));
     assert_eq!(settings.index.max_memory, 4 << 30);
     assert_eq!(settings.logs.keep, Duration::from_hours(78));
     assert_eq!(settings.logs.prefix, "dupgate");
@@ -193,10 +194,16 @@ fn sketches_and_their_bands_fit_together() {
     refused(&["match.minhash.min_similarity=1.5"], "match.minhash.min_similarity", "expected 0 to 1");
     refused(&["match.number_overlap=-0.1"], "match.number_overlap", "expected 0 to 1");
     refused(&["match.minhash.min_shingles=0"], "match.minhash.min_shingles", "below the limit of 1");
+    assert!(form.has_count(), "sketches carry what containment needs, whether it is asked for or not");
     let contained = settings(&["match.minhash.containment=0.75"]);
     assert_eq!(contained.rules.minhash.unwrap().containment, Some(750));
-    assert_eq!(contained.fingerprint.minhash.form, Some(form.with_count()), "sketches carry what it needs");
-    assert_eq!(contained.rules.minhash.unwrap().form, form.with_count());
+    assert_eq!(contained.fingerprint, made.fingerprint, "containment is no part of the scheme");
+    assert_eq!(made.rules.minhash.unwrap().unsure, Unsure { below: 330, containment: 800 });
+    let believing = settings(&["match.minhash.unsure={below: 0, containment: 0.5}"]);
+    assert_eq!(believing.rules.minhash.unwrap().unsure, Unsure { below: 0, containment: 500 });
+    assert_eq!(believing.fingerprint, made.fingerprint, "nor is what is unsure");
+    refused(&["match.minhash.unsure.below=35"], "match.minhash.unsure.below", "expected 0 to 1");
+    refused(&["match.minhash.unsure.containment=-1"], "match.minhash.unsure.containment", "expected 0 to 1");
     assert_eq!(made.rules.minhash.unwrap().containment, None, "off unless asked for");
     refused(&["match.minhash.containment=75"], "match.minhash.containment", "expected 0 to 1");
     let small = ["match.minhash.containment=0.75", "match.minhash.bits=4"];
@@ -247,8 +254,8 @@ fn one_limit_bounds_the_index() {
         let settings = settings(sets);
         (settings.rules.max_entries, settings.index.max_memory)
     };
-    assert_eq!(settings_of(&["index.max_memory=6380B"]), (10, 6380));
-    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 6380));
+    assert_eq!(settings_of(&["index.max_memory=6400B"]), (10, 6400));
+    assert_eq!(settings_of(&["index.max_entries=10"]), (10, 6400));
     assert_eq!(
         settings_of(&["index.max_entries=10", "match.minhash.permutations=0", "match.stages=exact"]),
         (10, 2160)

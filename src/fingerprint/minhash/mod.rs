@@ -14,12 +14,16 @@
 mod banding;
 mod bottom;
 mod count;
+mod distinct;
 mod permutations;
 mod sketch;
+mod unsure;
 #[cfg(test)]
 mod tests;
 
 pub use banding::{BadBanding, Banding};
 pub use bottom::Bottom;
+pub(super) use distinct::Distinct;
 pub use permutations::Permutations;
 pub use sketch::{BadForm, Sketch, SketchForm, SlotBits, share};
+pub use unsure::Unsure;

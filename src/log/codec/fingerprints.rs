@@ -1,7 +1,7 @@
 //! Fingerprints and the hashes beside them as bytes.
 
 use super::CodecError;
-use super::frame::{FORMAT_VERSION, USUAL_VERSION};
+use super::frame::{OPTIONS_VERSION, USUAL_VERSION};
 use super::wire::{Reader, Write};
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Sketch, Width};
 
@@ -59,7 +59,7 @@ impl Present {
 /// no `SimHash` but that of 64 bits.
 pub(crate) fn version_for<'a>(mut all: impl Iterator<Item = &'a Fingerprints>) -> u8 {
     let is_usual = |simhash: SimHash| simhash.width() == Width::B64;
-    if all.all(|fingerprints| fingerprints.simhash.is_none_or(is_usual)) { USUAL_VERSION } else { FORMAT_VERSION }
+    if all.all(|fingerprints| fingerprints.simhash.is_none_or(is_usual)) { USUAL_VERSION } else { OPTIONS_VERSION }
 }
 
 /// Writes the hashes that are there, without saying which, as this version has them.

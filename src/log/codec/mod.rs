@@ -2,7 +2,8 @@
 //!
 //! Every Kafka record of both logs is one frame. Its format version is checked before anything else, so that an
 //! older release says what it met instead of calling the bytes broken. A record is written by version 3 unless it holds
-//! what only version 4 can say, a `SimHash` of other than 64 bits.
+//! what only a later one can say: version 4 a `SimHash` of other than 64 bits, counts and shares of pages, version 5 rules
+//! that are unsure of low estimates.
 //!
 //! ```text
 //! frame        "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
@@ -44,12 +45,13 @@
 //!              · has number guard u8 [· least overlap] (not in versions 1 and 2)
 //! minhash      0 u8, or 1 u8 · slots u8 · bits u8 · bands u8 · rows u8 · agree u8 · min_similarity
 //!              · has counts u8 · smallest elements u8 · has containment u8 [· containment] (all not before version 4)
+//!              · unsure below · containment (not before version 5)
 //! span         seconds · nanoseconds
 //! bitmap       length · portable Roaring treemap (nothing when empty)
 //! ```
 //!
 //! Numbers without a type are LEB128 varints, `i` zigzag ones; fixed ones are little-endian. In a record of many, an
-//! entry of exact and `SimHash` takes at most 64 bytes (16 more with eight figures), 240 with a sketch of 128, and the
+//! entry of exact and `SimHash` takes at most 64 bytes (16 more with eight figures), 242 with a sketch of 130, and the
 //! ruling of a duplicate at most 56.
 //!
 //! Kinds from 5 on stand in snapshots, whose room uses the same frame and alphabet.
@@ -69,7 +71,7 @@ pub(crate) mod wire;
 
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
 pub use entries::{decode_entries, encode_entries};
-pub use frame::{FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, USUAL_VERSION};
+pub use frame::{FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, OPTIONS_VERSION, USUAL_VERSION};
 pub use verdicts::{DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
 
 use crate::record::Reject;

@@ -1,9 +1,9 @@
 //! Rules and tails as bytes.
 
 use super::CodecError;
-use super::frame::{self, FORMAT_VERSION, Kind, USUAL_VERSION};
+use super::frame::{self, FORMAT_VERSION, Kind, OPTIONS_VERSION, USUAL_VERSION};
 use super::wire::{Reader, Write};
-use crate::fingerprint::{Banding, SketchForm, SlotBits};
+use crate::fingerprint::{Banding, SketchForm, SlotBits, Unsure};
 use crate::log::{LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Tails, Windows};
 
 /// Appends one Kafka record that holds these rules to `out`.
@@ -26,10 +26,15 @@ pub(super) fn decode(mut from: Reader<'_>) -> Result<RulesRecord, CodecError> {
 
 /// Returns the version of a record that holds these rules.
 pub(super) fn version_of(rules: &Rules) -> u8 {
-    let needs = |minhash: &MinHashRules| {
-        minhash.containment.is_some() || minhash.form.has_count() || minhash.form.bottom().is_some()
-    };
-    if rules.minhash.as_ref().is_some_and(needs) { FORMAT_VERSION } else { USUAL_VERSION }
+    match &rules.minhash {
+        Some(minhash) if minhash.unsure != Unsure::NEVER => FORMAT_VERSION,
+        Some(MinHashRules { form, containment, .. })
+            if containment.is_some() || form.has_count() || form.bottom().is_some() =>
+        {
+            OPTIONS_VERSION
+        }
+        Some(_) | None => USUAL_VERSION,
+    }
 }
 
 /// Writes rules as [`version_of`] them has it.
@@ -45,14 +50,19 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     out.varint(rules.max_entries);
     out.push(rules.same_id as u8);
     out.push(u8::from(rules.minhash.is_some()));
-    if let Some(MinHashRules { form, banding, agree, min_similarity, containment }) = rules.minhash {
+    if let Some(MinHashRules { form, banding, agree, min_similarity, containment, unsure }) = rules.minhash {
         // No form has more than 16 bits a slot.
         out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
         out.extend([banding.bands(), banding.rows(), agree]);
         out.varint(u64::from(min_similarity));
-        if version_of(rules) >= FORMAT_VERSION {
+        let version = version_of(rules);
+        if version >= OPTIONS_VERSION {
             out.extend([u8::from(form.has_count()), form.bottom().unwrap_or(0), u8::from(containment.is_some())]);
             containment.iter().for_each(|least| out.varint(u64::from(*least)));
+        }
+        if version >= FORMAT_VERSION {
+            out.varint(u64::from(unsure.below));
+            out.varint(u64::from(unsure.containment));
         }
     }
     out.push(u8::from(rules.number_guard.is_some()));
@@ -93,8 +103,8 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
     let agree = from.byte("agree")?;
     let min_similarity = from.small("min_similarity")?;
-    let mut rules = MinHashRules { form, banding, agree, min_similarity, containment: None };
-    if from.version() >= FORMAT_VERSION {
+    let mut rules = MinHashRules { form, banding, agree, min_similarity, containment: None, unsure: Unsure::NEVER };
+    if from.version() >= OPTIONS_VERSION {
         if read_bool(from, "count")? {
             rules.form = form.with_count();
         }
@@ -103,6 +113,9 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
             rules.form = rules.form.with_bottom(k.into()).map_err(|_| bad("bottom_k", k))?;
         }
         rules.containment = read_bool(from, "containment")?.then(|| from.small("containment")).transpose()?;
+    }
+    if from.version() >= FORMAT_VERSION {
+        rules.unsure = Unsure { below: from.small("unsure")?, containment: from.small("unsure containment")? };
     }
     Ok(Some(rules))
 }

@@ -1,7 +1,7 @@
 //! Rulings of the verdict log as bytes.
 
 use super::fingerprints::{self, Present};
-use super::frame::{self, FORMAT_VERSION, Kind};
+use super::frame::{self, Kind, OPTIONS_VERSION};
 use super::places::Places;
 use super::rules::{read_stage, read_tails, write_tails};
 use super::wire::{Reader, Write};
@@ -25,7 +25,7 @@ const TEMPLATE: u8 = 7;
 const HAS_ORIGINAL: u8 = 1 << 4;
 /// Flag of a page's head: the cluster it joins began elsewhere than at the original it matched.
 const HAS_CLUSTER: u8 = 1 << 5;
-/// Flag of a page's head: it matched by containment. Not before [`FORMAT_VERSION`].
+/// Flag of a page's head: it matched by containment. Not before [`OPTIONS_VERSION`].
 const IS_CONTAINED: u8 = 1 << 6;
 /// Flag beside the hashes of a new original: its cluster began elsewhere.
 const OF_CLUSTER: u8 = Present::FREE_BIT;
@@ -38,7 +38,7 @@ pub(super) fn encode(batch: &RulingBatch, out: &mut Vec<u8>) {
     let mut places = Places::default();
     let mut body = Vec::with_capacity(batch.rulings.len() * 64);
     let version = if batch.rulings.iter().any(|ruling| head_of(&ruling.answer) & IS_CONTAINED != 0) {
-        FORMAT_VERSION
+        OPTIONS_VERSION
     } else {
         fingerprints::version_for(batch.rulings.iter().filter_map(remembered))
     };
@@ -152,7 +152,7 @@ fn read_page(from: &mut Reader<'_>, places: &mut Places, head: u8) -> Result<Pag
     let source = places.read_page(from)?;
     let event_time = places.read_time(from)?;
     let digest = PageDigest(from.fixed32("digest")?);
-    let of_match = HAS_CLUSTER | if from.version() < FORMAT_VERSION { 0 } else { IS_CONTAINED };
+    let of_match = HAS_CLUSTER | if from.version() < OPTIONS_VERSION { 0 } else { IS_CONTAINED };
     let decision = match (head & 0xF, head & 0xF0) {
         (UNIQUE, 0) => Decision::Unique { original: None },
         (UNIQUE, HAS_ORIGINAL) => Decision::Unique { original: Some(read_original(from, places)?) },

@@ -8,7 +8,7 @@ use roaring::RoaringTreemap;
 use super::*;
 use crate::fingerprint::{
     Banding, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, SketchForm, SlotBits,
-    Width,
+    Unsure, Width,
 };
 use crate::log::MinHashRules;
 use crate::log::{

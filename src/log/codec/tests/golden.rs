@@ -33,6 +33,11 @@ const WITH_OPTIONS: [&str; 3] = [
     include_str!("../../../../tests/golden/log/rulings_contained.v4.hex"),
     include_str!("../../../../tests/golden/log/checkpoint.v4.hex"),
 ];
+/// Rules that are unsure of low estimates, and nothing else, are written as version 5.
+const UNSURE: [&str; 2] = [
+    include_str!("../../../../tests/golden/log/rules.v5.hex"),
+    include_str!("../../../../tests/golden/log/checkpoint.v5.hex"),
+];
 const ENTRIES_4: &str = include_str!("../../../../tests/golden/log/entries.v4.hex");
 const RULINGS_4: &str = include_str!("../../../../tests/golden/log/rulings.v4.hex");
 
@@ -116,9 +121,9 @@ fn a_simhash_of_other_than_64_bits_takes_version_4() {
     // One of them is enough, and without one older releases can read the record.
     let version = |entries: &[Entry]| encoded(entries)[2];
     assert_eq!(version(&entries()), USUAL_VERSION);
-    assert_eq!(version(&[entries(), other_widths()].concat()), FORMAT_VERSION);
+    assert_eq!(version(&[entries(), other_widths()].concat()), OPTIONS_VERSION);
     for entry in other_widths() {
-        assert_eq!(version(&[entry]), FORMAT_VERSION);
+        assert_eq!(version(&[entry]), OPTIONS_VERSION);
     }
 }
 
@@ -140,6 +145,23 @@ fn checkpoint_of_all_versions() {
     let two = Checkpoint { rules: rules_2(), ..checkpoint() };
     let [value, one, two] = [checkpoint(), one, two].map(|checkpoint| VerdictRecord::Checkpoint(Box::new(checkpoint)));
     check_verdict("checkpoint", CHECKPOINT, &value, [&one, &two], 200);
+}
+
+/// What the defaults write.
+#[test]
+fn rules_that_are_unsure_of_low_estimates_are_written_as_a_version_of_their_own() {
+    let unsure = Unsure { below: 330, containment: 800 };
+    let minhash = rules().minhash.map(|minhash| MinHashRules { form: minhash.form.with_count(), unsure, ..minhash });
+    let rules = Rules { minhash, ..rules() };
+    let record = RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules: rules.clone() };
+    let values = [
+        ("rules", VerdictRecord::Rules(record)),
+        ("checkpoint", VerdictRecord::Checkpoint(Box::new(Checkpoint { rules, ..checkpoint() }))),
+    ];
+    for ((name, value), golden) in values.iter().zip(UNSURE) {
+        check_written(&format!("{name}.v5.hex"), golden, &encode_verdict(value, 200));
+        check_read(&format!("{name}.v5.hex"), golden, value);
+    }
 }
 
 #[test]
@@ -362,6 +384,7 @@ pub(super) fn rules() -> Rules {
             agree: 2,
             min_similarity: 300,
             containment: None,
+            unsure: Unsure::NEVER,
         }),
         number_guard: Some(500),
     }

@@ -113,7 +113,7 @@ fn another_version_is_named_before_the_checksum_is_looked_at() {
     bytes[2] = 9;
     let error = decode_entries(&bytes).unwrap_err();
     assert_eq!(error, CodecError::UnknownVersion { found: 9 });
-    assert_eq!(error.to_string(), "the record has format version 9; this release reads [1, 2, 3, 4]");
+    assert_eq!(error.to_string(), "the record has format version 9; this release reads [1, 2, 3, 4, 5]");
 }
 
 #[test]
@@ -151,14 +151,14 @@ fn a_simhash_of_no_known_length_is_refused() {
     for length in (0..=255_u8).filter(|length| ![4, 8, 16].contains(length)) {
         let mut body = bytes[4..bytes.len() - 4].to_vec();
         body[at - 4] = length;
-        let error = decode_entries(&framed_as(FORMAT_VERSION, Kind::Entries, &body)).unwrap_err();
+        let error = decode_entries(&framed_as(OPTIONS_VERSION, Kind::Entries, &body)).unwrap_err();
         assert_eq!(error, CodecError::BadValue { what: "simhash", value: u64::from(length) });
     }
     // What announces more bytes than there are ends too early, whatever stands behind it.
     let body = &bytes[4..=at];
     for length in [4, 8, 16] {
         let short = [&body[..body.len() - 1], &[length, 1, 2, 3]].concat();
-        let error = decode_entries(&framed_as(FORMAT_VERSION, Kind::Entries, &short)).unwrap_err();
+        let error = decode_entries(&framed_as(OPTIONS_VERSION, Kind::Entries, &short)).unwrap_err();
         assert_eq!(error, CodecError::EndsInside { what: "simhash" });
     }
 }

@@ -142,16 +142,21 @@ fn rules() -> BoxedStrategy<Rules> {
 
 fn minhash_rules() -> impl Strategy<Value = MinHashRules> {
     let bits = prop::sample::select(vec![SlotBits::B4, SlotBits::B8, SlotBits::B16]);
-    let options = (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(any::<u16>()));
+    let options = (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(any::<u16>()), unsure());
     (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), any::<u16>(), options).prop_map(
-        |(pairs, bits, bands, rows, agree, min_similarity, (counts, bottom, containment))| {
+        |(pairs, bits, bands, rows, agree, min_similarity, (counts, bottom, containment, unsure))| {
             let plain = SketchForm::new(pairs * 2, bits).unwrap();
             let counted = if counts { plain.with_count() } else { plain };
             let form = bottom.map_or(counted, |k| counted.with_bottom(k).unwrap());
             let banding = Banding::new(bands, rows, form).unwrap();
-            MinHashRules { form, banding, agree, min_similarity, containment }
+            MinHashRules { form, banding, agree, min_similarity, containment, unsure }
         },
     )
+}
+
+fn unsure() -> impl Strategy<Value = Unsure> {
+    let some = (any::<u16>(), any::<u16>()).prop_map(|(below, containment)| Unsure { below, containment });
+    prop_oneof![Just(Unsure::NEVER), some]
 }
 
 fn tails() -> BoxedStrategy<Tails> {
