@@ -31,7 +31,7 @@ pub(crate) fn run(scale: &Scale, floors: &mut Vec<Floor>) -> Value {
         let mut minima = Vec::new();
         let sketch = time(scale, 1_000_000 / shingles, || {
             permutations.minima(black_box(&elements), &mut minima);
-            black_box(form.cut(&minima, &[]));
+            black_box(form.cut(&minima, &[], 0));
         });
         let factors: Vec<(u32, u32)> = (0..128_u32).map(|n| (n * 2 + 1, n)).collect();
         let plain = time(scale, 100_000 / shingles, || {
@@ -81,7 +81,7 @@ pub(crate) fn run(scale: &Scale, floors: &mut Vec<Floor>) -> Value {
             for text in &texts {
                 shingle_hashes(black_box(text), lengths, &mut letters, &mut hashes);
                 permutations.minima(&hashes, &mut minima);
-                black_box(form.cut(&minima, &[]));
+                black_box(form.cut(&minima, &[], 0));
             }
         });
         let pages = texts.len() as f64;

@@ -251,12 +251,18 @@ impl Reader {
         shingles.clear();
         self.settings.minhash.shingle.each_taken(normal, letters, |shingle| shingles.push(hash_of(shingle)));
         self.settings.minhash.stop.drop_from(shingles);
-        different.keep_first(shingles);
-        if shingles.len() < self.settings.minhash.min_shingles.max(1) {
+        let least = self.settings.minhash.min_shingles.max(1);
+        // Only a short text can have too few different ones: sorting a long one would cost as much as its sketch.
+        if shingles.len() < least.saturating_mul(8) {
+            shingles.sort_unstable();
+            shingles.dedup();
+        }
+        if shingles.len() < least {
             return None;
         }
         self.permutations.minima(shingles, minima);
-        Some(form.cut(minima, shingles))
+        let size = if form.has_count() { different.count(shingles) } else { 0 };
+        Some(form.cut(minima, shingles, size))
     }
 
     pub(super) fn first_seen(&self, word: text::Word<'_>) -> Seen {

@@ -452,7 +452,10 @@ fn sketches_of_runs_of_words_are_those_of_the_shingles_that_are_shown() {
         hashes.sort_unstable();
         let (form, mut minima) = (Settings::default().minhash.form.unwrap(), Vec::new());
         Permutations::new(128).minima(&hashes, &mut minima);
-        assert_eq!(read_with(reader, text).unwrap().fingerprints.sketch, Some(form.cut(&minima, &hashes)));
+        assert_eq!(
+            read_with(reader, text).unwrap().fingerprints.sketch,
+            Some(form.cut(&minima, &hashes, hashes.len()))
+        );
     }
     assert_ne!(stopped.scheme(), plain.scheme());
     let refused = with("rebuilt bridge's\n").unwrap_err().to_string();
@@ -521,7 +524,7 @@ fn stop_shingles_are_left_out_of_sketches_and_are_part_of_the_scheme() {
     let hashes: Vec<u32> = inspected.shingles.iter().map(|shingle| shingle_hash(shingle)).collect();
     let (form, mut minima) = (Settings::default().minhash.form.unwrap(), Vec::new());
     Permutations::new(128).minima(&hashes, &mut minima);
-    assert_eq!(sketch(&stopped, text), Some(form.cut(&minima, &hashes)));
+    assert_eq!(sketch(&stopped, text), Some(form.cut(&minima, &hashes, hashes.len())));
     // Its size is that of what counts, each once.
     let twice = sketch(&with("责任编辑"), &text.repeat(30)).unwrap();
     let different = plain.inspect(&RawRecord { key: None, value: Some(text.repeat(30).as_bytes()), headers: &() });

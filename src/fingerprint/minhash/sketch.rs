@@ -132,9 +132,10 @@ impl SketchForm {
         self.slots as usize * self.bits.count() as usize / 8
     }
 
-    /// Keeps the form's bits of each minimum, and of the set's elements (each once) what else the form asks for.
+    /// Keeps the form's bits of each minimum, and what else the form asks for: the size of the set, and its smallest
+    /// elements, which may repeat.
     #[must_use]
-    pub fn cut(self, minima: &[u32], elements: &[u32]) -> Sketch {
+    pub fn cut(self, minima: &[u32], elements: &[u32], size: usize) -> Sketch {
         let mixed = minima.iter().take(usize::from(self.slots)).map(|minimum| mix(*minimum).to_be_bytes());
         let mut bytes: Vec<u8> = Vec::with_capacity(self.bytes());
         match self.bits {
@@ -146,7 +147,7 @@ impl SketchForm {
             }
         }
         if self.counts {
-            bytes.extend(count::encode(elements.len()));
+            bytes.extend(count::encode(size));
         }
         if let Some(k) = self.bottom() {
             bottom::write(elements, k.into(), &mut bytes);
@@ -227,8 +228,8 @@ impl SketchForm {
         Some(u16::try_from(per_mille.min(1000)).unwrap_or(1000))
     }
 
-    /// Returns how many elements the set of a sketch has: exactly up to 4,095, within 0.05 % beyond. `None` when the
-    /// form has no counts.
+    /// Returns the size that a sketch was made with: exactly up to 4,095, within 0.05 % beyond. `None` when the form has no
+    /// counts.
     #[must_use]
     pub fn count(self, sketch: &[u8]) -> Option<u32> {
         let bytes = self.counts.then(|| sketch.get(self.slot_bytes()..))??;

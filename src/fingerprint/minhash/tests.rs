@@ -99,8 +99,8 @@ fn the_estimate_from_few_bits_is_corrected_for_what_strangers_agree_in() {
             for _ in 0..pairs {
                 let (one, other) = dice.pair(shared.try_into().unwrap(), own.try_into().unwrap());
                 let distance = form.distance(
-                    &form.cut(&minima(&permutations, &one), &one),
-                    &form.cut(&minima(&permutations, &other), &other),
+                    &form.cut(&minima(&permutations, &one), &one, one.len()),
+                    &form.cut(&minima(&permutations, &other), &other, other.len()),
                 );
                 agreeing += 1.0 - f64::from(distance) / 128.0;
                 similar += share(form.similarity(distance));
@@ -131,7 +131,7 @@ fn bands_find_as_many_pairs_as_the_curve_says() {
         for _ in 0..pairs {
             let (one, other) = dice.pair(shared, own);
             let (one, other) =
-                (form.cut(&minima(&permutations, &one), &one), form.cut(&minima(&permutations, &other), &other));
+                (form.cut(&minima(&permutations, &one), &one, 0), form.cut(&minima(&permutations, &other), &other, 0));
             let equal = banding.keys(form, &one).zip(banding.keys(form, &other)).filter(|(one, other)| one == other);
             match equal.count() {
                 0 => {}
@@ -212,7 +212,7 @@ fn how_much_of_a_set_is_in_a_larger_one_is_estimated_without_bias() {
     let form = form(128, SlotBits::B8).with_count();
     let permutations = Permutations::new(128);
     let mut dice = Dice(6);
-    let sketch = |elements: &[u32]| form.cut(&minima(&permutations, elements), elements);
+    let sketch = |elements: &[u32]| form.cut(&minima(&permutations, elements), elements, elements.len());
     for (small, large, shared) in [(100, 150, 100), (100, 300, 90), (100, 500, 100), (60, 200, 30)] {
         let pairs = 400;
         let (mut sum, mut found) = (0.0, 0);
@@ -269,7 +269,7 @@ fn sketches_compared_by_their_smallest_estimate_without_bias() {
         let estimates: Vec<f64> = (0..pairs)
             .map(|_| {
                 let (one, other) = dice.pair(shared, own);
-                let (one, other) = (form.cut(&[0; 16], &one), form.cut(&[0; 16], &other));
+                let (one, other) = (form.cut(&[0; 16], &one, 0), form.cut(&[0; 16], &other, 0));
                 share(form.similarity(form.distance(&one, &other)))
             })
             .collect();
@@ -293,7 +293,7 @@ fn sketches_compared_by_their_smallest_estimate_without_bias() {
 fn the_smallest_stand_behind_the_slots_and_decide_alone() {
     let slots = form(16, SlotBits::B8);
     let form = slots.with_count().with_bottom(16).unwrap();
-    let sketch = |elements: &[u32]| form.cut(&[elements[0]; 16], elements);
+    let sketch = |elements: &[u32]| form.cut(&[elements[0]; 16], elements, elements.len());
     let (one, other) = (sketch(&[9, 5, 3, u32::MAX]), sketch(&[5, 3, 7]));
     assert_eq!((form.bytes(), one.bytes().len(), slots.bytes()), (16 + 2 + 64, 82, 16));
     let tail: Vec<u32> = one.bytes()[18..].as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes)).collect();
@@ -313,10 +313,10 @@ fn the_smallest_stand_behind_the_slots_and_decide_alone() {
 #[test]
 fn a_sketch_keeps_its_bytes_in_all_releases() {
     let permutations = Permutations::new(16);
-    let hex = |bits| format!("{:?}", form(16, bits).cut(&minima(&permutations, &[1, 2, 3, 0xdead_beef]), &[]));
+    let hex = |bits| format!("{:?}", form(16, bits).cut(&minima(&permutations, &[1, 2, 3, 0xdead_beef]), &[], 0));
     assert_eq!(hex(SlotBits::B8), "Sketch(5574e8eb358cf5ec8e4516e279e73a45)");
     let (four, counting) = ([1, 2, 3, 0xdead_beef], form(16, SlotBits::B8).with_count());
-    let counted = counting.cut(&minima(&permutations, &four), &four);
+    let counted = counting.cut(&minima(&permutations, &four), &four, four.len());
     assert_eq!(format!("{counted:?}"), "Sketch(5574e8eb358cf5ec8e4516e279e73a450004)");
     assert_eq!(hex(SlotBits::B4), "Sketch(57ee38fe841e7e34)");
     assert_eq!(hex(SlotBits::B16), "Sketch(55a874b8e88feb2335848c5ef510ec4d8edf451e1622e2a279e5e7923abd4517)");
@@ -354,7 +354,7 @@ proptest! {
         k in 16_u8..30,
     ) {
         let form = form(16, SlotBits::B8).with_bottom(k.into()).unwrap();
-        let sketch = |set: &std::collections::BTreeSet<u32>| form.cut(&[0; 16], &set.iter().copied().collect::<Vec<_>>());
+        let sketch = |set: &std::collections::BTreeSet<u32>| form.cut(&[0; 16], &set.iter().copied().collect::<Vec<_>>(), 0);
         let union: Vec<&u32> = one.union(&other).take(k.into()).collect();
         let both = union.iter().filter(|element| one.contains(**element) && other.contains(**element)).count();
         let distance = form.distance(&sketch(&one), &sketch(&other));
@@ -368,7 +368,7 @@ proptest! {
             one.iter().enumerate().map(|(slot, value)| if flips >> slot & 1 == 1 { value ^ 0xffff } else { *value }).collect();
         for bits in [SlotBits::B4, SlotBits::B8, SlotBits::B16] {
             let form = form(32, bits);
-            let (one, other) = (form.cut(&one, &[]), form.cut(&other, &[]));
+            let (one, other) = (form.cut(&one, &[], 0), form.cut(&other, &[], 0));
             let differing = (0..32).filter(|slot| form.slot(&one, *slot) != form.slot(&other, *slot)).count();
             prop_assert_eq!(usize::from(form.distance(&one, &other)), differing);
             prop_assert_eq!(one.bytes().len(), form.bytes());
