@@ -1,0 +1,81 @@
+use super::super::fast::{Engine, Job};
+use super::*;
+
+struct All<'a>(&'a Runs, RunPlace, Alive);
+impl Job for All<'_> {
+    type Output = Vec<(u32, u64)>;
+    fn run<C: Compare>(self) -> Self::Output {
+        let mut all = Vec::new();
+        self.0.near::<C>(self.1, 0, 64, self.2, &mut |id, code| all.push((id, code)));
+        all
+    }
+}
+
+struct Equal<'a>(&'a Runs, RunPlace, u32, Alive);
+impl Job for Equal<'_> {
+    type Output = Vec<u32>;
+    fn run<C: Compare>(self) -> Vec<u32> {
+        let mut equal = Vec::new();
+        self.0.equal::<C>(self.1, self.2, 7, self.3, &mut |id| equal.push(id));
+        equal
+    }
+}
+
+#[test]
+fn a_run_without_codes_shows_equal_words_and_its_dead_are_dropped_at_once() {
+    for (engine, window) in [1_u32, 2, 9, 100, 4_092, 4_093, 9_000]
+        .into_iter()
+        .flat_map(|window| [Engine::PORTABLE, Engine::detect()].map(|engine| (engine, window)))
+    {
+        let mut runs = Runs::new(false);
+        let mut run = runs.begin(0, 0);
+        for id in 1..20_000_u32 {
+            run = runs.append(run, 0, id);
+            let tail = id.saturating_sub(window);
+            let alive = Alive { tail, live: id - tail + 1 };
+            run = runs.drop_expired(run, alive, 1).unwrap();
+            if id % 97 == 0 || id < 50 {
+                let expected: Vec<u32> = (tail..=id).filter(|word| word % 8 == 5).collect();
+                assert_eq!(engine.run(Equal(&runs, run, 5, alive)), expected, "{window} at {id}");
+                assert!(runs.len(run) <= window + 1 + 4_092, "{} of {window}", runs.len(run));
+                assert!(window > 4_000 || runs.len(run) == id - tail + 1, "{} of {window}", runs.len(run));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_is_a_queue_of_any_length() {
+    for window in [1_u32, 3, 4, 5, 40, 700, 1_364, 1_365, 9_000] {
+        let mut runs = Runs::new(true);
+        let mut run: Option<RunPlace> = None;
+        let mut bytes = [0, 0];
+        for id in 0..30_000_u32 {
+            let tail = id.saturating_sub(window);
+            let alive = Alive { tail, live: id - tail };
+            run = run.and_then(|run| runs.drop_expired(run, alive, 64));
+            let code = u64::from(id) * 7;
+            run = Some(match run {
+                Some(run) => runs.append(run, code, id),
+                None => runs.begin(code, id),
+            });
+            if id % 997 == 0 || id < 50 {
+                let alive = Alive { tail, live: id - tail + 1 };
+                let expected: Vec<(u32, u64)> = (tail..=id).map(|id| (id, u64::from(id) * 7)).collect();
+                assert_eq!(Engine::PORTABLE.run(All(&runs, run.unwrap(), alive)), expected);
+                assert!(runs.len(run.unwrap()) as usize >= expected.len());
+            }
+            bytes[usize::from(id > 20_000)] = runs.memory_bytes();
+        }
+        assert_eq!(bytes[0], bytes[1], "window {window}");
+        let last = Alive { tail: 30_000 - 2, live: 2 };
+        let mut run = run.unwrap();
+        for _ in 0..200 {
+            run = runs.drop_expired(run, last, 64).unwrap();
+        }
+        run = runs.shrunk(run);
+        assert_eq!(Engine::PORTABLE.run(All(&runs, run, last)).len(), 2.min(window as usize + 1));
+        assert_eq!(runs.drop_expired(run, Alive { tail: 30_000, live: 0 }, 64), None);
+        assert_eq!(runs.blocks_bytes, 0, "blocks were lost");
+    }
+}
