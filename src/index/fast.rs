@@ -286,21 +286,22 @@ pub(super) fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// Asks for large pages behind these bytes: a random read then misses the cache, but not the page table as well.
-pub(super) fn use_large_pages(bytes: &mut [u8]) {
+/// Asks for large pages behind these values: a random read then misses the cache, but not the page table as well.
+pub(super) fn use_large_pages<T>(values: &mut [T]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        let start = bytes.as_ptr().align_offset(LARGE_PAGE);
-        let length = bytes.len().saturating_sub(start) / LARGE_PAGE * LARGE_PAGE;
+        let bytes = values.as_mut_ptr().cast::<u8>();
+        let start = bytes.align_offset(LARGE_PAGE);
+        let length = size_of_val(values).saturating_sub(start) / LARGE_PAGE * LARGE_PAGE;
         if length > 0 {
-            let from = bytes.as_mut_ptr().wrapping_add(start);
+            let from = bytes.wrapping_add(start);
             // SAFETY: the range lies within the slice; this advice changes no byte of it. Where the kernel does not
             // want it, small pages serve as well.
             let _ = unsafe { rustix::mm::madvise(from.cast(), length, rustix::mm::Advice::LinuxHugepage) };
         }
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = bytes;
+    let _ = values;
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl Scrap {
     /// Gives one piece back.
     #[inline]
     pub(super) fn step(&mut self) {
-        if self.0.last_mut().is_some_and(|(runs, lines)| runs.discard_some() && lines.step()) {
+        if self.0.last_mut().is_some_and(|(runs, lines)| runs.discard_one() && lines.step()) {
             self.0.pop();
         }
     }

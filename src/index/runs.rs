@@ -12,7 +12,7 @@
 //! ```
 
 use super::alive::Alive;
-use super::fast::{self, Compare};
+use super::fast::{self, Compare, LARGE_PAGE};
 use super::layout::RunPlace;
 
 /// Words of the smallest block: one cache line.
@@ -22,11 +22,12 @@ const UNIT: usize = 8;
 /// without.
 const CLASSES: usize = 9;
 
-/// Units of a slab, as a power of two: 64 KiB.
-const SLAB_BITS: u32 = 10;
+/// Units of a slab, as a power of two: one large page. On small ones a run that is asked for ahead of time would come no
+/// sooner, because the processor waits for the page table.
+const SLAB_BITS: u32 = 15;
 
-/// Slabs that are given back to the system at once: thousands would be a pause.
-const SLABS_AT_ONCE: usize = 8;
+/// Words of a slab.
+const SLAB: usize = UNIT << SLAB_BITS;
 
 /// No block: beyond all slabs.
 const NONE: u32 = u32::MAX;
@@ -49,6 +50,20 @@ pub(super) struct Runs {
 struct Slab {
     words: Vec<u64>,
     start: usize,
+}
+
+impl Slab {
+    /// Makes a slab of zeros. The system makes room for it when it is first touched: for a small page at a time, or for all
+    /// of it.
+    fn new(is_large: bool) -> Self {
+        let align = if is_large { LARGE_PAGE / size_of::<u64>() } else { UNIT };
+        let mut words = vec![0; SLAB + align];
+        if is_large {
+            fast::use_large_pages(&mut words);
+        }
+        let start = words.as_ptr().align_offset(align * size_of::<u64>()).min(align);
+        Self { words, start }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -212,9 +227,8 @@ impl Runs {
                 self.fresh += units(class);
                 self.put_free(block, class);
             }
-            let words = vec![0_u64; (UNIT << SLAB_BITS) + UNIT];
-            let start = words.as_ptr().align_offset(UNIT * size_of::<u64>()).min(UNIT);
-            self.slabs.push(Slab { words, start });
+            // Many tables have few runs: those of the first slab take small pages as they come.
+            self.slabs.push(Slab::new(!self.slabs.is_empty()));
             self.fresh = 0;
         }
         let block = self.last_slab() + self.fresh;
@@ -478,15 +492,16 @@ impl Runs {
         }
     }
 
-    /// Gives some slabs back, whatever stands there; says whether they were the last.
-    pub(super) fn discard_some(&mut self) -> bool {
-        self.slabs.truncate(self.slabs.len().saturating_sub(SLABS_AT_ONCE));
+    /// Gives a slab back, whatever stands there; says whether it was the last. All at once would be a pause.
+    pub(super) fn discard_one(&mut self) -> bool {
+        self.slabs.pop();
         self.slabs.is_empty()
     }
 
-    /// Returns the memory of all slabs, in bytes.
+    /// Returns the memory of all slabs, in bytes; of the first, where it is the only one, that of what was ever used.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.slabs.iter().map(|slab| slab.words.capacity() * size_of::<u64>()).sum()
+        let words = if self.slabs.len() == 1 { UNIT * self.fresh as usize } else { SLAB * self.slabs.len() };
+        words * size_of::<u64>()
     }
 }
 

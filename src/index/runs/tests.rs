@@ -79,3 +79,16 @@ fn a_run_is_a_queue_of_any_length() {
         assert_eq!(runs.blocks_bytes, 0, "blocks were lost");
     }
 }
+
+#[test]
+fn runs_in_many_slabs_stand_on_lines_of_their_own_and_go_a_slab_at_a_time() {
+    let mut runs = Runs::new(true);
+    let all: Vec<RunPlace> = (0..3_u32 << SLAB_BITS).map(|id| runs.begin(u64::from(id) * 7, id)).collect();
+    assert_eq!(runs.memory_bytes(), 3 * LARGE_PAGE);
+    for (id, run) in (0_u32..).zip(all) {
+        assert_eq!((runs.code(run.head, 0, 0), runs.id(run.head, 0, 0)), (u64::from(id) * 7, id));
+        assert_eq!(runs.block(run.head, 0).as_ptr().addr() % 64, 0);
+    }
+    let steps = (0..9).take_while(|_| !runs.discard_one()).count();
+    assert_eq!((steps, runs.memory_bytes()), (2, 0));
+}
