@@ -20,7 +20,7 @@ const MANY_LINES: u64 = 1 << 26;
 const JUDGE_EVERY: u64 = 512;
 
 /// One insert in so many that meets a run is often.
-const WORTH_ASKING: u64 = 10;
+const WORTH_ASKING: u64 = 80;
 
 /// Blocks of a run that one insert may drop.
 const DROPS: usize = 64;
