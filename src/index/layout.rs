@@ -22,6 +22,9 @@ pub(super) trait Layout: Copy + Debug + Send + Sync {
     /// Entries to a line in the mean, in a table that is as large as it gets.
     const LOAD: f64;
 
+    /// The same, in a table that is probed under flips: one that is to take little memory.
+    const LOAD_WITH_FLIPS: f64;
+
     /// Slots of a line that has a run.
     const BESIDE_RUN: u32;
 
@@ -98,7 +101,8 @@ pub(super) struct Nine;
 const SLOTS: u32 = 9;
 
 impl Layout for Nine {
-    const LOAD: f64 = 4.6;
+    const LOAD: f64 = 3.9;
+    const LOAD_WITH_FLIPS: f64 = 4.6;
     const BESIDE_RUN: u32 = SLOTS - 1;
     const CODES: bool = true;
 
@@ -193,6 +197,7 @@ const MOST_TAG_BITS: u32 = 8;
 
 impl Layout for Dense {
     const LOAD: f64 = 11.0;
+    const LOAD_WITH_FLIPS: f64 = 11.0;
     const BESIDE_RUN: u32 = WORDS - 1;
     const CODES: bool = false;
 

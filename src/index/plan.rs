@@ -67,6 +67,16 @@ impl Keyed {
         Shape::new(self.word, [one, two], self.radius)
     }
 
+    /// Returns how many entries come to a line in the mean, in a table that is as large as it gets.
+    pub(super) fn load<L: Layout>(&self) -> f64 {
+        if self.radius == 0 { L::LOAD } else { L::LOAD_WITH_FLIPS }
+    }
+
+    /// Returns the lines of a table for so many entries.
+    pub(super) fn lines_for<L: Layout>(&self, entries: u64) -> u64 {
+        lines_for(entries, self.load::<L>(), self.most_lines().ilog2())
+    }
+
     /// Returns the most lines that are of use.
     pub(super) fn most_lines(&self) -> u64 {
         let bits: u32 = self.stretches.iter().map(|bits| bits.width).sum();
@@ -224,7 +234,7 @@ impl Plan {
         let entries = needs.entries.max(1);
         let (mut lines, mut compared, mut bytes, mut ns) = (0.0, 0.0, 0.0, 0.0);
         for (number, keyed) in self.tables.iter().enumerate() {
-            let count = lines_for(entries, Nine::LOAD, keyed.most_lines().ilog2());
+            let count = keyed.lines_for::<Nine>(entries);
             let shape = keyed.shape(count);
             let load = entries as f64 / count as f64;
             let probes = shape.flips().len() as f64;
@@ -277,8 +287,8 @@ impl Plan {
     /// Returns how many home lines a probe reads among so many entries.
     #[must_use]
     pub fn home_lines(&self, entries: u64) -> usize {
-        let lines = |keyed: &Keyed| lines_for(entries, Nine::LOAD, keyed.most_lines().ilog2());
-        self.tables.iter().map(|keyed| keyed.shape(lines(keyed)).flips().len()).sum()
+        let shape = |keyed: &Keyed| keyed.shape(keyed.lines_for::<Nine>(entries));
+        self.tables.iter().map(|keyed| shape(keyed).flips().len()).sum()
     }
 
     /// Returns what each table is keyed by.

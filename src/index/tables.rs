@@ -11,7 +11,7 @@ use super::growing::{Growing, Scrap};
 use super::layout::Layout;
 use super::plan::{Keyed, Plan};
 use super::stats::TableStats;
-use super::table::{Found, Table, lines_for};
+use super::table::{Found, Table};
 use super::tasks::{Task, in_turn};
 
 /// Inserts between two looks at the size of the tables.
@@ -227,10 +227,10 @@ impl<L: Layout> Tables<L> {
 
     /// Returns how many lines a table should have for so many entries and somewhat more.
     fn lines_of(&self, number: usize, held: u64) -> u64 {
-        let most = self.keyed.get(number).map_or(u64::MAX, Keyed::most_lines);
+        let Some(keyed) = self.keyed.get(number) else { return 1 };
         let soon_there = self.expected / 5 * 2 <= held && held <= self.expected;
         let target = if soon_there { self.expected } else { held.saturating_mul(2) };
-        lines_for(target, L::LOAD, most.ilog2()).max(FEWEST_LINES.min(most))
+        keyed.lines_for::<L>(target).max(FEWEST_LINES.min(keyed.most_lines()))
     }
 
     /// Does a little of what has to be done now and then.
@@ -251,10 +251,10 @@ impl<L: Layout> Tables<L> {
     }
 
     fn look_at_sizes(&mut self, positions: &Range<u64>, held: u64) {
-        let misfits = self.all.iter().enumerate().filter_map(|(number, table)| {
+        let misfits = self.all.iter().zip(&self.keyed).enumerate().filter_map(|(number, (table, keyed))| {
             let (lines, wanted) = (table.lines(), self.lines_of(number, held));
             #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-            let is_full = held as f64 > lines as f64 * L::LOAD * SLACK && wanted > lines;
+            let is_full = held as f64 > lines as f64 * keyed.load::<L>() * SLACK && wanted > lines;
             let is_outlived = table.most_positions() < positions.end - positions.start;
             (is_full || is_outlived || wanted * 8 <= lines).then_some((lines, number, wanted))
         });
@@ -295,7 +295,7 @@ fn empty<L: Layout>(keyed: &Keyed, lines: u64, positions: &Range<u64>) -> Table<
         clippy::cast_sign_loss,
         reason = "an estimate"
     )]
-    let room = (lines as f64 * L::LOAD) as u64;
+    let room = (lines as f64 * keyed.load::<L>()) as u64;
     let layout = L::telling(room.max(positions.end - positions.start));
     Table::new(layout, keyed.shape(lines), lines, positions.start)
 }
