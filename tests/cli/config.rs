@@ -212,6 +212,7 @@ fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
         contained.contains("share one band and 0.75 of the smaller\nis estimated to be in the other"),
         "{contained}"
     );
+    assert!(contained.contains("(below 0.33 only with 0.8 of the smaller in the other)"), "{contained}");
     let strangers = contained.lines().find(|line| line.starts_with("Chinese news")).unwrap_or_default();
     let counts: Vec<&str> = strangers.split_whitespace().skip(2).take(2).collect();
     assert!(counts[0] == counts[1] && counts[0] != "0", "{strangers}");
