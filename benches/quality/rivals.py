@@ -61,7 +61,7 @@ def words(text):
 def shingles(text):
     """Runs of letters as long as dupgate's: the best that a user of these packages could know to do."""
     letters = "".join(c for c in text.lower() if c.isalnum())
-    length = 4 if is_chinese(text) else 7
+    length = 4 if is_chinese(text) else 6
     return sorted({letters[at : at + length] for at in range(max(len(letters) - length + 1, 1))})
 
 
