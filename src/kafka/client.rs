@@ -16,6 +16,9 @@ use rdkafka::error::KafkaError;
 /// How long the coordinator lets a judge's transaction live.
 const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
 
+/// The client's own pause before it first asks again for a broker that went away (`reconnect.backoff.ms`).
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
 /// How long a judge may be silent before its standby takes over.
 const JUDGE_SESSION: Duration = Duration::from_secs(10);
 
@@ -137,6 +140,11 @@ impl Cluster {
         config
             .set("transactional.id", transactional_id)
             .set("transaction.timeout.ms", millis(settings.transaction_timeout));
+        // A broker that went away for a moment, or asked for a new token, is asked again well before the transaction ends:
+        // the client's own pause grows to ten seconds, and who comes too late is fenced.
+        if ["reconnect.backoff.ms", "reconnect.backoff.max.ms"].iter().all(|key| config.get(key).is_none()) {
+            config.set("reconnect.backoff.max.ms", millis((settings.transaction_timeout / 5).max(FIRST_PAUSE)));
+        }
         config
     }
 
@@ -299,6 +307,21 @@ mod tests {
         assert_eq!(level("zstd", None).as_deref(), Some("1"));
         assert_eq!(level("zstd", Some("9")).as_deref(), Some("9"));
         assert_eq!(level("lz4", None), None);
+    }
+
+    #[test]
+    fn a_broker_is_asked_again_well_before_a_transaction_ends() {
+        let pause = |seconds: f64, of_user: Option<&str>| {
+            let own = of_user.map(|key| (key.to_owned(), "7000".to_owned()));
+            let cluster = Cluster { properties: own.into_iter().collect(), ..Cluster::default() };
+            let transaction_timeout = Duration::from_secs_f64(seconds);
+            let settings = ProducerSettings { transaction_timeout, ..ProducerSettings::of_judge() };
+            cluster.transactional_producer("t", &settings).get("reconnect.backoff.max.ms").map(str::to_owned)
+        };
+        assert_eq!(pause(10.0, None).as_deref(), Some("2000"));
+        assert_eq!(pause(0.1, None).as_deref(), Some("100"), "not below the client's first pause");
+        assert_eq!(pause(10.0, Some("reconnect.backoff.max.ms")).as_deref(), Some("7000"));
+        assert_eq!(pause(10.0, Some("reconnect.backoff.ms")), None, "whoever sets one knows the other");
     }
 
     #[test]
