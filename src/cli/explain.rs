@@ -137,7 +137,7 @@ impl Told<'_> {
         match (&reading.fingerprints.sketch, self.settings.fingerprint.minhash.form) {
             (Some(sketch), Some(form)) => {
                 let head: String = sketch.to_string().chars().take(16).collect();
-                let count = form.count(sketch).map_or_else(String::new, |count| format!(", of {count} shingles"));
+                let count = form.count(sketch).map_or_else(String::new, |count| format!(", of about {count} shingles"));
                 let bottom = form.bottom().map_or_else(String::new, |k| format!(", the {k} smallest"));
                 format!("{head}… ({} slots of {} bits{count}{bottom})", form.slots(), form.bits().count())
             }
