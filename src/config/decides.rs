@@ -76,14 +76,12 @@ impl fmt::Display for Decides {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroUsize;
 
     use serde_json::{Value, json};
 
     use super::super::schema::key_paths;
     use super::super::{Given, Layers, Purpose, Settings, schema};
     use super::*;
-    use crate::fingerprint::scheme_id;
 
     fn settings(path: &str, value: &Value) -> Option<Settings> {
         let mut layers = Layers::default();
@@ -106,8 +104,7 @@ mod tests {
     }
 
     fn scheme(settings: &Settings) -> String {
-        let partitions = NonZeroUsize::new(settings.judge.partitions as usize).unwrap();
-        scheme_id(&settings.record, &settings.text, &settings.fingerprint, partitions).to_string()
+        settings.scheme().to_string()
     }
 
     /// Values worth trying for a key.

@@ -65,9 +65,14 @@ impl Settings {
     /// Names the scheme: what decides fingerprints.
     #[must_use]
     pub fn scheme(&self) -> fingerprint::SchemeId {
+        fingerprint::scheme_id(&self.record, &self.text, &self.fingerprint, self.log_partitions())
+    }
+
+    /// Returns the number of partitions of each log.
+    #[must_use]
+    pub fn log_partitions(&self) -> NonZeroUsize {
         let partitions = usize::try_from(self.judge.partitions).ok().and_then(NonZeroUsize::new);
-        let partitions = partitions.unwrap_or(NonZeroUsize::MIN);
-        fingerprint::scheme_id(&self.record, &self.text, &self.fingerprint, partitions)
+        partitions.unwrap_or(NonZeroUsize::MIN)
     }
 }
 

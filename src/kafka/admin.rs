@@ -12,7 +12,7 @@ use super::errors::{Denied, denied_by_code};
 use super::output::TimeLimits;
 use crate::record::PartitionId;
 
-/// How long one question may take.
+/// How long one question may take, unless told otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Largest batch a broker takes when a topic says nothing else, in bytes.
@@ -85,6 +85,7 @@ pub struct Admin {
     client: AdminClient<Plain>,
     runtime: tokio::runtime::Runtime,
     brokers: Brokers,
+    patience: Duration,
 }
 
 /// What kind of brokers is asked.
@@ -116,7 +117,13 @@ impl Admin {
         let client = config.create_with_context(Plain)?;
         // The client has threads of its own: this one only waits for their answers.
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        Ok(Self { client, runtime, brokers })
+        Ok(Self { client, runtime, brokers, patience: PATIENCE })
+    }
+
+    /// Lets each question take so long at most.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Returns the number of partitions, or `None` when there is no such topic.
@@ -125,7 +132,7 @@ impl Admin {
     ///
     /// When no broker answered in time.
     pub fn partition_count(&self, topic: &str) -> Result<Option<usize>, TopicError> {
-        let metadata = self.client.inner().fetch_metadata(Some(topic), PATIENCE)?;
+        let metadata = self.client.inner().fetch_metadata(Some(topic), self.patience)?;
         let known = metadata.topics().iter().find(|found| found.name() == topic);
         let code = known.and_then(rdkafka::metadata::MetadataTopic::error).map(RDKafkaErrorCode::from);
         if let Some(denied) = code.and_then(|code| denied_by_code(code, topic)) {
@@ -166,7 +173,7 @@ impl Admin {
             if found.is_some() {
                 break;
             }
-            self.client.inner().fetch_metadata(None, PATIENCE)?;
+            self.client.inner().fetch_metadata(None, self.patience)?;
         }
         match found {
             Some(found) if found == partitions => Ok(()),
@@ -205,7 +212,7 @@ impl Admin {
     }
 
     fn create(&self, topic: &NewTopic<'_>) -> Result<(), TopicError> {
-        let answer = self.runtime.block_on(self.client.create_topics([topic], &options(PATIENCE)))?;
+        let answer = self.runtime.block_on(self.client.create_topics([topic], &options(self.patience)))?;
         match answer.into_iter().next() {
             Some(Err((_, code))) if code != RDKafkaErrorCode::TopicAlreadyExists => {
                 Err(match denied_by_code(code, topic.name) {
@@ -219,7 +226,7 @@ impl Admin {
 
     /// The cluster's default for new topics, read from one of its brokers; 1 when it does not say.
     fn default_replication(&self) -> Result<i32, TopicError> {
-        let metadata = self.client.inner().fetch_metadata(None, PATIENCE)?;
+        let metadata = self.client.inner().fetch_metadata(None, self.patience)?;
         let Some(broker) = metadata.brokers().first() else { return Ok(1) };
         let copies = self.setting(ResourceSpecifier::Broker(broker.id()), "default.replication.factor")?;
         Ok(copies.and_then(|text| text.parse().ok()).unwrap_or(1))
@@ -259,7 +266,7 @@ impl Admin {
         if self.brokers == Brokers::InProcess {
             return Ok(None);
         }
-        let answer = self.runtime.block_on(self.client.describe_configs([&resource], &options(PATIENCE)))?;
+        let answer = self.runtime.block_on(self.client.describe_configs([&resource], &options(self.patience)))?;
         Ok(answer
             .into_iter()
             .filter_map(Result::ok)
@@ -279,7 +286,7 @@ impl Admin {
         for (partition, offset) in before {
             list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(*offset))?;
         }
-        let answer = self.runtime.block_on(self.client.delete_records(&list, &options(PATIENCE)))?;
+        let answer = self.runtime.block_on(self.client.delete_records(&list, &options(self.patience)))?;
         for element in answer.elements() {
             element.error()?;
         }

@@ -21,6 +21,7 @@ pub mod service;
 mod shelf;
 mod test_case;
 mod text_pool;
+mod topics;
 mod tracer;
 pub mod verdicts;
 pub mod wiring;

@@ -1,7 +1,6 @@
 //! An operator's request to the judges: append it, wait for the answers in the verdict log.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,11 +8,10 @@ use crossbeam_channel::unbounded;
 
 use super::clock::Clock;
 use super::random::draw;
-use super::service::{prepare_logs, unavailable};
+use super::topics::{ensure_logs, unavailable};
 use super::wiring::{self, failure};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::scheme_id;
 use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::fingerprint_log::{Appended, EntryLog, NotAppended};
 use crate::kafka::gate::Gate;
@@ -61,13 +59,11 @@ pub fn submit_to(
     bodies: &[EntryBody],
     patience: Duration,
 ) -> Result<Vec<Answered>, Fatal> {
-    let logs = LogPartition::try_from(settings.judge.partitions).unwrap_or(1).max(1);
-    let partitions = NonZeroUsize::new(logs).unwrap_or(NonZeroUsize::MIN);
-    let scheme = scheme_id(&settings.record, &settings.text, &settings.fingerprint, partitions).to_string();
+    let logs = settings.log_partitions().get();
     let cluster = wiring::cluster(&settings.kafka);
-    let names = LogNames::new(&settings.logs.prefix, &scheme);
+    let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
     let admin = Admin::of(&cluster.admin(), brokers).map_err(unavailable)?;
-    prepare_logs(&admin, &names, logs, settings.logs.replication_factor)?;
+    ensure_logs(&admin, &names, settings).map_err(unavailable)?;
 
     let clock = Clock::start();
     let (sender, news) = unbounded();

@@ -1,8 +1,6 @@
 //! `dupgate run`: builds everything in walking order, watches it, and ends it.
 
-use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,16 +14,15 @@ use super::lookout::{self, Lookout};
 use super::random::draw;
 use super::reading::Reading;
 use super::shelf::{self, FolderShelf};
+use super::topics::{self, Topics};
 use super::wiring::{self, Plan, REVOKE_GRACE, failure};
 use super::worker_seat::{self, WorkerSeat};
 use crate::config::raw::ColdStart as ConfiguredColdStart;
-use crate::config::settings::{Settings, Topics};
+use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::judge::{ColdStart, JudgeSettings};
-use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
-use crate::kafka::output::{InputPartitions, OutputTopic, Outputs};
-use crate::kafka::survey::Trouble;
+use crate::kafka::admin::Brokers;
 use crate::log::LogIdentity;
 use crate::panics;
 use crate::snapshot::Folder;
@@ -36,7 +33,7 @@ use crate::telemetry::listener::{Server, bind};
 use crate::telemetry::metrics::Build;
 use crate::telemetry::table;
 use crate::telemetry::{Health, Metrics};
-use crate::worker::{HeaderSettings, LogPartition, Mode, Outlet, WorkerSettings};
+use crate::worker::{LogPartition, Mode, WorkerSettings};
 
 /// Rulings each log's reader remembers: some minutes at full speed.
 const REMEMBERED_RULINGS: usize = 200_000;
@@ -95,7 +92,10 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
         bind(admin.listen).with_context(|| format!("cannot listen on {} (http.admin.listen)", admin.listen))
     });
     let operators = operators.transpose().map_err(failure)?;
-    let service = Service::build(settings, brokers, clock, metrics, health)?;
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
+        .map_err(|error| Reason::Config.because(error))?;
+    let Some(topics) = topics::wait_for(&settings, brokers, clock, &signals, &starting)? else { return Ok(()) };
+    let service = Service::build(settings, brokers, reader, topics, clock, metrics, health)?;
     drop(starting);
     let operators = service.serve_operators(operators)?;
     if let Some(operators) = &operators {
@@ -103,13 +103,6 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     }
     let grace = service.plan.settings.processing.shutdown_grace;
     service.supervise(&signals, grace)
-}
-
-/// Returns the number of partitions of each log.
-#[must_use]
-pub fn log_partitions(settings: &Settings) -> NonZeroUsize {
-    let partitions = LogPartition::try_from(settings.judge.partitions).ok().and_then(NonZeroUsize::new);
-    partitions.unwrap_or(NonZeroUsize::MIN)
 }
 
 struct Service {
@@ -125,23 +118,17 @@ impl Service {
     fn build(
         settings: Settings,
         brokers: Brokers,
+        reader: Reader,
+        topics: Topics,
         clock: Clock,
         metrics: Metrics,
         health: Health,
     ) -> Result<Self, Fatal> {
         let settings = Arc::new(settings);
-        let partitions = log_partitions(&settings);
-        let logs = partitions.get();
-        let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
-            .map_err(|error| Reason::Config.because(error))?;
+        let logs = settings.log_partitions().get();
         let scheme = reader.scheme().to_string();
-        let cluster = wiring::cluster(&settings.kafka);
-        let names = LogNames::new(&settings.logs.prefix, &scheme);
-        let admin = Admin::of(&cluster.admin(), brokers).map_err(unavailable)?;
-        prepare_logs(&admin, &names, logs, settings.logs.replication_factor)?;
-        let outputs = Arc::new(prepare_outputs(&admin, &settings, &scheme)?);
         let instance = settings.input.instance_id.clone().unwrap_or_else(|| format!("{:016x}", draw()));
-        metrics.config_info(&settings.hash, &scheme, mode_name(outputs.routing.mode), "simhash");
+        metrics.config_info(&settings.hash, &scheme, mode_name(topics.outputs.routing.mode), "simhash");
         metrics.index_limits(settings.index.max_memory, settings.rules.windows.max(), settings.index.snapshot_interval);
         let (rdkafka, version) = (crate::kafka::client::library_version(), env!("CARGO_PKG_VERSION"));
         tracing::info!(version, librdkafka = rdkafka, scheme, config = settings.hash, instance, "dupgate starts");
@@ -153,12 +140,12 @@ impl Service {
         let plan = Arc::new(Plan {
             book,
             transactional_id: format!("{}.worker.{instance}", settings.input.group),
-            settings,
             scheme,
-            cluster,
+            cluster: wiring::cluster(&settings.kafka),
+            settings,
             brokers,
-            names,
-            outputs,
+            names: topics.logs,
+            outputs: Arc::new(topics.outputs),
             clock,
             backlog: Arc::default(),
             metrics,
@@ -380,68 +367,10 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
         .map_err(failure)
 }
 
-pub(super) fn prepare_logs(
-    admin: &Admin,
-    names: &LogNames,
-    logs: usize,
-    replication: Option<i32>,
-) -> Result<(), Fatal> {
-    admin.ensure_log(&names.fingerprints, LogKind::Fingerprints, logs, replication).map_err(unavailable)?;
-    admin.ensure_log(&names.verdicts, LogKind::Verdicts, logs, replication).map_err(unavailable)
-}
-
-fn prepare_outputs(admin: &Admin, settings: &Settings, scheme: &str) -> Result<Outputs, Fatal> {
-    let mut topics = BTreeMap::new();
-    let output = &settings.output;
-    for (outlet, name) in [
-        (Outlet::Unique, &output.unique),
-        (Outlet::Duplicate, &output.duplicate),
-        (Outlet::DeadLetter, &output.dead_letter),
-    ] {
-        let Some(name) = name.as_ref().filter(|_| settings.roles.worker) else { continue };
-        let partitions = admin.expect_topic(name).map_err(unavailable)?;
-        let max_bytes = admin.max_batch_bytes(name).map_err(unavailable)?;
-        let times = admin.time_limits(name).map_err(unavailable)?;
-        topics.insert(outlet, OutputTopic { name: name.clone(), partitions, max_bytes, times });
-    }
-    let input_partitions = InputPartitions::default();
-    if let (Topics::Names(names), true) = (&settings.input.topics, settings.roles.worker) {
-        for name in names {
-            input_partitions.learn(Arc::from(name.as_str()), admin.expect_topic(name).map_err(unavailable)?);
-        }
-    }
-    Ok(Outputs {
-        routing: wiring::routing(settings),
-        headers: HeaderSettings {
-            prefix: output.header_prefix.clone(),
-            drop: output.dropped_headers.clone(),
-            scheme: scheme.to_owned(),
-            sketch: settings.fingerprint.minhash.form,
-            group: settings.input.group.clone(),
-        },
-        topics,
-        input_partitions,
-        duplicate_value: wiring::duplicate_value(settings),
-        time: wiring::output_time(settings),
-        now: wall_time,
-    })
-}
-
 const fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Route => "route",
         Mode::Tag => "tag",
         Mode::Observe => "observe",
     }
-}
-
-/// Sorts what goes wrong before anything runs.
-pub(super) fn unavailable(error: TopicError) -> Fatal {
-    let reason = match &error {
-        TopicError::Denied(denied) => return wiring::trouble(Trouble::Denied(denied.clone())),
-        TopicError::Missing(_) | TopicError::Partitions { .. } => Reason::Config,
-        TopicError::NotCreated { .. } | TopicError::Kafka(_) => Reason::Unavailable,
-        TopicError::Runtime(_) => Reason::Failure,
-    };
-    reason.because(error)
 }

@@ -15,7 +15,6 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::crawl::Summary;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::scheme_id;
 use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::mock::InProcessBroker;
@@ -92,8 +91,8 @@ fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[
             .map_err(|error| unavailable(error.into()));
     };
     // It makes topics by this call alone, and none on a client's request: the logs are made here, too.
-    let partitions = service::log_partitions(settings);
-    let scheme = scheme_id(&settings.record, &settings.text, &settings.fingerprint, partitions).to_string();
+    let partitions = settings.log_partitions();
+    let scheme = settings.scheme().to_string();
     let names = LogNames::new(&settings.logs.prefix, &scheme);
     let logs = i32::try_from(partitions.get()).unwrap_or(i32::MAX);
     let made = data.into_iter().map(|topic| (topic.as_str(), i32::from(PARTITIONS)));

@@ -153,3 +153,22 @@ fn pages_wait_while_the_broker_is_away_and_end_once_when_it_is_back() {
     instance.stop();
     broker.stop();
 }
+
+#[test]
+fn who_starts_while_the_broker_is_away_waits_for_it_or_for_a_signal() {
+    let Some(broker) = Broker::private() else { return };
+    let broker: &'static Broker = Box::leak(Box::new(broker));
+    let site = Site::new(broker, 1);
+    produce(broker, &site.input, 0, &[page(&text(1))]);
+    broker.stop();
+    let (one, two) = (site.start("one"), site.start("two"));
+    for instance in [&one, &two] {
+        wait::until("a word about the broker", || instance.readiness().contains("no broker answers").then_some(()));
+        assert!(!instance.is_ready());
+    }
+    two.stop();
+    broker.start();
+    assert_eq!(committed(broker, &site.unique, 1).len(), 1);
+    one.stop();
+    broker.stop();
+}
