@@ -140,19 +140,16 @@ fn sets<'t>(texts: impl Iterator<Item = &'t String>, lengths: ShingleLengths) ->
     texts.map(&mut set).collect()
 }
 
-/// Brings a text to the form that is compared.
-pub(crate) fn normal(text: &str, analyzer: &Analyzer) -> String {
-    analyzer.normalize(&Body::Text(text.into()), &mut String::new()).unwrap().text.to_owned()
+/// Brings a text to the form that is compared; `None` when it has none.
+pub(crate) fn normal(text: &str, analyzer: &Analyzer) -> Option<String> {
+    let mut buffer = String::new();
+    let normal = analyzer.normalize(&Body::Text(text.into()), &mut buffer).ok()?;
+    Some(normal.text.to_owned())
 }
 
 /// Brings texts to the form that is compared, and leaves natural copies out as `dupgate eval` does.
-pub(crate) fn cleaned(texts: Vec<String>, analyzer: &Analyzer) -> Vec<String> {
-    let mut buffer = String::new();
-    let mut normal = |text: String| {
-        let normal = analyzer.normalize(&Body::Text((&*text).into()), &mut buffer).ok()?;
-        Some(normal.text.to_owned())
-    };
-    let texts: Vec<String> = texts.into_iter().filter_map(&mut normal).collect();
+pub(crate) fn cleaned(texts: &[String], analyzer: &Analyzer) -> Vec<String> {
+    let texts: Vec<String> = texts.iter().filter_map(|text| normal(text, analyzer)).collect();
     let kept = clean(&sets(texts.iter(), ShingleLengths { han: 5, other: 8 }), 0.3);
     texts.into_iter().zip(kept).filter(|(_, kept)| *kept).map(|(text, _)| text).collect()
 }

@@ -55,7 +55,7 @@ fn main() {
     let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
     let all_words = dupgate::text::Settings { stopwords: Vec::new(), ..settings.text.clone() };
     let analyzer = dupgate::text::Analyzer::new(&all_words).unwrap();
-    let texts = cleaned(file.map_or_else(generated, |file| read(file)), &analyzer);
+    let texts = cleaned(&file.map_or_else(generated, |file| read(file)), &analyzer);
     let rules = settings.rules.minhash.unwrap();
     let shingle = settings.fingerprint.minhash.shingle.lengths;
 
@@ -77,7 +77,7 @@ fn main() {
         neighbours(rules).into_iter().map(|rules| judging::run(&stream, rules, &settings)).collect();
     // Two pages may be alike by chance: the exact index is the referee.
     let text = |number: usize| match &stream[number].edited {
-        Some(edited) => normal(edited, &analyzer),
+        Some(edited) => normal(edited, &analyzer).unwrap(),
         None => chain.page(number as u64, jumps),
     };
     for run in &mut runs {

@@ -30,6 +30,11 @@ pub struct Scratch {
     words: WordMap<Seen>,
     features: Vec<Feature>,
     letters: Letters,
+    sketch: SketchScratch,
+}
+
+#[derive(Debug, Default)]
+struct SketchScratch {
     shingles: Vec<u32>,
     different: Distinct,
     minima: Vec<u32>,
@@ -172,7 +177,7 @@ impl Reader {
         let normal = self.analyzer.normalize(&document.body, &mut scratch.normal);
         ended(Step::Extract);
         let normal = normal?;
-        let Scratch { words, features, letters, .. } = scratch;
+        let Scratch { words, features, letters, sketch, .. } = scratch;
         words.clear();
         letters.clear();
         let (shingle, mut tokens) = (self.settings.minhash.shingle, 0);
@@ -194,8 +199,7 @@ impl Reader {
             keep_strongest(features, self.settings.simhash.top_k);
             simhash(features, self.settings.simhash.bits)
         });
-        let sketch =
-            self.sketch(normal.text, letters, &mut scratch.shingles, &mut scratch.different, &mut scratch.minima);
+        let sketch = self.sketch(normal.text, letters, sketch);
         let scope = document.scope.as_deref().map(scope_hash);
         let reading = Reading {
             id: document.id.as_deref().map(id_hash),
@@ -239,14 +243,8 @@ impl Reader {
 
     /// Makes the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. A shingle that
     /// repeats counts once.
-    fn sketch(
-        &self,
-        normal: &str,
-        letters: &mut Letters,
-        shingles: &mut Vec<u32>,
-        different: &mut Distinct,
-        minima: &mut Vec<u32>,
-    ) -> Option<Sketch> {
+    fn sketch(&self, normal: &str, letters: &mut Letters, scratch: &mut SketchScratch) -> Option<Sketch> {
+        let SketchScratch { shingles, different, minima } = scratch;
         let form = self.settings.minhash.form?;
         shingles.clear();
         self.settings.minhash.shingle.each_taken(normal, letters, |shingle| shingles.push(hash_of(shingle)));
