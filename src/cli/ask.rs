@@ -1,15 +1,17 @@
 //! Asking a running instance over a plain connection: its listener for everybody, and the one for operators.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use axum::http::{Request, header};
 use clap::Args;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
+use crate::telemetry::caller::{Answer, call};
 
 /// How long the other side may be silent.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -34,18 +36,10 @@ pub(super) struct Operators {
     token: Option<SecretString>,
 }
 
-/// What came back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    /// The status code.
-    pub(super) status: u16,
-    /// The body.
-    pub(super) body: String,
-}
-
-/// Asks the listener for everybody.
-pub(super) fn get(address: SocketAddr, path: &str) -> Result<Answer, Fatal> {
-    ask(address, path, None, PATIENCE).map_err(|error| nobody(address, path, "http.listen", &error))
+/// Asks the listener for everybody; returns status code and body.
+pub(super) fn get(address: SocketAddr, path: &str) -> Result<(u16, String), Fatal> {
+    let answer = ask(address, path, None, PATIENCE).and_then(|answer| Ok((answer.status, answer.text(MOST)?)));
+    answer.map_err(|error| nobody(address, path, "http.listen", &error))
 }
 
 fn nobody(address: SocketAddr, path: &str, key: &str, error: &io::Error) -> Fatal {
@@ -71,28 +65,25 @@ impl Operators {
     /// Asks for a path below `/api/v1/`.
     pub(super) fn get(&self, path: &str) -> Result<Value, Fatal> {
         let path = format!("/api/v1/{path}");
-        let answer = ask(self.address, &path, self.token.as_ref(), LONG_PATIENCE);
-        let answer = answer.map_err(|error| nobody(self.address, &path, "http.admin.listen", &error))?;
-        let value: Value = serde_json::from_str(&answer.body).unwrap_or_default();
-        if answer.status == 200 { Ok(value) } else { Err(self.refused(answer.status, &value)) }
+        let answer = self.ask(&path)?;
+        let status = answer.status;
+        let body = answer.text(MOST).map_err(|error| self.nobody(&path, &error))?;
+        let value: Value = serde_json::from_str(&body).unwrap_or_default();
+        if status == 200 { Ok(value) } else { Err(self.refused(status, &value)) }
     }
 
     /// Hands out server-sent events of the kind `pair` until `visit` has enough of them.
     pub(super) fn listen(&self, path: &str, mut visit: impl FnMut(&Value) -> Result<bool, Fatal>) -> Result<(), Fatal> {
         let path = format!("/api/v1/{path}");
-        let nobody = |error: io::Error| nobody(self.address, &path, "http.admin.listen", &error);
-        let stream = send(self.address, &path, self.token.as_ref(), LONG_PATIENCE).map_err(nobody)?;
-        let mut lines = BufReader::new(stream).lines();
-        let head = lines.next().transpose().map_err(nobody)?.unwrap_or_default();
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        let answer = self.ask(&path)?;
+        let status = answer.status;
         if status != 200 {
-            let rest: String = lines.map_while(Result::ok).skip_while(|line| !line.is_empty()).collect();
-            return Err(self.refused(status, &serde_json::from_str(&rest).unwrap_or_default()));
+            let body = answer.text(MOST).unwrap_or_default();
+            return Err(self.refused(status, &serde_json::from_str(&body).unwrap_or_default()));
         }
         let mut is_pair = false;
-        for line in lines {
-            // Chunks are framed by lines of their own, which are none of an event's.
-            let line = line.map_err(nobody)?;
+        for line in BufReader::new(answer).lines() {
+            let line = line.map_err(|error| self.nobody(&path, &error))?;
             if let Some(event) = line.strip_prefix("event: ") {
                 is_pair = event.trim() == "pair";
             } else if let Some(pair) = line.strip_prefix("data: ").filter(|_| is_pair)
@@ -102,6 +93,14 @@ impl Operators {
             }
         }
         Ok(())
+    }
+
+    fn ask(&self, path: &str) -> Result<Answer, Fatal> {
+        ask(self.address, path, self.token.as_ref(), LONG_PATIENCE).map_err(|error| self.nobody(path, &error))
+    }
+
+    fn nobody(&self, path: &str, error: &io::Error) -> Fatal {
+        nobody(self.address, path, "http.admin.listen", error)
     }
 
     fn refused(&self, status: u16, body: &Value) -> Fatal {
@@ -131,39 +130,18 @@ pub(super) fn in_query(text: &str) -> String {
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-fn send(address: SocketAddr, path: &str, token: Option<&SecretString>, patience: Duration) -> io::Result<TcpStream> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let token = token.map(|token| format!("Authorization: Bearer {}\r\n", token.expose_secret())).unwrap_or_default();
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n{token}Connection: close\r\n\r\n")?;
-    Ok(stream)
-}
-
-/// Asks for a path. The connection ends with the answer, so its end is the body's.
-fn ask(address: SocketAddr, path: &str, token: Option<&SecretString>, patience: Duration) -> io::Result<Answer> {
-    let mut answer = Vec::new();
-    send(address, path, token, patience)?.take(MOST).read_to_end(&mut answer)?;
-    parse(&String::from_utf8_lossy(&answer)).ok_or_else(|| io::Error::other("no answer in HTTP"))
-}
-
-fn parse(answer: &str) -> Option<Answer> {
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    let status = head.strip_prefix("HTTP/")?.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, body: body.to_owned() })
+fn ask(address: SocketAddr, path: &str, token: Option<&SecretString>, silence: Duration) -> io::Result<Answer> {
+    let mut request = Request::get(path);
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose_secret()));
+    }
+    let request = request.body(String::new()).map_err(io::Error::other)?;
+    call(&address.ip().to_string(), address.port(), request, silence)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn status_and_body_are_taken_apart() {
-        let answer = parse("HTTP/1.0 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nno\r\n").unwrap();
-        assert_eq!(answer, Answer { status: 503, body: "no\r\n".to_owned() });
-        assert_eq!(parse("SSH-2.0-OpenSSH\r\n\r\n"), None);
-        assert_eq!(parse("HTTP/1.1 200 OK\r\n"), None);
-    }
 
     #[test]
     fn one_calls_oneself_where_everybody_may_call() {

@@ -10,7 +10,7 @@ use crossbeam_channel::tick;
 use serde_json::Value;
 
 use super::Global;
-use super::ask::{Answer, get, reachable};
+use super::ask::{get, reachable};
 use super::output::{Format, columns, print, print_json};
 use super::ruling::age;
 use crate::config::{Purpose, load};
@@ -47,7 +47,7 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
         None => reachable(load(&global.sources(), Purpose::Sieve)?.settings.http.listen),
     };
     if args.ready {
-        let Answer { status, body } = get(address, "/readyz")?;
+        let (status, body) = get(address, "/readyz")?;
         return if status == 200 {
             print("ready")
         } else {
@@ -58,8 +58,7 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     let mut before: Option<Value> = None;
     let ticks = tick(args.every.max(Duration::from_millis(100)));
     loop {
-        let page =
-            serde_json::from_str(&get(address, "/status")?.body).map_err(|error| Reason::Failure.because(error))?;
+        let page = serde_json::from_str(&get(address, "/status")?.1).map_err(|error| Reason::Failure.because(error))?;
         match format {
             Format::Table => {
                 if args.watch && std::io::stdout().is_terminal() {

@@ -4,6 +4,7 @@
 //! metric once; [`Metrics`] has a typed function for each, so that no other room spells a metric's name.
 
 pub mod admin;
+pub mod caller;
 pub mod figures;
 pub mod health;
 pub mod http;

@@ -3,14 +3,15 @@
 //! Nothing waits for it. What a collector that is slow or away does not take is dropped, counted
 //! (`dupgate_errors_total{component="traces"}`) and told once a minute.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use axum::http::{Request, header};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::Metrics;
+use super::caller::call;
 use super::labels::{Component, ErrorKind};
 use super::spans::{Span, request};
 use crate::config::Endpoint;
@@ -24,7 +25,7 @@ const BATCH: usize = 512;
 /// How long spans are gathered.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// How long a collector may take.
+/// How long a collector may be silent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often it is told that spans are dropped.
@@ -109,33 +110,12 @@ impl<N: Fn() -> Instant> Exporter<N> {
     fn send(&self, spans: &[Span]) -> io::Result<()> {
         let Endpoint { host, port, path } = &self.endpoint;
         let body = request(&self.resource, spans).to_string();
+        let posted = Request::post(path).header(header::CONTENT_TYPE, "application/json").body(body);
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
-        for address in (bare, *port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, PATIENCE) {
-                Ok(mut stream) => {
-                    stream.set_read_timeout(Some(PATIENCE))?;
-                    stream.set_write_timeout(Some(PATIENCE))?;
-                    let length = body.len();
-                    write!(
-                        stream,
-                        "POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n\
-                         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-                    )?;
-                    let mut head = String::new();
-                    BufReader::new(stream).read_line(&mut head)?;
-                    let status = head.split(' ').nth(1).unwrap_or_default();
-                    let is_taken = head.starts_with("HTTP/1.") && status.starts_with('2');
-                    return if is_taken {
-                        Ok(())
-                    } else {
-                        Err(io::Error::other(format!("it answers `{}`", head.trim_end())))
-                    };
-                }
-                Err(error) => last = error,
-            }
+        match call(bare, *port, posted.map_err(io::Error::other)?, PATIENCE)?.status {
+            200..300 => Ok(()),
+            status => Err(io::Error::other(format!("it answers {status}"))),
         }
-        Err(last)
     }
 }
 

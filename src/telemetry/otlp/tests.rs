@@ -1,4 +1,4 @@
-use std::io::Read as _;
+use std::io::{BufRead, BufReader, Read as _, Write};
 use std::net::TcpListener;
 
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn take(listener: &TcpListener, answer: &str) -> (String, String) {
     while !head.ends_with("\r\n\r\n") {
         assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
     }
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
     reader.read_exact(&mut body).unwrap();
     write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 2\r\n\r\n{{}}").unwrap();
