@@ -5,6 +5,8 @@
 mod broker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
+#[path = "../support/process.rs"]
+mod process;
 
 mod acl;
 mod client;
@@ -17,7 +19,6 @@ mod oauth;
 mod operate;
 mod permits;
 mod ports;
-mod process;
 mod rebalance;
 mod restoring;
 mod retrial;

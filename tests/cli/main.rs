@@ -1,5 +1,8 @@
 //! The binary as its users call it: arguments and files in, output and exit codes out.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail the test")]
+
+#[path = "../support/process.rs"]
+mod process;
 
 mod cases;
 mod compare;

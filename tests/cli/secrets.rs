@@ -3,10 +3,12 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
+
+use super::process::Process;
 
 const PASSWORD: &str = "hunter2hunter2hunter2";
 
@@ -43,15 +45,6 @@ fn get(address: SocketAddr, path: &str) -> Option<String> {
     Some(answer)
 }
 
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
 fn dupgate() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DUPGATE_")) {
@@ -77,7 +70,7 @@ fn a_password_is_in_no_log_line_no_error_and_no_metric() {
         let out = File::create(&log).unwrap();
         let mut run = dupgate();
         run.args(["run", "-c"]).arg(&file).stdout(out.try_clone().unwrap()).stderr(out);
-        let mut child = Killed(run.spawn().unwrap());
+        let mut child = Process::start(&mut run);
         let mut scraped = String::new();
         // Until the client library has tried to reach the brokers, or the program has given up on them.
         loop {
@@ -85,7 +78,7 @@ fn a_password_is_in_no_log_line_no_error_and_no_metric() {
                 ["/metrics", "/config", "/status", "/readyz?verbose"].iter().map(|path| get(listen, path)).collect();
             scraped = pages.map_or(scraped, |pages| pages.concat());
             let said = fs::read_to_string(&log).unwrap();
-            if child.0.try_wait().unwrap().is_some() || (said.contains("librdkafka") && scraped.contains("dupgate_")) {
+            if child.try_wait().unwrap().is_some() || (said.contains("librdkafka") && scraped.contains("dupgate_")) {
                 break;
             }
         }

@@ -4,10 +4,10 @@ use std::ops::{Deref, DerefMut};
 use std::process::{Child, Command};
 
 /// Runs until this is dropped: nothing of a test that fails stays behind.
-pub(super) struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
-    pub(super) fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         Self(command.spawn().expect("the program"))
     }
 }
