@@ -134,6 +134,8 @@ pub enum Command {
     Resume(BTreeSet<PartitionId>),
     /// What was revoked last may go.
     RevokeDone,
+    /// Leave the group and join it again, so that it divides the partitions anew.
+    Rejoin,
     /// Leave the group and end the thread.
     Leave,
 }
@@ -150,6 +152,12 @@ pub struct MemberSettings {
     pub gate: Arc<Gate>,
     /// Called whenever the polling thread has come round, brokers or not.
     pub moved: Box<dyn Fn() + Send>,
+}
+
+impl MemberSettings {
+    fn topics(&self) -> Vec<&str> {
+        self.topics.iter().map(String::as_str).collect()
+    }
 }
 
 /// The owner's end of a member. Dropping it leaves the group without waiting.
@@ -412,6 +420,8 @@ impl Shared {
                     return false;
                 }
             }
+            // Not here: this may be the answer to a revocation.
+            Command::Rejoin => lanes.rejoins = true,
             Command::Leave => lanes.leaving = true,
         }
         true
@@ -485,8 +495,7 @@ fn subscribe(settings: &MemberSettings, shared: &Arc<Shared>) -> Result<Arc<Base
     let consumer: Arc<BaseConsumer<Context>> = Arc::new(settings.config.create_with_context(context)?);
     // A consumer has one context, made one line above.
     let _ = consumer.context().this.set(Arc::downgrade(&consumer));
-    let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();
-    consumer.subscribe(&topics)?;
+    consumer.subscribe(&settings.topics())?;
     Ok(consumer)
 }
 
@@ -499,6 +508,11 @@ fn run(settings: &MemberSettings, shared: &Arc<Shared>, mut consumer: Arc<BaseCo
         (settings.moved)();
         while let Ok(command) = shared.commands.try_recv() {
             shared.carry_out(&consumer, command);
+        }
+        if std::mem::take(&mut shared.lanes().rejoins) {
+            // A member that ends its subscription leaves at once, a static one too: what it owns is revoked first.
+            consumer.unsubscribe();
+            report(consumer.subscribe(&settings.topics()), "joining anew");
         }
         shared.lanes().seek_what_is_wanted(&consumer);
         if pulse.is_lost(consumer.client(), watched) {

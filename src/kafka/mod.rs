@@ -18,6 +18,7 @@ pub mod gate;
 pub mod member;
 pub mod mock;
 pub mod offsets;
+pub mod orphans;
 pub mod output;
 pub mod pages;
 mod pulse;

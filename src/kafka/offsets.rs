@@ -9,6 +9,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::Plain;
+use super::orphans::share_of;
 use super::pulse::retire;
 use crate::record::PartitionId;
 
@@ -98,13 +99,30 @@ impl Offsets {
         self.ask(|consumer| consumer.fetch_watermarks(&partition.topic, partition.number, self.patience))
     }
 
+    /// Returns what each member of the group owns; `None` while the group is not at rest.
+    ///
+    /// # Errors
+    ///
+    /// When a broker gave no answer in time.
+    pub fn shares(&self) -> Result<Option<Vec<BTreeSet<PartitionId>>>, KafkaError> {
+        let name = self.config.get("group.id").unwrap_or_default();
+        let list = self.ask(|consumer| consumer.fetch_group_list(Some(name), self.patience))?;
+        let group = list.groups().iter().find(|group| group.name() == name && group.state() == "Stable");
+        Ok(group.and_then(|group| {
+            group.members().iter().map(|member| share_of(member.assignment().unwrap_or_default())).collect()
+        }))
+    }
+
     /// Returns every partition of the topics that exist; a pattern (`^...`) stands for all topics it matches.
     ///
     /// # Errors
     ///
     /// When no broker answered in time, or the pattern is not one.
     pub fn partitions(&self, topics: &[String]) -> Result<BTreeSet<PartitionId>, KafkaError> {
-        let metadata = self.ask(|consumer| consumer.fetch_metadata(None, self.patience))?;
+        // Only one topic can be asked for by name; for several, and for a pattern, all are.
+        let one =
+            if let [topic] = topics { Some(topic.as_str()).filter(|topic| !topic.starts_with('^')) } else { None };
+        let metadata = self.ask(|consumer| consumer.fetch_metadata(one, self.patience))?;
         let patterns = topics.iter().filter(|topic| topic.starts_with('^')).map(|pattern| regex::Regex::new(pattern));
         let patterns =
             patterns.collect::<Result<Vec<_>, _>>().map_err(|error| KafkaError::Subscription(error.to_string()))?;

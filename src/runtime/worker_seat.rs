@@ -24,6 +24,7 @@ use crate::kafka::fingerprint_log::{Appended, EntryLog};
 use crate::kafka::gate::{Gate, Held};
 use crate::kafka::member::{Member, MemberEvent, Membership};
 use crate::kafka::offsets::Offsets;
+use crate::kafka::orphans::Orphans;
 use crate::kafka::output::Carried;
 use crate::kafka::transactor::{Answer, Transactor};
 use crate::kafka::verdict_log::{FollowEvent, Follower};
@@ -43,7 +44,7 @@ const TEXT_LIMIT: Duration = Duration::from_secs(20);
 /// How often metrics and health are looked after.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How often lags are asked for.
+/// How often lags are asked for, and the group is looked at for partitions that nobody owns.
 const LAGS: Duration = Duration::from_secs(10);
 
 /// Most news taken before entries are sent and time is looked at.
@@ -63,6 +64,8 @@ enum News {
     Called(Answer),
     Checkpoint(LogPartition, Option<i64>),
     Committed(BTreeMap<PartitionId, Option<i64>>, BTreeSet<Arc<str>>),
+    /// The partitions of the input, and what each member of a group at rest owns.
+    Group(BTreeSet<PartitionId>, Option<Vec<BTreeSet<PartitionId>>>),
     Hold(bool),
     Stop,
 }
@@ -138,6 +141,9 @@ pub struct WorkerSeat {
     report: WorkerReport,
     looked: Duration,
     asked_lags: Duration,
+    /// Whether the answer about the group is on its way.
+    asks_group: bool,
+    orphans: Orphans,
     /// An operator wants the input to stand still.
     held: bool,
     /// Partitions that the machine wants to stand still.
@@ -214,6 +220,8 @@ impl WorkerSeat {
             report: WorkerReport::new(&plan, clock, outputs)?,
             looked: clock.now(),
             asked_lags: clock.now(),
+            asks_group: false,
+            orphans: Orphans::default(),
             held: false,
             paused: BTreeSet::new(),
             leaving_because: None,
@@ -301,6 +309,7 @@ impl WorkerSeat {
         if now.saturating_sub(self.asked_lags) >= LAGS {
             self.asked_lags = now;
             self.ask_lags();
+            self.ask_group();
         }
         Ok(())
     }
@@ -327,6 +336,23 @@ impl WorkerSeat {
                 u64::try_from(end - next - 1).ok()
             });
             metrics.log_lag(Log::Verdicts, unread.sum());
+            Ok(())
+        });
+    }
+
+    fn ask_group(&mut self) {
+        if self.member.is_none() || std::mem::replace(&mut self.asks_group, true) {
+            return;
+        }
+        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.plan.input_topics());
+        self.lag_errands.run(move || {
+            let looked = offsets.partitions(&topics).and_then(|all| Ok((all, offsets.shares()?)));
+            // Without an answer nothing is known of the group, as while it is on the move.
+            let (all, shares) = looked.unwrap_or_else(|error| {
+                tracing::debug!(%error, "the group is looked at next time");
+                Default::default()
+            });
+            drop(sender.send(News::Group(all, shares)));
             Ok(())
         });
     }

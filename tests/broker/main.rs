@@ -17,6 +17,7 @@ mod invariants;
 mod listening;
 mod oauth;
 mod operate;
+mod orphans;
 mod permits;
 mod ports;
 mod rebalance;

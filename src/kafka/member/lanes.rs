@@ -28,6 +28,8 @@ pub(super) struct Lanes {
     /// Revocations that the owner has yet to answer although the group did not wait any longer.
     pub(super) overdue: usize,
     pub(super) leaving: bool,
+    /// Whether the group is to be left and joined again.
+    pub(super) rejoins: bool,
     /// How often partitions were lost: offsets may be sent only by an owner who knows of all of these.
     pub(super) losses: u64,
 }

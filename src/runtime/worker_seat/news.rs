@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{News, Ready, WorkerSeat};
 use crate::error::{Fatal, Reason};
 use crate::kafka::fingerprint_log::{Appended, NotAppended};
-use crate::kafka::member::MemberEvent;
+use crate::kafka::member::{Command, MemberEvent};
 use crate::kafka::output::Carried;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews};
 use crate::record::PartitionId;
@@ -44,6 +44,10 @@ impl WorkerSeat {
                 self.begun_topics = begun;
                 self.handle(Event::Committed(offsets))
             }
+            News::Group(all, shares) => {
+                self.group(&all, shares.as_deref());
+                Ok(())
+            }
             News::Hold(is_held) => {
                 self.hold(is_held);
                 Ok(())
@@ -52,6 +56,17 @@ impl WorkerSeat {
                 tracing::info!("worker: stopping");
                 self.handle(Event::Stop)
             }
+        }
+    }
+
+    /// Joins the group anew when there are partitions that nobody owns.
+    fn group(&mut self, all: &BTreeSet<PartitionId>, shares: Option<&[BTreeSet<PartitionId>]>) {
+        self.asks_group = false;
+        let own = self.lanes.keys().cloned().collect();
+        let missing = self.orphans.look(all, shares, &own);
+        if !missing.is_empty() {
+            tracing::warn!(partitions = %names(&missing), "nobody owns these, and the group is at rest: joining anew");
+            self.command(Command::Rejoin);
         }
     }
 

@@ -8,19 +8,19 @@ use crate::broker::Broker;
 use crate::cluster::{instance::Instance, merge};
 
 /// Topics, group and folder of one test.
-pub(super) struct Site {
-    pub(super) broker: &'static Broker,
-    pub(super) input: String,
-    pub(super) unique: String,
-    pub(super) duplicate: String,
-    pub(super) dead: String,
-    pub(super) group: String,
+pub(in super::super) struct Site {
+    pub(in super::super) broker: &'static Broker,
+    pub(in super::super) input: String,
+    pub(in super::super) unique: String,
+    pub(in super::super) duplicate: String,
+    pub(in super::super) dead: String,
+    pub(in super::super) group: String,
     folder: tempfile::TempDir,
 }
 
 impl Site {
     /// Makes the topics, each with so many partitions.
-    pub(super) fn new(broker: &'static Broker, partitions: i32) -> Self {
+    pub(in super::super) fn new(broker: &'static Broker, partitions: i32) -> Self {
         Self {
             input: broker.topic("pages", partitions),
             unique: broker.topic("unique", partitions),
@@ -47,19 +47,19 @@ impl Site {
     }
 
     /// Starts an instance.
-    pub(super) fn start(&self, instance: &str) -> Instance {
+    pub(in super::super) fn start(&self, instance: &str) -> Instance {
         self.start_with(instance, json!({}))
     }
 
     /// Starts an instance with more configuration.
-    pub(super) fn start_with(&self, instance: &str, more: Value) -> Instance {
+    pub(in super::super) fn start_with(&self, instance: &str, more: Value) -> Instance {
         let mut configuration = self.configuration(instance);
         merge(&mut configuration, more);
         Instance::start(instance, self.folder.path(), configuration)
     }
 
     /// Runs a command to its end and returns what it printed.
-    pub(super) fn ask(&self, arguments: &[&str]) -> String {
+    pub(in super::super) fn ask(&self, arguments: &[&str]) -> String {
         let path = self.folder.path().join("operator.yaml");
         std::fs::write(&path, self.configuration("operator").to_string()).expect("a configuration");
         let program = env!("CARGO_BIN_EXE_dupgate");
@@ -69,7 +69,7 @@ impl Site {
     }
 
     /// What an instance has logged.
-    pub(super) fn log(&self, instance: &str) -> String {
+    pub(in super::super) fn log(&self, instance: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(format!("{instance}.log"))).unwrap_or_default()
     }
 }

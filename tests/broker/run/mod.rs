@@ -1,7 +1,7 @@
 //! `dupgate run` against a real broker: pages in; unique, duplicate and dead letters out.
 
 mod crashes;
-mod instance;
+pub(super) mod instance;
 mod manners;
 pub(super) mod topics;
 
