@@ -8,7 +8,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Header, Headers, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
-use rdkafka::{Message, Offset, TopicPartitionList};
+use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 
 use crate::broker::{Broker, wait};
 
@@ -91,39 +91,40 @@ impl Pen {
 
 /// Reads whole topics from their beginning, as far as they are committed, and keeps what it has read.
 pub(crate) struct Shelf {
+    config: ClientConfig,
     consumer: BaseConsumer,
     /// Sees open transactions, too.
     outsider: BaseConsumer,
-    places: Vec<(String, i32)>,
+    /// Partitions, and where to read on.
+    places: BTreeMap<(String, i32), Offset>,
+    /// Whether brokers went away since the consumer was made: it may have forgotten them for good (librdkafka issue 5301).
+    is_shaken: bool,
     records: Vec<Record>,
 }
 
 impl Shelf {
     /// Begins to read these topics.
     pub(crate) fn open(broker: &Broker, topics: &[&str]) -> Self {
-        let consumer: BaseConsumer = broker
-            .client()
+        let mut config = broker.client();
+        config
             .set("group.id", broker.unique("shelf"))
             .set("enable.auto.commit", "false")
             .set("isolation.level", "read_committed")
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "error")
-            .set("fetch.message.max.bytes", "20000000")
-            .create()
-            .expect("a consumer");
-        let metadata = consumer.fetch_metadata(None, wait::LIMIT).expect("metadata");
-        let mut list = TopicPartitionList::new();
-        let mut places = Vec::new();
+            .set("fetch.message.max.bytes", "20000000");
+        let outsider: BaseConsumer =
+            broker.client().set("isolation.level", "read_uncommitted").create().expect("a client");
+        let metadata = outsider.fetch_metadata(None, wait::LIMIT).expect("metadata");
+        let mut places = BTreeMap::new();
         for topic in metadata.topics().iter().filter(|topic| topics.contains(&topic.name())) {
             for partition in topic.partitions() {
-                list.add_partition_offset(topic.name(), partition.id(), Offset::Beginning).expect("a valid offset");
-                places.push((topic.name().to_owned(), partition.id()));
+                places.insert((topic.name().to_owned(), partition.id()), Offset::Beginning);
             }
         }
         assert!(places.len() >= topics.len(), "{topics:?} are not all there");
-        consumer.assign(&list).expect("assign");
-        let outsider = broker.client().set("isolation.level", "read_uncommitted").create().expect("a client");
-        Self { consumer, outsider, places, records: Vec::new() }
+        let consumer = reading(&config, &places);
+        Self { config, consumer, outsider, places, is_shaken: false, records: Vec::new() }
     }
 
     /// Reads what is there now, and says how many records have been read in all.
@@ -132,12 +133,25 @@ impl Shelf {
         let mut patience = Duration::from_millis(100);
         while let Some(polled) = self.consumer.poll(patience) {
             match polled {
-                Ok(message) => self.records.push(Record::of(&message)),
+                Ok(message) => {
+                    let place = (message.topic().to_owned(), message.partition());
+                    self.places.insert(place, Offset::Offset(message.offset() + 1));
+                    self.records.push(Record::of(&message));
+                }
                 Err(KafkaError::PartitionEOF(_)) => {}
                 // Brokers come and go; whatever stays away is missed by the test.
-                Err(why) => eprintln!("reading {:?}: {why}", self.places.first()),
+                Err(why) => {
+                    eprintln!("reading {:?}: {why}", self.places.keys().next());
+                    self.is_shaken = true;
+                }
             }
             patience = Duration::from_millis(5);
+        }
+        if self.is_shaken {
+            let known = self.consumer.fetch_metadata(None, Duration::from_secs(2));
+            self.is_shaken = known.is_err();
+            // Another one knows where to begin.
+            self.consumer = reading(&self.config, &self.places);
         }
         self.records.len()
     }
@@ -162,7 +176,7 @@ impl Shelf {
 
     /// Reads to the end, once no transaction is open there, and gives everything that was read.
     pub(crate) fn read_to_end(mut self) -> Vec<Record> {
-        for (topic, partition) in self.places.clone() {
+        for (topic, partition) in self.places.clone().into_keys() {
             let end = self.stable_end(&topic, partition);
             let what = format!("the end {end:?} of {topic}:{partition}");
             wait::until(&what, || {
@@ -183,6 +197,16 @@ impl Shelf {
             (stable == end).then(|| Some(end).filter(|&end| end > low))
         })
     }
+}
+
+fn reading(config: &ClientConfig, places: &BTreeMap<(String, i32), Offset>) -> BaseConsumer {
+    let consumer: BaseConsumer = config.create().expect("a consumer");
+    let mut list = TopicPartitionList::new();
+    for ((topic, partition), offset) in places {
+        list.add_partition_offset(topic, *partition, *offset).expect("a valid offset");
+    }
+    consumer.assign(&list).expect("assign");
+    consumer
 }
 
 /// Records by place.
