@@ -92,6 +92,9 @@ pub(super) trait Compare: Copy {
     /// Returns the words of a line, one bit each, that lie in the window.
     fn alive(line: &Line, window: Alive) -> u32;
 
+    /// Writes an id and a tag into one of the nine slots of a line.
+    fn put(line: &mut Line, slot: u32, tag: u32, id: u32);
+
     /// Returns which of eight codes differ from `code` in at most `reach` bits, one bit each.
     fn eight(codes: &[u64; 8], code: u64, reach: u32) -> u32;
 }
@@ -159,6 +162,19 @@ impl Compare for Portable {
     }
 
     #[inline(always)]
+    fn put(line: &mut Line, slot: u32, tag: u32, id: u32) {
+        let (ids, tags) = line.split_at_mut(size_of::<u32>() * SLOTS);
+        if let Some(held) = ids.as_chunks_mut().0.get_mut(slot as usize) {
+            *held = id.to_le_bytes();
+        }
+        for (plane, byte) in tags.chunks_exact_mut(SLOTS).zip(tag.to_le_bytes()) {
+            if let Some(held) = plane.get_mut(slot as usize) {
+                *held = byte;
+            }
+        }
+    }
+
+    #[inline(always)]
     fn eight(codes: &[u64; 8], code: u64, reach: u32) -> u32 {
         let mut found = 0;
         for (place, held) in codes.iter().enumerate() {
@@ -174,8 +190,9 @@ mod wide {
     #![expect(clippy::cast_possible_wrap, reason = "the intrinsics take bits as signed numbers")]
     use std::arch::x86_64::{
         __m512i, _mm512_cmple_epu32_mask, _mm512_cmple_epu64_mask, _mm512_cmplt_epu32_mask, _mm512_loadu_si512,
-        _mm512_maskz_permutexvar_epi8, _mm512_popcnt_epi32, _mm512_popcnt_epi64, _mm512_set1_epi32, _mm512_set1_epi64,
-        _mm512_sub_epi32, _mm512_testn_epi32_mask, _mm512_xor_si512,
+        _mm512_mask_set1_epi32, _mm512_mask_shuffle_epi8, _mm512_maskz_permutexvar_epi8, _mm512_popcnt_epi32,
+        _mm512_popcnt_epi64, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_storeu_si512, _mm512_sub_epi32,
+        _mm512_testn_epi32_mask, _mm512_xor_si512,
     };
 
     use super::{Alive, Compare, Job, Line};
@@ -203,6 +220,16 @@ mod wide {
 
     /// The lower three bytes of nine words.
     const TAG_MASK: u64 = 0x0000_0007_7777_7777;
+
+    /// Which byte of a tag stands at each place of a line, where the tags are.
+    #[rustfmt::skip]
+    const BYTE_OF_TAG: [u8; 64] = [
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 0,
+    ];
+
+    /// The places of the first slot's tag in a line.
+    const FIRST_TAG: u64 = 1 << 36 | 1 << 45 | 1 << 54;
 
     /// # Safety
     ///
@@ -258,6 +285,20 @@ mod wide {
                 _mm512_cmplt_epu32_mask(ages, _mm512_set1_epi32(window.live as i32))
             };
             u32::from(alive)
+        }
+
+        #[inline(always)]
+        fn put(line: &mut Line, slot: u32, tag: u32, id: u32) {
+            // The line is in a register already, where it was compared, and one store is less than four.
+            // SAFETY: as in `near`.
+            unsafe {
+                let words = _mm512_loadu_si512(line.as_ptr().cast());
+                let byte_of_tag = _mm512_loadu_si512(BYTE_OF_TAG.as_ptr().cast());
+                let tags = _mm512_set1_epi32(tag as i32);
+                let words = _mm512_mask_shuffle_epi8(words, FIRST_TAG << slot, tags, byte_of_tag);
+                let words = _mm512_mask_set1_epi32(words, 1 << slot, id as i32);
+                _mm512_storeu_si512(line.as_mut_ptr().cast(), words);
+            }
         }
 
         #[inline(always)]
@@ -320,6 +361,17 @@ mod tests {
         }
     }
 
+    struct Put<'a>(&'a Line, u32, u32, u32);
+    impl Job for Put<'_> {
+        type Output = Line;
+        fn run<C: Compare>(self) -> Self::Output {
+            let Self(line, slot, tag, id) = self;
+            let mut line = *line;
+            C::put(&mut line, slot, tag, id);
+            line
+        }
+    }
+
     struct Eight<'a>(&'a [u64; 8], u64, u32, Alive);
     impl Job for Eight<'_> {
         type Output = [u32; 2];
@@ -330,6 +382,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn wide_and_portable_lines_are_written_alike(line in any::<Line>(), tag in 0..1_u32 << 24, id in any::<u32>()) {
+            for slot in 0..9 {
+                let portable = Engine::PORTABLE.run(Put(&line, slot, tag, id));
+                prop_assert_eq!(tags(&portable)[slot as usize], tag);
+                prop_assert_eq!(Engine::detect().run(Put(&line, slot, tag, id)), portable);
+            }
+        }
+
         #[test]
         fn wide_and_portable_comparisons_agree(
             line in any::<Line>(), slot in 0..9_usize, flips in any::<u32>(), reach in 0..9_u32,

@@ -60,7 +60,7 @@ pub(super) trait Layout: Copy + Debug + Send + Sync {
     fn slots(self, line: &Line) -> u32;
 
     /// Writes an entry into a slot.
-    fn set(self, line: &mut Line, slot: u32, tag: u32, word: u32);
+    fn set<C: Compare>(self, line: &mut Line, slot: u32, tag: u32, word: u32);
 
     /// Says where the run of a line stands, if it has one.
     fn run(self, line: &Line) -> Option<RunPlace>;
@@ -150,15 +150,10 @@ impl Layout for Nine {
         if self.run(line).is_some() { (1 << (SLOTS - 1)) - 1 } else { (1 << SLOTS) - 1 }
     }
 
-    #[inline]
-    fn set(self, line: &mut Line, slot: u32, tag: u32, word: u32) {
-        set_word(line, slot, word);
-        let (_, tags) = line.split_at_mut(size_of::<u32>() * SLOTS as usize);
-        for (plane, byte) in tags.chunks_exact_mut(SLOTS as usize).zip(tag.to_le_bytes()) {
-            if let Some(held) = plane.get_mut(slot as usize) {
-                *held = byte;
-            }
-        }
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    fn set<C: Compare>(self, line: &mut Line, slot: u32, tag: u32, word: u32) {
+        C::put(line, slot, tag, word);
     }
 
     #[inline]
@@ -248,7 +243,7 @@ impl Layout for Dense {
     }
 
     #[inline]
-    fn set(self, line: &mut Line, slot: u32, _: u32, word: u32) {
+    fn set<C: Compare>(self, line: &mut Line, slot: u32, _: u32, word: u32) {
         set_word(line, slot, word);
     }
 
@@ -270,7 +265,7 @@ impl Layout for Dense {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fast::{LINE, tags};
+    use super::super::fast::{LINE, Portable, tags};
     use super::*;
 
     #[test]
@@ -278,7 +273,7 @@ mod tests {
         let mut line = [0; LINE];
         let ids = |line: &Line| -> [u32; 9] { std::array::from_fn(|slot| word_at(line, u32::try_from(slot).unwrap())) };
         for slot in 0..SLOTS {
-            Nine.set(&mut line, slot, 0x00AB_CDE0 + slot, 100 + slot);
+            Nine.set::<Portable>(&mut line, slot, 0x00AB_CDE0 + slot, 100 + slot);
         }
         assert_eq!(tags(&line), std::array::from_fn(|slot| 0x00AB_CDE0 + u32::try_from(slot).unwrap()));
         assert_eq!(ids(&line), std::array::from_fn(|slot| 100 + u32::try_from(slot).unwrap()));
@@ -286,7 +281,7 @@ mod tests {
         let run = RunPlace { head: 77, class: 4 };
         Nine.set_run(&mut line, Some(run), 0);
         assert_eq!((Nine.run(&line), Nine.slots(&line)), (Some(run), 0xFF));
-        Nine.set(&mut line, 7, 0, 1);
+        Nine.set::<Portable>(&mut line, 7, 0, 1);
         assert_eq!(Nine.run(&line), Some(run));
         assert_eq!(
             tags(&line)[..7],
@@ -307,7 +302,7 @@ mod tests {
             let window = Alive { tail: 1_000, live: 500 };
             let mut line = [0; LINE];
             for slot in 0..15 {
-                layout.set(&mut line, slot, 0, layout.word(0xF3F3, 1_000 + slot));
+                layout.set::<Portable>(&mut line, slot, 0, layout.word(0xF3F3, 1_000 + slot));
                 assert_eq!(layout.age(word_at(&line, slot), layout.window(window)), slot);
             }
             assert_eq!(layout.run(&line), None);

@@ -4,7 +4,7 @@
 //! expiry touches nothing here; a slot that is not alive is free, and a line is tidied when the sweep comes by.
 
 use super::alive::{Alive, id_of};
-use super::fast::{self, Compare, Line};
+use super::fast::{self, Compare, Line, Portable};
 use super::layout::{Layout, set_word, word_at};
 use super::lines::{Discarded, Lines};
 use super::runs::Runs;
@@ -167,7 +167,7 @@ impl<L: Layout> Table<L> {
             }
             let free = layout.slots(line) & !C::alive(line, window);
             if free != 0 {
-                layout.set(line, free.trailing_zeros(), tag, word);
+                layout.set::<C>(line, free.trailing_zeros(), tag, word);
             } else {
                 let base = self.base;
                 let held = overflow(layout, line, &mut self.runs, (code, word), |id| code_at(id.wrapping_add(base)));
@@ -318,7 +318,7 @@ fn fold<L: Layout>(layout: L, line: &mut Line, runs: &mut Runs, window: Alive, t
     let room = free.count_ones();
     let is_empty = left.is_none_or(|run| {
         runs.take_all(run, room, |code, word| {
-            layout.set(line, free.trailing_zeros(), shape.tag(code), word);
+            layout.set::<Portable>(line, free.trailing_zeros(), shape.tag(code), word);
             free &= free - 1;
         })
     });
