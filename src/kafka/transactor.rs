@@ -7,9 +7,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, after, unbounded};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -27,6 +27,10 @@ use crate::transaction::{Call, CallError};
 
 /// How long one call may take before it answers as retriable.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long one call may be made again and again, while brokers answer, before only a new producer can finish it: a client
+/// may have forgotten the coordinator of its transactions (confluentinc/librdkafka issue 5511).
+const STANDSTILL: Duration = Duration::from_mins(2);
 
 /// How long to wait for room in the client's queue before looking again.
 const ROOM: Duration = Duration::from_millis(50);
@@ -139,9 +143,10 @@ impl Transactor {
         let (sender, orders) = unbounded::<Order>();
         std::thread::Builder::new().name(thread).spawn(move || {
             let mut desk = Desk { config, delivery, backlog, line: None, batch: 0 };
+            let mut standstill = Standstill::new(STANDSTILL);
             for order in orders {
                 let call = order.call();
-                sink(call, desk.carry_out(order));
+                sink(call, standstill.judge(desk.carry_out(order)));
             }
         })?;
         Ok(Self { orders: sender })
@@ -287,6 +292,31 @@ impl Desk {
             }
             Delivery::AtLeastOnce => Ok(()),
         }
+    }
+}
+
+/// Notices a call that is made again and again and never done.
+struct Standstill {
+    limit: Duration,
+    /// Rings when the limit is over; none while calls are done.
+    over: Option<Receiver<Instant>>,
+}
+
+impl Standstill {
+    const fn new(limit: Duration) -> Self {
+        Self { limit, over: None }
+    }
+
+    fn judge(&mut self, answer: Answer) -> Answer {
+        let Err(CallError::Retriable(why)) = answer else {
+            self.over = None;
+            return answer;
+        };
+        if self.over.get_or_insert_with(|| after(self.limit)).try_recv().is_err() {
+            return Err(CallError::Retriable(why));
+        }
+        self.over = None;
+        Err(CallError::Unknown(format!("{why}; so it has been for {:?}", self.limit)))
     }
 }
 
@@ -482,6 +512,23 @@ mod tests {
 
     fn report(index: usize, bytes: usize, result: Result<i64, RDKafkaErrorCode>) -> Report {
         Report { batch: 7, index, size: Size { bytes, skew_ms: 0, keyed: true }, result }
+    }
+
+    #[test]
+    fn call_that_is_never_done_is_given_up_in_the_end() {
+        let again = || Err(CallError::Retriable("busy".to_owned()));
+        let mut patient = Standstill::new(Duration::from_mins(1));
+        for _ in 0..9 {
+            assert_eq!(patient.judge(again()), again());
+        }
+        // A moment that is over when it begins.
+        let mut hasty = Standstill::new(Duration::ZERO);
+        assert!(matches!(hasty.judge(again()), Err(CallError::Unknown(why)) if why == "busy; so it has been for 0ns"));
+        assert_eq!(hasty.judge(Ok(vec![3])), Ok(vec![3]));
+        // What is done in between begins the time anew.
+        let mut busy = Standstill { limit: Duration::from_mins(1), over: Some(after(Duration::ZERO)) };
+        assert_eq!(busy.judge(Ok(vec![])), Ok(vec![]));
+        assert_eq!(busy.judge(again()), again());
     }
 
     #[test]
