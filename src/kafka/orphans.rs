@@ -12,11 +12,12 @@ use std::sync::Arc;
 use crate::record::PartitionId;
 
 /// Looks running at which a partition has to be missing before a member joins anew; twice as many after each time that
-/// this was of no use, up to [`MOST_LOOKS`].
+/// this was of no use.
 const LOOKS: u32 = 2;
 
-/// A leader may not know of a partition yet that was just made: it learns of it within five minutes.
-const MOST_LOOKS: u32 = 32;
+/// The last time is after so many: a leader that does not know yet of a partition that was just made has long learned of
+/// it, and who is still missing is none that the group is to own (a pattern may mean more to us than to the client).
+const LAST_LOOKS: u32 = 32;
 
 /// Watches for one member.
 #[derive(Debug)]
@@ -24,11 +25,13 @@ pub struct Orphans {
     missing: BTreeSet<PartitionId>,
     looks: u32,
     patience: u32,
+    /// Those that joining anew has not helped.
+    given_up: BTreeSet<PartitionId>,
 }
 
 impl Default for Orphans {
     fn default() -> Self {
-        Self { missing: BTreeSet::new(), looks: 0, patience: LOOKS }
+        Self { missing: BTreeSet::new(), looks: 0, patience: LOOKS, given_up: BTreeSet::new() }
     }
 }
 
@@ -46,8 +49,10 @@ impl Orphans {
             self.missing.clear();
             return BTreeSet::new();
         };
-        let unowned: BTreeSet<PartitionId> =
-            all.iter().filter(|partition| !shares.iter().any(|share| share.contains(partition))).cloned().collect();
+        let is_unowned = |partition: &&PartitionId| !shares.iter().any(|share| share.contains(partition));
+        self.given_up.retain(|partition| is_unowned(&partition));
+        let unowned = all.iter().filter(is_unowned).filter(|partition| !self.given_up.contains(partition));
+        let unowned: BTreeSet<PartitionId> = unowned.cloned().collect();
         let still: BTreeSet<PartitionId> = self.missing.intersection(&unowned).cloned().collect();
         self.looks = if still.is_empty() { u32::from(!unowned.is_empty()) } else { self.looks + 1 };
         self.missing = if still.is_empty() { unowned } else { still };
@@ -57,9 +62,15 @@ impl Orphans {
         if self.looks < self.patience || self.missing.is_empty() || !is_least(own, shares) {
             return BTreeSet::new();
         }
-        self.patience = (self.patience * 2).min(MOST_LOOKS);
         self.looks = 0;
-        std::mem::take(&mut self.missing)
+        let missing = std::mem::take(&mut self.missing);
+        if self.patience < LAST_LOOKS {
+            self.patience *= 2;
+        } else {
+            self.patience = LOOKS;
+            self.given_up.extend(missing.iter().cloned());
+        }
+        missing
     }
 }
 
@@ -123,12 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_no_use_is_done_ever_less_often() {
+    fn what_is_of_no_use_is_done_ever_less_often_and_then_no_more() {
         let mut orphans = Orphans::default();
-        let asked = looks(&mut orphans, &[&[0], &[1, 2]], 130).into_iter().enumerate();
+        let asked = looks(&mut orphans, &[&[0], &[1, 2]], 200).into_iter().enumerate();
         let asked: Vec<usize> = asked.filter(|(_, missing)| !missing.is_empty()).map(|(look, _)| look + 1).collect();
-        assert_eq!(asked, [2, 6, 14, 30, 62, 94, 126]);
-        // Once all have owners, the next loss is taken up soon.
+        assert_eq!(asked, [2, 6, 14, 30, 62]);
+        // Another one is taken up soon, and so is the first once it had an owner.
+        assert_eq!(looks(&mut orphans, &[&[0], &[1]], 2)[1], set(&[2]));
         looks(&mut orphans, &[&[0], &[1, 2, 3]], 1);
         assert_eq!(looks(&mut orphans, &[&[0], &[1, 2]], 2)[1], set(&[3]));
     }
