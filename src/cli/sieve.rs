@@ -61,8 +61,7 @@ impl SieveArgs {
 /// `processing.on_bad_record: stop` also the first line that cannot be judged.
 pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
-    let partitions = usize::try_from(settings.judge.partitions).ok().and_then(NonZeroUsize::new);
-    let partitions = partitions.unwrap_or(NonZeroUsize::MIN);
+    let partitions = settings.log_partitions();
     let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
         .map_err(|error| Reason::Config.because(error))?;
     let (inputs, size) = lines::open(&args.files).map_err(|error| Reason::State.because(error))?;

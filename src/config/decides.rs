@@ -76,7 +76,6 @@ impl fmt::Display for Decides {
 
 #[cfg(test)]
 mod tests {
-
     use serde_json::{Value, json};
 
     use super::super::schema::key_paths;

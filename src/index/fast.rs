@@ -106,6 +106,20 @@ pub(super) struct Portable;
 /// Slots of a line.
 const SLOTS: usize = 9;
 
+/// Returns a word of a line.
+#[inline]
+pub(super) fn word_at(line: &Line, at: u32) -> u32 {
+    line.as_chunks().0.get(at as usize).map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+/// Writes a word of a line.
+#[inline]
+pub(super) fn set_word(line: &mut Line, at: u32, value: u32) {
+    if let Some(held) = line.as_chunks_mut().0.get_mut(at as usize) {
+        *held = value.to_le_bytes();
+    }
+}
+
 /// Takes a line apart.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
@@ -163,10 +177,8 @@ impl Compare for Portable {
 
     #[inline(always)]
     fn put(line: &mut Line, slot: u32, tag: u32, id: u32) {
-        let (ids, tags) = line.split_at_mut(size_of::<u32>() * SLOTS);
-        if let Some(held) = ids.as_chunks_mut().0.get_mut(slot as usize) {
-            *held = id.to_le_bytes();
-        }
+        set_word(line, slot, id);
+        let (_, tags) = line.split_at_mut(size_of::<u32>() * SLOTS);
         for (plane, byte) in tags.chunks_exact_mut(SLOTS).zip(tag.to_le_bytes()) {
             if let Some(held) = plane.get_mut(slot as usize) {
                 *held = byte;

@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 
 use super::alive::Alive;
-use super::fast::{Compare, Line};
+use super::fast::{Compare, Line, set_word, word_at};
 
 /// Where the overflow of a line stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,19 +74,6 @@ pub(super) trait Layout: Copy + Debug + Send + Sync {
 
 /// Bits of a code from which tags are cut.
 pub(super) const TAG_BITS: u32 = 24;
-
-/// Returns a word of a line.
-#[inline]
-pub(super) fn word_at(line: &Line, at: u32) -> u32 {
-    line.as_chunks().0.get(at as usize).map_or(0, |word| u32::from_le_bytes(*word))
-}
-
-#[inline]
-pub(super) fn set_word(line: &mut Line, at: u32, value: u32) {
-    if let Some(held) = line.as_chunks_mut().0.get_mut(at as usize) {
-        *held = value.to_le_bytes();
-    }
-}
 
 /// Nine slots of an id of 32 bits and a tag of 24.
 ///

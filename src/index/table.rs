@@ -4,8 +4,8 @@
 //! expiry touches nothing here; a slot that is not alive is free, and a line is tidied when the sweep comes by.
 
 use super::alive::{Alive, id_of};
-use super::fast::{self, Compare, Line, Portable};
-use super::layout::{Layout, set_word, word_at};
+use super::fast::{self, Compare, Line, Portable, set_word, word_at};
+use super::layout::Layout;
 use super::lines::{Discarded, Lines};
 use super::runs::Runs;
 use super::shape::Shape;

@@ -69,7 +69,7 @@ pub fn read(
             anyhow::anyhow!("topic `{}` does not exist: nothing was judged under scheme {scheme} yet", names.verdicts);
         return Err(Reason::Config.because(why));
     }
-    let logs = LogPartition::try_from(settings.judge.partitions).unwrap_or(1).max(1);
+    let logs = settings.log_partitions().get();
     let offsets = Offsets::new(&cluster.query(group), PATIENCE).map_err(failure)?;
     let gate = Gate::new(32 << 20);
     let (sender, news) = unbounded();

@@ -84,8 +84,7 @@ impl Read for Answer {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() {
             let body = &mut self.body;
-            let next =
-                async { std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await.transpose() };
+            let next = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context).map(Option::transpose));
             match self.runtime.block_on(in_time(self.silence, next))? {
                 Some(frame) => self.piece = frame.into_data().unwrap_or_default(),
                 None => return Ok(0),

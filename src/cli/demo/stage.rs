@@ -91,10 +91,8 @@ fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[
             .map_err(|error| unavailable(error.into()));
     };
     // It makes topics by this call alone, and none on a client's request: the logs are made here, too.
-    let partitions = settings.log_partitions();
-    let scheme = settings.scheme().to_string();
-    let names = LogNames::new(&settings.logs.prefix, &scheme);
-    let logs = i32::try_from(partitions.get()).unwrap_or(i32::MAX);
+    let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
+    let logs = i32::try_from(settings.log_partitions().get()).unwrap_or(i32::MAX);
     let made = data.into_iter().map(|topic| (topic.as_str(), i32::from(PARTITIONS)));
     made.chain([(&*names.fingerprints, logs), (&*names.verdicts, logs)])
         .try_for_each(|(topic, partitions)| broker.create_topic(topic, partitions))

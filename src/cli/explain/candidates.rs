@@ -1,7 +1,6 @@
 //! What near a page the newest snapshot holds, and what its judge would say.
 
 use std::cmp::Reverse;
-use std::num::NonZeroUsize;
 
 use crate::cli::index::snapshots_at_hand;
 use crate::config::settings::Settings;
@@ -45,8 +44,7 @@ pub(super) struct Near {
 
 /// Looks through the newest snapshot of the page's log partition; `None` when there is none at hand.
 pub(super) fn find(page: &Inspection, settings: &Settings, most: usize) -> Result<Option<Found>, Fatal> {
-    let partitions = usize::try_from(settings.judge.partitions).ok().and_then(NonZeroUsize::new);
-    let wanted = partition_of(page.reading.scope, partitions.unwrap_or(NonZeroUsize::MIN));
+    let wanted = partition_of(page.reading.scope, settings.log_partitions());
     let snapshots = snapshots_at_hand(settings)?;
     let found = snapshots.into_iter().find(|(log, _)| usize::try_from(*log).is_ok_and(|log| log == wanted));
     Ok(found.map(|(log, snapshot)| look(page, log, &snapshot, most)))

@@ -112,7 +112,7 @@ pub(in crate::cli) fn logs(settings: &Settings, default_copies: usize) -> [Topic
         let of_log = log_settings(kind, copies).into_iter();
         TopicPlan {
             name: name.to_string(),
-            partitions: usize::try_from(settings.judge.partitions).unwrap_or(1),
+            partitions: settings.log_partitions().get(),
             replicas,
             settings: of_log.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         }

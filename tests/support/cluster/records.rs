@@ -150,7 +150,7 @@ impl Shelf {
         if self.is_shaken {
             let known = self.consumer.fetch_metadata(None, Duration::from_secs(2));
             self.is_shaken = known.is_err();
-            // Another one knows where to begin.
+            // It is not asked how it is itself: another one takes its place, and reads on where it stopped.
             self.consumer = reading(&self.config, &self.places);
         }
         self.records.len()
