@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use rdkafka::{Message, Offset, TopicPartitionList};
 
@@ -82,7 +82,11 @@ pub(crate) fn read_to_end(consumer: &BaseConsumer) -> Vec<String> {
 /// Start and end of partition 0 of `topic` for the isolation level: the last stable offset or the high watermark.
 pub(crate) fn marks(broker: &Broker, topic: &str, isolation: &str) -> (i64, i64) {
     let client: BaseConsumer = broker.client().set("isolation.level", isolation).create().expect("a client");
-    client.fetch_watermarks(topic, 0, wait::LIMIT).expect("watermarks")
+    // A broker that was started answers before it leads what it led.
+    wait::until("a leader", || match client.fetch_watermarks(topic, 0, wait::LIMIT) {
+        Err(KafkaError::MetadataFetch(RDKafkaErrorCode::NotLeaderForPartition)) => None,
+        marks => Some(marks.expect("watermarks")),
+    })
 }
 
 /// Everything that `read_committed` shows of partition 0 of `topic`, once no transaction is open there.
