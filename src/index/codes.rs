@@ -175,6 +175,11 @@ impl Codes {
         either!(&mut self.window, near => near.expire_keeping(position, keep_from));
     }
 
+    /// Hands over what somebody else may do meanwhile: see [`Near::chores`].
+    pub(super) fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        either!(&mut self.window, near => near.chores(hand_over));
+    }
+
     /// Makes the tables small at once when next to nothing is held.
     pub(super) fn shrink_if_idle(&mut self) {
         either!(&mut self.window, near => near.shrink_if_idle());

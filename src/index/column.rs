@@ -43,6 +43,7 @@ impl<T> Chunks<T> {
     }
 
     /// Drops what stands before a position, chunk by chunk.
+    #[inline]
     fn drop_before(&mut self, position: u64) {
         while self.first + CHUNK as u64 <= position {
             let Some(mut chunk) = self.all.pop_front() else {
@@ -74,6 +75,7 @@ impl<T: Copy> Column<T> {
     }
 
     /// Appends a value.
+    #[inline]
     pub(super) fn push(&mut self, value: T) {
         if let Some(chunk) = self.0.room(1) {
             chunk.push(value);
@@ -91,6 +93,12 @@ impl<T: Copy> Column<T> {
     pub(super) fn get_mut(&mut self, position: u64) -> Option<&mut T> {
         let (chunk, at) = self.0.place(position)?;
         self.0.all.get_mut(chunk)?.get_mut(at)
+    }
+
+    /// Gives access to the newest value.
+    #[inline]
+    fn last_mut(&mut self) -> Option<&mut T> {
+        self.0.all.back_mut()?.last_mut()
     }
 
     /// Returns the values from a position on, piece by piece, each with the position of its first.
@@ -129,13 +137,12 @@ impl Marks {
     }
 
     /// Appends a mark.
+    #[inline]
     pub(super) fn push(&mut self, mark: bool) {
-        let word = self.head / 64;
-        if self.words.get(word).is_none() {
-            self.words.push(0);
-        }
-        if let Some(bits) = self.words.get_mut(word) {
-            *bits |= u64::from(mark) << (self.head % 64);
+        let bit = u64::from(mark) << (self.head % 64);
+        match self.words.last_mut() {
+            Some(word) if !self.head.is_multiple_of(64) => *word |= bit,
+            _ => self.words.push(bit),
         }
         self.head += 1;
     }

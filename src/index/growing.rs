@@ -2,16 +2,21 @@
 //!
 //! The old table goes on to be probed and inserted into until then. The new one is filled from the ring, oldest first,
 //! so that it meets the entries in their order. What is left of the old one is given back piece by piece.
+//!
+//! The system makes room for a large page when it is first touched, and on a virtual machine that may take it
+//! milliseconds. So somebody else makes the lines and touches them ([`Growing::chore`]), and gives the old ones back
+//! ([`Scrap::chore`]); without such a helper one page is touched a message.
 
 use std::ops::Range;
 
 use super::alive::{Alive, id_of, position_of};
-use super::fast::{Compare, Engine, Job};
+use super::fast::{Compare, Engine, Job, LINE};
 use super::layout::Layout;
-use super::lines::Discarded;
+use super::lines::{self, Discarded, Lines};
 use super::runs::Runs;
 use super::table::Table;
 use super::tables::Keys;
+use super::tasks::{Promise, Task};
 
 /// Fewest entries moved for one that is inserted.
 const AT_ONCE: u64 = 16;
@@ -26,10 +31,23 @@ pub(super) struct Growing<L> {
     table: Table<L>,
     /// Which of the tables it will replace.
     number: usize,
-    /// Large pages that were touched, until all are.
-    touched: usize,
+    /// Its lines, when they are there.
+    lines: u64,
+    ground: Ground,
     next: u64,
     at_once: u64,
+}
+
+/// How far the memory of the lines is.
+#[derive(Debug)]
+enum Ground {
+    /// It waits for a helper.
+    Wanted,
+    /// A helper makes the lines.
+    Promised(Promise<Lines>),
+    /// So many of its large pages were touched without a helper.
+    Touched(usize),
+    Ready,
 }
 
 /// Memory that waits to be given back.
@@ -43,6 +61,15 @@ impl Scrap {
         if self.0.last_mut().is_some_and(|(runs, lines)| runs.discard_one() && lines.step()) {
             self.0.pop();
         }
+    }
+
+    /// Returns the giving back of all.
+    pub(super) fn chore(&mut self) -> Option<Task<'static>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let scrap = std::mem::take(&mut self.0);
+        Some(Box::new(move || drop(scrap)))
     }
 }
 
@@ -72,15 +99,57 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
 }
 
 impl<L: Layout> Growing<L> {
-    /// Begins to fill a table, one of `tables`, from position `tail` on.
-    pub(super) fn new(table: Table<L>, number: usize, tables: usize, tail: u64) -> Self {
-        Self { table, number, touched: 0, next: tail, at_once: AT_ONCE.max(AT_ONCE_A_TABLE * tables as u64) }
+    /// Begins to fill a table of so many lines, one of `tables`, from position `tail` on. `table_of` makes it of empty lines.
+    /// With a helper it waits for [`Growing::chore`] where they are many.
+    pub(super) fn new(
+        table_of: impl FnOnce(Lines) -> Table<L>,
+        lines: u64,
+        (number, tables): (usize, usize),
+        tail: u64,
+        is_helped: bool,
+    ) -> Self {
+        let (ground, here) =
+            if is_helped && lines::are_many(lines) { (Ground::Wanted, 1) } else { (Ground::Touched(0), lines) };
+        let at_once = AT_ONCE.max(AT_ONCE_A_TABLE * tables as u64);
+        Self { table: table_of(Lines::with_room(here)), number, lines, ground, next: tail, at_once }
+    }
+
+    /// Returns the making of its memory, if that is what is to be done.
+    pub(super) fn chore(&mut self) -> Option<Task<'static>> {
+        if !matches!(self.ground, Ground::Wanted) {
+            return self.table.chore();
+        }
+        let lines = self.lines;
+        let (promise, task) = Promise::of(move || Lines::with_room(lines).touched());
+        self.ground = Ground::Promised(promise);
+        Some(task)
+    }
+
+    /// Says whether the lines are there and their memory, too; does a little for it.
+    fn is_ready(&mut self) -> bool {
+        self.ground = match std::mem::replace(&mut self.ground, Ground::Ready) {
+            Ground::Wanted => Ground::Wanted,
+            Ground::Touched(page) if self.table.touch(page) => Ground::Touched(page + 1),
+            Ground::Touched(_) | Ground::Ready => return true,
+            Ground::Promised(promise) => match promise.kept() {
+                Ok(Some(lines)) => {
+                    self.table.put_lines(lines);
+                    return true;
+                }
+                // Nobody does it: then it is done here.
+                Ok(None) => {
+                    self.table.put_lines(Lines::with_room(self.lines));
+                    Ground::Touched(0)
+                }
+                Err(promise) => Ground::Promised(promise),
+            },
+        };
+        false
     }
 
     /// Moves a few entries; says whether the table has all of them now.
     pub(super) fn step(&mut self, engine: Engine, keys: &impl Keys, positions: &Range<u64>) -> bool {
-        if self.table.touch(self.touched) {
-            self.touched += 1;
+        if !self.is_ready() {
             return false;
         }
         self.next = self.next.max(positions.start);
@@ -104,6 +173,8 @@ impl<L: Layout> Growing<L> {
 
     /// Returns the memory of the table, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.table.stats().memory_bytes
+        let here = self.table.stats().memory_bytes;
+        let all = usize::try_from(self.lines).unwrap_or(0) * LINE;
+        if matches!(self.ground, Ground::Promised(_)) { here + all } else { here }
     }
 }

@@ -34,6 +34,11 @@ impl Discarded {
     }
 }
 
+/// Says whether lines are so many that the system may take its time to make room for them.
+pub(super) const fn are_many(lines: u64) -> bool {
+    lines >= LARGE as u64
+}
+
 impl Lines {
     /// Makes so many lines of zeros, at least one.
     pub(super) fn with_room(lines: u64) -> Self {
@@ -54,6 +59,13 @@ impl Lines {
     pub(super) fn touch(&mut self, page: usize) -> bool {
         let byte = self.bytes.get_mut(page * LARGE_PAGE + self.start);
         byte.map(|byte| *byte = std::hint::black_box(*byte)).is_some()
+    }
+
+    /// Touches all of the large pages.
+    pub(super) fn touched(mut self) -> Self {
+        let mut pages = 0..;
+        while pages.next().is_some_and(|page| self.touch(page)) {}
+        self
     }
 
     /// Returns how many lines there are.

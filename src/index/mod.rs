@@ -10,8 +10,8 @@
 //! source, and those of a plan (`plan`) from parts of the `SimHash` code, so chosen that any two codes within k bits
 //! share a key, which is proved (`coverage`). Codes have 32, 64 or 128 bits (`codes`, `words`). A bucket is one cache
 //! line (`lines`, `layout`); what finds no room there stands in a run (`runs`). Whether an entry lives is told by its id
-//! alone (`alive`), so nothing is ever deleted. Tables grow a few entries a message (`growing`). All `unsafe` is in
-//! `fast`.
+//! alone (`alive`), so nothing is ever deleted. Tables grow a few entries a message (`growing`), in memory that somebody
+//! else may make ready ([`Index::chores`]). All `unsafe` is in `fast`.
 //!
 //! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips; asked
 //! for ahead of time ([`Index::prefetch`]) they take some hundred nanoseconds among ten million codes
@@ -118,6 +118,15 @@ impl Index {
         self.by_exact.expect(entries);
         self.by_id.expect(entries);
         self.by_source.expect(entries);
+    }
+
+    /// Hands over what somebody else may do meanwhile: see [`Near::chores`].
+    pub fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.codes.chores(hand_over);
+        self.sketches.chores(hand_over);
+        for tables in [&mut self.by_exact, &mut self.by_id, &mut self.by_source] {
+            tables.chores(hand_over);
+        }
     }
 
     /// Holds one more original. Sequence numbers ascend strictly, gaps allowed; an original that would break the

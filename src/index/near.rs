@@ -91,7 +91,12 @@ impl<W: Code> Ring<W> {
     fn expire_to(&mut self, position: u64, keep_from: u64) {
         let until = position.min(self.head);
         if self.tail < until {
-            self.held = self.held.saturating_sub(self.present.count(self.tail..until));
+            let expired = if self.tail + 1 == until {
+                u64::from(self.present.get(self.tail))
+            } else {
+                self.present.count(self.tail..until)
+            };
+            self.held = self.held.saturating_sub(expired);
             self.tail = until;
         }
         self.codes.drop_before(keep_from.min(self.tail));
@@ -266,11 +271,9 @@ impl<W: Code> Near<W> {
 
     /// Says whether the lines of a code lead to more entries than there are: then all are compared, each once.
     fn is_crowded(&self, code: W) -> bool {
-        let tables = self.tables.as_slice();
-        let most: u64 =
-            tables.iter().map(|table| u64::from(table.largest()) * table.shape().flips().len() as u64).sum();
-        most > self.ring.held.max(FEW)
-            && self.with_words(code).map(|(table, word)| table.in_runs(word)).sum::<u64>() > self.ring.held.max(FEW)
+        let most = self.ring.held.max(FEW);
+        self.tables.most_met() > most
+            && self.with_words(code).map(|(table, word)| table.in_runs(word)).sum::<u64>() > most
     }
 
     /// Goes through the tables, each with its word of a code.
@@ -303,6 +306,9 @@ impl<W: Code> Near<W> {
     /// Asks the memory for what a probe will read next, when what [`Near::prefetch`] asked for has come.
     #[inline]
     pub fn prefetch_runs(&self, code: W) {
+        if !self.tables.lead_to_runs() {
+            return;
+        }
         for (table, word) in self.with_words(code) {
             table.prefetch_runs(word);
         }
@@ -369,6 +375,15 @@ impl<W: Code> Near<W> {
         let step = usize::try_from((end - start).div_ceil(most.max(1))).unwrap_or(usize::MAX);
         let codes = (start..end).step_by(step.max(1)).filter_map(|position| self.ring.code(position));
         codes.map(Into::into).collect()
+    }
+
+    /// Hands over what somebody else may do meanwhile, and soon: to have the system make room for tables that grow, and to
+    /// give it back. Done on the spot it is a pause of some milliseconds where a machine has its memory from a host.
+    ///
+    /// Once this was called, tables wait with their growth for it to be called again, every now and then, and for the
+    /// tasks to be done or dropped. When that is, or whether, changes no answer.
+    pub fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.tables.chores(hand_over);
     }
 
     /// Lets the tables grow towards so many entries from now on.

@@ -14,6 +14,7 @@
 use super::alive::Alive;
 use super::fast::{self, Compare, LARGE_PAGE};
 use super::layout::RunPlace;
+use super::tasks::{Promise, Task};
 
 /// Words of the smallest block: one cache line.
 const UNIT: usize = 8;
@@ -29,6 +30,9 @@ const SLAB_BITS: u32 = 15;
 /// Words of a slab.
 const SLAB: usize = UNIT << SLAB_BITS;
 
+/// Units of the last slab that are in use when the next is needed soon: early enough for many long runs at once.
+const SLAB_SOON: u32 = 1 << (SLAB_BITS - 1);
+
 /// No block: beyond all slabs.
 const NONE: u32 = u32::MAX;
 
@@ -40,6 +44,8 @@ const LAST: u8 = 8;
 pub(super) struct Runs {
     with_codes: bool,
     slabs: Vec<Slab>,
+    /// The next one, which a helper touches.
+    spare: Option<Promise<Slab>>,
     /// Next unit of the last slab that was never used.
     fresh: u32,
     free: [u32; CLASSES],
@@ -63,6 +69,13 @@ impl Slab {
         }
         let start = words.as_ptr().align_offset(align * size_of::<u64>()).min(align);
         Self { words, start }
+    }
+
+    /// Makes a large one that the system has made room for.
+    fn touched() -> Self {
+        let mut slab = Self::new(true);
+        slab.words.get_mut(slab.start).into_iter().for_each(|word| *word = std::hint::black_box(0));
+        slab
     }
 }
 
@@ -140,7 +153,7 @@ impl<'a> Iterator for Blocks<'a> {
 impl Runs {
     /// Makes an empty storage, for codes or not.
     pub(super) const fn new(with_codes: bool) -> Self {
-        Self { with_codes, slabs: Vec::new(), fresh: 0, free: [NONE; CLASSES], blocks_bytes: 0 }
+        Self { with_codes, slabs: Vec::new(), spare: None, fresh: 0, free: [NONE; CLASSES], blocks_bytes: 0 }
     }
 
     /// Returns the entries that fit into a block.
@@ -210,6 +223,10 @@ impl Runs {
             if let Some(free) = self.free.get_mut(usize::from(class)) {
                 *free = next;
             }
+            // By the time that it is taken it has come.
+            if let Some(word) = self.block(next, class).first() {
+                fast::prefetch(word);
+            }
             return Some(kept);
         }
         let block = self.unused(class + 1)?;
@@ -228,12 +245,23 @@ impl Runs {
                 self.put_free(block, class);
             }
             // Many tables have few runs: those of the first slab take small pages as they come.
-            self.slabs.push(Slab::new(!self.slabs.is_empty()));
+            let spare = self.spare.take().and_then(|slab| slab.kept().ok().flatten());
+            self.slabs.push(spare.unwrap_or_else(|| Slab::new(!self.slabs.is_empty())));
             self.fresh = 0;
         }
         let block = self.last_slab() + self.fresh;
         self.fresh += units(class);
         block
+    }
+
+    /// Returns the making of the next slab, when it is needed soon and nobody makes it yet.
+    pub(super) fn chore(&mut self) -> Option<Task<'static>> {
+        if self.slabs.is_empty() || self.fresh < SLAB_SOON || self.spare.is_some() {
+            return None;
+        }
+        let (slab, task) = Promise::of(Slab::touched);
+        self.spare = Some(slab);
+        Some(task)
     }
 
     /// Returns the first unit of the newest slab.
@@ -500,7 +528,8 @@ impl Runs {
 
     /// Returns the memory of all slabs, in bytes; of the first, where it is the only one, that of what was ever used.
     pub(super) fn memory_bytes(&self) -> usize {
-        let words = if self.slabs.len() == 1 { UNIT * self.fresh as usize } else { SLAB * self.slabs.len() };
+        let slabs = self.slabs.len() + usize::from(self.spare.is_some());
+        let words = if slabs == 1 { UNIT * self.fresh as usize } else { SLAB * slabs };
         words * size_of::<u64>()
     }
 }

@@ -169,6 +169,13 @@ impl Sketches {
         tables.build_tasks(BandKeys(&self.column, *rules), &positions, held)
     }
 
+    /// Hands over what somebody else may do meanwhile: see [`super::Near::chores`].
+    pub(super) fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        if let Some(Finder { tables, .. }) = &mut self.finder {
+            tables.chores(hand_over);
+        }
+    }
+
     /// Shows the position of every held sketch that shares enough keys and is surely near enough, with its distance; and
     /// of every one that shares a key and enough of the smaller page, with that share.
     pub(super) fn probe(&self, sketch: &Sketch, mut visit: impl FnMut(u64, u8, Option<u16>)) -> u32 {

@@ -9,17 +9,15 @@ use super::layout::Layout;
 use super::lines::{Discarded, Lines};
 use super::runs::Runs;
 use super::shape::Shape;
+use super::tasks::Task;
 
 /// Positions from one swept line to the next, where there are fewer lines than [`MANY_LINES`], and where there are more:
 /// each line is swept long before ids come round again.
 const SWEEP_EVERY: u64 = 32;
-const SWEEP_MANY_EVERY: u64 = 8;
+pub(super) const SWEEP_MANY_EVERY: u64 = 8;
 const MANY_LINES: u64 = 1 << 26;
 
-/// Inserts from one judgement to the next on whether runs are met often.
-const JUDGE_EVERY: u64 = 512;
-
-/// One insert in so many that meets a run is often.
+/// One position in so many whose insert meets a run is often.
 const WORTH_ASKING: u64 = 80;
 
 /// Blocks of a run that one insert may drop.
@@ -35,7 +33,6 @@ pub(super) struct Table<L> {
     /// Ids are kept as their distance from here, so that a line of zeros holds nothing alive.
     base: u32,
     swept: u64,
-    passed: u64,
     with_run: u64,
     /// Inserts that met a run lately, and whether they were so many that runs are worth asking for.
     met_run: u64,
@@ -68,16 +65,15 @@ pub(super) struct Found {
 }
 
 impl<L: Layout> Table<L> {
-    /// Makes an empty table for entries from position `tail` on.
-    pub(super) fn new(layout: L, shape: Shape, lines: u64, tail: u64) -> Self {
+    /// Makes an empty table of empty lines, for entries from position `tail` on.
+    pub(super) fn new(layout: L, shape: Shape, lines: Lines, tail: u64) -> Self {
         Self {
             layout,
             shape,
-            lines: Lines::with_room(lines),
+            lines,
             runs: Runs::new(L::CODES),
             base: id_of(tail).wrapping_sub(1),
             swept: 0,
-            passed: 0,
             with_run: 0,
             met_run: 0,
             leads_to_runs: false,
@@ -101,9 +97,9 @@ impl<L: Layout> Table<L> {
         self.lines.count()
     }
 
-    /// Returns a bound on the entries of one line and its run.
-    pub(super) const fn largest(&self) -> u32 {
-        self.largest
+    /// Returns a bound on the entries that one probe meets.
+    pub(super) fn most_met(&self) -> u64 {
+        u64::from(self.largest) * self.shape.flips().len() as u64
     }
 
     /// Returns the line of a place.
@@ -176,38 +172,29 @@ impl<L: Layout> Table<L> {
                 self.largest = self.largest.max(held.entries);
             }
         }
-        self.pass::<C>(alive);
     }
 
-    /// Does what has to be done at every position, whether it has a key here or not.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
-    pub(super) fn pass<C: Compare>(&mut self, alive: Alive) {
-        self.passed += 1;
-        if self.is_time_to_sweep() {
-            self.sweep::<C>(alive.counted_from(self.base));
-        }
-        if self.passed.is_multiple_of(JUDGE_EVERY) {
-            self.leads_to_runs = std::mem::take(&mut self.met_run) * WORTH_ASKING > JUDGE_EVERY;
-        }
+    /// Says whether a line is to be swept at the position of this number.
+    pub(super) const fn is_swept_at(&self, position: u64) -> bool {
+        position.is_multiple_of(if self.lines.count() > MANY_LINES { SWEEP_MANY_EVERY } else { SWEEP_EVERY })
     }
 
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
-    const fn is_time_to_sweep(&self) -> bool {
-        if self.lines.count() > MANY_LINES {
-            self.passed.is_multiple_of(SWEEP_MANY_EVERY)
-        } else {
-            self.passed.is_multiple_of(SWEEP_EVERY)
-        }
+    /// Judges by so many positions whether runs are met so often that they are worth asking for.
+    pub(super) fn judge(&mut self, positions: u64) {
+        self.leads_to_runs = std::mem::take(&mut self.met_run) * WORTH_ASKING > positions;
+    }
+
+    /// Says whether runs are worth asking for.
+    pub(super) const fn leads_to_runs(&self) -> bool {
+        self.leads_to_runs
     }
 
     /// Tidies the next line: what is dead there stays dead until its turn comes again, and its run gets as small as it
     /// can be.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
-    fn sweep<C: Compare>(&mut self, own: Alive) {
-        let layout = self.layout;
+    pub(super) fn sweep<C: Compare>(&mut self, alive: Alive) {
+        let (layout, own) = (self.layout, alive.counted_from(self.base));
         let (window, dead) = (layout.window(own), layout.word(0, own.tail.wrapping_sub(1)));
         if let Some(line) = self.lines.line_mut(self.swept) {
             let old = layout.old();
@@ -274,6 +261,16 @@ impl<L: Layout> Table<L> {
                 });
             }
         }
+    }
+
+    /// Puts empty lines in.
+    pub(super) fn put_lines(&mut self, lines: Lines) {
+        self.lines = lines;
+    }
+
+    /// Returns the making of memory for runs, when it is needed soon.
+    pub(super) fn chore(&mut self) -> Option<Task<'static>> {
+        self.runs.chore()
     }
 
     /// Touches a large page of the lines: see [`Lines::touch`].

@@ -9,9 +9,10 @@ use super::alive::{Alive, id_of, position_of};
 use super::fast::{Compare, Engine, Job};
 use super::growing::{Growing, Scrap};
 use super::layout::Layout;
+use super::lines::Lines;
 use super::plan::{Keyed, Plan};
 use super::stats::TableStats;
-use super::table::{Found, Table};
+use super::table::{Found, SWEEP_MANY_EVERY, Table};
 use super::tasks::{Task, in_turn};
 
 /// Inserts between two looks at the size of the tables.
@@ -19,6 +20,9 @@ const LOOK_EVERY: u64 = 64;
 
 /// Fewest lines of a table.
 const FEWEST_LINES: u64 = 16;
+
+/// Positions from one judgement to the next on whether runs are met often.
+const JUDGE_EVERY: u64 = 512;
 
 /// Share of the mean load by which entries may exceed it before a table grows.
 const SLACK: f64 = 1.1;
@@ -51,7 +55,14 @@ pub(super) struct Tables<L> {
     all: Vec<Table<L>>,
     growing: Option<Growing<L>>,
     scrap: Scrap,
-    inserts: u64,
+    /// Positions that have passed.
+    passed: u64,
+    /// Bound on the entries that one probe may meet.
+    most_met: u64,
+    /// Whether any table leads to runs so often that they are worth asking for.
+    lead_to_runs: bool,
+    /// Whether somebody asks for chores.
+    is_helped: bool,
 }
 
 struct Insert<'a, L, K, F>(&'a mut [Table<L>], &'a K, &'a Range<u64>, F);
@@ -69,9 +80,23 @@ impl<L: Layout, K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, L, K, F
             if let Some(key) = newest_key(number) {
                 let held = |id| keys.key(number, position_of(id, positions.start));
                 table.insert::<C>(key, id_of(newest), alive, held);
-            } else {
-                table.pass::<C>(alive);
             }
+        }
+    }
+}
+
+struct Sweep<'a, L>(&'a mut [Table<L>], &'a Range<u64>, u64);
+
+impl<L: Layout> Job for Sweep<'_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    fn run<C: Compare>(self) {
+        let Self(tables, positions, passed) = self;
+        let alive = Alive::between(positions.start, positions.end);
+        for table in tables.iter_mut().filter(|table| table.is_swept_at(passed)) {
+            table.sweep::<C>(alive);
         }
     }
 }
@@ -100,7 +125,18 @@ impl<L: Layout> Tables<L> {
     pub(super) fn starting_at(keyed: Vec<Keyed>, expected: u64, engine: Engine, position: u64) -> Self {
         let fewest = |keyed: &Keyed| FEWEST_LINES.min(keyed.most_lines());
         let all = keyed.iter().map(|keyed| empty(keyed, fewest(keyed), &(position..position))).collect();
-        Self { keyed, engine, expected, all, growing: None, scrap: Scrap::default(), inserts: 0 }
+        Self {
+            keyed,
+            engine,
+            expected,
+            all,
+            growing: None,
+            scrap: Scrap::default(),
+            passed: 0,
+            most_met: 0,
+            lead_to_runs: false,
+            is_helped: false,
+        }
     }
 
     /// Inserts the newest entry of the ring into every table in which it has a key; `positions` is the whole ring.
@@ -179,6 +215,25 @@ impl<L: Layout> Tables<L> {
         &self.all
     }
 
+    /// Returns a bound on the entries that one probe meets, as of late.
+    #[inline]
+    pub(super) const fn most_met(&self) -> u64 {
+        self.most_met
+    }
+
+    /// Says whether runs are worth asking for ahead of time.
+    #[inline]
+    pub(super) const fn lead_to_runs(&self) -> bool {
+        self.lead_to_runs
+    }
+
+    /// Hands over what somebody else may do meanwhile: see [`super::Near::chores`].
+    pub(super) fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.is_helped = true;
+        let growing = self.growing.as_mut().and_then(Growing::chore);
+        self.all.iter_mut().filter_map(Table::chore).chain(growing).chain(self.scrap.chore()).for_each(hand_over);
+    }
+
     /// Returns the engine that compares.
     #[inline]
     pub(super) const fn engine(&self) -> Engine {
@@ -209,6 +264,8 @@ impl<L: Layout> Tables<L> {
     ) -> Vec<Task<'a>> {
         self.growing = None;
         let numbers = 0..self.keyed.len();
+        // Each is done as a whole, its memory included.
+        self.is_helped = false;
         let to_fill: Vec<Growing<L>> =
             numbers.filter_map(|number| self.grown(number, self.lines_of(number, held), positions)).collect();
         self.all = self.keyed.iter().map(|keyed| empty(keyed, 1, positions)).collect();
@@ -221,8 +278,9 @@ impl<L: Layout> Tables<L> {
     }
 
     fn grown(&self, number: usize, lines: u64, positions: &Range<u64>) -> Option<Growing<L>> {
-        let table = empty(self.keyed.get(number)?, lines, positions);
-        Some(Growing::new(table, number, self.keyed.len(), positions.start))
+        let keyed = self.keyed.get(number)?;
+        let table = |memory| made_of(keyed, lines, memory, positions);
+        Some(Growing::new(table, lines, (number, self.keyed.len()), positions.start, self.is_helped))
     }
 
     /// Returns how many lines a table should have for so many entries and somewhat more.
@@ -236,7 +294,10 @@ impl<L: Layout> Tables<L> {
     /// Does a little of what has to be done now and then.
     #[inline]
     fn tend(&mut self, keys: &impl Keys, positions: &Range<u64>, held: u64) {
-        self.inserts += 1;
+        self.passed += 1;
+        if self.passed.is_multiple_of(SWEEP_MANY_EVERY) {
+            self.tidy(positions);
+        }
         self.scrap.step();
         if let Some(growing) = &mut self.growing {
             if growing.step(self.engine, keys, positions)
@@ -245,9 +306,19 @@ impl<L: Layout> Tables<L> {
                 grown.replace(&mut self.all, &mut self.scrap);
                 self.look_at_sizes(positions, held);
             }
-        } else if self.inserts.is_multiple_of(LOOK_EVERY) {
+        } else if self.passed.is_multiple_of(LOOK_EVERY) {
             self.look_at_sizes(positions, held);
         }
+    }
+
+    /// Sweeps lines, and looks at how full all of them are.
+    fn tidy(&mut self, positions: &Range<u64>) {
+        self.engine.run(Sweep(&mut self.all, positions, self.passed));
+        if self.passed.is_multiple_of(JUDGE_EVERY) {
+            self.all.iter_mut().for_each(|table| table.judge(JUDGE_EVERY));
+            self.lead_to_runs = self.all.iter().any(Table::leads_to_runs);
+        }
+        self.most_met = self.all.iter().map(Table::most_met).sum();
     }
 
     fn look_at_sizes(&mut self, positions: &Range<u64>, held: u64) {
@@ -289,6 +360,11 @@ impl<L: Layout> Tables<L> {
 
 /// Makes an empty table for these positions and all that fit into so many lines.
 fn empty<L: Layout>(keyed: &Keyed, lines: u64, positions: &Range<u64>) -> Table<L> {
+    made_of(keyed, lines, Lines::with_room(lines), positions)
+}
+
+/// Makes [`empty`] of other lines, where those are still to be made.
+fn made_of<L: Layout>(keyed: &Keyed, lines: u64, memory: Lines, positions: &Range<u64>) -> Table<L> {
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -297,7 +373,7 @@ fn empty<L: Layout>(keyed: &Keyed, lines: u64, positions: &Range<u64>) -> Table<
     )]
     let room = (lines as f64 * keyed.load::<L>()) as u64;
     let layout = L::telling(room.max(positions.end - positions.start));
-    Table::new(layout, keyed.shape(lines), lines, positions.start)
+    Table::new(layout, keyed.shape(lines), memory, positions.start)
 }
 
 #[cfg(test)]

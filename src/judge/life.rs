@@ -7,7 +7,7 @@ use super::events::{Effect, Event, Failure, Request};
 use super::judging::{Output, is_checkpoint};
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
 use super::{Counts, Diverged, Restored, Snapshot, Spans, State};
-use crate::index::Seen;
+use crate::index::{Seen, Task};
 use crate::log::{RulesNumber, RulesRecord, VerdictRecord};
 use crate::transaction::Ritual;
 
@@ -127,6 +127,12 @@ impl Judge {
     pub fn wants_entries(&self) -> bool {
         let waiting = self.output.open.len() + self.output.closed_rulings;
         self.role == Role::Active && !self.stopping && !self.snapshot_waits && waiting < self.settings.pending_rulings
+    }
+
+    /// Hands over what somebody else may do meanwhile, so that no entry has to wait for it: see
+    /// [`Index::chores`](crate::index::Index::chores). Whether and when it is done changes no ruling.
+    pub fn chores(&mut self, mut hand_over: impl FnMut(Task<'static>)) {
+        self.state.chores(&mut hand_over);
     }
 
     /// Returns where in its life the judge is.

@@ -393,6 +393,11 @@ impl State {
         &self.index
     }
 
+    /// Hands over what somebody else may do for the index meanwhile: see [`Index::chores`]. Not part of the state.
+    pub(super) fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.index.chores(hand_over);
+    }
+
     /// Returns what was seen since the state was restored.
     #[must_use]
     pub const fn counts(&self) -> Counts {

@@ -1,9 +1,11 @@
-//! Questions to the cluster that may take their time, asked one after the other on a thread of their own.
+//! What may take its time, done one after the other on a thread of its own: questions to the cluster, chores of the index.
 
 use std::io;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+
+use crate::index::Task;
 
 /// How long to wait before a question that failed is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -35,6 +37,15 @@ impl Errands {
         // The thread lives as long as we do.
         let _ = self.sender.send(Box::new(errand));
     }
+
+    /// Does a task, behind all that was given before.
+    pub(super) fn do_once(&self, task: Task<'static>) {
+        let mut task = Some(task);
+        self.run(move || {
+            task.take().into_iter().for_each(|task| task());
+            Ok(())
+        });
+    }
 }
 
 fn run(errands: &Receiver<Errand>, gone: &Receiver<()>) {
@@ -62,7 +73,9 @@ mod tests {
             tries += 1;
             if tries < 2 { Err("not yet".to_owned()) } else { first.send(tries).map_err(|error| error.to_string()) }
         });
+        let last = sender.clone();
         errands.run(move || sender.send(9).map_err(|error| error.to_string()));
-        assert_eq!(done.iter().take(2).collect::<Vec<_>>(), [2, 9]);
+        errands.do_once(Box::new(move || last.send(5).unwrap()));
+        assert_eq!(done.iter().take(3).collect::<Vec<_>>(), [2, 9, 5]);
     }
 }

@@ -123,6 +123,8 @@ pub struct JudgeSeat {
     input: Arc<Offsets>,
     shelf: Option<Arc<dyn Shelf>>,
     shelf_errands: Errands,
+    /// Does the index's chores.
+    chores: Errands,
     gate: Arc<Gate>,
     report: JudgeReport,
     looked: Duration,
@@ -176,6 +178,7 @@ impl JudgeSeat {
             input: Arc::new(Offsets::new(&query, QUESTION).map_err(failure)?),
             shelf,
             shelf_errands: Errands::start(format!("snapshots-{log}")).map_err(failure)?,
+            chores: Errands::start(format!("chores-{log}")).map_err(failure)?,
             gate: Gate::new(32 << 20),
             report: JudgeReport::new(plan.metrics.clone(), &plan.health, clock, log),
             looked: clock.now(),
@@ -213,6 +216,7 @@ impl JudgeSeat {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.hand_over_entries()?;
+            self.judge.chores(|task| self.chores.do_once(task));
             self.look_around();
         }
         self.close();

@@ -450,3 +450,62 @@ fn tables_that_grow_and_shrink_lose_nothing() {
         assert!(grown > 1_000, "{grown}");
     }
 }
+
+#[test]
+fn tables_grow_when_their_memory_is_made_ready_elsewhere_and_answers_are_the_same_until_then() {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Helper {
+        Diligent,
+        Late,
+        Unwilling,
+        Asleep,
+    }
+    let plan = Plan::choose(&Needs {
+        width: Width::B64,
+        max_distance: 3,
+        entries: 100_000,
+        bytes_per_entry: 40.0,
+        sample: &[],
+    });
+    let code = |number: u64| {
+        (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(31).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+    };
+    for helper in [Helper::Diligent, Helper::Late, Helper::Unwilling, Helper::Asleep] {
+        let mut near = <Near>::with_plan(plan.clone(), 0);
+        let mut waiting: Vec<Task<'static>> = Vec::new();
+        let mut handed_over = 0;
+        for number in 0..300_000 {
+            near.push(Some(code(number)));
+            near.expire_to(number.saturating_sub(200_000));
+            if number % 500 == 0 {
+                if helper == Helper::Late {
+                    in_turn(std::mem::take(&mut waiting));
+                }
+                near.chores(&mut |task| {
+                    handed_over += 1;
+                    match helper {
+                        Helper::Diligent => task(),
+                        Helper::Late | Helper::Asleep => waiting.push(task),
+                        Helper::Unwilling => drop(task),
+                    }
+                });
+            }
+            if number % 10_007 == 0 {
+                let tail = near.positions().start;
+                assert_eq!(near.nearest(code(number) ^ 0b111, 3), Some((3, number)));
+                assert_eq!(near.nearest(code(tail), 3), Some((0, tail)));
+                assert!(tail == 0 || near.nearest(code(tail - 1), 3).is_none());
+            }
+        }
+        let lines = |near: &Near| near.stats().tables.iter().map(|table| table.lines).min();
+        assert_eq!(lines(&near) > Some(30_000), helper != Helper::Asleep, "{handed_over}");
+        assert!((1..100).contains(&handed_over), "{handed_over}");
+        in_turn(waiting);
+        for number in 300_000..330_000 {
+            near.push(Some(code(number)));
+            near.expire_to(number - 200_000);
+            near.chores(&mut |task| task());
+        }
+        assert!(lines(&near) > Some(30_000));
+    }
+}

@@ -92,3 +92,28 @@ fn runs_in_many_slabs_stand_on_lines_of_their_own_and_go_a_slab_at_a_time() {
     let steps = (0..9).take_while(|_| !runs.discard_one()).count();
     assert_eq!((steps, runs.memory_bytes()), (2, 0));
 }
+
+#[test]
+fn the_next_slab_is_made_by_whoever_takes_the_chore() {
+    let bytes = SLAB * size_of::<u64>();
+    for is_done in [true, false] {
+        let mut runs = Runs::new(true);
+        assert!(runs.chore().is_none());
+        let begun: Vec<RunPlace> = (0..SLAB_SOON).map(|id| runs.begin(u64::from(id), id)).collect();
+        assert!(runs.memory_bytes() < bytes);
+        let task = runs.chore().unwrap();
+        assert!(runs.chore().is_none(), "it is under way");
+        assert_eq!(runs.memory_bytes(), 2 * bytes);
+        if is_done {
+            task();
+        } else {
+            drop(task);
+        }
+        let more: Vec<RunPlace> =
+            (SLAB_SOON..(1 << SLAB_BITS) + 1_000).map(|id| runs.begin(u64::from(id), id)).collect();
+        assert_eq!((runs.memory_bytes(), runs.chore().is_none()), (2 * bytes, true));
+        for (id, run) in (0..).zip(begun.into_iter().chain(more)).step_by(999) {
+            assert_eq!(Engine::detect().run(All(&runs, run, Alive { tail: id, live: 1 })), [(id, u64::from(id))]);
+        }
+    }
+}

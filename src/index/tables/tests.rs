@@ -70,9 +70,11 @@ impl Job for Step<'_> {
         let alive = Alive::between(positions.start, positions.end);
         table.probe::<C>(asked, 0, alive, &mut |_, held| found.push(positions.start + u64::from(held.age)));
         let alive = Alive::between(positions.start, positions.end + 1);
-        match key {
-            Some(key) => table.insert::<C>(key, id_of(positions.end), alive, |_| None),
-            None => table.pass::<C>(alive),
+        if let Some(key) = key {
+            table.insert::<C>(key, id_of(positions.end), alive, |_| None);
+        }
+        if table.is_swept_at(positions.end) {
+            table.sweep::<C>(alive);
         }
         found.sort_unstable();
         found
@@ -85,7 +87,7 @@ fn nothing_is_found_twice_or_lost_when_short_ids_come_round() {
         // 4,096 ids, of which 1,024 may live; a line is swept every 32 positions.
         let layout = Dense { tag_bits: 20 };
         let first = (1 << 32) - 5_000;
-        let mut table = Table::new(layout, Keyed::WHOLE.shape(40), 40, first);
+        let mut table = Table::new(layout, Keyed::WHOLE.shape(40), Lines::with_room(40), first);
         let mut held: Vec<(u64, u64)> = Vec::new();
         let (mut bits, mut tail) = (1_u64, first);
         for position in first..first + 50_000 {
@@ -156,6 +158,28 @@ fn tables_grow_under_way_and_shrink_when_idle() {
     let mut found = Vec::new();
     tables.equal(2, Spread.key(2, 19_995).unwrap(), &(19_990..20_000), |position| found.push(position));
     assert_eq!(found, [19_995]);
+}
+
+#[test]
+fn a_crowd_that_has_expired_is_swept_away() {
+    /// First many that are alike, then none.
+    struct CrowdFirst;
+    impl Keys for CrowdFirst {
+        fn key(&self, table: usize, position: u64) -> Option<u64> {
+            Spread.key(table, if position < 300 { 7 } else { position })
+        }
+    }
+    let mut tables = Tables::<Nine>::new(2, 0);
+    let mut met = Vec::new();
+    for head in 1..=20_000_u64 {
+        tables.insert(&CrowdFirst, head.saturating_sub(300)..head);
+        met.push(tables.most_met());
+    }
+    assert!(met[299] >= 2 * 280, "{} are met by a probe for one of the crowd", met[299]);
+    assert!(met[19_999] < 2 * 30, "{} are met long after", met[19_999]);
+    for table in tables.stats() {
+        assert!(table.largest < 30 && table.overflowed * 10 < table.lines, "{table:?}");
+    }
 }
 
 #[test]
