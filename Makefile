@@ -57,7 +57,7 @@ bench: ## Speed: tables, then one JSON object as the last line; DUPGATE_BENCH_QU
 	@$(CARGO) bench --locked --bench speed
 
 bench-index: ## Speed of the windowed index, beside rivals and FAISS; PARTS="huge" for a hundred million codes
-	@test -x target/faiss/bin/python || { python3 -m venv target/faiss && target/faiss/bin/pip --quiet install faiss-cpu numpy; } >&2
+	@target/faiss/bin/python -c 'import faiss' 2>/dev/null || { python3 -m venv target/faiss && target/faiss/bin/pip --quiet install faiss-cpu numpy; } >&2
 	@$(CARGO) bench --locked --bench index -- $(PARTS)
 
 bench-quality: ## Verdicts beside those of other packages, which it installs below target/; TEXTS="a.jsonl b.jsonl"

@@ -8,10 +8,13 @@ use serde::Serialize;
 
 use crate::REACH;
 use crate::data::{Data, Kind};
-use crate::machine::{fresh_page_ns, line_ns, resident, timed};
+use crate::machine::{Helper, RandomLines, fresh_page_ns, resident, timed};
 
 /// Operations in one batch: what stands in one record of the fingerprint log.
 const BATCH: usize = 512;
+
+/// Turns of a measurement, of which the middle one counts: the host of a virtual machine has other guests.
+const TURNS: usize = 9;
 
 /// Figures of one plan.
 #[derive(Clone, Debug, Serialize)]
@@ -34,7 +37,7 @@ pub(crate) struct Run {
     pub(crate) written_line_ns: f64,
     pub(crate) largest_bucket: u32,
     pub(crate) compared: f64,
-    /// Operations by their CPU time while the window fills, and while a tenth of it expires at once.
+    /// Operations by their CPU time while the window fills, and while a tenth of it expires at once: see [`Stalls`].
     pub(crate) stalls: BTreeMap<String, u64>,
     pub(crate) longest_stall_ms: f64,
     /// Longest that the system takes for one fresh large page, beside which a stall is to be seen.
@@ -103,37 +106,39 @@ fn measure(data: &Data, plan: &Plan) -> Run {
     let before = resident();
     let mut near = Near::with_plan(plan.clone(), window);
     let (filling, behind) = data.codes.split_at(data.window);
-    let mut stalls = Stalls::default();
-    let (fill, ()) = timed(|| fill(&mut near, filling));
+    let helper = Helper::start();
+    let (fill, ()) = timed(|| fill(&mut near, &helper, filling));
     let stats = near.stats();
     let resident_bytes = (resident() - before) / window as f64;
 
-    // Three turns over a third of the operations each; the middle one counts.
-    let mut turns = Vec::new();
+    // Turns over a piece of the operations each, and random lines before and behind each turn; the middle ones count.
+    let mut random_lines = RandomLines::in_bytes(stats.table_bytes as f64);
+    let lines = plan.home_lines(window) as f64 * (1.0 + overflowed(&stats));
+    let (mut turns, mut line_times, mut shares) = (Vec::new(), vec![random_lines.read_ns()], Vec::new());
     let mut missed = 0;
-    for (turn, piece) in behind.chunks(behind.len() / 3).take(3).enumerate() {
-        let first = turn * (behind.len() / 3);
-        let (ns, found) = timed(|| steady(&mut near, window, piece));
+    let each = behind.len() / TURNS;
+    for (turn, piece) in behind.chunks(each).take(TURNS).enumerate() {
+        let (ns, found) = timed(|| steady(&mut near, &helper, window, piece));
         turns.push(ns / piece.len() as f64);
-        let planted = data.planted[first..].iter().zip(&found);
+        line_times.push(random_lines.read_ns());
+        shares.push(lines * f64::midpoint(line_times[turn], line_times[turn + 1]) / turns[turn]);
+        let planted = data.planted[turn * each..].iter().zip(&found);
         missed += planted
             .filter(|(planted, found)| planted.is_some_and(|bits| found.is_none_or(|found| found > bits)))
             .count();
     }
     assert_eq!(missed, 0, "planted pairs were missed");
-    turns.sort_by(f64::total_cmp);
-    let ns = turns[1];
+    let written_line_ns = random_lines.written_ns();
+    drop(random_lines);
+    let (ns, line_ns, share_of_bound) = (middle(turns), middle(line_times), middle(shares));
     check(&near, behind);
     // Not the codes themselves, which stand in the window by now.
     let beside = behind.iter().take(20_000).map(|code| code ^ 0x8000_0400_0020_0001);
     let compared = beside.map(|code| u64::from(near.probe(code, REACH, |_, _| {}))).sum::<u64>() as f64;
     let all_cores_ns = all_cores(&mut near, window, behind);
 
-    stalls.measure(&mut near, window, behind);
     drop(near);
-    stalls.fill(plan, filling);
-    let lines = plan.home_lines(window) as f64 * (1.0 + overflowed(&stats));
-    let [line_ns, written_line_ns] = line_ns(stats.table_bytes as f64);
+    let stalls = Stalls::measure(plan, &helper, window, (filling, behind));
     Run {
         plan: plan.to_string(),
         tables: plan.tables(),
@@ -144,7 +149,7 @@ fn measure(data: &Data, plan: &Plan) -> Run {
         resident_bytes,
         lines,
         line_ns,
-        share_of_bound: lines * line_ns / ns,
+        share_of_bound,
         written_line_ns,
         largest_bucket: stats.largest_bucket(),
         compared: compared / 20_000.0,
@@ -155,6 +160,12 @@ fn measure(data: &Data, plan: &Plan) -> Run {
     }
 }
 
+/// Returns the middle one.
+fn middle(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
 /// Share of lines that lead to a run.
 fn overflowed(stats: &dupgate::index::NearStats) -> f64 {
     let (runs, lines) =
@@ -162,8 +173,9 @@ fn overflowed(stats: &dupgate::index::NearStats) -> f64 {
     runs as f64 / lines as f64
 }
 
-fn fill(near: &mut Near, codes: &[u64]) {
+fn fill(near: &mut Near, helper: &Helper, codes: &[u64]) {
     for batch in codes.chunks(BATCH) {
+        helper.help(near);
         near.in_order(
             batch,
             |&code| Some(code),
@@ -175,9 +187,10 @@ fn fill(near: &mut Near, codes: &[u64]) {
 }
 
 /// Probe, insert, expire; gives the distance of what was found.
-fn steady(near: &mut Near, window: u64, codes: &[u64]) -> Vec<Option<u8>> {
+fn steady(near: &mut Near, helper: &Helper, window: u64, codes: &[u64]) -> Vec<Option<u8>> {
     let mut found = Vec::with_capacity(codes.len());
     for batch in codes.chunks(BATCH) {
+        helper.help(near);
         near.in_order(
             batch,
             |&code| Some(code),
@@ -240,38 +253,52 @@ struct Stalls {
 }
 
 impl Stalls {
+    /// Has a window fill twice, and a tenth of it expire at once. Of each operation the shorter time counts: what the index
+    /// does is the same both times, and a host that has other things to do strikes elsewhere.
+    fn measure(plan: &Plan, helper: &Helper, window: u64, (filling, behind): (&[u64], &[u64])) -> Self {
+        let mut stalls = Self::default();
+        let [one, other] = [(); 2].map(|()| times(plan, helper, window, (filling, behind)));
+        for (one, other) in one.into_iter().zip(other) {
+            stalls.note(one.min(other));
+        }
+        stalls.fresh_page = fresh_page_ns();
+        stalls
+    }
+
     fn note(&mut self, ns: f64) {
         let bound = [10_000.0, 100_000.0, 1_000_000.0, 5_000_000.0].into_iter().find(|bound| ns <= *bound);
         let name = bound.map_or("more".to_owned(), |bound| format!("to {} us", bound / 1000.0));
         *self.counts.entry(name).or_default() += 1;
         self.longest = self.longest.max(ns);
     }
+}
 
-    /// A window that fills from nothing, and its tables with it.
-    fn fill(&mut self, plan: &Plan, codes: &[u64]) {
-        // The growth is over when the window is full; a million is enough of it to see every step.
-        let mut near = Near::with_plan(plan.clone(), codes.len() as u64);
-        for (number, &code) in codes.iter().enumerate() {
-            if number % 8 == 0 || number.is_power_of_two() {
-                let (ns, _) = timed(|| near.push(Some(code)));
-                self.note(ns);
-            } else {
-                near.push(Some(code));
+/// Returns the times of operations: while a window and its tables grow from nothing every eighth, then each while a tenth
+/// of it expires at once and others come.
+fn times(plan: &Plan, helper: &Helper, window: u64, (filling, behind): (&[u64], &[u64])) -> Vec<f64> {
+    let mut near = Near::with_plan(plan.clone(), window);
+    let mut times = Vec::new();
+    for (number, &code) in filling.iter().enumerate() {
+        if number % BATCH == 0 {
+            times.push(timed(|| helper.help(&mut near)).0);
+        }
+        if number % 8 == 0 || number.is_power_of_two() {
+            times.push(timed(|| near.push(Some(code))).0);
+        } else {
+            near.push(Some(code));
+        }
+    }
+    for (number, &code) in behind.iter().take(300_000).enumerate() {
+        let operation = || {
+            if number % BATCH == 0 {
+                helper.help(&mut near);
             }
-        }
-        self.fresh_page = fresh_page_ns();
+            std::hint::black_box(near.nearest(code, REACH));
+            let position = near.push(Some(code));
+            let tenth = if number >= 1000 { window / 10 } else { 0 };
+            near.expire_to((position + 1 + tenth).saturating_sub(window));
+        };
+        times.push(timed(operation).0);
     }
-
-    /// A tenth of the window expires at once; then operations go on.
-    fn measure(&mut self, near: &mut Near, window: u64, codes: &[u64]) {
-        for (number, &code) in codes.iter().take(300_000).enumerate() {
-            let (ns, ()) = timed(|| {
-                std::hint::black_box(near.nearest(code, REACH));
-                let position = near.push(Some(code));
-                let tenth = if number >= 1000 { window / 10 } else { 0 };
-                near.expire_to((position + 1 + tenth).saturating_sub(window));
-            });
-            self.note(ns);
-        }
-    }
+    times
 }

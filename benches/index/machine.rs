@@ -1,8 +1,9 @@
 //! What the machine is and does: CPU time of this thread, memory of this process, a random cache line.
 
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use dupgate::index::Engine;
+use dupgate::index::{Engine, Near, Task};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::data::Random;
@@ -43,6 +44,30 @@ pub(crate) fn engine() -> &'static str {
     Engine::detect().name()
 }
 
+/// A thread that does what an index hands over, as the one beside every judge. It is waited for, which takes no CPU time:
+/// pages come slowly enough for it to be done before the next ones, the codes of a bench do not.
+pub(crate) struct Helper {
+    tasks: Sender<Task<'static>>,
+    done: Receiver<()>,
+}
+
+impl Helper {
+    pub(crate) fn start() -> Self {
+        let (tasks, taken) = channel::<Task<'static>>();
+        let (sender, done) = channel();
+        std::thread::spawn(move || taken.iter().map(|task| task()).all(|()| sender.send(()).is_ok()));
+        Self { tasks, done }
+    }
+
+    /// Has it done what there is to be done.
+    pub(crate) fn help(&self, near: &mut Near) {
+        near.chores(&mut |task| {
+            self.tasks.send(task).unwrap();
+            self.done.recv().unwrap();
+        });
+    }
+}
+
 /// Returns the longest time that the system took for one of a hundred fresh large pages, in nanoseconds. Where a machine
 /// is a virtual one and its host has lent the memory to others, it is a multiple of what clearing a page takes.
 pub(crate) fn fresh_page_ns() -> f64 {
@@ -64,19 +89,41 @@ fn use_large_pages<T>(aligned: &mut [T]) {
     }
 }
 
-/// Measures one random cache line that nothing else waits for, in nanoseconds, in so many bytes of large pages: one that
-/// is read, and one that is written, too.
-pub(crate) fn line_ns(bytes: f64) -> [f64; 2] {
-    let lines = ((bytes / 64.0) as usize).max(1);
-    let mut words = vec![0_u64; lines * 8 + PAGE / 8];
-    let start = words.as_ptr().align_offset(PAGE);
-    use_large_pages(&mut words[start..start + lines * 8]);
-    words.fill(1);
-    let mut random = Random(9);
-    let places: Vec<usize> = (0..2_000_000).map(|_| start + random.below(lines as u64 - 1) as usize * 8).collect();
-    let (ns, sum) = timed(|| places.iter().map(|&place| words[place]).sum::<u64>());
-    std::hint::black_box(sum);
-    let (written_ns, ()) = timed(|| places.iter().for_each(|&place| words[place] += 1));
-    std::hint::black_box(&words);
-    [ns, written_ns].map(|ns| ns / places.len() as f64)
+/// So many bytes of large pages, to measure what one random cache line takes that nothing else waits for.
+pub(crate) struct RandomLines {
+    words: Vec<u64>,
+    start: usize,
+    lines: u64,
+    random: Random,
+}
+
+impl RandomLines {
+    pub(crate) fn in_bytes(bytes: f64) -> Self {
+        let lines = ((bytes / 64.0) as usize).max(2);
+        let mut words = vec![0_u64; lines * 8 + PAGE / 8];
+        let start = words.as_ptr().align_offset(PAGE);
+        use_large_pages(&mut words[start..start + lines * 8]);
+        words.fill(1);
+        Self { words, start, lines: lines as u64, random: Random(9) }
+    }
+
+    fn places(&mut self) -> Vec<usize> {
+        (0..500_000).map(|_| self.start + self.random.below(self.lines - 1) as usize * 8).collect()
+    }
+
+    /// Measures a line that is read, in nanoseconds.
+    pub(crate) fn read_ns(&mut self) -> f64 {
+        let places = self.places();
+        let (ns, sum) = timed(|| places.iter().map(|&place| self.words[place]).sum::<u64>());
+        std::hint::black_box(sum);
+        ns / places.len() as f64
+    }
+
+    /// Measures a line that is read and written.
+    pub(crate) fn written_ns(&mut self) -> f64 {
+        let places = self.places();
+        let (ns, ()) = timed(|| places.iter().for_each(|&place| self.words[place] += 1));
+        std::hint::black_box(&self.words);
+        ns / places.len() as f64
+    }
 }

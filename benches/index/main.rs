@@ -135,8 +135,8 @@ fn ratios(
             if plan == "lean" {
                 floors.push(floor("bytes an entry, without the log", run.table_bytes, 32.0, 22.0, true));
             }
-            floors.push(floor("longest stall, ms of CPU", run.longest_stall_ms, 5.0, 0.0, true));
         }
+        floors.push(floor("longest stall, ms of CPU", run.longest_stall_ms, 5.0, 0.0, true));
         if data.window >= 100_000_000 && data.kind == Kind::Uniform {
             floors.push(floor(
                 "everything resident, GB",
