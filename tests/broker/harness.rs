@@ -44,7 +44,7 @@ fn a_broker_stopped_or_killed_comes_back_with_its_data_at_its_address() {
     let topic = broker.topic("lasting", 1);
     let producer = transactional_producer(&broker, "lasting");
     commit(&producer, &topic, &["first"]);
-    // Not while its marker is missing: see `Broker::kill`.
+    // Not while its marker is missing: see `version` in `kafka.sh`.
     assert_eq!(committed_payloads(&broker, &topic), ["first"]);
     broker.kill();
     broker.start();

@@ -189,7 +189,7 @@ const QUIET: [&str; 13] = [
     "dupgate_rebalance_pause_seconds",
     "dupgate_restored_entries_total",
     "dupgate_snapshot_failures_total",
-    // Counts whole seconds.
+    // Counts whole seconds: another test works that long.
     "dupgate_worker_busy_seconds_total",
 ];
 

@@ -83,8 +83,6 @@ fn twenty_thousand_pages_go_out_once_while_workers_judges_and_the_broker_fall() 
     let mut team = Team::new(&cluster);
     drive(&broker, &mut feed, &mut out, &mut team);
     team.deliver(&mut out, PAGES);
-    let busy: f64 = team.members().map(|member| member.metric("dupgate_worker_busy_seconds_total", &[])).sum();
-    assert!(busy > 0.0, "twenty thousand pages take more than a second of text work");
     team.disband();
     assert_eq!(cluster.lag(), 0, "every offset is committed with its output (L2)");
 
@@ -153,10 +151,10 @@ fn drive<'c>(broker: &Broker, feed: &mut Feed<'c>, out: &mut Shelf, team: &mut T
     team.member(&worker).thaw();
     team.deliver(out, 13_500);
 
-    // The broker is restarted. It is not killed: see `Broker::kill` for what one node alone then forgets.
+    // The broker is killed, and comes back.
     feed.up_to(17_000);
     team.deliver(out, 14_500);
-    broker.stop();
+    broker.kill();
     broker.start();
     team.deliver(out, 16_000);
 

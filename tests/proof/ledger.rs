@@ -62,23 +62,27 @@ impl Ledger {
     ///
     /// The first page that came out more or less often, or not as it went in, or with two fates.
     pub(crate) fn outcomes(&self, times: usize) -> Result<BTreeMap<Source, Outcome>, String> {
-        let mut outcomes: BTreeMap<Source, (Outcome, usize)> = BTreeMap::new();
+        let mut outcomes: BTreeMap<Source, (Outcome, Vec<&Source>)> = BTreeMap::new();
         for (outlet, record) in &self.outputs {
             let source = origin(*outlet, record)?;
             let came = self.inputs.get(&source).ok_or_else(|| format!("{} is of nowhere: {source}", record.source))?;
             same_bytes(came, record)?;
             let outcome = outcome(*outlet, record)?;
             match outcomes.get_mut(&source) {
-                None => drop(outcomes.insert(source, (outcome, 1))),
-                Some((before, count)) if *before == outcome => *count += 1,
+                None => drop(outcomes.insert(source, (outcome, vec![&record.source]))),
+                Some((before, places)) if *before == outcome => places.push(&record.source),
                 Some((before, _)) => return Err(format!("{source} came out as {before:?} and as {outcome:?}")),
             }
         }
         if let Some(source) = self.inputs.keys().find(|source| !outcomes.contains_key(source)) {
             return Err(format!("{source} did not come out"));
         }
-        if let Some((source, (_, count))) = outcomes.iter().find(|(_, (_, count))| *count != times) {
-            return Err(format!("{source} came out {count} times, expected {times}"));
+        let mut wrong = outcomes.iter().filter(|(_, (_, places))| places.len() != times);
+        if let Some((source, (_, places))) = wrong.next() {
+            let (count, more) = (places.len(), wrong.count());
+            let places: Vec<String> = places.iter().map(ToString::to_string).collect();
+            let places = places.join(", ");
+            return Err(format!("{source} came out {count} times, expected {times}: {places}; so did {more} others"));
         }
         Ok(outcomes.into_iter().map(|(source, (outcome, _))| (source, outcome)).collect())
     }

@@ -1,4 +1,6 @@
-//! What the configuration changes: modes, deliveries, bad records, values, partitions.
+//! What the configuration changes: modes, deliveries, bad records, values, partitions. What the metrics say of it.
+
+use std::time::Instant;
 
 use serde_json::json;
 
@@ -125,6 +127,28 @@ fn pages_wait_in_their_queue_while_nobody_judges() {
     wait::until("an empty queue", || (waiting() < 0.5).then_some(()));
     worker.stop();
     judge.stop();
+}
+
+#[test]
+fn text_work_is_counted_in_whole_seconds_and_not_beyond_the_time_that_passed() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let begun = Instant::now();
+    let instance = site.start_with("one", json!({ "processing": { "workers": 1 } }));
+    let busy = || instance.metric("dupgate_worker_busy_seconds_total", &[]);
+    // However fast the machine is, there are pages until a second is full.
+    let mut written = 0;
+    while busy() < 1.0 {
+        let book: Vec<String> = (0..1_000).map(|place| text(written * 1_000 + place)).collect();
+        produce(broker, &site.input, 0, &[page(&book.join(" "))]);
+        written += 1;
+        wait::until("the book to be judged", || {
+            (instance.metric("dupgate_documents_total", &[]) >= f64::from(written)).then_some(())
+        });
+        assert!(written < 2_000, "{written} books are no second of work");
+    }
+    assert!(busy() <= begun.elapsed().as_secs_f64(), "one thread works no longer than time passes");
+    instance.stop();
 }
 
 #[test]

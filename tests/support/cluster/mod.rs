@@ -14,6 +14,7 @@ pub(crate) mod instance;
 pub(crate) mod records;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::metadata::MetadataTopic;
@@ -180,6 +181,16 @@ impl<'b> Cluster<'b> {
             end - element.offset().to_raw().unwrap_or(0).max(0)
         });
         ahead.sum()
+    }
+}
+
+impl Drop for Cluster<'_> {
+    /// A test that fails leaves configurations, logs and snapshots where `DUPGATE_TEST_KEEP` says.
+    fn drop(&mut self) {
+        let Some(keep) = std::env::var_os("DUPGATE_TEST_KEEP").filter(|_| std::thread::panicking()) else { return };
+        let name = PathBuf::from(keep).join(&self.group);
+        let moved = Command::new("cp").arg("-r").arg(self.folder.path()).arg(&name).status();
+        eprintln!("what the instances left is in {}: {moved:?}", name.display());
     }
 }
 
