@@ -8,7 +8,9 @@
 //! Partitions are added to the client's own assignment at their first seek and removed only inside the revocation
 //! callback: removing them at any other moment could answer a revocation that the owner has not seen yet.
 
+mod identity;
 mod lanes;
+mod membership;
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -20,13 +22,15 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, ConsumerGroupMetadata};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, Timestamp as KafkaTimestamp, TopicPartitionList};
 
+use self::identity::member_id;
 use self::lanes::{Lane, Lanes, list_of, partitions_of, report};
+pub use self::membership::Membership;
 use super::client::{log_error, log_line};
 use super::gate::{Gate, Held};
 use super::pulse::{Pulse, retire};
@@ -211,43 +215,6 @@ impl Drop for Member {
     }
 }
 
-/// A member's place in its group, as sent with offsets.
-///
-/// Brokers check member and generation, not who owns the partition. So a place is good only for an owner who has heard
-/// of every loss up to now: after a loss the member has a new generation, under which the offsets of partitions that
-/// went to somebody else would be taken. The new place arrives behind the news of the loss.
-#[derive(Clone, Default)]
-pub struct Membership {
-    consumer: Weak<BaseConsumer<Context>>,
-    losses: u64,
-}
-
-impl std::fmt::Debug for Membership {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Membership").field("losses", &self.losses).finish_non_exhaustive()
-    }
-}
-
-impl Membership {
-    /// Returns member and generation; `None` when the group is left or something was lost that the owner has not
-    /// heard of.
-    pub(super) fn metadata(&self) -> Option<ConsumerGroupMetadata> {
-        let consumer = self.consumer.upgrade()?;
-        let metadata = consumer.group_metadata();
-        // Looked at after the generation was taken: a loss from here on leaves it behind.
-        let known = !consumer.context().is_retired() && consumer.context().lanes().losses == self.losses;
-        metadata.filter(|_| known)
-    }
-
-    /// Commits offsets outside of any transaction.
-    pub(super) fn commit(&self, offsets: &TopicPartitionList) -> KafkaResult<()> {
-        match self.consumer.upgrade().filter(|consumer| consumer.context().lanes().losses == self.losses) {
-            Some(consumer) => consumer.commit(offsets, CommitMode::Sync),
-            None => Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::UnknownMemberId)),
-        }
-    }
-}
-
 /// What outlives a single client: the lanes, and the way to the owner.
 struct Shared {
     sink: Box<dyn Fn(MemberEvent) + Send + Sync>,
@@ -316,6 +283,7 @@ impl Shared {
         if let Err(error) = consumer.incremental_assign(&TopicPartitionList::new()) {
             tracing::warn!(%error, "assignment not taken");
         }
+        self.notice_expulsion(consumer, &BTreeSet::new());
         for partition in partitions {
             self.lanes().by_partition.insert(partition.clone(), Lane::default());
         }
@@ -324,12 +292,39 @@ impl Shared {
         }
     }
 
+    /// Reports the loss of everything where we were expelled and came back as somebody else, and what we have again, but
+    /// for the partitions that go now. Says whether it was so.
+    ///
+    /// librdkafka (2.12 and before) notices when a heartbeat is refused, and tells us; but not when we are expelled while we
+    /// ask to join. A static member then gets another id, and claims what others may have read meanwhile, in their
+    /// generation.
+    fn notice_expulsion(&self, consumer: &BaseConsumer<Context>, going: &BTreeSet<PartitionId>) -> bool {
+        let id = member_id(consumer.client());
+        let mut lanes = self.lanes();
+        let is_another = id != lanes.member;
+        lanes.member = id;
+        let held: BTreeSet<PartitionId> = lanes.by_partition.keys().cloned().collect();
+        if !is_another || held.is_empty() {
+            return false;
+        }
+        let started = lanes.close_all();
+        drop(lanes);
+        tracing::warn!("the group has expelled this member and taken it in again: it begins anew where others stopped");
+        report(consumer.pause(&started), "pause");
+        self.lost(consumer, &held);
+        let kept: BTreeSet<PartitionId> = held.difference(going).cloned().collect();
+        if !kept.is_empty() {
+            (self.sink)(MemberEvent::Assigned(kept));
+        }
+        true
+    }
+
     fn revoked(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         let leaving = self.lanes().leaving;
         if !partitions.is_empty() && !leaving {
             if consumer.assignment_lost() {
                 self.lost(consumer, partitions);
-            } else {
+            } else if !self.notice_expulsion(consumer, partitions) {
                 // What the owner said before it hears of this answers nothing.
                 while let Ok(command) = self.commands.try_recv() {
                     self.carry_out(consumer, command);
@@ -595,3 +590,6 @@ fn detach(message: &BorrowedMessage<'_>) -> Arrived {
         timestamp,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,8 @@ pub(super) struct Lanes {
     /// Revocations that the owner has yet to answer although the group did not wait any longer.
     pub(super) overdue: usize,
     pub(super) leaving: bool,
+    /// The id of the member that the partitions were given to.
+    pub(super) member: Option<Box<str>>,
     /// Whether the group is to be left and joined again.
     pub(super) rejoins: bool,
     /// How often partitions were lost: offsets may be sent only by an owner who knows of all of these.
@@ -47,6 +49,18 @@ impl Lanes {
                 Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),
             }
         }
+    }
+
+    /// Forgets where each partition is read, and returns those that the client reads.
+    pub(super) fn close_all(&mut self) -> TopicPartitionList {
+        let mut started = TopicPartitionList::new();
+        for (partition, lane) in &mut self.by_partition {
+            *lane = Lane { started: lane.started, ..Lane::default() };
+            if lane.started {
+                started.add_partition(&partition.topic, partition.number);
+            }
+        }
+        started
     }
 
     /// Notes the wish for all and returns those that the client knows of.

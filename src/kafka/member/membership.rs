@@ -1,0 +1,56 @@
+//! The place in the group that offsets are sent under.
+
+use std::sync::Weak;
+
+use rdkafka::TopicPartitionList;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerGroupMetadata};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+
+use super::Context;
+use super::identity::member_id;
+
+/// A member's place in its group, as sent with offsets.
+///
+/// Brokers check member and generation, not who owns the partition. So a place is good only for an owner who has heard
+/// of every loss up to now: after a loss the member has a new generation, under which the offsets of partitions that
+/// went to somebody else would be taken. The new place arrives behind the news of the loss. And it is good only while the
+/// group knows us by the id that the partitions were given to: another id is a loss that nobody has told us of yet.
+#[derive(Clone, Default)]
+pub struct Membership {
+    pub(super) consumer: Weak<BaseConsumer<Context>>,
+    pub(super) losses: u64,
+}
+
+impl std::fmt::Debug for Membership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Membership").field("losses", &self.losses).finish_non_exhaustive()
+    }
+}
+
+impl Membership {
+    /// Returns member and generation; `None` when the group is left or something was lost that the owner has not
+    /// heard of.
+    pub(in super::super) fn metadata(&self) -> Option<ConsumerGroupMetadata> {
+        let consumer = self.consumer.upgrade()?;
+        let metadata = consumer.group_metadata();
+        // Looked at after the generation was taken: a loss from here on leaves it behind.
+        let known = !consumer.context().is_retired() && self.is_known_to(&consumer);
+        metadata.filter(|_| known)
+    }
+
+    /// Says whether nothing was lost since.
+    fn is_known_to(&self, consumer: &BaseConsumer<Context>) -> bool {
+        // No id comes twice, so it is the one of the generation, too.
+        let id = member_id(consumer.client());
+        let lanes = consumer.context().lanes();
+        lanes.losses == self.losses && lanes.member == id
+    }
+
+    /// Commits offsets outside of any transaction.
+    pub(in super::super) fn commit(&self, offsets: &TopicPartitionList) -> KafkaResult<()> {
+        match self.consumer.upgrade().filter(|consumer| self.is_known_to(consumer)) {
+            Some(consumer) => consumer.commit(offsets, CommitMode::Sync),
+            None => Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::UnknownMemberId)),
+        }
+    }
+}
