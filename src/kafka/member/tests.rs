@@ -4,7 +4,7 @@ use rdkafka::types::RDKafkaApiKey;
 use super::*;
 
 /// Far more than a rebalance takes.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 fn partitions(numbers: &[i32]) -> BTreeSet<PartitionId> {
     numbers.iter().map(|&number| PartitionId::new("pages", number)).collect()
@@ -16,7 +16,8 @@ fn static_member(brokers: &str) -> (Member, Receiver<MemberEvent>) {
     config
         .set("bootstrap.servers", brokers)
         .set("group.id", "readers")
-        .set("enable.partition.eof", "true").set("group.instance.id", "one")
+        .set("enable.partition.eof", "true")
+        .set("group.instance.id", "one")
         .set("enable.auto.commit", "false")
         .set("partition.assignment.strategy", "cooperative-sticky")
         .set("session.timeout.ms", "6000")

@@ -130,6 +130,7 @@ fn pages_wait_in_their_queue_while_nobody_judges() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "what is counted is held against the time that passed")]
 fn text_work_is_counted_in_whole_seconds_and_not_beyond_the_time_that_passed() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
