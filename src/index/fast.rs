@@ -1,8 +1,13 @@
 //! What the machine can do better than portable code: fetch ahead, use large pages, compare many codes at once.
 //!
-//! The only file of the index with `unsafe`. None of it decides an answer: without a hint the same lines are read later, and the
-//! wide comparisons give the bits that the portable ones give (`tests` compare both).
+//! The only place of the index with `unsafe`. None of it decides an answer: without a hint the same lines are read later, and
+//! the wide comparisons give the bits that the portable ones give (`tests` compare all).
 #![expect(unsafe_code, reason = "hints, large pages and wide comparisons have no safe form")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 use super::alive::Alive;
 
@@ -15,7 +20,7 @@ pub(super) type Line = [u8; LINE];
 /// Bytes of a large page.
 pub(super) const LARGE_PAGE: usize = 2 << 20;
 
-/// Which comparisons to use. Both give the same answers.
+/// Which comparisons to use. All give the same answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine(Kind);
 
@@ -23,27 +28,39 @@ pub struct Engine(Kind);
 enum Kind {
     Portable,
     #[cfg(target_arch = "x86_64")]
-    Wide,
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Engine {
     /// Comparisons that every machine can do.
     pub const PORTABLE: Self = Self(Kind::Portable);
 
+    /// Returns all that this machine can do, the best last.
+    #[must_use]
+    pub fn available() -> Vec<Self> {
+        let mut engines = vec![Self::PORTABLE];
+        #[cfg(target_arch = "x86_64")]
+        if !cfg!(miri) && std::arch::is_x86_feature_detected!("popcnt") {
+            if std::arch::is_x86_feature_detected!("avx2") {
+                engines.push(Self(Kind::Avx2));
+            }
+            if std::arch::is_x86_feature_detected!("avx512f")
+                && std::arch::is_x86_feature_detected!("avx512bw")
+                && std::arch::is_x86_feature_detected!("avx512vbmi")
+                && std::arch::is_x86_feature_detected!("avx512vpopcntdq")
+            {
+                engines.push(Self(Kind::Avx512));
+            }
+        }
+        engines
+    }
+
     /// Returns the best that this machine can do.
     #[must_use]
     pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        if !cfg!(miri)
-            && std::arch::is_x86_feature_detected!("avx512f")
-            && std::arch::is_x86_feature_detected!("avx512bw")
-            && std::arch::is_x86_feature_detected!("avx512vbmi")
-            && std::arch::is_x86_feature_detected!("avx512vpopcntdq")
-            && std::arch::is_x86_feature_detected!("popcnt")
-        {
-            return Self(Kind::Wide);
-        }
-        Self::PORTABLE
+        Self::available().pop().unwrap_or(Self::PORTABLE)
     }
 
     /// Returns a name for reports.
@@ -52,7 +69,9 @@ impl Engine {
         match self.0 {
             Kind::Portable => "portable",
             #[cfg(target_arch = "x86_64")]
-            Kind::Wide => "avx-512",
+            Kind::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512 => "avx-512",
         }
     }
 
@@ -62,8 +81,11 @@ impl Engine {
         match self.0 {
             Kind::Portable => job.run::<Portable>(),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `detect` is the only maker of this kind, and it asked the machine for these features.
-            Kind::Wide => unsafe { wide::run(job) },
+            // SAFETY: `available` is the only maker of this kind, and it asked the machine for these features.
+            Kind::Avx2 => unsafe { avx2::run(job) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Kind::Avx512 => unsafe { avx512::run(job) },
         }
     }
 }
@@ -196,136 +218,6 @@ impl Compare for Portable {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod wide {
-    #![expect(clippy::inline_always, reason = "what is not inlined into `run` is compiled without its features")]
-    #![expect(clippy::cast_possible_wrap, reason = "the intrinsics take bits as signed numbers")]
-    use std::arch::x86_64::{
-        __m512i, _mm512_cmple_epu32_mask, _mm512_cmple_epu64_mask, _mm512_cmplt_epu32_mask, _mm512_loadu_si512,
-        _mm512_mask_set1_epi32, _mm512_mask_shuffle_epi8, _mm512_maskz_permutexvar_epi8, _mm512_popcnt_epi32,
-        _mm512_popcnt_epi64, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_storeu_si512, _mm512_sub_epi32,
-        _mm512_testn_epi32_mask, _mm512_xor_si512,
-    };
-
-    use super::{Alive, Compare, Job, Line};
-
-    /// Comparisons with AVX-512. Made only in `run`.
-    #[derive(Clone, Copy, Debug)]
-    pub(super) struct Wide;
-
-    /// # Safety
-    ///
-    /// The machine has these features.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq,popcnt")]
-    pub(super) unsafe fn run<J: Job>(job: J) -> J::Output {
-        job.run::<Wide>()
-    }
-
-    /// Which byte of a line stands where when each tag has a word of its own.
-    #[rustfmt::skip]
-    const TAG_BYTES: [u8; 64] = [
-        36, 45, 54, 0, 37, 46, 55, 0, 38, 47, 56, 0, 39, 48, 57, 0,
-        40, 49, 58, 0, 41, 50, 59, 0, 42, 51, 60, 0, 43, 52, 61, 0,
-        44, 53, 62, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    ];
-
-    /// The lower three bytes of nine words.
-    const TAG_MASK: u64 = 0x0000_0007_7777_7777;
-
-    /// Which byte of a tag stands at each place of a line, where the tags are.
-    #[rustfmt::skip]
-    const BYTE_OF_TAG: [u8; 64] = [
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 0,
-    ];
-
-    /// The places of the first slot's tag in a line.
-    const FIRST_TAG: u64 = 1 << 36 | 1 << 45 | 1 << 54;
-
-    /// # Safety
-    ///
-    /// 64 bytes can be read there, and the machine has the features of `run`.
-    #[inline(always)]
-    unsafe fn equal_words(words: *const __m512i, tag: u32, mask: u32, window: Alive) -> u16 {
-        // SAFETY: the caller's.
-        unsafe {
-            let words = _mm512_loadu_si512(words);
-            let differing = _mm512_xor_si512(words, _mm512_set1_epi32(tag as i32));
-            let equal = _mm512_testn_epi32_mask(differing, _mm512_set1_epi32(mask as i32));
-            let ages = _mm512_sub_epi32(words, _mm512_set1_epi32(window.tail as i32));
-            equal & _mm512_cmplt_epu32_mask(ages, _mm512_set1_epi32(window.live as i32))
-        }
-    }
-
-    impl Compare for Wide {
-        #[inline(always)]
-        fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
-            // SAFETY: a line and the table of bytes are 64 bytes, and this is only called below `run`, which has the features.
-            let near = unsafe {
-                let words = _mm512_loadu_si512(line.as_ptr().cast());
-                let bytes = _mm512_loadu_si512(TAG_BYTES.as_ptr().cast());
-                let tags = _mm512_maskz_permutexvar_epi8(TAG_MASK, bytes, words);
-                let differing = _mm512_xor_si512(tags, _mm512_set1_epi32(tag as i32));
-                let near = _mm512_cmple_epu32_mask(_mm512_popcnt_epi32(differing), _mm512_set1_epi32(reach as i32));
-                let ages = _mm512_sub_epi32(words, _mm512_set1_epi32(window.tail as i32));
-                near & _mm512_cmplt_epu32_mask(ages, _mm512_set1_epi32(window.live as i32))
-            };
-            u32::from(near) & 0x1FF
-        }
-
-        #[inline(always)]
-        fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32 {
-            // SAFETY: as in `near`.
-            let equal = unsafe { equal_words(line.as_ptr().cast(), tag, mask, window) };
-            u32::from(equal)
-        }
-
-        #[inline(always)]
-        fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: Alive) -> u32 {
-            // SAFETY: eight words are 64 bytes, on this machine with their lower halves first; the features as in `near`.
-            let equal = unsafe { equal_words(words.as_ptr().cast(), tag, mask, window) };
-            u32::from(equal)
-        }
-
-        #[inline(always)]
-        fn alive(line: &Line, window: Alive) -> u32 {
-            // SAFETY: as in `near`.
-            let alive = unsafe {
-                let words = _mm512_loadu_si512(line.as_ptr().cast());
-                let ages = _mm512_sub_epi32(words, _mm512_set1_epi32(window.tail as i32));
-                _mm512_cmplt_epu32_mask(ages, _mm512_set1_epi32(window.live as i32))
-            };
-            u32::from(alive)
-        }
-
-        #[inline(always)]
-        fn put(line: &mut Line, slot: u32, tag: u32, id: u32) {
-            // The line is in a register already, where it was compared, and one store is less than four.
-            // SAFETY: as in `near`.
-            unsafe {
-                let words = _mm512_loadu_si512(line.as_ptr().cast());
-                let byte_of_tag = _mm512_loadu_si512(BYTE_OF_TAG.as_ptr().cast());
-                let tags = _mm512_set1_epi32(tag as i32);
-                let words = _mm512_mask_shuffle_epi8(words, FIRST_TAG << slot, tags, byte_of_tag);
-                let words = _mm512_mask_set1_epi32(words, 1 << slot, id as i32);
-                _mm512_storeu_si512(line.as_mut_ptr().cast(), words);
-            }
-        }
-
-        #[inline(always)]
-        fn eight(codes: &[u64; 8], code: u64, reach: u32) -> u32 {
-            // SAFETY: eight codes are 64 bytes; the features as in `near`.
-            let near = unsafe {
-                let codes = _mm512_loadu_si512(codes.as_ptr().cast());
-                let differing = _mm512_xor_si512(codes, _mm512_set1_epi64(code as i64));
-                _mm512_cmple_epu64_mask(_mm512_popcnt_epi64(differing), _mm512_set1_epi64(i64::from(reach)))
-            };
-            u32::from(near)
-        }
-    }
-}
-
 /// Asks the memory for the line that holds this value. Reads nothing.
 #[inline]
 pub(super) fn prefetch<T>(value: &T) {
@@ -358,66 +250,4 @@ pub(super) fn use_large_pages<T>(values: &mut [T]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    struct Near<'a>(&'a Line, u32, u32, Alive);
-    impl Job for Near<'_> {
-        type Output = [u32; 3];
-        fn run<C: Compare>(self) -> Self::Output {
-            let Self(line, tag, reach, window) = self;
-            let mask = (1 << reach) - 1;
-            [C::near(line, tag, reach, window), C::equal(line, tag, mask, window), C::alive(line, window)]
-        }
-    }
-
-    struct Put<'a>(&'a Line, u32, u32, u32);
-    impl Job for Put<'_> {
-        type Output = Line;
-        fn run<C: Compare>(self) -> Self::Output {
-            let Self(line, slot, tag, id) = self;
-            let mut line = *line;
-            C::put(&mut line, slot, tag, id);
-            line
-        }
-    }
-
-    struct Eight<'a>(&'a [u64; 8], u64, u32, Alive);
-    impl Job for Eight<'_> {
-        type Output = [u32; 2];
-        fn run<C: Compare>(self) -> Self::Output {
-            let Self(codes, code, reach, window) = self;
-            [C::eight(codes, code, reach), C::sixteen(codes, reach, (1 << reach) - 1, window)]
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn wide_and_portable_lines_are_written_alike(line in any::<Line>(), tag in 0..1_u32 << 24, id in any::<u32>()) {
-            for slot in 0..9 {
-                let portable = Engine::PORTABLE.run(Put(&line, slot, tag, id));
-                prop_assert_eq!(tags(&portable)[slot as usize], tag);
-                prop_assert_eq!(Engine::detect().run(Put(&line, slot, tag, id)), portable);
-            }
-        }
-
-        #[test]
-        fn wide_and_portable_comparisons_agree(
-            line in any::<Line>(), slot in 0..9_usize, flips in any::<u32>(), reach in 0..9_u32,
-            tail in any::<u32>(), live in any::<u32>(), codes in any::<[u64; 8]>(), other in any::<u64>(),
-        ) {
-            // Near the tag of a slot, or nowhere near.
-            let window = Alive { tail, live };
-            for tag in [tags(&line)[slot] ^ (flips & flips.rotate_left(9) & 0x00FF_FFFF), flips & 0x00FF_FFFF] {
-                let portable = Engine::PORTABLE.run(Near(&line, tag, reach, window));
-                prop_assert_eq!(Engine::detect().run(Near(&line, tag, reach, window)), portable);
-            }
-            for code in [codes[slot % 8] ^ (other & other.rotate_left(7) & other.rotate_left(31)), other] {
-                let portable = Engine::PORTABLE.run(Eight(&codes, code, reach, window));
-                prop_assert_eq!(Engine::detect().run(Eight(&codes, code, reach, window)), portable);
-            }
-        }
-    }
-}
+mod tests;

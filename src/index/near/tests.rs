@@ -412,7 +412,7 @@ fn plans_engines_and_a_restore_change_no_answer() {
     let codes = stream(8_000);
     let expected = one_by_one(&codes, &mut Near::new(3, STREAM_WINDOW));
     for plan in Plan::all(Width::B64, 3).into_iter().chain(Plan::all(Width::B64, 6)) {
-        for engine in [Engine::PORTABLE, Engine::detect()] {
+        for engine in Engine::available() {
             let mut near = Near::starting_at(plan.clone(), STREAM_WINDOW, engine, 0);
             let found = one_by_one(&codes[..4_000], &mut near);
             // Restored from what is held, at the same positions.
