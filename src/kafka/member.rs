@@ -301,18 +301,19 @@ impl Shared {
     fn notice_expulsion(&self, consumer: &BaseConsumer<Context>, going: &BTreeSet<PartitionId>) -> bool {
         let id = member_id(consumer.client());
         let mut lanes = self.lanes();
-        let is_another = id != lanes.member;
-        lanes.member = id;
+        let before = std::mem::replace(&mut lanes.member, id);
         let held: BTreeSet<PartitionId> = lanes.by_partition.keys().cloned().collect();
-        if !is_another || held.is_empty() {
+        if before == lanes.member || held.is_empty() {
             return false;
         }
+        // At once with the id: no place of before is good under it.
+        lanes.losses += 1;
         let started = lanes.close_all();
         drop(lanes);
         tracing::warn!("the group has expelled this member and taken it in again: it begins anew where others stopped");
         report(consumer.pause(&started), "pause");
-        self.lost(consumer, &held);
-        let kept: BTreeSet<PartitionId> = held.difference(going).cloned().collect();
+        self.tell_of_loss(consumer, &held);
+        let kept = &held - going;
         if !kept.is_empty() {
             (self.sink)(MemberEvent::Assigned(kept));
         }
@@ -348,6 +349,10 @@ impl Shared {
 
     fn lost(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         self.lanes().losses += 1;
+        self.tell_of_loss(consumer, partitions);
+    }
+
+    fn tell_of_loss(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
         if !partitions.is_empty() {
             (self.sink)(MemberEvent::Lost(partitions.clone()));
         }
