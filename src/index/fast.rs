@@ -40,21 +40,12 @@ impl Engine {
     /// Returns all that this machine can do, the best last.
     #[must_use]
     pub fn available() -> Vec<Self> {
-        let mut engines = vec![Self::PORTABLE];
         #[cfg(target_arch = "x86_64")]
-        if !cfg!(miri) && std::arch::is_x86_feature_detected!("popcnt") {
-            if std::arch::is_x86_feature_detected!("avx2") {
-                engines.push(Self(Kind::Avx2));
-            }
-            if std::arch::is_x86_feature_detected!("avx512f")
-                && std::arch::is_x86_feature_detected!("avx512bw")
-                && std::arch::is_x86_feature_detected!("avx512vbmi")
-                && std::arch::is_x86_feature_detected!("avx512vpopcntdq")
-            {
-                engines.push(Self(Kind::Avx512));
-            }
-        }
-        engines
+        let wide = [(Kind::Avx2, avx2::is_there()), (Kind::Avx512, avx512::is_there())];
+        #[cfg(not(target_arch = "x86_64"))]
+        let wide: [(Kind, bool); 0] = [];
+        let wide = wide.into_iter().filter_map(|(kind, is_there)| is_there.then_some(Self(kind)));
+        std::iter::once(Self::PORTABLE).chain(wide).collect()
     }
 
     /// Returns the best that this machine can do.
@@ -81,7 +72,7 @@ impl Engine {
         match self.0 {
             Kind::Portable => job.run::<Portable>(),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `available` is the only maker of this kind, and it asked the machine for these features.
+            // SAFETY: `available` is the only maker of this kind, and it asked `is_there`.
             Kind::Avx2 => unsafe { avx2::run(job) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.

@@ -18,9 +18,14 @@ use super::{Alive, Compare, Job, LINE, Line, Portable, SLOTS, word_at};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx2;
 
+/// Says whether the machine has the features of [`run`].
+pub(super) fn is_there() -> bool {
+    !cfg!(miri) && std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("popcnt")
+}
+
 /// # Safety
 ///
-/// The machine has these features.
+/// The machine has these features: [`is_there`].
 #[target_feature(enable = "avx2,popcnt")]
 pub(super) unsafe fn run<J: Job>(job: J) -> J::Output {
     job.run::<Avx2>()

@@ -15,9 +15,19 @@ use super::{Alive, Compare, Job, Line};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx512;
 
+/// Says whether the machine has the features of [`run`].
+pub(super) fn is_there() -> bool {
+    !cfg!(miri)
+        && std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("avx512bw")
+        && std::arch::is_x86_feature_detected!("avx512vbmi")
+        && std::arch::is_x86_feature_detected!("avx512vpopcntdq")
+        && std::arch::is_x86_feature_detected!("popcnt")
+}
+
 /// # Safety
 ///
-/// The machine has these features.
+/// The machine has these features: [`is_there`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq,popcnt")]
 pub(super) unsafe fn run<J: Job>(job: J) -> J::Output {
     job.run::<Avx512>()

@@ -189,8 +189,8 @@ impl Drop for Cluster<'_> {
     fn drop(&mut self) {
         let Some(keep) = std::env::var_os("DUPGATE_TEST_KEEP").filter(|_| std::thread::panicking()) else { return };
         let name = PathBuf::from(keep).join(&self.group);
-        let moved = Command::new("cp").arg("-r").arg(self.folder.path()).arg(&name).status();
-        eprintln!("what the instances left is in {}: {moved:?}", name.display());
+        let copied = Command::new("cp").arg("-r").arg(self.folder.path()).arg(&name).status();
+        eprintln!("what the instances left is in {}: {copied:?}", name.display());
     }
 }
 
