@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dupgate::fingerprint::{ExactHash, Fingerprints, Numbers, SchemeId, SimHash};
 use dupgate::index::Original;
 use dupgate::judge::{Snapshot, State};
-use dupgate::log::{LogIdentity, Rules, SameId, Stage, Windows};
+use dupgate::log::{LogIdentity, Placement, Rules, SameId, Stage, Windows};
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::runtime::cores::on_all_cores;
 use dupgate::snapshot::Folder;
@@ -47,6 +47,8 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
                 },
                 id: None,
                 scope: None,
+                site: None,
+                placement: Placement::EVERYWHERE,
             }
         })
         .collect();

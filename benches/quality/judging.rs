@@ -54,6 +54,8 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
             event_time: Timestamp::from_millis(1 + number as i64),
             id: None,
             scope: None,
+            site: None,
+            is_variant: false,
             fingerprints: pages[number].fingerprints.clone(),
             digest: dupgate::fingerprint::PageDigest(0),
         };

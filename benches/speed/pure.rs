@@ -96,6 +96,8 @@ fn entry(reader: &Reader, page: &Planted, topic: &Arc<str>, scratch: &mut Scratc
         event_time: page.timestamp,
         id: reading.id,
         scope: reading.scope,
+        site: None,
+        is_variant: false,
         fingerprints: reading.fingerprints,
         digest: reading.digest,
     });

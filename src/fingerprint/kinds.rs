@@ -16,6 +16,11 @@ pub struct IdHash(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScopeHash(pub u64);
 
+/// Hash of the site that a page belongs to, its registrable domain: pages of one site share menus and footers, and match
+/// by stricter rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SiteHash(pub u32);
+
 /// Four bytes of hash over the record's key and value bytes: tells whether a ruling is about this very page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageDigest(pub u32);

@@ -23,7 +23,7 @@ mod tests;
 
 pub use code::{BadSimHash, MOST_DISTANCE, SimHash, Width};
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
-pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash};
+pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;
 pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, SketchForm, SlotBits, Unsure, share};
 pub use numbers::Numbers;

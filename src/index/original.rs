@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::ring::Facts;
-use crate::fingerprint::{Fingerprints, IdHash, Numbers, ScopeHash};
-use crate::log::{Stage, Tails, Windows};
+use crate::fingerprint::{Fingerprints, IdHash, Numbers, ScopeHash, SiteHash};
+use crate::log::{Placement, Stage, Tails, Windows};
 use crate::record::{Source, Timestamp};
 
 /// A page that later pages can be duplicates of.
@@ -22,6 +22,10 @@ pub struct Original {
     pub id: Option<IdHash>,
     /// Hash of its scope, when there is one.
     pub scope: Option<ScopeHash>,
+    /// Hash of its site, when it has an address.
+    pub site: Option<SiteHash>,
+    /// Which tables hold it.
+    pub placement: Placement,
     /// First page of its cluster; its own position when it began the cluster.
     pub cluster: Source,
 }

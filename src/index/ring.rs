@@ -6,13 +6,16 @@ use std::ops::Range;
 use super::column::Column;
 use super::original::Original;
 use super::tables::Keys;
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Sketch};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
+use crate::log::Placement;
 use crate::record::{PartitionId, Source, Timestamp};
 
 const HAS_ID: u8 = 1;
 const HAS_SCOPE: u8 = 2;
 const OF_CLUSTER: u8 = 4;
 const FORGOTTEN: u8 = 8;
+const HAS_SITE: u8 = 16;
+const IS_PLACED: u8 = 32;
 
 /// Originals by position, all but their `SimHash` codes. Positions count inserts; unlike sequence numbers they have no
 /// gaps.
@@ -30,9 +33,13 @@ pub(super) struct Ring {
     ids: Column<u64>,
     /// Zero for an original without.
     scopes: Column<u64>,
+    /// Zero for an original without.
+    sites: Column<u32>,
     numbers: Column<Numbers>,
     /// Clusters that began elsewhere, by position: few.
     clusters: VecDeque<(u64, u32, i64)>,
+    /// Those that not all tables hold, by position.
+    placements: VecDeque<(u64, Placement)>,
     /// Every partition that was ever met, once.
     partitions: Vec<PartitionId>,
     number_of: BTreeMap<PartitionId, u32>,
@@ -46,6 +53,7 @@ pub(super) struct Facts {
     pub(super) exact: ExactHash,
     pub(super) id: Option<IdHash>,
     pub(super) scope: Option<ScopeHash>,
+    pub(super) site: Option<SiteHash>,
 }
 
 /// Keys of the table of exact hashes.
@@ -102,8 +110,10 @@ impl Ring {
             offsets: Column::starting_at(0),
             ids: Column::starting_at(0),
             scopes: Column::starting_at(0),
+            sites: Column::starting_at(0),
             numbers: Column::starting_at(0),
             clusters: VecDeque::new(),
+            placements: VecDeque::new(),
             partitions: Vec::new(),
             number_of: BTreeMap::new(),
         }
@@ -127,11 +137,17 @@ impl Ring {
             let place = self.number_of(&original.cluster.partition);
             self.clusters.push_back((self.head, place, original.cluster.offset));
         }
+        let is_placed = original.placement != Placement::EVERYWHERE;
+        if is_placed {
+            self.placements.push_back((self.head, original.placement));
+        }
         let mark = |present: bool, mark: u8| if present { mark } else { 0 };
         self.marks.push(
             mark(original.id.is_some(), HAS_ID)
                 | mark(original.scope.is_some(), HAS_SCOPE)
-                | mark(of_cluster, OF_CLUSTER),
+                | mark(of_cluster, OF_CLUSTER)
+                | mark(original.site.is_some(), HAS_SITE)
+                | mark(is_placed, IS_PLACED),
         );
         self.times.push(original.event_time.millis());
         self.sequences.push(original.sequence);
@@ -141,6 +157,7 @@ impl Ring {
         self.offsets.push(original.source.offset);
         self.ids.push(original.id.map_or(0, |id| id.0));
         self.scopes.push(original.scope.map_or(0, |scope| scope.0));
+        self.sites.push(original.site.map_or(0, |site| site.0));
         self.numbers.push(original.fingerprints.numbers);
         self.head += 1;
     }
@@ -173,18 +190,20 @@ impl Ring {
         let marks = self.marks.get(position).filter(|marks| marks & FORGOTTEN == 0)?;
         let id = if marks & HAS_ID == 0 { None } else { self.ids.get(position).map(IdHash) };
         let scope = if marks & HAS_SCOPE == 0 { None } else { self.scopes.get(position).map(ScopeHash) };
+        let site = if marks & HAS_SITE == 0 { None } else { self.sites.get(position).map(SiteHash) };
         Some(Facts {
             sequence: self.sequences.get(position)?,
             event_time: self.event_time(position)?,
             exact: ExactHash(self.exacts.get(position)?),
             id,
             scope,
+            site,
         })
     }
 
     /// Returns an original that was not forgotten, whole; its code and its sketch come from elsewhere.
     pub(super) fn original(&self, position: u64, simhash: Option<SimHash>, sketch: Option<Sketch>) -> Option<Original> {
-        let Facts { sequence, event_time, exact, id, scope } = self.facts(position)?;
+        let Facts { sequence, event_time, exact, id, scope, site } = self.facts(position)?;
         let source = self.source(self.places.get(position)?, self.offsets.get(position)?)?;
         let cluster = if self.marks.get(position)? & OF_CLUSTER == 0 {
             source.clone()
@@ -195,7 +214,17 @@ impl Ring {
         };
         let numbers = self.numbers(position)?;
         let fingerprints = Fingerprints { exact, simhash, sketch, numbers };
-        Some(Original { sequence, source, event_time, fingerprints, id, scope, cluster })
+        let placement = self.placement(position);
+        Some(Original { sequence, source, event_time, fingerprints, id, scope, site, placement, cluster })
+    }
+
+    /// Returns which tables hold an original.
+    pub(super) fn placement(&self, position: u64) -> Placement {
+        if self.marks.get(position).is_none_or(|marks| marks & IS_PLACED == 0) {
+            return Placement::EVERYWHERE;
+        }
+        let at = self.placements.binary_search_by_key(&position, |(position, _)| *position).ok();
+        at.and_then(|at| self.placements.get(at)).map_or(Placement::EVERYWHERE, |(_, placement)| *placement)
     }
 
     /// Returns the summary of an original's figures.
@@ -271,9 +300,13 @@ impl Ring {
         self.offsets.drop_before(self.front);
         self.ids.drop_before(self.front);
         self.scopes.drop_before(self.front);
+        self.sites.drop_before(self.front);
         self.numbers.drop_before(self.front);
         while self.clusters.front().is_some_and(|(position, _, _)| *position < self.front) {
             self.clusters.pop_front();
+        }
+        while self.placements.front().is_some_and(|(position, _)| *position < self.front) {
+            self.placements.pop_front();
         }
     }
 
@@ -287,7 +320,9 @@ impl Ring {
             + self.offsets.memory_bytes()
             + self.ids.memory_bytes()
             + self.scopes.memory_bytes()
+            + self.sites.memory_bytes()
             + self.numbers.memory_bytes()
             + self.clusters.capacity() * size_of::<(u64, u32, i64)>()
+            + self.placements.capacity() * size_of::<(u64, Placement)>()
     }
 }

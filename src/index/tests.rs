@@ -9,7 +9,7 @@ use super::*;
 use crate::fingerprint::{
     Banding, ExactHash, Fingerprints, Numbers, ScopeHash, SimHash, Sketch, SketchForm, SlotBits, Unsure, Width,
 };
-use crate::log::{MinHashRules, Stage, Windows};
+use crate::log::{MinHashRules, Placement, Stage, Windows};
 use crate::record::Timestamp;
 
 /// Window of both stages where a test says nothing else, in milliseconds.
@@ -29,6 +29,8 @@ fn original(sequence: u64, exact: u128, simhash: Option<u64>, time: i64) -> Orig
         fingerprints: prints(exact, simhash),
         id: None,
         scope: None,
+        site: None,
+        placement: Placement::EVERYWHERE,
     }
 }
 
@@ -211,6 +213,8 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
                     source: partition.at(page.offset),
                     id: page.id.map(IdHash),
                     scope: page.scope.map(ScopeHash),
+                    site: None,
+                    placement: Placement::EVERYWHERE,
                     fingerprints: prints(&page),
                     ..original(next, page.exact, None, page.time)
                 };
@@ -545,6 +549,8 @@ fn originals_are_found_by_position_id_and_code_until_they_are_forgotten() {
     let with = |sequence: u64, code: u64, id: u64, time: i64| Original {
         id: Some(IdHash(id)),
         scope: sequence.is_multiple_of(2).then_some(ScopeHash(9)),
+        site: None,
+        placement: Placement::EVERYWHERE,
         ..original(sequence, u128::from(sequence), Some(code), time)
     };
     let held = [with(1, 0b0000, 7, 10), with(2, 0b0011, 7, 50), with(3, u64::MAX, 8, 60)];

@@ -4,7 +4,8 @@ use super::State;
 use super::choice::Choice;
 use crate::index::{Candidate, Original, Probe, Seen};
 use crate::log::{
-    Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageRuling, Rules, Ruling, SameId, Stage,
+    Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageRuling, Placement, Rules, Ruling, SameId,
+    Stage,
 };
 use crate::record::Timestamp;
 
@@ -80,8 +81,14 @@ fn judge_page(
     }));
     let best = choice.best().and_then(|candidate| Some((candidate, state.index().get(candidate.sequence)?)));
 
-    let original =
-        NewOriginal { fingerprints: page.fingerprints.clone(), id: page.id, scope: page.scope, cluster: None };
+    let original = NewOriginal {
+        fingerprints: page.fingerprints.clone(),
+        id: page.id,
+        scope: page.scope,
+        site: page.site,
+        placement: Placement::EVERYWHERE,
+        cluster: None,
+    };
     // A page behind every tail is delivered like any other, but not remembered.
     let remembered = event_time >= tails.times.min();
     let decision = match best {

@@ -300,6 +300,8 @@ impl State {
             fingerprints: original.fingerprints.clone(),
             id: original.id,
             scope: original.scope,
+            site: original.site,
+            placement: original.placement,
             cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
         });
         self.next_sequence += 1;

@@ -56,6 +56,8 @@ fn page(width: Width) -> impl Strategy<Value = EntryBody> {
             event_time: Timestamp::from_millis(time),
             id: id.map(IdHash),
             scope: scope.map(ScopeHash),
+            site: None,
+            is_variant: false,
             fingerprints: Fingerprints {
                 exact: ExactHash(u128::from(value)),
                 // Across the words of a wide one.

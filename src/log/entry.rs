@@ -1,6 +1,6 @@
 //! Entries of the fingerprint log: what is asked.
 
-use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash};
+use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
 /// Names one request. A request asked again carries the same id and is applied once.
@@ -61,6 +61,11 @@ pub struct PageEntry {
     pub id: Option<IdHash>,
     /// Hash of the page's scope, when a scope is configured.
     pub scope: Option<ScopeHash>,
+    /// Hash of the site that the page's address belongs to, when it has an address.
+    pub site: Option<SiteHash>,
+    /// Whether the id is another page's address, which this one names as its canonical one: a rendering of that page, not
+    /// a new text of it.
+    pub is_variant: bool,
     /// Fingerprints of all stages of the scheme.
     pub fingerprints: Fingerprints,
     /// Digest of the record's bytes.

@@ -11,6 +11,7 @@ mod checkpoint;
 pub mod codec;
 mod entry;
 mod judged;
+mod placement;
 mod rules;
 mod ruling;
 
@@ -21,6 +22,7 @@ pub use codec::{
 };
 pub use entry::{Entry, EntryBody, ForgetTarget, PageEntry, RequestId};
 pub use judged::Judged;
+pub use placement::Placement;
 pub use rules::{MinHashRules, Rules, RulesNumber, SameId, Stage, Tails, Windows};
 pub use ruling::{
     Answer, Decision, LogIdentity, Match, NewOriginal, PageRuling, RulesRecord, Ruling, RulingBatch, VerdictRecord,

@@ -1,7 +1,7 @@
 //! Records of the verdict log: what was answered.
 
-use super::{Checkpoint, ForgetTarget, RequestId, Rules, RulesNumber, Stage, Tails};
-use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash};
+use super::{Checkpoint, ForgetTarget, Placement, RequestId, Rules, RulesNumber, Stage, Tails};
+use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
 /// Drawn once when a verdict log is begun; tells a log from another one under the same name.
@@ -195,6 +195,10 @@ pub struct NewOriginal {
     pub id: Option<IdHash>,
     /// Hash of its scope.
     pub scope: Option<ScopeHash>,
+    /// Hash of its site.
+    pub site: Option<SiteHash>,
+    /// Which tables hold it.
+    pub placement: Placement,
     /// First page of its cluster, when that is not the page itself.
     pub cluster: Option<Source>,
 }

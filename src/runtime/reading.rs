@@ -86,6 +86,8 @@ impl Reading {
                             event_time,
                             id: reading.id,
                             scope: reading.scope,
+                            site: None,
+                            is_variant: false,
                             fingerprints: reading.fingerprints,
                             digest: reading.digest,
                         };

@@ -204,6 +204,8 @@ impl Sieve {
             event_time,
             id: reading.id,
             scope: reading.scope,
+            site: None,
+            is_variant: false,
             fingerprints: reading.fingerprints,
             digest: reading.digest,
         };

@@ -6,7 +6,7 @@ use crossbeam_channel::bounded;
 
 use crate::index::{Original, Task};
 use crate::judge::{Restored, Snapshot, Span};
-use crate::log::codec::fingerprints::{self, Present};
+use crate::log::codec::fingerprints::{self, More, Present};
 use crate::log::codec::frame::{self, Kind};
 use crate::log::codec::places::Places;
 use crate::log::codec::wire::Write;
@@ -138,16 +138,21 @@ fn encode_originals(originals: &[Original]) -> Vec<u8> {
     let mut places = Places::default();
     let mut body = Vec::with_capacity(originals.len() * 64);
     let version = fingerprints::version_for(originals.iter().map(|original| &original.fingerprints));
+    let more_of = |original: &Original| More { site: original.site, placement: original.placement };
+    let version = originals.iter().map(|original| more_of(original).version()).fold(version, u8::max);
     let mut before = 0;
     for original in originals {
-        let Original { sequence, source, event_time, fingerprints, id, scope, cluster } = original;
+        let Original { sequence, source, event_time, fingerprints, id, scope, site: _, placement: _, cluster } =
+            original;
+        let more = more_of(original);
         let of_cluster = if cluster == source { 0 } else { OF_CLUSTER };
-        body.push(Present::of(fingerprints, *id, *scope).bits_beside_one() | of_cluster);
+        body.push(Present::of(fingerprints, *id, *scope).bits_beside_one() | of_cluster | more.flag());
         body.varint(sequence.wrapping_sub(before));
         before = *sequence;
         places.write_page(&mut body, source);
         places.write_time(&mut body, *event_time);
         fingerprints::write(&mut body, version, fingerprints, *id, *scope);
+        more.write(&mut body);
         if cluster != source {
             places.write_reference(&mut body, cluster);
         }
@@ -173,8 +178,9 @@ fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecE
         let source = places.read_page(&mut from)?;
         let event_time = places.read_time(&mut from)?;
         let (fingerprints, id, scope) = fingerprints::read(&mut from, Present::from_bits_beside_one(flags)?)?;
+        let More { site, placement } = More::read(&mut from, flags)?;
         let cluster = if flags & OF_CLUSTER == 0 { source.clone() } else { places.read_reference(&mut from)? };
-        into.push(Original { sequence, source, event_time, fingerprints, id, scope, cluster });
+        into.push(Original { sequence, source, event_time, fingerprints, id, scope, site, placement, cluster });
     }
     from.end()
 }

@@ -16,7 +16,7 @@ use crate::index::{Original, in_turn};
 use crate::judge::Span;
 use crate::log::codec::FORMAT_VERSION;
 use crate::log::codec::hex::{hex, records};
-use crate::log::{Checkpoint, CodecError, LogIdentity, Rules, RulesNumber, SameId, Stage, Tails, Windows};
+use crate::log::{Checkpoint, CodecError, LogIdentity, Placement, Rules, RulesNumber, SameId, Stage, Tails, Windows};
 use crate::record::{PartitionId, Timestamp};
 
 const TWO: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
@@ -267,6 +267,8 @@ fn original(sequence: u64, cluster: Option<i64>) -> Original {
         },
         id: sequence.is_multiple_of(5).then_some(IdHash(sequence)),
         scope: sequence.is_multiple_of(7).then_some(ScopeHash(sequence)),
+        site: None,
+        placement: Placement::EVERYWHERE,
     }
 }
 

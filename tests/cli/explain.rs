@@ -47,6 +47,8 @@ fn remember(folder: &Path, texts: &[&str]) {
             event_time: Timestamp::from_millis(1_000_000),
             id: reading.id,
             scope: reading.scope,
+            site: None,
+            is_variant: false,
             fingerprints: reading.fingerprints,
             digest: reading.digest,
         };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dupgate::fingerprint::{Fingerprints, IdHash, ScopeHash};
 use dupgate::log::{
-    Answer, Decision, Entry, EntryBody, ForgetTarget, Match, NewOriginal, PageEntry, PageRuling, RequestId, Rules,
-    Ruling, SameId, Stage,
+    Answer, Decision, Entry, EntryBody, ForgetTarget, Match, NewOriginal, PageEntry, PageRuling, Placement, RequestId,
+    Rules, Ruling, SameId, Stage,
 };
 use dupgate::record::{PartitionId, Source};
 
@@ -97,8 +97,14 @@ impl Oracle {
                 }
             }
         }
-        let original =
-            NewOriginal { fingerprints: page.fingerprints.clone(), id: page.id, scope: page.scope, cluster: None };
+        let original = NewOriginal {
+            fingerprints: page.fingerprints.clone(),
+            id: page.id,
+            scope: page.scope,
+            site: page.site,
+            placement: Placement::EVERYWHERE,
+            cluster: None,
+        };
         let remembered = tails.iter().any(|tail| tail.is_none_or(|tail| time >= tail));
         let decision = match best {
             None => Decision::Unique { original: remembered.then_some(original) },

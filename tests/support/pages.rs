@@ -89,6 +89,8 @@ impl WorldPage {
             event_time: self.event_time,
             id: self.id.map(IdHash),
             scope: Some(ScopeHash(self.scope)),
+            site: None,
+            is_variant: false,
             fingerprints,
             digest: PageDigest(self.digest),
         }

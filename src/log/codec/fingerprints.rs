@@ -1,9 +1,70 @@
 //! Fingerprints and the hashes beside them as bytes.
 
 use super::CodecError;
-use super::frame::{OPTIONS_VERSION, USUAL_VERSION};
+use super::frame::{FORMAT_VERSION, OPTIONS_VERSION, USUAL_VERSION};
 use super::wire::{Reader, Write};
-use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Sketch, Width};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, Width};
+use crate::log::Placement;
+
+/// Flag of an original, beside its hashes: [`More`] follows them. Not before [`FORMAT_VERSION`].
+pub(crate) const HAS_MORE: u8 = 1 << 5;
+
+const HAS_SITE: u8 = 1;
+const HAS_SKIPPED: u8 = 1 << 1;
+const HAS_FAMILY: u8 = 1 << 2;
+
+/// What an original may have besides its hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct More {
+    pub(crate) site: Option<SiteHash>,
+    pub(crate) placement: Placement,
+}
+
+impl More {
+    /// Returns [`HAS_MORE`] where there is anything to write.
+    pub(crate) fn flag(self) -> u8 {
+        if self == Self::default() { 0 } else { HAS_MORE }
+    }
+
+    /// Returns the version that a record needs which holds this.
+    pub(crate) fn version(self) -> u8 {
+        if self == Self::default() { USUAL_VERSION } else { FORMAT_VERSION }
+    }
+
+    /// Writes what there is, if anything.
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        if self == Self::default() {
+            return;
+        }
+        let Self { site, placement: Placement { skipped, family } } = self;
+        let flag = |present: bool, flag: u8| if present { flag } else { 0 };
+        out.push(flag(site.is_some(), HAS_SITE) | flag(skipped != 0, HAS_SKIPPED) | flag(family.is_some(), HAS_FAMILY));
+        if let Some(site) = site {
+            out.extend(site.0.to_le_bytes());
+        }
+        if skipped != 0 {
+            out.extend(skipped.to_le_bytes());
+        }
+        if let Some(family) = family {
+            out.varint(family);
+        }
+    }
+
+    /// Reads what [`More::write`] wrote for an original with these flags.
+    pub(crate) fn read(from: &mut Reader<'_>, flags: u8) -> Result<Self, CodecError> {
+        if flags & HAS_MORE == 0 {
+            return Ok(Self::default());
+        }
+        let more = from.byte("more")?;
+        if from.version() < FORMAT_VERSION || more == 0 || more > HAS_SITE | HAS_SKIPPED | HAS_FAMILY {
+            return Err(CodecError::BadValue { what: "more", value: u64::from(more) });
+        }
+        let site = (more & HAS_SITE != 0).then(|| from.fixed32("site")).transpose()?.map(SiteHash);
+        let skipped = if more & HAS_SKIPPED == 0 { 0 } else { from.fixed128("skipped")? };
+        let family = (more & HAS_FAMILY != 0).then(|| from.varint("family")).transpose()?;
+        Ok(Self { site, placement: Placement { skipped, family } })
+    }
+}
 
 /// Which of the optional hashes are there: bit 0 `SimHash`, bit 1 id, bit 2 scope, bit 3 sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +94,12 @@ impl Present {
         self.bits() & 0b111 | u8::from(self.sketch) << 4
     }
 
-    /// Reads what [`Present::bits_beside_one`] wrote; the free bit is not looked at.
+    /// Reads what [`Present::bits_beside_one`] wrote; the free bit and [`HAS_MORE`] are not looked at.
     pub(crate) fn from_bits_beside_one(bits: u8) -> Result<Self, CodecError> {
-        if bits > 0b1_1111 {
+        if bits > 0b11_1111 {
             return Err(CodecError::BadValue { what: "flags", value: u64::from(bits) });
         }
-        Self::from_bits(bits & 0b111 | bits >> 4 << 3)
+        Self::from_bits(bits & 0b111 | (bits >> 4 & 1) << 3)
     }
 
     /// Returns four bits.

@@ -6,9 +6,12 @@ use super::wire::Reader;
 /// First bytes of every record of both logs.
 pub const MAGIC: [u8; 2] = *b"dg";
 
-/// The newest version of the format. It is written only where a record holds what older ones cannot say: rules that are
-/// unsure of low estimates.
-pub const FORMAT_VERSION: u8 = 5;
+/// The newest version of the format. It is written only where a record holds what older ones cannot say: sites, variants,
+/// originals that not all tables hold, and the rules that go with them.
+pub const FORMAT_VERSION: u8 = 6;
+
+/// The version that is written where rules need a second witness for low estimates and nothing newer.
+pub const WITNESS_VERSION: u8 = 5;
 
 /// The version that is written where a record holds what [`USUAL_VERSION`] cannot say: a `SimHash` of other than 64 bits,
 /// or how much of a page is in another one.
@@ -18,7 +21,7 @@ pub const OPTIONS_VERSION: u8 = 4;
 pub const USUAL_VERSION: u8 = 3;
 
 /// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 5] = [1, 2, USUAL_VERSION, OPTIONS_VERSION, FORMAT_VERSION];
+pub const KNOWN_VERSIONS: [u8; 6] = [1, 2, USUAL_VERSION, OPTIONS_VERSION, WITNESS_VERSION, FORMAT_VERSION];
 
 /// Bytes of a frame around its body.
 pub(crate) const FRAME_BYTES: usize = 8;

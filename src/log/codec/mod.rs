@@ -3,7 +3,7 @@
 //! Every Kafka record of both logs is one frame. Its format version is checked before anything else, so that an
 //! older release says what it met instead of calling the bytes broken. A record is written by version 3 unless it holds
 //! what only a later one can say: version 4 a `SimHash` of other than 64 bits, counts and shares of pages, version 5 rules
-//! that are unsure of low estimates.
+//! that need a second witness for low estimates, version 6 sites, variants, and originals that not all tables hold.
 //!
 //! ```text
 //! frame        "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
@@ -24,6 +24,7 @@
 //!   2 forget     position
 //!   3 forget     id hash u64
 //!   4 reopen     partition · from i · to i
+//!   5 page       as 0 · has site in bit 0, is a variant in bit 1 u8 [· site u32] (not before version 6)
 //! ruling       head u8 · request id u64 · body          head: kind in bits 0-3, flags
 //!   0 unique     page · time · digest u32 [· original: flag 4]
 //!   1 update     page · time · digest u32 · match [· original: flag 4]
@@ -32,7 +33,10 @@
 //!   7 template   as an update
 //! match        stage u8 · distance u8 [· share of the smaller page: flag 6, not before version 4] · position
 //!              · age in ms i [· position of the cluster: flag 5]
-//! original     hashes present in bits 0-2 and 4, has cluster in bit 3 u8 · hashes [· position of the cluster]
+//! original     hashes present in bits 0-2 and 4, has cluster in bit 3, more in bit 5 u8 · hashes [· more]
+//!              [· position of the cluster]
+//! more         has site in bit 0, skipped bands in bit 1, family in bit 2 u8 [· site u32] [· skipped u128]
+//!              [· sequence of the family's head] (not before version 6)
 //! hashes       exact u128 [· simhash] [· id u64] [· scope u64] [· length · sketch]
 //!              · numbers: count · u16* (not in versions 1 and 2)
 //! simhash      u64; from version 4 on: its bytes, 4, 8 or 16, u8 · so many bytes
@@ -71,7 +75,7 @@ pub(crate) mod wire;
 
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
 pub use entries::{decode_entries, encode_entries};
-pub use frame::{FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, OPTIONS_VERSION, USUAL_VERSION};
+pub use frame::{FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, OPTIONS_VERSION, USUAL_VERSION, WITNESS_VERSION};
 pub use verdicts::{DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
 
 use crate::record::Reject;

@@ -1,7 +1,7 @@
 //! Rules and tails as bytes.
 
 use super::CodecError;
-use super::frame::{self, FORMAT_VERSION, Kind, OPTIONS_VERSION, USUAL_VERSION};
+use super::frame::{self, Kind, OPTIONS_VERSION, USUAL_VERSION, WITNESS_VERSION};
 use super::wire::{Reader, Write};
 use crate::fingerprint::{Banding, SketchForm, SlotBits, Unsure};
 use crate::log::{LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Tails, Windows};
@@ -27,7 +27,7 @@ pub(super) fn decode(mut from: Reader<'_>) -> Result<RulesRecord, CodecError> {
 /// Returns the version of a record that holds these rules.
 pub(super) fn version_of(rules: &Rules) -> u8 {
     match &rules.minhash {
-        Some(minhash) if minhash.unsure != Unsure::NEVER => FORMAT_VERSION,
+        Some(minhash) if minhash.unsure != Unsure::NEVER => WITNESS_VERSION,
         Some(MinHashRules { form, containment, .. })
             if containment.is_some() || form.has_count() || form.bottom().is_some() =>
         {
@@ -60,7 +60,7 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
             out.extend([u8::from(form.has_count()), form.bottom().unwrap_or(0), u8::from(containment.is_some())]);
             containment.iter().for_each(|least| out.varint(u64::from(*least)));
         }
-        if version >= FORMAT_VERSION {
+        if version >= WITNESS_VERSION {
             out.varint(u64::from(unsure.below));
             out.varint(u64::from(unsure.containment));
         }
@@ -114,7 +114,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
         }
         rules.containment = read_bool(from, "containment")?.then(|| from.small("containment")).transpose()?;
     }
-    if from.version() >= FORMAT_VERSION {
+    if from.version() >= WITNESS_VERSION {
         rules.unsure = Unsure { below: from.small("unsure")?, containment: from.small("unsure containment")? };
     }
     Ok(Some(rules))

@@ -1,12 +1,12 @@
 //! Rulings of the verdict log as bytes.
 
-use super::fingerprints::{self, Present};
+use super::fingerprints::{self, More, Present};
 use super::frame::{self, Kind, OPTIONS_VERSION};
 use super::places::Places;
 use super::rules::{read_stage, read_tails, write_tails};
 use super::wire::{Reader, Write};
 use super::{CodecError, reject};
-use crate::fingerprint::{Fingerprints, IdHash, PageDigest};
+use crate::fingerprint::{IdHash, PageDigest};
 use crate::log::{
     Answer, Decision, ForgetTarget, LogIdentity, Match, NewOriginal, PageRuling, RequestId, RulesNumber, Ruling,
     RulingBatch,
@@ -40,8 +40,10 @@ pub(super) fn encode(batch: &RulingBatch, out: &mut Vec<u8>) {
     let version = if batch.rulings.iter().any(|ruling| head_of(&ruling.answer) & IS_CONTAINED != 0) {
         OPTIONS_VERSION
     } else {
-        fingerprints::version_for(batch.rulings.iter().filter_map(remembered))
+        fingerprints::version_for(batch.rulings.iter().filter_map(remembered).map(|original| &original.fingerprints))
     };
+    let of_more = batch.rulings.iter().filter_map(remembered).map(|original| more_of(original).version()).max();
+    let version = version.max(of_more.unwrap_or(version));
     for ruling in &batch.rulings {
         write_ruling(&mut body, version, &mut places, ruling);
     }
@@ -93,10 +95,10 @@ fn head_of(answer: &Answer) -> u8 {
     }
 }
 
-/// Returns the fingerprints of the original that a ruling makes.
-fn remembered(ruling: &Ruling) -> Option<&Fingerprints> {
+/// Returns the original that a ruling makes.
+fn remembered(ruling: &Ruling) -> Option<&NewOriginal> {
     match &ruling.answer {
-        Answer::Page(page) => page.decision.original().map(|original| &original.fingerprints),
+        Answer::Page(page) => page.decision.original(),
         Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
     }
 }
@@ -188,10 +190,16 @@ fn read_match(from: &mut Reader<'_>, places: &Places, flags: u8) -> Result<Match
     Ok(Match { stage, distance, contained, source, age_ms, cluster })
 }
 
+const fn more_of(original: &NewOriginal) -> More {
+    More { site: original.site, placement: original.placement }
+}
+
 fn write_original(out: &mut Vec<u8>, version: u8, places: &mut Places, original: &NewOriginal) {
     let present = Present::of(&original.fingerprints, original.id, original.scope);
-    out.push(present.bits_beside_one() | if original.cluster.is_some() { OF_CLUSTER } else { 0 });
+    let more = more_of(original);
+    out.push(present.bits_beside_one() | if original.cluster.is_some() { OF_CLUSTER } else { 0 } | more.flag());
     fingerprints::write(out, version, &original.fingerprints, original.id, original.scope);
+    more.write(out);
     if let Some(cluster) = &original.cluster {
         places.write_reference(out, cluster);
     }
@@ -200,6 +208,7 @@ fn write_original(out: &mut Vec<u8>, version: u8, places: &mut Places, original:
 fn read_original(from: &mut Reader<'_>, places: &Places) -> Result<NewOriginal, CodecError> {
     let flags = from.byte("original")?;
     let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits_beside_one(flags)?)?;
+    let More { site, placement } = More::read(from, flags)?;
     let cluster = (flags & OF_CLUSTER != 0).then(|| places.read_reference(from)).transpose()?;
-    Ok(NewOriginal { fingerprints, id, scope, cluster })
+    Ok(NewOriginal { fingerprints, id, scope, site, placement, cluster })
 }

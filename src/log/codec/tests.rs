@@ -13,8 +13,8 @@ use crate::fingerprint::{
 use crate::log::MinHashRules;
 use crate::log::{
     Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, Judged, LogIdentity, Match, NewOriginal, PageEntry,
-    PageRuling, PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, SameId, Stage,
-    Tails, VerdictRecord, Windows,
+    PageRuling, PartitionCheckpoint, Placement, RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch,
+    SameId, Stage, Tails, VerdictRecord, Windows,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -108,7 +108,9 @@ fn an_entry_takes_at_most_64_bytes_in_a_record_of_many() {
             .map(|number| {
                 let (source, event_time, fingerprints, id) = page_of_a_crawl(number);
                 let scope = with_all.then_some(ScopeHash(id.0 ^ 5));
-                let page = PageEntry { source, event_time, id: Some(id), scope, fingerprints, digest: PageDigest(9) };
+                let (site, is_variant, digest) = (None, false, PageDigest(9));
+                let page =
+                    PageEntry { source, event_time, id: Some(id), scope, site, is_variant, fingerprints, digest };
                 Entry { request: RequestId(id.0 ^ 1), body: EntryBody::Page(page) }
             })
             .collect();
@@ -141,7 +143,8 @@ fn bytes_a_ruling(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
                 age_ms: 80_000_000,
                 cluster: far_back(&source),
             };
-            let original = NewOriginal { fingerprints, id: Some(id), scope: None, cluster: None };
+            let (site, placement) = (None, Placement::EVERYWHERE);
+            let original = NewOriginal { fingerprints, id: Some(id), scope: None, site, placement, cluster: None };
             let page = PageRuling { source, event_time, digest: PageDigest(9), decision: decide(of, original) };
             Ruling { request: RequestId(id.0 ^ 1), answer: Answer::Page(page) }
         })

@@ -281,6 +281,8 @@ fn page_entry(number: u8) -> EntryBody {
         event_time: Timestamp::from_millis(1_795_000_000_000 - i64::from(number) * 1000),
         id: number.is_multiple_of(3).then_some(IdHash(0xAAAA_0000_0000_0000 + u64::from(number))),
         scope: number.is_multiple_of(4).then_some(ScopeHash(0xBBBB_0000_0000_0000 + u64::from(number))),
+        site: None,
+        is_variant: false,
         fingerprints: prints(number),
         digest: PageDigest(0xD16E_5700 + u32::from(number)),
     })
@@ -313,6 +315,8 @@ pub(super) fn batch() -> RulingBatch {
         fingerprints: prints(number),
         id: Some(IdHash(0xAAAA)),
         scope: (number > 2).then_some(ScopeHash(0xBBBB)),
+        site: None,
+        placement: Placement::EVERYWHERE,
         cluster,
     };
     let decisions = [

@@ -1,6 +1,7 @@
 //! Values of every shape.
 
 use super::*;
+use crate::fingerprint::SiteHash;
 
 fn partitions() -> impl Strategy<Value = PartitionId> {
     (prop_oneof![Just("pages".to_owned()), ".{0,6}"], prop_oneof![0..3, any::<i32>()])
@@ -44,6 +45,15 @@ fn scopes() -> impl Strategy<Value = Option<ScopeHash>> {
     any::<Option<u64>>().prop_map(|scope| scope.map(ScopeHash))
 }
 
+fn sites() -> impl Strategy<Value = Option<SiteHash>> {
+    prop::option::of(any::<u32>().prop_map(SiteHash))
+}
+
+fn placements() -> impl Strategy<Value = Placement> {
+    let placed = (any::<u128>(), any::<Option<u64>>()).prop_map(|(skipped, family)| Placement { skipped, family });
+    prop_oneof![Just(Placement::EVERYWHERE), placed]
+}
+
 fn digests() -> impl Strategy<Value = PageDigest> {
     any::<u32>().prop_map(PageDigest)
 }
@@ -61,9 +71,9 @@ fn stages() -> impl Strategy<Value = Stage> {
 }
 
 pub(super) fn entries() -> impl Strategy<Value = Entry> {
-    let page = (sources(), times(), ids(), scopes(), fingerprints(), digests()).prop_map(
-        |(source, event_time, id, scope, fingerprints, digest)| {
-            EntryBody::Page(PageEntry { source, event_time, id, scope, fingerprints, digest })
+    let page = (sources(), times(), ids(), scopes(), (sites(), any::<bool>()), fingerprints(), digests()).prop_map(
+        |(source, event_time, id, scope, (site, is_variant), fingerprints, digest)| {
+            EntryBody::Page(PageEntry { source, event_time, id, scope, site, is_variant, fingerprints, digest })
         },
     );
     let body = prop_oneof![
@@ -87,8 +97,15 @@ fn matches() -> BoxedStrategy<Match> {
 }
 
 fn originals() -> BoxedStrategy<NewOriginal> {
-    (fingerprints(), ids(), scopes(), prop::option::of(sources()))
-        .prop_map(|(fingerprints, id, scope, cluster)| NewOriginal { fingerprints, id, scope, cluster })
+    (fingerprints(), ids(), scopes(), sites(), placements(), prop::option::of(sources()))
+        .prop_map(|(fingerprints, id, scope, site, placement, cluster)| NewOriginal {
+            fingerprints,
+            id,
+            scope,
+            site,
+            placement,
+            cluster,
+        })
         .boxed()
 }
 
