@@ -33,7 +33,7 @@ pub enum Event {
     Revoked,
     /// The group took it away some time ago.
     Lost,
-    /// One Kafka record of the fingerprint log, in order.
+    /// One Kafka record of the fingerprint log, in order. Its first entries are judged at once.
     Entries {
         /// Its offset.
         offset: i64,
@@ -42,6 +42,8 @@ pub enum Event {
         /// The entries that it holds.
         entries: Vec<Entry>,
     },
+    /// Judge some more of the record at hand: while [`super::Judge::is_unfinished`] says so.
+    Continue,
     /// Answers [`Effect::Call`]. A successful `Produce` gives the offset of each record handed over (of its first
     /// part); every other success gives none.
     Called(Result<Vec<i64>, CallError>),

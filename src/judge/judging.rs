@@ -30,12 +30,26 @@ pub(super) struct Output {
     pub(super) closed_rulings: usize,
     /// What the transaction in progress carries.
     pub(super) sent: Option<Sent>,
+    /// When the first of the rulings was made that no transaction carries yet.
+    pub(super) oldest: Option<Duration>,
     /// Rulings since the last checkpoint was written.
     pub(super) since_checkpoint: u64,
     /// The input group's offsets were asked for, or a checkpoint is on its way.
     pub(super) checkpointing: bool,
+    /// The input group's offsets, for the checkpoint that is written where the record of entries ends.
+    pub(super) committed_input: Option<BTreeMap<PartitionId, i64>>,
     /// What may be trimmed once the checkpoint on its way is committed.
     pub(super) trim: Option<(i64, i64)>,
+}
+
+/// One record of the fingerprint log that is judged in steps.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    offset: i64,
+    append_time: Timestamp,
+    entries: Vec<Entry>,
+    /// How many of them are judged.
+    judged: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -47,15 +61,23 @@ pub(super) struct Sent {
 impl Judge {
     // ---- judging
 
-    pub(super) fn judge(&mut self, offset: i64, append_time: Timestamp, entries: &[Entry]) {
-        if self.role != Role::Active || offset < self.state.next_entry() {
-            return;
+    pub(super) fn judge(&mut self, offset: i64, append_time: Timestamp, entries: Vec<Entry>) {
+        if self.role == Role::Active && offset >= self.state.next_entry() && self.unfinished.is_none() {
+            self.unfinished = Some(Unfinished { offset, append_time, entries, judged: 0 });
+            self.judge_on();
         }
+    }
+
+    /// Judges the next entries of the record at hand; the batch may end after the last.
+    pub(super) fn judge_on(&mut self) {
         self.looks.clear();
-        for (number, entry) in entries.iter().enumerate() {
-            self.fetch_ahead(entries, number);
+        let Some(mut record) = self.unfinished.take() else { return };
+        let end = record.judged.saturating_add(self.settings.step_entries.max(1));
+        while let Some(entry) = record.entries.get(record.judged).filter(|_| record.judged < end) {
+            self.fetch_ahead(&record.entries, record.judged);
+            record.judged += 1;
             let looks = &mut self.looks;
-            let Some(ruling) = decide_watched(&self.state, entry, append_time, |seen| looks.push(seen)) else {
+            let Some(ruling) = decide_watched(&self.state, entry, record.append_time, |seen| looks.push(seen)) else {
                 self.repeats += 1;
                 continue;
             };
@@ -66,13 +88,21 @@ impl Judge {
                 return;
             }
             self.spans.note(&ruling, self.state.next_sequence());
+            self.output.oldest.get_or_insert(self.now);
             self.output.open.push(ruling);
             self.output.since_checkpoint += 1;
         }
-        self.state.pass_entries(offset.saturating_add(1));
+        if record.judged < record.entries.len() {
+            self.unfinished = Some(record);
+            return;
+        }
+        self.state.pass_entries(record.offset.saturating_add(1));
         self.output.passed = true;
         if self.output.open.len() >= self.settings.batch_rulings {
             self.close_batch();
+        }
+        if let Some(committed) = self.output.committed_input.take() {
+            self.write_checkpoint(&committed);
         }
     }
 
@@ -102,6 +132,15 @@ impl Judge {
             next_entry: self.state.next_entry(),
             rulings,
         }));
+    }
+
+    /// The offsets for a checkpoint are there. One that comes within a record of entries is written at its end.
+    pub(super) fn input_committed(&mut self, committed: BTreeMap<PartitionId, i64>) {
+        if self.is_unfinished() {
+            self.output.committed_input = Some(committed);
+        } else {
+            self.write_checkpoint(&committed);
+        }
     }
 
     /// Writes a checkpoint behind everything judged so far.
@@ -184,6 +223,7 @@ impl Judge {
         self.close_batch();
         let records = std::mem::take(&mut self.output.closed);
         self.output.closed_rulings = 0;
+        self.output.oldest = None;
         let next_entry = self.state.next_entry();
         self.output.sent = Some(Sent { records: Arc::new(records), offsets: Vec::new(), next_entry });
         self.last_commit = now;
@@ -216,7 +256,7 @@ impl Judge {
 
     pub(super) fn is_settled(&self) -> bool {
         let output = &self.output;
-        output.open.is_empty() && !output.passed && output.closed.is_empty() && output.sent.is_none()
+        output.open.is_empty() && !output.passed && output.closed.is_empty() && output.sent.is_none() && !self.is_unfinished()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::events::{Effect, Event, Failure, Request};
-use super::judging::{Output, is_checkpoint};
+use super::judging::{Output, Unfinished, is_checkpoint};
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
 use super::{Counts, Diverged, Restored, Snapshot, Spans, State};
 use crate::index::{Seen, Task};
@@ -48,6 +48,10 @@ pub struct Judge {
     pub(super) clamped: u64,
     /// What the look-ups of the newest entries came to.
     pub(super) looks: Vec<Seen>,
+    /// The record of entries that is judged in steps, until its last entry is judged.
+    pub(super) unfinished: Option<Unfinished>,
+    /// Time of the newest event.
+    pub(super) now: Duration,
     pub(super) output: Output,
     pub(super) ritual: Ritual,
     /// When the partition is given up at the latest, while draining.
@@ -79,6 +83,8 @@ impl Judge {
             repeats: 0,
             clamped: 0,
             looks: Vec::new(),
+            unfinished: None,
+            now: Duration::ZERO,
             output: Output::default(),
             ritual: Ritual::default(),
             drain_until: None,
@@ -99,6 +105,7 @@ impl Judge {
 
     /// Takes one event. `now` counts from any fixed point and never goes back.
     pub fn handle(&mut self, now: Duration, event: Event) {
+        self.now = now;
         match event {
             Event::Restored(restored) => self.restored(restored),
             Event::Followed { offset, next, record } => self.followed(offset, next, &record),
@@ -107,16 +114,18 @@ impl Judge {
             Event::Assigned => self.assigned(),
             Event::Revoked => self.revoked(now),
             Event::Lost => self.lost(),
-            Event::Entries { offset, append_time, entries } => self.judge(offset, append_time, &entries),
+            Event::Entries { offset, append_time, entries } => self.judge(offset, append_time, entries),
+            Event::Continue => self.judge_on(),
             Event::Called(result) => self.called(result),
-            Event::InputCommitted(committed) => self.write_checkpoint(&committed),
+            Event::InputCommitted(committed) => self.input_committed(committed),
             Event::Tick => {}
             Event::Stop => self.stop(now),
         }
         self.go_on(now);
     }
 
-    /// Returns what the look-ups of the newest entries came to: those of the last [`Event::Entries`].
+    /// Returns what the look-ups of the newest entries came to: those of the last [`Event::Entries`] or
+    /// [`Event::Continue`].
     #[must_use]
     pub fn looks(&self) -> &[Seen] {
         &self.looks
@@ -125,8 +134,20 @@ impl Judge {
     /// Says whether entries are wanted: only then may [`Event::Entries`] be given.
     #[must_use]
     pub fn wants_entries(&self) -> bool {
-        let waiting = self.output.open.len() + self.output.closed_rulings;
-        self.role == Role::Active && !self.stopping && !self.snapshot_waits && waiting < self.settings.pending_rulings
+        let pending = self.output.open.len() + self.output.closed_rulings;
+        let is_old = self.output.oldest.is_some_and(|oldest| self.now >= oldest + self.settings.pending_time);
+        self.role == Role::Active
+            && !self.stopping
+            && !self.snapshot_waits
+            && self.unfinished.is_none()
+            && pending < self.settings.pending_rulings
+            && !is_old
+    }
+
+    /// Says whether a record of entries is judged in part: then [`Event::Continue`] is wanted.
+    #[must_use]
+    pub const fn is_unfinished(&self) -> bool {
+        self.unfinished.is_some()
     }
 
     /// Hands over what somebody else may do meanwhile, so that no entry has to wait for it: see
@@ -194,6 +215,7 @@ impl Judge {
         self.position = position;
         self.latest_checkpoint = latest_checkpoint;
         self.output = Output::default();
+        self.unfinished = None;
         self.drain_until = None;
     }
 
@@ -392,7 +414,8 @@ impl Judge {
             self.output.checkpointing = true;
             self.effects.push_back(Effect::FetchInputCommitted);
         }
-        if self.ritual.is_busy() {
+        // A batch ends where a record of entries ends.
+        if self.ritual.is_busy() || self.is_unfinished() {
             return;
         }
         if self.is_settled() {
@@ -406,7 +429,7 @@ impl Judge {
 
     fn go_on_draining(&mut self, now: Duration) {
         let late = self.drain_until.is_some_and(|until| now >= until);
-        if !self.ritual.is_busy() && !self.is_settled() && !late {
+        if !self.ritual.is_busy() && !self.is_settled() && !self.is_unfinished() && !late {
             self.begin(now);
         }
         if self.is_settled() && !self.ritual.is_busy() || late {

@@ -23,6 +23,11 @@ pub struct JudgeSettings {
     pub batch_rulings: usize,
     /// Rulings that may wait for their commit; at this number no more entries are read.
     pub pending_rulings: usize,
+    /// How old a ruling may be that no transaction carries yet; from then on no more entries are read. Well below the
+    /// time-out of a transaction.
+    pub pending_time: Duration,
+    /// Most entries that are judged for one event.
+    pub step_entries: usize,
     /// Time between snapshots; none are cut when absent.
     pub snapshot_interval: Option<Duration>,
     /// How long a revoked partition may take to commit what is judged.

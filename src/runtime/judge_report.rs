@@ -93,14 +93,19 @@ impl JudgeReport {
         }
     }
 
-    /// So many entries were looked up and judged.
-    pub(super) fn judged(&self, entries: usize, looks: &[Seen], elapsed: Duration) {
+    /// Pages were looked up and judged.
+    pub(super) fn judged(&self, looks: &[Seen], elapsed: Duration) {
         looks.iter().for_each(|seen| self.metrics.lookup(seen.compared, seen.nearest));
-        if let Ok(count) = u32::try_from(entries)
+        if let Ok(count) = u32::try_from(looks.len())
             && count > 0
         {
-            self.metrics.stage_durations(Step::Lookup, elapsed / count, entries);
+            self.metrics.stage_durations(Step::Lookup, elapsed / count, looks.len());
         }
+    }
+
+    /// Entries waited so long from when they were fetched to when the first of them was judged.
+    pub(super) fn waited(&self, entries: usize, elapsed: Duration) {
+        self.metrics.judge_wait(elapsed, entries);
     }
 
     /// Called whenever the judge may have changed its role.

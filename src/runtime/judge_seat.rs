@@ -4,7 +4,7 @@
 //! own that subscribes to the whole fingerprint log; whoever is given that partition is the active one, and the other
 //! partitions mean nothing in this group.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use super::clock::Clock;
 use super::errands::Errands;
 use super::judge_report::JudgeReport;
+use super::judge_turn::{EntryQueue, FetchedEntries, Work, take_turn};
 use super::wiring::{Plan, ended, failure, moves};
 use crate::error::{Fatal, Reason};
 use crate::judge::{Effect, Event, Judge, JudgeSettings, Request, Restored, Snapshot};
@@ -23,8 +24,8 @@ use crate::kafka::member::{Arrived, Command, Member, MemberEvent, MemberSettings
 use crate::kafka::offsets::Offsets;
 use crate::kafka::transactor::{Answer, Delivery, Mark, Order, Parcel, Transactor};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews, Follower};
-use crate::log::{DEFAULT_PART_BYTES, Entry, decode_entries, encode_verdict};
-use crate::record::{PartitionId, Timestamp};
+use crate::log::{DEFAULT_PART_BYTES, decode_entries, encode_verdict};
+use crate::record::PartitionId;
 use crate::telemetry::labels::{Component, ErrorKind};
 use crate::worker::LogPartition;
 
@@ -33,9 +34,6 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// How often metrics and health are looked after.
 const LOOK: Duration = Duration::from_millis(250);
-
-/// Most news taken before time is looked at.
-const MOST_NEWS: usize = 512;
 
 /// How long one question to the cluster may take.
 const QUESTION: Duration = Duration::from_secs(15);
@@ -92,14 +90,6 @@ impl Stopper {
     }
 }
 
-/// One Kafka record of the fingerprint log that waits to be wanted.
-struct Waiting {
-    offset: i64,
-    append_time: Timestamp,
-    entries: Vec<Entry>,
-    _held: Held,
-}
-
 /// A judge's thread.
 pub struct JudgeSeat {
     plan: Arc<Plan>,
@@ -117,7 +107,7 @@ pub struct JudgeSeat {
     following: u64,
     reading: u64,
     serials: u64,
-    entries: VecDeque<Waiting>,
+    entries: EntryQueue,
     transactor: Transactor,
     errands: Errands,
     input: Arc<Offsets>,
@@ -172,7 +162,7 @@ impl JudgeSeat {
             following: 0,
             reading: 0,
             serials: 0,
-            entries: VecDeque::new(),
+            entries: EntryQueue::default(),
             transactor,
             errands: Errands::start(format!("judge-errands-{log}")).map_err(failure)?,
             input: Arc::new(Offsets::new(&query, QUESTION).map_err(failure)?),
@@ -203,19 +193,15 @@ impl JudgeSeat {
     /// Why it cannot go on.
     pub fn run(mut self) -> Result<(), Fatal> {
         self.carry_out_all()?;
+        let mut work = Work::Done;
         while !self.stopped {
-            match self.news.recv_timeout(TICK) {
-                Ok(news) => {
-                    self.take(news)?;
-                    for _ in 0..MOST_NEWS {
-                        let Ok(news) = self.news.try_recv() else { break };
-                        self.take(news)?;
-                    }
-                }
+            let wait = if work == Work::More { Duration::ZERO } else { TICK };
+            match self.news.recv_timeout(wait) {
+                Ok(news) => self.take_many(news)?,
                 Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick)?,
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.hand_over_entries()?;
+            work = self.judge_entries()?;
             self.judge.chores(|task| self.chores.do_once(task));
             self.look_around();
         }
@@ -237,6 +223,20 @@ impl JudgeSeat {
     }
 
     // ---- news to events
+
+    /// Takes what has come, for one turn.
+    fn take_many(&mut self, first: News) -> Result<(), Fatal> {
+        let clock = self.clock;
+        let mut next = Some(first);
+        take_turn(
+            || clock.now(),
+            || {
+                let Some(news) = next.take().or_else(|| self.news.try_recv().ok()) else { return Ok(Work::Done) };
+                self.take(news).map(|()| Work::More)
+            },
+        )
+        .map(drop)
+    }
 
     fn take(&mut self, news: News) -> Result<(), Fatal> {
         match news {
@@ -312,18 +312,31 @@ impl JudgeSeat {
             Vec::new()
         });
         let append_time = record.timestamp.unwrap_or_default();
-        self.entries.push_back(Waiting { offset, append_time, entries, _held: held });
+        let fetched = self.clock.now();
+        self.entries.push(FetchedEntries { offset, append_time, entries, fetched, _held: held });
     }
 
-    fn hand_over_entries(&mut self) -> Result<(), Fatal> {
-        while self.judge.wants_entries() {
-            let Some(Waiting { offset, append_time, entries, .. }) = self.entries.pop_front() else { break };
-            let (count, began) = (entries.len(), self.clock.now());
-            self.judge.handle(began, Event::Entries { offset, append_time, entries });
-            self.report.judged(count, self.judge.looks(), self.clock.now().saturating_sub(began));
-            self.carry_out_all()?;
-        }
-        Ok(())
+    /// Judges for one turn.
+    fn judge_entries(&mut self) -> Result<Work, Fatal> {
+        let clock = self.clock;
+        take_turn(|| clock.now(), || self.judge_step())
+    }
+
+    fn judge_step(&mut self) -> Result<Work, Fatal> {
+        let began = self.clock.now();
+        let event = if self.judge.is_unfinished() {
+            Event::Continue
+        } else if self.judge.wants_entries() {
+            let Some(record) = self.entries.pop() else { return Ok(Work::Done) };
+            self.report.waited(record.entries.len(), began.saturating_sub(record.fetched));
+            record.into_event()
+        } else {
+            return Ok(Work::Done);
+        };
+        self.judge.handle(began, event);
+        self.report.judged(self.judge.looks(), self.clock.now().saturating_sub(began));
+        self.carry_out_all()?;
+        Ok(Work::More)
     }
 
     fn followed(&mut self, event: FollowEvent) -> Result<(), Fatal> {
@@ -492,8 +505,7 @@ impl JudgeSeat {
         let now = self.clock.now();
         if now.saturating_sub(self.looked) >= LOOK {
             self.looked = now;
-            let waiting = self.entries.iter().map(|record| record.entries.len()).sum();
-            self.report.look(&self.judge, waiting);
+            self.report.look(&self.judge, self.entries.entries());
             self.report.metrics().producer_queue(self.plan.backlog.records(), self.plan.backlog.bytes());
         }
     }

@@ -11,6 +11,7 @@ mod errands;
 mod in_order;
 mod judge_report;
 pub mod judge_seat;
+mod judge_turn;
 mod lookout;
 pub mod petition;
 pub(crate) mod random;

@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 use super::clock::{Clock, wall_time};
 use super::desk::OwnDesk;
 use super::judge_seat::{self, JudgeSeat, Shelf};
+use super::judge_turn::STEP_ENTRIES;
 use super::lookout::{self, Lookout};
 use super::random::draw;
 use super::reading::Reading;
@@ -23,6 +24,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::judge::{ColdStart, JudgeSettings};
 use crate::kafka::admin::Brokers;
+use crate::kafka::client::ProducerSettings;
 use crate::log::LogIdentity;
 use crate::panics;
 use crate::snapshot::Folder;
@@ -211,6 +213,8 @@ impl Service {
             keep: settings.logs.keep,
             batch_rulings: 2_000,
             pending_rulings: 50_000,
+            pending_time: ProducerSettings::of_judge().transaction_timeout / 5,
+            step_entries: STEP_ENTRIES,
             snapshot_interval: Some(settings.index.snapshot_interval),
             revoke_grace: REVOKE_GRACE,
         };

@@ -343,6 +343,11 @@ impl Metrics {
         self.series().ruling_seconds.record(elapsed);
     }
 
+    /// Entries waited so long for the judge.
+    pub fn judge_wait(&self, elapsed: Duration, entries: usize) {
+        self.series().judge_wait.record_many(elapsed, entries);
+    }
+
     /// So many entries of a log are not read yet.
     pub fn log_lag(&self, log: Log, entries: u64) {
         self.series().log_lag.of(log).set(float(entries));

@@ -205,6 +205,8 @@ table! {
         "Starts with an index that does not reach one window back: duplicates will be missed until it refills.";
     RULING_SECONDS: "dupgate_ruling_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
         "Worker: from asking about a page to reading its ruling.";
+    JUDGE_WAIT: "dupgate_judge_wait_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
+        "Judge: from fetching a page's entry to judging it. Grows when look-ups of other pages are slow or commits are.";
     LOG_LAG: "dupgate_log_lag_entries", Gauge, Count, &[closed::<Log>()],
         "fingerprints: entries that the judge has read and not judged. verdicts: records of the verdict log that the worker has not read.";
     LOG_REPEATS: "dupgate_log_repeats_total", Counter, Count, &[],

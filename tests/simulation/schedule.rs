@@ -215,6 +215,8 @@ impl Schedule {
                 keep,
                 batch_rulings: sizes.batch_rulings,
                 pending_rulings: 6,
+                pending_time: ms(20),
+                step_entries: 1,
                 snapshot_interval: Some(ms(40)),
                 revoke_grace: ms(10),
             };

@@ -51,6 +51,7 @@ enum Move {
     Call,
     Follow,
     Entries,
+    Continue,
     Poll,
     Tick,
 }
@@ -91,7 +92,9 @@ impl JudgeDriver {
         if self.follow.is_some() {
             moves.push(Move::Follow);
         }
-        if self.reading.is_some() && self.judge.wants_entries() {
+        if self.judge.is_unfinished() {
+            moves.push(Move::Continue);
+        } else if self.reading.is_some() && self.judge.wants_entries() {
             moves.push(Move::Entries);
         }
         if self.member.is_some() {
@@ -102,6 +105,10 @@ impl JudgeDriver {
             Move::Call => self.make_call(world),
             Move::Follow => self.hand_over_verdicts(world),
             Move::Entries => self.hand_over_entries(world),
+            Move::Continue => {
+                self.judge.handle(world.elapsed, Event::Continue);
+                Ok(())
+            }
             Move::Poll => self.poll(world),
             Move::Tick => {
                 self.judge.handle(world.elapsed, Event::Tick);

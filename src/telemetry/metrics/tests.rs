@@ -112,6 +112,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.withdrawn(Reject::TextPanic);
     metrics.cold_start(ColdStart::NewScheme);
     metrics.ruling(second);
+    metrics.judge_wait(second, 1);
     metrics.log_lag(Log::Verdicts, 1);
     metrics.repeats(1);
     metrics.clamped_timestamps(1);
