@@ -385,6 +385,7 @@ section! {
         serve: Serve = Serve::All,
         commit_interval: Span = Span(std::time::Duration::from_millis(50)),
         checkpoint_rulings: u64 = 100_000,
+        session_timeout: Span = Span(std::time::Duration::from_secs(10)),
     }
 }
 /// Which partitions of the logs an instance judges or stands by for.

@@ -224,6 +224,8 @@ pub struct Judge {
     /// Rulings after which a checkpoint is written: a restore without a snapshot begins at one, and the logs are
     /// trimmed to one.
     pub checkpoint_rulings: u64,
+    /// How long the group waits for a judge that is silent before its standby takes over.
+    pub session_timeout: Duration,
 }
 
 /// What is written (`output`).

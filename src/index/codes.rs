@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::fast::Engine;
-use super::near::Near;
+use super::near::{Near, SharedRing};
 use super::plan::{Needs, Plan};
 use super::stats::NearStats;
 use super::tasks::Task;
@@ -32,6 +32,38 @@ enum Window {
     Single(Near<u64>),
     /// Of 128 bits.
     Double(Near<u128>),
+}
+
+/// The codes of one moment: see [`super::Index::share`].
+#[derive(Debug)]
+pub(super) struct SharedCodes {
+    width: Width,
+    ring: SharedWindow,
+}
+
+#[derive(Debug)]
+enum SharedWindow {
+    Single(SharedRing<u64>),
+    Double(SharedRing<u128>),
+}
+
+impl SharedCodes {
+    /// Returns the code of an original.
+    pub(super) fn kept(&self, position: u64) -> Option<SimHash> {
+        let bits = match &self.ring {
+            SharedWindow::Single(ring) => ring.code(position).map(u128::from),
+            SharedWindow::Double(ring) => ring.code(position),
+        };
+        bits.map(|bits| SimHash::cut(self.width, bits))
+    }
+
+    /// Drops what is before a position.
+    pub(super) fn drop_before(&mut self, position: u64) {
+        match &mut self.ring {
+            SharedWindow::Single(ring) => ring.drop_before(position),
+            SharedWindow::Double(ring) => ring.drop_before(position),
+        }
+    }
 }
 
 /// Does the same with either window.
@@ -127,6 +159,15 @@ impl Codes {
     fn plan_within(&self, max_distance: u8) -> Plan {
         let (held, sample) = either!(&self.window, near => (near.held(), near.sample(SAMPLED)));
         plan_for(self.width(), max_distance, self.expected.max(held), &sample)
+    }
+
+    /// Returns a copy of the codes that shares the memory.
+    pub(super) fn share(&self) -> SharedCodes {
+        let ring = match &self.window {
+            Window::Single(near) => SharedWindow::Single(near.share()),
+            Window::Double(near) => SharedWindow::Double(near.share()),
+        };
+        SharedCodes { width: self.width(), ring }
     }
 
     /// Returns the code of an original, remembered or kept.

@@ -1,71 +1,120 @@
 //! The columns of a ring log: appended at one end, dropped at the other, read by position.
 //!
-//! Values stand in chunks, so that growing copies nothing and a chunk that has expired serves again.
+//! Values are kept in chunks. Appending copies nothing but a chunk when it is full, and a chunk that has expired is used
+//! again. A copy of a column ([`Column::share`]) shares the full chunks: that costs a pointer for each, and what changes
+//! later in either of them does not show in the other.
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Positions of a chunk, as a power of two.
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
 /// Chunks in a row, each with the values of as many positions. A position may have several values, always as many.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Chunks<T> {
-    all: VecDeque<Vec<T>>,
+    /// Full chunks, oldest first.
+    full: VecDeque<Arc<[T]>>,
+    /// The newest chunk, which may be full, too.
+    newest: Vec<T>,
     /// First position of the first chunk, whose values may have been dropped already.
     first: u64,
-    spare: Option<Vec<T>>,
+    spare: Option<Arc<[T]>>,
 }
 
-impl<T> Chunks<T> {
+impl<T: Copy> Chunks<T> {
     const fn starting_at(position: u64) -> Self {
-        Self { all: VecDeque::new(), first: position, spare: None }
+        Self { full: VecDeque::new(), newest: Vec::new(), first: position, spare: None }
     }
 
-    /// Returns the chunk that has room for one more position of so many values.
+    /// Returns a copy that shares the full chunks.
+    fn share(&self) -> Self {
+        Self { full: self.full.clone(), newest: self.newest.clone(), first: self.first, spare: None }
+    }
+
+    /// Returns the chunk that has room for one more position of this many values.
     #[inline]
-    fn room(&mut self, values: usize) -> Option<&mut Vec<T>> {
-        if self.all.back().is_none_or(|chunk| chunk.len() >= values * CHUNK) {
-            // The first chunk grows as it needs to: many columns stay small.
-            let capacity = if self.all.is_empty() { 0 } else { values * CHUNK };
-            let chunk = self.spare.take().unwrap_or_else(|| Vec::with_capacity(capacity));
-            self.all.push_back(chunk);
+    fn room(&mut self, values: usize) -> &mut Vec<T> {
+        if self.newest.len() >= values * CHUNK {
+            self.start_chunk(values * CHUNK);
         }
-        self.all.back_mut()
+        &mut self.newest
     }
 
-    /// Returns where a position stands: the number of its chunk, and its number there.
+    /// Puts the newest chunk to the full ones and begins another.
+    fn start_chunk(&mut self, values: usize) {
+        let mut spare = self.spare.take();
+        let chunk = match spare.as_mut().and_then(Arc::get_mut).filter(|spare| spare.len() == self.newest.len()) {
+            Some(free) => {
+                free.copy_from_slice(&self.newest);
+                spare
+            }
+            // None is there, or somebody shares it still.
+            None => None,
+        };
+        self.full.push_back(chunk.unwrap_or_else(|| Arc::from(self.newest.as_slice())));
+        self.newest.clear();
+        self.newest.shrink_to(values);
+    }
+
+    /// Returns where a position is: the number of its chunk, and its number there.
     #[inline]
     fn place(&self, position: u64) -> Option<(usize, usize)> {
         let at = usize::try_from(position.checked_sub(self.first)?).ok()?;
         Some((at >> CHUNK_BITS, at & (CHUNK - 1)))
     }
 
-    /// Drops what stands before a position, chunk by chunk.
+    /// Returns the values of a chunk.
+    #[inline]
+    fn chunk(&self, number: usize) -> Option<&[T]> {
+        match self.full.get(number) {
+            Some(chunk) => Some(chunk),
+            None => (number == self.full.len()).then_some(self.newest.as_slice()),
+        }
+    }
+
+    /// Gives access to the values of a chunk; one that is shared is copied first.
+    fn chunk_mut(&mut self, number: usize) -> Option<&mut [T]> {
+        let newest = self.full.len();
+        match self.full.get_mut(number) {
+            Some(chunk) => Some(Arc::make_mut(chunk)),
+            None => (number == newest).then_some(self.newest.as_mut_slice()),
+        }
+    }
+
+    /// Returns the values of all chunks.
+    fn iter(&self) -> impl Iterator<Item = &[T]> {
+        self.full.iter().map(|chunk| &**chunk).chain(std::iter::once(self.newest.as_slice()))
+    }
+
+    /// Drops what is before a position, chunk by chunk.
     #[inline]
     fn drop_before(&mut self, position: u64) {
         while self.first + CHUNK as u64 <= position {
-            let Some(mut chunk) = self.all.pop_front() else {
+            if let Some(chunk) = self.full.pop_front() {
+                self.spare.get_or_insert(chunk);
+            } else if self.newest.is_empty() {
                 // Nothing is held: the next value has this position.
                 self.first = position;
                 return;
-            };
-            chunk.clear();
-            self.spare.get_or_insert(chunk);
+            } else {
+                self.newest.clear();
+            }
             self.first += CHUNK as u64;
         }
     }
 
     /// Returns the memory reserved, in bytes.
     fn memory_bytes(&self) -> usize {
-        let values: usize = self.all.iter().chain(&self.spare).map(Vec::capacity).sum();
-        values * size_of::<T>() + self.all.capacity() * size_of::<Vec<T>>()
+        let full: usize = self.full.iter().chain(&self.spare).map(|chunk| chunk.len()).sum();
+        (full + self.newest.capacity()) * size_of::<T>() + self.full.capacity() * size_of::<Arc<[T]>>()
     }
 }
 
 /// One value at each of consecutive positions.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Column<T>(Chunks<T>);
 
 impl<T: Copy> Column<T> {
@@ -74,38 +123,41 @@ impl<T: Copy> Column<T> {
         Self(Chunks::starting_at(position))
     }
 
+    /// Returns a copy that shares the full chunks.
+    pub(super) fn share(&self) -> Self {
+        Self(self.0.share())
+    }
+
     /// Appends a value.
     #[inline]
     pub(super) fn push(&mut self, value: T) {
-        if let Some(chunk) = self.0.room(1) {
-            chunk.push(value);
-        }
+        self.0.room(1).push(value);
     }
 
     /// Returns the value at a position, unless it lies beyond the end or was given back.
     #[inline]
     pub(super) fn get(&self, position: u64) -> Option<T> {
         let (chunk, at) = self.0.place(position)?;
-        self.0.all.get(chunk)?.get(at).copied()
+        self.0.chunk(chunk)?.get(at).copied()
     }
 
-    /// Gives access to the value at a position.
+    /// Gives access to the value at a position. Its chunk is copied first while somebody shares it.
     pub(super) fn get_mut(&mut self, position: u64) -> Option<&mut T> {
         let (chunk, at) = self.0.place(position)?;
-        self.0.all.get_mut(chunk)?.get_mut(at)
+        self.0.chunk_mut(chunk)?.get_mut(at)
     }
 
     /// Gives access to the newest value.
     #[inline]
     fn last_mut(&mut self) -> Option<&mut T> {
-        self.0.all.back_mut()?.last_mut()
+        self.0.newest.last_mut()
     }
 
     /// Returns the values from a position on, piece by piece, each with the position of its first.
     pub(super) fn pieces(&self, from: u64) -> impl Iterator<Item = (u64, &[T])> {
         let (skipped, within) = self.0.place(from).unwrap_or((0, 0));
         let first = self.0.first.saturating_add((skipped as u64) << CHUNK_BITS);
-        self.0.all.iter().skip(skipped).enumerate().filter_map(move |(number, chunk)| {
+        self.0.iter().skip(skipped).enumerate().filter_map(move |(number, chunk)| {
             let start = if number == 0 { within } else { 0 };
             let position = first + ((number as u64) << CHUNK_BITS) + start as u64;
             Some((position, chunk.get(start..)?))
@@ -124,7 +176,7 @@ impl<T: Copy> Column<T> {
 }
 
 /// One bit at each of consecutive positions.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Marks {
     words: Column<u64>,
     head: u64,
@@ -134,6 +186,11 @@ impl Marks {
     /// Makes an empty column whose first mark will have this position.
     pub(super) fn starting_at(position: u64) -> Self {
         Self { words: Column::starting_at(position / 64), head: position }
+    }
+
+    /// Returns a copy that shares the full chunks.
+    pub(super) fn share(&self) -> Self {
+        Self { words: self.words.share(), head: self.head }
     }
 
     /// Appends a mark.
@@ -179,7 +236,7 @@ impl Marks {
 }
 
 /// Bytes of equal length at consecutive positions.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Rows {
     width: usize,
     bytes: Chunks<u8>,
@@ -189,6 +246,11 @@ impl Rows {
     /// Makes empty rows of so many bytes; the first will have this position. Of no bytes nothing is held at all.
     pub(super) const fn starting_at(width: usize, position: u64) -> Self {
         Self { width, bytes: Chunks::starting_at(position) }
+    }
+
+    /// Returns a copy that shares the full chunks.
+    pub(super) fn share(&self) -> Self {
+        Self { width: self.width, bytes: self.bytes.share() }
     }
 
     /// Returns the bytes of a row.
@@ -201,11 +263,10 @@ impl Rows {
         if self.width == 0 {
             return;
         }
-        if let Some(chunk) = self.bytes.room(self.width) {
-            let end = chunk.len() + self.width;
-            chunk.extend(row.iter().take(self.width));
-            chunk.resize(end, 0);
-        }
+        let chunk = self.bytes.room(self.width);
+        let end = chunk.len() + self.width;
+        chunk.extend(row.iter().take(self.width));
+        chunk.resize(end, 0);
     }
 
     /// Returns the row at a position, unless it lies beyond the end or was given back.
@@ -213,7 +274,7 @@ impl Rows {
     pub(super) fn get(&self, position: u64) -> Option<&[u8]> {
         let (chunk, at) = self.bytes.place(position)?;
         let start = at * self.width;
-        self.bytes.all.get(chunk)?.get(start..start + self.width)
+        self.bytes.chunk(chunk)?.get(start..start + self.width)
     }
 
     /// Drops what stands before a position, chunk by chunk.
@@ -289,5 +350,44 @@ mod tests {
         column.drop_before(CHUNK as u64);
         column.push(7);
         assert_eq!(column.get(CHUNK as u64), Some(7));
+    }
+    #[test]
+    fn a_shared_copy_stays_as_it_was() {
+        let mut column = Column::starting_at(3);
+        (0..10_000_u64).for_each(|value| column.push(value));
+        let mut copy = column.share();
+        *column.get_mut(3 + 5).unwrap() = 77;
+        *column.get_mut(3 + 9_990).unwrap() = 78;
+        (10_000..30_000).for_each(|value| column.push(value));
+        column.drop_before(20_000);
+        (30_000..40_000).for_each(|value| column.push(value));
+        for value in 0..10_000 {
+            assert_eq!(copy.get(3 + value), Some(value));
+        }
+        assert_eq!(copy.get(3 + 10_000), None);
+        // What the copy lets go is let go.
+        let held = Arc::downgrade(copy.0.full.front().unwrap());
+        copy.drop_before(3 + 2 * CHUNK as u64);
+        copy.0.spare = None;
+        assert_eq!(held.strong_count(), 0);
+        assert_eq!(
+            (3 + 30_000..3 + 40_000).map(|at| column.get(at).unwrap()).sum::<u64>(),
+            (30_000..40_000).sum::<u64>()
+        );
+    }
+
+    #[test]
+    fn sharing_copies_the_newest_chunk_alone() {
+        let (mut column, mut marks, mut rows) =
+            (Column::starting_at(0), Marks::starting_at(0), Rows::starting_at(5, 0));
+        for value in 0..600_000_u64 {
+            column.push(value);
+            marks.push(true);
+            rows.push(&[1; 5]);
+        }
+        let (columns, marked, rowed) = (column.share(), marks.share(), rows.share());
+        assert!(std::ptr::eq(columns.0.chunk(9).unwrap(), column.0.chunk(9).unwrap()));
+        assert!(std::ptr::eq(marked.words.0.chunk(1).unwrap(), marks.words.0.chunk(1).unwrap()));
+        assert!(std::ptr::eq(rowed.bytes.chunk(9).unwrap(), rows.bytes.chunk(9).unwrap()));
     }
 }

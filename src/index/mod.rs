@@ -33,6 +33,7 @@ mod plan;
 mod ring;
 mod runs;
 mod shape;
+mod shared;
 mod sketches;
 mod stats;
 mod table;
@@ -46,6 +47,7 @@ pub use fast::Engine;
 pub use near::{Looked, Near};
 pub use original::{Candidate, Gone, Original, Probe, Seen};
 pub use plan::{Needs, Offer, Plan};
+pub use shared::SharedOriginals;
 pub use stats::{IndexStats, NearStats, TableStats};
 pub use tasks::{Task, in_turn};
 pub use words::Code;
@@ -364,8 +366,14 @@ impl Index {
 
     /// Says whether no stage can match the original at a position any more.
     fn is_behind(&self, position: u64, tails: &Tails) -> bool {
-        self.ring.sequence(position).is_none_or(|sequence| sequence < tails.first_sequence)
-            || self.ring.event_time(position).is_none_or(|time| time < tails.times.min())
+        self.ring.is_behind(position, tails)
+    }
+
+    /// Returns what [`Index::live`] does as a value that stays as it is now, whatever becomes of the index. It shares
+    /// the memory of the index but for the newest chunk of each column, so that it costs a pointer for each chunk.
+    #[must_use]
+    pub fn share(&self, tails: &Tails) -> SharedOriginals {
+        SharedOriginals::new(self.ring.share(), self.codes.share(), self.sketches.share(), *tails)
     }
 
     /// Returns how many originals are in memory, those included that were forgotten and wait to leave.

@@ -50,6 +50,22 @@ struct Ring<W> {
     held: u64,
 }
 
+/// The codes of one moment: see [`super::Index::share`].
+#[derive(Debug)]
+pub(super) struct SharedRing<W>(Ring<W>);
+
+impl<W: Code> SharedRing<W> {
+    /// Returns the code at a position.
+    pub(super) fn code(&self, position: u64) -> Option<W> {
+        self.0.code(position)
+    }
+
+    /// Drops what is before a position.
+    pub(super) fn drop_before(&mut self, position: u64) {
+        self.0.expire_to(position, position);
+    }
+}
+
 /// What one look found, to be settled later: see [`Near::look`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Looked {
@@ -79,6 +95,11 @@ impl<W: Code> Ring<W> {
             head: position,
             held: 0,
         }
+    }
+
+    fn share(&self) -> Self {
+        let Self { codes, present, tail, head, held } = self;
+        Self { codes: codes.share(), present: present.share(), tail: *tail, head: *head, held: *held }
     }
 
     fn push(&mut self, code: Option<W>) {
@@ -232,6 +253,11 @@ impl<W: Code> Near<W> {
     /// Forgets every entry before `position`, but keeps the codes from `keep_from` on for [`Near::code_kept`].
     pub(super) fn expire_keeping(&mut self, position: u64, keep_from: u64) {
         self.ring.expire_to(position, keep_from);
+    }
+
+    /// Returns a copy of the codes that shares the memory.
+    pub(super) fn share(&self) -> SharedRing<W> {
+        SharedRing(self.ring.share())
     }
 
     /// Returns the code at a position, remembered or kept.

@@ -1,13 +1,13 @@
 //! The ring of originals: what verdicts need of each, in columns, in log order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::column::Column;
 use super::original::Original;
 use super::tables::Keys;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
-use crate::log::Placement;
+use crate::log::{Placement, Tails};
 use crate::record::{PartitionId, Source, Timestamp};
 
 const HAS_ID: u8 = 1;
@@ -36,13 +36,61 @@ pub(super) struct Ring {
     /// Zero for an original without.
     sites: Column<u32>,
     numbers: Column<Numbers>,
-    /// Clusters that began elsewhere, by position: few.
-    clusters: VecDeque<(u64, u32, i64)>,
-    /// Those that not all tables hold, by position.
-    placements: VecDeque<(u64, Placement)>,
+    /// Clusters that began elsewhere.
+    clusters: Few<(u32, i64)>,
+    /// Those that not all tables hold.
+    placements: Few<Placement>,
     /// Every partition that was ever met, once.
     partitions: Vec<PartitionId>,
     number_of: BTreeMap<PartitionId, u32>,
+}
+
+/// Values that few originals have, in the order of their positions.
+#[derive(Debug)]
+struct Few<T> {
+    all: Column<(u64, T)>,
+    front: u64,
+    head: u64,
+}
+
+impl<T: Copy> Few<T> {
+    const fn new() -> Self {
+        Self { all: Column::starting_at(0), front: 0, head: 0 }
+    }
+
+    /// Returns a copy that shares the full chunks.
+    fn share(&self) -> Self {
+        Self { all: self.all.share(), front: self.front, head: self.head }
+    }
+
+    fn push(&mut self, position: u64, value: T) {
+        self.all.push((position, value));
+        self.head += 1;
+    }
+
+    fn of(&self, position: u64) -> Option<T> {
+        let (mut low, mut high) = (self.front, self.head);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.all.get(middle)?.0 < position {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let (held, value) = self.all.get(low)?;
+        (low < self.head && held == position).then_some(value)
+    }
+
+    fn drop_before(&mut self, position: u64) {
+        let before = self.front;
+        while self.front < self.head && self.all.get(self.front).is_some_and(|(held, _)| held < position) {
+            self.front += 1;
+        }
+        if self.front > before {
+            self.all.drop_before(self.front);
+        }
+    }
 }
 
 /// What a probe compares.
@@ -112,9 +160,31 @@ impl Ring {
             scopes: Column::starting_at(0),
             sites: Column::starting_at(0),
             numbers: Column::starting_at(0),
-            clusters: VecDeque::new(),
-            placements: VecDeque::new(),
+            clusters: Few::new(),
+            placements: Few::new(),
             partitions: Vec::new(),
+            number_of: BTreeMap::new(),
+        }
+    }
+
+    /// Returns a copy that shares the full chunks, for reading: it finds nothing by source.
+    pub(super) fn share(&self) -> Self {
+        Self {
+            front: self.front,
+            head: self.head,
+            marks: self.marks.share(),
+            times: self.times.share(),
+            sequences: self.sequences.share(),
+            exacts: self.exacts.share(),
+            places: self.places.share(),
+            offsets: self.offsets.share(),
+            ids: self.ids.share(),
+            scopes: self.scopes.share(),
+            sites: self.sites.share(),
+            numbers: self.numbers.share(),
+            clusters: self.clusters.share(),
+            placements: self.placements.share(),
+            partitions: self.partitions.clone(),
             number_of: BTreeMap::new(),
         }
     }
@@ -135,11 +205,11 @@ impl Ring {
         let of_cluster = original.cluster != original.source;
         if of_cluster {
             let place = self.number_of(&original.cluster.partition);
-            self.clusters.push_back((self.head, place, original.cluster.offset));
+            self.clusters.push(self.head, (place, original.cluster.offset));
         }
         let is_placed = original.placement != Placement::EVERYWHERE;
         if is_placed {
-            self.placements.push_back((self.head, original.placement));
+            self.placements.push(self.head, original.placement);
         }
         let mark = |present: bool, mark: u8| if present { mark } else { 0 };
         self.marks.push(
@@ -208,8 +278,7 @@ impl Ring {
         let cluster = if self.marks.get(position)? & OF_CLUSTER == 0 {
             source.clone()
         } else {
-            let at = self.clusters.binary_search_by_key(&position, |(position, _, _)| *position).ok()?;
-            let &(_, place, offset) = self.clusters.get(at)?;
+            let (place, offset) = self.clusters.of(position)?;
             self.source(place, offset)?
         };
         let numbers = self.numbers(position)?;
@@ -223,8 +292,7 @@ impl Ring {
         if self.marks.get(position).is_none_or(|marks| marks & IS_PLACED == 0) {
             return Placement::EVERYWHERE;
         }
-        let at = self.placements.binary_search_by_key(&position, |(position, _)| *position).ok();
-        at.and_then(|at| self.placements.get(at)).map_or(Placement::EVERYWHERE, |(_, placement)| *placement)
+        self.placements.of(position).unwrap_or(Placement::EVERYWHERE)
     }
 
     /// Returns the summary of an original's figures.
@@ -289,6 +357,12 @@ impl Ring {
         low
     }
 
+    /// Says whether no stage can match the original at a position any more.
+    pub(super) fn is_behind(&self, position: u64, tails: &Tails) -> bool {
+        self.sequence(position).is_none_or(|sequence| sequence < tails.first_sequence)
+            || self.event_time(position).is_none_or(|time| time < tails.times.min())
+    }
+
     /// Drops everything before a position.
     pub(super) fn drop_before(&mut self, position: u64) {
         self.front = position.min(self.head);
@@ -302,12 +376,8 @@ impl Ring {
         self.scopes.drop_before(self.front);
         self.sites.drop_before(self.front);
         self.numbers.drop_before(self.front);
-        while self.clusters.front().is_some_and(|(position, _, _)| *position < self.front) {
-            self.clusters.pop_front();
-        }
-        while self.placements.front().is_some_and(|(position, _)| *position < self.front) {
-            self.placements.pop_front();
-        }
+        self.clusters.drop_before(self.front);
+        self.placements.drop_before(self.front);
     }
 
     /// Returns the memory reserved, in bytes; topic names are left out.
@@ -322,7 +392,7 @@ impl Ring {
             + self.scopes.memory_bytes()
             + self.sites.memory_bytes()
             + self.numbers.memory_bytes()
-            + self.clusters.capacity() * size_of::<(u64, u32, i64)>()
-            + self.placements.capacity() * size_of::<(u64, Placement)>()
+            + self.clusters.all.memory_bytes()
+            + self.placements.all.memory_bytes()
     }
 }

@@ -49,6 +49,22 @@ struct Finder {
     tables: Tables<Dense>,
 }
 
+/// The sketches of one moment: see [`super::Index::share`].
+#[derive(Debug)]
+pub(super) struct SharedSketches(Column);
+
+impl SharedSketches {
+    /// Returns the sketch of an original.
+    pub(super) fn get(&self, position: u64) -> Option<Sketch> {
+        self.0.sketch(position)
+    }
+
+    /// Drops what is before a position.
+    pub(super) fn drop_before(&mut self, position: u64) {
+        self.0.drop_before(position);
+    }
+}
+
 #[derive(Clone, Copy)]
 struct BandKeys<'a>(&'a Column, MinHashRules);
 
@@ -70,6 +86,11 @@ impl Column {
             present: Marks::starting_at(position),
             others: BTreeMap::new(),
         }
+    }
+
+    fn share(&self) -> Self {
+        let Self { front, head, rows, present, others } = self;
+        Self { front: *front, head: *head, rows: rows.share(), present: present.share(), others: others.clone() }
     }
 
     fn push(&mut self, sketch: Option<&Sketch>) {
@@ -207,6 +228,11 @@ impl Sketches {
         if let Some(Finder { rules, tables, .. }) = &self.finder {
             tables.prefetch(rules.banding.keys(rules.form, sketch));
         }
+    }
+
+    /// Returns a copy of the sketches that shares the memory.
+    pub(super) fn share(&self) -> SharedSketches {
+        SharedSketches(self.column.share())
     }
 
     /// Returns the sketch of an original that the ring holds.

@@ -256,7 +256,11 @@ impl Judge {
 
     pub(super) fn is_settled(&self) -> bool {
         let output = &self.output;
-        output.open.is_empty() && !output.passed && output.closed.is_empty() && output.sent.is_none() && !self.is_unfinished()
+        output.open.is_empty()
+            && !output.passed
+            && output.closed.is_empty()
+            && output.sent.is_none()
+            && !self.is_unfinished()
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::events::{Effect, Event, Failure, Request};
 use super::judging::{Output, Unfinished, is_checkpoint};
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
-use super::{Counts, Diverged, Restored, Snapshot, Spans, State};
+use super::{Counts, Diverged, Restored, SharedSnapshot, Spans, State};
 use crate::index::{Seen, Task};
 use crate::log::{RulesNumber, RulesRecord, VerdictRecord};
 use crate::transaction::Ritual;
@@ -62,6 +62,8 @@ pub struct Judge {
     pub(super) snapshot_waits: bool,
     /// An operator wants one.
     pub(super) snapshot_wanted: bool,
+    /// Where the newest snapshot was taken or restored.
+    pub(super) snapshot_at: Option<i64>,
     pub(super) effects: VecDeque<Effect>,
 }
 
@@ -92,6 +94,7 @@ impl Judge {
             last_snapshot: Duration::ZERO,
             snapshot_waits: false,
             snapshot_wanted: false,
+            snapshot_at: None,
             effects: VecDeque::new(),
         };
         judge.restore();
@@ -191,11 +194,11 @@ impl Judge {
         self.snapshot_wanted = true;
     }
 
-    /// Cuts a snapshot. `None` unless the state is that of a committed offset.
+    /// Takes a snapshot. `None` unless the state is that of a committed offset.
     #[must_use]
-    pub fn snapshot(&self) -> Option<Snapshot> {
+    pub fn snapshot(&self) -> Option<SharedSnapshot> {
         let at = self.settled_at()?;
-        Snapshot::cut(&self.state, &self.spans, at, self.latest_checkpoint)
+        SharedSnapshot::take(&self.state, &self.spans, at, self.latest_checkpoint)
     }
 
     // ---- restore and follow
@@ -223,6 +226,7 @@ impl Judge {
         let from = restored.map(|restored| {
             let Restored { at, state, spans, latest_checkpoint } = *restored;
             self.reset(state, spans, at, latest_checkpoint);
+            self.snapshot_at = Some(at);
             at
         });
         self.effects.push_back(Effect::Follow { from });
@@ -402,7 +406,10 @@ impl Judge {
         match self.role {
             Role::Active => self.go_on_judging(now),
             Role::Draining => self.go_on_draining(now),
-            Role::Standby if self.stopping => self.leave_for_good(),
+            Role::Standby if self.stopping => {
+                self.snapshot_at_the_end();
+                self.leave_for_good();
+            }
             Role::Restoring | Role::TakingOver if self.stopping && !self.ritual.is_busy() => self.leave_for_good(),
             Role::Standby => self.snapshot_if_due(now),
             Role::Restoring | Role::TakingOver | Role::Stopped => {}
@@ -454,7 +461,20 @@ impl Judge {
             self.last_snapshot = now;
             self.snapshot_waits = false;
             self.snapshot_wanted = false;
-            self.effects.push_back(Effect::Snapshot);
+            self.take_snapshot();
+        }
+    }
+
+    fn take_snapshot(&mut self) {
+        self.snapshot_at = Some(self.position);
+        self.effects.push_back(Effect::Snapshot);
+    }
+
+    /// Lets the next start follow as little as can be, unless a snapshot of this very state is there.
+    fn snapshot_at_the_end(&mut self) {
+        let is_new = self.settled_at().is_some_and(|at| self.snapshot_at != Some(at));
+        if is_new && self.settings.snapshot_interval.is_some() {
+            self.take_snapshot();
         }
     }
 

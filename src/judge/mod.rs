@@ -28,6 +28,6 @@ pub use events::{Effect, Event, Failure, Request};
 pub use life::{Judge, Role};
 pub use retrial::{Asked, Difference, Retrial, RetrialCounts};
 pub use settings::{ColdStart, ColdStarts, JudgeSettings};
-pub use snapshot::{Restored, Restoring, Snapshot};
+pub use snapshot::{Restored, Restoring, SharedSnapshot, Snapshot};
 pub use spans::{Span, Spans};
 pub use state::{Diverged, State};

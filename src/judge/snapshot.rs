@@ -1,7 +1,7 @@
 //! The state as a value, true for one offset of the verdict log.
 
 use super::{Span, Spans, State};
-use crate::index::{Original, Task};
+use crate::index::{Original, SharedOriginals, Task};
 use crate::log::Checkpoint;
 
 /// A judge's state at one committed offset of the verdict log: what the `snapshot` room keeps in files.
@@ -17,6 +17,39 @@ pub struct Snapshot {
     pub latest_checkpoint: Option<i64>,
     /// What the kept log serves.
     pub spans: Vec<Span>,
+}
+
+/// A snapshot that shares the originals with the state it was taken from. Taking it costs next to nothing, and the state
+/// may change while it is written.
+#[derive(Debug)]
+pub struct SharedSnapshot {
+    /// Offset of the next record of the verdict log to follow.
+    pub at: i64,
+    /// The state, but for the originals.
+    pub state: Checkpoint,
+    /// The originals that could be matched when it was taken.
+    pub originals: SharedOriginals,
+    /// Offset of the latest checkpoint.
+    pub latest_checkpoint: Option<i64>,
+    /// What the kept log serves.
+    pub spans: Vec<Span>,
+}
+
+impl SharedSnapshot {
+    /// Takes a snapshot. `None` while nothing was followed yet.
+    #[must_use]
+    pub fn take(state: &State, spans: &Spans, at: i64, latest_checkpoint: Option<i64>) -> Option<Self> {
+        let checkpoint = state.checkpoint(latest_checkpoint, |_| 0, &std::collections::BTreeMap::new())?;
+        let originals = state.index().share(&state.tails());
+        Some(Self { at, state: checkpoint, originals, latest_checkpoint, spans: spans.iter().cloned().collect() })
+    }
+
+    /// Lists the originals.
+    #[must_use]
+    pub fn listed(self) -> Snapshot {
+        let Self { at, state, originals, latest_checkpoint, spans } = self;
+        Snapshot { at, state, originals: originals.iter().collect(), latest_checkpoint, spans }
+    }
 }
 
 /// What a snapshot is turned back into.
@@ -78,14 +111,5 @@ impl Snapshot {
         let mut restoring = self.begin();
         restoring.add(&self.originals, &mut run);
         restoring.finish(run)
-    }
-
-    /// Cuts a snapshot. `None` while nothing was followed yet.
-    #[must_use]
-    pub fn cut(state: &State, spans: &Spans, at: i64, latest_checkpoint: Option<i64>) -> Option<Self> {
-        let floor = |_: &_| 0;
-        let checkpoint = state.checkpoint(latest_checkpoint, floor, &std::collections::BTreeMap::new())?;
-        let originals = state.index().live(&state.tails()).collect();
-        Some(Self { at, state: checkpoint, originals, latest_checkpoint, spans: spans.iter().cloned().collect() })
     }
 }

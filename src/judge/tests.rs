@@ -243,7 +243,7 @@ proptest! {
             if number == at {
                 checkpoint = state.checkpoint(None, |_| floor, &BTreeMap::new());
                 state.raise_floors(checkpoint.as_ref().unwrap());
-                snapshot = Snapshot::cut(&state, &Spans::default(), 0, None);
+                snapshot = SharedSnapshot::take(&state, &Spans::default(), 0, None).map(SharedSnapshot::listed);
             }
             if let Some(ruling) = decide(&state, entry, *append_time) {
                 state.follow(&ruling).unwrap();

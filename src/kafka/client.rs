@@ -19,10 +19,7 @@ const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
 /// The client's own pause before it first asks again for a broker that went away (`reconnect.backoff.ms`).
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a judge may be silent before its standby takes over.
-const JUDGE_SESSION: Duration = Duration::from_secs(10);
-
-/// How long a judge's polling thread may stand still.
+/// How long a judge's polling thread may stand still: no less than its longest session.
 const JUDGE_POLL: Duration = Duration::from_mins(5);
 
 /// Where the cluster is and how to speak to it. Debug names the properties and tells none of their values: some are
@@ -101,10 +98,11 @@ impl Cluster {
         config
     }
 
-    /// Settings of a judge's consumer: always a dynamic member, so that a clean stop hands over at once.
+    /// Settings of a judge's consumer: always a dynamic member, so that a clean stop hands over at once. A judge that is
+    /// silent for longer than `session` has its place given to a standby.
     #[must_use]
-    pub fn judge_consumer(&self, group: &str) -> ClientConfig {
-        let mut config = self.member(group, JUDGE_SESSION, Duration::from_millis(500), 16 << 20);
+    pub fn judge_consumer(&self, group: &str, session: Duration) -> ClientConfig {
+        let mut config = self.member(group, session, session / 20, 16 << 20);
         // What is configured for the input must not be below this session.
         config.set("max.poll.interval.ms", millis(JUDGE_POLL));
         config
@@ -328,7 +326,7 @@ mod tests {
     fn a_short_poll_interval_of_the_input_is_not_that_of_the_judges() {
         let properties = BTreeMap::from([("max.poll.interval.ms".to_owned(), "6000".to_owned())]);
         let cluster = Cluster { consumer_properties: properties, ..Cluster::default() };
-        let judge = cluster.judge_consumer("g");
+        let judge = cluster.judge_consumer("g", Duration::from_secs(10));
         let number = |key| judge.get(key).and_then(|value| value.parse::<u64>().ok());
         assert!(number("max.poll.interval.ms") >= number("session.timeout.ms"), "or there is no client: {judge:?}");
     }

@@ -16,7 +16,7 @@ use super::judge_report::JudgeReport;
 use super::judge_turn::{EntryQueue, FetchedEntries, Work, take_turn};
 use super::wiring::{Plan, ended, failure, moves};
 use crate::error::{Fatal, Reason};
-use crate::judge::{Effect, Event, Judge, JudgeSettings, Request, Restored, Snapshot};
+use crate::judge::{Effect, Event, Judge, JudgeSettings, Request, Restored, SharedSnapshot};
 use crate::kafka::admin::Admin;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::gate::{Gate, Held};
@@ -38,13 +38,16 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How long one question to the cluster may take.
 const QUESTION: Duration = Duration::from_secs(15);
 
+/// How long the end waits for the group to be left and for a snapshot to be written.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// Where a judge keeps its state besides the log.
 pub trait Shelf: Send + Sync {
     /// Turns the newest usable snapshot back into a state.
     fn newest(&self) -> Option<Box<Restored>>;
 
     /// Keeps a snapshot.
-    fn keep(&self, snapshot: Snapshot);
+    fn keep(&self, snapshot: SharedSnapshot);
 }
 
 /// What reaches the seat.
@@ -100,6 +103,8 @@ pub struct JudgeSeat {
     sender: Sender<News>,
     follower: Follower,
     member: Option<Member>,
+    /// Leaves the group, and is over when it has.
+    leaving: Option<Member>,
     memberships: u64,
     /// What offsets are sent under.
     membership: Membership,
@@ -157,6 +162,7 @@ impl JudgeSeat {
             news,
             follower,
             member: None,
+            leaving: None,
             memberships: 0,
             membership: Membership::default(),
             following: 0,
@@ -378,12 +384,7 @@ impl JudgeSeat {
                 self.follower.command(FollowCommand::Stop);
             }
             Effect::Join => self.join()?,
-            Effect::Leave => {
-                self.stop_reading();
-                self.member = None;
-                self.memberships += 1;
-                self.membership = Membership::default();
-            }
+            Effect::Leave => self.leave(),
             Effect::Call(request) => self.call(request),
             Effect::ReadEntries { from } => {
                 self.serials += 1;
@@ -416,11 +417,12 @@ impl JudgeSeat {
     }
 
     fn join(&mut self) -> Result<(), Fatal> {
+        let session = self.plan.settings.judge.session_timeout;
         self.memberships += 1;
         self.membership = Membership::default();
         let membership = self.memberships;
         let settings = MemberSettings {
-            config: self.plan.cluster.judge_consumer(&self.plan.judge_group(self.log)),
+            config: self.plan.cluster.judge_consumer(&self.plan.judge_group(self.log), session),
             topics: vec![self.plan.names.fingerprints.to_string()],
             thread: format!("judge-{}", self.log),
             gate: Arc::clone(&self.gate),
@@ -430,6 +432,16 @@ impl JudgeSeat {
         let member = Member::join(settings, move |event| drop(sender.send(News::Member(membership, event))));
         self.member = Some(member.map_err(failure)?);
         Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.stop_reading();
+        if let Some(member) = self.member.take() {
+            member.command(Command::Leave);
+            self.leaving = Some(member);
+        }
+        self.memberships += 1;
+        self.membership = Membership::default();
     }
 
     fn call(&mut self, request: Request) {
@@ -510,15 +522,34 @@ impl JudgeSeat {
         }
     }
 
+    /// Waits until the group is left and the last snapshot is written, but only for so long.
     fn close(&mut self) {
-        // A dynamic member leaves when it closes; closing can block, so it is waited for only so long.
-        let member = self.member.take();
-        if let Some(member) = &member {
-            member.command(Command::Leave);
-        }
-        let patience = self.clock.now() + Duration::from_secs(5);
-        while member.as_ref().is_some_and(|member| !member.is_over()) && self.clock.now() < patience {
+        self.leave();
+        let (written, is_written) = bounded(1);
+        self.shelf_errands.run(move || {
+            // Nobody waits any more when it is too late.
+            let _ = written.try_send(());
+            Ok(())
+        });
+        let until = self.clock.now() + CLOSE_TIMEOUT;
+        // Dynamic members leave when they close. A process that ends before that is a member until its session times
+        // out, and whoever comes next waits for it.
+        while self.leaving.as_ref().is_some_and(|member| !member.is_over()) && self.clock.now() < until {
             drop(self.news.recv_timeout(TICK));
+        }
+        if self.leaving.as_ref().is_some_and(|member| !member.is_over()) {
+            let group = self.plan.judge_group(self.log);
+            tracing::warn!(
+                log = self.log,
+                group,
+                "the group was not left in time: others wait for the session time-out"
+            );
+        }
+        if is_written.recv_timeout(until.saturating_sub(self.clock.now())).is_err() {
+            tracing::warn!(
+                log = self.log,
+                "the last snapshot was not written in time: a restart follows more of the log"
+            );
         }
     }
 }

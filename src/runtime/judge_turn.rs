@@ -71,10 +71,7 @@ pub(super) enum Work {
 /// # Errors
 ///
 /// Those of the step, which end the turn.
-pub(super) fn take_turn<E>(
-    now: impl Fn() -> Duration,
-    mut step: impl FnMut() -> Result<Work, E>,
-) -> Result<Work, E> {
+pub(super) fn take_turn<E>(now: impl Fn() -> Duration, mut step: impl FnMut() -> Result<Work, E>) -> Result<Work, E> {
     let until = now() + TURN;
     while step()? == Work::More {
         if now() >= until {
@@ -141,6 +138,8 @@ mod tests {
                 event_time: Timestamp::from_millis(0),
                 id: None,
                 scope: None,
+                site: None,
+                is_variant: false,
                 fingerprints: Fingerprints {
                     exact: ExactHash(u128::from(number)),
                     simhash: None,
@@ -205,11 +204,13 @@ mod tests {
 
         fn carry_out(&mut self) {
             while let Some(effect) = self.judge.poll() {
-                let answer = match effect {
-                    Effect::Call(request) => self.call(&request),
-                    Effect::FollowToLast => Event::FollowedToEnd,
-                    Effect::Fail(why) => panic!("{why}"),
-                    _ => continue,
+                let answer = if let Effect::Call(request) = &effect {
+                    self.call(request)
+                } else if effect == Effect::FollowToLast {
+                    Event::FollowedToEnd
+                } else {
+                    assert!(!matches!(effect, Effect::Fail(_)), "{effect:?}");
+                    continue;
                 };
                 self.answers.push_back((self.now.get() + 5 * MILLI, answer));
             }
@@ -225,7 +226,7 @@ mod tests {
                     return Event::Called(Ok((first..).take(records.len()).collect()));
                 }
                 Request::Plain(Call::Commit) => {
-                    let open = now - self.open_since.take().unwrap();
+                    let open = now.saturating_sub(self.open_since.take().unwrap());
                     self.longest_open = self.longest_open.max(open);
                     self.committed += self.sent;
                 }
@@ -259,7 +260,7 @@ mod tests {
             };
             let Ok(work) = take_turn(|| now.get(), step);
             self.carry_out();
-            self.longest_turn = self.longest_turn.max(self.now.get() - began);
+            self.longest_turn = self.longest_turn.max(self.now.get().saturating_sub(began));
             if work == Work::Done {
                 self.now.set(self.now.get() + MILLI);
             }

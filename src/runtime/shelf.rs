@@ -8,7 +8,7 @@ use super::judge_seat::Shelf;
 use crate::config::settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::SchemeId;
-use crate::judge::{Restored, Snapshot};
+use crate::judge::{Restored, SharedSnapshot};
 use crate::snapshot::{Folder, SnapshotError};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOperation};
@@ -65,19 +65,14 @@ impl Shelf for FolderShelf {
         Some(Box::new(restored))
     }
 
-    fn keep(&self, snapshot: Snapshot) {
+    fn keep(&self, snapshot: SharedSnapshot) {
         let begun = self.clock.now();
-        match self.folder.store(&self.name, &self.scheme, &snapshot) {
-            Ok(()) => {
+        match self.folder.store_shared(&self.name, &self.scheme, snapshot) {
+            Ok(bytes) => {
                 self.metrics.snapshot_duration(SnapshotOperation::Write, self.clock.now().saturating_sub(begun));
-                self.metrics.snapshot_written(wall_time(), bytes_of(&snapshot));
+                self.metrics.snapshot_written(wall_time(), bytes);
             }
             Err(error) => self.failed(SnapshotOperation::Write, &error),
         }
     }
-}
-
-/// What the originals of a snapshot take, in bytes, before they are cut into chunks.
-fn bytes_of(snapshot: &Snapshot) -> u64 {
-    (snapshot.originals.len() * size_of::<crate::index::Original>()) as u64
 }

@@ -1,18 +1,19 @@
 //! A snapshot as chunks of bytes: its place in the verdict log, its checkpoint, its originals.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use crossbeam_channel::bounded;
 
 use crate::index::{Original, Task};
-use crate::judge::{Restored, Snapshot, Span};
+use crate::judge::{Restored, SharedSnapshot, Snapshot, Span};
 use crate::log::codec::fingerprints::{self, More, Present};
 use crate::log::codec::frame::{self, Kind};
 use crate::log::codec::places::Places;
 use crate::log::codec::wire::Write;
 use crate::log::{CodecError, decode_checkpoint, encode_checkpoint};
 
-/// Sequence numbers of one chunk: about 4 MB of originals.
+/// Sequence numbers of one chunk, a power of two: about 4 MB of originals without sketches, 13 MB with.
 const SEQUENCES_A_CHUNK: u64 = 65_536;
 
 /// Chunks that are decoded before they are asked for.
@@ -21,16 +22,32 @@ const CHUNKS_AHEAD: usize = 2;
 /// Flag beside the hashes of an original: its cluster began elsewhere.
 const OF_CLUSTER: u8 = Present::FREE_BIT;
 
+/// Bytes that an original is expected to take without its sketch.
+const BYTES_EXPECTED: usize = 64;
+
 /// Fewest bytes of an original: flags, sequence, page, time, exact hash.
 const LEAST_BYTES: usize = 21;
 
 /// Makes the chunks one after another.
 pub(super) fn encode(snapshot: &Snapshot) -> impl Iterator<Item = Vec<u8>> {
-    let originals = snapshot
-        .originals
+    let Snapshot { at, state, originals, latest_checkpoint, spans } = snapshot;
+    let originals = originals
         .chunk_by(|one, next| one.sequence / SEQUENCES_A_CHUNK == next.sequence / SEQUENCES_A_CHUNK)
-        .map(encode_originals);
-    [encode_place(snapshot), encode_checkpoint(&snapshot.state)].into_iter().chain(originals)
+        .map(|originals| encode_originals(|| originals.iter()));
+    [encode_place(*at, *latest_checkpoint, spans), encode_checkpoint(state)].into_iter().chain(originals)
+}
+
+/// Makes the same chunks of a shared snapshot. The originals of a chunk are let go when it is made.
+pub(super) fn encode_shared(snapshot: SharedSnapshot) -> impl Iterator<Item = Vec<u8>> {
+    let SharedSnapshot { at, state, mut originals, latest_checkpoint, spans } = snapshot;
+    let head = [encode_place(at, latest_checkpoint, &spans), encode_checkpoint(&state)];
+    let chunks = std::iter::from_fn(move || {
+        let last = originals.first_sequence()? | (SEQUENCES_A_CHUNK - 1);
+        let chunk = encode_originals(|| originals.through(last));
+        originals.drop_through(last);
+        Some(chunk)
+    });
+    head.into_iter().chain(chunks)
 }
 
 /// Puts a snapshot together from its chunks.
@@ -88,10 +105,10 @@ fn decode_head<E: From<CodecError>>(chunks: &mut impl Iterator<Item = Result<Vec
     Ok(Snapshot { at, state, originals: Vec::new(), latest_checkpoint, spans })
 }
 
-fn encode_place(snapshot: &Snapshot) -> Vec<u8> {
+fn encode_place(at: i64, latest_checkpoint: Option<i64>, kept: &[Span]) -> Vec<u8> {
     let mut places = Places::default();
     let mut spans = Vec::new();
-    for span in &snapshot.spans {
+    for span in kept {
         spans.maybe(span.checkpoint);
         spans.varint(span.end_sequence);
         spans.time(span.newest);
@@ -104,10 +121,10 @@ fn encode_place(snapshot: &Snapshot) -> Vec<u8> {
     }
     let mut out = Vec::new();
     let start = frame::open(&mut out, Kind::Place);
-    out.signed(snapshot.at);
-    out.maybe(snapshot.latest_checkpoint);
+    out.signed(at);
+    out.maybe(latest_checkpoint);
     places.write_table(&mut out);
-    out.varint(snapshot.spans.len() as u64);
+    out.varint(kept.len() as u64);
     out.append(&mut spans);
     frame::close(&mut out, start);
     out
@@ -134,14 +151,24 @@ fn decode_place(chunk: &[u8]) -> Result<(i64, Option<i64>, Vec<Span>), CodecErro
     Ok((at, latest_checkpoint, spans))
 }
 
-fn encode_originals(originals: &[Original]) -> Vec<u8> {
-    let mut places = Places::default();
-    let mut body = Vec::with_capacity(originals.len() * 64);
-    let version = fingerprints::version_for(originals.iter().map(|original| &original.fingerprints));
+/// Encodes what `list` gives, the same each time: it is asked twice, so that the originals need not all be there at once.
+fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() -> I) -> Vec<u8> {
+    let (mut count, mut room) = (0_u64, 0);
+    let mut version = fingerprints::version_for(std::iter::empty());
     let more_of = |original: &Original| More { site: original.site, placement: original.placement };
-    let version = originals.iter().map(|original| more_of(original).version()).fold(version, u8::max);
+    for original in list() {
+        let original: &Original = original.borrow();
+        let fingerprints = &original.fingerprints;
+        count += 1;
+        room += BYTES_EXPECTED + fingerprints.sketch.as_ref().map_or(0, |sketch| sketch.len());
+        version =
+            version.max(fingerprints::version_for(std::iter::once(fingerprints))).max(more_of(original).version());
+    }
+    let mut places = Places::default();
+    let mut body = Vec::with_capacity(room);
     let mut before = 0;
-    for original in originals {
+    for original in list() {
+        let original: &Original = original.borrow();
         let Original { sequence, source, event_time, fingerprints, id, scope, site: _, placement: _, cluster } =
             original;
         let more = more_of(original);
@@ -160,7 +187,7 @@ fn encode_originals(originals: &[Original]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len() + 1024);
     let start = frame::open_version(&mut out, Kind::Originals, version);
     places.write_table(&mut out);
-    out.varint(originals.len() as u64);
+    out.varint(count);
     out.append(&mut body);
     frame::close(&mut out, start);
     out

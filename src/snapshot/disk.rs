@@ -1,7 +1,7 @@
 //! The few things done to files, each a point where the machine may stop.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// One change of the disk.
@@ -94,6 +94,19 @@ pub(super) fn remove(watch: Watch<'_>, path: &Path) -> Result<(), DiskError> {
 /// Reads a whole file.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, DiskError> {
     fs::read(path).map_err(|source| DiskError::new("read", path, source))
+}
+
+/// Says whether a file has these bytes, without reading all of it at once.
+pub(super) fn holds(path: &Path, bytes: &[u8]) -> bool {
+    let Ok(mut file) = File::open(path) else { return false };
+    let mut buffer = vec![0; 1 << 16];
+    let mut rest = bytes;
+    loop {
+        let Ok(count) = file.read(&mut buffer) else { return false };
+        let Some(held) = buffer.get(..count).filter(|held| !held.is_empty()) else { return rest.is_empty() };
+        let Some(after) = rest.strip_prefix(held) else { return false };
+        rest = after;
+    }
 }
 
 /// Lists the names of the files in a folder; none when there is no folder.

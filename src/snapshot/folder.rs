@@ -118,7 +118,7 @@ impl Folder {
     /// as [`Folder::open`] was told.
     ///
     /// Chunks that are there already are not written again. Until the manifest has its name and the name is on the
-    /// disk, the snapshots before stay as they are.
+    /// disk, the snapshots before stay as they are. Returns the size of the snapshot in bytes: that of all its files.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Folder {
         name: &str,
         manifest: &Manifest,
         sections: impl IntoIterator<Item = Vec<u8>>,
-    ) -> Result<(), SnapshotError> {
+    ) -> Result<u64, SnapshotError> {
         self.write_watched(name, manifest, sections, &mut |_| Ok(()))
     }
 
@@ -166,25 +166,29 @@ impl Folder {
         manifest: &Manifest,
         sections: impl IntoIterator<Item = Vec<u8>>,
         watch: Watch<'_>,
-    ) -> Result<(), SnapshotError> {
+    ) -> Result<u64, SnapshotError> {
         let folder = self.of(name)?;
         disk::create_folder(watch, &folder)?;
         disk::sync_folder(watch, &self.path)?;
         let mut chunks = Vec::new();
+        let mut size = 0;
         for bytes in sections {
             let hash = ChunkHash::of(&bytes);
             let path = folder.join(hash.file_name());
             // A damaged chunk must not live on in new snapshots, so what is there is looked at.
-            if !disk::read(&path).is_ok_and(|held| held == bytes) {
+            if !disk::holds(&path, &bytes) {
                 disk::put(watch, &path, &bytes)?;
             }
+            size += bytes.len() as u64;
             chunks.push(hash);
         }
         disk::sync_folder(watch, &folder)?;
         let number = numbers(&disk::names(&folder)?).last().map_or(1, |newest| newest.saturating_add(1));
-        disk::put(watch, &folder.join(manifest_name(number)), &manifest::encode(manifest, &chunks))?;
+        let manifest = manifest::encode(manifest, &chunks);
+        disk::put(watch, &folder.join(manifest_name(number)), &manifest)?;
         disk::sync_folder(watch, &folder)?;
-        prune(&folder, self.kept, watch)
+        prune(&folder, self.kept, watch)?;
+        Ok(size + manifest.len() as u64)
     }
 
     fn of(&self, name: &str) -> Result<PathBuf, SnapshotError> {

@@ -24,18 +24,29 @@ pub use manifest::Manifest;
 
 use crate::fingerprint::SchemeId;
 use crate::index::Task;
-use crate::judge::{Restored, Snapshot};
+use crate::judge::{Restored, SharedSnapshot, Snapshot};
 
 impl Folder {
     /// Writes a snapshot of log partition `name`, then deletes all but the newest, as many as [`Folder::open`]
-    /// was told.
+    /// was told. Returns its size in bytes: that of all its files.
     ///
     /// # Errors
     ///
     /// [`SnapshotError`] with the path and the cause. What was there before can still be read.
-    pub fn store(&self, name: &str, scheme: &SchemeId, snapshot: &Snapshot) -> Result<(), SnapshotError> {
+    pub fn store(&self, name: &str, scheme: &SchemeId, snapshot: &Snapshot) -> Result<u64, SnapshotError> {
         let manifest = Manifest { log: snapshot.state.log, at: snapshot.at, scheme: scheme.clone() };
         self.write(name, &manifest, chunks::encode(snapshot))
+    }
+
+    /// Writes the same files as [`Folder::store`] of what an index goes on sharing. The originals are let go as they are
+    /// written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Folder::store`].
+    pub fn store_shared(&self, name: &str, scheme: &SchemeId, snapshot: SharedSnapshot) -> Result<u64, SnapshotError> {
+        let manifest = Manifest { log: snapshot.state.log, at: snapshot.at, scheme: scheme.clone() };
+        self.write(name, &manifest, chunks::encode_shared(snapshot))
     }
 
     /// Loads the newest whole snapshot of log partition `name` that was made under this scheme.

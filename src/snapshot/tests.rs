@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::disk::Change;
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Width};
-use crate::index::{Original, in_turn};
+use crate::index::{Index, Original, in_turn};
 use crate::judge::Span;
 use crate::log::codec::FORMAT_VERSION;
 use crate::log::codec::hex::{hex, records};
@@ -387,6 +387,39 @@ fn a_snapshot_whose_last_chunk_is_damaged_is_not_restored_but_the_one_before() {
     let (restored, passed_over) = load();
     check_restored(&restored, &of(150));
     assert_eq!(passed_over, 1);
+}
+
+/// Checks that a shared snapshot is written as the same bytes as the list of its originals.
+#[test]
+fn a_shared_snapshot_is_written_like_a_list() {
+    let count = 200_000_u64;
+    let list = snapshot((0..count).map(|number| original(number, (number % 9 > 6).then_some(3))).collect());
+    let mut index = Index::new(3);
+    list.originals.iter().for_each(|original| index.insert(original));
+    let tails = Tails { first_sequence: 70_001, ..Tails::START };
+    index.forget_source(&list.originals[140_000].source);
+    let shared = SharedSnapshot {
+        at: list.at,
+        state: list.state.clone(),
+        originals: index.share(&tails),
+        latest_checkpoint: list.latest_checkpoint,
+        spans: list.spans.clone(),
+    };
+    let live: Vec<Original> = index.live(&tails).collect();
+    // The index goes on: what was taken stays as it was.
+    index.forget_source(&list.originals[150_000].source);
+    index.advance(&Tails { first_sequence: 199_000, ..Tails::START });
+    let expected = Snapshot { originals: live, ..list };
+    assert_eq!(expected.originals.len(), 200_000 - 70_001 - 1);
+    assert_eq!(chunks::encode_shared(shared).collect::<Vec<_>>(), chunks::encode(&expected).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_size_of_a_snapshot_is_that_of_its_files() {
+    let (dir, folder) = open();
+    let size =
+        folder.store("0", &scheme(), &snapshot((0..200).map(|number| original(number, None)).collect())).unwrap();
+    assert_eq!(size, files(&dir).iter().map(|file| fs::metadata(file).unwrap().len()).sum::<u64>());
 }
 
 #[test]

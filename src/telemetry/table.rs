@@ -226,7 +226,7 @@ table! {
     SNAPSHOT_INTERVAL: "dupgate_snapshot_interval_seconds", Gauge, Seconds, &[],
         "Configured snapshot interval.";
     SNAPSHOT_SIZE: "dupgate_snapshot_size_bytes", Gauge, Bytes, &[],
-        "Size of the last complete snapshot.";
+        "Size of the last complete snapshot: that of all its files.";
     SNAPSHOT_FAILURES: "dupgate_snapshot_failures_total", Counter, Count, &[closed::<SnapshotOperation>()],
         "Failed snapshot operations.";
 

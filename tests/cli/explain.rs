@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use dupgate::config::{Given, Layers, Purpose};
 use dupgate::fingerprint::{Reader, Scratch};
-use dupgate::judge::{Snapshot, Spans, State, decide};
+use dupgate::judge::{SharedSnapshot, Spans, State, decide};
 use dupgate::log::{Entry, EntryBody, LogIdentity, PageEntry, RequestId};
 use dupgate::record::{PartitionId, RawRecord, Timestamp};
 use dupgate::snapshot::Folder;
@@ -56,7 +56,7 @@ fn remember(folder: &Path, texts: &[&str]) {
         let ruling = decide(&state, &entry, Timestamp::from_millis(1_000_000)).unwrap();
         state.follow(&ruling).unwrap();
     }
-    let snapshot = Snapshot::cut(&state, &Spans::default(), 17, None).unwrap();
+    let snapshot = SharedSnapshot::take(&state, &Spans::default(), 17, None).unwrap().listed();
     let folder = Folder::open(folder.join("state"), NonZeroUsize::MIN).unwrap();
     folder.store("0", &settings.scheme(), &snapshot).unwrap();
 }

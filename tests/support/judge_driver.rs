@@ -160,6 +160,7 @@ impl JudgeDriver {
                 Effect::Trim { verdicts, entries } => self.todo.push_back(Todo::Trim { verdicts, entries }),
                 Effect::Snapshot => match self.judge.snapshot() {
                     Some(snapshot) => {
+                        let snapshot = snapshot.listed();
                         let (name, at) = (self.name.clone(), snapshot.at);
                         world.log(|| format!("{name}: snapshot at {at}"));
                         *disk = Some(snapshot);

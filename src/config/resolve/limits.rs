@@ -11,6 +11,9 @@ use super::{Findings, rooms};
 /// Shorter times cannot be told apart in Kafka's timestamps.
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
 
+/// Longest session of a judge: a client refuses one that is longer than its polling thread may stand still.
+const LONGEST_SESSION: Duration = Duration::from_mins(5);
+
 /// Most partitions that each log may have.
 const MAX_PARTITIONS: u32 = 1024;
 
@@ -87,7 +90,19 @@ pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
     if judge.checkpoint_rulings == 0 {
         found.refuse("judge.checkpoint_rulings", "0 is below the limit of 1");
     }
-    Judge { partitions, serve, commit_interval: judge.commit_interval.0, checkpoint_rulings: judge.checkpoint_rulings }
+    let session_timeout = judge.session_timeout.0;
+    at_least("judge.session_timeout", session_timeout, Duration::from_secs(1), found);
+    if session_timeout > LONGEST_SESSION {
+        let (span, limit) = (Span(session_timeout), Span(LONGEST_SESSION));
+        found.refuse("judge.session_timeout", format!("{span} is above the limit of {limit}"));
+    }
+    Judge {
+        partitions,
+        serve,
+        commit_interval: judge.commit_interval.0,
+        checkpoint_rulings: judge.checkpoint_rulings,
+        session_timeout,
+    }
 }
 
 pub(super) fn processing(raw: &Raw, found: &mut Findings) -> Processing {

@@ -109,6 +109,8 @@ fn limits_are_inclusive_where_they_are_said_to_be() {
     refused(&["output.commit_interval=0s"], "output.commit_interval", "below the limit of 1ms");
     refused(&["judge.commit_interval=0s"], "judge.commit_interval", "below the limit of 1ms");
     refused(&["judge.checkpoint_rulings=0"], "judge.checkpoint_rulings", "below the limit of 1");
+    refused(&["judge.session_timeout=999ms"], "judge.session_timeout", "999ms is below the limit of 1s");
+    refused(&["judge.session_timeout=301s"], "judge.session_timeout", "is above the limit of 5m");
     refused(&["text.min_features=0"], "text.min_features", "below the limit of 1");
     refused(&["text.max_bytes=0"], "text.max_bytes", "below the limit of 1B");
     refused(&["index.snapshot.keep=0"], "index.snapshot.keep", "below the limit of 1");
