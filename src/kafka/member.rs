@@ -87,6 +87,15 @@ pub enum MemberEvent {
         /// Counts it until it is taken in.
         held: Held,
     },
+    /// Reading begins here. Comes before the first record that carries this serial number.
+    Started {
+        /// Which partition.
+        partition: PartitionId,
+        /// The serial number of the seek.
+        serial: u64,
+        /// The first offset that may come.
+        offset: i64,
+    },
     /// The partition holds nothing more for now.
     AtEnd {
         /// Which.
@@ -394,7 +403,8 @@ impl Shared {
                     lane.open = None;
                     lane.wanted = Some((start, serial));
                 }
-                lanes.seek_what_is_wanted(consumer);
+                drop(lanes);
+                self.seek_what_is_wanted(consumer);
             }
             Command::Close(partition) => {
                 if let Some(lane) = lanes.by_partition.get_mut(&partition) {
@@ -425,6 +435,13 @@ impl Shared {
             Command::Leave => lanes.leaving = true,
         }
         true
+    }
+
+    fn seek_what_is_wanted(&self, consumer: &BaseConsumer<Context>) {
+        let started = self.lanes().seek_what_is_wanted(consumer);
+        for (partition, serial, offset) in started {
+            (self.sink)(MemberEvent::Started { partition, serial, offset });
+        }
     }
 
     fn arrived(&self, message: &BorrowedMessage<'_>, topic: &mut TopicName) {
@@ -514,7 +531,7 @@ fn run(settings: &MemberSettings, shared: &Arc<Shared>, mut consumer: Arc<BaseCo
             consumer.unsubscribe();
             report(consumer.subscribe(&settings.topics()), "joining anew");
         }
-        shared.lanes().seek_what_is_wanted(&consumer);
+        shared.seek_what_is_wanted(&consumer);
         if pulse.is_lost(consumer.client(), watched) {
             pulse = Pulse::new();
             consumer = replace(settings, shared, consumer);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
+use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::Plain;
@@ -15,10 +16,17 @@ use crate::record::PartitionId;
 
 /// A client that asks on behalf of one group without joining it.
 pub struct Offsets {
+    asker: Asker,
+    /// Made when it is first asked: asks for committed offsets without waiting for open transactions.
+    hasty: Asker,
+    patience: Duration,
+}
+
+/// A client, replaced when it failed.
+struct Asker {
     config: ClientConfig,
     /// Taken out by whoever asks, put back when the answer came: one that failed may have lost its brokers for good.
     idle: Mutex<Option<BaseConsumer<Plain>>>,
-    patience: Duration,
 }
 
 /// What a group committed for one partition.
@@ -30,17 +38,10 @@ pub struct Committed {
     pub metadata: String,
 }
 
-impl Offsets {
-    /// Makes the client. Each question waits at most `patience`.
-    ///
-    /// # Errors
-    ///
-    /// When the client cannot be made of these settings.
-    pub fn new(config: &ClientConfig, patience: Duration) -> Result<Self, KafkaError> {
-        let idle = Mutex::new(Some(config.create_with_context(Plain)?));
-        Ok(Self { config: config.clone(), idle, patience })
-    }
+/// What the group has committed, or why there is no answer for the partition.
+type CommittedOrErrors = BTreeMap<PartitionId, Result<Option<Committed>, KafkaError>>;
 
+impl Asker {
     fn ask<T>(&self, question: impl FnOnce(&BaseConsumer<Plain>) -> Result<T, KafkaError>) -> Result<T, KafkaError> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let consumer = match idle.take() {
@@ -58,9 +59,28 @@ impl Offsets {
             }
         }
     }
+}
 
-    /// Returns what the group has committed for these partitions. Waits for open transactions that hold offsets of
-    /// them, so that the answer is final.
+impl Offsets {
+    /// Makes the client. Each question waits at most `patience`.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn new(config: &ClientConfig, patience: Duration) -> Result<Self, KafkaError> {
+        let asker = Asker { config: config.clone(), idle: Mutex::new(Some(config.create_with_context(Plain)?)) };
+        let mut hasty = config.clone();
+        hasty.set("isolation.level", "read_uncommitted");
+        Ok(Self { asker, hasty: Asker { config: hasty, idle: Mutex::default() }, patience })
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&BaseConsumer<Plain>) -> Result<T, KafkaError>) -> Result<T, KafkaError> {
+        self.asker.ask(question)
+    }
+
+    /// Returns what the group has committed for these partitions. Waits until no open transaction holds offsets of any
+    /// of them, so that the answer is final: to be asked only by the owner of the partitions, whose former owner's
+    /// transaction ends soon. Of the partitions of many busy workers there is always one that waits.
     ///
     /// # Errors
     ///
@@ -69,6 +89,25 @@ impl Offsets {
         &self,
         partitions: &BTreeSet<PartitionId>,
     ) -> Result<BTreeMap<PartitionId, Option<Committed>>, KafkaError> {
+        let answers = self.fetch(&self.asker, partitions)?;
+        answers.into_iter().map(|(partition, known)| Ok((partition, known?))).collect()
+    }
+
+    /// Returns what the group had committed for these partitions when the coordinator looked, whatever open transactions
+    /// are about to commit: never later than [`Offsets::committed`]. Partitions that have no answer are left out.
+    ///
+    /// # Errors
+    ///
+    /// When the coordinator gave no answer in time.
+    pub fn last_committed(
+        &self,
+        partitions: &BTreeSet<PartitionId>,
+    ) -> Result<BTreeMap<PartitionId, Option<Committed>>, KafkaError> {
+        let answers = self.fetch(&self.hasty, partitions)?;
+        Ok(answers.into_iter().filter_map(|(partition, known)| Some((partition, known.ok()?))).collect())
+    }
+
+    fn fetch(&self, asker: &Asker, partitions: &BTreeSet<PartitionId>) -> Result<CommittedOrErrors, KafkaError> {
         if partitions.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -76,17 +115,17 @@ impl Offsets {
         for partition in partitions {
             list.add_partition(&partition.topic, partition.number);
         }
-        let answer = self.ask(|consumer| consumer.committed_offsets(list, self.patience))?;
-        let mut committed = BTreeMap::new();
-        for element in answer.elements() {
-            element.error()?;
-            let known = match element.offset() {
-                Offset::Offset(offset) => Some(Committed { offset, metadata: element.metadata().to_owned() }),
-                Offset::Beginning | Offset::End | Offset::Stored | Offset::Invalid | Offset::OffsetTail(_) => None,
-            };
-            committed.insert(PartitionId::new(element.topic(), element.partition()), known);
-        }
-        Ok(committed)
+        let answer = asker.ask(|consumer| consumer.committed_offsets(list, self.patience))?;
+        let known = |element: &TopicPartitionListElem<'_>| match element.offset() {
+            Offset::Offset(offset) => Some(Committed { offset, metadata: element.metadata().to_owned() }),
+            Offset::Beginning | Offset::End | Offset::Stored | Offset::Invalid | Offset::OffsetTail(_) => None,
+        };
+        let elements = answer.elements();
+        let answers = elements.iter().map(|element| {
+            let partition = PartitionId::new(element.topic(), element.partition());
+            (partition, element.error().map(|()| known(element)))
+        });
+        Ok(answers.collect())
     }
 
     /// Returns the first offset held and the end of what is committed: a reader of committed records sees nothing at
@@ -105,7 +144,7 @@ impl Offsets {
     ///
     /// When a broker gave no answer in time.
     pub fn shares(&self) -> Result<Option<Vec<BTreeSet<PartitionId>>>, KafkaError> {
-        let name = self.config.get("group.id").unwrap_or_default();
+        let name = self.asker.config.get("group.id").unwrap_or_default();
         let list = self.ask(|consumer| consumer.fetch_group_list(Some(name), self.patience))?;
         let group = list.groups().iter().find(|group| group.name() == name && group.state() == "Stable");
         Ok(group.and_then(|group| {

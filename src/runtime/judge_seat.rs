@@ -297,7 +297,8 @@ impl JudgeSeat {
                 self.membership = membership;
                 Ok(())
             }
-            MemberEvent::AtEnd { .. }
+            MemberEvent::Started { .. }
+            | MemberEvent::AtEnd { .. }
             | MemberEvent::Paused
             | MemberEvent::Left
             | MemberEvent::Assigned(_)
@@ -465,7 +466,9 @@ impl JudgeSeat {
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.input), self.plan.input_topics());
         self.errands.run(move || {
             let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
-            let committed = offsets.committed(&partitions).map_err(|error| error.to_string())?;
+            // An offset that is about to move may be answered as it was, and one without an answer be left out: both hold
+            // trimming back for a while, and nothing more.
+            let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
             let known = committed.into_iter().filter_map(|(partition, known)| Some((partition, known?.offset)));
             drop(sender.send(News::InputCommitted(known.collect())));
             Ok(())

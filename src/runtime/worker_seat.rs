@@ -63,7 +63,8 @@ enum News {
     Appended(Appended),
     Called(Answer),
     Checkpoint(LogPartition, Option<i64>),
-    Committed(BTreeMap<PartitionId, Option<i64>>, BTreeSet<Arc<str>>),
+    Unread(BTreeSet<PartitionId>),
+    Committed(BTreeMap<PartitionId, Option<i64>>),
     /// The partitions of the input, and what each member of a group at rest owns.
     Group(BTreeSet<PartitionId>, Option<Vec<BTreeSet<PartitionId>>>),
     Hold(bool),
@@ -135,7 +136,6 @@ pub struct WorkerSeat {
     pool: TextPool,
     gate: Arc<Gate>,
     log_gate: Arc<Gate>,
-    begun_topics: BTreeSet<Arc<str>>,
     /// When the group asked for partitions back, while it waits for them.
     revoked_at: Option<Duration>,
     report: WorkerReport,
@@ -215,7 +215,6 @@ impl WorkerSeat {
             pool,
             gate,
             log_gate,
-            begun_topics: BTreeSet::new(),
             revoked_at: None,
             report: WorkerReport::new(&plan, clock, outputs)?,
             looked: clock.now(),

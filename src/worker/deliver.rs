@@ -88,6 +88,7 @@ impl<P> Worker<P> {
         for partition in offsets.keys() {
             if let Some(lane) = self.lanes.get_mut(partition).filter(|lane| lane.anchor != Anchor::Held) {
                 lane.anchor = Anchor::Held;
+                lane.start = None;
                 anchored = true;
             }
         }

@@ -80,8 +80,13 @@ pub enum Event<P> {
     Revoked(BTreeSet<PartitionId>),
     /// The group took these away some time ago.
     Lost(BTreeSet<PartitionId>),
+    /// Answers [`Effect::FetchUnread`].
+    Unread(BTreeSet<PartitionId>),
     /// Answers [`Effect::FetchCommitted`].
     Committed(BTreeMap<PartitionId, Option<i64>>),
+    /// Reading of this partition begins at this offset: comes before its first page where [`Effect::Seek`] did not name
+    /// the offset.
+    Started(PartitionId, i64),
     /// The next page of its partition.
     Page(Page<P>),
     /// The partition has nothing more for now; pages come again later without notice.
@@ -125,19 +130,24 @@ pub enum Effect<P> {
     },
     /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`].
     FollowToEnd(LogPartition),
+    /// Which partitions of the input are there that belong to no topic the group has an offset of (see
+    /// [`unread`](super::unread))? Offsets that open transactions are about to move may be answered as they were before.
+    /// Answered by [`Event::Unread`].
+    FetchUnread,
     /// Join the input group.
     Join,
     /// Leave it.
     Leave,
-    /// Ask for the group's stable committed offsets. Each is answered by one [`Event::Committed`], in order.
+    /// Ask for the group's stable committed offsets: of these partitions alone, because the answer waits for every
+    /// transaction that is about to move one of them. Each is answered by one [`Event::Committed`], in order.
     FetchCommitted(BTreeSet<PartitionId>),
-    /// Hand over pages from this offset on (`None`: from the configured start). No page read before this comes after
-    /// it, from however far down the line of text threads.
+    /// Hand over pages from here on. No page read before this comes after it, from however far down the line of text
+    /// threads.
     Seek {
         /// Which partition.
         partition: PartitionId,
-        /// First offset wanted.
-        offset: Option<i64>,
+        /// Where to begin.
+        from: ReadFrom,
     },
     /// Hand over no pages of these partitions until they are resumed. A page already on its way may still come.
     Pause(BTreeSet<PartitionId>),
@@ -163,6 +173,17 @@ pub enum Effect<P> {
     Stopped,
     /// Nothing more can be done here: end the process.
     Fail(Failure),
+}
+
+/// Where reading of a partition begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// At this offset.
+    Offset(i64),
+    /// At its oldest record. Answered by [`Event::Started`].
+    Beginning,
+    /// Where the configuration says (`input.start`). Answered by [`Event::Started`].
+    ConfiguredStart,
 }
 
 /// A call to the worker's producer, with what it carries.

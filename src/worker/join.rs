@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::events::{Disposition, Effect, Errand, Failure, LogPartition};
+use super::events::{Disposition, Effect, Errand, Failure, LogPartition, ReadFrom};
 use super::known::{Known, News, OutOfPlace};
 use super::lane::{Anchor, Lane, Stage};
 use super::life::Worker;
@@ -309,8 +309,8 @@ impl<P> Worker<P> {
     fn unstick(&mut self, source: &Source) {
         if let Some(lane) = self.lanes.get_mut(&source.partition) {
             lane.stuck = false;
-            let offset = Some(lane.next);
-            self.effects.push_back(Effect::Seek { partition: source.partition.clone(), offset });
+            let from = ReadFrom::Offset(lane.next);
+            self.effects.push_back(Effect::Seek { partition: source.partition.clone(), from });
         }
     }
 }

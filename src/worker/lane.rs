@@ -17,6 +17,8 @@ pub(super) struct Lane<P> {
     pub(super) seeking: bool,
     /// The group has no offset here yet: this one is to be committed before anything is asked.
     pub(super) anchor: Anchor,
+    /// Where reading began: kept until the group has an offset here, so that an abort does not move it.
+    pub(super) start: Option<i64>,
     /// It is being revoked: nothing new is asked or read.
     pub(super) leaving: bool,
     /// There was nothing more to read.
@@ -36,9 +38,9 @@ pub(super) struct Lane<P> {
 pub(super) enum Anchor {
     /// It has one.
     Held,
-    /// It has none, and nothing was read yet.
+    /// It has none, and where reading begins is not known yet.
     Missing,
-    /// It has none; this is where reading began.
+    /// It has none; this is where reading begins.
     Wanted(i64),
 }
 
@@ -72,6 +74,7 @@ impl<P> Lane<P> {
             bytes: 0,
             seeking: true,
             anchor: Anchor::Held,
+            start: None,
             leaving: false,
             at_end: false,
             last_time: None,
@@ -83,8 +86,8 @@ impl<P> Lane<P> {
 
     /// Drops what was read; it will be read again from the committed offset.
     pub(super) fn rewind(&mut self) {
-        let Self { leaving, paused, .. } = *self;
-        *self = Self { leaving, paused, ..Self::new() };
+        let Self { leaving, paused, start, .. } = *self;
+        *self = Self { leaving, paused, start, ..Self::new() };
     }
 
     /// Returns the page at an offset.

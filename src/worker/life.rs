@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::breaker::Breaker;
-use super::events::{Effect, Event, Failure, LogPartition, Output, Page, Request};
+use super::events::{Effect, Event, Failure, LogPartition, Output, Page, ReadFrom, Request};
 use super::known::Known;
 use super::lane::{Anchor, Lane};
 use super::recall::Recall;
@@ -34,6 +34,8 @@ pub struct Worker<P> {
     /// The transactional id is ours.
     pub(super) initialised: bool,
     pub(super) joined: bool,
+    /// Partitions that begin at the configured start if the group has no offset for them; not known at first.
+    pub(super) unread: Option<BTreeSet<PartitionId>>,
     pub(super) draining: Option<Draining>,
     /// When to leave at the latest.
     pub(super) stop_by: Option<Duration>,
@@ -98,6 +100,7 @@ impl<P> Worker<P> {
             sent: Sent::default(),
             initialised: settings.manner == Manner::Plain,
             joined: false,
+            unread: None,
             draining: None,
             stop_by: None,
             stopped: false,
@@ -110,6 +113,7 @@ impl<P> Worker<P> {
         };
         worker.take_over();
         (0..worker.logs.len()).for_each(|log| worker.effects.push_back(Effect::FetchCheckpoint(log)));
+        worker.effects.push_back(Effect::FetchUnread);
         worker
     }
 
@@ -128,7 +132,9 @@ impl<P> Worker<P> {
             Event::Assigned(partitions) => self.assigned(partitions),
             Event::Revoked(partitions) => self.revoked(now, partitions),
             Event::Lost(partitions) => self.lost(&partitions),
+            Event::Unread(partitions) => self.unread = Some(partitions),
             Event::Committed(offsets) => self.seek(offsets),
+            Event::Started(partition, offset) => self.started(&partition, offset),
             Event::Page(page) => self.read(page),
             Event::AtEnd(partition) => {
                 if let Some(lane) = self.lanes.get_mut(&partition) {
@@ -196,7 +202,8 @@ impl<P> Worker<P> {
     }
 
     fn join_if_ready(&mut self) {
-        let ready = self.initialised && self.logs.iter().all(|log| log.known.is_learned());
+        let learned = self.logs.iter().all(|log| log.known.is_learned());
+        let ready = self.initialised && learned && self.unread.is_some();
         if ready && !self.joined && self.stop_by.is_none() {
             self.joined = true;
             self.effects.push_back(Effect::Join);
@@ -227,9 +234,26 @@ impl<P> Worker<P> {
                 return;
             }
             lane.seeking = false;
-            lane.next = offset.unwrap_or(0);
-            lane.anchor = if offset.is_some() { Anchor::Held } else { Anchor::Missing };
-            self.effects.push_back(Effect::Seek { partition, offset });
+            let is_unread = self.unread.as_ref().is_some_and(|unread| unread.contains(&partition));
+            let (from, anchor) = match (offset, lane.start) {
+                (Some(offset), _) => (ReadFrom::Offset(offset), Anchor::Held),
+                (None, Some(start)) => (ReadFrom::Offset(start), Anchor::Wanted(start)),
+                (None, None) if is_unread => (ReadFrom::ConfiguredStart, Anchor::Missing),
+                (None, None) => (ReadFrom::Beginning, Anchor::Missing),
+            };
+            lane.anchor = anchor;
+            lane.next = if let ReadFrom::Offset(offset) = from { offset } else { 0 };
+            self.effects.push_back(Effect::Seek { partition, from });
+        }
+    }
+
+    /// Reading begins here: the place is committed at once, so that whoever reads this partition next begins here, too,
+    /// although no page may come for a long time.
+    fn started(&mut self, partition: &PartitionId, offset: i64) {
+        if let Some(lane) = self.lanes.get_mut(partition).filter(|lane| lane.anchor == Anchor::Missing) {
+            lane.anchor = Anchor::Wanted(offset);
+            lane.start = Some(offset);
+            lane.next = offset;
         }
     }
 
@@ -286,9 +310,6 @@ impl<P> Worker<P> {
         let offset = page.source.offset;
         if lane.seeking || lane.leaving || lane.stuck || offset < lane.next {
             return;
-        }
-        if lane.anchor == Anchor::Missing {
-            lane.anchor = Anchor::Wanted(offset);
         }
         let source = page.source.clone();
         lane.push(page);

@@ -20,9 +20,11 @@ mod pace;
 mod recall;
 mod route;
 mod settings;
+mod start;
 
-pub use events::{Disposition, Effect, Errand, Event, Failure, LogPartition, Output, Page, Request};
+pub use events::{Disposition, Effect, Errand, Event, Failure, LogPartition, Output, Page, ReadFrom, Request};
 pub use headers::{Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, message, verdict};
 pub use life::{Status, Worker};
 pub use route::{BadRecords, Mode, Partitioning, Routing, Tombstones, murmur2};
 pub use settings::WorkerSettings;
+pub use start::{Subscription, unread};

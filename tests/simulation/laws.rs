@@ -51,6 +51,8 @@ pub(crate) struct Laws {
     delivered: BTreeMap<Source, Vec<Disposition>>,
     /// Highest position the input group ever committed.
     pub(crate) high: BTreeMap<PartitionId, i64>,
+    /// Where the group began to read.
+    pub(crate) firsts: BTreeMap<PartitionId, i64>,
     pub(crate) reopened: BTreeSet<Source>,
     withdrawn: BTreeSet<Source>,
     pub(crate) statistics: BTreeMap<&'static str, u64>,
@@ -69,6 +71,7 @@ impl Laws {
             rulings: BTreeMap::new(),
             delivered: BTreeMap::new(),
             high: BTreeMap::new(),
+            firsts: BTreeMap::new(),
             reopened: BTreeSet::new(),
             withdrawn: BTreeSet::new(),
             statistics: BTreeMap::new(),
@@ -396,7 +399,7 @@ impl Laws {
             }
         }
         for moved in &transaction.offsets {
-            let before = moved.before.unwrap_or(0);
+            let before = moved.before.unwrap_or_else(|| self.first(world, &moved.partition, moved.after));
             let pages = visible(world, &moved.partition, before, moved.after);
             let given = outputs.remove(&moved.partition).unwrap_or_default();
             if given != pages || moved.after < before {
@@ -412,6 +415,12 @@ impl Laws {
             return Err(format!("L2 outputs {offsets:?} of {input} committed without its offset"));
         }
         ends.into_iter().try_for_each(|(source, disposition)| self.delivered(world, &source, disposition))
+    }
+
+    /// Where the group begins to read a partition: in a world that starts at the end, wherever it says first.
+    fn first(&mut self, world: &World, partition: &PartitionId, committed: i64) -> i64 {
+        let first = if world.starts_at_end { committed } else { 0 };
+        *self.firsts.entry(partition.clone()).or_insert(first)
     }
 
     fn delivered(&mut self, world: &World, source: &Source, disposition: Disposition) -> Law {
@@ -469,7 +478,8 @@ impl Laws {
     /// Every page has an end.
     pub(crate) fn check_ends(&self, world: &mut World) {
         for input in world.inputs.clone() {
-            for offset in visible(world, &input, 0, world.bus.end(&input)) {
+            let first = self.firsts.get(&input).copied().unwrap_or(0);
+            for offset in visible(world, &input, first, world.bus.end(&input)) {
                 if !self.delivered.contains_key(&input.at(offset)) {
                     world.violate(format!("L1 {input}:{offset} has no end"));
                 }

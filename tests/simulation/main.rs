@@ -13,6 +13,7 @@
 #[path = "../support/bus/mod.rs"]
 mod bus;
 mod crashes;
+mod fleet;
 #[path = "../support/judge_driver.rs"]
 mod judge_driver;
 mod laws;

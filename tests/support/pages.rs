@@ -54,6 +54,11 @@ impl WorldPage {
         }
     }
 
+    /// A null value: its end is known without a judge.
+    pub(crate) fn tombstone(rng: &mut Rng, width: Width, now: i64) -> Self {
+        Self { tombstone: true, ..Self::draw(rng, width, now, 0) }
+    }
+
     /// The log partition that this page's scope goes to.
     pub(crate) fn log(&self, logs: usize) -> LogPartition {
         usize::try_from(self.scope).unwrap() % logs

@@ -7,7 +7,8 @@ use dupgate::log::{Entry, VerdictReader};
 use dupgate::record::PartitionId;
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{
-    Disposition, Effect, Event, LogPartition, Output, Page, Request, Status, Worker, WorkerSettings,
+    Disposition, Effect, Event, LogPartition, Output, Page, ReadFrom, Request, Status, Subscription, Worker,
+    WorkerSettings, unread,
 };
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
@@ -47,6 +48,7 @@ pub(crate) struct WorkerDriver {
 #[derive(Debug)]
 enum Todo {
     FetchCheckpoint(LogPartition),
+    FetchUnread,
     FindEnd(LogPartition),
     Join,
     Leave,
@@ -75,6 +77,8 @@ struct Recall {
 #[derive(Debug)]
 struct Reading {
     next: i64,
+    /// The worker knows where reading begins.
+    started: bool,
     at_end: bool,
     /// Read, but still in the text work.
     on_the_way: VecDeque<Page<Payload>>,
@@ -131,6 +135,16 @@ impl WorkerDriver {
 
     pub(crate) fn status(&self) -> Status {
         self.worker.status()
+    }
+
+    /// The partitions that the group has given to it.
+    pub(crate) fn owned(&self) -> &BTreeSet<PartitionId> {
+        &self.owned
+    }
+
+    /// Says whether it reads this partition.
+    pub(crate) fn reads(&self, partition: &PartitionId) -> bool {
+        self.reading.get(partition).is_some_and(|reading| reading.started)
     }
 
     /// Everything that the worker holds, for the one who reads a failure.
@@ -225,13 +239,18 @@ impl WorkerDriver {
                     self.forget_end(log);
                     self.todo.push_back(Todo::FindEnd(log));
                 }
+                Effect::FetchUnread => self.todo.push_back(Todo::FetchUnread),
                 Effect::Join => self.todo.push_back(Todo::Join),
                 Effect::Leave => self.todo.push_back(Todo::Leave),
                 Effect::FetchCommitted(partitions) => self.fetches.push_back(partitions),
-                Effect::Seek { partition, offset } => {
-                    let next = offset.unwrap_or_else(|| world.bus.start(&partition));
+                Effect::Seek { partition, from } => {
+                    let next = match from {
+                        ReadFrom::Offset(offset) => offset,
+                        ReadFrom::ConfiguredStart if world.starts_at_end => world.bus.stable_end(&partition),
+                        ReadFrom::Beginning | ReadFrom::ConfiguredStart => world.bus.start(&partition),
+                    };
                     if self.owned.contains(&partition) {
-                        let reading = Reading { next, at_end: false, on_the_way: VecDeque::new() };
+                        let reading = Reading { next, started: false, at_end: false, on_the_way: VecDeque::new() };
                         self.reading.insert(partition, reading);
                     }
                 }
@@ -291,6 +310,13 @@ impl WorkerDriver {
                 let committed = world.bus.committed(&judges_of(log), &crate::world::entries_of(log));
                 let offset = committed.and_then(|committed| committed.metadata.parse().ok());
                 event = Some(Event::Checkpoint(log, offset));
+            }
+            Todo::FetchUnread => {
+                let partitions: BTreeSet<PartitionId> = world.inputs.iter().cloned().collect();
+                let known = world.bus.last_committed(GROUP, &partitions);
+                let known = known.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset)));
+                let unread = unread(&partitions, &known.collect(), Subscription::Topics);
+                event = unread.map(Event::Unread);
             }
             Todo::FindEnd(log) => self.follows[log].end = Some(world.bus.stable_end(&verdicts_of(log))),
             Todo::Join => self.join(world),
@@ -368,19 +394,16 @@ impl WorkerDriver {
         Ok(())
     }
 
-    /// A stable fetch waits while a transaction is about to move one of the offsets.
+    /// A stable fetch is refused as a whole while a transaction is about to move one of the offsets, and made again.
     fn fetch_committed(&mut self, world: &mut World) -> Result<(), Died> {
         let Some(partitions) = self.fetches.front() else { return Ok(()) };
-        if partitions.iter().any(|partition| world.bus.is_pending(GROUP, partition)) {
-            return Ok(());
-        }
+        let Ok(committed) = world.bus.stable_committed(GROUP, partitions) else { return Ok(()) };
         if world.reach().is_some() {
             return Err(Died);
         }
-        let at = |partition: &PartitionId| world.bus.committed(GROUP, partition).map(|committed| committed.offset);
-        let committed = partitions.iter().map(|partition| (partition.clone(), at(partition))).collect();
+        let committed = committed.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset)));
         self.fetches.pop_front();
-        self.worker.handle(world.elapsed, Event::Committed(committed));
+        self.worker.handle(world.elapsed, Event::Committed(committed.collect()));
         Ok(())
     }
 
@@ -463,6 +486,11 @@ impl WorkerDriver {
         let panics = world.harm(10);
         let (limit, logs) = (self.limit, world.logs);
         let Some(reading) = self.reading.get_mut(&input) else { return Ok(()) };
+        if !std::mem::replace(&mut reading.started, true) {
+            let next = reading.next;
+            self.worker.handle(world.elapsed, Event::Started(input, next));
+            return Ok(());
+        }
         match world.bus.fetch(&input, reading.next) {
             Fetched::Record { offset, value: Value::Page(page), .. } => {
                 reading.next = offset + 1;

@@ -107,6 +107,8 @@ pub(crate) struct World {
     /// What the processes see of time.
     pub(crate) elapsed: Duration,
     pub(crate) inputs: Vec<PartitionId>,
+    /// A group without offsets begins behind what is there (`input.start: latest`).
+    pub(crate) starts_at_end: bool,
     pub(crate) logs: usize,
     /// Most bytes of one part of a checkpoint.
     pub(crate) part_bytes: usize,
@@ -148,6 +150,7 @@ impl World {
             clock: 100,
             elapsed: Duration::ZERO,
             inputs,
+            starts_at_end: false,
             logs,
             part_bytes: 1000,
             net: VecDeque::new(),

@@ -38,17 +38,21 @@ pub(super) struct Lanes {
 
 impl Lanes {
     /// Tries every seek that has not succeeded yet: a partition that has just been assigned refuses it for a moment.
-    pub(super) fn seek_what_is_wanted(&mut self, consumer: &BaseConsumer<Context>) {
+    /// Returns those that have, with their serial numbers and where they begin.
+    pub(super) fn seek_what_is_wanted(&mut self, consumer: &BaseConsumer<Context>) -> Vec<(PartitionId, u64, i64)> {
+        let mut started = Vec::new();
         for (partition, lane) in &mut self.by_partition {
             let Some((start, serial)) = lane.wanted else { continue };
             match seek(consumer, partition, start, lane) {
-                Ok(()) => {
+                Ok(offset) => {
                     lane.wanted = None;
                     lane.open = Some(serial);
+                    started.push((partition.clone(), serial, offset));
                 }
                 Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),
             }
         }
+        started
     }
 
     /// Forgets where each partition is read, and returns those that the client reads.
@@ -83,10 +87,10 @@ fn seek(
     partition: &PartitionId,
     start: Start,
     lane: &mut Lane,
-) -> Result<(), KafkaError> {
+) -> Result<i64, KafkaError> {
     let offset = resolve(consumer, partition, start)?;
     let mut list = TopicPartitionList::new();
-    list.add_partition_offset(&partition.topic, partition.number, offset)?;
+    list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(offset))?;
     if lane.started {
         let done = consumer.seek_partitions(list.clone(), SEEK)?;
         for element in done.elements() {
@@ -97,27 +101,23 @@ fn seek(
         lane.started = true;
     }
     // A pause survives being assigned anew.
-    if lane.paused { consumer.pause(&list) } else { consumer.resume(&list) }
+    if lane.paused { consumer.pause(&list) } else { consumer.resume(&list) }?;
+    Ok(offset)
 }
 
-fn resolve(consumer: &BaseConsumer<Context>, partition: &PartitionId, start: Start) -> Result<Offset, KafkaError> {
+fn resolve(consumer: &BaseConsumer<Context>, partition: &PartitionId, start: Start) -> Result<i64, KafkaError> {
+    let range = || consumer.fetch_watermarks(&partition.topic, partition.number, SEEK);
     match start {
-        Start::Offset(offset) => Ok(Offset::Offset(offset)),
-        Start::NotBefore(offset) => {
-            let (oldest, _) = consumer.fetch_watermarks(&partition.topic, partition.number, SEEK)?;
-            Ok(Offset::Offset(offset.max(oldest)))
-        }
-        Start::Earliest => Ok(Offset::Beginning),
-        Start::Latest => {
-            let (_, end) = consumer.fetch_watermarks(&partition.topic, partition.number, SEEK)?;
-            Ok(Offset::Offset(end))
-        }
+        Start::Offset(offset) => Ok(offset),
+        Start::NotBefore(offset) => Ok(offset.max(range()?.0)),
+        Start::Earliest => Ok(range()?.0),
+        Start::Latest => Ok(range()?.1),
         Start::At(time) => {
             let mut times = TopicPartitionList::new();
             times.add_partition_offset(&partition.topic, partition.number, Offset::Offset(time.millis()))?;
             let found = consumer.offsets_for_times(times, SEEK)?;
             match found.elements().first().map(rdkafka::topic_partition_list::TopicPartitionListElem::offset) {
-                Some(offset @ Offset::Offset(_)) => Ok(offset),
+                Some(Offset::Offset(offset)) => Ok(offset),
                 _ => resolve(consumer, partition, Start::Latest),
             }
         }

@@ -15,7 +15,7 @@ use crate::runtime::clock::wall_clock;
 use crate::runtime::wiring::{ended, failure, moves};
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
-use crate::worker::{Effect, LogPartition, Request};
+use crate::worker::{Effect, LogPartition, ReadFrom, Request, Subscription, unread};
 
 impl WorkerSeat {
     pub(super) fn carry_out(&mut self, effect: Effect<Carried>) -> Result<(), Fatal> {
@@ -37,7 +37,8 @@ impl WorkerSeat {
             Effect::Join => self.join()?,
             Effect::Leave => self.command(Command::Leave),
             Effect::FetchCommitted(partitions) => self.fetch_committed(partitions),
-            Effect::Seek { partition, offset } => self.seek(partition, offset),
+            Effect::FetchUnread => self.fetch_unread(),
+            Effect::Seek { partition, from } => self.seek(partition, from),
             Effect::Pause(partitions) => {
                 self.paused.extend(partitions.iter().cloned());
                 self.command(Command::Pause(partitions));
@@ -91,25 +92,33 @@ impl WorkerSeat {
         let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.offsets));
         let outputs = Arc::clone(&self.plan.outputs);
         self.errands.run(move || {
-            // The whole topics are asked for: where the group has an offset anywhere, a new partition begins at its
-            // beginning.
             let topics: BTreeSet<String> = partitions.iter().map(|partition| partition.topic.to_string()).collect();
             let topics: Vec<String> = topics.into_iter().collect();
-            let mut all = offsets.partitions(&topics).map_err(|error| error.to_string())?;
+            let all = offsets.partitions(&topics).map_err(|error| error.to_string())?;
             for topic in &topics {
                 let count = all.iter().filter(|partition| *partition.topic == **topic).count();
                 outputs.input_partitions.learn(Arc::from(topic.as_str()), count);
             }
-            all.extend(partitions.iter().cloned());
-            let committed = offsets.committed(&all).map_err(|error| error.to_string())?;
-            let begun = committed.iter().filter(|(_, known)| known.is_some()).map(|(part, _)| Arc::clone(&part.topic));
-            let begun = begun.collect();
-            let wanted = committed
-                .into_iter()
-                .filter(|(partition, _)| partitions.contains(partition))
-                .map(|(partition, known)| (partition, known.map(|known| known.offset)))
-                .collect();
-            drop(sender.send(News::Committed(wanted, begun)));
+            let committed = offsets.committed(&partitions).map_err(|error| error.to_string())?;
+            let committed =
+                committed.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset)));
+            drop(sender.send(News::Committed(committed.collect())));
+            Ok(())
+        });
+    }
+
+    pub(super) fn fetch_unread(&self) {
+        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.plan.input_topics());
+        let by_pattern = topics.iter().any(|topic| topic.starts_with('^'));
+        let subscription = if by_pattern { Subscription::Pattern } else { Subscription::Topics };
+        self.errands.run(move || {
+            let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
+            let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
+            let committed =
+                committed.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset)));
+            let unread = unread(&partitions, &committed.collect(), subscription);
+            let unread = unread.ok_or("the coordinator has not answered for all partitions of the input")?;
+            drop(sender.send(News::Unread(unread)));
             Ok(())
         });
     }
@@ -131,14 +140,15 @@ impl WorkerSeat {
         Ok(())
     }
 
-    pub(super) fn seek(&mut self, partition: PartitionId, offset: Option<i64>) {
+    pub(super) fn seek(&mut self, partition: PartitionId, from: ReadFrom) {
         self.serials += 1;
-        let lane = Lane { serial: self.serials, order: InOrder::default(), next: offset.unwrap_or(0) };
-        let start = match offset {
-            Some(offset) => Start::Offset(offset),
-            None if self.begun_topics.contains(&partition.topic) => Start::Earliest,
-            None => start_of(self.plan.settings.input.start),
+        let start = match from {
+            ReadFrom::Offset(offset) => Start::Offset(offset),
+            ReadFrom::Beginning => Start::Earliest,
+            ReadFrom::ConfiguredStart => start_of(self.plan.settings.input.start),
         };
+        let next = if let ReadFrom::Offset(offset) = from { offset } else { 0 };
+        let lane = Lane { serial: self.serials, order: InOrder::default(), next };
         self.lanes.insert(partition.clone(), lane);
         if self.held {
             self.command(Command::Pause(BTreeSet::from([partition.clone()])));

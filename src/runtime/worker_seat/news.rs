@@ -40,10 +40,8 @@ impl WorkerSeat {
                 self.handle(Event::Called(answer.map(|_| ())))
             }
             News::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
-            News::Committed(offsets, begun) => {
-                self.begun_topics = begun;
-                self.handle(Event::Committed(offsets))
-            }
+            News::Unread(partitions) => self.handle(Event::Unread(partitions)),
+            News::Committed(offsets) => self.handle(Event::Committed(offsets)),
             News::Group(all, shares) => {
                 self.group(&all, shares.as_deref());
                 Ok(())
@@ -81,6 +79,13 @@ impl WorkerSeat {
                 self.report.read(&partition, record.bytes());
                 self.pool.read(Job { source: partition.at(offset), serial, place, record: Arc::new(record), held });
                 Ok(())
+            }
+            MemberEvent::Started { partition, serial, offset } => {
+                let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else {
+                    return Ok(());
+                };
+                lane.next = offset;
+                self.handle(Event::Started(partition, offset))
             }
             MemberEvent::AtEnd { partition, serial } => {
                 if let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) {

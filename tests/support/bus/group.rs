@@ -16,6 +16,10 @@ impl std::fmt::Display for MemberId {
     }
 }
 
+/// A transaction is about to move one of the positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unstable;
+
 /// A committed position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Committed {
@@ -120,6 +124,13 @@ impl<V> Bus<V> {
         self.groups.insert(name.to_owned(), Group { partitions, ..Group::default() });
     }
 
+    /// A topic has got another partition: the group shares it out.
+    pub(crate) fn add_partition(&mut self, name: &str, partition: &PartitionId) {
+        let group = self.group_mut(name);
+        group.partitions.push(partition.clone());
+        group.rebalance();
+    }
+
     /// Joins. A known instance id takes over its assignment without a rebalance; the older member is fenced.
     pub(crate) fn join(&mut self, name: &str, instance: Option<&str>) -> MemberId {
         self.members_made += 1;
@@ -198,6 +209,29 @@ impl<V> Bus<V> {
     /// The generation that a member took part in last, 0 for a stranger.
     pub(crate) fn generation_seen(&self, name: &str, id: &MemberId) -> u32 {
         self.group(name).members.get(id).map_or(0, |member| member.seen)
+    }
+
+    /// `OffsetFetch` that requires stable positions: refused as a whole while an open transaction holds one of them
+    /// (brokers say `UNSTABLE_OFFSET_COMMIT` for that partition, and clients ask for all of them again).
+    pub(crate) fn stable_committed(
+        &self,
+        name: &str,
+        partitions: &BTreeSet<PartitionId>,
+    ) -> Result<BTreeMap<PartitionId, Option<Committed>>, Unstable> {
+        if partitions.iter().any(|partition| self.is_pending(name, partition)) {
+            return Err(Unstable);
+        }
+        Ok(self.last_committed(name, partitions))
+    }
+
+    /// `OffsetFetch` that waits for no transaction: positions as they were committed last.
+    pub(crate) fn last_committed(
+        &self,
+        name: &str,
+        partitions: &BTreeSet<PartitionId>,
+    ) -> BTreeMap<PartitionId, Option<Committed>> {
+        let committed = &self.group(name).committed;
+        partitions.iter().map(|partition| (partition.clone(), committed.get(partition).cloned())).collect()
     }
 
     /// The committed position, whether or not a transaction is about to move it.

@@ -47,6 +47,26 @@ fn readers_stop_at_an_open_transaction_and_skip_an_aborted_one() {
 }
 
 #[test]
+fn a_stable_position_is_refused_while_a_transaction_is_about_to_move_it_and_the_last_one_is_not() {
+    let (mut bus, log) = bus();
+    let other = PartitionId::new("log", 1);
+    bus.create_group("g", vec![log.clone(), other.clone()]);
+    let member = bus.join("g", None);
+    bus.poll("g", &member);
+    let generation = bus.generation_seen("g", &member);
+    let epoch = bus.init_producer("p");
+    let moved = BTreeMap::from([(log.clone(), Committed::plain(7))]);
+    bus.send_offsets(("p", epoch), "g", (&member, generation), moved).unwrap();
+    let none = BTreeMap::from([(log.clone(), None), (other.clone(), None)]);
+    assert!(bus.stable_committed("g", &set(&[&log, &other])).is_err(), "one is enough for all to be refused");
+    assert!(bus.stable_committed("g", &set(&[&other])).is_ok());
+    assert_eq!(bus.last_committed("g", &set(&[&log, &other])), none);
+    bus.end_transaction("p", epoch, End::Commit).unwrap();
+    let seven = BTreeMap::from([(log.clone(), Some(Committed::plain(7)))]);
+    assert_eq!(bus.stable_committed("g", &set(&[&log])).ok(), Some(seven));
+}
+
+#[test]
 fn taking_over_an_id_aborts_and_fences_the_process_before() {
     let (mut bus, log) = bus();
     let old = bus.init_producer("p");

@@ -1,0 +1,171 @@
+//! Workers alone, on pages that need no judge: joining, beginning, going on beside a partition that cannot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dupgate::record::PartitionId;
+use dupgate::transaction::Manner;
+use dupgate::worker::WorkerSettings;
+
+use crate::laws::Laws;
+use crate::pages::WorldPage;
+use crate::worker_driver::WorkerDriver;
+use crate::world::{GROUP, Moment, Step, Value, World};
+
+/// Steps that each worker makes in a millisecond.
+const STEPS: usize = 3;
+
+/// Workers of one group, nothing by chance but the order of their moves.
+struct Fleet {
+    world: World,
+    laws: Laws,
+    workers: Vec<WorkerDriver>,
+}
+
+impl Fleet {
+    fn new(partitions: i32) -> Self {
+        let mut world = World::new(1, partitions, 1);
+        world.faults = false;
+        world.crash_at = Some((u64::MAX, Moment::Before));
+        Self { world, laws: Laws::new(1), workers: Vec::new() }
+    }
+
+    fn join(&mut self) {
+        let ms = Duration::from_millis;
+        let settings = WorkerSettings {
+            logs: 1,
+            first_request: 0,
+            remembered_rulings: 10,
+            recalled_positions: 10,
+            in_flight_bytes: 100,
+            transaction_pages: 100,
+            commit_interval: ms(1),
+            revoke_grace: ms(10),
+            shutdown_grace: ms(20),
+            lead: ms(6),
+            stop_after_bad_ratio: 1.0,
+            manner: Manner::Transaction,
+        };
+        let name = format!("w{}", self.workers.len());
+        self.workers.push(WorkerDriver::new(&mut self.world, &name, None, 2, &settings));
+    }
+
+    /// The process is gone, and the brokers know it.
+    fn crash(&mut self, at: usize) {
+        let worker = self.workers.remove(at);
+        worker.member.iter().for_each(|member| self.world.bus.kick(GROUP, member));
+        self.world.bus.time_out(worker.transactional_id());
+    }
+
+    fn write(&mut self, partition: &PartitionId, pages: usize) {
+        for _ in 0..pages {
+            let page = WorldPage::tombstone(&mut self.world.rng, self.world.width, self.world.clock);
+            let now = self.world.now();
+            self.world.bus.append(partition, now, Value::Page(Arc::new(page)));
+        }
+    }
+
+    /// One millisecond passes.
+    fn pass(&mut self) {
+        self.world.elapsed += Duration::from_millis(1);
+        self.world.clock += 1;
+        for worker in &mut self.workers {
+            for _ in 0..STEPS {
+                assert_eq!(worker.step(&mut self.world), Step::Went, "{}", worker.name);
+            }
+        }
+        self.laws.observe(&mut self.world);
+        assert_eq!(self.world.violation, None);
+    }
+
+    /// Lets time pass until something is so. Returns how long that took; fails when it takes longer than a minute.
+    fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) -> Duration {
+        let since = self.world.elapsed;
+        while !is_so(self) {
+            assert!(self.world.elapsed < since + Duration::from_mins(1), "for ever: {what}");
+            self.pass();
+        }
+        self.world.elapsed.saturating_sub(since)
+    }
+
+    fn committed(&self, partition: &PartitionId) -> Option<i64> {
+        self.world.bus.committed(GROUP, partition).map(|committed| committed.offset)
+    }
+
+    fn reads_all_it_owns(&self, at: usize) -> bool {
+        let worker = &self.workers[at];
+        !worker.owned().is_empty() && worker.owned().iter().all(|partition| worker.reads(partition))
+    }
+
+    /// Says whether everything is delivered that stands in these partitions.
+    fn delivered(&self, partitions: &[PartitionId]) -> bool {
+        partitions.iter().all(|partition| self.committed(partition) == Some(self.world.bus.end(partition)))
+    }
+}
+
+#[test]
+fn one_who_joins_fifty_busy_workers_reads_within_a_second() {
+    let mut fleet = Fleet::new(102);
+    let inputs = fleet.world.inputs.clone();
+    (0..50).for_each(|_| fleet.join());
+    fleet.until("all read", |fleet| (0..50).all(|at| fleet.reads_all_it_owns(at)));
+    // No moment at which no transaction is about to move some offset of the topic.
+    for _ in 0..100 {
+        inputs.iter().for_each(|input| fleet.write(input, 1));
+        fleet.pass();
+        assert!(inputs.iter().any(|input| fleet.world.bus.is_pending(GROUP, input)), "the fleet is not busy");
+    }
+    fleet.join();
+    let since = fleet.world.elapsed;
+    while !fleet.reads_all_it_owns(50) {
+        inputs.iter().for_each(|input| fleet.write(input, 1));
+        fleet.pass();
+        let took = fleet.world.elapsed.saturating_sub(since);
+        assert!(took < Duration::from_secs(1), "not within {took:?}: {:?}", fleet.workers[50].owned());
+    }
+}
+
+#[test]
+fn a_partition_that_begins_at_its_end_loses_nothing_that_comes_later() {
+    let mut fleet = Fleet::new(4);
+    fleet.world.starts_at_end = true;
+    let inputs = fleet.world.inputs.clone();
+    inputs.iter().for_each(|input| fleet.write(input, 3));
+    (0..2).for_each(|_| fleet.join());
+    // No page comes, and the place is committed all the same.
+    fleet.until("the places are committed", |fleet| inputs.iter().all(|input| fleet.committed(input) == Some(3)));
+    (0..2).for_each(|_| fleet.crash(0));
+    inputs.iter().for_each(|input| fleet.write(input, 2));
+    fleet.join();
+    fleet.until("what was written meanwhile is read", |fleet| fleet.reads_all_it_owns(0));
+    fleet.until("what was written meanwhile is delivered", |fleet| fleet.delivered(&inputs));
+    fleet.laws.check_ends(&mut fleet.world);
+    assert_eq!(fleet.world.violation, None);
+}
+
+#[test]
+fn a_partition_that_appears_later_is_read_from_its_beginning() {
+    let mut fleet = Fleet::new(2);
+    fleet.world.starts_at_end = true;
+    let inputs = fleet.world.inputs.clone();
+    inputs.iter().for_each(|input| fleet.write(input, 3));
+    fleet.join();
+    fleet.until("it reads", |fleet| fleet.reads_all_it_owns(0));
+    let late = PartitionId::new("in", 2);
+    fleet.world.bus.create(&late);
+    fleet.write(&late, 4);
+    fleet.world.inputs.push(late.clone());
+    fleet.world.bus.add_partition(GROUP, &late);
+    fleet.until("it is given out", |fleet| fleet.workers[0].reads(&late));
+    assert!(fleet.committed(&late).is_none_or(|committed| committed == 0));
+    fleet.until("it is delivered", |fleet| fleet.delivered(std::slice::from_ref(&late)));
+    // The same to somebody who begins now.
+    let later = PartitionId::new("in", 3);
+    fleet.world.bus.create(&later);
+    fleet.write(&later, 4);
+    fleet.world.inputs.push(later.clone());
+    fleet.join();
+    fleet.world.bus.add_partition(GROUP, &later);
+    fleet.until("it is given out", |fleet| fleet.workers.iter().any(|worker| worker.reads(&later)));
+    assert!(fleet.committed(&later).is_none_or(|committed| committed == 0));
+}
