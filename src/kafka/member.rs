@@ -96,6 +96,19 @@ pub enum MemberEvent {
         /// The first offset that may come.
         offset: i64,
     },
+    /// The partition does not hold the offset that comes next: nothing comes until it is sought anew.
+    OutOfRange {
+        /// Which partition.
+        partition: PartitionId,
+        /// The serial number of the seek that it follows.
+        serial: u64,
+        /// The offset that comes next.
+        offset: i64,
+        /// First offset that it holds.
+        first: i64,
+        /// Behind the last one.
+        end: i64,
+    },
     /// The partition holds nothing more for now.
     AtEnd {
         /// Which.
@@ -115,7 +128,7 @@ pub enum MemberEvent {
     Paused,
     /// The group is left and the thread at its end.
     Left,
-    /// The consumer is beyond repair, or would have to jump over records.
+    /// The consumer is beyond repair.
     Failed(String),
 }
 
@@ -446,7 +459,7 @@ impl Shared {
 
     fn arrived(&self, message: &BorrowedMessage<'_>, topic: &mut TopicName) {
         let partition = PartitionId::new(topic.shared(message.topic()), message.partition());
-        let serial = self.lanes().by_partition.get(&partition).and_then(|lane| lane.open);
+        let serial = self.lanes().by_partition.get_mut(&partition).and_then(|lane| lane.passed(message.offset()));
         let Some(serial) = serial else { return };
         let record = detach(message);
         let held = self.gate.hold(record.bytes() + size_of::<Arrived>());
@@ -474,7 +487,7 @@ impl Shared {
         let fatal = if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
             format!("the consumer is beyond repair: {error}")
         } else if code == Some(RDKafkaErrorCode::AutoOffsetReset) {
-            self.out_of_range(consumer)
+            return self.out_of_range(consumer);
         } else if code.is_some_and(|code| denied.contains(&code)) {
             format!("the cluster does not let us read: {error}")
         } else {
@@ -485,25 +498,32 @@ impl Shared {
         (self.sink)(MemberEvent::Failed(fatal));
     }
 
-    fn out_of_range(&self, consumer: &BaseConsumer<Context>) -> String {
-        let open: Vec<PartitionId> = self
-            .lanes()
-            .by_partition
-            .iter()
-            .filter(|(_, lane)| lane.open.is_some())
-            .map(|(partition, _)| partition.clone())
-            .collect();
-        let mut ranges = Vec::new();
-        for partition in open {
-            if let Ok((low, high)) = consumer.fetch_watermarks(&partition.topic, partition.number, SEEK) {
-                ranges.push(format!("{partition} holds {low} to {high}"));
+    /// Some partition does not hold the offset that comes next. The client library does not say which: those are found
+    /// that do not. The others go on.
+    fn out_of_range(&self, consumer: &BaseConsumer<Context>) {
+        let open = |(partition, lane): (&PartitionId, &Lane)| Some((partition.clone(), lane.open?, lane.next));
+        let open: Vec<(PartitionId, u64, i64)> = self.lanes().by_partition.iter().filter_map(open).collect();
+        let mut found = false;
+        for (partition, serial, offset) in &open {
+            match consumer.fetch_watermarks(&partition.topic, partition.number, SEEK) {
+                Ok((first, end)) if *offset < first || end < *offset => {
+                    found = true;
+                    self.lanes().by_partition.entry(partition.clone()).and_modify(|lane| lane.open = None);
+                    let (partition, serial, offset) = (partition.clone(), *serial, *offset);
+                    (self.sink)(MemberEvent::OutOfRange { partition, serial, offset, first, end });
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%partition, %error, "whether it is out of range is not known"),
             }
         }
-        format!(
-            "an input offset is out of range, and records would be lost by going on elsewhere ({}): set the group's \
-             offsets",
-            ranges.join(", ")
-        )
+        if !found {
+            // The partition has changed since, or does not answer: each is read again from where it stands.
+            tracing::warn!("the client library found an offset out of range, and no partition's is: sought anew");
+            for (partition, serial, offset) in open {
+                let again = |lane: &mut Lane| lane.wanted = Some((Start::Offset(offset), serial));
+                self.lanes().by_partition.entry(partition).and_modify(again);
+            }
+        }
     }
 }
 

@@ -297,6 +297,10 @@ impl JudgeSeat {
                 self.membership = membership;
                 Ok(())
             }
+            MemberEvent::OutOfRange { partition, offset, first, end, .. } => {
+                let why = format!("offset {offset} of {partition} comes next, and it holds {first} to {end}");
+                self.member_event(MemberEvent::Failed(why))
+            }
             MemberEvent::Started { .. }
             | MemberEvent::AtEnd { .. }
             | MemberEvent::Paused

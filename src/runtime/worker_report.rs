@@ -14,13 +14,13 @@ use crate::kafka::output::{Carried, Outputs};
 use crate::log::{Answer, Decision, Match, PageRuling, RequestId, Ruling, Stage, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
-    BypassReason, CommitResult, Component, Duplicate, ErrorKind, Output as OutputLabel, Pause, Queue, Step,
-    TransactionResult, Verdict,
+    Blocked as BlockedLabel, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue,
+    Output as OutputLabel, Pause, Queue, Step, TransactionResult, Verdict,
 };
 use crate::telemetry::pairs::{Clusters, Seen};
 use crate::telemetry::{Beat, Check, Metrics};
 use crate::transaction::{Call, CallError};
-use crate::worker::{Disposition, Outlet, Output, Status, verdict};
+use crate::worker::{Blocked, Disposition, Outlet, Output, Status, verdict};
 
 /// Most asks whose time is remembered: enough for what is in flight.
 const MOST_ASKED: usize = 1 << 20;
@@ -48,6 +48,8 @@ pub(super) struct WorkerReport {
     call: Option<(Call, Duration, usize)>,
     begun: Option<Duration>,
     tripped: bool,
+    /// Partitions that were said to be blocked.
+    blocked: BTreeMap<PartitionId, Blocked>,
 }
 
 impl WorkerReport {
@@ -68,6 +70,7 @@ impl WorkerReport {
             call: None,
             begun: None,
             tripped: false,
+            blocked: BTreeMap::new(),
         })
     }
 
@@ -262,19 +265,33 @@ impl WorkerReport {
             self.tripped = true;
             tracing::error!(bad, of = 1000, "the input is paused: too many records became dead letters");
         }
+        self.tell_blocked(status);
         self.judge_readiness(status);
+    }
+
+    fn tell_blocked(&mut self, status: &Status) {
+        for (partition, why) in &status.blocked {
+            if self.blocked.get(partition) != Some(why) {
+                tracing::error!(%partition, "blocked, while the others go on: {why}");
+            }
+        }
+        for partition in self.blocked.keys().filter(|partition| !status.blocked.contains_key(partition)) {
+            tracing::info!(%partition, "not blocked here any more");
+        }
+        self.blocked.clone_from(&status.blocked);
+        for &reason in BlockedLabel::ALL {
+            let count = self.blocked.values().filter(|why| blocked_label(why) == reason).count();
+            self.metrics.blocked_partitions(reason, count);
+        }
     }
 
     fn judge_readiness(&self, status: &Status) {
         let slow = self.call.filter(|(_, since, _)| self.clock.now().saturating_sub(*since) > SLOW_CALL);
         if let Some(bad) = status.tripped {
             self.ready.fail(format!("{bad} of the last 1000 records became dead letters: the input is paused"));
-        } else if !status.gone.is_empty() {
-            let gone: Vec<String> = status.gone.iter().map(ToString::to_string).collect();
-            self.ready.fail(format!(
-                "rulings of {} are gone for good: `dupgate rulings reopen` has a range judged anew",
-                gone.join(", ")
-            ));
+        } else if !status.blocked.is_empty() {
+            let blocked = status.blocked.iter().map(|(partition, why)| format!("{partition} is blocked: {why}"));
+            self.ready.fail(blocked.collect::<Vec<_>>().join("; "));
         } else if let Some((call, ..)) = slow {
             self.ready.fail(format!("the brokers have not answered {call:?} for a minute"));
         } else if !status.learned {
@@ -293,6 +310,15 @@ pub(super) const fn kind_of(error: &CallError) -> ErrorKind {
         CallError::Abortable(_) | CallError::Undeliverable { .. } | CallError::Unknown(_) => ErrorKind::Abortable,
         CallError::Fenced(_) => ErrorKind::Fenced,
         CallError::Fatal(_) => ErrorKind::Fatal,
+    }
+}
+
+const fn blocked_label(why: &Blocked) -> BlockedLabel {
+    match why {
+        Blocked::RulingLost => BlockedLabel::RulingLost,
+        Blocked::ForeignPage(_) => BlockedLabel::ForeignPage,
+        Blocked::NoOffset => BlockedLabel::NoOffset,
+        Blocked::OutOfRange { .. } => BlockedLabel::OutOfRange,
     }
 }
 

@@ -101,6 +101,7 @@ struct Lane {
 enum Ready {
     Page(Box<Page<Carried>>, Held),
     End,
+    OutOfRange { offset: i64, first: i64, end: i64 },
 }
 
 /// A reader of one verdict log, and the command that its news must carry.

@@ -166,6 +166,19 @@ label! {
     }
 }
 label! {
+    /// Why a partition cannot be read on.
+    Blocked = "reason" {
+        /// A ruling cannot be read back any more.
+        RulingLost = "ruling_lost",
+        /// The page is not the one that was judged there.
+        ForeignPage = "foreign_page",
+        /// Positions are judged, and the group has no offset.
+        NoOffset = "no_offset",
+        /// The partition does not hold the next offset.
+        OutOfRange = "out_of_range",
+    }
+}
+label! {
     /// Why the input stands still.
     Pause = "reason" {
         /// Enough pages are in flight.

@@ -18,9 +18,9 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 pub use self::indexes::IndexFigures;
 use self::series::Series;
 use super::labels::{
-    BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, LimitedQueue, Log,
-    MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult,
-    Verdict,
+    Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue,
+    LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step,
+    TransactionResult, Verdict,
 };
 use super::table::{self, Kind, TABLE};
 use crate::config::settings;
@@ -282,6 +282,11 @@ impl Metrics {
             self.gauge(table::ASSIGNED_PARTITIONS.name, &[("topic", topic)]).set(float(*partitions));
         }
         *before = by_topic.keys().cloned().collect();
+    }
+
+    /// This many partitions cannot be read on for this reason.
+    pub fn blocked_partitions(&self, reason: Blocked, partitions: usize) {
+        self.series().blocked.of(reason).set(float(partitions as u64));
     }
 
     /// A rebalance moved so many partitions. One that moves none is not counted.

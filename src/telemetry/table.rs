@@ -3,9 +3,9 @@
 use metrics::Unit;
 
 use super::labels::{
-    BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, LimitedQueue, Log,
-    MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult,
-    Verdict,
+    Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue,
+    LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step,
+    TransactionResult, Verdict,
 };
 
 /// One metric.
@@ -169,6 +169,8 @@ table! {
         "Duration of producer transactions, from begin to the end of commit or abort.";
     ASSIGNED_PARTITIONS: "dupgate_assigned_partitions", Gauge, Count, &[Label::Open("topic")],
         "Partitions this instance owns now.";
+    BLOCKED_PARTITIONS: "dupgate_blocked_partitions", Gauge, Count, &[closed::<Blocked>()],
+        "Partitions of this instance that cannot be read on, by reason; /readyz names each and the way out. The others go on.";
     REBALANCES: "dupgate_rebalances_total", Counter, Count, &[closed::<Rebalance>()],
         "Rebalance callbacks with a non-empty partition list.";
     REBALANCE_PAUSE: "dupgate_rebalance_pause_seconds", Histogram(LONG_SECONDS), Seconds, &[],

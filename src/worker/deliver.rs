@@ -85,8 +85,10 @@ impl<P> Worker<P> {
             self.undeliverable.remove(&output.page.source);
         }
         let mut anchored = false;
-        for partition in offsets.keys() {
-            if let Some(lane) = self.lanes.get_mut(partition).filter(|lane| lane.anchor != Anchor::Held) {
+        for (partition, offset) in offsets {
+            let Some(lane) = self.lanes.get_mut(&partition) else { continue };
+            lane.committed = Some(offset);
+            if lane.anchor != Anchor::Held {
                 lane.anchor = Anchor::Held;
                 lane.start = None;
                 anchored = true;

@@ -91,6 +91,17 @@ pub enum Event<P> {
     Page(Page<P>),
     /// The partition has nothing more for now; pages come again later without notice.
     AtEnd(PartitionId),
+    /// The partition does not hold the offset that comes next: nothing more comes until it is sought anew.
+    OutOfRange {
+        /// Which partition.
+        partition: PartitionId,
+        /// The offset that comes next.
+        offset: i64,
+        /// First offset that it holds.
+        first: i64,
+        /// Behind the last one.
+        end: i64,
+    },
     /// Answers [`Effect::Append`]: the offset in the fingerprint log, or that delivery is not certain.
     Appended(RequestId, Result<i64, ()>),
     /// A record of a verdict log that was asked for by the latest [`Effect::Recall`] of that log; what a replaced one
@@ -206,16 +217,6 @@ pub enum Failure {
     /// The producer is beyond repair.
     #[error("the producer cannot go on: {0}")]
     Producer(String),
-    /// A ruling of this position is about another page.
-    #[error(
-        "{0} is not the page that was judged there: the topic was created anew; `dupgate rulings reopen` has its range judged anew"
-    )]
-    ForeignPage(Source),
-    /// The group has no offset for a partition of which positions were judged.
-    #[error(
-        "{0} has judged positions but no committed offset: set the group's offset, or let `dupgate rulings reopen` have its range judged anew"
-    )]
-    NoOffset(PartitionId),
     /// The verdict log says something that cannot be.
     #[error("verdict log {log}, offset {offset}: {why}")]
     Unreadable {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::events::{Disposition, Effect, Errand, Failure, LogPartition, ReadFrom};
+use super::blocked::Blocked;
+use super::events::{Disposition, Effect, Errand, LogPartition, ReadFrom};
 use super::known::{Known, News, OutOfPlace};
 use super::lane::{Anchor, Lane, Stage};
 use super::life::Worker;
@@ -56,7 +57,7 @@ impl<P> Worker<P> {
                 if let Some(recall) = self.logs.get_mut(log).and_then(|log| log.recall.as_mut()) {
                     recall.superseded(source, &ruling);
                 }
-                self.answer(source, &ruling);
+                self.answer(log, source, &ruling);
             }
             News::Reopened { partition, from, to } => self.reopened(log, &partition, from, to),
             News::Passed(next_entry) => self.passed(log, next_entry),
@@ -64,21 +65,24 @@ impl<P> Worker<P> {
     }
 
     /// A page waits at this position: the ruling is its end. The last ruling counts.
-    fn answer(&mut self, source: &Source, ruling: &Arc<Ruling>) {
-        let Some(waiting) = self.lanes.get_mut(&source.partition).and_then(|lane| lane.page_mut(source.offset)) else {
-            return;
-        };
+    fn answer(&mut self, log: LogPartition, source: &Source, ruling: &Arc<Ruling>) {
+        let Some(lane) = self.lanes.get_mut(&source.partition) else { return };
+        let Some(waiting) = lane.page_mut(source.offset) else { return };
         match meet(&waiting.page.errand, ruling) {
             Meeting::End(disposition) => {
-                let was_gone = matches!(waiting.stage, Stage::Gone(_));
+                let was_blocked = matches!(waiting.stage, Stage::Blocked(_));
                 forget_request(&mut self.requests, &waiting.stage);
                 waiting.stage = Stage::Ready(disposition);
-                if was_gone {
-                    self.unstick(source);
+                if was_blocked {
+                    self.unblock(source);
                 }
             }
             Meeting::NoAnswer => {}
-            Meeting::Foreign => self.effects.push_back(Effect::Fail(Failure::ForeignPage(source.clone()))),
+            Meeting::Foreign => {
+                forget_request(&mut self.requests, &waiting.stage);
+                waiting.stage = Stage::Blocked(log);
+                lane.block_at(source.offset, Blocked::ForeignPage(source.offset));
+            }
         }
     }
 
@@ -93,6 +97,7 @@ impl<P> Worker<P> {
                 followed.wants_recall = true;
             }
         }
+        self.ask_for_offset_again(partition);
         let Some(lane) = self.lanes.get_mut(partition) else { return };
         let mut again = Vec::new();
         for waiting in lane.waiting_mut() {
@@ -101,14 +106,14 @@ impl<P> Worker<P> {
                 Errand::Settled(_) => continue,
             };
             if errand_log == log && (from..to).contains(&waiting.page.source.offset) {
-                again.push((waiting.page.source.clone(), matches!(waiting.stage, Stage::Gone(_))));
+                again.push((waiting.page.source.clone(), matches!(waiting.stage, Stage::Blocked(_))));
                 forget_request(&mut self.requests, &waiting.stage);
                 waiting.stage = Stage::New;
             }
         }
-        for (source, was_gone) in again {
-            if was_gone {
-                self.unstick(&source);
+        for (source, was_blocked) in again {
+            if was_blocked {
+                self.unblock(&source);
             }
             self.resolve(&source);
         }
@@ -162,7 +167,10 @@ impl<P> Worker<P> {
         let ruling = followed.known.ruling(source).or_else(read_back);
         match ruling.map(|ruling| meet(&waiting.page.errand, ruling)) {
             Some(Meeting::End(disposition)) => waiting.stage = Stage::Ready(disposition),
-            Some(Meeting::Foreign) => self.effects.push_back(Effect::Fail(Failure::ForeignPage(source.clone()))),
+            Some(Meeting::Foreign) => {
+                waiting.stage = Stage::Blocked(log);
+                lane.block_at(source.offset, Blocked::ForeignPage(source.offset));
+            }
             None if followed.known.is_judged(source) && matches!(body, EntryBody::Page(_)) => {
                 waiting.stage = Stage::Recalling(log);
                 if let Some(followed) = self.logs.get_mut(log) {
@@ -213,7 +221,7 @@ impl<P> Worker<P> {
                 *offset = None;
                 *log
             }
-            Stage::Asked { .. } | Stage::New | Stage::Recalling(_) | Stage::Gone(_) | Stage::Ready(_) => return,
+            Stage::Asked { .. } | Stage::New | Stage::Recalling(_) | Stage::Blocked(_) | Stage::Ready(_) => return,
         };
         let body = match &waiting.page.errand {
             Errand::Ask(_, entry) => {
@@ -299,16 +307,16 @@ impl<P> Worker<P> {
             let Some(lane) = self.lanes.get_mut(&source.partition) else { continue };
             if let Some(waiting) = lane.page_mut(source.offset).filter(|page| page.stage == Stage::Recalling(log)) {
                 // It is judged, and the log does not say how any more: nothing behind it can be delivered either.
-                waiting.stage = Stage::Gone(log);
-                lane.truncate_behind(source.offset);
+                waiting.stage = Stage::Blocked(log);
+                lane.block_at(source.offset, Blocked::RulingLost);
             }
         }
     }
 
     /// The page that held up its partition has a ruling, or may be asked about: reading goes on behind it.
-    fn unstick(&mut self, source: &Source) {
+    fn unblock(&mut self, source: &Source) {
         if let Some(lane) = self.lanes.get_mut(&source.partition) {
-            lane.stuck = false;
+            lane.blocked = None;
             let from = ReadFrom::Offset(lane.next);
             self.effects.push_back(Effect::Seek { partition: source.partition.clone(), from });
         }
@@ -338,6 +346,6 @@ fn forget_request(requests: &mut HashMap<RequestId, Source>, stage: &Stage) {
 fn is_open_on(stage: &Stage, log: LogPartition) -> bool {
     match stage {
         Stage::Asked { log: on, .. } | Stage::Recalling(on) => *on == log,
-        Stage::New | Stage::Gone(_) | Stage::Ready(_) => false,
+        Stage::New | Stage::Blocked(_) | Stage::Ready(_) => false,
     }
 }

@@ -145,9 +145,9 @@ impl Known {
         self.judged.get(&source.partition).is_some_and(|judged| judged.contains(source.offset))
     }
 
-    /// Says whether any position of the partition is judged.
+    /// Says whether any position of the partition is judged. One that was reopened is not.
     pub(super) fn has_judged(&self, partition: &PartitionId) -> bool {
-        self.judged.get(partition).is_some_and(|judged| !judged.is_empty())
+        self.judged.get(partition).is_some_and(|judged| judged.floor() > 0 || !judged.above().is_empty())
     }
 
     /// Returns the offset of the latest checkpoint followed.

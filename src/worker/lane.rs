@@ -1,7 +1,9 @@
 //! The pages of one input partition, in offset order, from the moment they are read until they are delivered.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
+use super::blocked::Blocked;
 use super::events::{Disposition, LogPartition, Page};
 use crate::log::RequestId;
 use crate::record::Timestamp;
@@ -25,8 +27,16 @@ pub(super) struct Lane<P> {
     pub(super) at_end: bool,
     /// Event time of the page read last.
     pub(super) last_time: Option<Timestamp>,
-    /// A ruling that is gone for good stands before everything else.
-    pub(super) stuck: bool,
+    /// Why it cannot be read on.
+    pub(super) blocked: Option<Blocked>,
+    /// It is blocked, and reading is tried all the same.
+    pub(super) retrying: bool,
+    /// It is blocked, and its committed offset is being fetched.
+    pub(super) checking: bool,
+    /// When to look at it again.
+    pub(super) recheck_at: Option<Duration>,
+    /// The group's offset, as far as we know.
+    pub(super) committed: Option<i64>,
     /// It is paused in the client.
     pub(super) paused: bool,
     /// The next page must not have a smaller offset.
@@ -60,8 +70,8 @@ pub(super) enum Stage {
     Asked { log: LogPartition, request: RequestId, offset: Option<i64> },
     /// Judged, but its ruling must be read back from this log.
     Recalling(LogPartition),
-    /// Judged, and its ruling cannot be read any more.
-    Gone(LogPartition),
+    /// Judged, and its ruling cannot be read any more, or is about another page.
+    Blocked(LogPartition),
     /// Its end is known.
     Ready(Disposition),
 }
@@ -78,7 +88,11 @@ impl<P> Lane<P> {
             leaving: false,
             at_end: false,
             last_time: None,
-            stuck: false,
+            blocked: None,
+            retrying: false,
+            checking: false,
+            recheck_at: None,
+            committed: None,
             paused: false,
             next: 0,
         }
@@ -87,7 +101,10 @@ impl<P> Lane<P> {
     /// Drops what was read; it will be read again from the committed offset.
     pub(super) fn rewind(&mut self) {
         let Self { leaving, paused, start, .. } = *self;
-        *self = Self { leaving, paused, start, ..Self::new() };
+        // What stands where lost records stood is no reason to read on.
+        let is_cut = |why: &Blocked| matches!(why, Blocked::OutOfRange { offset, end, .. } if offset > end);
+        let blocked = self.blocked.take().filter(is_cut);
+        *self = Self { leaving, paused, start, blocked, ..Self::new() };
     }
 
     /// Returns the page at an offset.
@@ -99,6 +116,11 @@ impl<P> Lane<P> {
     /// Says whether the first page has a known end.
     pub(super) fn is_ready(&self) -> bool {
         self.waiting.front().is_some_and(|waiting| matches!(waiting.stage, Stage::Ready(_)))
+    }
+
+    /// Says whether nothing waits but a page that has no ruling of its own.
+    pub(super) fn is_done(&self) -> bool {
+        self.waiting.front().is_none_or(|waiting| matches!(waiting.stage, Stage::Blocked(_)))
     }
 
     /// Returns how many pages wait.
@@ -139,17 +161,17 @@ impl<P> Lane<P> {
         self.bytes = self.bytes.saturating_sub(page.bytes);
         match stage {
             Stage::Ready(disposition) => Some((page, disposition)),
-            Stage::New | Stage::Asked { .. } | Stage::Recalling(_) | Stage::Gone(_) => None,
+            Stage::New | Stage::Asked { .. } | Stage::Recalling(_) | Stage::Blocked(_) => None,
         }
     }
 
-    /// Everything behind this page is dropped and will be read again when the page has a ruling.
-    pub(super) fn truncate_behind(&mut self, offset: i64) {
+    /// This page has no ruling that is its own: everything behind it is dropped and will be read again when it has.
+    pub(super) fn block_at(&mut self, offset: i64, why: Blocked) {
         while self.waiting.back().is_some_and(|waiting| waiting.page.source.offset > offset) {
             let dropped = self.waiting.pop_back().map_or(0, |waiting| waiting.page.bytes);
             self.bytes = self.bytes.saturating_sub(dropped);
         }
         self.next = offset.saturating_add(1);
-        self.stuck = true;
+        self.block(why);
     }
 }

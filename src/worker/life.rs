@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::blocked::Blocked;
 use super::breaker::Breaker;
-use super::events::{Effect, Event, Failure, LogPartition, Output, Page, ReadFrom, Request};
+use super::events::{Effect, Event, LogPartition, Output, Page, ReadFrom, Request};
 use super::known::Known;
 use super::lane::{Anchor, Lane};
 use super::recall::Recall;
@@ -138,9 +139,11 @@ impl<P> Worker<P> {
             Event::Page(page) => self.read(page),
             Event::AtEnd(partition) => {
                 if let Some(lane) = self.lanes.get_mut(&partition) {
+                    lane.answers();
                     lane.at_end = true;
                 }
             }
+            Event::OutOfRange { partition, offset, first, end } => self.out_of_range(&partition, offset, first, end),
             Event::Appended(request, result) => self.appended(request, result),
             Event::Recalled { log, record, .. } => self.recalled(log, &record),
             Event::RecalledToEnd(log) => self.recalled_to_end(log),
@@ -155,12 +158,11 @@ impl<P> Worker<P> {
     /// Says what the worker is doing, for health and metrics.
     #[must_use]
     pub fn status(&self) -> Status {
-        let gone = self.lanes.iter().filter(|(_, lane)| lane.stuck).map(|(partition, _)| partition.clone());
         Status {
             learned: self.logs.iter().all(|log| log.known.is_learned()),
             joined: self.joined,
             recalling: self.logs.iter().any(|log| log.recall.as_ref().is_some_and(Recall::is_reading)),
-            gone: gone.collect(),
+            blocked: self.blocked(),
             tripped: self.breaker.tripped(),
             waiting: self.lanes.values().map(Lane::len).sum(),
             in_transaction: self.sent.outputs.len(),
@@ -228,12 +230,20 @@ impl<P> Worker<P> {
         }
         for (partition, offset) in offsets {
             let judged = self.logs.iter().any(|log| log.known.has_judged(&partition));
+            self.rechecked(&partition, offset);
             let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.seeking) else { continue };
             if offset.is_none() && judged {
-                self.effects.push_back(Effect::Fail(Failure::NoOffset(partition)));
-                return;
+                lane.block(Blocked::NoOffset);
+                continue;
             }
+            if let (Some(Blocked::OutOfRange { end, .. }), Some(offset)) = (&lane.blocked, offset)
+                && offset > *end
+            {
+                continue;
+            }
+            lane.blocked = None;
             lane.seeking = false;
+            lane.committed = offset;
             let is_unread = self.unread.as_ref().is_some_and(|unread| unread.contains(&partition));
             let (from, anchor) = match (offset, lane.start) {
                 (Some(offset), _) => (ReadFrom::Offset(offset), Anchor::Held),
@@ -294,12 +304,11 @@ impl<P> Worker<P> {
         self.fetch_committed();
     }
 
-    fn fetch_committed(&mut self) {
-        let seeking = self.lanes.iter().filter(|(_, lane)| lane.seeking && !lane.leaving);
-        let seeking: BTreeSet<PartitionId> = seeking.map(|(partition, _)| partition.clone()).collect();
-        if !seeking.is_empty() {
+    pub(super) fn fetch_committed(&mut self) {
+        let wanted = self.offsets_wanted();
+        if !wanted.is_empty() {
             self.fetches += 1;
-            self.effects.push_back(Effect::FetchCommitted(seeking));
+            self.effects.push_back(Effect::FetchCommitted(wanted));
         }
     }
 
@@ -308,9 +317,10 @@ impl<P> Worker<P> {
     fn read(&mut self, page: Page<P>) {
         let Some(lane) = self.lanes.get_mut(&page.source.partition) else { return };
         let offset = page.source.offset;
-        if lane.seeking || lane.leaving || lane.stuck || offset < lane.next {
+        if lane.seeking || lane.leaving || lane.is_blocked() || offset < lane.next {
             return;
         }
+        lane.answers();
         let source = page.source.clone();
         lane.push(page);
         self.resolve(&source);
@@ -324,6 +334,7 @@ impl<P> Worker<P> {
         }
         self.join_if_ready();
         self.recall_what_is_missing();
+        self.recheck_blocked(now);
         self.pace();
         self.deliver(now);
         self.finish_draining(now);
@@ -358,7 +369,7 @@ impl<P> Worker<P> {
             }
             return;
         }
-        if late || self.lanes.values().all(|lane| lane.waiting().next().is_none()) {
+        if late || self.lanes.values().all(Lane::is_done) {
             self.stopped = true;
             if self.joined {
                 self.effects.push_back(Effect::Leave);
@@ -392,8 +403,8 @@ pub struct Status {
     pub joined: bool,
     /// It reads old rulings back.
     pub recalling: bool,
-    /// Partitions that stand still because a ruling is gone for good.
-    pub gone: Vec<PartitionId>,
+    /// Partitions that cannot be read on, and why.
+    pub blocked: BTreeMap<PartitionId, Blocked>,
     /// The breaker has tripped, with so many dead letters among the last 1000 records.
     pub tripped: Option<usize>,
     /// Pages that are in no transaction yet.

@@ -8,6 +8,7 @@
 //! used), L8 (a page that was asked about leaves without its verdict only by `withdraw`). Cost: a map look-up and a
 //! binary search for each page and each ruling.
 
+mod blocked;
 mod breaker;
 mod deliver;
 mod events;
@@ -22,6 +23,7 @@ mod route;
 mod settings;
 mod start;
 
+pub use blocked::Blocked;
 pub use events::{Disposition, Effect, Errand, Event, Failure, LogPartition, Output, Page, ReadFrom, Request};
 pub use headers::{Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, message, verdict};
 pub use life::{Status, Worker};

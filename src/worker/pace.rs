@@ -17,7 +17,7 @@ impl<P> Worker<P> {
         let ahead_of = self.slowest();
         let pause = |lane: &Lane<P>| {
             let leads = lane.last_time.zip(ahead_of).is_some_and(|(time, limit)| time > limit);
-            all || lane.stuck || lane.leaving || leads
+            all || lane.is_blocked() || lane.leaving || leads
         };
         let (mut begin, mut end) = (BTreeSet::new(), BTreeSet::new());
         for (partition, lane) in &mut self.lanes {
@@ -38,7 +38,7 @@ impl<P> Worker<P> {
 
     /// Returns the event time beyond which a partition is too far ahead of the slowest one that still has pages.
     fn slowest(&self) -> Option<crate::record::Timestamp> {
-        let behind = self.lanes.values().filter(|lane| !lane.at_end && !lane.stuck && !lane.leaving);
+        let behind = self.lanes.values().filter(|lane| !lane.at_end && lane.blocked.is_none() && !lane.leaving);
         behind.filter_map(|lane| lane.last_time).min().map(|time| time.plus(self.settings.lead))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dupgate::record::PartitionId;
 use dupgate::transaction::Manner;
-use dupgate::worker::WorkerSettings;
+use dupgate::worker::{Blocked, WorkerSettings};
 
 use crate::laws::Laws;
 use crate::pages::WorldPage;
@@ -168,4 +168,41 @@ fn a_partition_that_appears_later_is_read_from_its_beginning() {
     fleet.world.bus.add_partition(GROUP, &later);
     fleet.until("it is given out", |fleet| fleet.workers.iter().any(|worker| worker.reads(&later)));
     assert!(fleet.committed(&later).is_none_or(|committed| committed == 0));
+}
+
+#[test]
+fn a_partition_that_has_lost_its_next_offset_stops_nobody_else() {
+    let mut fleet = Fleet::new(4);
+    let inputs = fleet.world.inputs.clone();
+    inputs.iter().for_each(|input| fleet.write(input, 5));
+    (0..2).for_each(|_| fleet.join());
+    fleet.until("all is delivered", |fleet| fleet.delivered(&inputs));
+    let (cut, others) = inputs.split_first().unwrap();
+    let next = fleet.world.bus.end(cut);
+    (0..2).for_each(|_| fleet.crash(0));
+    inputs.iter().for_each(|input| fleet.write(input, 5));
+    fleet.world.bus.delete_before(cut, next + 3);
+    (0..2).for_each(|_| fleet.join());
+    fleet.until("the others go on", |fleet| fleet.delivered(others));
+    let blocked = |fleet: &Fleet| fleet.workers.iter().flat_map(WorkerDriver::blocked).collect::<Vec<_>>();
+    fleet.until("the partition is named", |fleet| !blocked(fleet).is_empty());
+    let why = Blocked::OutOfRange { offset: next, first: next + 3, end: next + 5 };
+    assert_eq!(blocked(&fleet), [(cut.clone(), why)]);
+    // It goes from owner to owner without doing harm.
+    let owner = fleet.workers.iter().position(|worker| worker.owned().contains(cut)).unwrap();
+    fleet.crash(owner);
+    others.iter().for_each(|input| fleet.write(input, 5));
+    fleet.until("the other worker goes on", |fleet| fleet.delivered(others));
+    fleet.until("the partition is named again", |fleet| !blocked(fleet).is_empty());
+    // It is looked at again, and nothing is skipped unasked.
+    fleet.world.elapsed += Duration::from_secs(61);
+    fleet.until("it is read again", |fleet| fleet.workers[0].reads(cut));
+    fleet.until("it is read in vain", |fleet| !fleet.workers[0].reads(cut));
+    assert_eq!((blocked(&fleet).len(), fleet.committed(cut)), (1, Some(next)));
+    // The way out.
+    fleet.crash(0);
+    fleet.world.bus.set_committed(GROUP, cut, next + 3);
+    fleet.join();
+    fleet.until("it is delivered", |fleet| fleet.delivered(&inputs));
+    assert_eq!(blocked(&fleet), []);
 }

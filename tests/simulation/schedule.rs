@@ -9,7 +9,7 @@ use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate::log::{Entry, EntryBody, ForgetTarget, LogIdentity, MinHashRules, Rules, SameId, Stage, Windows};
 use dupgate::record::{PartitionId, Source};
 use dupgate::transaction::Manner;
-use dupgate::worker::{LogPartition, WorkerSettings};
+use dupgate::worker::{Blocked, LogPartition, WorkerSettings};
 
 use crate::bus::{End, MemberId};
 use crate::judge_driver::JudgeDriver;
@@ -299,7 +299,13 @@ impl Schedule {
             (step, name, false)
         } else {
             let worker = process.worker.as_mut().unwrap();
-            (worker.step(&mut self.world), worker.name.clone(), true)
+            let step = worker.step(&mut self.world);
+            // No topic is created anew here, and no record of the input lost.
+            let wrong = worker.blocked().into_iter().find(|(_, why)| *why != Blocked::RulingLost);
+            if let Some((input, why)) = wrong {
+                self.world.violate(format!("{}: {input}: {why}", worker.name));
+            }
+            (step, worker.name.clone(), true)
         };
         self.laws.observe(&mut self.world);
         match step {
@@ -545,7 +551,7 @@ impl Schedule {
     /// The way out for pages whose ruling is gone for good.
     fn reopen_what_is_gone(&mut self) {
         let statuses = self.processes.iter().filter_map(|process| process.worker.as_ref()).map(WorkerDriver::status);
-        let gone: Vec<PartitionId> = statuses.flat_map(|status| status.gone).collect();
+        let gone: Vec<PartitionId> = statuses.flat_map(|status| status.blocked.into_keys()).collect();
         for input in &gone {
             let Some(committed) = self.world.bus.committed(GROUP, input).map(|committed| committed.offset) else {
                 continue;
@@ -621,7 +627,7 @@ impl Schedule {
     /// A partition may stand still only for a ruling that is gone for good.
     fn judge_the_gone(&mut self) {
         let statuses = self.processes.iter().filter_map(|process| process.worker.as_ref()).map(WorkerDriver::status);
-        let gone: Vec<PartitionId> = statuses.flat_map(|status| status.gone).collect();
+        let gone: Vec<PartitionId> = statuses.flat_map(|status| status.blocked.into_keys()).collect();
         for input in gone {
             let Some(source) = self.first_undelivered(&input) else { continue };
             let slot = &self.world.bus.slots(&input)[usize::try_from(source.offset).unwrap()];

@@ -7,7 +7,7 @@ use dupgate::log::{Entry, VerdictReader};
 use dupgate::record::PartitionId;
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{
-    Disposition, Effect, Event, LogPartition, Output, Page, ReadFrom, Request, Status, Subscription, Worker,
+    Blocked, Disposition, Effect, Event, LogPartition, Output, Page, ReadFrom, Request, Status, Subscription, Worker,
     WorkerSettings, unread,
 };
 
@@ -135,6 +135,10 @@ impl WorkerDriver {
 
     pub(crate) fn status(&self) -> Status {
         self.worker.status()
+    }
+
+    pub(crate) fn blocked(&self) -> BTreeMap<PartitionId, Blocked> {
+        self.worker.blocked()
     }
 
     /// The partitions that the group has given to it.
@@ -497,9 +501,16 @@ impl WorkerDriver {
                 reading.at_end = false;
                 reading.on_the_way.push_back(page.read(&input.at(offset), limit, logs, panics));
             }
-            Fetched::Record { .. } | Fetched::OutOfRange => {
+            Fetched::Record { .. } => {
                 let at = reading.next;
-                world.violate(format!("{}: reads {input} at {at}, where nothing is", self.name));
+                world.violate(format!("{}: reads {input} at {at}, where something else is", self.name));
+            }
+            // What was read before comes out of the text work first.
+            Fetched::OutOfRange if !reading.on_the_way.is_empty() => {}
+            Fetched::OutOfRange => {
+                let (offset, first, end) = (reading.next, world.bus.start(&input), world.bus.end(&input));
+                self.reading.remove(&input);
+                self.worker.handle(world.elapsed, Event::OutOfRange { partition: input, offset, first, end });
             }
             Fetched::Nothing { position } => {
                 reading.next = position;

@@ -20,6 +20,16 @@ pub(super) struct Lane {
     pub(super) paused: bool,
     /// A seek that has not succeeded yet.
     pub(super) wanted: Option<(Start, u64)>,
+    /// Behind the last record handed over.
+    pub(super) next: i64,
+}
+
+impl Lane {
+    /// A record of this offset goes to the owner. Returns the serial number of the seek that it follows, if one is open.
+    pub(super) fn passed(&mut self, offset: i64) -> Option<u64> {
+        self.next = offset.saturating_add(1);
+        self.open
+    }
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +57,7 @@ impl Lanes {
                 Ok(offset) => {
                     lane.wanted = None;
                     lane.open = Some(serial);
+                    lane.next = offset;
                     started.push((partition.clone(), serial, offset));
                 }
                 Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),

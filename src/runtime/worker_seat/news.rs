@@ -93,6 +93,12 @@ impl WorkerSeat {
                 }
                 self.hand_over(&partition)
             }
+            MemberEvent::OutOfRange { partition, serial, offset, first, end } => {
+                if let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) {
+                    lane.order.push(Ready::OutOfRange { offset, first, end });
+                }
+                self.hand_over(&partition)
+            }
             MemberEvent::Assigned(partitions) => {
                 tracing::info!(partitions = %names(&partitions), "assigned");
                 self.report.metrics().rebalanced(Rebalance::Assign, partitions.len());
@@ -147,6 +153,10 @@ impl WorkerSeat {
         while let Some(ready) = self.lanes.get_mut(partition).and_then(|lane| lane.order.pop()) {
             match ready {
                 Ready::End => self.handle(Event::AtEnd(partition.clone()))?,
+                Ready::OutOfRange { offset, first, end } => {
+                    let partition = partition.clone();
+                    self.handle(Event::OutOfRange { partition, offset, first, end })?;
+                }
                 Ready::Page(page, _held) => {
                     if self.must_stop_at(&page) {
                         self.lanes.remove(partition);

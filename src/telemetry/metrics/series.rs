@@ -7,9 +7,9 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, R
 
 use super::super::table::{self, Kind, Spec, TABLE};
 use super::{
-    BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue, LimitedQueue, Log,
-    MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step, TransactionResult,
-    Verdict,
+    Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue,
+    LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step,
+    TransactionResult, Verdict,
 };
 use crate::record::Reject;
 
@@ -105,6 +105,7 @@ pub(super) struct Series {
     pub(super) document_tokens: Family<Segmenter, Histogram>,
     pub(super) offset_commits: Family<CommitResult, Counter>,
     pub(super) transaction_duration: Family<TransactionResult, Histogram>,
+    pub(super) blocked: Family<Blocked, Gauge>,
     pub(super) rebalances: Family<Rebalance, Counter>,
     pub(super) rebalance_pause: Histogram,
     pub(super) paused: Family<Pause, Gauge>,
@@ -174,6 +175,7 @@ impl Series {
             document_tokens: registrar.histograms(&table::DOCUMENT_TOKENS),
             offset_commits: registrar.counters(&table::OFFSET_COMMITS),
             transaction_duration: registrar.histograms(&table::TRANSACTION_DURATION),
+            blocked: registrar.gauges(&table::BLOCKED_PARTITIONS),
             rebalances: registrar.counters(&table::REBALANCES),
             rebalance_pause: registrar.histogram(&table::REBALANCE_PAUSE),
             paused: registrar.gauges(&table::CONSUMER_PAUSED),

@@ -3,6 +3,7 @@
 mod crashes;
 pub(super) mod instance;
 mod manners;
+mod partitions;
 pub(super) mod topics;
 
 use self::instance::Site;
