@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::clock::Clock;
+use super::clock::{Clock, wall_time};
 use crate::fingerprint::{Reader, Scratch, Step};
 use crate::kafka::member::Arrived;
 use crate::kafka::output::{Carried, Outputs};
@@ -127,5 +127,5 @@ fn raw<'r>(record: &'r Arrived, headers: &'r Named<'r>) -> RawRecord<'r> {
 
 fn page(source: Source, record: &Arrived, errand: Errand, event_time: Timestamp, payload: Carried) -> Page<Carried> {
     let bytes = record.bytes() + size_of::<Page<Carried>>() + size_of::<Arrived>();
-    Page { source, bytes, event_time, errand, payload }
+    Page { source, bytes, event_time, paced_by: event_time.min(wall_time()), errand, payload }
 }

@@ -35,7 +35,7 @@ use crate::telemetry::listener::{Server, bind};
 use crate::telemetry::metrics::Build;
 use crate::telemetry::table;
 use crate::telemetry::{Health, Metrics};
-use crate::worker::{LogPartition, Mode, WorkerSettings};
+use crate::worker::{LogPartition, Mode, Pacing, WorkerSettings};
 
 /// Rulings each log's reader remembers: some minutes at full speed.
 const REMEMBERED_RULINGS: usize = 200_000;
@@ -235,7 +235,12 @@ impl Service {
             commit_interval: settings.output.commit_interval,
             revoke_grace: REVOKE_GRACE,
             shutdown_grace: settings.processing.shutdown_grace,
-            lead: settings.rules.lateness,
+            pacing: Pacing {
+                lead: settings.rules.lateness,
+                reach: settings.rules.lateness + 2 * settings.rules.windows.max(),
+                idle_after: Duration::from_secs(5),
+                interval: Duration::from_millis(100),
+            },
             stop_after_bad_ratio: f64::from(settings.processing.stop_after_bad_percent) / 100.0,
             manner: plan.manner(),
         };

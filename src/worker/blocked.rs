@@ -153,84 +153,11 @@ impl<P> Worker<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
-    use crate::log::{
-        Answer, Decision, LogIdentity, PageEntry, PageRuling, RequestId, RulesNumber, Ruling, RulingBatch,
-    };
-    use crate::log::{Tails, VerdictRecord};
+    use crate::fingerprint::PageDigest;
+    use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling};
     use crate::record::Timestamp;
-    use crate::transaction::Manner;
-    use crate::worker::{Errand, Event, Page, WorkerSettings};
-
-    fn input(number: i32) -> PartitionId {
-        PartitionId::new("pages", number)
-    }
-
-    struct Bench {
-        worker: Worker<()>,
-        now: Duration,
-    }
-
-    impl Bench {
-        fn handle(&mut self, event: Event<()>) -> Vec<Effect<()>> {
-            self.worker.handle(self.now, event);
-            std::iter::from_fn(|| self.worker.poll()).collect()
-        }
-
-        /// A worker that owns partitions 0 and 1, and has followed these rulings.
-        fn new(rulings: Vec<Ruling>) -> Self {
-            let settings = WorkerSettings {
-                logs: 1,
-                first_request: 0,
-                remembered_rulings: 100,
-                recalled_positions: 100,
-                in_flight_bytes: 1000,
-                transaction_pages: 100,
-                commit_interval: Duration::from_millis(10),
-                revoke_grace: Duration::from_secs(1),
-                shutdown_grace: Duration::from_secs(1),
-                lead: Duration::from_secs(1),
-                stop_after_bad_ratio: 1.0,
-                manner: Manner::Transaction,
-            };
-            let mut bench = Self { worker: Worker::new(settings), now: Duration::ZERO };
-            bench.handle(Event::Called(Ok(())));
-            bench.handle(Event::Checkpoint(0, None));
-            bench.follow(rulings);
-            bench.handle(Event::FollowedToEnd(0));
-            bench.handle(Event::Unread(BTreeSet::new()));
-            bench.handle(Event::Assigned(BTreeSet::from([input(0), input(1)])));
-            bench
-        }
-
-        fn follow(&mut self, rulings: Vec<Ruling>) -> Vec<Effect<()>> {
-            let (log, rules) = (LogIdentity(1), RulesNumber(1));
-            let batch = RulingBatch { log, rules, tails: Tails::START, next_entry: 0, rulings };
-            self.handle(Event::Followed { log: 0, offset: 0, record: VerdictRecord::Rulings(batch) })
-        }
-
-        fn offsets(&mut self, offsets: [Option<i64>; 2]) -> Vec<Effect<()>> {
-            self.handle(Event::Committed([input(0), input(1)].into_iter().zip(offsets).collect()))
-        }
-
-        fn page(&mut self, partition: i32, offset: i64, digest: u32) -> Vec<Effect<()>> {
-            let source = input(partition).at(offset);
-            let exact = ExactHash(u128::from(digest));
-            let fingerprints = Fingerprints { exact, simhash: None, sketch: None, numbers: Numbers::default() };
-            let (event_time, digest) = (Timestamp::default(), PageDigest(digest));
-            let entry = PageEntry { source: source.clone(), event_time, id: None, scope: None, fingerprints, digest };
-            self.handle(Event::Page(Page { source, bytes: 1, event_time, errand: Errand::Ask(0, entry), payload: () }))
-        }
-
-        fn a_minute_later(&mut self) -> Vec<Effect<()>> {
-            self.now += Duration::from_secs(61);
-            self.handle(Event::Tick)
-        }
-
-        fn why(&self) -> Vec<Blocked> {
-            self.worker.blocked().into_values().collect()
-        }
-    }
+    use crate::worker::Event;
+    use crate::worker::bench::{Bench, input};
 
     fn ruling(partition: i32, offset: i64, digest: u32) -> Ruling {
         let page = PageRuling {

@@ -19,6 +19,9 @@ pub struct Page<P> {
     pub bytes: usize,
     /// Its event time.
     pub event_time: Timestamp,
+    /// The time that partitions are paced by: its event time, at most the moment at which it was read. No verdict
+    /// depends on it.
+    pub paced_by: Timestamp,
     /// What is to be done with it.
     pub errand: Errand,
     /// The record.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::events::{Disposition, LogPartition, Page};
+use super::pace::RecentTimes;
 use crate::log::RequestId;
-use crate::record::Timestamp;
 
 /// One input partition that is ours.
 #[derive(Debug)]
@@ -25,8 +25,12 @@ pub(super) struct Lane<P> {
     pub(super) leaving: bool,
     /// There was nothing more to read.
     pub(super) at_end: bool,
-    /// Event time of the page read last.
-    pub(super) last_time: Option<Timestamp>,
+    /// Of the pages read last.
+    pub(super) times: RecentTimes,
+    /// When a page was read last, or might have been.
+    pub(super) last_read: Duration,
+    /// It is too far ahead of another one.
+    pub(super) leads: bool,
     /// Why it cannot be read on.
     pub(super) blocked: Option<Blocked>,
     /// It is blocked, and reading is tried all the same.
@@ -87,7 +91,9 @@ impl<P> Lane<P> {
             start: None,
             leaving: false,
             at_end: false,
-            last_time: None,
+            times: RecentTimes::default(),
+            last_read: Duration::ZERO,
+            leads: false,
             blocked: None,
             retrying: false,
             checking: false,
@@ -144,9 +150,10 @@ impl<P> Lane<P> {
     }
 
     /// Adds the next page.
-    pub(super) fn push(&mut self, page: Page<P>) {
+    pub(super) fn push(&mut self, now: Duration, page: Page<P>) {
         self.next = page.source.offset.saturating_add(1);
-        self.last_time = Some(page.event_time);
+        self.times.push(page.paced_by);
+        self.last_read = now;
         self.at_end = false;
         self.bytes += page.bytes;
         self.waiting.push_back(Waiting { page, stage: Stage::New });

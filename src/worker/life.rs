@@ -44,6 +44,8 @@ pub struct Worker<P> {
     pub(super) last_commit: Duration,
     pub(super) breaker: Breaker,
     pub(super) full: bool,
+    /// When it was looked last which partitions are ahead of others.
+    pub(super) paced_at: Duration,
     /// Fetches of committed offsets that are not answered. Only the last one counts: it asks for all that is needed.
     pub(super) fetches: usize,
     pub(super) effects: VecDeque<Effect<P>>,
@@ -108,6 +110,7 @@ impl<P> Worker<P> {
             last_commit: Duration::ZERO,
             breaker: Breaker::new(settings.stop_after_bad_ratio),
             full: false,
+            paced_at: Duration::ZERO,
             fetches: 0,
             effects: VecDeque::new(),
             settings,
@@ -136,7 +139,7 @@ impl<P> Worker<P> {
             Event::Unread(partitions) => self.unread = Some(partitions),
             Event::Committed(offsets) => self.seek(offsets),
             Event::Started(partition, offset) => self.started(&partition, offset),
-            Event::Page(page) => self.read(page),
+            Event::Page(page) => self.read(now, page),
             Event::AtEnd(partition) => {
                 if let Some(lane) = self.lanes.get_mut(&partition) {
                     lane.answers();
@@ -314,7 +317,7 @@ impl<P> Worker<P> {
 
     // ---- pages
 
-    fn read(&mut self, page: Page<P>) {
+    fn read(&mut self, now: Duration, page: Page<P>) {
         let Some(lane) = self.lanes.get_mut(&page.source.partition) else { return };
         let offset = page.source.offset;
         if lane.seeking || lane.leaving || lane.is_blocked() || offset < lane.next {
@@ -322,7 +325,7 @@ impl<P> Worker<P> {
         }
         lane.answers();
         let source = page.source.clone();
-        lane.push(page);
+        lane.push(now, page);
         self.resolve(&source);
     }
 
@@ -335,7 +338,7 @@ impl<P> Worker<P> {
         self.join_if_ready();
         self.recall_what_is_missing();
         self.recheck_blocked(now);
-        self.pace();
+        self.pace(now);
         self.deliver(now);
         self.finish_draining(now);
         self.leave_if_done(now);

@@ -8,6 +8,8 @@
 //! used), L8 (a page that was asked about leaves without its verdict only by `withdraw`). Cost: a map look-up and a
 //! binary search for each page and each ruling.
 
+#[cfg(test)]
+mod bench;
 mod blocked;
 mod breaker;
 mod deliver;
@@ -27,6 +29,7 @@ pub use blocked::Blocked;
 pub use events::{Disposition, Effect, Errand, Event, Failure, LogPartition, Output, Page, ReadFrom, Request};
 pub use headers::{Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, message, verdict};
 pub use life::{Status, Worker};
+pub use pace::Pacing;
 pub use route::{BadRecords, Mode, Partitioning, Routing, Tombstones, murmur2};
 pub use settings::WorkerSettings;
 pub use start::{Subscription, unread};

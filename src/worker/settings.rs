@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::pace::Pacing;
 use crate::transaction::Manner;
 
 /// What a worker needs to know.
@@ -26,8 +27,8 @@ pub struct WorkerSettings {
     pub revoke_grace: Duration,
     /// How long pages may still be answered and delivered after [`super::Event::Stop`].
     pub shutdown_grace: Duration,
-    /// How far, in event time, a partition may be read ahead of one that lags behind.
-    pub lead: Duration,
+    /// When a partition waits for another one.
+    pub pacing: Pacing,
     /// Share of dead letters among the last 1000 records above which everything is paused; 1 never pauses.
     pub stop_after_bad_ratio: f64,
     /// Exactly once, or at least once.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dupgate::record::PartitionId;
 use dupgate::transaction::Manner;
-use dupgate::worker::{Blocked, WorkerSettings};
+use dupgate::worker::{Blocked, Pacing, WorkerSettings};
 
 use crate::laws::Laws;
 use crate::pages::WorldPage;
@@ -42,7 +42,7 @@ impl Fleet {
             commit_interval: ms(1),
             revoke_grace: ms(10),
             shutdown_grace: ms(20),
-            lead: ms(6),
+            pacing: Pacing { lead: ms(6), reach: ms(40), idle_after: ms(20), interval: ms(1) },
             stop_after_bad_ratio: 1.0,
             manner: Manner::Transaction,
         };
@@ -58,11 +58,13 @@ impl Fleet {
     }
 
     fn write(&mut self, partition: &PartitionId, pages: usize) {
-        for _ in 0..pages {
-            let page = WorldPage::tombstone(&mut self.world.rng, self.world.width, self.world.clock);
-            let now = self.world.now();
-            self.world.bus.append(partition, now, Value::Page(Arc::new(page)));
-        }
+        (0..pages).for_each(|_| self.write_dated(partition, self.world.clock));
+    }
+
+    fn write_dated(&mut self, partition: &PartitionId, time: i64) {
+        let page = WorldPage::tombstone(&mut self.world.rng, self.world.width, time);
+        let now = self.world.now();
+        self.world.bus.append(partition, now, Value::Page(Arc::new(page)));
     }
 
     /// One millisecond passes.
@@ -205,4 +207,27 @@ fn a_partition_that_has_lost_its_next_offset_stops_nobody_else() {
     fleet.join();
     fleet.until("it is delivered", |fleet| fleet.delivered(&inputs));
     assert_eq!(blocked(&fleet), []);
+}
+
+#[test]
+fn a_page_that_is_dated_far_ahead_does_not_park_its_partition() {
+    let mut fleet = Fleet::new(2);
+    let inputs = fleet.world.inputs.clone();
+    let [dated, busy] = &inputs[..] else { panic!("two partitions") };
+    fleet.join();
+    // One partition is never at its end.
+    fleet.write(busy, 500);
+    for _ in 0..100 {
+        inputs.iter().for_each(|input| fleet.write(input, 2));
+        fleet.pass();
+    }
+    fleet.write_dated(dated, 4_102_444_800_000);
+    fleet.write(dated, 1);
+    let since = fleet.world.elapsed;
+    while !fleet.delivered(std::slice::from_ref(dated)) {
+        fleet.write(busy, 2);
+        fleet.pass();
+        assert!(fleet.world.elapsed < since + Duration::from_secs(10), "parked");
+    }
+    assert!(!fleet.delivered(std::slice::from_ref(busy)), "the other one was at its end");
 }

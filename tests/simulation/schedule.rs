@@ -9,7 +9,7 @@ use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate::log::{Entry, EntryBody, ForgetTarget, LogIdentity, MinHashRules, Rules, SameId, Stage, Windows};
 use dupgate::record::{PartitionId, Source};
 use dupgate::transaction::Manner;
-use dupgate::worker::{Blocked, LogPartition, WorkerSettings};
+use dupgate::worker::{Blocked, LogPartition, Pacing, WorkerSettings};
 
 use crate::bus::{End, MemberId};
 use crate::judge_driver::JudgeDriver;
@@ -234,7 +234,7 @@ impl Schedule {
             commit_interval: ms(2),
             revoke_grace: ms(10),
             shutdown_grace: ms(20),
-            lead: ms(6),
+            pacing: Pacing { lead: ms(6), reach: ms(40), idle_after: ms(20), interval: ms(1) },
             stop_after_bad_ratio: 1.0,
             manner: Manner::Transaction,
         };

@@ -55,8 +55,9 @@ impl WorldPage {
     }
 
     /// A null value: its end is known without a judge.
-    pub(crate) fn tombstone(rng: &mut Rng, width: Width, now: i64) -> Self {
-        Self { tombstone: true, ..Self::draw(rng, width, now, 0) }
+    pub(crate) fn tombstone(rng: &mut Rng, width: Width, time: i64) -> Self {
+        let event_time = Timestamp::from_millis(time);
+        Self { tombstone: true, event_time, ..Self::draw(rng, width, 0, 0) }
     }
 
     /// The log partition that this page's scope goes to.
@@ -120,6 +121,7 @@ impl WorldPage {
         } else {
             Errand::Ask(self.log(logs), self.entry(source))
         };
-        Page { source: source.clone(), bytes: 1, event_time: self.event_time, errand, payload: Arc::clone(self) }
+        let event_time = self.event_time;
+        Page { source: source.clone(), bytes: 1, event_time, paced_by: event_time, errand, payload: Arc::clone(self) }
     }
 }

@@ -1,0 +1,101 @@
+//! A worker with two partitions, for the tests of this room.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Blocked, Effect, Errand, Event, Pacing, Page, Worker, WorkerSettings};
+use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
+use crate::log::{LogIdentity, PageEntry, RulesNumber, Ruling, RulingBatch, Tails, VerdictRecord};
+use crate::record::{PartitionId, Timestamp};
+use crate::transaction::Manner;
+
+pub(super) fn input(number: i32) -> PartitionId {
+    PartitionId::new("pages", number)
+}
+
+pub(super) struct Bench {
+    pub(super) worker: Worker<()>,
+    pub(super) now: Duration,
+}
+
+impl Bench {
+    pub(super) fn handle(&mut self, event: Event<()>) -> Vec<Effect<()>> {
+        self.worker.handle(self.now, event);
+        std::iter::from_fn(|| self.worker.poll()).collect()
+    }
+
+    /// A worker that owns partitions 0 and 1, and has followed these rulings.
+    pub(super) fn new(rulings: Vec<Ruling>) -> Self {
+        let settings = WorkerSettings {
+            logs: 1,
+            first_request: 0,
+            remembered_rulings: 100,
+            recalled_positions: 100,
+            in_flight_bytes: 1000,
+            transaction_pages: 100,
+            commit_interval: Duration::from_millis(10),
+            revoke_grace: Duration::from_secs(1),
+            shutdown_grace: Duration::from_secs(1),
+            pacing: Pacing {
+                lead: Duration::from_hours(1),
+                reach: Duration::from_hours(100),
+                idle_after: Duration::from_secs(5),
+                interval: Duration::from_millis(100),
+            },
+            stop_after_bad_ratio: 1.0,
+            manner: Manner::Transaction,
+        };
+        let mut bench = Self { worker: Worker::new(settings), now: Duration::ZERO };
+        bench.handle(Event::Called(Ok(())));
+        bench.handle(Event::Checkpoint(0, None));
+        bench.follow(rulings);
+        bench.handle(Event::FollowedToEnd(0));
+        bench.handle(Event::Unread(BTreeSet::new()));
+        bench.handle(Event::Assigned(BTreeSet::from([input(0), input(1)])));
+        bench
+    }
+
+    pub(super) fn follow(&mut self, rulings: Vec<Ruling>) -> Vec<Effect<()>> {
+        let (log, rules) = (LogIdentity(1), RulesNumber(1));
+        let batch = RulingBatch { log, rules, tails: Tails::START, next_entry: 0, rulings };
+        self.handle(Event::Followed { log: 0, offset: 0, record: VerdictRecord::Rulings(batch) })
+    }
+
+    pub(super) fn offsets(&mut self, offsets: [Option<i64>; 2]) -> Vec<Effect<()>> {
+        self.handle(Event::Committed([input(0), input(1)].into_iter().zip(offsets).collect()))
+    }
+
+    pub(super) fn page(&mut self, partition: i32, offset: i64, digest: u32) -> Vec<Effect<()>> {
+        let source = input(partition).at(offset);
+        let exact = ExactHash(u128::from(digest));
+        let fingerprints = Fingerprints { exact, simhash: None, sketch: None, numbers: Numbers::default() };
+        let (event_time, digest) = (Timestamp::default(), PageDigest(digest));
+        let entry = PageEntry {
+            source: source.clone(),
+            event_time,
+            id: None,
+            scope: None,
+            site: None,
+            is_variant: false,
+            fingerprints,
+            digest,
+        };
+        self.handle(Event::Page(Page {
+            source,
+            bytes: 1,
+            event_time,
+            paced_by: event_time,
+            errand: Errand::Ask(0, entry),
+            payload: (),
+        }))
+    }
+
+    pub(super) fn a_minute_later(&mut self) -> Vec<Effect<()>> {
+        self.now += Duration::from_secs(61);
+        self.handle(Event::Tick)
+    }
+
+    pub(super) fn why(&self) -> Vec<Blocked> {
+        self.worker.blocked().into_values().collect()
+    }
+}
