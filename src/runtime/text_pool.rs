@@ -1,10 +1,12 @@
 //! Threads for text work: large stacks, panics caught, a time limit.
 //!
 //! A thread cannot be stopped from outside. One whose page takes too long is given up: the page is withdrawn, a new
-//! thread takes the place, and the late result is thrown away when it comes.
+//! thread takes the place, and the late result is thrown away when it comes. Only time in which somebody looked counts:
+//! while the machine stood still, so did the threads.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -21,8 +23,37 @@ use crate::worker::Page;
 /// Stack of a thread for text work: parsers of deep documents go deep.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Threads that may be given up before the pool says so.
-const MOST_GIVEN_UP: usize = 16;
+/// From one look for overdue pages to the next.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Threads that were given up and still run, from which on the pool says so; of a large pool, twice its threads.
+const MOST_RUNAWAYS: usize = 32;
+
+/// The work that the threads do.
+pub(super) trait TextWork: Send + Sync {
+    /// Reads a record.
+    fn read(&self, source: Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> Page<Carried>;
+
+    /// Makes the page of a record that could not be read.
+    fn withdraw(&self, source: Source, record: &Arc<Arrived>, reason: Reject) -> Page<Carried>;
+
+    /// A thread was busy for so long.
+    fn was_busy(&self, elapsed: Duration);
+}
+
+impl TextWork for Reading {
+    fn read(&self, source: Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> Page<Carried> {
+        self.page(source, record, scratch)
+    }
+
+    fn withdraw(&self, source: Source, record: &Arc<Arrived>, reason: Reject) -> Page<Carried> {
+        self.withdrawn(source, record, reason)
+    }
+
+    fn was_busy(&self, elapsed: Duration) {
+        self.metrics.worker_busy(elapsed);
+    }
+}
 
 /// A record to read, and where the result is to be filed.
 pub(super) struct Job {
@@ -54,23 +85,38 @@ pub(super) struct Done {
 pub(super) struct TextPool {
     jobs: Sender<Job>,
     shared: Arc<Shared>,
-    desks: Vec<Arc<Desk>>,
-    given_up: usize,
+    threads: Vec<Thread>,
+    /// Threads that were given up and may still run.
+    runaways: Vec<JoinHandle<()>>,
+    /// When the last look was.
+    looked: Duration,
+}
+
+struct Thread {
+    desk: Arc<Desk>,
+    handle: JoinHandle<()>,
 }
 
 struct Shared {
     jobs: Receiver<Job>,
-    reading: Reading,
+    work: Box<dyn TextWork>,
     sink: Box<dyn Fn(Done) + Send + Sync>,
     clock: Clock,
 }
 
-/// What one thread is working on, and since when. Whoever takes the job out answers it.
+/// What one thread is working on. Whoever takes the task out answers its job.
 #[derive(Default)]
-struct Desk(Mutex<Option<(Duration, Job)>>);
+struct Desk(Mutex<Option<Task>>);
+
+struct Task {
+    since: Duration,
+    /// How long it was seen to take.
+    seen: Duration,
+    job: Job,
+}
 
 impl Desk {
-    fn lock(&self) -> MutexGuard<'_, Option<(Duration, Job)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Task>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -83,18 +129,14 @@ impl TextPool {
     /// When a thread cannot be started.
     pub(super) fn start(
         threads: usize,
-        reading: Reading,
+        work: impl TextWork + 'static,
         clock: Clock,
         sink: impl Fn(Done) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let (sender, jobs) = unbounded();
-        let shared = Arc::new(Shared { jobs, reading, sink: Box::new(sink), clock });
-        let mut pool = Self { jobs: sender, shared, desks: Vec::new(), given_up: 0 };
-        for _ in 0..threads.max(1) {
-            let desk = pool.seat_a_thread()?;
-            pool.desks.push(desk);
-        }
-        Ok(pool)
+        let shared = Arc::new(Shared { jobs, work: Box::new(work), sink: Box::new(sink), clock });
+        let threads = (0..threads.max(1)).map(|_| start_thread(&shared)).collect::<io::Result<Vec<_>>>()?;
+        Ok(Self { jobs: sender, shared, threads, runaways: Vec::new(), looked: clock.now() })
     }
 
     /// Gives a record out to be read.
@@ -108,60 +150,177 @@ impl TextPool {
         self.jobs.len()
     }
 
-    /// Withdraws pages that have been worked on for longer than `limit`. Says whether so many threads were given up
-    /// that the process had better begin anew.
+    /// Withdraws pages that were worked on for longer than `limit` at the looks up to now, at one look those of less
+    /// than half of the threads. To be called every [`LOOK_INTERVAL`]. Says whether so many threads that were given up
+    /// still run that the process had better begin anew.
     ///
     /// # Errors
     ///
     /// When no thread can be started in place of one that is given up.
-    pub(super) fn give_up_overdue(&mut self, limit: Duration) -> io::Result<bool> {
-        let now = self.shared.clock.now();
-        for index in 0..self.desks.len() {
-            let Some(desk) = self.desks.get(index) else { break };
+    pub(super) fn give_up_overdue(&mut self, now: Duration, limit: Duration) -> io::Result<bool> {
+        // A clock that has leapt says that the machine, or this thread, stood still: not what the threads did meanwhile.
+        let passed = now.saturating_sub(self.looked).min(2 * LOOK_INTERVAL);
+        self.looked = now;
+        let most = (self.threads.len().saturating_sub(1) / 2).max(1);
+        let mut given_up = 0;
+        for thread in &mut self.threads {
             let overdue = {
-                let mut seat = desk.lock();
-                if seat.as_ref().is_some_and(|(since, _)| now.saturating_sub(*since) > limit) {
-                    seat.take()
-                } else {
-                    None
+                let mut desk = thread.desk.lock();
+                if let Some(task) = desk.as_mut() {
+                    task.seen += passed;
                 }
+                if given_up < most { desk.take_if(|task| task.seen > limit) } else { None }
             };
-            let Some((since, job)) = overdue else { continue };
-            self.shared.reading.metrics.worker_busy(now.saturating_sub(since));
-            self.given_up += 1;
+            let Some(Task { since, job, .. }) = overdue else { continue };
+            given_up += 1;
+            self.shared.work.was_busy(self.shared.clock.now().saturating_sub(since));
             tracing::warn!(source = %job.source, ?limit, "text work took too long: the page is withdrawn");
-            let fresh = self.seat_a_thread()?;
-            if let Some(desk) = self.desks.get_mut(index) {
-                *desk = fresh;
-            }
+            let old = std::mem::replace(thread, start_thread(&self.shared)?);
+            self.runaways.push(old.handle);
             let Job { source, serial, place, record, held } = job;
-            let page = self.shared.reading.withdrawn(source, &record, Reject::TextTimeout);
+            let page = self.shared.work.withdraw(source, &record, Reject::TextTimeout);
             (self.shared.sink)(Done { serial, place, page, held });
         }
-        Ok(self.given_up > MOST_GIVEN_UP)
+        self.runaways.retain(|thread| !thread.is_finished());
+        Ok(self.runaways.len() > MOST_RUNAWAYS.max(2 * self.threads.len()))
     }
+}
 
-    fn seat_a_thread(&self) -> io::Result<Arc<Desk>> {
-        let desk = Arc::new(Desk::default());
-        let shared = Arc::clone(&self.shared);
-        let mine = Arc::clone(&desk);
-        std::thread::Builder::new()
-            .name("text".to_owned())
-            .stack_size(STACK_BYTES)
-            .spawn(move || work(&shared, &mine))?;
-        Ok(desk)
-    }
+fn start_thread(shared: &Arc<Shared>) -> io::Result<Thread> {
+    let desk = Arc::new(Desk::default());
+    let (shared, mine) = (Arc::clone(shared), Arc::clone(&desk));
+    let handle = std::thread::Builder::new()
+        .name("text".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(move || work(&shared, &mine))?;
+    Ok(Thread { desk, handle })
 }
 
 fn work(shared: &Shared, desk: &Desk) {
     let mut scratch = Scratch::default();
     for job in &shared.jobs {
         let (source, record) = (job.source.clone(), Arc::clone(&job.record));
-        *desk.lock() = Some((shared.clock.now(), job));
-        let page = shared.reading.page(source, &record, &mut scratch);
+        *desk.lock() = Some(Task { since: shared.clock.now(), seen: Duration::ZERO, job });
+        let page = shared.work.read(source, &record, &mut scratch);
         // Somebody else answered for us: this thread was replaced.
-        let Some((since, job)) = desk.lock().take() else { return };
-        shared.reading.metrics.worker_busy(shared.clock.now().saturating_sub(since));
+        let Some(Task { since, job, .. }) = desk.lock().take() else { return };
+        shared.work.was_busy(shared.clock.now().saturating_sub(since));
         (shared.sink)(Done { serial: job.serial, place: job.place, page, held: job.held });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::gate::Gate;
+    use crate::record::{PartitionId, Timestamp};
+    use crate::worker::{Disposition, Errand};
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// Far longer than anything here takes.
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    /// Blocks on the first pages of the partition until it is let go.
+    struct Stuck {
+        pages: i64,
+        gate: Receiver<()>,
+        begun: Sender<()>,
+    }
+
+    impl TextWork for Stuck {
+        fn read(&self, source: Source, record: &Arc<Arrived>, _: &mut Scratch) -> Page<Carried> {
+            let _ = self.begun.send(());
+            if source.offset < self.pages {
+                // Ends when the other side is dropped.
+                let _ = self.gate.recv();
+            }
+            page(source, record, Errand::Settled(Disposition::Tombstone))
+        }
+
+        fn withdraw(&self, source: Source, record: &Arc<Arrived>, reason: Reject) -> Page<Carried> {
+            page(source, record, Errand::Withdraw(0, reason))
+        }
+
+        fn was_busy(&self, _: Duration) {}
+    }
+
+    fn page(source: Source, record: &Arc<Arrived>, errand: Errand) -> Page<Carried> {
+        let payload = Carried { record: Arc::clone(record), ..Carried::default() };
+        let event_time = Timestamp::default();
+        Page { source, bytes: 1, event_time, paced_by: event_time, errand, payload }
+    }
+
+    struct Bench {
+        pool: TextPool,
+        done: Receiver<Done>,
+        now: Duration,
+        _gate: Sender<()>,
+    }
+
+    impl Bench {
+        /// A pool of so many threads, each blocked on a page of its own; one more page waits.
+        fn new(threads: usize) -> Self {
+            let ((sender, gate), (begun, has_begun), (finished, done)) = (unbounded(), unbounded(), unbounded());
+            let work = Stuck { pages: i64::try_from(threads).unwrap(), gate, begun };
+            let clock = Clock::start();
+            let mut pool = TextPool::start(threads, work, clock, move |one| drop(finished.send(one))).unwrap();
+            let (bytes, partition) = (Gate::new(1 << 20), PartitionId::new("pages", 0));
+            for offset in 0..=threads {
+                let source = partition.at(i64::try_from(offset).unwrap());
+                let place = u64::try_from(offset).unwrap();
+                pool.read(Job { source, serial: 0, place, record: Arc::default(), held: bytes.hold(1) });
+            }
+            (0..threads).for_each(|_| has_begun.recv_timeout(PATIENCE).unwrap());
+            pool.looked = Duration::ZERO;
+            Self { pool, done, now: Duration::ZERO, _gate: sender }
+        }
+
+        /// Returns what is done after a look.
+        fn look(&mut self, after: Duration) -> Vec<Done> {
+            self.now += after;
+            let had_enough = self.pool.give_up_overdue(self.now, LIMIT).unwrap();
+            assert!(!had_enough, "the process would end");
+            self.done.try_iter().collect()
+        }
+    }
+
+    #[test]
+    fn a_page_behind_as_many_slow_ones_as_there_are_threads_comes_through() {
+        let mut bench = Bench::new(32);
+        let (mut withdrawn, mut looks) = (0, 0);
+        while withdrawn < 32 {
+            let done = bench.look(LOOK_INTERVAL);
+            let now = done.iter().filter(|one| matches!(one.page.errand, Errand::Withdraw(..))).count();
+            assert!(now <= 15, "{now} at one look leave no majority");
+            withdrawn += now;
+            looks += 1;
+            assert!(looks < 100, "{withdrawn} of 32");
+            if done.iter().any(|one| one.page.source.offset == 32) {
+                return;
+            }
+        }
+        let last = bench.done.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(last.page.source.offset, 32);
+    }
+
+    #[test]
+    fn a_clock_that_leaps_withdraws_no_page() {
+        let mut bench = Bench::new(4);
+        for _ in 0..9 {
+            assert!(bench.look(Duration::from_mins(1)).is_empty(), "the machine stood still, and so did the threads");
+        }
+        // The same pages are overdue once they were seen to be.
+        let looks = LIMIT.as_millis() / LOOK_INTERVAL.as_millis();
+        let done: usize = (0..looks).map(|_| bench.look(LOOK_INTERVAL).len()).sum();
+        assert!(done > 0);
+    }
+
+    #[test]
+    fn a_single_thread_is_given_up_as_well() {
+        let mut bench = Bench::new(1);
+        let looks = LIMIT.as_millis() / LOOK_INTERVAL.as_millis() + 1;
+        let done: Vec<Done> = (0..looks).flat_map(|_| bench.look(LOOK_INTERVAL)).collect();
+        assert!(done.iter().any(|one| matches!(one.page.errand, Errand::Withdraw(0, Reject::TextTimeout))));
     }
 }

@@ -16,7 +16,7 @@ use super::clock::Clock;
 use super::errands::Errands;
 use super::in_order::InOrder;
 use super::reading::Reading;
-use super::text_pool::{Done, TextPool};
+use super::text_pool::{Done, LOOK_INTERVAL, TextPool};
 use super::wiring::{Plan, failure};
 use super::worker_report::WorkerReport;
 use crate::error::{Fatal, Reason};
@@ -40,9 +40,6 @@ const LINGER: Duration = Duration::from_millis(3);
 
 /// How long text work may take on one page.
 const TEXT_LIMIT: Duration = Duration::from_secs(20);
-
-/// How often metrics and health are looked after.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// How often lags are asked for, and the group is looked at for partitions that nobody owns.
 const LAGS: Duration = Duration::from_secs(10);
@@ -289,12 +286,12 @@ impl WorkerSeat {
 
     fn look_around(&mut self) -> Result<(), Fatal> {
         let now = self.clock.now();
-        if now.saturating_sub(self.looked) < LOOK {
+        if now.saturating_sub(self.looked) < LOOK_INTERVAL {
             return Ok(());
         }
         self.looked = now;
         self.entries.look_after();
-        if self.pool.give_up_overdue(TEXT_LIMIT).map_err(failure)? {
+        if self.pool.give_up_overdue(now, TEXT_LIMIT).map_err(failure)? {
             let why = anyhow::anyhow!("too many pages took longer than {TEXT_LIMIT:?} of text work: begin anew");
             return Err(Reason::Failure.because(why));
         }
