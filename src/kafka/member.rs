@@ -8,6 +8,7 @@
 //! Partitions are added to the client's own assignment at their first seek and removed only inside the revocation
 //! callback: removing them at any other moment could answer a revocation that the owner has not seen yet.
 
+mod arrived;
 mod identity;
 mod lanes;
 mod membership;
@@ -24,19 +25,19 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::types::RDKafkaRespErr;
-use rdkafka::{ClientConfig, Timestamp as KafkaTimestamp, TopicPartitionList};
+use rdkafka::{ClientConfig, TopicPartitionList};
 
+pub use self::arrived::Arrived;
+use self::arrived::{TopicName, detach};
 use self::identity::member_id;
 use self::lanes::{Lane, Lanes, list_of, partitions_of, report};
 pub use self::membership::Membership;
 use super::client::{log_error, log_line};
 use super::gate::{Gate, Held};
 use super::pulse::{Pulse, retire};
-use crate::panics::shielded;
 use crate::record::{PartitionId, Timestamp};
-use crate::worker::Header;
 
 /// How long one poll waits: also how long a command may wait for the polling thread.
 const POLL: Duration = Duration::from_millis(20);
@@ -46,30 +47,6 @@ const SEEK: Duration = Duration::from_millis(500);
 
 /// How long a revocation waits for the owner at the most. The group's own limit is `max.poll.interval.ms` (5 min).
 const REVOKE_PATIENCE: Duration = Duration::from_mins(1);
-
-/// One record as it came, with all that must leave as it came.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Arrived {
-    /// Key bytes; absent is not the same as empty.
-    pub key: Option<Box<[u8]>>,
-    /// Value bytes; absent means a tombstone.
-    pub value: Option<Box<[u8]>>,
-    /// All headers, in order, repeats kept.
-    pub headers: Vec<Header>,
-    /// The headers could not be read, because a name is not UTF-8: the record cannot be passed on as it came.
-    pub headers_unreadable: bool,
-    /// The record's timestamp, if it has one.
-    pub timestamp: Option<Timestamp>,
-}
-
-impl Arrived {
-    /// Returns what the record takes, in bytes: key, value, headers.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        let headers = self.headers.iter().map(Header::bytes).sum::<usize>();
-        self.key.as_ref().map_or(0, |key| key.len()) + self.value.as_ref().map_or(0, |value| value.len()) + headers
-    }
-}
 
 /// What a member reports.
 #[derive(Debug)]
@@ -590,47 +567,6 @@ fn replace(
     shared.lost(&fresh, &owned.into_keys().collect());
     retire(old);
     fresh
-}
-
-/// The name of the topic seen last, shared by all that came from it.
-#[derive(Default)]
-struct TopicName(Option<Arc<str>>);
-
-impl TopicName {
-    fn shared(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.0.as_ref().filter(|known| ***known == *name) {
-            return Arc::clone(known);
-        }
-        let fresh: Arc<str> = Arc::from(name);
-        self.0 = Some(Arc::clone(&fresh));
-        fresh
-    }
-}
-
-fn detach(message: &BorrowedMessage<'_>) -> Arrived {
-    let headers = match message.headers() {
-        None => Some(Vec::new()),
-        // The client library panics on a name that is not UTF-8, and nothing keeps a producer from sending one.
-        Some(headers) => shielded(|| {
-            headers
-                .iter()
-                .map(|header| Header { name: header.key.to_owned(), value: header.value.map(<[u8]>::to_vec) })
-                .collect()
-        }),
-    };
-    let timestamp = match message.timestamp() {
-        KafkaTimestamp::NotAvailable => None,
-        KafkaTimestamp::CreateTime(millis) | KafkaTimestamp::LogAppendTime(millis) => {
-            Some(Timestamp::from_millis(millis))
-        }
-    };
-    Arrived {
-        key: message.key().map(Box::from),
-        value: message.payload().map(Box::from),
-        headers_unreadable: headers.is_none(),
-        headers: headers.unwrap_or_default(),
-        timestamp,
-    }
 }
 
 #[cfg(test)]

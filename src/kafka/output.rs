@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::member::Arrived;
@@ -135,7 +135,11 @@ impl Outputs {
         topics().any(|topic| !topic.times.take(time, now)).then_some(Reject::TimestampRefused)
     }
 
-    fn unload_one(&self, index: usize, output: &Output<Carried>, load: &mut Loader<'_>) -> Result<(), CallError> {
+    fn unload_one(
+        &self,
+        output: &Output<Carried>,
+        load: &mut dyn FnMut(Outlet, Outgoing<'_>) -> Result<(), CallError>,
+    ) -> Result<(), CallError> {
         let page = &output.page;
         let came = &page.payload.record;
         let now = (self.now)();
@@ -164,7 +168,7 @@ impl Outputs {
                 }
                 _ => {}
             }
-            load(index, outgoing)?;
+            load(*outlet, outgoing)?;
         }
         Ok(())
     }
@@ -256,6 +260,24 @@ pub struct Pages {
     pub outputs: Arc<Outputs>,
     /// In offset order within each partition.
     pub pages: Vec<Arc<Output<Carried>>>,
+    /// Counts what is handed to the client.
+    pub sent: Arc<Sent>,
+}
+
+/// Records and bytes of one transaction, by output: keys, values and headers, as they were handed to the client.
+#[derive(Debug, Default)]
+pub struct Sent(Mutex<BTreeMap<Outlet, (u64, u64)>>);
+
+impl Sent {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Outlet, (u64, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns records and bytes by output, and begins to count anew.
+    pub fn take(&self) -> Vec<(Outlet, u64, u64)> {
+        let sent = std::mem::take(&mut *self.lock());
+        sent.into_iter().map(|(outlet, (records, bytes))| (outlet, records, bytes)).collect()
+    }
 }
 
 impl Cargo for Pages {
@@ -264,9 +286,109 @@ impl Cargo for Pages {
     }
 
     fn unload(&self, load: &mut Loader<'_>) -> Result<(), CallError> {
+        let mut sent = self.sent.lock();
+        // What is sent again counts once.
+        sent.clear();
         for (index, page) in self.pages.iter().enumerate() {
-            self.outputs.unload_one(index, page, load)?;
+            self.outputs.unload_one(page, &mut |outlet, outgoing| {
+                let (records, bytes) = sent.entry(outlet).or_default();
+                *records += 1;
+                *bytes += outgoing.bytes() as u64;
+                load(index, outgoing)
+            })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::PageDigest;
+    use crate::log::{Answer, Decision, Match, PageRuling, RequestId, Ruling, Stage};
+    use crate::record::PartitionId;
+    use crate::worker::Page;
+
+    fn outputs(duplicate_value: DuplicateValue) -> Outputs {
+        let topic = |name: &str| OutputTopic {
+            name: name.to_owned(),
+            partitions: 1,
+            max_bytes: 1 << 20,
+            times: TimeLimits::NONE,
+        };
+        let topics = [(Outlet::Unique, topic("unique")), (Outlet::Duplicate, topic("duplicate"))];
+        Outputs {
+            routing: Routing::default(),
+            headers: HeaderSettings {
+                prefix: "dupgate.".to_owned(),
+                drop: Vec::new(),
+                scheme: "s".to_owned(),
+                sketch: None,
+                group: "g".to_owned(),
+            },
+            topics: topics.into_iter().collect(),
+            input_partitions: InputPartitions::default(),
+            duplicate_value,
+            time: OutputTime::Source,
+            now: Timestamp::default,
+        }
+    }
+
+    fn page(offset: i64, decision: Decision) -> Arc<Output<Carried>> {
+        let partition = PartitionId::new("pages", 0);
+        let source = partition.at(offset);
+        let value = Some(vec![b'x'; 1000].into_boxed_slice());
+        let record = Arc::new(Arrived { key: Some(Box::from(*b"key")), value, ..Arrived::default() });
+        let (event_time, digest) = (Timestamp::default(), PageDigest(0));
+        let ruling = PageRuling { source: source.clone(), event_time, digest, decision };
+        let ruling = Ruling { request: RequestId(1), answer: Answer::Page(ruling) };
+        let errand = Errand::Settled(Disposition::Tombstone);
+        let payload = Carried { record, ..Carried::default() };
+        let page = Page { source, bytes: 0, event_time, paced_by: event_time, errand, payload };
+        Arc::new(Output { page, disposition: Disposition::Ruled(Arc::new(ruling)) })
+    }
+
+    #[test]
+    fn what_is_counted_as_sent_is_what_is_sent() {
+        let first = PartitionId::new("pages", 0).at(0);
+        let of = Match {
+            stage: Stage::Exact,
+            distance: 0,
+            contained: None,
+            source: first.clone(),
+            age_ms: 5,
+            cluster: first,
+        };
+        for (value, least) in [(DuplicateValue::Original, 1000), (DuplicateValue::None, 0)] {
+            let pages = vec![
+                page(0, Decision::Unique { original: None }),
+                page(1, Decision::Duplicate { of: of.clone() }),
+                page(2, Decision::Duplicate { of: of.clone() }),
+            ];
+            let sent = Arc::new(Sent::default());
+            let cargo = Pages { outputs: Arc::new(outputs(value)), pages, sent: Arc::clone(&sent) };
+            let mut seen: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+            // The second time is the one that counts.
+            for _ in 0..2 {
+                seen.clear();
+                let mut load = |_: usize, outgoing: Outgoing<'_>| {
+                    let (records, bytes) = seen.entry(outgoing.topic.to_owned()).or_default();
+                    *records += 1;
+                    let headers: usize =
+                        outgoing.headers.iter().map(|(n, v)| n.len() + v.as_ref().unwrap().len()).sum();
+                    *bytes += (outgoing.key.unwrap().len() + outgoing.value.unwrap().len() + headers) as u64;
+                    Ok(())
+                };
+                cargo.unload(&mut load).unwrap();
+            }
+            let counted = sent.take();
+            let (unique, duplicate) = (seen["unique"], seen["duplicate"]);
+            assert_eq!(counted, [(Outlet::Unique, unique.0, unique.1), (Outlet::Duplicate, duplicate.0, duplicate.1)]);
+            assert_eq!((unique.0, duplicate.0), (1, 2));
+            assert!(unique.1 > 1003, "our headers count: {}", unique.1);
+            let each = duplicate.1 / 2;
+            assert!((least + 3..least + 400).contains(&each), "{each}");
+            assert_eq!(sent.take(), []);
+        }
     }
 }

@@ -57,6 +57,16 @@ pub struct Outgoing<'a> {
     pub skew_ms: u64,
 }
 
+impl Outgoing<'_> {
+    /// Returns what the record takes, in bytes: key, value, headers.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let header = |(name, value): &HeaderField<'_>| name.len() + value.as_ref().map_or(0, |value| value.len());
+        let headers = self.headers.iter().map(header).sum::<usize>();
+        self.key.map_or(0, <[u8]>::len) + self.value.as_ref().map_or(0, |value| value.len()) + headers
+    }
+}
+
 /// Takes one record of a cargo: the owner's index, and the record.
 pub type Loader<'a> = dyn FnMut(usize, Outgoing<'_>) -> Result<(), CallError> + 'a;
 
@@ -431,9 +441,8 @@ impl Line {
 
     fn send(&self, tally: &mut Tally, index: usize, outgoing: &Outgoing<'_>) -> Result<(), CallError> {
         let mut headers = OwnedHeaders::new_with_capacity(outgoing.headers.len());
-        let mut bytes = outgoing.key.map_or(0, <[u8]>::len) + outgoing.value.as_ref().map_or(0, |value| value.len());
+        let bytes = outgoing.bytes();
         for (name, value) in &outgoing.headers {
-            bytes += name.len() + value.as_ref().map_or(0, |value| value.len());
             headers = headers.insert(KafkaHeader { key: name, value: value.as_deref() });
         }
         let size = Size { bytes, skew_ms: outgoing.skew_ms, keyed: outgoing.key.is_some() };

@@ -10,7 +10,7 @@ use super::tracer::Tracer;
 use super::wiring::Plan;
 use crate::error::Fatal;
 use crate::fingerprint::SketchForm;
-use crate::kafka::output::{Carried, Outputs};
+use crate::kafka::output::{Carried, Outputs, Sent};
 use crate::log::{Answer, Decision, Match, PageRuling, RequestId, Ruling, Stage, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
@@ -44,9 +44,13 @@ pub(super) struct WorkerReport {
     consumed: BTreeMap<Arc<str>, (u64, u64)>,
     newest: BTreeMap<Arc<str>, Timestamp>,
     asked: HashMap<RequestId, Duration>,
+    /// The call whose success is that of the whole transaction.
+    last_call: Call,
     /// The call that is out, since when, and the pages that it carries.
     call: Option<(Call, Duration, usize)>,
     begun: Option<Duration>,
+    /// What the producer was handed of the transaction under way.
+    sent: Arc<Sent>,
     tripped: bool,
     /// Partitions that were said to be blocked.
     blocked: BTreeMap<PartitionId, Blocked>,
@@ -67,8 +71,10 @@ impl WorkerReport {
             consumed: BTreeMap::new(),
             newest: BTreeMap::new(),
             asked: HashMap::new(),
+            last_call: plan.manner().last_call(),
             call: None,
             begun: None,
+            sent: Arc::default(),
             tripped: false,
             blocked: BTreeMap::new(),
         })
@@ -76,6 +82,11 @@ impl WorkerReport {
 
     pub(super) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Where the producer's side counts what it is handed.
+    pub(super) fn sent(&self) -> Arc<Sent> {
+        Arc::clone(&self.sent)
     }
 
     pub(super) fn read(&mut self, partition: &PartitionId, bytes: usize) {
@@ -122,7 +133,7 @@ impl WorkerReport {
         let Some((call, since, pages)) = self.call.take() else { return };
         let wall = wall_time();
         match result {
-            Ok(_) if call == Call::Commit => {
+            Ok(_) if call == self.last_call => {
                 self.metrics.committed(CommitResult::Ok, wall);
                 self.ended(TransactionResult::Committed);
             }
@@ -136,6 +147,10 @@ impl WorkerReport {
                 self.metrics.error(Component::Producer, kind_of(error));
                 if matches!(call, Call::SendOffsets | Call::Commit) {
                     self.metrics.committed(CommitResult::Error, wall);
+                }
+                // Nothing is aborted where there is no transaction: the pages go out again.
+                if self.last_call == Call::SendOffsets && !matches!(error, CallError::Retriable(_)) {
+                    self.ended(TransactionResult::Aborted);
                 }
             }
         }
@@ -156,6 +171,9 @@ impl WorkerReport {
 
     pub(super) fn delivered(&mut self, outputs: &[Arc<Output<Carried>>]) {
         let (now, wall) = (self.clock.now(), wall_time());
+        for (outlet, records, bytes) in self.sent.take() {
+            self.metrics.produced(label_of(outlet), records, bytes);
+        }
         for output in outputs {
             let page = &output.page;
             let record = &page.payload.record;
@@ -167,9 +185,6 @@ impl WorkerReport {
                 }
                 Disposition::DeadLetter(reason) => self.dead(*reason),
                 Disposition::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
-            }
-            for outlet in self.outputs.routing.outlets(&output.disposition) {
-                self.metrics.produced(label_of(*outlet), 1, bytes as u64);
             }
             self.metrics.process_duration(now.saturating_sub(page.payload.read_at));
             if let Some(tracer) = &mut self.tracer {
@@ -244,7 +259,6 @@ impl WorkerReport {
     /// Called a few times a second, with the records that wait for text work.
     pub(super) fn look(&mut self, status: &Status, unread: usize) {
         self.beat.tick(self.clock.instant());
-        self.metrics.polled(wall_time());
         for (topic, (records, bytes)) in std::mem::take(&mut self.consumed) {
             self.metrics.consumed(&topic, records, bytes);
         }

@@ -12,6 +12,17 @@ pub enum Manner {
     Plain,
 }
 
+impl Manner {
+    /// Returns the call whose success ends what [`Ritual::begin`] began: records and offsets are committed.
+    #[must_use]
+    pub const fn last_call(self) -> Call {
+        match self {
+            Self::Transaction => Call::Commit,
+            Self::Plain => Call::SendOffsets,
+        }
+    }
+}
+
 /// Where one transaction stands. Holds no records and no offsets: those are the owner's.
 #[derive(Debug, Default)]
 pub struct Ritual {
@@ -189,6 +200,9 @@ mod tests {
     fn records_stand_before_offsets_and_offsets_before_the_commit() {
         assert_eq!(run(Manner::Transaction, |_| Ok(())), (ALL.to_vec(), Turn::Committed));
         assert_eq!(run(Manner::Plain, |_| Ok(())), (vec![Call::Produce, Call::SendOffsets], Turn::Committed));
+        for manner in [Manner::Transaction, Manner::Plain] {
+            assert_eq!(run(manner, |_| Ok(())).0.last(), Some(&manner.last_call()));
+        }
     }
 
     #[test]

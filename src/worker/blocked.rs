@@ -174,17 +174,18 @@ mod tests {
     }
 
     fn seeks(effects: &[Effect<()>]) -> Vec<(i32, ReadFrom)> {
-        let seek = |effect: &Effect<()>| match effect {
-            Effect::Seek { partition, from } => Some((partition.number, *from)),
-            Effect::Fail(why) => panic!("{why}"),
-            _ => None,
+        let seek = |effect: &Effect<()>| {
+            assert!(!matches!(effect, Effect::Fail(_)), "{effect:?}");
+            if let Effect::Seek { partition, from } = effect { Some((partition.number, *from)) } else { None }
         };
         effects.iter().filter_map(seek).collect()
     }
 
     fn fetches(effects: &[Effect<()>]) -> Vec<&BTreeSet<PartitionId>> {
-        let fetch = |effect| if let &Effect::FetchCommitted(ref wanted) = effect { Some(wanted) } else { None };
-        effects.iter().filter_map(fetch).collect()
+        effects
+            .iter()
+            .filter_map(|effect| if let Effect::FetchCommitted(wanted) = effect { Some(wanted) } else { None })
+            .collect()
     }
 
     fn asks(effects: &[Effect<()>]) -> usize {

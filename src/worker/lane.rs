@@ -110,7 +110,7 @@ impl<P> Lane<P> {
         // What stands where lost records stood is no reason to read on.
         let is_cut = |why: &Blocked| matches!(why, Blocked::OutOfRange { offset, end, .. } if offset > end);
         let blocked = self.blocked.take().filter(is_cut);
-        *self = Self { leaving, paused, start, blocked, ..Self::new() };
+        *self = Self { start, leaving, blocked, paused, ..Self::new() };
     }
 
     /// Returns the page at an offset.

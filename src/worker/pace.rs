@@ -139,10 +139,10 @@ mod tests {
 
         fn note(&mut self, effects: Vec<Effect<()>>) {
             for effect in effects {
-                match effect {
-                    Effect::Pause(some) => self.paused.extend(some),
-                    Effect::Resume(some) => self.paused.retain(|partition| !some.contains(partition)),
-                    _ => {}
+                if let Effect::Pause(some) = effect {
+                    self.paused.extend(some);
+                } else if let Effect::Resume(some) = effect {
+                    self.paused.retain(|partition| !some.contains(partition));
                 }
             }
         }

@@ -12,6 +12,15 @@ fn partitions(numbers: &[i32]) -> BTreeSet<PartitionId> {
 
 /// What a static member of a group reports.
 fn static_member(brokers: &str) -> (Member, Receiver<MemberEvent>) {
+    let (sender, events) = unbounded();
+    (static_member_with(brokers, Box::new(|| {}), move |event| drop(sender.send(event))), events)
+}
+
+fn static_member_with(
+    brokers: &str,
+    moved: Box<dyn Fn() + Send>,
+    sink: impl Fn(MemberEvent) + Send + Sync + 'static,
+) -> Member {
     let mut config = ClientConfig::new();
     config
         .set("bootstrap.servers", brokers)
@@ -27,11 +36,33 @@ fn static_member(brokers: &str) -> (Member, Receiver<MemberEvent>) {
         topics: vec!["pages".to_owned()],
         thread: "reader".to_owned(),
         gate: Gate::new(1 << 20),
-        moved: Box::new(|| {}),
+        moved,
     };
-    let (sender, events) = unbounded();
-    let member = Member::join(settings, move |event| drop(sender.send(event))).unwrap();
-    (member, events)
+    Member::join(settings, sink).unwrap()
+}
+
+#[test]
+fn the_polling_thread_says_that_it_moves_and_says_nothing_while_it_is_stuck() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("pages", 1, 1).unwrap();
+    let ((ticker, ticks), (stuck_sender, stuck), (release, released)) = (unbounded(), unbounded(), unbounded());
+    let sink = move |event: MemberEvent| {
+        if matches!(event, MemberEvent::Assigned(_)) {
+            let _ = stuck_sender.send(());
+            // Until the test lets go.
+            let _: Result<(), _> = released.recv();
+        }
+    };
+    let moved = move || {
+        let _ = ticker.send(());
+    };
+    let _member = static_member_with(&cluster.bootstrap_servers(), Box::new(moved), sink);
+    ticks.recv_timeout(LIMIT).unwrap();
+    stuck.recv_timeout(LIMIT).unwrap();
+    while ticks.try_recv().is_ok() {}
+    assert!(ticks.recv_timeout(5 * POLL).is_err(), "it is stuck");
+    drop(release);
+    ticks.recv_timeout(LIMIT).unwrap();
 }
 
 #[test]
@@ -49,10 +80,12 @@ fn a_member_that_was_expelled_while_it_asked_to_join_loses_what_it_keeps() {
         for partition in partitions {
             member.command(Command::Seek(partition, Start::Offset(0), seek));
         }
-        let of_seek = |event: &MemberEvent| match event {
-            MemberEvent::Started { serial, offset, .. } => (*serial, Some(*offset)),
-            MemberEvent::AtEnd { serial, .. } => (*serial, None),
-            other => panic!("{other:?}"),
+        let of_seek = |event: &MemberEvent| {
+            if let MemberEvent::Started { serial, offset, .. } = event {
+                return (*serial, Some(*offset));
+            }
+            let MemberEvent::AtEnd { serial, .. } = event else { panic!("{event:?}") };
+            (*serial, None)
         };
         let mut seen: Vec<_> = (0..2 * count).map(|_| of_seek(&next())).collect();
         seen.sort_unstable();

@@ -11,7 +11,7 @@ use crate::kafka::output::{Carried, Pages};
 use crate::kafka::transactor::{Mark, Order};
 use crate::kafka::verdict_log::FollowCommand;
 use crate::record::{PartitionId, Timestamp};
-use crate::runtime::clock::wall_clock;
+use crate::runtime::clock::{wall_clock, wall_time};
 use crate::runtime::wiring::{ended, failure, moves};
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
@@ -127,12 +127,16 @@ impl WorkerSeat {
         self.memberships += 1;
         self.membership = Membership::default();
         let membership = self.memberships;
+        let (moved, metrics) = (moves(&self.plan, "input poll"), self.plan.metrics.clone());
         let settings = MemberSettings {
             config: self.plan.input_consumer(),
             topics: self.plan.input_topics(),
             thread: "input".to_owned(),
             gate: Arc::clone(&self.gate),
-            moved: moves(&self.plan, "input poll"),
+            moved: Box::new(move || {
+                moved();
+                metrics.polled(wall_time());
+            }),
         };
         let sender = self.sender.clone();
         let member = Member::join(settings, move |event| drop(sender.send(News::Member(membership, event))));
@@ -193,7 +197,8 @@ impl WorkerSeat {
         let (order, call, pages) = match request {
             Request::Produce(pages) => {
                 let count = pages.len();
-                let cargo = Pages { outputs: Arc::clone(&self.plan.outputs), pages };
+                let outputs = Arc::clone(&self.plan.outputs);
+                let cargo = Pages { outputs, pages, sent: self.report.sent() };
                 (Order::Produce(Box::new(cargo)), Call::Produce, count)
             }
             Request::SendOffsets(offsets) => {

@@ -92,6 +92,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.committed(CommitResult::Ok, now);
     metrics.transaction(TransactionResult::Committed, second);
     metrics.assigned_partitions(&BTreeMap::from([("t".to_owned(), 2)]));
+    metrics.blocked_partitions(Blocked::NoOffset, 1);
     metrics.rebalanced(Rebalance::Assign, 2);
     metrics.rebalance_pause(second);
     metrics.paused(Pause::Backpressure, true);

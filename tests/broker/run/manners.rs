@@ -33,6 +33,13 @@ fn at_least_once_delivers_without_transactions_and_resumes() {
     let first = start();
     committed(broker, &site.unique, 2);
     committed(broker, &site.duplicate, 1);
+    wait::until("the commit to be counted", || {
+        let counted = |name, labels: &[&str]| first.metric(name, labels) > 0.0;
+        let commits = counted("dupgate_offset_commits_total", &["ok"])
+            && counted("dupgate_last_commit_timestamp_seconds", &[])
+            && counted("dupgate_transaction_duration_seconds_count", &["committed"]);
+        commits.then_some(())
+    });
     first.stop();
     produce(broker, &site.input, 0, &[page(&text(2))]);
     let second = start();
