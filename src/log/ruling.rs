@@ -92,6 +92,23 @@ pub enum Answer {
     },
 }
 
+impl Ruling {
+    /// Returns a copy without what only the index needs: fingerprints and all that a new original is found by.
+    #[must_use]
+    pub fn without_original(&self) -> Self {
+        let answer = match &self.answer {
+            Answer::Page(page) => Answer::Page(PageRuling {
+                source: page.source.clone(),
+                event_time: page.event_time,
+                digest: page.digest,
+                decision: page.decision.without_original(),
+            }),
+            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => self.answer.clone(),
+        };
+        Self { request: self.request, answer }
+    }
+}
+
 impl Answer {
     /// Returns the position that this answer is the ruling of, if it is about a single one.
     #[must_use]
@@ -147,6 +164,17 @@ pub enum Decision {
 }
 
 impl Decision {
+    /// Returns a copy without the new original.
+    #[must_use]
+    pub fn without_original(&self) -> Self {
+        match self {
+            Self::Unique { .. } => Self::Unique { original: None },
+            Self::Update { of, .. } => Self::Update { of: of.clone(), original: None },
+            Self::Template { of, .. } => Self::Template { of: of.clone(), original: None },
+            Self::Duplicate { of } => Self::Duplicate { of: of.clone() },
+        }
+    }
+
     /// Returns what the page was matched with.
     #[must_use]
     pub const fn matched(&self) -> Option<&Match> {

@@ -37,11 +37,11 @@ use crate::telemetry::table;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{LogPartition, Mode, Pacing, WorkerSettings};
 
-/// Rulings each log's reader remembers: some minutes at full speed.
-const REMEMBERED_RULINGS: usize = 200_000;
+/// Rulings that a worker remembers: a minute or more at full speed. Half a kilobyte each, as those that it reads back.
+const REMEMBERED_RULINGS: usize = 100_000;
 
-/// Offsets of a partition that one reading-back keeps rulings for.
-const RECALLED_POSITIONS: i64 = 100_000;
+/// Offsets that a worker keeps rulings for that it reads back.
+const RECALLED_POSITIONS: i64 = 300_000;
 
 /// Most pages in one transaction.
 const TRANSACTION_PAGES: usize = 20_000;

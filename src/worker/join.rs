@@ -36,7 +36,7 @@ impl<P> Worker<P> {
     /// The log was trimmed past us, or replaced: what is known of it is gone.
     pub(super) fn learn_anew(&mut self, log: LogPartition) {
         let Some(followed) = self.logs.get_mut(log) else { return };
-        followed.known = Known::new(self.settings.remembered_rulings);
+        followed.known = Known::new(self.settings.remembered_of_each_log());
         followed.recall = None;
         followed.wants_recall = false;
         followed.asked.clear();
@@ -263,7 +263,7 @@ impl<P> Worker<P> {
         }
         let Some(followed) = self.logs.get_mut(log).filter(|_| !first.is_empty()) else { return };
         let from = followed.known.latest_checkpoint();
-        followed.recall = Some(Recall::new(first, self.settings.recalled_positions, from));
+        followed.recall = Some(Recall::new(first, self.settings.recalled_of_each_log(), from));
         self.effects.push_back(Effect::Recall { log, from });
     }
 

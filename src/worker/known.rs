@@ -98,7 +98,7 @@ impl Known {
         for ruling in &batch.rulings {
             match &ruling.answer {
                 Answer::Page(_) | Answer::Withdrawn { .. } => {
-                    let ruling = Arc::new(ruling.clone());
+                    let ruling = Arc::new(ruling.without_original());
                     self.remember(&ruling);
                     news.push(News::Ruled(ruling));
                 }

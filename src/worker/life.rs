@@ -88,7 +88,7 @@ impl<P> Worker<P> {
     #[must_use]
     pub fn new(settings: WorkerSettings) -> Self {
         let log = || Log {
-            known: Known::new(settings.remembered_rulings),
+            known: Known::new(settings.remembered_of_each_log()),
             recall: None,
             asked: BTreeMap::new(),
             wants_recall: false,

@@ -39,9 +39,10 @@ pub(super) enum Reading {
 }
 
 impl Recall {
-    /// Wants `positions` offsets of each partition, from its first wanted one on. Begin reading at the latest
-    /// checkpoint.
+    /// Wants `positions` offsets of all partitions together, of each from its first wanted one on. Begin reading at the
+    /// latest checkpoint.
     pub(super) fn new(first: BTreeMap<PartitionId, i64>, positions: i64, latest_checkpoint: Option<i64>) -> Self {
+        let positions = positions.checked_div(i64::try_from(first.len()).unwrap_or(i64::MAX)).unwrap_or(0).max(1);
         let wanted =
             first.into_iter().map(|(partition, first)| (partition, (first, first.saturating_add(positions)))).collect();
         let phase = if latest_checkpoint.is_some() { Phase::Walking } else { Phase::Scanning };
@@ -102,7 +103,7 @@ impl Recall {
         match &ruling.answer {
             Answer::Page(_) | Answer::Withdrawn { .. } => {
                 if let Some(source) = ruling.answer.ruled_source().filter(|source| self.wants(source)) {
-                    self.found.insert(source.clone(), Arc::new(ruling.clone()));
+                    self.found.insert(source.clone(), Arc::new(ruling.without_original()));
                 }
             }
             Answer::Reopened { partition, from, to } => self.reopened(partition, *from, *to),
@@ -201,6 +202,20 @@ mod tests {
         assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 7])), Reading::From(Some(3)));
         assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 9])), Reading::On);
         assert_eq!(recall_of(1, 4).read(&checkpoint(&[1])), Reading::From(Some(3)));
+    }
+
+    #[test]
+    fn partitions_share_the_positions_that_are_kept() {
+        let first: BTreeMap<PartitionId, i64> = (0..3).map(|number| (PartitionId::new("pages", number), 5)).collect();
+        let wants = |positions: i64| {
+            let recall = Recall::new(first.clone(), positions, None);
+            first
+                .keys()
+                .map(|part| (0..99).filter(|&offset| recall.wants(&part.at(offset))).count())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(wants(12), [4, 4, 4]);
+        assert_eq!(wants(2), [1, 1, 1], "each gets on");
     }
 
     #[test]

@@ -13,9 +13,9 @@ pub struct WorkerSettings {
     /// First request id; the following ones count up from it. Drawn by the edge, so that no two workers, and no two
     /// lives of one, share an id.
     pub first_request: u64,
-    /// Rulings remembered for each log; older ones are read back when they are needed.
+    /// Rulings remembered, of all logs together; older ones are read back when they are needed.
     pub remembered_rulings: usize,
-    /// Offsets of each partition that one reading-back keeps rulings for.
+    /// Offsets that reading back keeps rulings for, of all logs and partitions together.
     pub recalled_positions: i64,
     /// Bytes of pages that may wait for their ruling and their transaction.
     pub in_flight_bytes: usize,
@@ -33,4 +33,16 @@ pub struct WorkerSettings {
     pub stop_after_bad_ratio: f64,
     /// Exactly once, or at least once.
     pub manner: Manner,
+}
+
+impl WorkerSettings {
+    /// Returns how many rulings of each log are remembered.
+    pub(super) fn remembered_of_each_log(&self) -> usize {
+        self.remembered_rulings.checked_div(self.logs).unwrap_or(0).max(1)
+    }
+
+    /// Returns for how many offsets rulings of each log are kept that were read back.
+    pub(super) fn recalled_of_each_log(&self) -> i64 {
+        self.recalled_positions.checked_div(i64::try_from(self.logs).unwrap_or(i64::MAX)).unwrap_or(0).max(1)
+    }
 }

@@ -349,7 +349,8 @@ impl Laws {
     fn check_given(&self, given: &Given) -> Law {
         let Some(source) = given.ruling.answer.ruled_source() else { return Ok(()) };
         let said = self.rulings.get(source).map(Vec::as_slice).unwrap_or_default();
-        let ruled = |said: &Said| matches!(said, Said::Ruled { ruling, .. } if *ruling == given.ruling);
+        let ruled =
+            |said: &Said| matches!(said, Said::Ruled { ruling, .. } if ruling.without_original() == *given.ruling);
         let Some(place) = said.iter().rposition(ruled) else {
             return Err(format!("L4 {source} is given a ruling that nobody made"));
         };
@@ -436,7 +437,9 @@ impl Laws {
             Disposition::DeadLetter(reason) => ruled(
                 &|ruling| matches!(&ruling.answer, Answer::Withdrawn { reason: withdrawn, .. } if withdrawn == reason),
             ),
-            Disposition::Ruled(given) => matches!(given.answer, Answer::Page(_)) && ruled(&|ruling| *ruling == **given),
+            Disposition::Ruled(given) => {
+                matches!(given.answer, Answer::Page(_)) && ruled(&|ruling| ruling.without_original() == **given)
+            }
         };
         if !right {
             return Err(format!("L1/L4 {source} was delivered as {disposition:?}, which nobody ruled"));
