@@ -13,7 +13,7 @@ TEXTS ?=
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs deny bench bench-index bench-quality bench-scale eval mutants kafka-up kafka-down kafka-status tools
+.PHONY: help demo test lint docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants kafka-up kafka-down kafka-status tools
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -70,6 +70,13 @@ bench-quality: ## Verdicts beside those of other packages, which it installs bel
 
 bench-scale: ## What goes wrong and what it costs among a million pages; TEXTS=a.jsonl to make them of, PAGES=100000 for fewer
 	@$(CARGO) bench --locked --bench quality -- $(TEXTS) $(PAGES)
+
+bench-families: ## What judging costs where many pages are alike: templates, scopes, common blocks; PAGES=20000 for fewer
+	@$(CARGO) bench --locked --bench families -- $(if $(filter-out file,$(origin PAGES)),$(PAGES),200000)
+
+eval-sites: ## Pages of one site that share half of their text: how many are lost; TEXTS=a.jsonl, else PAGES=100000 generated ones
+	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate
+	@$(BUILT) eval --sites $(or $(TEXTS),--pages $(if $(filter-out file,$(origin PAGES)),$(PAGES),100000))
 
 eval: ## Quality in three bands of lengths, three seeds each; DATA=folder with files of JSON lines
 	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate

@@ -2,6 +2,7 @@
 
 mod beside;
 mod exchange;
+mod sites;
 mod table;
 mod texts;
 
@@ -30,7 +31,7 @@ const ORIGINALS: u64 = 10_000_000;
 /// Arguments of `eval`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  dupgate eval\n  dupgate eval pages.jsonl --pairs pairs.txt\n  \
-                     dupgate eval pages.jsonl --baselines")]
+                     dupgate eval pages.jsonl --baselines\n  dupgate eval --sites --pages 100000")]
 pub struct EvalArgs {
     /// files of JSON lines with `text` (and `id`) [default: a generated crawl]
     #[arg(value_name = "FILE")]
@@ -62,6 +63,12 @@ pub struct EvalArgs {
     /// judge the same stream by other methods, too: `SimHash` alone, word bands, exact Jaccard index, TF-IDF vectors
     #[arg(long)]
     pub baselines: bool,
+    /// judge streams of sites instead: unlike pages that share what their site repeats, other views of one page, posts
+    #[arg(long, conflicts_with_all = ["pairs", "baselines", "verdicts", "write_stream"])]
+    pub sites: bool,
+    /// pages of each stream of unlike generated articles on sites
+    #[arg(long, default_value_t = 10_000, requires = "sites", conflicts_with = "base")]
+    pub pages: usize,
     /// write the stream and the truth about it: JSON lines with `id`, `text`, `family`, `role` and `edit`
     #[arg(long, value_name = "FILE")]
     pub write_stream: Option<PathBuf>,
@@ -101,6 +108,9 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let reader = Reader::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
     let found = texts::gather(args, args.half.half(), &reader).map_err(|error| Reason::State.because(error))?;
+    if args.sites {
+        return sites::sites(args, found, &settings);
+    }
     let crowd = settings.rules.minhash.map(|minhash| {
         let minhash_of = &settings.fingerprint.minhash;
         let crowd = Crowd::of(&texts::sets(&found, &reader, minhash_of.shingle, &minhash_of.stop));

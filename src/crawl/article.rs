@@ -63,6 +63,41 @@ impl Author {
         Article { language, title, time_line, head_line: None, foot_line: None, paragraphs }
     }
 
+    /// Writes `letters` characters of sentences on one theme, without digits. The same chance begins a longer text with
+    /// a shorter one.
+    pub(super) fn prose(&self, language: Language, letters: usize, rng: &mut Rng) -> String {
+        let theme = Theme((0..THEME_WORDS).map(|_| self.of(language).draw_telling(rng)).collect());
+        let (mut text, mut written) = (String::new(), 0);
+        while written < letters {
+            let sentence = self.sentence(language, &theme, rng);
+            let gap = match language {
+                _ if rng.below(4) == 0 => "\n",
+                Language::Chinese => "",
+                Language::English => " ",
+            };
+            let more = sentence.chars().chain(gap.chars()).filter(|c| !c.is_ascii_digit()).take(letters - written);
+            more.for_each(|c| {
+                text.push(c);
+                written += 1;
+            });
+        }
+        text
+    }
+
+    /// Writes `letters` characters of links of one to three words, a line each; longer ones begin with shorter ones.
+    pub(super) fn links(&self, language: Language, letters: usize, rng: &mut Rng) -> String {
+        let (mut text, mut written) = (String::new(), 0);
+        let gap = if language == Language::English { " " } else { "" };
+        while written < letters {
+            let words: Vec<&str> = (0..rng.between(1, 3)).map(|_| self.of(language).draw_telling(rng)).collect();
+            for c in words.join(gap).chars().chain(['\n']).take(letters - written) {
+                text.push(c);
+                written += 1;
+            }
+        }
+        text
+    }
+
     /// Writes a sentence of no page's theme.
     pub(super) fn strange_sentence(&self, language: Language, rng: &mut Rng) -> String {
         self.sentence(language, &Theme(Vec::new()), rng)

@@ -15,6 +15,7 @@ mod words;
 mod article;
 mod edit;
 mod page;
+mod prose;
 mod settings;
 mod truth;
 pub mod score;
@@ -30,6 +31,7 @@ use crate::record::Timestamp;
 use article::{Article, Author, Language};
 pub(crate) use edit::traditional;
 use page::Frame;
+pub(crate) use prose::Prose;
 pub(crate) use rng::Rng;
 use words::Vocabulary;
 

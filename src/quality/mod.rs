@@ -11,10 +11,12 @@
 mod baseline;
 mod crowd;
 mod edit;
+mod families;
 mod frequent;
 mod likeness;
 mod plant;
 mod score;
+pub mod sites;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,7 @@ mod tests;
 pub use baseline::{Baseline, Likes, Looker, MOST_PAGES, scored};
 pub use crowd::{Crowd, clean, contained, jaccard, set_of};
 pub use edit::Edit;
+pub use families::{Families, FamilyKind, FamilyPage};
 pub use frequent::{Frequent, Share, frequent};
 pub use likeness::{Chance, chances};
 pub use plant::{Half, PlantSettings, Planted, Role, plant, plant_joined};

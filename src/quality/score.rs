@@ -38,7 +38,7 @@ impl Count {
         ratio(self.found, self.planted)
     }
 
-    fn note(&mut self, found: bool) {
+    pub(super) fn note(&mut self, found: bool) {
         self.planted += 1;
         self.found += u64::from(found);
     }

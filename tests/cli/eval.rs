@@ -184,3 +184,34 @@ fn labelled_pairs_are_scored_as_they_stand() {
     let refused = eval(&[&path("texts.jsonl"), "--pairs", &path("pairs.txt")]);
     assert!(refused.code == 74 && refused.err.contains("line 1: no text has the id nobody"), "{}", refused.err);
 }
+
+#[test]
+fn streams_of_sites_are_judged_and_what_misses_its_goal_is_marked() {
+    let said = eval(&["--sites", "--pages", "80", "--texts", "40"]);
+    let figures = figures(&said);
+    let rows = figures["sites"].as_array().unwrap();
+    let missed = rows.iter().filter(|row| row["met"] == false).count();
+    assert_eq!(figures["missed"], missed);
+    assert!(said.out.contains(&format!("\n{missed} of {} rows miss their goal", rows.len())), "{}", said.out);
+    assert_eq!(said.out.matches(" !\n").count() + said.out.matches(" !  ").count(), missed, "{}", said.out);
+    let of = |kind: &str| rows.iter().filter(|row| row["kind"] == kind).collect::<Vec<_>>();
+    // Five shares, two forms, with and without address.
+    assert_eq!(of("unlike").len() % 20, 0);
+    for (kind, least) in
+        [("ordinary", 2), ("published", 4), ("print", 4), ("session", 4), ("amp", 1), ("short_posts", 2)]
+    {
+        assert_eq!(of(kind).len(), least, "{kind}");
+    }
+    for row in rows {
+        let lost = &row["lost"];
+        let sum = row["lost_within"].as_u64().unwrap() + row["lost_across"].as_u64().unwrap();
+        assert_eq!(lost["found"], sum, "{row}");
+        assert!(lost["planted"].as_u64().unwrap() + row["found"]["planted"].as_u64().unwrap() > 0, "{row}");
+    }
+    // The stream that has nothing to do with sites is the one that `eval` judges.
+    let plain = self::figures(&eval(&["--texts", "40", "--json"]));
+    let ordinary = of("ordinary").into_iter().find(|row| row["addressed"] == false).unwrap();
+    assert_eq!((&ordinary["found"], &ordinary["lost"]), (&plain["removed"], &plain["lost"]));
+    let refused = eval(&["--pages", "200"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+}

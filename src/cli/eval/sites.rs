@@ -1,0 +1,186 @@
+//! Streams of sites, judged as the service would: with addresses, so that pages of one site are told by them, and without.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use super::{EvalArgs, planted, texts};
+use crate::cli::output::columns;
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::{Reader, Scratch};
+use crate::quality::sites::{
+    Form, Row, RowKind, SHARES, SiteCounts, SiteScorer, SiteSettings, SiteStream, SiteTexts, streams,
+};
+use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
+use crate::sieve::{Route, Sieve, SieveSettings};
+
+/// A row and what became of its pages.
+type Counted = (Row, SiteCounts);
+
+/// Judges all streams, each by a judge of its own; prints tables that mark what misses its goal, and one line of JSON.
+pub(super) fn sites(args: &EvalArgs, found: Vec<texts::Named>, settings: &Settings) -> Result<(), Fatal> {
+    // What stands in a record is known here; only the fields of an address are those of the service.
+    let input = InputSettings {
+        format: Format::Json,
+        fields: Fields { fetched_at: None, scope: None, ..Fields::default() },
+        event_time: EventTime::Record,
+        ..settings.record.clone()
+    };
+    let reader = Reader::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
+        .map_err(|error| Reason::Config.because(error))?;
+    let ordinary = texts::without_names(found);
+    let plain = planted(&ordinary, args);
+    let articles =
+        if args.base.is_empty() { SiteTexts::generated(args.seed) } else { SiteTexts::given(args.seed, &ordinary) };
+    let streams = streams(&articles, &ordinary, &plain, SiteSettings { seed: args.seed, pages: args.pages });
+    let counted = judged(&streams, &reader, settings)?;
+    let pages: usize = streams.iter().map(SiteStream::pages).sum();
+    let mut out = std::io::stdout().lock();
+    let written = if args.json { Ok(()) } else { out.write_all(tables(&counted).as_bytes()) };
+    let rows: Vec<Value> = counted.iter().map(json_of).collect();
+    let figures = json!({ "pages": pages, "missed": missed(&counted), "sites": rows });
+    // Nobody reads what is left to say.
+    drop(written.and_then(|()| writeln!(out, "{figures}")));
+    Ok(())
+}
+
+/// Judges as many streams at the same time as there are cores. What comes of them does not depend on it.
+fn judged(streams: &[SiteStream<'_>], reader: &Reader, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(streams.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((number, stream)) = {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            streams.get(number).map(|stream| (number, stream))
+        } {
+            done.push((number, counts_of(stream, reader, settings)));
+        }
+        done
+    };
+    let mut all = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let done = threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        done.collect::<Vec<_>>()
+    });
+    all.sort_by_key(|(number, _)| *number);
+    let counted: Result<Vec<Vec<Counted>>, Fatal> = all.into_iter().map(|(_, counted)| counted).collect();
+    Ok(counted?.concat())
+}
+
+fn counts_of(stream: &SiteStream<'_>, reader: &Reader, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
+    // Tables as large as they become: those for millions would be made for every stream.
+    let originals = u64::try_from(stream.pages()).unwrap_or(u64::MAX).max(16);
+    let mut rules = settings.rules.clone();
+    rules.max_entries = rules.max_entries.min(originals);
+    let mut sieve = Sieve::new(SieveSettings {
+        rules,
+        event_time: EventTime::Record,
+        partitions: NonZeroUsize::MIN,
+        clock: Timestamp::from_millis(i64::MAX / 2),
+    });
+    let (mut scorer, mut scratch) = (SiteScorer::new(stream), Scratch::default());
+    let place = PartitionId::new("stream", 0);
+    for (offset, number) in (0..).zip(0..stream.pages()) {
+        let Some(page) = stream.page(number) else { break };
+        let value = page.to_json();
+        let record = RawRecord { key: None, value: Some(&value), headers: &() };
+        let sifted = sieve.judge(place.at(offset), reader.read(&record, &mut scratch));
+        let verdict = sifted.map_err(|error| Reason::Bug.because(error))?.verdict;
+        let matched = verdict.original().filter(|_| verdict.route() == Route::Duplicate);
+        scorer.note(page.truth, matched.and_then(|of| usize::try_from(of.source.offset).ok()));
+    }
+    Ok(stream.rows().iter().copied().zip(scorer.counts().iter().copied()).collect())
+}
+
+fn missed(counted: &[Counted]) -> usize {
+    counted.iter().filter(|(row, counts)| !row.goal.is_met(counts)).count()
+}
+
+fn json_of((row, counts): &Counted) -> Value {
+    json!({
+        "kind": row.kind, "form": row.form, "addressed": row.addressed, "share": row.share,
+        "site_pages": row.site_pages, "lost": counts.lost, "lost_share": counts.lost.share(),
+        "lost_within": counts.lost_within, "lost_across": counts.lost_across(), "found": counts.found,
+        "found_share": counts.found.share(), "strayed": counts.strayed, "goal": row.goal,
+        "met": row.goal.is_met(counts),
+    })
+}
+
+/// Writes one table of the pages that are unlike, and one of all others. What misses its goal is marked.
+fn tables(counted: &[Counted]) -> String {
+    let unlike = unlike(counted);
+    let mut others =
+        vec![["pages", "form", "address", "copies found", "", "uniques lost", "", "goal"].map(str::to_owned).to_vec()];
+    for (row, counts) in counted.iter().filter(|(row, _)| row.kind != RowKind::Unlike) {
+        let share = |count: crate::quality::Count| {
+            let percent = format!("{:.2} %", count.share() * 100.0);
+            if count.planted == 0 {
+                [String::new(), String::new()]
+            } else {
+                [percent, format!("{} of {}", count.found, count.planted)]
+            }
+        };
+        let mark = if row.goal.is_met(counts) { "" } else { " !" };
+        let mut line = vec![row.kind.name().to_owned(), row.form.name().to_owned(), yes(row.addressed).to_owned()];
+        line.extend(share(counts.found));
+        line.extend(share(counts.lost));
+        line.push(format!("{}{mark}", goal(row)));
+        others.push(line);
+    }
+    let missed = missed(counted);
+    format!(
+        "unique pages called duplicates, by the share of text that their site repeats, and by pages of a site\n\n{}\n\n{}\n\n\
+         {missed} of {} rows miss their goal (marked !)\n\n",
+        columns(&unlike),
+        columns(&others),
+        counted.len()
+    )
+}
+
+/// One line for each share, form and kind of address; the sizes of sites side by side.
+fn unlike(counted: &[Counted]) -> Vec<Vec<String>> {
+    let of = |row: &&Counted| row.0.kind == RowKind::Unlike;
+    let mut sizes: Vec<usize> = counted.iter().filter(of).filter_map(|(row, _)| row.site_pages).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut head = ["form", "address", "share"].map(str::to_owned).to_vec();
+    head.extend(sizes.iter().map(|size| format!("{size} pages")));
+    head.extend(["within", "across", "goal"].map(str::to_owned));
+    let mut lines = vec![head];
+    for form in Form::ALL {
+        for addressed in [true, false] {
+            for share in SHARES {
+                let same =
+                    |(row, _): &&Counted| row.form == form && row.addressed == addressed && row.share == Some(share);
+                let cells: Vec<&Counted> = counted.iter().filter(of).filter(same).collect();
+                let Some((first, _)) = cells.first() else { continue };
+                let mut line = vec![form.name().to_owned(), yes(addressed).to_owned(), format!("{share} %")];
+                line.extend(cells.iter().map(|(row, counts)| {
+                    let mark = if row.goal.is_met(counts) { "" } else { " !" };
+                    format!("{:.2} %{mark}", counts.lost.share() * 100.0)
+                }));
+                let sum =
+                    |of: fn(&SiteCounts) -> u64| cells.iter().map(|(_, counts)| of(counts)).sum::<u64>().to_string();
+                line.extend([sum(|counts| counts.lost_within), sum(SiteCounts::lost_across), goal(first)]);
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}
+
+fn yes(addressed: bool) -> &'static str {
+    if addressed { "yes" } else { "no" }
+}
+
+fn goal(row: &Row) -> String {
+    let percent = |share: f64| format!("{} %", (share * 100_000.0).round() / 1000.0);
+    let found = row.goal.found.map(|least| format!(">= {}", percent(least)));
+    let lost = row.goal.lost.map(|most| format!("<= {}", percent(most)));
+    found.into_iter().chain(lost).collect::<Vec<_>>().join(", ")
+}

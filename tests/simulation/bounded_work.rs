@@ -1,0 +1,123 @@
+//! A page costs a judge no more where many others are like it: counted in originals looked at, which no clock disturbs.
+//!
+//! `benches/families` measures the same in time, on ten times as many pages.
+
+use std::num::NonZeroUsize;
+
+use dupgate::config::{Given, Layers, Purpose};
+use dupgate::fingerprint::{Fingerprints, PageDigest, Reader, ScopeHash, Scratch};
+use dupgate::index::Probe;
+use dupgate::judge::{State, decide};
+use dupgate::log::{Answer, Decision, Entry, EntryBody, LogIdentity, PageEntry, RequestId, Rules};
+use dupgate::quality::{Families, FamilyKind};
+use dupgate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
+
+const PAGES: usize = 20_000;
+const THOUSAND: usize = 1000;
+/// Characters of a page.
+const LETTERS: usize = 900;
+
+/// Judges a stream and compares the work of each thousand pages with that of the second one.
+fn judge(kind: FamilyKind) {
+    let (mut settings, _) = Layers::default().resolve(&Given::default(), Purpose::Sieve).unwrap();
+    settings.record = InputSettings {
+        format: Format::Text,
+        fields: Fields { id: None, text: None, html: None, fetched_at: None, scope: None },
+        event_time: EventTime::Record,
+        ..settings.record
+    };
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
+    let rules = Rules { max_entries: PAGES as u64, ..settings.rules };
+    let mut state = State::begin(LogIdentity(1), rules, 0);
+    let (families, mut scratch) = (Families::new(kind, LETTERS), Scratch::default());
+    let mut read: Option<(String, Fingerprints)> = None;
+    let (mut works, mut of_page, mut copies, mut found, mut lost) = (Vec::new(), Vec::new(), 0_u32, 0_u32, 0_u32);
+    for number in 0..PAGES {
+        let page = families.page(number);
+        of_page.push(page.family);
+        if read.as_ref().is_none_or(|(text, _)| *text != page.text) {
+            let record = RawRecord { key: None, value: Some(page.text.as_bytes()), headers: &() };
+            let fingerprints = reader.read(&record, &mut scratch).unwrap().fingerprints;
+            read = Some((page.text, fingerprints));
+        }
+        let body = PageEntry {
+            source: PartitionId::new("pages", 0).at(i64::try_from(number).unwrap()),
+            event_time: Timestamp::from_millis(1 + i64::try_from(number).unwrap()),
+            id: None,
+            scope: page.scope.map(|scope| ScopeHash(scope as u64)),
+            site: None,
+            is_variant: false,
+            fingerprints: read.as_ref().unwrap().1.clone(),
+            digest: PageDigest(0),
+        };
+        works.push(work(&state, &body));
+        let entry = Entry { request: RequestId(number as u64), body: EntryBody::Page(body) };
+        let ruling = decide(&state, &entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
+        state.follow(&ruling).unwrap();
+        let Answer::Page(ruling) = ruling.answer else { continue };
+        let matched = match ruling.decision {
+            Decision::Duplicate { of } => usize::try_from(of.source.offset).ok(),
+            Decision::Unique { .. } | Decision::Update { .. } | Decision::Template { .. } => None,
+        };
+        if page.is_copy {
+            copies += 1;
+            found += u32::from(matched.is_some_and(|of| of_page[of] == page.family));
+        } else {
+            lost += u32::from(matched.is_some());
+        }
+        // Told as soon as it is so: what grows with every page takes minutes to reach the end.
+        if (number + 1) % THOUSAND == 0 && number > 2 * THOUSAND {
+            let sum = |works: &[u64]| works.iter().sum::<u64>();
+            let (first, now) = (sum(&works[THOUSAND..2 * THOUSAND]), sum(&works[number + 1 - THOUSAND..]));
+            assert!(
+                now <= 3 * first.max(8 * THOUSAND as u64),
+                "{kind:?}: {first} for the second thousand, {now} at {number}"
+            );
+        }
+    }
+    assert!(f64::from(found) >= 0.99 * f64::from(copies), "{kind:?}: {found} of {copies} copies found");
+    assert!(f64::from(lost) <= 0.001 * f64::from(u32::try_from(PAGES).unwrap()), "{kind:?}: {lost} pages lost");
+}
+
+/// Counts what is looked at for a page: originals compared, and those that are shown to the judge.
+fn work(state: &State, page: &PageEntry) -> u64 {
+    let rules = state.rules().unwrap();
+    let probe = Probe {
+        fingerprints: &page.fingerprints,
+        id: page.id,
+        scope: page.scope,
+        event_time: page.event_time,
+        tails: state.tails_with(page.event_time),
+        windows: rules.windows,
+        stages: &rules.stages,
+        max_distance: rules.max_distance,
+        number_guard: rules.number_guard,
+    };
+    let mut shown = 0;
+    let seen = state.index().candidates(&probe, |_| shown += 1);
+    shown + u64::from(seen.compared)
+}
+
+#[test]
+#[ignore = "the index looks at every page of a family"]
+fn pages_of_one_template_cost_no_more_the_more_there_are() {
+    judge(FamilyKind::Template);
+}
+
+#[test]
+#[ignore = "the index looks at a text in every scope"]
+fn a_text_costs_no_more_the_more_scopes_have_it() {
+    judge(FamilyKind::Scopes);
+}
+
+#[test]
+#[ignore = "the index looks at every page that shares two keys"]
+fn pages_with_a_block_in_common_cost_no_more_the_more_there_are() {
+    judge(FamilyKind::Block);
+}
+
+#[test]
+#[ignore = "the index looks at every page of a family"]
+fn ten_templates_among_other_pages_cost_no_more_the_more_pages_they_have() {
+    judge(FamilyKind::TenTemplates);
+}
