@@ -6,9 +6,14 @@ mod manners;
 mod partitions;
 pub(super) mod topics;
 
+use std::time::Duration;
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use serde_json::json;
+
 use self::instance::Site;
 use self::topics::{Given, committed, page, produce};
-use super::broker::Broker;
+use super::broker::{Broker, wait};
 
 /// A text of forty words that has nothing in common with the text of another seed.
 pub(super) fn text(seed: u32) -> String {
@@ -75,6 +80,29 @@ fn restart_resumes_where_the_last_one_stopped_and_knows_what_it_judged() {
     for (offset, duplicate) in duplicates.iter().enumerate() {
         assert_eq!(duplicate.header("dupgate.match"), [format!("{}:0:{offset}", site.input)]);
     }
+}
+
+#[test]
+fn an_instance_that_is_stopped_leaves_the_judges_group_and_its_state_behind() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    // Whoever comes while a member is counted that has not left waits this long.
+    let patient = || json!({ "judge": { "session_timeout": "2m" } });
+    let first = site.start_with("one", patient());
+    produce(broker, &site.input, 0, &[page(&text(1))]);
+    committed(broker, &site.unique, 1);
+    first.stop();
+
+    let client: BaseConsumer = broker.client().create().expect("a client");
+    let groups = client.fetch_group_list(None, wait::LIMIT).expect("the groups");
+    let judges = format!("{}.judge.", site.group);
+    let of_judges: Vec<_> = groups.groups().iter().filter(|group| group.name().starts_with(&judges)).collect();
+    assert!(of_judges.iter().all(|group| group.members().is_empty()), "{judges} has members still");
+
+    let second = site.start_with("one", patient());
+    wait::within(Duration::from_secs(60), "the judge to judge again", || second.judges().then_some(()));
+    assert!(site.log("one").contains("snapshot restored"), "no snapshot was written at the end");
+    second.stop();
 }
 
 #[test]
