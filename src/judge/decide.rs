@@ -43,7 +43,10 @@ pub(super) fn decide_watched(
         }
         EntryBody::Reopen { partition, from, to } => {
             first_time(state, entry)?;
-            Answer::Reopened { partition: partition.clone(), from: *from, to: *to }
+            // What may be on its way yet is never judged twice (law L8): only what the input group has committed is
+            // reopened, as far as the log says so.
+            let to = (*to).min(state.delivered(partition)).max(*from);
+            Answer::Reopened { partition: partition.clone(), from: *from, to }
         }
     };
     Some(Ruling { request: entry.request, answer })

@@ -1,13 +1,12 @@
 //! What the judge is told, and what it wants done.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::log::{Entry, VerdictRecord};
-use crate::record::{PartitionId, Timestamp};
+use crate::record::Timestamp;
 use crate::transaction::{Call, CallError};
 
-use super::Restored;
+use super::{InputOffsets, Restored};
 
 /// What the edge tells the judge. Each call of [`super::Judge::handle`] takes one, with the time that passed.
 #[derive(Debug)]
@@ -47,8 +46,8 @@ pub enum Event {
     /// Answers [`Effect::Call`]. A successful `Produce` gives the offset of each record handed over (of its first
     /// part); every other success gives none.
     Called(Result<Vec<i64>, CallError>),
-    /// Answers [`Effect::FetchInputCommitted`]: the input group's committed offsets, for every partition that has one.
-    InputCommitted(BTreeMap<PartitionId, i64>),
+    /// Answers [`Effect::FetchInputCommitted`].
+    InputCommitted(InputOffsets),
     /// Time passed.
     Tick,
     /// Commit what is judged and leave.
@@ -87,7 +86,7 @@ pub enum Effect {
     },
     /// Stop handing it over.
     StopReading,
-    /// Ask for the input group's committed offsets. Answered by [`Event::InputCommitted`].
+    /// Ask for the partitions of the input and the input group's committed offsets. Answered by [`Event::InputCommitted`].
     FetchInputCommitted,
     /// Delete the records of both logs before these offsets. Not answered: it is asked again later.
     Trim {

@@ -1,12 +1,12 @@
 //! Entries in, rulings out, committed with the place in the fingerprint log (law L2).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::decide::decide_watched;
 use super::events::{Effect, Failure, Request};
 use super::life::{Judge, Role};
+use super::{InputOffsets, State};
 use crate::log::{Answer, Entry, EntryBody, Ruling, RulingBatch, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::{Call, CallError, Turn};
@@ -37,7 +37,7 @@ pub(super) struct Output {
     /// The input group's offsets were asked for, or a checkpoint is on its way.
     pub(super) checkpointing: bool,
     /// The input group's offsets, for the checkpoint that is written where the record of entries ends.
-    pub(super) committed_input: Option<BTreeMap<PartitionId, i64>>,
+    pub(super) input: Option<InputOffsets>,
     /// What may be trimmed once the checkpoint on its way is committed.
     pub(super) trim: Option<(i64, i64)>,
 }
@@ -49,7 +49,9 @@ pub(super) struct Unfinished {
     append_time: Timestamp,
     entries: Vec<Entry>,
     /// How many of them are judged.
-    judged: usize,
+    pub(super) judged: usize,
+    /// A checkpoint comes before it: it depends on how far the input group has committed.
+    pub(super) waits: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -63,15 +65,20 @@ impl Judge {
 
     pub(super) fn judge(&mut self, offset: i64, append_time: Timestamp, entries: Vec<Entry>) {
         if self.role == Role::Active && offset >= self.state.next_entry() && self.unfinished.is_none() {
-            self.unfinished = Some(Unfinished { offset, append_time, entries, judged: 0 });
-            self.judge_on();
+            let waits = asks_beyond_delivered(&self.state, entries.first());
+            self.unfinished = Some(Unfinished { offset, append_time, entries, judged: 0, waits });
+            if waits {
+                self.ask_for_input();
+            } else {
+                self.judge_on();
+            }
         }
     }
 
     /// Judges the next entries of the record at hand; the batch may end after the last.
     pub(super) fn judge_on(&mut self) {
         self.looks.clear();
-        let Some(mut record) = self.unfinished.take() else { return };
+        let Some(mut record) = self.unfinished.take_if(|record| !record.waits) else { return };
         let end = record.judged.saturating_add(self.settings.step_entries.max(1));
         while let Some(entry) = record.entries.get(record.judged).filter(|_| record.judged < end) {
             self.fetch_ahead(&record.entries, record.judged);
@@ -101,8 +108,8 @@ impl Judge {
         if self.output.open.len() >= self.settings.batch_rulings {
             self.close_batch();
         }
-        if let Some(committed) = self.output.committed_input.take() {
-            self.write_checkpoint(&committed);
+        if let Some(input) = self.output.input.take() {
+            self.write_checkpoint(&input);
         }
     }
 
@@ -135,29 +142,40 @@ impl Judge {
     }
 
     /// The offsets for a checkpoint are there. One that comes within a record of entries is written at its end.
-    pub(super) fn input_committed(&mut self, committed: BTreeMap<PartitionId, i64>) {
-        if self.is_unfinished() {
-            self.output.committed_input = Some(committed);
+    pub(super) fn input_committed(&mut self, input: InputOffsets) {
+        if self.is_within_record() {
+            self.output.input = Some(input);
         } else {
-            self.write_checkpoint(&committed);
+            self.write_checkpoint(&input);
+            if let Some(record) = &mut self.unfinished {
+                record.waits = false;
+            }
+        }
+    }
+
+    /// Asks for what a checkpoint needs, unless that is on its way.
+    pub(super) fn ask_for_input(&mut self) {
+        if !self.output.checkpointing {
+            self.output.checkpointing = true;
+            self.effects.push_back(Effect::FetchInputCommitted);
         }
     }
 
     /// Writes a checkpoint behind everything judged so far.
-    pub(super) fn write_checkpoint(&mut self, committed: &BTreeMap<PartitionId, i64>) {
+    pub(super) fn write_checkpoint(&mut self, input: &InputOffsets) {
         let on_its_way = |records: &[VerdictRecord]| records.iter().any(is_checkpoint);
         let sent = self.output.sent.as_ref().is_some_and(|sent| on_its_way(&sent.records));
         if self.role != Role::Active || sent || on_its_way(&self.output.closed) {
             return;
         }
         self.close_batch();
-        let spans = &self.spans;
-        let floor = |partition: &PartitionId| spans.floor(partition, committed);
-        let Some(checkpoint) = self.state.checkpoint(self.latest_checkpoint, floor, committed) else { return };
+        let (state, spans) = (&self.state, &self.spans);
+        let floor = |partition: &PartitionId| spans.floor(partition, state.delivered(partition), input);
+        let Some(checkpoint) = state.checkpoint(self.latest_checkpoint, floor, &input.committed) else { return };
         let keep_from = self.state.newest().minus(self.keep());
         self.output.trim = self
             .spans
-            .trim_point(self.state.first_live_sequence(), committed, keep_from)
+            .trim_point(self.state.first_live_sequence(), input, keep_from)
             .map(|verdicts| (verdicts, self.state.next_entry()));
         self.state.raise_floors(&checkpoint);
         self.spans.open(None, self.state.next_sequence());
@@ -247,6 +265,9 @@ impl Judge {
             self.spans.place(checkpoint);
             self.latest_checkpoint = Some(checkpoint);
             self.output.checkpointing = false;
+            if self.unfinished.as_ref().is_some_and(|record| record.waits) {
+                self.ask_for_input();
+            }
             if let Some((verdicts, entries)) = self.output.trim.take() {
                 self.spans.trimmed_to(verdicts);
                 self.effects.push_back(Effect::Trim { verdicts, entries });
@@ -262,6 +283,12 @@ impl Judge {
             && output.sent.is_none()
             && !self.is_unfinished()
     }
+}
+
+/// Says whether this entry reopens more than the log says was delivered: the input group may have committed more since.
+fn asks_beyond_delivered(state: &State, entry: Option<&Entry>) -> bool {
+    let Some(EntryBody::Reopen { partition, to, .. }) = entry.map(|entry| &entry.body) else { return false };
+    *to > state.delivered(partition) && entry.is_some_and(|entry| !state.is_applied(entry.request))
 }
 
 /// Says whether the page's clock ran too far ahead of the brokers'.

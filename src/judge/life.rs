@@ -1,12 +1,12 @@
 //! The judge's life: restore, stand by, take over, judge, commit, hand over. A state machine without I/O.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::events::{Effect, Event, Failure, Request};
 use super::judging::{Output, Unfinished, is_checkpoint};
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
-use super::{Counts, Diverged, Restored, SharedSnapshot, Spans, State};
+use super::{Counts, Diverged, InputOffsets, Restored, SharedSnapshot, Spans, State};
 use crate::index::{Seen, Task};
 use crate::log::{RulesNumber, RulesRecord, VerdictRecord};
 use crate::transaction::Ritual;
@@ -120,7 +120,7 @@ impl Judge {
             Event::Entries { offset, append_time, entries } => self.judge(offset, append_time, entries),
             Event::Continue => self.judge_on(),
             Event::Called(result) => self.called(result),
-            Event::InputCommitted(committed) => self.input_committed(committed),
+            Event::InputCommitted(input) => self.input_committed(input),
             Event::Tick => {}
             Event::Stop => self.stop(now),
         }
@@ -147,10 +147,16 @@ impl Judge {
             && !is_old
     }
 
-    /// Says whether a record of entries is judged in part: then [`Event::Continue`] is wanted.
+    /// Says whether a record of entries is at hand that can be judged on: then [`Event::Continue`] is wanted.
     #[must_use]
-    pub const fn is_unfinished(&self) -> bool {
-        self.unfinished.is_some()
+    pub fn is_unfinished(&self) -> bool {
+        let is_wanted = |record: &Unfinished| !record.waits && (self.role == Role::Active || record.judged > 0);
+        self.unfinished.as_ref().is_some_and(is_wanted)
+    }
+
+    /// Says whether a record of entries is judged in part: then no batch can end.
+    pub(super) fn is_within_record(&self) -> bool {
+        self.unfinished.as_ref().is_some_and(|record| record.judged > 0)
     }
 
     /// Hands over what somebody else may do meanwhile, so that no entry has to wait for it: see
@@ -181,6 +187,14 @@ impl Judge {
     #[must_use]
     pub const fn counts(&self) -> Counts {
         Counts { repeats: self.repeats, clamped: self.clamped, ..self.state.counts() }
+    }
+
+    /// Returns how much event time the kept verdict log spans.
+    #[must_use]
+    pub fn kept(&self) -> Duration {
+        let newest = self.state.newest();
+        let reach = self.spans.oldest().filter(|oldest| *oldest < newest).map(|oldest| newest.gap_millis(oldest));
+        Duration::from_millis(reach.unwrap_or(0))
     }
 
     /// Returns the offset of the verdict log whose state this is, while nothing is judged ahead of it.
@@ -322,7 +336,7 @@ impl Judge {
             // nobody who left a trace is judged now.
             self.cold_starts.new_log += 1;
             self.state = State::begin(self.settings.new_log, self.settings.rules.clone(), 0);
-            self.write_checkpoint(&BTreeMap::new());
+            self.write_checkpoint(&InputOffsets::default());
         }
         self.effects.push_back(Effect::ReadEntries { from: self.state.next_entry() });
     }
@@ -366,6 +380,7 @@ impl Judge {
         if self.is_settled() && self.state.log().is_some() {
             self.role = Role::Standby;
             self.drain_until = None;
+            self.unfinished = None;
             self.effects.push_back(Effect::Follow { from: Some(self.position) });
         } else {
             if let Some(call) = self.ritual.abort() {
@@ -417,12 +432,11 @@ impl Judge {
     }
 
     fn go_on_judging(&mut self, now: Duration) {
-        if self.output.since_checkpoint >= self.settings.checkpoint_rulings && !self.output.checkpointing {
-            self.output.checkpointing = true;
-            self.effects.push_back(Effect::FetchInputCommitted);
+        if self.output.since_checkpoint >= self.settings.checkpoint_rulings {
+            self.ask_for_input();
         }
         // A batch ends where a record of entries ends.
-        if self.ritual.is_busy() || self.is_unfinished() {
+        if self.ritual.is_busy() || self.is_within_record() {
             return;
         }
         if self.is_settled() {
@@ -436,7 +450,7 @@ impl Judge {
 
     fn go_on_draining(&mut self, now: Duration) {
         let late = self.drain_until.is_some_and(|until| now >= until);
-        if !self.ritual.is_busy() && !self.is_settled() && !self.is_unfinished() && !late {
+        if !self.ritual.is_busy() && !self.is_settled() && !self.is_within_record() && !late {
             self.begin(now);
         }
         if self.is_settled() && !self.ritual.is_busy() || late {

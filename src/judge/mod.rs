@@ -29,5 +29,5 @@ pub use life::{Judge, Role};
 pub use retrial::{Asked, Difference, Retrial, RetrialCounts};
 pub use settings::{ColdStart, ColdStarts, JudgeSettings};
 pub use snapshot::{Restored, Restoring, SharedSnapshot, Snapshot};
-pub use spans::{Span, Spans};
+pub use spans::{InputOffsets, Span, Spans};
 pub use state::{Diverged, State};

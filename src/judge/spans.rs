@@ -1,6 +1,6 @@
 //! What the kept log still serves: how far it may be trimmed, and where the floors may stand.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::log::{Ruling, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
@@ -16,6 +16,21 @@ pub struct Span {
     pub newest: Timestamp,
     /// First and last offset ruled in it, by input partition.
     pub ruled: BTreeMap<PartitionId, (i64, i64)>,
+}
+
+/// What is known of the input when a checkpoint is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InputOffsets {
+    /// What the input group has committed, for every partition that has an offset.
+    pub committed: BTreeMap<PartitionId, i64>,
+    /// Every partition of the input that exists. What was dropped from the input or deleted is not among them.
+    pub partitions: BTreeSet<PartitionId>,
+}
+
+impl InputOffsets {
+    fn committed(&self, partition: &PartitionId) -> Option<i64> {
+        self.committed.get(partition).copied()
+    }
 }
 
 /// The kept log, oldest span first. Bounded by the number of checkpoints kept times the input partitions.
@@ -83,10 +98,12 @@ impl Spans {
     }
 
     /// Returns where the floor of a partition may stand: below every ruling that can still be read back, and never
-    /// above what the input group has committed.
+    /// above what the input group has committed: now, or, of a partition that is not in the input any more, ever
+    /// (`delivered`).
     #[must_use]
-    pub fn floor(&self, partition: &PartitionId, committed: &BTreeMap<PartitionId, i64>) -> i64 {
-        let committed = committed.get(partition).copied().unwrap_or(0);
+    pub fn floor(&self, partition: &PartitionId, delivered: i64, input: &InputOffsets) -> i64 {
+        let committed = input.committed(partition).unwrap_or(0);
+        let committed = if input.partitions.contains(partition) { committed } else { committed.max(delivered) };
         self.spans
             .iter()
             .filter_map(|span| span.ruled.get(partition))
@@ -95,24 +112,24 @@ impl Spans {
     }
 
     /// Returns the offset of the checkpoint up to which the log serves nobody any more: before the oldest original
-    /// held, before every answer at or beyond what the input group has committed, and before `keep_from`.
+    /// held, before every answer at or beyond what the input group has committed, and before `keep_from`. Answers about
+    /// a partition that is not in the input any more wait for no commit: nobody will ask for them.
     #[must_use]
-    pub fn trim_point(
-        &self,
-        first_live_sequence: u64,
-        committed: &BTreeMap<PartitionId, i64>,
-        keep_from: Timestamp,
-    ) -> Option<i64> {
+    pub fn trim_point(&self, first_live_sequence: u64, input: &InputOffsets, keep_from: Timestamp) -> Option<i64> {
+        let is_delivered = |(partition, (_, last)): (&PartitionId, &(i64, i64))| {
+            !input.partitions.contains(partition) || input.committed(partition).is_some_and(|position| *last < position)
+        };
         let spent = |span: &Span| {
-            span.end_sequence <= first_live_sequence
-                && span.newest < keep_from
-                && span
-                    .ruled
-                    .iter()
-                    .all(|(partition, (_, last))| committed.get(partition).is_some_and(|&position| *last < position))
+            span.end_sequence <= first_live_sequence && span.newest < keep_from && span.ruled.iter().all(is_delivered)
         };
         let behind = self.spans.iter().take(self.spans.len().saturating_sub(1)).take_while(|span| spent(span)).count();
         self.spans.get(behind).filter(|_| behind > 0)?.checkpoint
+    }
+
+    /// Returns the largest event time of the oldest span that rules a page: how far back the kept log reaches.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.spans.iter().map(|span| span.newest).find(|newest| *newest > Timestamp::MIN)
     }
 
     /// Forgets the spans before a checkpoint that the log was trimmed to.

@@ -347,6 +347,12 @@ impl State {
         self.partitions.get(&source.partition).is_some_and(|seen| seen.judged.contains(source.offset))
     }
 
+    /// Returns the highest position of a partition that the input group has committed, as far as checkpoints say.
+    #[must_use]
+    pub fn delivered(&self, partition: &PartitionId) -> i64 {
+        self.partitions.get(partition).map_or(0, |seen| seen.delivered)
+    }
+
     /// Says whether a request other than a page was applied.
     #[must_use]
     pub fn is_applied(&self, request: RequestId) -> bool {
@@ -427,6 +433,9 @@ impl State {
         write(&format!("{:?} {:?} {:?} {:?}", self.newest, self.tails, self.next_sequence, self.next_entry));
         write(&format!("{:?}", self.applied.order));
         for (partition, seen) in &self.partitions {
+            if seen.delivered > 0 {
+                write(&format!("{partition} delivered {}", seen.delivered));
+            }
             if !seen.judged.is_empty() {
                 let above: Vec<u64> = seen.judged.above().iter().collect();
                 let reopened: Vec<u64> = seen.judged.reopened().iter().collect();

@@ -9,8 +9,8 @@ use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Width};
 use crate::index::in_turn;
 use crate::log::{
-    Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, LogIdentity, PageEntry, RequestId, Rules, Ruling,
-    SameId, Stage, Windows,
+    Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, LogIdentity, PageEntry, PageRuling, RequestId, Rules,
+    Ruling, SameId, Stage, Windows,
 };
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
@@ -218,6 +218,7 @@ proptest! {
     #[test]
     fn rulings_are_those_of_a_list_and_two_loops(entries in entries(), capacity in prop_oneof![Just(3), Just(1000)]) {
         let mut state = State::begin(LogIdentity(1), rules(capacity), 0);
+        deliver_all(&mut state);
         let mut oracle = Oracle::default();
         for (entry, append_time) in &entries {
             let ruling = decide(&state, entry, *append_time);
@@ -237,6 +238,7 @@ proptest! {
         capacity in prop_oneof![Just(3), Just(1000)],
     ) {
         let mut state = State::begin(LogIdentity(1), rules(capacity), 0);
+        deliver_all(&mut state);
         let (mut checkpoint, mut snapshot): (Option<Checkpoint>, Option<Snapshot>) = (None, None);
         let mut behind = Vec::new();
         for (number, (entry, append_time)) in entries.iter().enumerate() {
@@ -279,15 +281,85 @@ fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
     spans.note(&ruled(3), 0);
     spans.open(Some(100), 0);
     spans.note(&ruled(8), 0);
-    let committed = BTreeMap::from([(partition.clone(), 20)]);
-    assert_eq!(spans.floor(&partition, &committed), 3);
-    let trim = |spans: &Spans, committed| {
-        spans.trim_point(0, &BTreeMap::from([(partition.clone(), committed)]), Timestamp::MIN.plus(millis(1)))
+    let input = |committed| InputOffsets {
+        committed: BTreeMap::from([(partition.clone(), committed)]),
+        partitions: [partition.clone()].into(),
     };
+    assert_eq!(spans.floor(&partition, 0, &input(20)), 3);
+    let trim = |spans: &Spans, committed| spans.trim_point(0, &input(committed), Timestamp::MIN.plus(millis(1)));
     assert_eq!(trim(&spans, 3), None, "the answer at 3 is not delivered");
     assert_eq!(trim(&spans, 4), Some(100));
     spans.trimmed_to(100);
-    assert_eq!(spans.floor(&partition, &committed), 8);
-    assert_eq!(spans.floor(&partition, &BTreeMap::from([(partition.clone(), 5)])), 5);
+    assert_eq!(spans.floor(&partition, 0, &input(20)), 8);
+    assert_eq!(spans.floor(&partition, 0, &input(5)), 5);
+    assert_eq!(spans.floor(&partition, 100, &input(5)), 5, "what was delivered once is read again after a rewind");
     assert_eq!(trim(&spans, 20), None, "the newest span stays");
+}
+
+#[test]
+fn a_partition_that_left_the_input_holds_nothing_back() {
+    let (stays, leaves) = (PartitionId::new("pages", 0), PartitionId::new("dropped", 0));
+    let page = |partition: &PartitionId, offset, time| Ruling {
+        request: RequestId(0),
+        answer: Answer::Page(PageRuling {
+            source: partition.at(offset),
+            event_time: Timestamp::from_millis(time),
+            digest: PageDigest(0),
+            decision: Decision::Unique { original: None },
+        }),
+    };
+    let mut spans = Spans::default();
+    for span in 0..10 {
+        spans.open(Some(100 * span), 0);
+        spans.note(&page(&stays, span, 10 * span), 0);
+        if span < 3 {
+            spans.note(&page(&leaves, span, 10 * span), 0);
+        }
+    }
+    // The last page of the dropped topic was judged, and its worker stopped before it was delivered.
+    let mut input = InputOffsets {
+        committed: [(stays.clone(), 10), (leaves.clone(), 2)].into(),
+        partitions: [stays.clone(), leaves.clone()].into(),
+    };
+    let keep_from = Timestamp::from_millis(55);
+    assert_eq!(spans.trim_point(0, &input, keep_from), Some(200), "its worker may come back");
+    assert_eq!(spans.floor(&leaves, 2, &input), 0);
+    input.partitions.remove(&leaves);
+    input.committed.remove(&leaves);
+    assert_eq!(spans.trim_point(0, &input, Timestamp::from_millis(15)), Some(200), "what is young stays");
+    assert_eq!(spans.trim_point(0, &input, keep_from), Some(600));
+    assert_eq!(spans.oldest(), Some(Timestamp::from_millis(0)));
+    spans.trimmed_to(600);
+    assert_eq!(spans.floor(&leaves, 2, &input), 2, "its judged set becomes a floor");
+    assert_eq!(spans.floor(&stays, 0, &input), 6);
+    assert_eq!(spans.oldest(), Some(Timestamp::from_millis(60)));
+}
+
+#[test]
+fn only_what_was_delivered_is_reopened() {
+    let partition = PartitionId::new("pages", 0);
+    let mut state = State::begin(LogIdentity(1), rules(1000), 0);
+    let reopen =
+        |to| Entry { request: RequestId(9), body: EntryBody::Reopen { partition: partition.clone(), from: 3, to } };
+    let decided = |state: &State, to| {
+        let answer = decide(state, &reopen(to), Timestamp::MIN).unwrap().answer;
+        let Answer::Reopened { from, to, .. } = answer else { panic!("{answer:?}") };
+        (from, to)
+    };
+    assert_eq!(decided(&state, i64::MAX), (3, 3));
+    deliver(&mut state, &partition, 40);
+    assert_eq!(decided(&state, i64::MAX), (3, 40));
+    assert_eq!(decided(&state, 7), (3, 7));
+}
+
+/// Lets a checkpoint say that the input group has committed so far.
+pub(super) fn deliver(state: &mut State, partition: &PartitionId, position: i64) {
+    let mut checkpoint = state.checkpoint(None, |_| 0, &BTreeMap::new()).unwrap();
+    checkpoint.partitions.entry(partition.clone()).or_default().delivered = position;
+    state.raise_floors(&checkpoint);
+}
+
+/// All that [`entries`] ask about is delivered.
+pub(super) fn deliver_all(state: &mut State) {
+    (0..2).for_each(|number| deliver(state, &PartitionId::new("pages", number), 100));
 }

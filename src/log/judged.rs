@@ -66,10 +66,12 @@ impl Judged {
             self.above.insert_range(from..self.floor);
             self.floor = from;
         }
-        let mut range = RoaringTreemap::new();
-        range.insert_range(from..to);
-        self.reopened |= &self.above & &range;
-        self.above -= range;
+        // The range may be far longer than what was judged: it is never spelled out.
+        let mut opened = self.above.clone();
+        opened.remove_range(..from);
+        opened.remove_range(to..);
+        self.reopened |= opened;
+        self.above.remove_range(from..to);
     }
 
     /// Returns the floor: every offset below it counts as judged.
@@ -189,6 +191,20 @@ mod tests {
                 proptest::prop_assert_eq!(judged.contains_any(a, b), any, "{}..{}", a, b);
             }
         }
+    }
+
+    #[test]
+    fn a_range_without_an_end_takes_no_more_memory_than_what_was_judged() {
+        let mut judged = Judged::default();
+        judged.raise_floor(1_000);
+        [1_001, 1_000_000, 1 << 40].into_iter().for_each(|offset| assert!(judged.insert(offset)));
+        judged.reopen(10, i64::MAX);
+        assert!((0..10).all(|offset| judged.contains(offset)));
+        assert!(!judged.contains_any(10, i64::MAX));
+        assert_eq!(judged.reopened().len(), 990 + 3);
+        assert!(judged.reopened().serialized_size() + judged.above().serialized_size() < 4_000);
+        judged.reopen(0, i64::MAX);
+        assert_eq!((judged.reopened().len(), judged.floor()), (1_003, 0));
     }
 
     #[test]

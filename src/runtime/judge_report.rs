@@ -152,6 +152,9 @@ impl JudgeReport {
                 waiting: if self.role == Role::Active { waiting_entries as u64 } else { 0 },
             },
         );
+        if self.role != Role::Restoring {
+            self.metrics.log_kept(u32::try_from(self.log).unwrap_or(u32::MAX), judge.kept());
+        }
         let seen = judge.cold_starts();
         for _ in self.cold_starts.new_log..seen.new_log {
             self.metrics.cold_start(ColdStart::NewScheme);

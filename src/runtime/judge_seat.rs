@@ -4,7 +4,7 @@
 //! own that subscribes to the whole fingerprint log; whoever is given that partition is the active one, and the other
 //! partitions mean nothing in this group.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::judge_report::JudgeReport;
 use super::judge_turn::{EntryQueue, FetchedEntries, Work, take_turn};
 use super::wiring::{Plan, ended, failure, moves};
 use crate::error::{Fatal, Reason};
-use crate::judge::{Effect, Event, Judge, JudgeSettings, Request, Restored, SharedSnapshot};
+use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Restored, SharedSnapshot};
 use crate::kafka::admin::Admin;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::gate::{Gate, Held};
@@ -25,7 +25,6 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::transactor::{Answer, Delivery, Mark, Order, Parcel, Transactor};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews, Follower};
 use crate::log::{DEFAULT_PART_BYTES, decode_entries, encode_verdict};
-use crate::record::PartitionId;
 use crate::telemetry::labels::{Component, ErrorKind};
 use crate::worker::LogPartition;
 
@@ -56,7 +55,7 @@ enum News {
     Member(u64, MemberEvent),
     Followed(FollowEvent),
     Called(Answer),
-    InputCommitted(BTreeMap<PartitionId, i64>),
+    InputCommitted(InputOffsets),
     /// What the verdict log held when the reader of this number began.
     LogRange(u64, i64, i64),
     Asked(Question),
@@ -255,7 +254,7 @@ impl JudgeSeat {
                 }
                 self.handle(Event::Called(answer))
             }
-            News::InputCommitted(committed) => self.handle(Event::InputCommitted(committed)),
+            News::InputCommitted(input) => self.handle(Event::InputCommitted(input)),
             News::LogRange(serial, begin, end) => {
                 if serial == self.following {
                     self.report.has_to_follow(begin, end);
@@ -474,7 +473,8 @@ impl JudgeSeat {
             // trimming back for a while, and nothing more.
             let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
             let known = committed.into_iter().filter_map(|(partition, known)| Some((partition, known?.offset)));
-            drop(sender.send(News::InputCommitted(known.collect())));
+            let committed = known.collect();
+            drop(sender.send(News::InputCommitted(InputOffsets { committed, partitions })));
             Ok(())
         });
     }

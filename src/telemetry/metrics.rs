@@ -358,6 +358,11 @@ impl Metrics {
         self.series().log_lag.of(log).set(float(entries));
     }
 
+    /// The kept verdict log of a partition spans so much event time.
+    pub fn log_kept(&self, partition: u32, span: Duration) {
+        self.gauge(table::LOG_KEPT.name, &[("partition", &partition.to_string())]).set(span.as_secs_f64());
+    }
+
     /// Entries were about positions already judged.
     pub fn repeats(&self, entries: u64) {
         self.series().log_repeats.increment(entries);

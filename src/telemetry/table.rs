@@ -211,6 +211,8 @@ table! {
         "Judge: from fetching a page's entry to judging it. Grows when look-ups of other pages are slow or commits are.";
     LOG_LAG: "dupgate_log_lag_entries", Gauge, Count, &[closed::<Log>()],
         "fingerprints: entries that the judge has read and not judged. verdicts: records of the verdict log that the worker has not read.";
+    LOG_KEPT: "dupgate_log_kept_seconds", Gauge, Seconds, &[Label::Open("partition")],
+        "Event time that the kept verdict log spans, as of the last checkpoint. Well above window + lateness and logs.keep: something holds back trimming, such as a partition of the input that nobody reads.";
     LOG_REPEATS: "dupgate_log_repeats_total", Counter, Count, &[],
         "Entries for positions already judged; their ruling stands.";
     CLAMPED_TIMESTAMPS: "dupgate_clamped_timestamps_total", Counter, Count, &[],

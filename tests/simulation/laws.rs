@@ -276,6 +276,7 @@ impl Laws {
                 return Err(format!("L4 a checkpoint says of {partition}: judged {judged:?}, not {expected:?}"));
             }
             let floor = own.oracle.raise_floor(partition, said.floor);
+            own.oracle.deliver(partition, said.delivered);
             let high = self.high.get(partition).copied().unwrap_or(0);
             if floor > high || said.delivered > high {
                 let delivered = said.delivered;

@@ -14,6 +14,8 @@ use dupgate::record::{PartitionId, Source};
 pub(crate) struct Oracle {
     pub(crate) rules: Option<Rules>,
     judged: BTreeMap<PartitionId, BTreeSet<i64>>,
+    /// Highest position that a checkpoint calls committed.
+    delivered: BTreeMap<PartitionId, i64>,
     /// Reopened, and not judged again.
     open: BTreeMap<PartitionId, BTreeSet<i64>>,
     applied: BTreeSet<RequestId>,
@@ -60,7 +62,9 @@ impl Oracle {
             EntryBody::Withdraw { source, reason } => Answer::Withdrawn { source: source.clone(), reason: *reason },
             EntryBody::Forget(target) => Answer::Forgotten(target.clone()),
             EntryBody::Reopen { partition, from, to } => {
-                Answer::Reopened { partition: partition.clone(), from: *from, to: *to }
+                // Nothing that may not be delivered yet.
+                let to = (*to).min(self.delivered.get(partition).copied().unwrap_or(0)).max(*from);
+                Answer::Reopened { partition: partition.clone(), from: *from, to }
             }
         };
         Some(Ruling { request: entry.request, answer })
@@ -199,6 +203,12 @@ impl Oracle {
         let floor = waits.map_or(floor, |waits| floor.min(waits));
         self.judged.entry(partition.clone()).or_default().extend(0..floor);
         floor
+    }
+
+    /// A checkpoint says that the input group has committed so far.
+    pub(crate) fn deliver(&mut self, partition: &PartitionId, position: i64) {
+        let known = self.delivered.entry(partition.clone()).or_default();
+        *known = (*known).max(position);
     }
 
     pub(crate) fn is_judged(&self, source: &Source) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dupgate::index::in_turn;
-use dupgate::judge::{Effect, Event, Judge, JudgeSettings, Request, Snapshot};
+use dupgate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Snapshot};
 use dupgate::log::{VerdictReader, decode_entries, encode_verdict};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::LogPartition;
@@ -203,7 +203,9 @@ impl JudgeDriver {
             Todo::FetchInput => {
                 let committed = |input| Some((input, world.bus.committed(GROUP, input)?.offset));
                 let committed = world.inputs.iter().filter_map(committed);
-                Some(Event::InputCommitted(committed.map(|(input, offset)| (input.clone(), offset)).collect()))
+                let committed = committed.map(|(input, offset)| (input.clone(), offset)).collect();
+                let partitions = world.inputs.iter().cloned().collect();
+                Some(Event::InputCommitted(InputOffsets { committed, partitions }))
             }
             Todo::Trim { verdicts, entries } => {
                 let name = self.name.clone();

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::super::tests::{entries, rules};
+use super::super::tests::{deliver_all, entries, rules};
 use super::*;
 use crate::log::{Decision, LogIdentity, RulesNumber, RulesRecord, Tails, Windows};
 use crate::record::Source;
@@ -16,6 +16,7 @@ struct Logs {
 /// Judges entries as the service does: some in a record, some records in a batch, new rules and a checkpoint between.
 fn logs(entries: &[(Entry, Timestamp)], capacity: u64) -> Logs {
     let mut state = State::begin(LogIdentity(1), rules(capacity), 0);
+    deliver_all(&mut state);
     let checkpoint = |state: &State| {
         let checkpoint = state.checkpoint(None, |_| 0, &BTreeMap::new()).unwrap();
         VerdictRecord::Checkpoint(Box::new(checkpoint))

@@ -1,5 +1,6 @@
 //! Checkpoints as bytes: in one piece, and cut into parts that fit a Kafka record.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use roaring::RoaringTreemap;
@@ -13,6 +14,9 @@ use crate::log::{Checkpoint, Judged, LogIdentity, PartitionCheckpoint, RequestId
 
 /// Most bytes of a part around the piece that it carries: the frame, two varints and a checksum.
 const PART_BYTES: usize = FRAME_BYTES + 10 + 10 + 4;
+
+/// Bytes up to which a bitmap is written as it is.
+const SMALL_BITMAP: usize = 512;
 
 /// Smallest piece of a checkpoint in a part, however small the parts are asked to be.
 const LEAST_PIECE: usize = 32;
@@ -80,9 +84,14 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     Ok(Checkpoint { log, rules_number, rules, newest, tails, next_sequence, next_entry, previous, partitions, applied })
 }
 
-/// Writes the bitmap in the portable format of the Roaring libraries, an empty one as nothing.
+/// Writes the bitmap in the portable format of the Roaring libraries, an empty one as nothing. In a large one, positions
+/// in a row are written as a run: such are nearly all that are judged.
 fn write_bitmap(out: &mut Vec<u8>, bitmap: &RoaringTreemap) {
-    let length = if bitmap.is_empty() { 0 } else { bitmap.serialized_size() };
+    let mut length = if bitmap.is_empty() { 0 } else { bitmap.serialized_size() };
+    let mut bitmap = Cow::Borrowed(bitmap);
+    if length > SMALL_BITMAP && bitmap.to_mut().optimize() {
+        length = bitmap.serialized_size();
+    }
     out.varint(length as u64);
     if length > 0 {
         // Writing into memory does not fail.
@@ -149,6 +158,15 @@ impl<'a> Part<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn positions_in_a_row_take_next_to_no_room() {
+        let mut bytes = Vec::new();
+        let bitmap: RoaringTreemap = (7_000_000..8_000_000).filter(|offset| offset % 400_000 != 0).collect();
+        write_bitmap(&mut bytes, &bitmap);
+        assert!(bytes.len() < 1_000, "{} bytes", bytes.len());
+        assert_eq!(read_bitmap(&mut Reader::new(&bytes)), Ok(bitmap));
+    }
 
     #[test]
     fn a_bitmap_fills_its_bytes() {

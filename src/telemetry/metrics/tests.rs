@@ -116,6 +116,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.judge_wait(second, 1);
     metrics.log_lag(Log::Verdicts, 1);
     metrics.repeats(1);
+    metrics.log_kept(0, second);
     metrics.clamped_timestamps(1);
     metrics.judge_active(0, true);
     metrics.judge_takeover();

@@ -100,7 +100,7 @@ fn an_instance_that_is_stopped_leaves_the_judges_group_and_its_state_behind() {
     assert!(of_judges.iter().all(|group| group.members().is_empty()), "{judges} has members still");
 
     let second = site.start_with("one", patient());
-    wait::within(Duration::from_secs(60), "the judge to judge again", || second.judges().then_some(()));
+    wait::within(Duration::from_mins(1), "the judge to judge again", || second.judges().then_some(()));
     assert!(site.log("one").contains("snapshot restored"), "no snapshot was written at the end");
     second.stop();
 }
