@@ -101,7 +101,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     // Texts stand alone: no ids that could make an update, no scope, no times.
     let input = InputSettings {
         format: Format::Text,
-        fields: Fields { id: None, text: None, html: None, fetched_at: None, scope: None },
+        fields: Fields::nowhere(),
         event_time: EventTime::Record,
         ..settings.record.clone()
     };

@@ -13,7 +13,8 @@ use crate::config::settings::Settings;
 use crate::error::Fatal;
 use crate::fingerprint::{Inspection, ReadFrom, Reading, Shingling, share};
 use crate::log::Match;
-use crate::text::{CutBy, runs};
+use crate::record::Encoding;
+use crate::text::{CutBy, Extraction, runs};
 use crate::worker::verdict;
 
 use candidates::{Found, Near};
@@ -68,6 +69,10 @@ impl Told<'_> {
         let mut row = |name: &str, text: String| rows.push(vec![name.to_owned(), text]);
         row("page", self.place.to_string());
         row("id", reading.id_text.clone().unwrap_or_else(|| "-".to_owned()));
+        if let Some(canonical) = &reading.canonical {
+            row("canonical", format!("{canonical} (counts as the id)"));
+        }
+        row("site", self.page.site.clone().unwrap_or_else(|| "-: no address".to_owned()));
         row("text", self.text_row());
         row("", quoted(text));
         row("segmenter", self.segmenter_row());
@@ -110,10 +115,22 @@ impl Told<'_> {
         let length = text.chars().count();
         let from = match from {
             ReadFrom::Text => "text".to_owned(),
-            ReadFrom::Html => format!("HTML, {} % of the visible text kept", percent(length, *visible)),
+            ReadFrom::Html => format!("HTML ({})", self.extraction(percent(length, *visible))),
         };
+        let from =
+            if reading.encoding == Encoding::Utf8 { from } else { format!("{from} in {}", reading.encoding.name()) };
         let cut = if reading.cut { ", cut at text.max_bytes" } else { "" };
         format!("{length} characters from {from}{cut}")
+    }
+
+    fn extraction(&self, percent: usize) -> String {
+        let name = self.page.reading.extraction.name();
+        match self.page.reading.extraction {
+            Extraction::Main | Extraction::Text => format!("{name}, {percent} % of the visible text kept"),
+            Extraction::All => format!("{name}, as text.html says"),
+            Extraction::AllFallback => format!("{name}: no article found, or too small a part of the page"),
+            Extraction::Stripped => format!("{name}: too many tags for a tree"),
+        }
     }
 
     fn segmenter_row(&self) -> String {
@@ -167,7 +184,7 @@ impl Told<'_> {
     }
 
     fn json(&self) -> Value {
-        let Inspection { reading, from, visible, text, words, shingles, stopped, figures } = self.page;
+        let Inspection { reading, site, from, visible, text, words, shingles, stopped, figures } = self.page;
         let (han, letters) = self.han();
         let runs = runs(text).map(|run| json!({"han": run.han, "text": run.text})).collect::<Vec<_>>();
         let words = words.iter().map(|word| {
@@ -179,6 +196,10 @@ impl Told<'_> {
         json!({
             "page": self.place.to_string(),
             "id": reading.id_text,
+            "canonical": reading.canonical,
+            "site": site,
+            "encoding": reading.encoding.name(),
+            "extraction": reading.extraction.name(),
             "from": match from { ReadFrom::Text => "text", ReadFrom::Html => "html" },
             "text": text,
             "characters": text.chars().count(),

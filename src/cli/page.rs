@@ -175,7 +175,7 @@ fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<
         configured.clone()
     } else {
         // Where the parts of one format stand says nothing of another one.
-        let nowhere = Fields { id: None, text: None, html: None, fetched_at: None, scope: None };
+        let nowhere = Fields::nowhere();
         let fields = if format == Format::Json { Fields::default() } else { nowhere };
         InputSettings { format, fields, event_time: EventTime::Record, ..configured.clone() }
     };

@@ -119,6 +119,7 @@ mod tests {
             json!(["/w"]),
             json!("field"),
             json!("minhash"),
+            json!("header:x"),
             json!(16),
             json!(200),
             json!(0.5),

@@ -164,6 +164,9 @@ section! {
         html: Option<String> = Some("/html".to_owned()),
         fetched_at: Option<String> = None,
         scope: Option<String> = None,
+        address: Option<String> = None,
+        canonical: Option<String> = None,
+        content_type: Option<String> = None,
     }
 }
 

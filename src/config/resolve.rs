@@ -21,7 +21,7 @@ pub use rooms::BYTES_PER_ORIGINAL;
 pub(super) use rooms::DEFAULT_MAX_MEMORY;
 
 /// Labels of the program's own metrics: no free label may take their name.
-pub const RESERVED_LABELS: [&str; 27] = [
+pub const RESERVED_LABELS: [&str; 29] = [
     "algorithm",
     "component",
     "hash",
@@ -41,6 +41,8 @@ pub const RESERVED_LABELS: [&str; 27] = [
     "revision",
     "scheme",
     "segmenter",
+    "extraction",
+    "encoding",
     "source",
     "stage",
     "topic",

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::identity::address_of;
 use super::numbers::each_figure;
 use super::reader::Seen;
 use super::shingle::{Letters, hash_of};
@@ -15,6 +16,8 @@ use crate::text::{HtmlText, WordMap};
 pub struct Inspection {
     /// What the service would know of it.
     pub reading: Reading,
+    /// The site that the page belongs to, where its address is known.
+    pub site: Option<String>,
     /// Where the text stood.
     pub from: ReadFrom,
     /// Length of all that a reader of the page sees, normalised, in characters.
@@ -62,6 +65,7 @@ impl Reader {
     pub fn inspect(&self, record: &RawRecord<'_>) -> Result<Inspection, Rejection> {
         let reading = self.read(record, &mut Scratch::default())?;
         let document = self.decoder.decode(record)?;
+        let site = address_of(&document).map(|address| address.site().into_owned());
         let from = match &document.body {
             Body::Text(_) => ReadFrom::Text,
             Body::Html(_) => ReadFrom::Html,
@@ -79,7 +83,7 @@ impl Reader {
                 figures.push(figure.to_owned());
             }
         });
-        Ok(Inspection { reading, from, visible, text: text.to_owned(), words, shingles, stopped, figures })
+        Ok(Inspection { reading, site, from, visible, text: text.to_owned(), words, shingles, stopped, figures })
     }
 
     fn weighed(&self, text: &str) -> Vec<WeighedWord> {

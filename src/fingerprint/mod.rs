@@ -7,7 +7,9 @@
 //! Cost: one hash of the text, one of each word, and one addition a bit for each of the strongest words.
 
 mod code;
+mod dates;
 mod feature_hash;
+mod identity;
 mod inspect;
 mod kinds;
 mod minhash;
@@ -26,7 +28,7 @@ pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;
 pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, SketchForm, SlotBits, Unsure, share};
-pub use numbers::Numbers;
+pub use numbers::{Numbers, dates};
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
 pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights, WrongWidth};

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::dates::{is_numeric_date, is_time, time_behind, written_date};
 use crate::text::is_han;
 
 /// Stands where no hash is: none has this value.
@@ -13,8 +14,10 @@ const NONE: u16 = u16::MAX;
 ///
 /// A figure is a run of digits; runs with one mark between them (`3.5`, `1,234`, `20-30`) are one more figure, so that
 /// a copy without punctuation still has the figures of the page. A Chinese character behind it, its unit, belongs to
-/// it: `3月` and `3人` have little to do with each other. Times of day, and dates written as numbers or right before a
-/// time of day, are none: they say when a copy was made.
+/// it: `3月` and `3人` have little to do with each other. Times of day and dates (`3月5日`, `March 5`, `2026-03-05`) are
+/// none: they say when a copy was made, and a report of another day has other figures, too. Only where a page has at
+/// least four different written dates, and more of them than of other figures, are they what it is about (the holidays of
+/// a year, a timetable): then each is a figure, unless a time of day stands behind it.
 ///
 /// The smallest hashes of two sets are a sample of both by the same rule, so what both kept below the smaller of both
 /// bounds tells how much of the smaller set is in the other one. Up to eight figures nothing is lost but a pair of
@@ -33,6 +36,9 @@ impl Numbers {
     /// Most hashes that are kept of a page.
     pub const KEPT: usize = 8;
 
+    /// Fewer different dates than this are not what a page is about.
+    const MANY_DATES: usize = 4;
+
     /// Of a text without figures.
     pub const EMPTY: Self = Self([NONE; Self::KEPT]);
 
@@ -41,7 +47,20 @@ impl Numbers {
     pub fn of(text: &str) -> Self {
         let mut kept = Self::EMPTY;
         let (mut only, mut several, mut digits) = (None, false, String::new());
-        each_figure(text, |figure| {
+        let (mut dates, mut figures) = (Vec::new(), 0_usize);
+        each_kind(text, |kind, range| {
+            let figure = text.get(range).unwrap_or_default();
+            match kind {
+                Kind::Time | Kind::Stamp => return,
+                Kind::Date => {
+                    digits.clear();
+                    digits.extend(figure.chars().filter(|c| c.is_alphanumeric()));
+                    dates.push(hash_of(&digits));
+                    return;
+                }
+                Kind::Number => {}
+            }
+            figures += 1;
             digits.clear();
             digits.extend(figure.chars().filter(char::is_ascii_digit));
             let unit = unit_behind(text, figure);
@@ -57,6 +76,12 @@ impl Numbers {
                 kept.keep(hash_of(&digits));
             }
         });
+        dates.sort_unstable();
+        dates.dedup();
+        if dates.len() >= Self::MANY_DATES && dates.len() > figures {
+            several = true;
+            dates.into_iter().for_each(|date| kept.keep(date));
+        }
         if several { kept } else { only.and_then(|whole| Self::from_hashes(&[whole])).unwrap_or_default() }
     }
 
@@ -142,24 +167,57 @@ fn unit_behind(text: &str, figure: &str) -> Option<char> {
     text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))
 }
 
-/// Hands out every figure of a text, in order, repeats included; those of dates and times left out.
-pub(super) fn each_figure<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
-    let mut waiting: [Option<Range<usize>>; 3] = [const { None }; 3];
+/// What digits of a text are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A figure.
+    Number,
+    /// A date in words: `3月5日`, `march 5, 2026`.
+    Date,
+    /// A date in numbers, or one right before a time of day.
+    Stamp,
+    /// A time of day.
+    Time,
+}
+
+/// Hands out all that is written in digits, in order, repeats included.
+pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
     let mut at = 0;
     while let Some(range) = next_figure(text, at) {
-        at = range.end;
         let figure = text.get(range.clone()).unwrap_or_default();
-        if is_time(figure) {
-            drop_date(text, &mut waiting, range.start);
-        } else if !is_date(figure) {
-            // A date is known by the time of day behind it: three figures wait for what comes.
-            waiting.rotate_left(1);
-            if let Some(oldest) = waiting.last_mut().and_then(|last| last.replace(range)) {
-                text.get(oldest).into_iter().for_each(&mut each);
-            }
-        }
+        let (kind, range) = if is_time(figure) {
+            (Kind::Time, range)
+        } else if is_numeric_date(figure) {
+            (Kind::Stamp, range)
+        } else if let Some(date) = written_date(text, at, range.start) {
+            (if time_behind(text, date.end) { Kind::Stamp } else { Kind::Date }, date)
+        } else {
+            (Kind::Number, range)
+        };
+        at = range.end;
+        each(kind, range);
     }
-    waiting.into_iter().flatten().filter_map(|range| text.get(range)).for_each(each);
+}
+
+/// Hands out every figure of a text; dates and times left out.
+pub(super) fn each_figure<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
+    each_kind(text, |kind, range| {
+        if kind == Kind::Number {
+            each(text.get(range).unwrap_or_default());
+        }
+    });
+}
+
+/// Returns where dates stand in a text, in order.
+#[must_use]
+pub fn dates(text: &str) -> Vec<Range<usize>> {
+    let mut dates = Vec::new();
+    each_kind(text, |kind, range| {
+        if matches!(kind, Kind::Date | Kind::Stamp) {
+            dates.push(range);
+        }
+    });
+    dates
 }
 
 /// Finds the first figure from a place on: runs of digits, with one mark between each two.
@@ -178,43 +236,6 @@ fn next_figure(text: &str, from: usize) -> Option<Range<usize>> {
             _ => return Some(start..end),
         }
     }
-}
-
-/// Forgets the figures of a Chinese date (`[2026年]11月21日`) that ends right before a place.
-fn drop_date(text: &str, waiting: &mut [Option<Range<usize>>; 3], time: usize) {
-    let [year, month, day] = waiting;
-    let between = |one: &Option<Range<usize>>, next: usize| {
-        one.as_ref().and_then(|one| text.get(one.end..next)).map_or("", str::trim_end)
-    };
-    let begin = |one: &Option<Range<usize>>| one.as_ref().map_or(0, |one| one.start);
-    if matches!(between(day, time), "日" | "号") && between(month, begin(day)) == "月" {
-        if between(year, begin(month)) == "年" {
-            *year = None;
-        }
-        (*month, *day) = (None, None);
-    }
-}
-
-/// `8:05`, `08:05:59`.
-fn is_time(figure: &str) -> bool {
-    let mut parts = figure.split(':');
-    let mut part = |most: u32| parts.next().is_some_and(|part| is_number(part, 2, most));
-    let (hours, minutes) = (part(24), part(59));
-    hours && minutes && parts.next().is_none_or(|seconds| is_number(seconds, 2, 59)) && parts.next().is_none()
-}
-
-/// `2026-11-21`, `2026/11/21`, `2026.11.21`.
-fn is_date(figure: &str) -> bool {
-    ['-', '/', '.'].into_iter().any(|mark| {
-        let mut parts = figure.split(mark);
-        let year = parts.next().is_some_and(|year| year.len() == 4 && is_number(year, 4, 9999));
-        let mut part = |most: u32| parts.next().is_some_and(|part| is_number(part, 2, most));
-        year && part(12) && part(31) && parts.next().is_none()
-    })
-}
-
-fn is_number(part: &str, digits: usize, most: u32) -> bool {
-    part.len() <= digits && part.parse::<u32>().is_ok_and(|number| number <= most)
 }
 
 #[cfg(test)]
@@ -239,24 +260,55 @@ mod tests {
     }
 
     #[test]
-    fn times_and_dates_before_them_are_none() {
+    fn times_and_dates_are_none() {
         let nothing = [
             "12:30",
             "8:05:59",
             "2026-11-21 08:05",
             "2026/1/2",
             "2026.11.21",
+            "21.11.2026",
+            "11/21/2026",
             "2026年11月21日 12:30",
             "2026年11月21日12:30",
             "11月21号 12:30",
+            "3月5日",
+            "新华社北京5日电",
         ];
         for text in nothing {
             assert_eq!(figures(text), [""; 0], "{text}");
         }
-        assert_eq!(figures("2026年11月21日 阅读 12345"), ["2026", "11", "21", "12345"], "a date alone is a figure");
+        assert_eq!(figures("2026年11月21日 阅读 12345"), ["12345"]);
         assert_eq!(figures("5 of 11月21日 12:30, 7"), ["5", "7"]);
-        assert_eq!(figures("1年2月3日4 12:30"), ["1", "2", "3", "4"]);
+        assert_eq!(figures("1年2月3日4 12:30"), ["1", "4"]);
         assert_eq!(figures("25:21, 12:75, 12:30-13:45, 2026-13-01"), ["25:21", "12:75", "12:30-13:45", "2026-13-01"]);
+    }
+
+    #[test]
+    fn a_copy_with_another_date_has_the_same_figures() {
+        for (text, copy) in [
+            ("3月5日，3人受伤，5人失踪。", "2026年4月16日，3人受伤，5人失踪。"),
+            ("march 5: 3 hurt, 5 missing", "16 april 2026: 3 hurt, 5 missing"),
+            ("2026-03-05 3 hurt, 5 missing", "5/4/2026 3 hurt, 5 missing"),
+        ] {
+            assert_eq!(Numbers::of(text), Numbers::of(copy), "{text}");
+        }
+        assert!(Numbers::of("北京3月5日电").is_empty());
+    }
+
+    #[test]
+    fn where_there_are_mostly_dates_they_are_the_figures() {
+        let holidays = |dates: [&str; 4]| {
+            let [one, two, three, four] = dates;
+            Numbers::of(&format!(
+                "元旦：{one}放假，共1天。春节：{two}起放假。清明节：{three}放假。端午节：{four}放假。"
+            ))
+        };
+        let year = holidays(["1月1日", "2月17日", "4月5日", "6月19日"]);
+        assert!(year.differ(&holidays(["1月1日", "2月6日", "4月4日", "6月9日"]), 500));
+        assert!(!year.differ(&holidays(["1月1日", "2月17日", "4月5日", "6月9日"]), 500));
+        let stamped = "a 3月5日 12:30 b 3月6日 12:30 c 3月7日 12:30 d 3月8日 12:30 e 3月9日 12:30";
+        assert!(Numbers::of(stamped).is_empty(), "when somebody wrote is not what a page is about");
     }
 
     #[test]
@@ -277,7 +329,7 @@ mod tests {
     #[test]
     fn a_unit_belongs_to_its_figure_and_marks_do_not() {
         let whole = Numbers::of("3月5日，涨幅3.5亿元，共1,200家；比分10、20。");
-        assert_eq!(Numbers::of("3月5日").overlap(&Numbers::of("3人5次")), Some(0), "other units");
+        assert_eq!(Numbers::of("3月降水5毫米").overlap(&Numbers::of("3人5次")), Some(0), "other units");
         for copy in ["3月5日涨幅35亿元共1200家比分1020", "3月5日 涨幅3 5亿元 共1 200家 比分10 20 "]
         {
             assert!(!whole.differ(&Numbers::of(copy), 500), "{copy}: {:?}", whole.overlap(&Numbers::of(copy)));

@@ -1,14 +1,15 @@
 //! The pure rooms 1 to 3 as one call: bytes of a record -> what is asked about it.
 
+use super::identity::Identity;
 use super::scheme::{partition_of, scheme_id};
 use super::shingle::{Letters, ShingleUnit, hash_of};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
 use super::{
     Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash,
-    Settings, SimHashSettings, Sketch, Weights, Width,
+    Settings, SimHashSettings, SiteHash, Sketch, Weights, Width,
 };
-use crate::record::{Decoder, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
-use crate::text::{self, Analyzer, CutBy, WordMap};
+use crate::record::{Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
+use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
 use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
 
@@ -65,10 +66,14 @@ pub enum Step {
 /// What is known of one page: everything an entry of the fingerprint log holds, and some figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Hash of the page's id.
+    /// Hash of the page's canonical address; of its id where it names none.
     pub id: Option<IdHash>,
     /// The id itself, for headers and pair pages.
     pub id_text: Option<String>,
+    /// The canonical address, where it is on the page's site and another one than its own.
+    pub canonical: Option<String>,
+    /// Hash of the page's site, where its address is known.
+    pub site: Option<SiteHash>,
     /// Hash of the page's scope.
     pub scope: Option<ScopeHash>,
     /// Partition of the fingerprint log that the page goes to.
@@ -79,6 +84,10 @@ pub struct Reading {
     pub fingerprints: Fingerprints,
     /// Digest of the record's bytes.
     pub digest: PageDigest,
+    /// What the page was encoded in.
+    pub encoding: Encoding,
+    /// What was taken out of it.
+    pub extraction: Extraction,
     /// Words of the page, repeats included, stop words not.
     pub tokens: usize,
     /// Distinct words, before the strongest are chosen.
@@ -201,14 +210,19 @@ impl Reader {
         });
         let sketch = self.sketch(normal.text, letters, sketch);
         let scope = document.scope.as_deref().map(scope_hash);
+        let Identity { id, canonical, site } = Identity::of(&document);
         let reading = Reading {
-            id: document.id.as_deref().map(id_hash),
+            id,
             id_text: document.id.map(String::from),
+            canonical,
+            site,
             scope,
             partition: partition_of(scope, self.partitions),
             event_time: document.fetched_at,
             fingerprints: Fingerprints { exact, simhash, sketch, numbers: Numbers::of(normal.text) },
             digest: digest_of(record),
+            encoding: document.encoding,
+            extraction: normal.extraction,
             tokens,
             features: distinct,
             text_bytes: normal.text.len(),

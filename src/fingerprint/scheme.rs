@@ -8,10 +8,11 @@ use std::num::NonZeroUsize;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Raised when a change of code makes other fingerprints of the same page under the same settings.
-pub const CODE_VERSION: u32 = 3;
+pub const CODE_VERSION: u32 = 4;
 
 /// The dictionaries that ship with the program. A new release of one makes a new scheme.
 pub const DICTIONARIES: &str = "jieba-rs 0.11.0, ferrous-opencc 0.4.0, stopwords 1, idf 1, dom_smoothie 0.19.0, \
+                                html5ever 0.40.1, psl 2.1.247, url 2.5.8, encoding_rs 0.8.44, chardetng 1.0.0, \
                                 unicode-normalization 0.1.26, unicode-segmentation 1.13.3";
 
 /// Names the scheme of these settings: `sh`, the width of the `SimHash`, a hyphen and six hexadecimal digits.

@@ -112,6 +112,8 @@ pub struct Carried {
     pub record: Arc<Arrived>,
     /// The page's id as text, when it has one.
     pub id: Option<String>,
+    /// What was taken out of it, when it is HTML.
+    pub extraction: Option<&'static str>,
     /// What is wrong with it, in one line, when it was refused.
     pub message: Option<String>,
     /// When it was read, on the clock of the process.
@@ -181,7 +183,9 @@ impl Outputs {
                     Errand::Ask(_, entry) => entry.fingerprints.simhash,
                     Errand::Settled(_) | Errand::Withdraw(..) => None,
                 };
-                self.headers.of_ruling(ruling, source, simhash)
+                let mut ours = self.headers.of_ruling(ruling, source, simhash);
+                ours.extend(output.page.payload.extraction.map(|how| self.headers.of_extraction(how)));
+                ours
             }
             Disposition::DeadLetter(reason) => {
                 let Carried { record, message, .. } = &output.page.payload;

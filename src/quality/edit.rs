@@ -1,12 +1,14 @@
 //! What re-publishers do to a text of any origin.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use crate::crawl::{self, Rng};
+use crate::fingerprint::dates;
 use crate::text::{is_han, simplified};
 
-/// A kind of edit. The first eleven leave a duplicate, the last two do not.
+/// A kind of edit. The first eleven leave a duplicate, and so do other dates; other figures and a second article do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Edit {
     /// A line before the text and one behind it.
@@ -33,6 +35,9 @@ pub enum Edit {
     Navigation,
     /// Every digit another one: the same template with other figures. No duplicate.
     DigitsChanged,
+    /// Every date another one, as when a page is published once more. Not of a text with four different dates or more:
+    /// that is a timetable, which other dates make another one.
+    DatesChanged,
     /// Two articles in one page: both are contained in it, the page is more.
     Joined,
     /// Whatever was done to a pair that somebody else found and labelled.
@@ -71,6 +76,7 @@ impl Edit {
             Self::SentencesInserted => "sentences_inserted",
             Self::Navigation => "navigation",
             Self::DigitsChanged => "digits_changed",
+            Self::DatesChanged => "dates_changed",
             Self::Joined => "joined",
             Self::Found => "found",
         }
@@ -100,11 +106,13 @@ impl Edit {
             Self::SentencesInserted => insert(text, strange, rng),
             Self::Navigation => navigation(text, rng),
             Self::DigitsChanged => {
-                if text.chars().filter(char::is_ascii_digit).count() < 6 {
+                let of_dates: usize = dates(text).into_iter().filter_map(|date| text.get(date)).map(digits).sum();
+                if digits(text) < of_dates + 6 {
                     return None;
                 }
                 text.chars().map(|c| if c.is_ascii_digit() { other_digit(c, rng) } else { c }).collect()
             }
+            Self::DatesChanged => redate(text, rng)?,
             Self::Joined => format!("{text}\n{strange}"),
             Self::Found => return None,
         };
@@ -201,6 +209,41 @@ fn insert(text: &str, strange: &str, rng: &mut Rng) -> String {
         pieces.insert(rng.index(pieces.len() + 1), piece);
     }
     pieces.concat()
+}
+
+fn digits(text: &str) -> usize {
+    text.chars().filter(char::is_ascii_digit).count()
+}
+
+/// Gives the dates of a text another day and month; the year stays.
+fn redate(text: &str, rng: &mut Rng) -> Option<String> {
+    const TIMETABLE: usize = 4;
+    let dates = dates(text);
+    let different: HashSet<&str> = dates.iter().filter_map(|date| text.get(date.clone())).collect();
+    if different.is_empty() || different.len() >= TIMETABLE {
+        return None;
+    }
+    let mut redated = String::with_capacity(text.len());
+    let mut at = 0;
+    for date in dates {
+        redated.push_str(text.get(at..date.start)?);
+        at = date.end;
+        for number in text.get(date)?.split_inclusive(|c: char| !c.is_ascii_digit()) {
+            let written = number.trim_end_matches(|c: char| !c.is_ascii_digit());
+            match written.parse::<u64>() {
+                Ok(old) if written.len() < 4 => {
+                    // Up to twelve it is a day as well as a month.
+                    let new = 1 + (old + rng.below(11)) % 12;
+                    // Writing to a `String` cannot fail.
+                    let _ = write!(redated, "{new:0width$}", width = written.len());
+                }
+                Ok(_) | Err(_) => redated.push_str(written),
+            }
+            redated.push_str(number.get(written.len()..)?);
+        }
+    }
+    redated.push_str(text.get(at..)?);
+    Some(redated)
 }
 
 fn other_digit(digit: char, rng: &mut Rng) -> char {

@@ -80,7 +80,9 @@ pub fn plant(texts: &[String], settings: PlantSettings) -> Vec<Planted> {
                 stream.push((behind, Planted { family, role: Role::Copy(wanted), also: None, text }));
             }
         }
-        for (wanted, turn) in [(Edit::DigitsChanged, 0), (Edit::Joined, 5)] {
+        for (wanted, turn) in
+            [(Edit::DigitsChanged, 0), (Edit::Joined, 5), (Edit::DatesChanged, 2), (Edit::DatesChanged, 7)]
+        {
             if family % 10 == turn
                 && let Some(text) = wanted.apply(text, strange, &mut rng)
             {

@@ -1,5 +1,6 @@
 //! Bytes of one record -> a document.
 
+use super::encoding::{self, Encoding};
 use super::json::{self, Wanted};
 use super::{EventTime, FieldPath, Format, InputSettings, RawRecord, Reject, Rejection, Timestamp};
 use serde_json::value::RawValue;
@@ -10,6 +11,12 @@ use std::borrow::Cow;
 pub struct Document<'r> {
     /// The page's own name.
     pub id: Option<Cow<'r, str>>,
+    /// Its web address, where that has a field of its own; else the name may be one.
+    pub address: Option<Cow<'r, str>>,
+    /// The address that the record gives for all its variants.
+    pub canonical: Option<Cow<'r, str>>,
+    /// What the page was encoded in.
+    pub encoding: Encoding,
     /// The page.
     pub body: Body<'r>,
     /// The page's scope.
@@ -52,6 +59,8 @@ const SCOPE: usize = 1;
 const TIME: usize = 2;
 const TEXT: usize = 3;
 const HTML: usize = 4;
+const ADDRESS: usize = 5;
+const CANONICAL: usize = 6;
 
 /// Decodes records by settings taken apart once.
 #[derive(Clone, Debug)]
@@ -86,8 +95,12 @@ impl Decoder {
             wanted.add(TIME, time);
             wanted.add(TEXT, fields.text.as_ref());
             wanted.add(HTML, fields.html.as_ref());
+            wanted.add(ADDRESS, fields.address.as_ref());
+            wanted.add(CANONICAL, fields.canonical.as_ref());
         } else {
-            for (field, path) in [("scope", fields.scope.as_ref()), ("fetched_at", time)] {
+            let scope = ("scope", fields.scope.as_ref());
+            let (address, canonical) = (("address", fields.address.as_ref()), ("canonical", fields.canonical.as_ref()));
+            for (field, path) in [scope, address, canonical, ("fetched_at", time)] {
                 if let Some(path @ FieldPath::Pointer(_)) = path {
                     return Err(InputSettingsError::PointerWithoutJson { field, path: path.to_string() });
                 }
@@ -102,17 +115,29 @@ impl Decoder {
     ///
     /// A [`Rejection`] for a reason that is a function of the page and the settings alone.
     pub fn decode<'r>(&self, record: &RawRecord<'r>) -> Result<Document<'r>, Rejection> {
-        let value = self.value(record)?;
+        let bytes = self.bytes(record)?;
         let fields = &self.settings.fields;
-        let found = self.find(&self.wanted, value)?;
+        let json = self.settings.format == Format::Json;
+        let found = if json { self.find(&self.wanted, utf8(bytes, "the value")?)? } else { json::Found::default() };
         let found = Values { record, found };
         let time = fields.fetched_at.as_ref().filter(|_| self.settings.event_time == EventTime::Field);
         let fetched_at = found.get(TIME, time)?.map(|value| value.timestamp()).transpose()?;
-        let id = found.get(ID, fields.id.as_ref())?.map(|value| value.name()).transpose()?;
-        let scope = found.get(SCOPE, fields.scope.as_ref())?.map(|value| value.name()).transpose()?;
+        let name = |field, path| found.get(field, path)?.map(|value: Value<'_, 'r>| value.name()).transpose();
+        let id = name(ID, fields.id.as_ref())?;
+        let scope = name(SCOPE, fields.scope.as_ref())?;
+        let address = name(ADDRESS, fields.address.as_ref())?;
+        let canonical = name(CANONICAL, fields.canonical.as_ref())?;
+        let mut encoding = Encoding::Utf8;
+        let mut decoded = || {
+            let content_type = fields.content_type.as_deref().and_then(|name| record.headers.last(name));
+            let content_type = content_type.and_then(|value| std::str::from_utf8(value).ok());
+            let (text, found) = encoding::decode(bytes, content_type)?;
+            encoding = found;
+            Ok::<_, Rejection>(text)
+        };
         let body = match self.settings.format {
-            Format::Text => Body::Text(Cow::Borrowed(value)),
-            Format::Html => Body::Html(Cow::Borrowed(value)),
+            Format::Text => Body::Text(decoded()?),
+            Format::Html => Body::Html(decoded()?),
             Format::Json => {
                 if let Some(text) = found.get(TEXT, fields.text.as_ref())? {
                     Body::Text(text.text()?)
@@ -125,7 +150,7 @@ impl Decoder {
                 }
             }
         };
-        Ok(Document { id, body, scope, fetched_at })
+        Ok(Document { id, address, canonical, encoding, body, scope, fetched_at })
     }
 
     /// Reads the scope alone: enough to know a page's place when the work on its text failed.
@@ -136,26 +161,23 @@ impl Decoder {
     pub fn scope<'r>(&self, record: &RawRecord<'r>) -> Result<Option<Cow<'r, str>>, Rejection> {
         let Some(path) = &self.settings.fields.scope else { return Ok(None) };
         let found = match path {
-            FieldPath::Pointer(_) => self.find(&self.wanted_for_scope, self.value(record)?)?,
+            FieldPath::Pointer(_) => self.find(&self.wanted_for_scope, utf8(self.bytes(record)?, "the value")?)?,
             FieldPath::Header(_) | FieldPath::Key => json::Found::default(),
         };
         Values { record, found }.get(SCOPE, Some(path))?.map(|value| value.name()).transpose()
     }
 
-    fn value<'r>(&self, record: &RawRecord<'r>) -> Result<&'r str, Rejection> {
+    fn bytes<'r>(&self, record: &RawRecord<'r>) -> Result<&'r [u8], Rejection> {
         let value = record.value.ok_or_else(|| Rejection::new(Reject::MissingField, "the record has no value"))?;
         let limit = self.settings.max_document;
         if value.len() > limit {
             let message = format!("the value has {} bytes, at most {limit} are read", value.len());
             return Err(Rejection::new(Reject::TooLarge, message));
         }
-        utf8(value, "the value")
+        Ok(value)
     }
 
     fn find<'r>(&self, wanted: &Wanted, value: &'r str) -> Result<json::Found<'r>, Rejection> {
-        if self.settings.format != Format::Json {
-            return Ok(json::Found::default());
-        }
         if json::nesting(value.as_bytes(), self.max_nesting) > self.max_nesting {
             let message = format!("JSON is nested deeper than {} levels", self.max_nesting);
             return Err(Rejection::new(Reject::TooDeep, message));

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// The fields of a page, in the order of [`Found`].
-pub(super) const FIELDS: usize = 5;
+pub(super) const FIELDS: usize = 7;
 
 /// What stood at each wanted place, still as JSON text; the last one when a name stands twice.
 pub(super) type Found<'r> = [Option<&'r RawValue>; FIELDS];

@@ -5,9 +5,11 @@
 //!
 //! Laws: a rejection is a function of the page and the settings alone; no input makes it panic or grow the stack
 //! (nesting is counted before anything is taken apart). Cost: one pass to count nesting, one to check UTF-8, one
-//! to find the wanted fields; only strings with escapes are copied.
+//! to find the wanted fields; only strings with escapes, and pages in another encoding than UTF-8, are copied.
 
+mod address;
 mod decode;
+mod encoding;
 mod field_path;
 mod json;
 mod place;
@@ -18,7 +20,9 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use address::Address;
 pub use decode::{Body, Decoder, Document, InputSettingsError};
+pub use encoding::Encoding;
 pub use field_path::{FieldPath, NotAFieldPath, Pointer};
 pub use place::{PartitionId, Source, Timestamp};
 pub use raw::{Headers, RawRecord};

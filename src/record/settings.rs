@@ -23,9 +23,9 @@ pub enum Format {
     /// A JSON document with fields.
     #[default]
     Json,
-    /// The whole value is plain text, in UTF-8.
+    /// The whole value is plain text, in any encoding that its bytes tell.
     Text,
-    /// The whole value is an HTML page, in UTF-8.
+    /// The whole value is an HTML page, in any encoding that it declares or its bytes tell.
     Html,
 }
 
@@ -52,6 +52,13 @@ pub struct Fields {
     pub fetched_at: Option<FieldPath>,
     /// Pages match only within equal scopes.
     pub scope: Option<FieldPath>,
+    /// The page's web address, where its id is none.
+    pub address: Option<FieldPath>,
+    /// The address that all variants of the page have in common; an HTML page may name it itself.
+    pub canonical: Option<FieldPath>,
+    /// Name of the header that holds the page's content type, which may name its encoding. Not used when the format is
+    /// JSON, which is UTF-8.
+    pub content_type: Option<String>,
 }
 
 impl Default for InputSettings {
@@ -68,7 +75,24 @@ impl Default for InputSettings {
 impl Default for Fields {
     fn default() -> Self {
         let pointer = |name: &str| Some(FieldPath::Pointer(Pointer::of(name)));
-        Self { id: pointer("url"), text: pointer("text"), html: pointer("html"), fetched_at: None, scope: None }
+        Self { id: pointer("url"), text: pointer("text"), html: pointer("html"), ..Self::nowhere() }
+    }
+}
+
+impl Fields {
+    /// Names no field.
+    #[must_use]
+    pub const fn nowhere() -> Self {
+        Self {
+            id: None,
+            text: None,
+            html: None,
+            fetched_at: None,
+            scope: None,
+            address: None,
+            canonical: None,
+            content_type: None,
+        }
     }
 }
 
@@ -96,6 +120,10 @@ impl InputSettings {
         let _ = writeln!(out, "input.html={}", read(json, &fields.html));
         let _ = writeln!(out, "input.event_time={}", read(self.event_time == EventTime::Field, &fields.fetched_at));
         let _ = writeln!(out, "input.scope={}", read(true, &fields.scope));
+        let _ = writeln!(out, "input.address={}", read(true, &fields.address));
+        let _ = writeln!(out, "input.canonical={}", read(true, &fields.canonical));
+        let content_type = fields.content_type.as_deref().unwrap_or("-");
+        let _ = writeln!(out, "input.content_type={content_type:?}");
         let _ = writeln!(out, "input.max_document={}", self.max_document);
     }
 }

@@ -117,7 +117,7 @@ fn every_bad_record_ends_with_its_reason() {
     let json = InputSettings::default();
     let text = settings(|settings| settings.format = Format::Text);
     assert_eq!(reason(&json, b"{\"text\":\"\xff\"}"), Reject::Undecodable);
-    assert_eq!(reason(&text, b"a\xffb"), Reject::Undecodable);
+    assert_eq!(reason(&text, b"a\xff\0b"), Reject::Undecodable);
     for broken in ["", "{", r#"{"text":"a"#, r#"{"text":"a"} x"#, r#"{"text":"a",}"#, r#"{"text":"\ud800"}"#] {
         assert_eq!(reason(&json, broken), Reject::Undecodable, "{broken}");
     }

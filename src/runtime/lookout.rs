@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Value, json};
 
 use super::test_case;
+use super::tree_budget::TreeBudget;
 use super::wiring::{self, failure};
 use crate::compare::{Comparison, Run};
 use crate::config::settings::{Settings, ShownText};
@@ -68,6 +69,7 @@ pub(super) fn start(lookout: Lookout) -> Result<Book, Fatal> {
 pub(super) struct Lookout {
     pages: Mutex<Pages>,
     reader: Reader,
+    trees: Arc<TreeBudget>,
     form: Option<SketchForm>,
     format: Format,
     text: ShownText,
@@ -90,11 +92,16 @@ struct Both {
 
 impl Lookout {
     /// Makes the client.
-    pub(super) fn open(settings: &Settings, reader: Reader, text: ShownText) -> Result<Self, Fatal> {
+    pub(super) fn open(
+        settings: &Settings,
+        reader: Reader,
+        trees: Arc<TreeBudget>,
+        text: ShownText,
+    ) -> Result<Self, Fatal> {
         let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
         let pages = Mutex::new(Pages::open(&config, PATIENCE).map_err(failure)?);
         let (form, format) = (settings.fingerprint.minhash.form, settings.record.format);
-        Ok(Self { pages, reader, form, format, text })
+        Ok(Self { pages, reader, trees, form, format, text })
     }
 
     /// Says what differs, in few words.
@@ -143,6 +150,9 @@ impl Lookout {
         }
         let value = json!({
             "id": reading.id_text,
+            "canonical": reading.canonical,
+            "encoding": reading.encoding.name(),
+            "extraction": reading.extraction.name(),
             "text_bytes": reading.text_bytes,
             "cut": reading.cut,
             "segmenter": reading.cut_by.name(),
@@ -157,6 +167,7 @@ impl Lookout {
     }
 
     fn read(&self, record: &RawRecord<'_>) -> Result<Page, String> {
+        let _taken = record.value.map(|value| self.trees.take(value));
         let read = shielded(|| {
             let reading = self.reader.read(record, &mut Scratch::default())?;
             Ok(Page { reading, text: self.reader.normal_text(record)? })

@@ -23,6 +23,7 @@ mod shelf;
 mod test_case;
 mod text_pool;
 mod topics;
+mod tree_budget;
 mod tracer;
 pub mod verdicts;
 pub mod wiring;

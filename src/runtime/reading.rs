@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use super::clock::{Clock, wall_time};
+use super::tree_budget::TreeBudget;
 use crate::fingerprint::{Reader, Scratch, Step};
 use crate::kafka::member::Arrived;
 use crate::kafka::output::{Carried, Outputs};
 use crate::log::PageEntry;
 use crate::panics::shielded;
-use crate::record::{Headers, RawRecord, Reject, Source, Timestamp};
+use crate::record::{Encoding, Headers, RawRecord, Reject, Source, Timestamp};
 use crate::telemetry::{Metrics, labels};
-use crate::text::CutBy;
+use crate::text::{CutBy, Extraction};
 use crate::worker::{Disposition, Errand, Header, Page};
 
 /// The text work of one worker.
@@ -23,6 +24,8 @@ pub(super) struct Reading {
     pub(super) clock: Clock,
     /// Hears what each step took.
     pub(super) metrics: Metrics,
+    /// Bounds the memory of all threads.
+    pub(super) trees: Arc<TreeBudget>,
 }
 
 struct Named<'r>(&'r [Header]);
@@ -68,7 +71,8 @@ impl Reading {
             return (Errand::Settled(Disposition::Tombstone), stamped, payload);
         }
         let headers = Named(&record.headers);
-        let mut since = payload.read_at;
+        let _taken = record.value.as_deref().map(|value| self.trees.take(value));
+        let mut since = self.clock.now();
         let reading = self.reader.read_watched(&raw(record, &headers), scratch, |step| {
             let now = self.clock.now();
             self.metrics.stage_duration(label_of(step), now.saturating_sub(since));
@@ -77,7 +81,11 @@ impl Reading {
         match reading {
             Ok(reading) => {
                 self.metrics.document_tokens(segmenter(reading.cut_by), reading.tokens as u64);
+                self.metrics.document_extracted(extraction(reading.extraction));
+                self.metrics.document_decoded(encoding(reading.encoding));
                 let event_time = reading.event_time.unwrap_or(stamped);
+                payload.extraction =
+                    Some(reading.extraction).filter(|how| *how != Extraction::Text).map(Extraction::name);
                 payload.id = reading.id_text;
                 let errand = match self.outputs.refuse(record) {
                     None => {
@@ -86,8 +94,8 @@ impl Reading {
                             event_time,
                             id: reading.id,
                             scope: reading.scope,
-                            site: None,
-                            is_variant: false,
+                            site: reading.site,
+                            is_variant: reading.canonical.is_some(),
                             fingerprints: reading.fingerprints,
                             digest: reading.digest,
                         };
@@ -118,6 +126,30 @@ const fn segmenter(cut_by: CutBy) -> labels::Segmenter {
     match cut_by {
         CutBy::Jieba => labels::Segmenter::Jieba,
         CutBy::Unicode => labels::Segmenter::Unicode,
+    }
+}
+
+const fn extraction(extraction: Extraction) -> labels::Extraction {
+    match extraction {
+        Extraction::Text => labels::Extraction::Text,
+        Extraction::Main => labels::Extraction::Main,
+        Extraction::All => labels::Extraction::All,
+        Extraction::AllFallback => labels::Extraction::AllFallback,
+        Extraction::Stripped => labels::Extraction::Stripped,
+    }
+}
+
+const fn encoding(encoding: Encoding) -> labels::Encoding {
+    match encoding {
+        Encoding::Utf8 => labels::Encoding::Utf8,
+        Encoding::Utf16 => labels::Encoding::Utf16,
+        Encoding::Gb18030 => labels::Encoding::Gb18030,
+        Encoding::Big5 => labels::Encoding::Big5,
+        Encoding::ShiftJis => labels::Encoding::ShiftJis,
+        Encoding::OtherJapanese => labels::Encoding::OtherJapanese,
+        Encoding::EucKr => labels::Encoding::EucKr,
+        Encoding::Windows => labels::Encoding::Windows,
+        Encoding::Other => labels::Encoding::Other,
     }
 }
 

@@ -16,6 +16,7 @@ use super::random::draw;
 use super::reading::Reading;
 use super::shelf::{self, FolderShelf};
 use super::topics::{self, Topics};
+use super::tree_budget::TreeBudget;
 use super::wiring::{self, Plan, REVOKE_GRACE, failure};
 use super::worker_seat::{self, WorkerSeat};
 use crate::config::raw::ColdStart as ConfiguredColdStart;
@@ -134,10 +135,13 @@ impl Service {
         metrics.index_limits(settings.index.max_memory, settings.rules.windows.max(), settings.index.snapshot_interval);
         let (rdkafka, version) = (crate::kafka::client::library_version(), env!("CARGO_PKG_VERSION"));
         tracing::info!(version, librdkafka = rdkafka, scheme, config = settings.hash, instance, "dupgate starts");
+        let trees = TreeBudget::new(settings.processing.max_in_flight_bytes, settings.record.format);
         // Nobody is told of pairs whom nobody can ask for them.
         let book = match settings.http.admin.as_ref().filter(|_| settings.roles.worker) {
             None => None,
-            Some(admin) => Some(lookout::start(Lookout::open(&settings, reader.clone(), admin.text)?)?),
+            Some(admin) => {
+                Some(lookout::start(Lookout::open(&settings, reader.clone(), Arc::clone(&trees), admin.text)?)?)
+            }
         };
         let plan = Arc::new(Plan {
             book,
@@ -150,6 +154,7 @@ impl Service {
             outputs: Arc::new(topics.outputs),
             clock,
             backlog: Arc::default(),
+            trees,
             metrics,
             health,
         });
@@ -177,7 +182,7 @@ impl Service {
             brokers: self.plan.brokers,
             judges: Vec::new(),
             worker: None,
-            lookout: Lookout::open(settings, self.reader.clone(), configured.text)?,
+            lookout: Lookout::open(settings, self.reader.clone(), Arc::clone(&self.plan.trees), configured.text)?,
         };
         for (_, stopper) in &self.stoppers {
             match stopper {
@@ -247,8 +252,13 @@ impl Service {
         plan.metrics.workers(plan.text_threads() as u64);
         plan.metrics.transaction_limit(TRANSACTION_PAGES as u64);
         let reader = self.reader.clone();
-        let reading =
-            Reading { reader, outputs: Arc::clone(&plan.outputs), clock: plan.clock, metrics: plan.metrics.clone() };
+        let reading = Reading {
+            reader,
+            outputs: Arc::clone(&plan.outputs),
+            clock: plan.clock,
+            metrics: plan.metrics.clone(),
+            trees: Arc::clone(&plan.trees),
+        };
         let seat = WorkerSeat::new(Arc::clone(&plan), reading, worker)?;
         self.start("worker".to_owned(), Stopper::Worker(seat.stopper()), ended, move || seat.run())
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::clock::Clock;
 use super::lookout::Book;
+use super::tree_budget::TreeBudget;
 use crate::config::Properties;
 use crate::config::raw::{
     Compression, Delivery as ConfiguredDelivery, DuplicateValue as ConfiguredValue, Mode as ConfiguredMode,
@@ -45,6 +46,8 @@ pub struct Plan {
     pub clock: Clock,
     /// What all producers have yet to deliver.
     pub backlog: Arc<Backlog>,
+    /// Bounds the memory of trees.
+    pub(super) trees: Arc<TreeBudget>,
     /// Where figures go.
     pub metrics: Metrics,
     /// Where conditions go.

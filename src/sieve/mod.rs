@@ -204,8 +204,8 @@ impl Sieve {
             event_time,
             id: reading.id,
             scope: reading.scope,
-            site: None,
-            is_variant: false,
+            site: reading.site,
+            is_variant: reading.canonical.is_some(),
             fingerprints: reading.fingerprints,
             digest: reading.digest,
         };

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, SimHash};
 use crate::log::{SameId, Windows};
-use crate::record::{PartitionId, Reject};
-use crate::text::CutBy;
+use crate::record::{Encoding, PartitionId, Reject};
+use crate::text::{CutBy, Extraction};
 
 const WINDOW: i64 = 30;
 
@@ -35,6 +35,8 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> Reading {
     Reading {
         id: id.map(|id| IdHash(xxhash_rust::xxh3::xxh3_64(id.as_bytes()))),
         id_text: id.map(str::to_owned),
+        canonical: None,
+        site: None,
         scope: None,
         partition: 0,
         event_time: event_time.map(Timestamp::from_millis),
@@ -45,6 +47,8 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> Reading {
             numbers: Numbers::EMPTY,
         },
         digest: PageDigest(0),
+        encoding: Encoding::default(),
+        extraction: Extraction::Text,
         tokens: 1,
         features: 1,
         text_bytes: 1,

@@ -137,6 +137,44 @@ label! {
     }
 }
 label! {
+    /// What was taken out of a page.
+    Extraction = "extraction" {
+        /// It came as text.
+        Text = "text",
+        /// The article without navigation.
+        Main = "main",
+        /// All visible text.
+        All = "all",
+        /// All visible text, because no article was found.
+        AllFallback = "all_fallback",
+        /// All text between the tags, because there are too many for a tree.
+        Stripped = "stripped",
+    }
+}
+label! {
+    /// What a page was encoded in.
+    Encoding = "encoding" {
+        /// UTF-8.
+        Utf8 = "utf-8",
+        /// UTF-16.
+        Utf16 = "utf-16",
+        /// GB 18030, GBK, GB 2312.
+        Gb18030 = "gb18030",
+        /// Big5.
+        Big5 = "big5",
+        /// Shift JIS.
+        ShiftJis = "shift_jis",
+        /// EUC-JP and ISO-2022-JP.
+        OtherJapanese = "euc-jp",
+        /// EUC-KR.
+        EucKr = "euc-kr",
+        /// Windows-1250 to 1258.
+        Windows = "windows-125x",
+        /// Any other.
+        Other = "other",
+    }
+}
+label! {
     /// How a commit ended.
     CommitResult = "result" {
         /// Done.

@@ -18,9 +18,9 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 pub use self::indexes::IndexFigures;
 use self::series::Series;
 use super::labels::{
-    Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue,
-    LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step,
-    TransactionResult, Verdict,
+    Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
+    LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
+    SnapshotOperation, Step, TransactionResult, Verdict,
 };
 use super::table::{self, Kind, TABLE};
 use crate::config::settings;
@@ -217,6 +217,16 @@ impl Metrics {
     /// A duplicate is so much older or younger than its original.
     pub fn match_age(&self, found_by: Duplicate, age_ms: i64) {
         self.series().match_age.of(found_by).record(Duration::from_millis(age_ms.unsigned_abs()));
+    }
+
+    /// This was taken out of a document.
+    pub fn document_extracted(&self, extraction: Extraction) {
+        self.series().extracted.of(extraction).increment(1);
+    }
+
+    /// A document came in this encoding.
+    pub fn document_decoded(&self, encoding: Encoding) {
+        self.series().decoded.of(encoding).increment(1);
     }
 
     /// A document had so many tokens after filtering.

@@ -3,9 +3,9 @@
 use metrics::Unit;
 
 use super::labels::{
-    Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue,
-    LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step,
-    TransactionResult, Verdict,
+    Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
+    LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
+    SnapshotOperation, Step, TransactionResult, Verdict,
 };
 
 /// One metric.
@@ -152,6 +152,10 @@ table! {
         "Candidates compared per lookup.";
     DOCUMENT_TOKENS: "dupgate_document_tokens", Histogram(TOKENS), Count, &[closed::<Segmenter>()],
         "Tokens per document after filtering.";
+    EXTRACTED: "dupgate_extracted_documents_total", Counter, Count, &[closed::<Extraction>()],
+        "Documents read, by what was taken out of them: much of all_fallback or stripped means that pages are compared with their navigation.";
+    DECODED: "dupgate_decoded_documents_total", Counter, Count, &[closed::<Encoding>()],
+        "Documents read, by the encoding they came in.";
 
     // Kafka client
     CONSUMER_LAG: "dupgate_consumer_lag_records", Gauge, Count, &[Label::Open("topic"), Label::Open("partition")],

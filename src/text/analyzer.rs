@@ -1,6 +1,6 @@
 //! The whole way from a document's body to its words.
 
-use super::extract;
+use super::extract::{self, Extraction, Limits};
 use super::normalize::Normalizer;
 use super::settings::{HtmlText, Segmenter, Settings, StopWords};
 use super::weight::AsIs;
@@ -50,6 +50,8 @@ pub struct NormalText<'s> {
     pub text: &'s str,
     /// Whether text past `text.max_bytes` was left unread.
     pub cut: bool,
+    /// What was taken out of the page.
+    pub extraction: Extraction,
 }
 
 /// One word of a text.
@@ -125,11 +127,13 @@ impl Analyzer {
         buffer: &'s mut String,
     ) -> Result<NormalText<'s>, Rejection> {
         let extracted;
-        let text: &str = match body {
-            Body::Text(text) => text,
+        let (text, extraction): (&str, _) = match body {
+            Body::Text(text) => (text, Extraction::Text),
             Body::Html(html) => {
-                extracted = extract::text_of(html, wanted, self.settings.max_nesting)?;
-                &extracted
+                let Settings { max_nesting, max_bytes, .. } = self.settings;
+                let extraction;
+                (extracted, extraction) = extract::text_of(html, wanted, Limits { max_nesting, max_bytes })?;
+                (&extracted, extraction)
             }
         };
         let read = text.get(..text.floor_char_boundary(self.settings.max_bytes)).unwrap_or(text);
@@ -137,7 +141,7 @@ impl Analyzer {
         if buffer.is_empty() {
             return Err(Rejection::new(Reject::NoText, "no text is left after normalisation"));
         }
-        Ok(NormalText { text: buffer, cut: read.len() < text.len() })
+        Ok(NormalText { text: buffer, cut: read.len() < text.len(), extraction })
     }
 
     /// Hands out the words of a normalised text in order, without stop words and punctuation, and says what found them.

@@ -1,56 +1,145 @@
 //! HTML -> the text that a reader sees.
 
-use super::nesting;
+use super::nesting::{self, Shape};
 use super::settings::HtmlText;
+use super::stripped;
+use super::tree::{self, MOST_ATTRIBUTES, NoTree};
 use crate::record::{Reject, Rejection};
+use dom_query::Document;
 use dom_smoothie::{Config, Readability, TextMode};
 
 /// Main text shorter than this many bytes is not trusted: then all visible text counts.
 const LEAST_MAIN_TEXT: usize = 120;
 
+/// Main text of fewer characters than this may be a notice beside the article. The library takes less than this only
+/// where it has found nothing better under its loosest rules.
+const SURE_MAIN_TEXT: usize = 500;
+
+/// Main text that may be a notice is not trusted unless one in this many characters of the page's running text stands in it.
+const LEAST_SHARE_OF_TEXT: usize = 4;
+
 /// Elements whose content is not shown.
-const HIDDEN: [&str; 9] = ["head", "script", "style", "noscript", "template", "iframe", "object", "textarea", "svg"];
+pub(super) const HIDDEN: [&str; 10] =
+    ["head", "script", "style", "noscript", "template", "iframe", "object", "textarea", "svg", "title"];
 
 /// Elements that do not end a word.
-const INLINE: [&str; 26] = [
+pub(super) const INLINE: [&str; 26] = [
     "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "em", "font", "i", "ins", "kbd", "mark", "q",
     "s", "small", "span", "strike", "strong", "sub", "sup", "u", "wbr",
 ];
 
+/// What was taken out of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Extraction {
+    /// Nothing had to be: the page came as text.
+    Text,
+    /// The article without navigation.
+    Main,
+    /// All visible text, as `text.html: all_text` asks for.
+    All,
+    /// All visible text, because no article was found or too little of the page was taken for one.
+    AllFallback,
+    /// All text between the tags, because the page has too many of them for a tree.
+    Stripped,
+}
+
+impl Extraction {
+    /// Returns the word used in headers, metrics and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Main => "main",
+            Self::All => "all",
+            Self::AllFallback => "all_fallback",
+            Self::Stripped => "stripped",
+        }
+    }
+}
+
+/// How a page is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Levels of nesting.
+    pub(super) max_nesting: usize,
+    /// Text past this many bytes is not used.
+    pub(super) max_bytes: usize,
+}
+
 /// Takes the text out of an HTML page.
-pub(super) fn text_of(html: &str, wanted: HtmlText, max_nesting: usize) -> Result<String, Rejection> {
+pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(String, Extraction), Rejection> {
+    let Limits { max_nesting, max_bytes } = limits;
     let too_deep = || {
         let message = format!("HTML is nested deeper than {max_nesting} levels");
         Rejection::new(Reject::TooDeep, message)
     };
-    if nesting::is_deeper_than(html, max_nesting) {
-        return Err(too_deep());
+    let stripped = || Ok((stripped::text_of(html, max_bytes), Extraction::Stripped));
+    match nesting::shape_of(html, max_nesting) {
+        Shape::TooDeep => return Err(too_deep()),
+        Shape::Attributes(most) if most > MOST_ATTRIBUTES => return stripped(),
+        Shape::Attributes(_) => {}
     }
-    let config = Config { text_mode: TextMode::Formatted, disable_json_ld: true, ..Config::default() };
-    let Ok(mut page) = Readability::new(html, None, Some(config)) else { return Ok(String::new()) };
     // Paragraphs, list items and cells stand between the elements that the scan counted.
-    let visible = visible_text(&page, max_nesting.saturating_mul(2).saturating_add(64)).ok_or_else(too_deep)?;
-    if wanted == HtmlText::AllText || visible.trim().len() < LEAST_MAIN_TEXT {
-        return Ok(visible);
+    let max_depth = max_nesting.saturating_mul(2).saturating_add(64);
+    let page = match tree::build(html, max_depth) {
+        Ok(page) => page,
+        Err(NoTree::TooLarge) => return stripped(),
+        Err(NoTree::TooDeep) => return Err(too_deep()),
+    };
+    let visible = visible_text(&page, max_depth).ok_or_else(too_deep)?;
+    if wanted == HtmlText::AllText {
+        return Ok((visible.text, Extraction::All));
     }
-    let main = page.parse().ok().map(|article| String::from(article.text_content));
-    Ok(main.filter(|main| main.trim().len() >= LEAST_MAIN_TEXT).unwrap_or(visible))
+    let main = if visible.text.trim().len() < LEAST_MAIN_TEXT { None } else { main_text(page) };
+    Ok(match main.filter(|main| is_trusted(main, &visible)) {
+        Some(main) => (main, Extraction::Main),
+        None => (visible.text, Extraction::AllFallback),
+    })
+}
+
+fn main_text(page: Document) -> Option<String> {
+    let config = Config { text_mode: TextMode::Formatted, disable_json_ld: true, ..Config::default() };
+    let article = Readability::with_document(page, None, Some(config)).ok()?.parse().ok()?;
+    Some(String::from(article.text_content))
+}
+
+/// Says whether this is the article, and not the notice about cookies or the form for comments beside it.
+fn is_trusted(main: &str, visible: &Visible) -> bool {
+    let characters = solid(main);
+    main.trim().len() >= LEAST_MAIN_TEXT
+        && (characters >= SURE_MAIN_TEXT || characters.saturating_mul(LEAST_SHARE_OF_TEXT) >= visible.running)
+}
+
+/// Counts the characters that are no blanks.
+fn solid(text: &str) -> usize {
+    text.chars().filter(|c| !c.is_whitespace()).count()
+}
+
+/// All that a reader of the page sees.
+struct Visible {
+    text: String,
+    /// Characters outside of links, blanks not counted: navigation is links.
+    running: usize,
 }
 
 /// Walks the tree without recursion; `None` when it is deeper than `max_depth`.
-fn visible_text(page: &Readability, max_depth: usize) -> Option<String> {
-    let mut text = String::new();
-    let mut depth = 0_usize;
-    let root = page.doc.root();
+fn visible_text(page: &Document, max_depth: usize) -> Option<Visible> {
+    let mut visible = Visible { text: String::new(), running: 0 };
+    let (mut depth, mut links) = (0_usize, 0_usize);
+    let root = page.root();
     let mut node = root;
     loop {
         let mut shown = true;
+        let mut is_link = false;
         if node.is_text() {
-            text.push_str(&node.text());
+            let text = node.text();
+            visible.text.push_str(&text);
+            visible.running += if links == 0 { solid(&text) } else { 0 };
         } else if let Some(name) = node.node_name() {
             shown = !HIDDEN.contains(&&*name);
+            is_link = &*name == "a";
             if !INLINE.contains(&&*name) {
-                text.push('\n');
+                visible.text.push('\n');
             }
         }
         if shown && let Some(child) = node.first_child() {
@@ -58,22 +147,26 @@ fn visible_text(page: &Readability, max_depth: usize) -> Option<String> {
             if depth > max_depth {
                 return None;
             }
+            links += usize::from(is_link);
             node = child;
             continue;
         }
         loop {
             if node.id == root.id {
-                return Some(text);
+                return Some(visible);
             }
             if let Some(sibling) = node.next_sibling() {
                 node = sibling;
                 break;
             }
-            let Some(parent) = node.parent() else { return Some(text) };
+            let Some(parent) = node.parent() else { return Some(visible) };
             node = parent;
             depth = depth.saturating_sub(1);
-            if node.node_name().is_some_and(|name| !INLINE.contains(&&*name)) {
-                text.push('\n');
+            if let Some(name) = node.node_name() {
+                links -= usize::from(&*name == "a" && links > 0);
+                if !INLINE.contains(&&*name) {
+                    visible.text.push('\n');
+                }
             }
         }
     }

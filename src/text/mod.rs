@@ -8,22 +8,30 @@
 //! Cost: some tens of microseconds for 2 KB, most of it segmentation; HTML costs about as much again.
 
 mod analyzer;
+mod entities;
 mod extract;
 mod han;
+mod head;
+mod markup;
 mod nesting;
 mod normalize;
 mod settings;
+mod stripped;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod weight;
 mod words;
 
 #[cfg(test)]
 use analyzer::default_jieba;
 pub use analyzer::{Analyzer, NormalText, SettingsError, Word};
+pub use extract::Extraction;
 pub use han::{is_han, simplified};
+pub use head::HeadLinks;
 pub use settings::{
     Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls,
 };
+pub use tree::weight;
 pub use weight::{AsIs, ONE, WordMap, idf};
 pub use words::{CutBy, Run, runs};

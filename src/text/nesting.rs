@@ -1,12 +1,24 @@
-//! How deep HTML is nested, counted before any tree is built.
+//! How deep HTML is nested and how much of it there is, counted before any tree is built.
 
-/// Says whether the page nests more than `limit` elements, in one pass over its bytes.
+use super::markup::RAW;
+
+/// What one pass over the bytes of a page finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// It nests more elements than the limit.
+    TooDeep,
+    /// This many attributes stand in the tag that has the most, counted too high where values hold slashes.
+    Attributes(usize),
+}
+
+/// Measures a page whose elements may nest `limit` levels.
 ///
 /// Elements whose end tag may be left out (`p`, `li`, `td` and their like) and those without content (`br`, `img`)
 /// do not count: open ones would look nested. What a page hides from this count (ends of elements inside scripts)
 /// is caught by a count of the tree itself; this scan keeps that tree small.
-pub(super) fn is_deeper_than(html: &str, limit: usize) -> bool {
+pub(super) fn shape_of(html: &str, limit: usize) -> Shape {
     let bytes = html.as_bytes();
+    let mut most_attributes = 0;
     let mut open: Vec<Element<'_>> = Vec::new();
     let mut at = 0;
     while let Some(found) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'<')) {
@@ -24,7 +36,8 @@ pub(super) fn is_deeper_than(html: &str, limit: usize) -> bool {
             }
             Some(byte) if byte.is_ascii_alphabetic() => {
                 let name = name_of(rest);
-                let (length, closed) = tag_end(rest);
+                let TagEnd { length, closed, attributes } = tag_end(rest);
+                most_attributes = most_attributes.max(attributes);
                 at += length;
                 let foreign = open.last().is_some_and(|element| element.foreign) || is_any(name, &["svg", "math"]);
                 if foreign {
@@ -37,13 +50,13 @@ pub(super) fn is_deeper_than(html: &str, limit: usize) -> bool {
                     open.push(Element { name, foreign: false });
                 }
                 if open.len() > limit {
-                    return true;
+                    return Shape::TooDeep;
                 }
             }
             Some(_) | None => {}
         }
     }
-    false
+    Shape::Attributes(most_attributes)
 }
 
 struct Element<'h> {
@@ -52,40 +65,55 @@ struct Element<'h> {
     foreign: bool,
 }
 
-const RAW: [&str; 8] = ["script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"];
-
 const UNCOUNTED: [&str; 35] = [
     "a", "area", "base", "basefont", "bgsound", "body", "br", "caption", "col", "colgroup", "dd", "dt", "embed",
     "frame", "head", "hr", "html", "img", "input", "keygen", "li", "link", "meta", "optgroup", "option", "p", "param",
     "source", "tbody", "td", "tfoot", "th", "thead", "tr", "wbr",
 ];
 
-fn is_any(name: &[u8], names: &[&str]) -> bool {
+pub(super) fn is_any(name: &[u8], names: &[&str]) -> bool {
     names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-fn name_of(tag: &[u8]) -> &[u8] {
+pub(super) fn name_of(tag: &[u8]) -> &[u8] {
     let length = tag.iter().position(|byte| byte.is_ascii_whitespace() || matches!(byte, b'>' | b'/'));
     tag.get(..length.unwrap_or(tag.len())).unwrap_or_default()
 }
 
-/// Returns the length of a start tag behind its `<`, and whether it ends in `/>`.
-fn tag_end(tag: &[u8]) -> (usize, bool) {
-    let mut quote = None;
-    let mut before = b' ';
+/// Where a start tag ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TagEnd {
+    /// Its length behind the `<`.
+    pub(super) length: usize,
+    /// Whether it ends in `/>`.
+    pub(super) closed: bool,
+    /// Places where an attribute may begin.
+    pub(super) attributes: usize,
+}
+
+/// Finds the end of a start tag that begins behind its `<`.
+pub(super) fn tag_end(tag: &[u8]) -> TagEnd {
+    let (mut quote, mut attributes) = (None, 0);
+    // The byte before, and the one before that is no blank.
+    let (mut before, mut solid) = (b'<', b' ');
     for (at, byte) in tag.iter().enumerate() {
         match (quote, byte) {
             (Some(open), byte) if open == *byte => quote = None,
-            (None, b'>') => return (at + 1, before == b'/'),
+            (None, b'>') => return TagEnd { length: at + 1, closed: solid == b'/', attributes },
             // A quote opens a value only behind `=`.
-            (None, b'"' | b'\'') if before == b'=' => quote = Some(*byte),
+            (None, b'"' | b'\'') if solid == b'=' => quote = Some(*byte),
+            (None, byte) if !byte.is_ascii_whitespace() => {
+                let separated = before.is_ascii_whitespace() || matches!(before, b'/' | b'"' | b'\'');
+                attributes += usize::from(separated && !matches!(byte, b'/' | b'=') && solid != b'=');
+            }
             (Some(_) | None, _) => {}
         }
+        before = *byte;
         if !byte.is_ascii_whitespace() {
-            before = *byte;
+            solid = *byte;
         }
     }
-    (tag.len(), false)
+    TagEnd { length: tag.len(), closed: false, attributes }
 }
 
 fn end_of(bytes: Option<&[u8]>, mark: &[u8]) -> usize {
@@ -94,7 +122,7 @@ fn end_of(bytes: Option<&[u8]>, mark: &[u8]) -> usize {
 }
 
 /// Returns where `</name` begins.
-fn end_of_raw(bytes: &[u8], name: &[u8]) -> usize {
+pub(super) fn end_of_raw(bytes: &[u8], name: &[u8]) -> usize {
     let mut at = 0;
     while let Some(found) = bytes.get(at..).and_then(|rest| rest.windows(2).position(|window| window == b"</")) {
         at += found;
@@ -111,6 +139,23 @@ fn end_of_raw(bytes: &[u8], name: &[u8]) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn is_deeper_than(html: &str, limit: usize) -> bool {
+        shape_of(html, limit) == Shape::TooDeep
+    }
+
+    #[test]
+    fn attributes_of_one_tag_are_counted() {
+        for (tag, attributes) in [
+            ("<p>", 0),
+            ("<a href=x>", 1),
+            ("<a href = 'x y' title=\"a b c\"data=1 checked/>", 4),
+            ("<a a/b/c>", 3),
+            ("<a\n a\tb  c>", 3),
+        ] {
+            assert_eq!(shape_of(&format!("<p class=x>{tag}</p>"), 9), Shape::Attributes(attributes.max(1)), "{tag}");
+        }
+    }
 
     #[test]
     fn real_pages_with_ends_left_out_are_not_deep() {

@@ -161,6 +161,59 @@ fn html_is_read_up_to_the_nesting_limit_and_refused_above_it() {
     assert_eq!(html(&analyzer, &hidden), Err(Reject::TooDeep));
 }
 
+/// Returns the text of a page and what was taken out.
+fn extracted(analyzer: &Analyzer, page: &str) -> (String, Extraction) {
+    let mut buffer = String::new();
+    let normal = analyzer.normalize(&Body::Html(page.into()), &mut buffer).unwrap();
+    (normal.text.to_owned(), normal.extraction)
+}
+
+#[test]
+fn pages_whose_tree_would_be_too_large_are_stripped_of_their_tags() {
+    let analyzer = analyzer(|_| {});
+    let many = |count: usize, one: fn(usize) -> String| (0..count).map(one).collect::<Vec<_>>().concat();
+    let attributes = many(2000, |number| format!(" a{number}=1"));
+    let slashes = many(2000, |number| format!("/a{number}"));
+    // Each `<p>` opens all of these once more.
+    let fonts = many(400, |size| format!("<font size={size}>"));
+    let hidden = many(20_000, |number| format!(" a{number}"));
+    for page in [
+        "<br>word ".repeat(60_000),
+        "<p>word ".repeat(100_001),
+        format!("<div{attributes}>word"),
+        format!("<div{slashes}>word"),
+        format!("<p>{fonts}{}", "<p>word".repeat(1000)),
+        // The scan takes it for a comment, the parser for a tag.
+        format!("<svg><style><!--</style></svg><b{hidden}>word --></style></svg>"),
+    ] {
+        let (text, extraction) = extracted(&analyzer, &page);
+        assert_eq!(extraction, Extraction::Stripped, "{}", &page[..60.min(page.len())]);
+        assert!(text.contains("word"), "{}", &text[..60.min(text.len())]);
+    }
+    for page in ["<br>word ".repeat(40_000), format!("<p title=x>{}", "<b>word</b> ".repeat(10_000))] {
+        assert_eq!(extracted(&analyzer, &page).1, Extraction::Main);
+    }
+}
+
+#[test]
+fn notices_beside_the_article_are_not_taken_for_it() {
+    let notice = "We value your privacy. We and our partners store and access information on a device, such as cookies, \
+                  and process personal data for personalised content. You may accept or manage your choices at any time.";
+    let sentence = "The committee has published its report on the harbour, the works begin in spring. ";
+    let story = (0..30).map(|number| format!("{number} {sentence}<br>")).collect::<Vec<_>>().concat();
+    let own = analyzer(|_| {});
+    let banner = format!("<article><p>{notice}</p><p>{notice}</p></article>");
+    let (text, extraction) = extracted(&own, &format!("<body><footer>{story}</footer>{banner}</body>"));
+    assert_eq!(extraction, Extraction::AllFallback);
+    assert!(text.contains("29 the committee"), "{text}");
+    // An article as short that is a small part of a page of links stays alone.
+    let links = "<li><a href=/x>Sports and weather of the week</a></li>".repeat(60);
+    let article = format!("<p>{}</p>", sentence.repeat(2)).repeat(2);
+    let (text, extraction) = extracted(&own, &format!("<body><ul>{links}</ul><article>{article}</article></body>"));
+    assert_eq!(extraction, Extraction::Main);
+    assert!(text.contains("committee") && !text.contains("weather"), "{text}");
+}
+
 #[test]
 fn settings_that_would_hash_nothing_are_refused() {
     let refuse = |change: fn(&mut Settings)| {
@@ -201,6 +254,26 @@ proptest! {
             settings.urls = Urls::Keep;
         }, &text);
         prop_assert_eq!(found, expected);
+    }
+
+    /// Tree and scan agree on what is visible.
+    #[test]
+    fn stripping_tags_shows_what_a_tree_shows(parts in prop::collection::vec(0_usize..20, 0..30)) {
+        let pieces = [
+            "<div>", "</div>", "<p>", "</p>", "<b>", "</b>", "<br>", "word", " ", "a&amp;b", "&nbsp;", "字", "<!-- x -->",
+            "<script>if (a<b) x();</script>", "<style>p{}</style>", "<svg><text>s</text></svg>", "<img alt='<p>'>",
+            "<noscript>n</noscript>", "<template><p>t</p></template>", "<a href=\"x>y\">link</a>",
+        ];
+        // In a head an element that is hidden in the body may be none.
+        let page: String = ["<body>x"].into_iter().chain(parts.iter().map(|part| pieces[*part])).collect();
+        let (mut one, mut other) = (String::new(), String::new());
+        let all = analyzer(|settings| settings.html = HtmlText::AllText);
+        let tree = all.normalize(&Body::Html(page.as_str().into()), &mut one).map_or("", |normal| normal.text);
+        let stripped = super::stripped::text_of(&page, usize::MAX);
+        let stripped = all.normalize(&Body::Text(stripped.into()), &mut other).map_or("", |normal| normal.text);
+        // An end tag without a start ends a word here and none there.
+        let solid = |text: &str| text.replace(' ', "");
+        prop_assert_eq!(solid(stripped), solid(tree));
     }
 
     #[test]

@@ -111,6 +111,12 @@ impl HeaderSettings {
         ours
     }
 
+    /// Returns our header for a page of HTML: what of it was compared.
+    #[must_use]
+    pub fn of_extraction(&self, extraction: &str) -> Header {
+        Header::text(&self.prefix, "extraction", extraction)
+    }
+
     /// Returns our headers for a dead letter. `why` is one line without text of the page; without it the reason speaks.
     #[must_use]
     pub fn of_reject(

@@ -79,7 +79,7 @@ fn people_see_text_words_shingles_and_fingerprints() {
     assert!(row("shingles ").contains("first: 据了解研, 了解研究, "), "{}", said.out);
     assert_eq!(row("figures "), "0 different");
     assert_eq!(row("simhash "), "41aba784b07e92e3", "as the library has it");
-    assert_eq!(row("scheme "), "sh64-70e5a4");
+    assert_eq!(row("scheme "), "sh64-e86707");
     assert!(row("lookup ").starts_with("no snapshot of this scheme in "), "{}", said.out);
 }
 
@@ -183,4 +183,33 @@ fn a_page_comes_from_standard_input_as_well() {
     let output = child.wait_with_output().unwrap();
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&told["page"], &told["fp"]), (&"stdin".into(), &"41aba784b07e92e3".into()));
+}
+
+#[test]
+fn pages_in_other_encodings_are_read() {
+    let folder = TempDir::new().unwrap();
+    let page =
+        format!("<html><head><meta charset=gb2312><title>t</title></head><body><p>{}</p></body></html>", ZH.repeat(3));
+    let (gbk, _, _) = encoding_rs::GBK.encode(&page);
+    fs::write(folder.path().join("gbk.html"), &gbk).unwrap();
+    fs::write(folder.path().join("utf8.html"), &page).unwrap();
+    let one = told(folder.path(), &["gbk.html"]);
+    let other = told(folder.path(), &["utf8.html"]);
+    assert_eq!((&one["encoding"], &other["encoding"]), (&"gb18030".into(), &"utf-8".into()));
+    assert_eq!((&one["text"], &one["exact"]), (&other["text"], &other["exact"]));
+    let said = explain(folder.path(), &["gbk.html", "-o", "table"]);
+    assert!(said.out.contains("from HTML (main, 100 % of the visible text kept) in gb18030"), "{}", said.out);
+}
+
+#[test]
+fn site_and_canonical_address_are_told() {
+    let folder = TempDir::new().unwrap();
+    let html = format!("<head><link rel=canonical href=/story></head><p>{EN}</p>");
+    let page = json!({"url": "https://amp.news.example.co.uk/story?amp=1", "html": html}).to_string();
+    fs::write(folder.path().join("page.json"), page).unwrap();
+    let said = explain(folder.path(), &["page.json", "-o", "table"]);
+    assert!(said.out.contains("example.co.uk\n"), "{}", said.out);
+    assert!(said.out.contains("https://amp.news.example.co.uk/story (counts as the id)"), "{}", said.out);
+    let told = told(folder.path(), &["page.json"]);
+    assert_eq!((&told["site"], &told["extraction"]), (&"example.co.uk".into(), &"main".into()));
 }

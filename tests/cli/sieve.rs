@@ -263,3 +263,24 @@ fn what_cannot_be_done_has_its_exit_code_and_empties_no_file() {
     fails(&["sieve", "pages.jsonl", "--unique", "o", "--dead", "o"], 2, "is an input or another output");
     assert!(fs::read_to_string(folder.path().join("pages.jsonl")).unwrap().contains("committee"));
 }
+
+/// A page of a million elements took a hundred times its size: 831 MB.
+#[test]
+fn a_page_of_tags_is_read_within_bounded_memory() {
+    let folder = TempDir::new().unwrap();
+    let pages = ["<br>a", "a<hr>", "<p>,", "<p>a,", "<b a=1>"].map(|tags| {
+        let html = format!("<p>{FIRST}</p>{}", tags.repeat(7_800_000 / tags.len()));
+        serde_json::json!({"url": tags, "html": html}).to_string()
+    });
+    let pages = pages.join("\n");
+    fs::write(folder.path().join("pages.jsonl"), pages).unwrap();
+    let program = dupgate(folder.path());
+    let mut limited = Command::new("sh");
+    // In KiB of address space: what the program needs for a small page, and 250 MB.
+    limited
+        .args(["-c", "ulimit -v 900000 && exec \"$0\" sieve -s processing.workers=1 pages.jsonl"])
+        .arg(program.get_program());
+    limited.current_dir(folder.path()).stdin(Stdio::null());
+    let output = succeeds(&mut limited);
+    assert_eq!(verdicts(&output).len(), 5, "{}", String::from_utf8_lossy(&output.stderr));
+}

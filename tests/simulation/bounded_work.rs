@@ -22,7 +22,7 @@ fn judge(kind: FamilyKind) {
     let (mut settings, _) = Layers::default().resolve(&Given::default(), Purpose::Sieve).unwrap();
     settings.record = InputSettings {
         format: Format::Text,
-        fields: Fields { id: None, text: None, html: None, fetched_at: None, scope: None },
+        fields: Fields::nowhere(),
         event_time: EventTime::Record,
         ..settings.record
     };

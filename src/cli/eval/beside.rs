@@ -114,5 +114,5 @@ pub(super) fn table(judged: &[Judged]) -> String {
 }
 
 fn kinds() -> impl Iterator<Item = Edit> {
-    Edit::DUPLICATES.into_iter().chain([Edit::DigitsChanged, Edit::Joined, Edit::Found])
+    Edit::DUPLICATES.into_iter().chain([Edit::DigitsChanged, Edit::DatesChanged, Edit::Joined, Edit::Found])
 }

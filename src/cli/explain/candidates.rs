@@ -90,8 +90,8 @@ fn judge(page: &Inspection, snapshot: &Snapshot, originals: &[Original]) -> Opti
         event_time: page.reading.event_time.unwrap_or(now),
         id: page.reading.id,
         scope: page.reading.scope,
-        site: None,
-        is_variant: false,
+        site: page.reading.site,
+        is_variant: page.reading.canonical.is_some(),
         fingerprints: page.reading.fingerprints.clone(),
         digest: page.reading.digest,
     };

@@ -34,6 +34,9 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
         html: path("html", &fields.html),
         fetched_at: path("fetched_at", &fields.fetched_at),
         scope: path("scope", &fields.scope),
+        address: path("address", &fields.address),
+        canonical: path("canonical", &fields.canonical),
+        content_type: fields.content_type.as_ref().and_then(|text| header("content_type", text, found)),
     };
     let json = raw.input.format == raw::Format::Json;
     if json && raw.input.fields.text.is_none() && raw.input.fields.html.is_none() {
@@ -55,6 +58,17 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
         },
         max_document: bytes("input.max_document", raw.input.max_document, found),
     }
+}
+
+/// Reads `header:<name>`, the only place of a field that the value itself may depend on.
+fn header(field: &str, text: &str, found: &mut Findings) -> Option<String> {
+    let refusal = match text.parse() {
+        Ok(FieldPath::Header(name)) => return Some(name),
+        Ok(FieldPath::Pointer(_) | FieldPath::Key) => format!("`{text}` names no header: expected header:<name>"),
+        Err(error) => error.to_string(),
+    };
+    found.refuse(format!("input.fields.{field}"), refusal);
+    None
 }
 
 pub(super) fn text(raw: &Raw, given: &Given, found: &mut Findings) -> text::Settings {

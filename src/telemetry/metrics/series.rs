@@ -7,9 +7,9 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, R
 
 use super::super::table::{self, Kind, Spec, TABLE};
 use super::{
-    Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, ErrorKind, Eviction, LabelValue,
-    LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation, Step,
-    TransactionResult, Verdict,
+    Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
+    LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
+    SnapshotOperation, Step, TransactionResult, Verdict,
 };
 use crate::record::Reject;
 
@@ -103,6 +103,8 @@ pub(super) struct Series {
     pub(super) lookup_candidates: Histogram,
     pub(super) match_age: Family<Duplicate, Histogram>,
     pub(super) document_tokens: Family<Segmenter, Histogram>,
+    pub(super) extracted: Family<Extraction, Counter>,
+    pub(super) decoded: Family<Encoding, Counter>,
     pub(super) offset_commits: Family<CommitResult, Counter>,
     pub(super) transaction_duration: Family<TransactionResult, Histogram>,
     pub(super) blocked: Family<Blocked, Gauge>,
@@ -173,6 +175,8 @@ impl Series {
             lookup_candidates: registrar.histogram(&table::LOOKUP_CANDIDATES),
             match_age: registrar.histograms(&table::MATCH_AGE),
             document_tokens: registrar.histograms(&table::DOCUMENT_TOKENS),
+            extracted: registrar.counters(&table::EXTRACTED),
+            decoded: registrar.counters(&table::DECODED),
             offset_commits: registrar.counters(&table::OFFSET_COMMITS),
             transaction_duration: registrar.histograms(&table::TRANSACTION_DURATION),
             blocked: registrar.gauges(&table::BLOCKED_PARTITIONS),

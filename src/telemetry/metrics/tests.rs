@@ -86,6 +86,8 @@ fn record_everything(metrics: &Metrics) {
     metrics.largest_cluster(7);
     metrics.match_age(Duplicate::Exact, -7000);
     metrics.document_tokens(Segmenter::Jieba, 100);
+    metrics.document_extracted(Extraction::Main);
+    metrics.document_decoded(Encoding::Gb18030);
     metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 9)]));
     metrics.last_record("t", now);
     metrics.polled(now);

@@ -1,0 +1,54 @@
+//! Which page this is, and whose: its id, its canonical address, its site.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{IdHash, SiteHash, id_hash};
+use crate::record::{Address, Body, Document};
+use crate::text::HeadLinks;
+
+/// What is known of a page besides its text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// Hash of the canonical address, of the page's id where it has none.
+    pub(super) id: Option<IdHash>,
+    /// The canonical address, where it is another one than the page's own.
+    pub(super) canonical: Option<String>,
+    /// Hash of the site.
+    pub(super) site: Option<SiteHash>,
+}
+
+impl Identity {
+    /// Reads it from a document. A canonical address on another site is not believed: whoever may write a page could
+    /// claim any page by it.
+    pub(super) fn of(document: &Document<'_>) -> Self {
+        let address = address_of(document);
+        let own = |address: &Address| {
+            let named = canonical_of(document, address)?;
+            (named != *address && named.site() == address.site()).then(|| named.as_str().to_owned())
+        };
+        let canonical = address.as_ref().and_then(own);
+        let id = canonical.as_deref().or(document.id.as_deref()).map(id_hash);
+        Self { id, canonical, site: address.map(|address| site_hash(&address.site())) }
+    }
+}
+
+/// Returns a page's web address: the field for it, else the id where that is one.
+pub(super) fn address_of(document: &Document<'_>) -> Option<Address> {
+    Address::parse(document.address.as_deref().or(document.id.as_deref())?)
+}
+
+fn canonical_of(document: &Document<'_>, address: &Address) -> Option<Address> {
+    if let Some(named) = &document.canonical {
+        return address.join(named);
+    }
+    let Body::Html(html) = &document.body else { return None };
+    let links = HeadLinks::of(html);
+    let base = links.base.and_then(|base| address.join(&base));
+    base.as_ref().unwrap_or(address).join(&links.canonical?)
+}
+
+/// The upper half of the hash of a site's name.
+fn site_hash(site: &str) -> SiteHash {
+    let [a, b, c, d, ..] = xxh3_64(site.as_bytes()).to_be_bytes();
+    SiteHash(u32::from_be_bytes([a, b, c, d]))
+}

@@ -1,0 +1,295 @@
+//! Bytes of a page -> text, whatever they are encoded in.
+
+use std::borrow::Cow;
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs as coding;
+
+use super::{Reject, Rejection};
+
+/// How far a page is searched for the declaration of its encoding, in bytes.
+const DECLARED_WITHIN: usize = 4096;
+
+/// At most one character in this many may be malformed.
+const MOST_MALFORMED: usize = 50;
+
+/// What the bytes of a page were encoded in, by families: a GBK page and a GB2312 page are read by one decoder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// UTF-8, and with it ASCII.
+    #[default]
+    Utf8,
+    /// UTF-16, in either byte order.
+    Utf16,
+    /// GB 18030, GBK, GB 2312.
+    Gb18030,
+    /// Big5 and its Hong Kong supplement.
+    Big5,
+    /// Shift JIS.
+    ShiftJis,
+    /// EUC-JP and ISO-2022-JP.
+    OtherJapanese,
+    /// EUC-KR and its Microsoft extension.
+    EucKr,
+    /// One of Windows-1250 to 1258, and so ISO 8859-1, too.
+    Windows,
+    /// Any other.
+    Other,
+}
+
+impl Encoding {
+    /// Returns the word used in metrics and JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Utf8 => "utf-8",
+            Self::Utf16 => "utf-16",
+            Self::Gb18030 => "gb18030",
+            Self::Big5 => "big5",
+            Self::ShiftJis => "shift_jis",
+            Self::OtherJapanese => "euc-jp",
+            Self::EucKr => "euc-kr",
+            Self::Windows => "windows-125x",
+            Self::Other => "other",
+        }
+    }
+
+    fn of(coding: &'static coding::Encoding) -> Self {
+        match coding.name() {
+            "UTF-8" => Self::Utf8,
+            "UTF-16LE" | "UTF-16BE" => Self::Utf16,
+            "gb18030" | "GBK" => Self::Gb18030,
+            "Big5" => Self::Big5,
+            "Shift_JIS" => Self::ShiftJis,
+            "EUC-JP" | "ISO-2022-JP" => Self::OtherJapanese,
+            "EUC-KR" => Self::EucKr,
+            name if name.starts_with("windows-125") => Self::Windows,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Decodes a page: by its byte order mark; as UTF-8 if it is that throughout; as `content_type` says; as the page
+/// itself says in its first bytes; as its bytes look.
+///
+/// What is valid UTF-8 and not plain ASCII is hardly ever anything else, and crawlers that recode pages leave the
+/// declaration as it was: so validity goes before declarations. A declaration that fits badly gives way to the look.
+///
+/// # Errors
+///
+/// [`Reject::Undecodable`] for bytes that are no text.
+pub(super) fn decode<'r>(bytes: &'r [u8], content_type: Option<&str>) -> Result<(Cow<'r, str>, Encoding), Rejection> {
+    let utf8 = match coding::Encoding::for_bom(bytes) {
+        Some((marked, length)) => {
+            let (text, _) = marked.decode_without_bom_handling(bytes.get(length..).unwrap_or_default());
+            return acceptable(text, marked).ok_or_else(|| refused(bytes));
+        }
+        None => std::str::from_utf8(bytes),
+    };
+    let declared = || content_type.and_then(of_content_type).or_else(|| of_page(bytes));
+    if let Ok(text) = utf8 {
+        // Encodings of seven bits look like ASCII.
+        let shifted = text.is_ascii() && text.contains('\x1b');
+        let declared = declared().filter(|coding| shifted && *coding == coding::ISO_2022_JP);
+        return Ok(declared
+            .and_then(|coding| acceptable(coding.decode_without_bom_handling(bytes).0, coding))
+            .unwrap_or((Cow::Borrowed(text), Encoding::Utf8)));
+    }
+    if bytes.contains(&0) {
+        return Err(refused(bytes));
+    }
+    let decoded = |coding: &'static coding::Encoding| acceptable(coding.decode_without_bom_handling(bytes).0, coding);
+    let declared = declared().and_then(decoded);
+    if let Some((text, encoding)) = declared {
+        let malformed = malformed(&text);
+        // Encodings of one byte a character fit everything.
+        let looks =
+            if malformed == 0 { None } else { Some(looks_like(bytes)).filter(|coding| !coding.is_single_byte()) };
+        let looks = looks.and_then(decoded);
+        return Ok(looks.filter(|(looks, _)| self::malformed(looks) < malformed).unwrap_or((text, encoding)));
+    }
+    decoded(looks_like(bytes)).ok_or_else(|| refused(bytes))
+}
+
+/// Counts the characters that could not be decoded.
+fn malformed(text: &str) -> usize {
+    text.matches(char::REPLACEMENT_CHARACTER).count()
+}
+
+fn refused(bytes: &[u8]) -> Rejection {
+    let valid = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
+    let message = format!("the value is not UTF-8 from byte {valid} on, and no text in another encoding");
+    Rejection::new(Reject::Undecodable, message)
+}
+
+/// Passes a text on unless too much of it is malformed.
+fn acceptable<'r>(text: Cow<'r, str>, coding: &'static coding::Encoding) -> Option<(Cow<'r, str>, Encoding)> {
+    let malformed = malformed(&text);
+    let fits = malformed == 0 || malformed.saturating_mul(MOST_MALFORMED) <= text.chars().count();
+    fits.then(|| (text, Encoding::of(coding)))
+}
+
+fn looks_like(bytes: &[u8]) -> &'static coding::Encoding {
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+    // A page may have been cut within a character: its end says nothing.
+    detector.feed(bytes, false);
+    detector.guess(None, Utf8Detection::Deny)
+}
+
+/// Reads `text/html; charset=gb2312`.
+fn of_content_type(value: &str) -> Option<&'static coding::Encoding> {
+    of_label(label_behind(value.as_bytes(), b"charset")?)
+}
+
+/// Reads `<meta charset>`, `<meta http-equiv content>` or the XML declaration, whichever stands first.
+fn of_page(bytes: &[u8]) -> Option<&'static coding::Encoding> {
+    let mut rest = bytes.get(..DECLARED_WITHIN).unwrap_or(bytes);
+    if let Some(declaration) = rest.strip_prefix(b"<?xml") {
+        let end = declaration.iter().position(|byte| *byte == b'>').unwrap_or(0);
+        let named = declaration.get(..end).and_then(|inner| label_behind(inner, b"encoding")).and_then(of_label);
+        if named.is_some() {
+            return named;
+        }
+    }
+    while let Some(tag) = find(rest, b"<meta") {
+        rest = rest.get(tag + b"<meta".len()..)?;
+        let end = rest.iter().position(|byte| *byte == b'>').unwrap_or(rest.len());
+        let inner = rest.get(..end).unwrap_or_default();
+        let named = label_behind(inner, b"charset").and_then(of_label);
+        if named.is_some() {
+            return named;
+        }
+    }
+    None
+}
+
+/// Returns the encoding of a name, unless it is one that says nothing of bytes which are not UTF-8.
+fn of_label(label: &[u8]) -> Option<&'static coding::Encoding> {
+    let found = coding::Encoding::for_label_no_replacement(label)?;
+    // A page that can say so in ASCII is not in UTF-16.
+    (found != coding::UTF_8 && found != coding::UTF_16LE && found != coding::UTF_16BE).then_some(found)
+}
+
+/// Returns what stands behind a name and `=`, without quotes.
+fn label_behind<'b>(bytes: &'b [u8], name: &[u8]) -> Option<&'b [u8]> {
+    let mut rest = bytes;
+    loop {
+        rest = rest.get(find(rest, name)? + name.len()..)?;
+        let Some(value) = rest.trim_ascii_start().strip_prefix(b"=") else { continue };
+        let value = value.trim_ascii_start();
+        let value = value.strip_prefix(b"\"").or_else(|| value.strip_prefix(b"'")).unwrap_or(value);
+        let is_of_label = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b':' | b'.' | b'+');
+        let length = value.iter().take_while(|byte| is_of_label(byte)).count();
+        return value.get(..length).filter(|label| !label.is_empty());
+    }
+}
+
+fn find(bytes: &[u8], name: &[u8]) -> Option<usize> {
+    bytes.windows(name.len()).position(|window| window.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const CHINESE: &str = "据新华社报道，中国人民银行宣布下调存款准备金率，市场反应积极，股市大幅上涨。";
+    const TRADITIONAL: &str = "據中央社報導，總統府今天表示，明年經濟成長率可望超過百分之三，失業率將持續下降。";
+    const JAPANESE: &str = "日本銀行は金融政策決定会合で、大規模な金融緩和策を維持することを決めました。";
+    const KOREAN: &str = "한국은행은 오늘 금융통화위원회를 열고 기준금리를 현 수준에서 유지하기로 결정했습니다.";
+    const RUSSIAN: &str = "Центральный банк России объявил о снижении ключевой ставки на заседании совета директоров.";
+
+    fn page(declaration: &str, text: &str) -> String {
+        format!("<html><head>{declaration}<title>t</title></head><body><p>{}</p></body></html>", text.repeat(4))
+    }
+
+    fn read(bytes: &[u8], content_type: Option<&str>) -> (String, Encoding) {
+        let (text, encoding) = decode(bytes, content_type).unwrap();
+        (text.into_owned(), encoding)
+    }
+
+    #[test]
+    fn pages_are_read_as_they_declare_or_look() {
+        let cases = [
+            (coding::GBK, "gb2312", CHINESE, Encoding::Gb18030),
+            (coding::GB18030, "gb18030", CHINESE, Encoding::Gb18030),
+            (coding::BIG5, "Big5", TRADITIONAL, Encoding::Big5),
+            (coding::SHIFT_JIS, "x-sjis", JAPANESE, Encoding::ShiftJis),
+            (coding::EUC_JP, "euc-jp", JAPANESE, Encoding::OtherJapanese),
+            (coding::EUC_KR, "ks_c_5601-1987", KOREAN, Encoding::EucKr),
+            (coding::WINDOWS_1251, "cp1251", RUSSIAN, Encoding::Windows),
+        ];
+        for (coding, label, text, expected) in cases {
+            let declarations = [
+                format!("<meta charset={label}>"),
+                format!("<META http-equiv='Content-Type' content=\"text/html; charset={label}\">"),
+                String::new(),
+                "<meta charset=nonsense>".to_owned(),
+                "<meta charset=utf-8>".to_owned(),
+                "<meta name=charset content=x>".to_owned(),
+            ];
+            for declaration in declarations {
+                let page = page(&declaration, text);
+                let (bytes, _, lossy) = coding.encode(&page);
+                assert!(!lossy);
+                assert_eq!(read(&bytes, None), (page.clone(), expected), "{label} {declaration}");
+                assert_eq!(read(&bytes, Some(&format!("text/html;Charset=\"{label}\""))), (page, expected));
+            }
+        }
+    }
+
+    #[test]
+    fn xml_may_declare_its_encoding_and_a_mark_says_most() {
+        let text = format!("<?xml version='1.0' encoding='gbk'?><p>{CHINESE}</p>");
+        let (bytes, _, _) = coding::GBK.encode(&text);
+        assert_eq!(read(&bytes, None), (text, Encoding::Gb18030));
+        let wide: Vec<u8> = [0xfeff].into_iter().chain(CHINESE.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+        assert_eq!(read(&wide, Some("text/html; charset=gbk")), (CHINESE.to_owned(), Encoding::Utf16));
+        let marked = format!("\u{feff}{CHINESE}");
+        assert_eq!(read(marked.as_bytes(), Some("charset=gbk")), (CHINESE.to_owned(), Encoding::Utf8));
+    }
+
+    /// Crawlers recode pages and leave the declaration; and pages declare what they are not.
+    #[test]
+    fn what_the_bytes_are_goes_before_what_is_said_of_them() {
+        let recoded = page("<meta charset=gb2312>", CHINESE);
+        assert_eq!(read(recoded.as_bytes(), Some("text/html; charset=gbk")), (recoded.clone(), Encoding::Utf8));
+        let wrong = page("<meta charset=big5>", CHINESE);
+        let (bytes, _, _) = coding::GBK.encode(&wrong);
+        assert_eq!(read(&bytes, None), (wrong, Encoding::Gb18030));
+        let ascii = "<meta charset=iso-2022-jp>plain";
+        assert_eq!(read(ascii.as_bytes(), None), (ascii.to_owned(), Encoding::Utf8));
+        let (shifted, _, _) = coding::ISO_2022_JP.encode(ascii);
+        assert_eq!(read(&shifted, None).1, Encoding::Utf8);
+        let mut shifted = b"<meta charset=iso-2022-jp>".to_vec();
+        shifted.extend(b"\x1b$B$\"\x1b(B");
+        assert_eq!(read(&shifted, None), ("<meta charset=iso-2022-jp>あ".to_owned(), Encoding::OtherJapanese));
+    }
+
+    #[test]
+    fn a_page_that_was_cut_within_a_character_is_still_read() {
+        let page = page("<meta charset=gbk>", CHINESE);
+        let (bytes, _, _) = coding::GBK.encode(&page);
+        let cut = bytes.len() - "</p></body></html>".len() - 1;
+        let (text, encoding) = read(&bytes[..cut], None);
+        assert_eq!(encoding, Encoding::Gb18030);
+        assert!(text.ends_with("大幅上涨\u{fffd}"), "{text}");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused() {
+        let picture: Vec<u8> = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".repeat(9);
+        for bytes in [&picture[..], b"%PDF-1.4\n\xff\xfe\0\x01"] {
+            assert_eq!(decode(bytes, None).unwrap_err().reason(), Reject::Undecodable);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), said in "[a-z0-9;= \"-]{0,20}") {
+            if let Err(rejection) = decode(&bytes, Some(&said)) {
+                prop_assert_eq!(rejection.reason(), Reject::Undecodable);
+            }
+        }
+    }
+}

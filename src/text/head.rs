@@ -1,0 +1,90 @@
+//! What the head of an HTML page says of its address.
+
+use super::entities::{Place, decode_into};
+use super::markup::{Piece, Tag, pieces};
+use super::nesting::is_any;
+
+/// Elements of a head. The first other one begins the body, in which links name nothing: comments may stand there.
+const OF_HEAD: [&str; 10] =
+    ["html", "head", "title", "meta", "link", "base", "script", "style", "noscript", "template"];
+
+/// References in the head of a page, with their character references decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeadLinks {
+    /// The address that the page gives for all its variants (`<link rel=canonical>`), relative to [`HeadLinks::base`].
+    pub canonical: Option<String>,
+    /// What references are relative to (`<base>`), itself relative to the page's address.
+    pub base: Option<String>,
+}
+
+impl HeadLinks {
+    /// Reads the head of a page in one pass, without a tree; of several links of a kind the first counts.
+    #[must_use]
+    pub fn of(html: &str) -> Self {
+        let mut links = Self::default();
+        for piece in pieces(html) {
+            match piece {
+                Piece::Start(tag) if tag.name.eq_ignore_ascii_case("link") => {
+                    let mut kinds = tag.attribute("rel").unwrap_or_default().split_ascii_whitespace();
+                    if links.canonical.is_none() && kinds.any(|kind| kind.eq_ignore_ascii_case("canonical")) {
+                        links.canonical = reference(&tag);
+                    }
+                }
+                Piece::Start(tag) if tag.name.eq_ignore_ascii_case("base") => {
+                    links.base = links.base.or_else(|| reference(&tag));
+                }
+                Piece::Start(tag) if !is_any(tag.name.as_bytes(), &OF_HEAD) => break,
+                Piece::End(name) if name.eq_ignore_ascii_case("head") => break,
+                Piece::Text(text) if !text.trim().is_empty() => break,
+                Piece::Start(_) | Piece::End(_) | Piece::Text(_) | Piece::Raw(_) => {}
+            }
+        }
+        links
+    }
+}
+
+fn reference(tag: &Tag<'_>) -> Option<String> {
+    let written = tag.attribute("href")?.trim();
+    let mut decoded = String::with_capacity(written.len());
+    decode_into(written, Place::Attribute, &mut decoded);
+    (!decoded.is_empty()).then_some(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical(html: &str) -> Option<String> {
+        HeadLinks::of(html).canonical
+    }
+
+    #[test]
+    fn the_canonical_address_stands_in_the_head() {
+        for html in [
+            "<!doctype html><html><head><title>a<b></title><link rel=\"canonical\" href=\"/a?b=1&amp;c=2\"></head>",
+            "<LINK HREF='/a?b=1&c=2' REL='alternate Canonical'/>",
+            "\u{feff} <!-- x --><meta charset=utf-8><script>'<p>'</script>\n<link rel=canonical href=/a?b=1&c=2><p>",
+            "<noscript><link rel=stylesheet href=x></noscript><link rel=canonical href=' /a?b=1&c=2 '><link rel=canonical href=b>",
+        ] {
+            assert_eq!(canonical(html.trim_start_matches('\u{feff}')).as_deref(), Some("/a?b=1&c=2"), "{html}");
+        }
+    }
+
+    #[test]
+    fn a_link_in_the_body_names_nothing() {
+        let link = "<link rel=canonical href=/other>";
+        for before in ["<p>", "<body>", "<head></head>", "text", "<div></div>"] {
+            assert_eq!(canonical(&format!("{before}{link}")), None, "{before}");
+        }
+        for link in ["<link rel=canonical>", "<link rel=canonical href='  '>", "<!-- <link rel=canonical href=/a> -->"]
+        {
+            assert_eq!(canonical(link), None, "{link}");
+        }
+    }
+
+    #[test]
+    fn the_first_base_counts() {
+        let links = HeadLinks::of("<base target=_blank><base href=/x/><base href=/y/><link rel=canonical href=a>");
+        assert_eq!(links, HeadLinks { canonical: Some("a".to_owned()), base: Some("/x/".to_owned()) });
+    }
+}

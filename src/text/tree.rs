@@ -1,0 +1,200 @@
+//! HTML -> a tree of bounded size.
+//!
+//! A byte of HTML may cost a hundred bytes of tree, and a short page may grow without bound: a start tag creates each
+//! formatting element anew that is still open, so that hundreds of `<font>` before thousands of `<p>` make hundreds of
+//! elements of each. Therefore the page is given to the parser bit by bit, and what came of it is counted in between.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+
+use dom_query::{Document, NodeId};
+use html5ever::interface::{ElementFlags, NodeOrText, QuirksMode, TreeSink};
+use html5ever::tendril::{StrTendril, TendrilSink};
+use html5ever::tree_builder::TreeBuilderOpts;
+use html5ever::{Attribute, ParseOpts, QualName, parse_document};
+
+/// The largest tree, in [`Bound`]'s units. Larger pages are rare: nine of ten pages have less than 4,000 elements.
+pub(super) const MOST_UNITS: usize = 100_000;
+
+/// Attributes of one tag: comparing each with all before it must stay cheap.
+pub(super) const MOST_ATTRIBUTES: usize = 1024;
+
+/// What a unit of a tree and its share of the copies take, in bytes, rounded up.
+const UNIT_BYTES: usize = 320;
+
+/// Bytes given to the parser at a time.
+const BITE: usize = 256;
+
+/// Places for attributes in a token that does not end: the parser compares each attribute with all before it.
+const MOST_SILENT: usize = 16_384;
+
+/// Why no tree was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoTree {
+    /// It would be too large.
+    TooLarge,
+    /// It would be too deep.
+    TooDeep,
+}
+
+/// How large a tree may become. A unit is a node or two attributes.
+fn bound(tags: usize) -> usize {
+    tags.saturating_mul(8).saturating_add(4096).min(MOST_UNITS)
+}
+
+/// Returns the most bytes that reading a page of HTML takes beside its own, from the record's bytes, whatever their
+/// encoding: as they are, or as text within JSON.
+#[must_use]
+pub fn weight(value: &[u8]) -> usize {
+    let plain = value.split(|byte| *byte == b'<').count();
+    let is_tag = |escape: &&[u8]| escape.get(..5).is_some_and(|code| code.eq_ignore_ascii_case(b"u003c"));
+    let escaped = value.split(|byte| *byte == b'\\').skip(1).filter(is_tag).count();
+    bound(plain + escaped).saturating_mul(UNIT_BYTES).saturating_add(value.len().saturating_mul(3))
+}
+
+/// Builds the tree of a page that nests at most `max_depth` nodes.
+pub(super) fn build(html: &str, max_depth: usize) -> Result<Document, NoTree> {
+    let tags = html.bytes().filter(|byte| *byte == b'<').count();
+    if tags > MOST_UNITS {
+        return Err(NoTree::TooLarge);
+    }
+    let most = bound(tags);
+    let options = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
+    let mut parser = parse_document(Sink::default(), ParseOpts { tree_builder: options, ..ParseOpts::default() });
+    let mut rest = html;
+    let (mut silent, mut seen) = (0_usize, 0);
+    while !rest.is_empty() {
+        let (bite, behind) = rest.split_at(rest.floor_char_boundary(BITE));
+        rest = behind;
+        parser.process(StrTendril::from_slice(bite));
+        let sink = &parser.tokenizer.sink.sink;
+        if sink.units() > most {
+            return Err(NoTree::TooLarge);
+        }
+        if sink.last_is_deeper_than(max_depth) {
+            return Err(NoTree::TooDeep);
+        }
+        let separators = bite.bytes().filter(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'"' | b'\''));
+        silent = if sink.calls.get() == seen { silent + separators.count() } else { 0 };
+        seen = sink.calls.get();
+        if silent > MOST_SILENT {
+            return Err(NoTree::TooLarge);
+        }
+    }
+    Ok(parser.finish())
+}
+
+/// The tree that grows, and what it has grown to.
+#[derive(Default)]
+struct Sink {
+    tree: Document,
+    attributes: Cell<usize>,
+    last: Cell<Option<NodeId>>,
+    /// Moves on whenever the parser ends a token.
+    calls: Cell<usize>,
+}
+
+impl Sink {
+    fn units(&self) -> usize {
+        self.tree.tree.len().saturating_add(self.attributes.get() / 2)
+    }
+
+    fn last_is_deeper_than(&self, limit: usize) -> bool {
+        let Some(last) = self.last.get() else { return false };
+        let mut above = std::iter::successors(Some(last), |id| self.tree.tree.parent_of(id).map(|parent| parent.id));
+        above.nth(limit.saturating_add(1)).is_some()
+    }
+
+    fn called(&self) {
+        self.calls.set(self.calls.get().wrapping_add(1));
+    }
+}
+
+impl TreeSink for Sink {
+    type Handle = NodeId;
+    type Output = Document;
+    type ElemName<'a> = <Document as TreeSink>::ElemName<'a>;
+
+    fn finish(self) -> Document {
+        self.tree
+    }
+
+    /// A page may hold an error in each of its bytes, and nobody reads them.
+    fn parse_error(&self, _: Cow<'static, str>) {}
+
+    fn get_document(&self) -> NodeId {
+        self.tree.get_document()
+    }
+
+    fn elem_name<'a>(&'a self, target: &'a NodeId) -> Self::ElemName<'a> {
+        self.tree.elem_name(target)
+    }
+
+    fn create_element(&self, name: QualName, attributes: Vec<Attribute>, flags: ElementFlags) -> NodeId {
+        self.called();
+        self.attributes.set(self.attributes.get().saturating_add(attributes.len()));
+        let id = self.tree.create_element(name, attributes, flags);
+        self.last.set(Some(id));
+        id
+    }
+
+    fn create_comment(&self, text: StrTendril) -> NodeId {
+        self.called();
+        self.tree.create_comment(text)
+    }
+
+    fn create_pi(&self, target: StrTendril, data: StrTendril) -> NodeId {
+        self.called();
+        self.tree.create_pi(target, data)
+    }
+
+    fn append(&self, parent: &NodeId, child: NodeOrText<NodeId>) {
+        self.called();
+        self.tree.append(parent, child);
+    }
+
+    fn append_based_on_parent_node(&self, element: &NodeId, before: &NodeId, child: NodeOrText<NodeId>) {
+        self.called();
+        self.tree.append_based_on_parent_node(element, before, child);
+    }
+
+    fn append_doctype_to_document(&self, name: StrTendril, public_id: StrTendril, system_id: StrTendril) {
+        self.called();
+        self.tree.append_doctype_to_document(name, public_id, system_id);
+    }
+
+    fn get_template_contents(&self, target: &NodeId) -> NodeId {
+        self.tree.get_template_contents(target)
+    }
+
+    fn same_node(&self, one: &NodeId, other: &NodeId) -> bool {
+        one == other
+    }
+
+    fn set_quirks_mode(&self, mode: QuirksMode) {
+        self.tree.set_quirks_mode(mode);
+    }
+
+    fn append_before_sibling(&self, sibling: &NodeId, child: NodeOrText<NodeId>) {
+        self.called();
+        self.tree.append_before_sibling(sibling, child);
+    }
+
+    fn add_attrs_if_missing(&self, target: &NodeId, attributes: Vec<Attribute>) {
+        self.called();
+        self.attributes.set(self.attributes.get().saturating_add(attributes.len()));
+        self.tree.add_attrs_if_missing(target, attributes);
+    }
+
+    fn remove_from_parent(&self, target: &NodeId) {
+        self.tree.remove_from_parent(target);
+    }
+
+    fn reparent_children(&self, node: &NodeId, new_parent: &NodeId) {
+        self.tree.reparent_children(node, new_parent);
+    }
+
+    fn is_mathml_annotation_xml_integration_point(&self, handle: &NodeId) -> bool {
+        self.tree.is_mathml_annotation_xml_integration_point(handle)
+    }
+}
