@@ -25,6 +25,9 @@ const OF_CLUSTER: u8 = Present::FREE_BIT;
 /// Bytes that an original is expected to take without its sketch.
 const BYTES_EXPECTED: usize = 64;
 
+/// Bytes kept free for what comes before the originals of a chunk: the places that they name.
+const ROOM_FOR_HEAD: usize = 4096;
+
 /// Fewest bytes of an original: flags, sequence, page, time, exact hash.
 const LEAST_BYTES: usize = 21;
 
@@ -165,7 +168,7 @@ fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() 
             version.max(fingerprints::version_for(std::iter::once(fingerprints))).max(more_of(original).version());
     }
     let mut places = Places::default();
-    let mut body = Vec::with_capacity(room);
+    let mut body = Vec::with_capacity(room + ROOM_FOR_HEAD);
     let mut before = 0;
     for original in list() {
         let original: &Original = original.borrow();
@@ -184,13 +187,14 @@ fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() 
             places.write_reference(&mut body, cluster);
         }
     }
-    let mut out = Vec::with_capacity(body.len() + 1024);
-    let start = frame::open_version(&mut out, Kind::Originals, version);
-    places.write_table(&mut out);
-    out.varint(count);
-    out.append(&mut body);
-    frame::close(&mut out, start);
-    out
+    let mut head = Vec::new();
+    let start = frame::open_version(&mut head, Kind::Originals, version);
+    places.write_table(&mut head);
+    head.varint(count);
+    // Moved within its own memory: a chunk is large.
+    body.splice(..0, head);
+    frame::close(&mut body, start);
+    body
 }
 
 fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecError> {
