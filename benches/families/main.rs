@@ -169,10 +169,10 @@ impl Run {
             }
             for (at, entry) in entries.iter().enumerate() {
                 if let Some(EntryBody::Page(page)) = entries.get(at + AHEAD).map(|entry| &entry.body) {
-                    state.index().prefetch(&page.fingerprints);
+                    state.index().prefetch(&page.fingerprints, page.scope);
                 }
                 if let Some(EntryBody::Page(page)) = entries.get(at + AHEAD / 2).map(|entry| &entry.body) {
-                    state.index().prefetch_runs(&page.fingerprints);
+                    state.index().prefetch_runs(&page.fingerprints, page.scope);
                 }
                 let started = cpu_ns();
                 let ruling = decide(&state, entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
@@ -244,12 +244,16 @@ fn compared_for(state: &State, entry: &Entry) -> u32 {
         fingerprints: &page.fingerprints,
         id: page.id,
         scope: page.scope,
+        site: page.site,
+        is_variant: page.is_variant,
         event_time: page.event_time,
         tails: state.tails_with(page.event_time),
         windows: rules.windows,
         stages: &rules.stages,
         max_distance: rules.max_distance,
         number_guard: rules.number_guard,
+        simhash_similarity: rules.simhash_similarity,
+        same_site: rules.same_site,
     };
     state.index().candidates(&probe, |_| {}).compared
 }

@@ -23,6 +23,8 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
         max_distance: 3,
         minhash: None,
         number_guard: None,
+        simhash_similarity: None,
+        same_site: None,
         windows: Windows::all(Duration::from_hours(168)),
         lateness: Duration::from_mins(10),
         max_future_skew: Duration::from_mins(10),

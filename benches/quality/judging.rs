@@ -75,12 +75,16 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
                 fingerprints: &pages[number].fingerprints,
                 id: None,
                 scope: None,
+                site: None,
+                is_variant: false,
                 event_time,
                 tails: state.tails_with(event_time),
                 windows: rules.windows,
                 stages: &[Stage::MinHash],
                 max_distance: rules.max_distance,
                 number_guard: rules.number_guard,
+                simhash_similarity: None,
+                same_site: None,
             };
             compared += u64::from(state.index().candidates(&probe, |_| {}).compared);
             asked += 1;
@@ -89,10 +93,10 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
         let mut rulings = Vec::with_capacity(entries.len());
         for (number, entry) in entries.iter().enumerate() {
             if let Some(EntryBody::Page(page)) = entries.get(number + AHEAD).map(|entry| &entry.body) {
-                state.index().prefetch(&page.fingerprints);
+                state.index().prefetch(&page.fingerprints, page.scope);
             }
             if let Some(EntryBody::Page(page)) = entries.get(number + AHEAD / 2).map(|entry| &entry.body) {
-                state.index().prefetch_runs(&page.fingerprints);
+                state.index().prefetch_runs(&page.fingerprints, page.scope);
             }
             let ruling = decide(&state, entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
             state.follow(&ruling).unwrap();

@@ -227,14 +227,15 @@ impl Pair {
                 format!(" (match.simhash.max_distance is {}{from})", rules.max_distance)
             }
             (Stage::MinHash, Some(minhash)) => {
-                let Unsure { below, containment } = minhash.unsure;
+                let Unsure { below, containment, max_distance, .. } = minhash.unsure;
                 let from = match says.from {
                     Some(similarity) => format!(", up to {} matches", thousandths(similarity)),
                     None if self.near.keys.is_some_and(|keys| keys < usize::from(minhash.agree)) => {
                         format!(", none would match: {} keys have to be shared", minhash.agree)
                     }
                     None if self.near.estimate.is_some() => format!(
-                        ", none would match: below {} the smaller page has to be in the other to {}, and is to {}",
+                        ", none would match: below {} the smaller page has to be in the other to {}, and is to {}; or the \
+                         SimHashes have to be within {max_distance} bits",
                         thousandths(below),
                         thousandths(containment),
                         thousandths(self.near.contained.unwrap_or(0)),
@@ -288,6 +289,7 @@ impl Pair {
                 "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| minhash.agree),
                 "unsure": minhash.map(|minhash| json!({
                     "below": share(minhash.unsure.below), "containment": share(minhash.unsure.containment),
+                    "max_distance": minhash.unsure.max_distance,
                 })),
             },
             "containment": {

@@ -64,7 +64,9 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     let secretive: [&[&str]; 2] = [&["kafka"], &["http", "admin"]];
     let is_below =
         |section: &[&str]| section.iter().enumerate().all(|(at, key)| path.get(at).is_some_and(|k| k == key));
-    if secretive.into_iter().any(is_below) && !message.starts_with("unknown field") {
+    // Of `match` only the seed is one: it may have been given as the whole section.
+    let is_section_of_seed = matches!(path, [section] if section == "match");
+    if (secretive.into_iter().any(is_below) || is_section_of_seed) && !message.starts_with("unknown field") {
         let expected = message.split_once("expected ").map_or("another kind of value", |(_, expected)| expected);
         let expected = expected.split(" at line ").next().unwrap_or(expected);
         return Err(format!("expected {expected}"));

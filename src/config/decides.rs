@@ -16,17 +16,20 @@ pub enum Decides {
 }
 
 /// Keys by their beginning; the first that fits counts.
-const TABLE: [(&str, Decides); 27] = [
+const TABLE: [(&str, Decides); 30] = [
     ("input.group", Decides::State),
     ("logs.prefix", Decides::State),
     ("match.stages", Decides::Rules),
     ("match.same_id", Decides::Rules),
+    ("match.same_site", Decides::Rules),
     ("match.number_guard", Decides::Rules),
     ("match.number_overlap", Decides::Rules),
     ("match.simhash.max_distance", Decides::Rules),
+    ("match.simhash.min_similarity", Decides::Rules),
     ("match.minhash.min_similarity", Decides::Rules),
     ("match.minhash.containment", Decides::Rules),
     ("match.minhash.unsure", Decides::Rules),
+    ("match.minhash.max_bucket", Decides::Rules),
     ("match.minhash.bands", Decides::Rules),
     ("match.minhash.rows", Decides::Rules),
     ("match.minhash.agree", Decides::Rules),

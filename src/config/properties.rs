@@ -41,7 +41,8 @@ pub(super) fn owned_because(key: &str) -> Option<&'static str> {
 /// Says whether the value of this key is a secret, going by its name.
 pub(super) fn is_sensitive(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
-    let parts = ["password", "secret", "token", "passphrase", "jaas", "assertion", "oauthbearer.config", ".pem"];
+    let parts =
+        ["password", "secret", "token", "passphrase", "jaas", "assertion", "oauthbearer.config", ".pem", "seed"];
     parts.iter().any(|part| key.contains(part))
 }
 

@@ -227,6 +227,8 @@ section! {
         simhash: Simhash = Simhash::default(),
         minhash: Minhash = Minhash::default(),
         same_id: SameIdPolicy = SameIdPolicy::Update,
+        same_site: Option<f64> = Some(0.95),
+        seed: Option<RawSecret> = None,
         number_guard: bool = true,
         number_overlap: f64 = 0.5,
     }
@@ -239,6 +241,7 @@ section! {
     Simhash {
         bits: u32 = 64,
         max_distance: u8 = 3,
+        min_similarity: Option<f64> = Some(0.2),
         weights: Weights = Weights::TfIdf,
         top_k: usize = 200,
         hash: FeatureHash = FeatureHash::Xxh3,
@@ -258,12 +261,17 @@ section! {
         unsure: Unsure = Unsure::default(),
         containment: Option<f64> = None,
         bottom_k: Option<usize> = None,
+        max_bucket: u16 = 64,
     }
 }
 section! {
     Unsure {
-        below: f64 = 0.33,
+        below: f64 = 0.46,
+        below_short: f64 = 0.33,
+        short: u16 = 200,
         containment: f64 = 0.8,
+        max_distance: u8 = 14,
+        of_many: bool = true,
     }
 }
 section! {
@@ -563,6 +571,7 @@ impl Raw {
             "kafka.security.sasl.password" => security.sasl.password.as_ref(),
             "kafka.security.sasl.oauth.client_secret" => security.sasl.oauth.client_secret.as_ref(),
             "http.admin.token" => self.http.admin.token.as_ref(),
+            "match.seed" => self.r#match.seed.as_ref(),
             _ => None,
         }
     }

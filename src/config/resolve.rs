@@ -89,7 +89,7 @@ pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, 
         found.refuse("roles", "an instance without a role does nothing: expected worker, judge or both");
     }
     let secrets = secrets(raw, given, found);
-    let fingerprint = rooms::fingerprint(raw, given, found);
+    let fingerprint = rooms::fingerprint(raw, given, &secrets, found);
     let settings = Settings {
         roles,
         mode: raw.mode,

@@ -16,6 +16,7 @@ mod minhash;
 mod numbers;
 mod reader;
 mod scheme;
+mod seed;
 mod settings;
 mod shingle;
 mod simhash;
@@ -27,10 +28,14 @@ pub use code::{BadSimHash, MOST_DISTANCE, SimHash, Width};
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;
-pub use minhash::{BadBanding, BadForm, Banding, Bottom, Permutations, Sketch, SketchForm, SlotBits, Unsure, share};
+pub use minhash::{
+    BadBanding, BadForm, Banding, Bottom, Permutations, SameSite, Sketch, SketchForm, SlotBits, Unsure, Witnesses,
+    share,
+};
 pub use numbers::{Numbers, dates};
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
+pub use seed::Seed;
 pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights, WrongWidth};
 pub use shingle::{
     Letters, ShingleLengths, ShingleUnit, Shingling, each_shingle, hash_of as shingle_hash, shingle_hashes, shingles,

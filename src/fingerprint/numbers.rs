@@ -117,10 +117,16 @@ impl Numbers {
         let [ours, theirs] = [self, other].map(|set| set.0.partition_point(|hash| *hash <= bound));
         let (least, most) = (ours.min(theirs), ours.max(theirs));
         let one_of_one = least == 1 && self.hashes().len().min(other.hashes().len()) == 1;
+        let shared = self.0.iter().filter(|hash| **hash <= bound && other.0.binary_search(hash).is_ok()).count();
+        let are_full = [self, other].into_iter().all(|set| set.hashes().len() == Self::KEPT);
+        if are_full && least < Self::KEPT / 2 && shared < least.max(1) && most >= Self::KEPT / 2 {
+            // Most of what is kept of one set lies below nearly all of the other and is not in it. The few that can be
+            // compared say little; among many pages of one template some agree by chance.
+            return Some(0);
+        }
         if least < 2 && !(one_of_one && most > 1) {
             return None;
         }
-        let shared = self.0.iter().filter(|hash| **hash <= bound && other.0.binary_search(hash).is_ok()).count();
         u16::try_from(shared * 1000 / least).ok()
     }
 

@@ -6,7 +6,7 @@ use super::shingle::{Letters, ShingleUnit, hash_of};
 use super::simhash::{Feature, keep_strongest, log_weight, simhash};
 use super::{
     Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash,
-    Settings, SimHashSettings, SiteHash, Sketch, Weights, Width,
+    Seed, Settings, SimHashSettings, SiteHash, Sketch, Weights, Width,
 };
 use crate::record::{Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
 use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
@@ -263,6 +263,9 @@ impl Reader {
         shingles.clear();
         self.settings.minhash.shingle.each_taken(normal, letters, |shingle| shingles.push(hash_of(shingle)));
         self.settings.minhash.stop.drop_from(shingles);
+        if self.settings.seed != Seed::NONE {
+            shingles.iter_mut().for_each(|shingle| *shingle = self.settings.seed.mixed_32(*shingle));
+        }
         let least = self.settings.minhash.min_shingles.max(1);
         // Only a short text can have too few different ones: sorting a long one would cost as much as its sketch.
         if shingles.len() < least.saturating_mul(8) {
@@ -279,7 +282,7 @@ impl Reader {
 
     pub(super) fn first_seen(&self, word: text::Word<'_>) -> Seen {
         let SimHashSettings { bits, hash, .. } = &self.settings.simhash;
-        let hash = hash.of(*bits, word.text, word.hash);
+        let hash = self.settings.seed.mixed_128(hash.of(*bits, word.text, word.hash));
         #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
         let hash = [hash as u64, (hash >> 64) as u64];
         Seen { count: 0, idf: text::idf(word.text, word.hash), hash }

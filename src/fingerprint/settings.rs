@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ShingleUnit, Shingling, SimHash, SketchForm, SlotBits, StopShingles, Width};
+use super::{Seed, ShingleUnit, Shingling, SimHash, SketchForm, SlotBits, StopShingles, Width};
 
 /// How features become fingerprints (the keys of `match` that decide a fingerprint, not a verdict).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Settings {
     pub simhash: SimHashSettings,
     /// The `MinHash` stage.
     pub minhash: MinHashSettings,
+    /// A secret that is mixed into the hashes of both (`match.seed`).
+    pub seed: Seed,
 }
 
 /// How a sketch is made (`match.minhash`).
@@ -128,6 +130,9 @@ impl Settings {
         let _ = writeln!(out, "simhash.weights={weights}");
         let _ = writeln!(out, "simhash.top_k={top_k}");
         let _ = writeln!(out, "simhash.hash={}", hash.name());
+        if let Some(digest) = self.seed.digest() {
+            let _ = writeln!(out, "seed={digest:016x}");
+        }
         if let MinHashSettings { form: Some(form), shingle, min_shingles, stop } = &self.minhash {
             let _ = writeln!(out, "minhash.permutations={}", form.slots());
             let _ = writeln!(out, "minhash.bits={}", form.bits().count());

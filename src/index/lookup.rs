@@ -1,5 +1,6 @@
 //! Finding single originals for people who ask: by position, by id, by code. Nothing of this decides a verdict.
 
+use super::ring::masked;
 use super::{Index, Original};
 use crate::fingerprint::{IdHash, SimHash};
 use crate::log::Tails;
@@ -24,16 +25,23 @@ impl Index {
     }
 
     /// Returns every original within so many bits of a code, whatever its scope, with its distance; none when theirs
-    /// have another width. A distance beyond that of the tables ([`Index::set_max_distance`]) costs a scan of all codes.
+    /// have another width. A distance beyond that of the tables ([`Index::set_max_distance`]) costs a scan of all codes, and
+    /// so does any where originals have scopes, of each of which the tables hold other codes.
     #[must_use]
     pub fn near_code(&self, code: SimHash, max_distance: u8, tails: &Tails) -> Vec<(u8, Original)> {
-        let mut found = Vec::new();
-        self.codes.probe(code, max_distance, |position, distance| {
-            if !self.is_behind(position, tails) {
-                found.extend(self.original(position).map(|original| (distance, original)));
-            }
-        });
-        found
+        let is_near = |position: u64| {
+            let distance = self.bits_to(masked(code, self.ring.scope(position)), position)?;
+            (distance <= max_distance && !self.is_behind(position, tails)).then_some((distance, position))
+        };
+        let mut near: Vec<(u8, u64)> = if self.ring.has_scopes() {
+            self.ring.positions().filter_map(is_near).collect()
+        } else {
+            self.ring.members().filter_map(is_near).collect()
+        };
+        if !self.ring.has_scopes() {
+            self.codes.probe(code, max_distance, |position, _| near.extend(is_near(position)));
+        }
+        near.into_iter().filter_map(|(distance, position)| Some((distance, self.original(position)?))).collect()
     }
 
     pub(super) fn positions_of_source(&self, source: &Source) -> Vec<u64> {

@@ -22,11 +22,13 @@ mod alive;
 mod codes;
 mod column;
 mod coverage;
+mod families;
 mod fast;
 mod growing;
 mod layout;
 mod lines;
 mod lookup;
+mod matching;
 mod near;
 mod original;
 mod plan;
@@ -52,12 +54,13 @@ pub use stats::{IndexStats, NearStats, TableStats};
 pub use tasks::{Task, in_turn};
 pub use words::Code;
 
-use crate::fingerprint::{Fingerprints, IdHash};
-use crate::log::{MinHashRules, Stage, Tails};
+use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
+use crate::log::{MinHashRules, Tails};
 use crate::record::{PartitionId, Source};
 use codes::Codes;
+use families::Families;
 use layout::Nine;
-use ring::{ByExact, ById, BySource, Ring};
+use ring::{ByExact, ById, BySource, Ring, masked};
 use sketches::Sketches;
 use tables::Tables;
 
@@ -72,6 +75,7 @@ pub struct Index {
     codes: Codes,
     /// By the ring's positions, too.
     sketches: Sketches,
+    families: Families,
     last_sequence: Option<u64>,
     by_exact: Tables<Nine>,
     by_id: Tables<Nine>,
@@ -93,6 +97,7 @@ impl Index {
             ring: Ring::new(),
             codes: Codes::sized(max_distance, entries),
             sketches: Sketches::new(entries),
+            families: Families::new(),
             last_sequence: None,
             by_exact: Tables::new(1, entries),
             by_id: Tables::new(1, entries),
@@ -109,7 +114,8 @@ impl Index {
     /// Compares sketches by these rules from now on, or not at all. Builds their tables anew when that is a change; the
     /// originals stay.
     pub fn set_minhash(&mut self, rules: Option<MinHashRules>) {
-        self.sketches.set_rules(rules);
+        self.sketches.set_rules(&self.ring, rules);
+        self.build_families();
     }
 
     /// Lets the tables grow towards so many originals.
@@ -126,6 +132,7 @@ impl Index {
     pub fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.codes.chores(hand_over);
         self.sketches.chores(hand_over);
+        self.families.chores(hand_over);
         for tables in [&mut self.by_exact, &mut self.by_id, &mut self.by_source] {
             tables.chores(hand_over);
         }
@@ -136,8 +143,13 @@ impl Index {
     pub fn insert(&mut self, original: &Original) {
         if is_next(&mut self.last_sequence, original) {
             self.ring.push(original);
-            self.codes.push(original.fingerprints.simhash);
-            self.sketches.push(original.fingerprints.sketch.as_ref());
+            let code = original.fingerprints.simhash.map(|code| masked(code, original.scope));
+            let member = original.placement.family.is_some();
+            self.codes.push(code.filter(|_| !member));
+            self.sketches.push(&self.ring, original.fingerprints.sketch.as_ref());
+            let newest = self.ring.positions().end.saturating_sub(1);
+            let keys = member.then(|| self.family_keys_of(newest).unwrap_or_default());
+            self.families.push(self.ring.positions(), keys);
             let (ring, positions) = (&self.ring, self.ring.positions());
             self.by_exact.insert(&ByExact(ring), positions.clone());
             self.by_source.insert(&BySource(ring), positions.clone());
@@ -152,8 +164,15 @@ impl Index {
     pub fn fill(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
         let mut last = self.last_sequence;
         let rising = originals.iter().filter(move |original| is_next(&mut last, original));
-        let (ring, codes, sketches) = (&mut self.ring, &mut self.codes, &mut self.sketches);
-        let simhashes = rising.clone().map(|original| original.fingerprints.simhash);
+        let (ring, codes, sketches, families) =
+            (&mut self.ring, &mut self.codes, &mut self.sketches, &mut self.families);
+        let simhashes = rising.clone().map(|original| {
+            let code = original.fingerprints.simhash.map(|code| masked(code, original.scope));
+            code.filter(|_| original.placement.family.is_none())
+        });
+        let members =
+            rising.clone().zip(ring.positions().end..).filter(|(original, _)| original.placement.family.is_some());
+        members.for_each(|(_, position)| families.fill(position));
         let theirs = rising.clone().map(|original| original.fingerprints.sketch.as_ref());
         run(vec![
             Box::new(|| rising.for_each(|original| ring.push(original))),
@@ -166,8 +185,9 @@ impl Index {
     /// Builds all tables anew over what is held, by the plan that suits codes like those; `run` does the tasks, as in
     /// [`Index::fill`].
     pub fn build(&mut self, mut run: impl FnMut(Vec<Task<'_>>)) {
+        self.build_families();
         let mut tasks = self.codes.build_tasks();
-        tasks.extend(self.sketches.build_tasks());
+        tasks.extend(self.sketches.build_tasks(&self.ring));
         let (ring, positions) = (&self.ring, self.ring.positions());
         let held = positions.end - positions.start;
         tasks.extend(self.by_exact.build_tasks(ByExact(ring), &positions, held));
@@ -178,81 +198,24 @@ impl Index {
         run(tasks);
     }
 
-    /// Shows every original that matches the probe, each once with its strongest stage, in no order.
-    ///
-    /// A probe that reaches farther than the tables ([`Index::set_max_distance`]) is answered by a scan of all codes.
-    pub fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) -> Seen {
-        let exact = probe.fingerprints.exact;
-        let code = probe.fingerprints.simhash;
-        let bits_to = |position| self.codes.distance_to(code?, position);
-        let mut seen = Seen::default();
-        let mut match_in = |position: u64, facts: &ring::Facts, stage: Stage, distance: u8, contained: Option<u16>| {
-            visit(Candidate {
-                sequence: facts.sequence,
-                stage,
-                distance,
-                contained,
-                same_id: probe.id.is_some() && probe.id == facts.id,
-                other_numbers: probe.are_other_numbers(stage, || self.ring.numbers(position)),
-            });
-        };
-        let mut show = |position: u64, facts: &ring::Facts, distance: Option<u8>| {
-            if let Some((stage, distance)) = probe.verify(facts, distance) {
-                match_in(position, facts, stage, distance, None);
-            }
-        };
-        self.by_exact.equal(0, ring::key_of_exact(exact.0), &self.ring.positions(), |position| {
-            seen.compared += 1;
-            if let Some(facts) = self.ring.facts(position).filter(|facts| facts.exact == exact) {
-                show(position, &facts, bits_to(position));
-            }
-        });
-        if let Some(code) = code.filter(|_| probe.stages.contains(&Stage::SimHash)) {
-            let compared = self.codes.probe(code, probe.max_distance, |position, distance| {
-                // Equal exact hashes were shown above, at whatever stage they match.
-                if let Some(facts) = self.ring.facts(position) {
-                    seen.note(distance);
-                    if facts.exact != exact {
-                        show(position, &facts, Some(distance));
-                    }
-                }
-            });
-            seen.compared += compared;
-        }
-        let sketch = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash));
-        if let Some(sketch) = sketch {
-            let compared = self.sketches.probe(sketch, |position, distance, contained| {
-                let Some(facts) = self.ring.facts(position) else { return };
-                let bits = bits_to(position);
-                bits.into_iter().for_each(|bits| seen.note(bits));
-                // What matches in a stronger stage was shown above.
-                if probe.verify(&facts, bits).is_none() && probe.may_match_by_sketch(&facts) {
-                    match_in(position, &facts, Stage::MinHash, distance, contained);
-                }
-            });
-            seen.compared += compared;
-        }
-        seen
-    }
-
     /// Asks the memory for what a probe with these fingerprints will read. Changes nothing; worth while some pages
     /// ahead of the probe.
     #[inline]
-    pub fn prefetch(&self, fingerprints: &Fingerprints) {
-        self.by_exact.prefetch([ring::key_of_exact(fingerprints.exact.0)]);
+    pub fn prefetch(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
+        self.by_exact.prefetch([ring::key_of_exact(fingerprints.exact.0, scope)]);
         if let Some(code) = fingerprints.simhash {
-            self.codes.prefetch(code);
+            self.codes.prefetch(masked(code, scope));
         }
         if let Some(sketch) = &fingerprints.sketch {
-            self.sketches.prefetch(sketch);
+            self.sketches.prefetch(sketch, scope);
         }
     }
 
     /// Asks for what the lines of [`Index::prefetch`] lead to, when they have come.
     #[inline]
-    pub fn prefetch_runs(&self, fingerprints: &Fingerprints) {
+    pub fn prefetch_runs(&self, fingerprints: &Fingerprints, scope: Option<ScopeHash>) {
         if let Some(code) = fingerprints.simhash {
-            self.codes.prefetch_runs(code);
+            self.codes.prefetch_runs(masked(code, scope));
         }
     }
 
@@ -260,9 +223,13 @@ impl Index {
     /// behind the tails.
     #[must_use]
     pub fn get(&self, sequence: u64) -> Option<Original> {
+        self.original(self.position_of(sequence)?)
+    }
+
+    fn position_of(&self, sequence: u64) -> Option<u64> {
         let position = self.ring.first_from(sequence);
         let is_held = self.ring.positions().contains(&position) && self.ring.sequence(position) == Some(sequence);
-        if is_held { self.original(position) } else { None }
+        is_held.then_some(position)
     }
 
     fn original(&self, position: u64) -> Option<Original> {
@@ -335,9 +302,10 @@ impl Index {
             sketched += 1;
         }
         if sketched > self.sketches.positions().start || front > first {
-            self.sketches.expire(sketched, front);
+            self.sketches.expire(&self.ring, sketched, front);
         }
         if front > first {
+            self.families.drop_before(front);
             self.ring.drop_before(front);
         }
         if near > before || front > first {
@@ -407,7 +375,7 @@ impl Index {
             id_bytes: self.by_id.memory_bytes(),
             source_bytes: self.by_source.memory_bytes(),
             bands: self.sketches.stats(),
-            sketch_bytes: self.sketches.memory_bytes(),
+            sketch_bytes: self.sketches.memory_bytes() + self.families.memory_bytes(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ring::Facts;
-use crate::fingerprint::{Fingerprints, IdHash, Numbers, ScopeHash, SiteHash};
+use crate::fingerprint::{Fingerprints, IdHash, Numbers, SameSite, ScopeHash, SiteHash};
 use crate::log::{Placement, Stage, Tails, Windows};
 use crate::record::{Source, Timestamp};
 
@@ -39,6 +39,10 @@ pub struct Probe<'a> {
     pub id: Option<IdHash>,
     /// Hash of its scope: only originals of the same scope match, `None` being a scope of its own.
     pub scope: Option<ScopeHash>,
+    /// Hash of its site: originals of the same site match by stricter rules.
+    pub site: Option<SiteHash>,
+    /// Whether it names the page of its id as its canonical one: it is compared with that page whatever their keys.
+    pub is_variant: bool,
     /// Its event time as judged.
     pub event_time: Timestamp,
     /// Where forgetting stands for this page, moved on by the page's own time.
@@ -51,6 +55,10 @@ pub struct Probe<'a> {
     pub max_distance: u8,
     /// Least share of figures that a near original has in common with the page, in thousandths; no matter when absent.
     pub number_guard: Option<u16>,
+    /// Least estimated Jaccard index of a `SimHash` match where both have a sketch, in thousandths; no matter when absent.
+    pub simhash_similarity: Option<u16>,
+    /// What pages of one site have to be to match; like any others when absent.
+    pub same_site: Option<SameSite>,
 }
 
 impl Probe<'_> {
@@ -72,6 +80,11 @@ impl Probe<'_> {
         let own = &self.fingerprints.numbers;
         let Some(least) = self.number_guard.filter(|_| stage != Stage::Exact && !own.is_empty()) else { return false };
         original().is_some_and(|numbers| own.differ(&numbers, least))
+    }
+
+    /// Says whether an original can still be matched by its sketch, whatever the page's own time.
+    pub(super) fn is_live_by_sketch(&self, original: &Facts) -> bool {
+        original.sequence >= self.tails.first_sequence && original.event_time >= self.tails.times.minhash
     }
 
     /// Says whether an original may be matched by its sketch: scope, age and tails.
@@ -104,6 +117,9 @@ pub struct Candidate {
     pub same_id: bool,
     /// Whether its figures are others than those of the page; never in the exact stage.
     pub other_numbers: bool,
+    /// Whether it is near, but not to be taken for the same page: of the same site and not enough alike, or near by its
+    /// `SimHash` alone. Never in the exact stage.
+    pub is_refused: bool,
 }
 
 /// How many originals left the memory, by reason. Those that were forgotten by name count as neither.

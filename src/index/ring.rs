@@ -40,6 +40,10 @@ pub(super) struct Ring {
     clusters: Few<(u32, i64)>,
     /// Those that not all tables hold.
     placements: Few<Placement>,
+    /// Codes of the members of families, which the tables of codes do not hold.
+    member_codes: Few<SimHash>,
+    /// Whether any original ever had a scope.
+    has_scopes: bool,
     /// Every partition that was ever met, once.
     partitions: Vec<PartitionId>,
     number_of: BTreeMap<PartitionId, u32>,
@@ -82,6 +86,10 @@ impl<T: Copy> Few<T> {
         (low < self.head && held == position).then_some(value)
     }
 
+    fn iter(&self) -> impl Iterator<Item = (u64, T)> {
+        (self.front..self.head).filter_map(|at| self.all.get(at))
+    }
+
     fn drop_before(&mut self, position: u64) {
         let before = self.front;
         while self.front < self.head && self.all.get(self.front).is_some_and(|(held, _)| held < position) {
@@ -116,7 +124,7 @@ pub(super) struct BySource<'a>(pub(super) &'a Ring);
 
 impl Keys for ByExact<'_> {
     fn key(&self, _: usize, position: u64) -> Option<u64> {
-        self.0.exacts.get(position).map(key_of_exact)
+        Some(key_of_exact(self.0.exacts.get(position)?, self.0.scope(position)))
     }
 }
 
@@ -132,10 +140,30 @@ impl Keys for BySource<'_> {
     }
 }
 
-/// Folds an exact hash, which is random already, into a key.
+/// Folds an exact hash, which is random already, into a key: one text has another key in each scope.
 #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
-pub(super) const fn key_of_exact(exact: u128) -> u64 {
-    exact as u64 ^ (exact >> 64) as u64
+pub(super) fn key_of_exact(exact: u128, scope: Option<ScopeHash>) -> u64 {
+    in_scope(exact as u64 ^ (exact >> 64) as u64, scope)
+}
+
+/// Turns a key into that of a scope.
+#[inline]
+pub(super) fn in_scope(key: u64, scope: Option<ScopeHash>) -> u64 {
+    scope.map_or(key, |scope| key ^ mask_of(scope))
+}
+
+/// Turns a code into that of a scope: codes of one scope lie as far apart as before, those of two by chance.
+pub(super) fn masked(code: SimHash, scope: Option<ScopeHash>) -> SimHash {
+    let Some(scope) = scope else { return code };
+    let mask = mask_of(scope);
+    SimHash::cut(code.width(), code.bits() ^ (u128::from(mask) << 64 | u128::from(mask.rotate_left(32))))
+}
+
+/// Returns a random number for each scope.
+#[inline]
+pub(super) const fn mask_of(ScopeHash(scope): ScopeHash) -> u64 {
+    let mixed = (scope ^ scope >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed ^ mixed >> 31
 }
 
 /// Spreads a position of the input over all bits.
@@ -162,6 +190,8 @@ impl Ring {
             numbers: Column::starting_at(0),
             clusters: Few::new(),
             placements: Few::new(),
+            member_codes: Few::new(),
+            has_scopes: false,
             partitions: Vec::new(),
             number_of: BTreeMap::new(),
         }
@@ -184,6 +214,8 @@ impl Ring {
             numbers: self.numbers.share(),
             clusters: self.clusters.share(),
             placements: self.placements.share(),
+            member_codes: self.member_codes.share(),
+            has_scopes: self.has_scopes,
             partitions: self.partitions.clone(),
             number_of: BTreeMap::new(),
         }
@@ -207,9 +239,13 @@ impl Ring {
             let place = self.number_of(&original.cluster.partition);
             self.clusters.push(self.head, (place, original.cluster.offset));
         }
+        self.has_scopes |= original.scope.is_some();
         let is_placed = original.placement != Placement::EVERYWHERE;
         if is_placed {
             self.placements.push(self.head, original.placement);
+        }
+        if let Some(code) = original.fingerprints.simhash.filter(|_| original.placement.family.is_some()) {
+            self.member_codes.push(self.head, code);
         }
         let mark = |present: bool, mark: u8| if present { mark } else { 0 };
         self.marks.push(
@@ -271,7 +307,8 @@ impl Ring {
         })
     }
 
-    /// Returns an original that was not forgotten, whole; its code and its sketch come from elsewhere.
+    /// Returns an original that was not forgotten, whole; its code, as the tables have it, and its sketch come from
+    /// elsewhere.
     pub(super) fn original(&self, position: u64, simhash: Option<SimHash>, sketch: Option<Sketch>) -> Option<Original> {
         let Facts { sequence, event_time, exact, id, scope, site } = self.facts(position)?;
         let source = self.source(self.places.get(position)?, self.offsets.get(position)?)?;
@@ -282,9 +319,35 @@ impl Ring {
             self.source(place, offset)?
         };
         let numbers = self.numbers(position)?;
-        let fingerprints = Fingerprints { exact, simhash, sketch, numbers };
         let placement = self.placement(position);
+        let simhash = match placement.family {
+            Some(_) => self.member_code(position),
+            // A mask taken twice is none.
+            None => simhash.map(|code| masked(code, scope)),
+        };
+        let fingerprints = Fingerprints { exact, simhash, sketch, numbers };
         Some(Original { sequence, source, event_time, fingerprints, id, scope, site, placement, cluster })
+    }
+
+    /// Says whether an original is found through the head of its family.
+    #[inline]
+    pub(super) fn is_member(&self, position: u64) -> bool {
+        self.placement(position).family.is_some()
+    }
+
+    /// Says whether any original ever had a scope.
+    pub(super) const fn has_scopes(&self) -> bool {
+        self.has_scopes
+    }
+
+    /// Returns the members of families that are held, by position.
+    pub(super) fn members(&self) -> impl Iterator<Item = u64> {
+        self.placements.iter().filter(|(_, placement)| placement.family.is_some()).map(|(position, _)| position)
+    }
+
+    /// Returns the code of a member of a family.
+    pub(super) fn member_code(&self, position: u64) -> Option<SimHash> {
+        self.member_codes.of(position)
     }
 
     /// Returns which tables hold an original.
@@ -293,6 +356,12 @@ impl Ring {
             return Placement::EVERYWHERE;
         }
         self.placements.of(position).unwrap_or(Placement::EVERYWHERE)
+    }
+
+    /// Returns an original's scope.
+    #[inline]
+    pub(super) fn scope(&self, position: u64) -> Option<ScopeHash> {
+        if self.marks.get(position)? & HAS_SCOPE == 0 { None } else { self.scopes.get(position).map(ScopeHash) }
     }
 
     /// Returns the summary of an original's figures.
@@ -378,6 +447,7 @@ impl Ring {
         self.numbers.drop_before(self.front);
         self.clusters.drop_before(self.front);
         self.placements.drop_before(self.front);
+        self.member_codes.drop_before(self.front);
     }
 
     /// Returns the memory reserved, in bytes; topic names are left out.
@@ -394,5 +464,6 @@ impl Ring {
             + self.numbers.memory_bytes()
             + self.clusters.all.memory_bytes()
             + self.placements.all.memory_bytes()
+            + self.member_codes.all.memory_bytes()
     }
 }

@@ -11,11 +11,12 @@ use std::ops::Range;
 
 use super::column::{Marks, Rows};
 use super::layout::Dense;
+use super::ring::{Ring, in_scope};
 use super::stats::TableStats;
 use super::tables::{Keys, Tables};
 use super::tasks::{Task, in_turn};
-use crate::fingerprint::Sketch;
-use crate::log::MinHashRules;
+use crate::fingerprint::{ScopeHash, Sketch, SketchForm};
+use crate::log::{MinHashRules, Placement};
 
 /// Sketches by the positions of the ring, and the tables that find them.
 #[derive(Debug)]
@@ -66,14 +67,37 @@ impl SharedSketches {
 }
 
 #[derive(Clone, Copy)]
-struct BandKeys<'a>(&'a Column, MinHashRules);
+struct BandKeys<'a>(&'a Column, &'a Ring, MinHashRules);
 
 impl Keys for BandKeys<'_> {
     #[inline]
     fn key(&self, table: usize, position: u64) -> Option<u64> {
-        let Self(column, MinHashRules { form, banding, .. }) = self;
-        Some(banding.key(*form, column.row(position)?, table))
+        let Self(column, ring, MinHashRules { form, banding, .. }) = self;
+        let placement = ring.placement(position);
+        if placement.family.is_some() || !placement.holds(table) {
+            return None;
+        }
+        Some(in_scope(banding.key(*form, column.row(position)?, table), ring.scope(position)))
     }
+}
+
+/// A sketch that is looked for, with what decides whether a sketch that is held is a candidate.
+pub(super) struct Wanted<'a, M, D> {
+    pub(super) sketch: &'a Sketch,
+    pub(super) scope: Option<ScopeHash>,
+    /// Says whether the original at a position may match at all: scope, age, tails.
+    pub(super) may_match: M,
+    /// Returns the differing bits of the codes.
+    pub(super) bits_to: D,
+}
+
+/// How a sketch that is held compares.
+#[derive(Clone, Copy, Debug)]
+struct Compared {
+    position: u64,
+    distance: u8,
+    is_rival: bool,
+    shares_enough: bool,
 }
 
 impl Column {
@@ -146,7 +170,7 @@ impl Sketches {
     }
 
     /// Looks for sketches by these rules from now on, or not at all. Builds the tables anew when that is a change.
-    pub(super) fn set_rules(&mut self, rules: Option<MinHashRules>) {
+    pub(super) fn set_rules(&mut self, ring: &Ring, rules: Option<MinHashRules>) {
         if self.finder.as_ref().map(|finder| finder.rules) != rules {
             if let Some(width) =
                 rules.map(|rules| rules.form.bytes()).filter(|width| *width != self.column.rows.width())
@@ -159,7 +183,7 @@ impl Sketches {
                 reach: rules.form.reach(rules.min_similarity),
                 tables: tables(&rules),
             });
-            in_turn(self.build_tasks());
+            in_turn(self.build_tasks(ring));
         }
     }
 
@@ -169,11 +193,11 @@ impl Sketches {
     }
 
     /// Holds what the newest original of the ring has.
-    pub(super) fn push(&mut self, sketch: Option<&Sketch>) {
+    pub(super) fn push(&mut self, ring: &Ring, sketch: Option<&Sketch>) {
         self.column.push(sketch);
         let positions = self.positions();
         if let Some(Finder { rules, tables, .. }) = &mut self.finder {
-            tables.insert(&BandKeys(&self.column, *rules), positions);
+            tables.insert(&BandKeys(&self.column, ring, *rules), positions);
         }
     }
 
@@ -183,11 +207,11 @@ impl Sketches {
     }
 
     /// Returns the building of the tables.
-    pub(super) fn build_tasks(&mut self) -> Vec<Task<'_>> {
+    pub(super) fn build_tasks<'a>(&'a mut self, ring: &'a Ring) -> Vec<Task<'a>> {
         let positions = self.positions();
         let held = positions.end - positions.start;
         let Some(Finder { rules, tables, .. }) = &mut self.finder else { return Vec::new() };
-        tables.build_tasks(BandKeys(&self.column, *rules), &positions, held)
+        tables.build_tasks(BandKeys(&self.column, ring, *rules), &positions, held)
     }
 
     /// Hands over what somebody else may do meanwhile: see [`super::Near::chores`].
@@ -198,35 +222,123 @@ impl Sketches {
     }
 
     /// Shows the position of every held sketch that shares enough keys and is surely near enough, with its distance; and
-    /// of every one that shares a key and enough of the smaller page, with that share.
-    pub(super) fn probe(&self, sketch: &Sketch, mut visit: impl FnMut(u64, u8, Option<u16>)) -> u32 {
-        let Some(Finder { rules, reach, tables }) = &self.finder else { return 0 };
+    /// of every one that shares a key and enough of the smaller page, with that share. Members of families are not among
+    /// them.
+    pub(super) fn probe<M: Fn(u64) -> bool, D: Fn(u64) -> Option<u8>>(
+        &self,
+        wanted: &Wanted<'_, M, D>,
+        mut visit: impl FnMut(u64, u8, Option<u16>),
+    ) -> u32 {
+        let Some(Finder { rules, tables, .. }) = &self.finder else { return 0 };
         let MinHashRules { form, banding, agree, .. } = *rules;
-        if sketch.len() != form.bytes() {
+        if wanted.sketch.len() != form.bytes() {
             return 0;
         }
-        let keys: Vec<u64> = banding.keys(form, sketch).collect();
-        let mut compared = 0;
+        let own: Vec<u64> = banding.keys(form, wanted.sketch).collect();
+        let keys: Vec<u64> = own.iter().map(|key| in_scope(*key, wanted.scope)).collect();
+        let mut compared = Vec::new();
         tables.found_in(&keys, u32::from(rules.least_keys()), self.positions(), |position| {
-            compared += 1;
-            let Some(held) = self.column.row(position) else { return };
-            let distance = form.distance(sketch, held);
+            let Some(held) = self.column.row(position).filter(|_| (wanted.may_match)(position)) else { return };
             // The tables may show more: whether a pair matches may not depend on them.
-            let shared = || banding.shared(form, held, &keys);
-            let is_alike = reach.is_some_and(|reach| distance <= reach) && rules.is_sure(sketch, held, distance);
-            if is_alike && shared() >= usize::from(agree) {
-                visit(position, distance, None);
-            } else if let Some(share) = rules.contained(sketch, held, distance).filter(|_| shared() > 0) {
-                visit(position, distance, Some(share));
+            let shared = banding.shared(form, held, &own);
+            if shared >= usize::from(rules.least_keys()) {
+                let distance = form.distance(wanted.sketch, held);
+                let shares_enough = shared >= usize::from(agree);
+                let is_rival = shares_enough && rules.is_rival(distance);
+                compared.push(Compared { position, distance, is_rival, shares_enough });
             }
         });
-        compared
+        self.show(wanted, &compared, &mut visit);
+        u32::try_from(compared.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Shows those of these positions that match, as [`Sketches::probe`] does. They need share no key.
+    pub(super) fn compare<M: Fn(u64) -> bool, D: Fn(u64) -> Option<u8>>(
+        &self,
+        wanted: &Wanted<'_, M, D>,
+        positions: &[u64],
+        mut visit: impl FnMut(u64, u8, Option<u16>),
+    ) {
+        let Some(rules) = self.finder.as_ref().map(|finder| finder.rules) else { return };
+        let may_match = positions.iter().filter(|position| (wanted.may_match)(**position));
+        let compared: Vec<Compared> = may_match
+            .filter_map(|&position| {
+                let distance = self.distance_to(wanted.sketch, position)?;
+                let is_rival = rules.is_rival(distance);
+                Some(Compared { position, distance, is_rival, shares_enough: true })
+            })
+            .collect();
+        self.show(wanted, &compared, &mut visit);
+    }
+
+    fn show<M, D: Fn(u64) -> Option<u8>>(
+        &self,
+        wanted: &Wanted<'_, M, D>,
+        compared: &[Compared],
+        visit: &mut impl FnMut(u64, u8, Option<u16>),
+    ) {
+        let Some(Finder { rules, reach, .. }) = &self.finder else { return };
+        let near = u32::try_from(compared.iter().filter(|compared| compared.is_rival).count()).unwrap_or(u32::MAX);
+        for &Compared { position, distance, is_rival, shares_enough } in compared {
+            let Some(held) = self.column.row(position) else { continue };
+            let rivals = near - u32::from(is_rival);
+            let is_near = shares_enough && reach.is_some_and(|reach| distance <= reach);
+            if is_near && rules.is_sure([wanted.sketch, held], distance, (wanted.bits_to)(position), rivals) {
+                visit(position, distance, None);
+            } else if let Some(share) = rules.contained(wanted.sketch, held, distance) {
+                visit(position, distance, Some(share));
+            }
+        }
+    }
+
+    /// Returns the form of the sketches that are compared.
+    pub(super) fn form(&self) -> Option<SketchForm> {
+        self.finder.as_ref().map(|finder| finder.rules.form)
+    }
+
+    /// Returns the distance of a sketch and that of an original, where both have the form that is compared.
+    pub(super) fn distance_to(&self, sketch: &Sketch, position: u64) -> Option<u8> {
+        let form = self.form().filter(|form| sketch.len() == form.bytes())?;
+        Some(form.distance(sketch, self.column.row(position)?))
+    }
+
+    /// Returns the bytes of an original's sketch, if it has the form that is compared.
+    pub(super) fn row(&self, position: u64) -> Option<&[u8]> {
+        self.column.row(position)
+    }
+
+    /// Returns which bands of a sketch have keys that so many live originals are found by already that no more are to be.
+    pub(super) fn full_bands(
+        &self,
+        ring: &Ring,
+        (sketch, scope): (&Sketch, Option<ScopeHash>),
+        is_live: impl Fn(u64) -> bool,
+    ) -> Placement {
+        let mut placement = Placement::EVERYWHERE;
+        let Some(Finder { rules, tables, .. }) = &self.finder else { return placement };
+        let most = usize::from(rules.max_bucket);
+        if most == 0 || sketch.len() != rules.form.bytes() {
+            return placement;
+        }
+        let (keys, positions) = (BandKeys(&self.column, ring, *rules), self.positions());
+        let mut found = Vec::new();
+        for (band, key) in rules.banding.keys(rules.form, sketch).enumerate() {
+            let key = in_scope(key, scope);
+            found.clear();
+            tables.equal(band, key, &positions, |position| found.push(position));
+            // Tags are equal by chance now and then, which is worth a closer look only where there are many.
+            let counts = |position: &&u64| is_live(**position) && keys.key(band, **position) == Some(key);
+            if found.len() >= most && found.iter().filter(counts).count() >= most {
+                placement.skip(band);
+            }
+        }
+        placement
     }
 
     /// Asks the memory for what a probe will read.
-    pub(super) fn prefetch(&self, sketch: &Sketch) {
+    pub(super) fn prefetch(&self, sketch: &Sketch, scope: Option<ScopeHash>) {
         if let Some(Finder { rules, tables, .. }) = &self.finder {
-            tables.prefetch(rules.banding.keys(rules.form, sketch));
+            tables.prefetch(rules.banding.keys(rules.form, sketch).map(|key| in_scope(key, scope)));
         }
     }
 
@@ -246,13 +358,13 @@ impl Sketches {
     }
 
     /// Looks no more for positions before `tail`, and drops what stands before `front`.
-    pub(super) fn expire(&mut self, tail: u64, front: u64) {
+    pub(super) fn expire(&mut self, ring: &Ring, tail: u64, front: u64) {
         self.tail = self.tail.max(tail);
         self.column.drop_before(front);
         let positions = self.positions();
         let held = positions.end - positions.start;
         if let Some(Finder { rules, tables, .. }) = &mut self.finder {
-            tables.shrink_if_idle(&BandKeys(&self.column, *rules), &positions, held);
+            tables.shrink_if_idle(&BandKeys(&self.column, ring, *rules), &positions, held);
         }
     }
 
@@ -276,7 +388,7 @@ mod tests {
     fn rules(agree: u8, min_similarity: u16) -> MinHashRules {
         let form = SketchForm::new(16, SlotBits::B8).unwrap();
         let banding = Banding::new(5, 3, form).unwrap();
-        MinHashRules { form, banding, agree, min_similarity, containment: None, unsure: Unsure::NEVER }
+        MinHashRules { form, banding, agree, min_similarity, containment: None, unsure: Unsure::NEVER, max_bucket: 0 }
     }
 
     fn found(sketches: &Sketches, sketch: &Sketch) -> Vec<(u64, u8)> {
@@ -285,7 +397,8 @@ mod tests {
 
     fn found_how(sketches: &Sketches, sketch: &Sketch) -> Vec<(u64, u8, Option<u16>)> {
         let mut found = Vec::new();
-        sketches.probe(sketch, |position, distance, contained| found.push((position, distance, contained)));
+        let wanted = Wanted { sketch, scope: None, may_match: |_| true, bits_to: |_| None };
+        sketches.probe(&wanted, |position, distance, contained| found.push((position, distance, contained)));
         found.sort_unstable();
         found
     }
@@ -302,13 +415,13 @@ mod tests {
         ) {
             let rules = rules(agree, min_similarity);
             let mut sketches = Sketches::new(0);
-            sketches.set_rules((!anew).then_some(rules));
+            sketches.set_rules(&Ring::new(), (!anew).then_some(rules));
             for (position, bytes_of) in (0..).zip(&bytes) {
                 let oldest = u64::saturating_sub(position, keep);
-                sketches.expire(oldest, oldest / 2);
+                sketches.expire(&Ring::new(), oldest, oldest / 2);
                 if anew {
-                    sketches.set_rules(None);
-                    sketches.set_rules(Some(rules));
+                    sketches.set_rules(&Ring::new(), None);
+                    sketches.set_rules(&Ring::new(), Some(rules));
                 }
                 let probe = bytes_of.clone().unwrap_or_else(|| vec![1; 16]);
                 let mut expected = Vec::new();
@@ -321,7 +434,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(found(&sketches, &Sketch::from_bytes(&probe)), expected);
-                sketches.push(bytes_of.as_deref().map(Sketch::from_bytes).as_ref());
+                sketches.push(&Ring::new(), bytes_of.as_deref().map(Sketch::from_bytes).as_ref());
             }
         }
     }
@@ -338,10 +451,10 @@ mod tests {
             unsure in (prop::sample::select(vec![0_u16, 500, 900]), prop::sample::select(vec![400_u16, 900])),
         ) {
             let plain = rules(agree, min_similarity);
-            let unsure = Unsure { below: unsure.0, containment: unsure.1 };
+            let unsure = Unsure { below: unsure.0, containment: unsure.1, ..Unsure::NEVER };
             let rules = MinHashRules { form: plain.form.with_count(), containment, unsure, ..plain };
             let mut sketches = Sketches::new(0);
-            sketches.set_rules(Some(rules));
+            sketches.set_rules(&Ring::new(), Some(rules));
             let sketch_of = |(slots, size): &(Vec<u8>, u16)| {
                 Sketch::from_bytes(&[&slots[..], &size.to_be_bytes()].concat())
             };
@@ -365,7 +478,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(found_how(&sketches, &sketch_of(page)), expected);
-                sketches.push(Some(&sketch_of(page)));
+                sketches.push(&Ring::new(), Some(&sketch_of(page)));
             }
         }
     }
@@ -373,13 +486,13 @@ mod tests {
     #[test]
     fn sketches_of_another_form_are_held_but_not_compared() {
         let mut sketches = Sketches::new(0);
-        sketches.set_rules(Some(rules(1, 500)));
-        sketches.push(Some(&Sketch::from_bytes(&[1; 32])));
-        sketches.push(Some(&Sketch::from_bytes(&[1; 16])));
+        sketches.set_rules(&Ring::new(), Some(rules(1, 500)));
+        sketches.push(&Ring::new(), Some(&Sketch::from_bytes(&[1; 32])));
+        sketches.push(&Ring::new(), Some(&Sketch::from_bytes(&[1; 16])));
         assert_eq!(found(&sketches, &Sketch::from_bytes(&[1; 16])), [(1, 0)]);
         assert_eq!(found(&sketches, &Sketch::from_bytes(&[1; 32])), []);
         assert_eq!(sketches.get(0), Some(Sketch::from_bytes(&[1; 32])));
-        sketches.expire(1, 1);
+        sketches.expire(&Ring::new(), 1, 1);
         assert_eq!([0, 1].map(|position| sketches.get(position)), [None, Some(Sketch::from_bytes(&[1; 16]))]);
     }
 
@@ -387,12 +500,13 @@ mod tests {
     fn restored_sketches_are_found_as_if_they_had_come_one_by_one() {
         let all = || (0..200_u8).map(|n| (n % 3 > 0).then(|| Sketch::from_bytes(&[n % 7; 16])));
         let (mut one_by_one, mut at_once) = (Sketches::new(0), Sketches::new(0));
-        one_by_one.set_rules(Some(rules(2, 500)));
-        at_once.set_rules(Some(rules(2, 500)));
+        one_by_one.set_rules(&Ring::new(), Some(rules(2, 500)));
+        at_once.set_rules(&Ring::new(), Some(rules(2, 500)));
         let all: Vec<Option<Sketch>> = all().collect();
-        all.iter().for_each(|sketch| one_by_one.push(sketch.as_ref()));
+        all.iter().for_each(|sketch| one_by_one.push(&Ring::new(), sketch.as_ref()));
         at_once.fill(all.iter().map(Option::as_ref));
-        in_turn(at_once.build_tasks());
+        let ring = Ring::new();
+        in_turn(at_once.build_tasks(&ring));
         for n in 0..7 {
             let sketch = Sketch::from_bytes(&[n; 16]);
             assert_eq!(found(&one_by_one, &sketch), found(&at_once, &sketch));

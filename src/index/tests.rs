@@ -66,12 +66,16 @@ fn probe(fingerprints: &Fingerprints, time: i64, max_distance: u8) -> Probe<'_> 
         fingerprints,
         id: None,
         scope: None,
+        site: None,
+        is_variant: false,
         event_time: at(time),
         tails: Tails::START,
         windows: Windows::all(Duration::from_millis(WINDOW)),
         stages: &Stage::ALL,
         max_distance,
         number_guard: None,
+        simhash_similarity: None,
+        same_site: None,
     }
 }
 
@@ -228,6 +232,8 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
                     fingerprints: &fingerprints,
                     id: page.id.map(IdHash),
                     scope: page.scope.map(ScopeHash),
+                    site: None,
+                    is_variant: false,
                     event_time: at(page.time),
                     tails,
                     windows,
@@ -235,6 +241,8 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
                     // Mostly what the tables were built for.
                     max_distance: if max_distance == 9 { bound } else { max_distance },
                     number_guard: [None, Some(500), Some(1000)][usize::try_from(page.offset).unwrap() % 3],
+                    simhash_similarity: None,
+                    same_site: None,
                 };
                 assert_eq!(found(&index, &probe), list.found(&probe));
             }
@@ -528,6 +536,7 @@ fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
         min_similarity: 500,
         containment: None,
         unsure: Unsure::NEVER,
+        max_bucket: 0,
     }));
     let mut by_sketch = original(0, 1, Some(0b11_1111), 0);
     by_sketch.fingerprints.sketch = Some(Sketch::from_bytes(&[7; 16]));

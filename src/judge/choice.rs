@@ -3,8 +3,8 @@
 use crate::index::Candidate;
 use crate::log::Stage;
 
-/// Keeps the best of the candidates it is shown: one with the page's figures before one with others, then the page's own
-/// id first, then the strongest stage, then one that is near before one that is only contained, then the smallest
+/// Keeps the best of the candidates it is shown: one that may be the same page before one that is refused, then one with
+/// the page's figures before one with others, then the page's own id first, then the strongest stage, then one that is near before one that is only contained, then the smallest
 /// distance, then the earliest in the log.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
@@ -12,21 +12,56 @@ pub(super) struct Choice {
 }
 
 /// Smaller is better.
-type Rank = (bool, bool, Stage, bool, u8, u64);
+type Rank = (bool, bool, bool, Stage, bool, u8, u64);
+
+/// Most families that a page is looked for in.
+const MOST_HEADS: usize = 4;
+
+const fn rank_of(candidate: &Candidate) -> Rank {
+    let Candidate { sequence, stage, distance, contained, same_id, other_numbers, is_refused } = *candidate;
+    (is_refused, other_numbers, !same_id, stage, contained.is_some(), distance, sequence)
+}
 
 impl Choice {
     /// Looks at one candidate.
     pub(super) fn consider(&mut self, candidate: Candidate) {
-        let Candidate { sequence, stage, distance, contained, same_id, other_numbers } = candidate;
-        let rank = (other_numbers, !same_id, stage, contained.is_some(), distance, sequence);
+        let rank = rank_of(&candidate);
         if self.best.as_ref().is_none_or(|(best, _)| rank < *best) {
             self.best = Some((rank, candidate));
         }
     }
 
     /// Returns the best candidate seen.
-    pub(super) fn best(self) -> Option<Candidate> {
-        self.best.map(|(_, candidate)| candidate)
+    pub(super) fn best(&self) -> Option<Candidate> {
+        self.best.as_ref().map(|(_, candidate)| *candidate)
+    }
+}
+
+/// Keeps the nearest candidates that are near without being the same page: the heads of the families that the page may
+/// belong to.
+#[derive(Debug, Default)]
+pub(super) struct Heads(Vec<Candidate>);
+
+impl Heads {
+    /// Looks at one candidate.
+    pub(super) fn consider(&mut self, candidate: Candidate) {
+        if candidate.stage == Stage::Exact || !(candidate.is_refused || candidate.other_numbers) {
+            return;
+        }
+        let rank = |candidate: &Candidate| (candidate.stage, candidate.distance, candidate.sequence);
+        let at = self.0.partition_point(|held| rank(held) < rank(&candidate));
+        self.0.insert(at, candidate);
+        self.0.truncate(MOST_HEADS);
+    }
+
+    /// Returns the nearest one.
+    pub(super) fn nearest(&self) -> Option<&Candidate> {
+        self.0.first()
+    }
+
+    /// Returns their sequence numbers, the nearest first.
+    pub(super) fn sequences(&self) -> Vec<u64> {
+        self.0.iter().map(|head| head.sequence).collect()
     }
 }
 
@@ -39,7 +74,15 @@ mod tests {
         let mut choice = Choice::default();
         for &(same_id, stage, distance, sequence) in candidates {
             let (other_numbers, contained) = (sequence >= 20, (sequence < 3).then_some(900));
-            choice.consider(Candidate { sequence, stage, distance, contained, same_id, other_numbers });
+            choice.consider(Candidate {
+                sequence,
+                stage,
+                distance,
+                contained,
+                same_id,
+                other_numbers,
+                is_refused: false,
+            });
         }
         choice.best().unwrap().sequence
     }

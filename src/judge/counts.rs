@@ -13,6 +13,10 @@ pub struct Counts {
     pub expired: u64,
     /// Originals that had to go because there were too many.
     pub evicted: u64,
+    /// Keys by which a new original is not found, because as many others are found by them as may be.
+    pub full_keys: u64,
+    /// Originals that are found through the head of their family.
+    pub family_members: u64,
     /// Originals withdrawn, replaced, taken down or reopened.
     pub forgotten: u64,
 }

@@ -1,13 +1,12 @@
 //! `decide`: an entry yields a ruling, the state untouched.
 
 use super::State;
-use super::choice::Choice;
+use super::choice::{Choice, Heads};
 use crate::index::{Candidate, Original, Probe, Seen};
 use crate::log::{
-    Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageRuling, Placement, Rules, Ruling, SameId,
-    Stage,
+    Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageRuling, Rules, Ruling, SameId, Stage,
 };
-use crate::record::Timestamp;
+use crate::record::{Source, Timestamp};
 
 /// Finds the ruling of an entry that the broker appended at `append_time`.
 ///
@@ -69,41 +68,61 @@ fn judge_page(
         fingerprints: &page.fingerprints,
         id: page.id,
         scope: page.scope,
+        site: page.site,
+        is_variant: page.is_variant,
         event_time,
         tails,
         windows: rules.windows,
         stages: &rules.stages,
         max_distance: rules.max_distance,
         number_guard: rules.number_guard,
+        simhash_similarity: rules.simhash_similarity,
+        same_site: rules.same_site,
     };
-    let mut choice = Choice::default();
-    looked(state.index().candidates(&probe, |candidate| {
-        // Other figures are what an update is about.
-        let other_numbers = candidate.other_numbers && !is_update(rules, candidate);
-        choice.consider(Candidate { other_numbers, ..candidate });
-    }));
-    let best = choice.best().and_then(|candidate| Some((candidate, state.index().get(candidate.sequence)?)));
+    let index = state.index();
+    // Other figures are what an update is about, and of no account between renderings of one page.
+    let as_judged = |candidate: Candidate| Candidate {
+        other_numbers: candidate.other_numbers && !is_update(rules, page, candidate) && !is_rendering(page, candidate),
+        ..candidate
+    };
+    let (mut choice, mut heads) = (Choice::default(), Heads::default());
+    let mut seen = index.candidates(&probe, |candidate| {
+        let candidate = as_judged(candidate);
+        heads.consider(candidate);
+        choice.consider(candidate);
+    });
+    let max_bucket = rules.minhash.map_or(0, |minhash| minhash.max_bucket);
+    let family = heads.nearest().filter(|head| max_bucket > 0 && is_of_family(rules, head));
+    if max_bucket > 0 && choice.best().is_none_or(|best| best.is_refused || best.other_numbers) {
+        seen.compared +=
+            index.members(&probe, &heads.sequences(), |member| choice.consider(as_judged(member))).compared;
+    }
+    looked(seen);
+    let best = choice.best().filter(|best| !best.is_refused);
+    let best = best.and_then(|candidate| Some((candidate, index.get(candidate.sequence)?)));
 
-    let original = NewOriginal {
-        fingerprints: page.fingerprints.clone(),
-        id: page.id,
-        scope: page.scope,
-        site: page.site,
-        placement: Placement::EVERYWHERE,
-        cluster: None,
-    };
     // A page behind every tail is delivered like any other, but not remembered.
     let remembered = event_time >= tails.times.min();
+    let original = |cluster: Option<Source>| {
+        let family = family.filter(|_| cluster.is_none()).map(|head| head.sequence);
+        NewOriginal {
+            fingerprints: page.fingerprints.clone(),
+            id: page.id,
+            scope: page.scope,
+            site: page.site,
+            placement: index.placement(&probe, family, max_bucket),
+            cluster,
+        }
+    };
     let decision = match best {
-        None => Decision::Unique { original: remembered.then_some(original) },
+        None => Decision::Unique { original: remembered.then(|| original(None)) },
         Some((candidate, held)) => {
             let of = matched(candidate, &held, event_time);
-            if is_update(rules, candidate) {
+            if is_update(rules, page, candidate) {
                 let replaces = event_time >= held.event_time;
-                let original = NewOriginal { cluster: Some(held.cluster.clone()), ..original };
-                Decision::Update { of, original: replaces.then_some(original) }
+                Decision::Update { of, original: replaces.then(|| original(Some(held.cluster.clone()))) }
             } else if candidate.other_numbers {
-                Decision::Template { of, original: remembered.then_some(original) }
+                Decision::Template { of, original: remembered.then(|| original(None)) }
             } else {
                 Decision::Duplicate { of }
             }
@@ -113,8 +132,28 @@ fn judge_page(
 }
 
 /// The page was seen before, and its text changed.
-fn is_update(rules: &Rules, candidate: Candidate) -> bool {
-    candidate.same_id && candidate.stage != Stage::Exact && rules.same_id == SameId::Update
+fn is_update(rules: &Rules, page: &PageEntry, candidate: Candidate) -> bool {
+    candidate.same_id && candidate.stage != Stage::Exact && rules.same_id == SameId::Update && !page.is_variant
+}
+
+/// The page says itself that it is another rendering of that one.
+const fn is_rendering(page: &PageEntry, candidate: Candidate) -> bool {
+    page.is_variant && candidate.same_id
+}
+
+/// Least estimated Jaccard index of the members of a family with its head, in thousandths: what differs is a small part.
+const LEAST_OF_FAMILY: u16 = 700;
+
+/// A page that is so near to an original without being the same belongs to its family.
+fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
+    match head.stage {
+        Stage::Exact => false,
+        Stage::SimHash => true,
+        Stage::MinHash => {
+            rules.minhash.is_some_and(|minhash| minhash.form.similarity(head.distance) >= LEAST_OF_FAMILY)
+                && head.contained.is_none()
+        }
+    }
 }
 
 fn matched(candidate: Candidate, held: &Original, event_time: Timestamp) -> Match {

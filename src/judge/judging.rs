@@ -117,10 +117,10 @@ impl Judge {
     fn fetch_ahead(&self, entries: &[Entry], number: usize) {
         let index = self.state.index();
         if let Some(EntryBody::Page(page)) = entries.get(number + LINES_AHEAD).map(|entry| &entry.body) {
-            index.prefetch(&page.fingerprints);
+            index.prefetch(&page.fingerprints, page.scope);
         }
         if let Some(EntryBody::Page(page)) = entries.get(number + RUNS_AHEAD).map(|entry| &entry.body) {
-            index.prefetch_runs(&page.fingerprints);
+            index.prefetch_runs(&page.fingerprints, page.scope);
         }
     }
 

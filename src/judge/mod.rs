@@ -10,6 +10,8 @@
 
 mod choice;
 mod counts;
+#[cfg(test)]
+mod crowded;
 mod decide;
 mod events;
 mod judging;

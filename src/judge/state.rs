@@ -284,6 +284,8 @@ impl State {
             self.counts.forgotten += self.index.forget_source(&of.source);
         }
         if let Some(original) = page.decision.original() {
+            self.counts.full_keys += u64::from(original.placement.skipped.count_ones());
+            self.counts.family_members += u64::from(original.placement.family.is_some());
             self.remember(page, original);
             let capacity = self.rules.as_ref().map_or(u64::MAX, |rules| rules.max_entries);
             tails.first_sequence = tails.first_sequence.max(self.next_sequence.saturating_sub(capacity));

@@ -33,6 +33,8 @@ pub(super) fn rules(max_entries: u64) -> Rules {
         same_id: SameId::Update,
         minhash: None,
         number_guard: Some(501),
+        simhash_similarity: None,
+        same_site: None,
     }
 }
 

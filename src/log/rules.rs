@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fingerprint::{Banding, Fingerprints, SketchForm, Unsure};
+use crate::fingerprint::{Banding, Fingerprints, SameSite, SketchForm, Unsure, Witnesses};
 use crate::record::Timestamp;
 
 /// A way to match, strongest first: that order is the order of preference between candidates.
@@ -108,6 +108,11 @@ pub struct Rules {
     pub number_guard: Option<u16>,
     /// How sketches are compared; without it the `MinHash` stage finds nothing.
     pub minhash: Option<MinHashRules>,
+    /// Least estimated Jaccard index of pages that match by their `SimHash`, in thousandths, inclusive, where both have a
+    /// sketch: words can be chosen so that a `SimHash` becomes that of another text. Without it the distance alone counts.
+    pub simhash_similarity: Option<u16>,
+    /// What pages of one site have to be to match. Without it they are like any others.
+    pub same_site: Option<SameSite>,
 }
 
 /// How sketches are found and compared.
@@ -127,6 +132,9 @@ pub struct MinHashRules {
     pub containment: Option<u16>,
     /// Where an estimate alone does not make a match.
     pub unsure: Unsure,
+    /// Most originals that are found by one key, and by one difference of a family; those that come later are found by
+    /// their other keys ([`Placement`](super::Placement)). 0: there is no bound, and there are no families.
+    pub max_bucket: u16,
 }
 
 impl MinHashRules {
@@ -143,12 +151,21 @@ impl MinHashRules {
         one.contained(other, self.form, self.banding.rows())
     }
 
-    /// Says whether the likeness of a pair of sketches at this distance, which shares a key, is to be believed. Sketches
-    /// without counts have no witness.
+    /// Says whether the likeness of a pair of sketches at this distance, which shares a key, is to be believed: `bits` differ
+    /// in the pages' `SimHash`es, and so many `rivals` are nearly as alike. Sketches without counts have one witness less.
     #[must_use]
-    pub fn is_sure(&self, one: &[u8], other: &[u8], distance: u8) -> bool {
-        let contained = || self.form.contained(one, other, distance, self.banding.rows());
-        self.unsure.is_sure(self.form.similarity(distance), contained)
+    pub fn is_sure(&self, [one, other]: [&[u8]; 2], distance: u8, bits: Option<u8>, rivals: u32) -> bool {
+        let contained = self.form.contained(one, other, distance, self.banding.rows());
+        let shingles = self.form.count(one).zip(self.form.count(other)).map(|(one, other)| one.min(other));
+        let estimate = self.form.similarity(distance);
+        let witnesses = Witnesses { estimate, contained, distance: bits, shingles, rivals };
+        self.unsure.is_sure(self.form, witnesses)
+    }
+
+    /// Says whether a pair of sketches at this distance may be taken for a match by chance.
+    #[must_use]
+    pub fn is_rival(&self, distance: u8) -> bool {
+        Unsure::is_rival(self.form, self.form.similarity(distance), self.min_similarity)
     }
 
     /// Says by how much of the smaller page a pair of sketches at this distance, which shares a key, matches by

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Pairs;
 use super::crowd::jaccard_of;
-use crate::fingerprint::{Banding, MOST_DISTANCE, SimHash, Sketch, SketchForm, Unsure};
+use crate::fingerprint::{Banding, MOST_DISTANCE, SimHash, Sketch, SketchForm, Unsure, Witnesses};
 
 /// Pairs less alike than this are of no interest to anybody.
 const LEAST: f64 = 0.1;
@@ -106,8 +106,11 @@ impl Sweep {
                     let distance = form.distance(ours, theirs);
                     let estimate = form.similarity(distance);
                     let enough = banding.shared(form, theirs, keys.as_ref()?) >= usize::from(agree);
-                    let contained = || form.contained(ours, theirs, distance, banding.rows());
-                    (enough && unsure.is_sure(estimate, contained)).then_some(estimate)
+                    let contained = form.contained(ours, theirs, distance, banding.rows());
+                    let bits = bits.and_then(|bits| u8::try_from(bits).ok());
+                    let shingles = u32::try_from(page.shingles.len().min(earlier.shingles.len())).ok();
+                    let witnesses = Witnesses { estimate, contained, distance: bits, shingles, rivals: 0 };
+                    (enough && unsure.is_sure(form, witnesses)).then_some(estimate)
                 };
                 let estimate = estimate();
                 let close = bits.is_some_and(|bits| bits <= u32::from(MOST_DISTANCE));

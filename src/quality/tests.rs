@@ -265,7 +265,7 @@ proptest! {
         pages in proptest::collection::vec(any_page(), 0..12), most in 0_u8..=8, least in 0_u16..1000, truth in 0.1..1.0_f64
     ) {
         let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
-        let unsure = Unsure { below: 500, containment: 700 };
+        let unsure = Unsure { below: 500, containment: 700, ..Unsure::NEVER };
         let sketching = Sketching { form, banding: Banding::new(5, 3, form).unwrap(), agree: 2, unsure };
         let sweep = Sweep::of(&pages, Some(sketching));
         let (mut expected, mut by_bits, mut near) = (Vec::new(), Pairs::default(), std::collections::BTreeSet::new());

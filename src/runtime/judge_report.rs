@@ -176,6 +176,8 @@ impl JudgeReport {
         self.metrics.repeats(since(|counts| counts.repeats));
         self.metrics.late_records(since(|counts| counts.late));
         self.metrics.clamped_timestamps(since(|counts| counts.clamped));
+        self.metrics.full_keys(since(|counts| counts.full_keys));
+        self.metrics.family_members(since(|counts| counts.family_members));
         self.metrics.evicted(Eviction::Expired, since(|counts| counts.expired));
         self.metrics.evicted(Eviction::Capacity, since(|counts| counts.evicted));
         self.metrics.evicted(Eviction::Forgotten, since(|counts| counts.forgotten));

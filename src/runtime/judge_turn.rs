@@ -112,6 +112,8 @@ mod tests {
             same_id: SameId::Update,
             minhash: None,
             number_guard: None,
+            simhash_similarity: None,
+            same_site: None,
         };
         JudgeSettings {
             rules,

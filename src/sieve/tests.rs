@@ -22,6 +22,8 @@ fn settings(event_time: EventTime, max_entries: u64) -> SieveSettings {
         same_id: SameId::Update,
         minhash: None,
         number_guard: Some(500),
+        simhash_similarity: None,
+        same_site: None,
     };
     SieveSettings { rules, event_time, partitions: NonZeroUsize::MIN, clock: Timestamp::from_millis(1_000_000) }
 }

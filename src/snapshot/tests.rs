@@ -294,6 +294,8 @@ fn snapshot(originals: Vec<Original>) -> Snapshot {
                 same_id: SameId::Update,
                 minhash: None,
                 number_guard: None,
+                simhash_similarity: None,
+                same_site: None,
             },
             newest: Timestamp::from_millis(5),
             tails: Tails::START,

@@ -341,6 +341,16 @@ impl Metrics {
         self.series().index_late_records.increment(records);
     }
 
+    /// Originals are not found by so many of their keys, which have enough others.
+    pub fn full_keys(&self, keys: u64) {
+        self.series().index_full_keys.increment(keys);
+    }
+
+    /// Originals became members of families.
+    pub fn family_members(&self, originals: u64) {
+        self.series().index_family_members.increment(originals);
+    }
+
     /// A page was withdrawn after it was asked about.
     pub fn withdrawn(&self, reason: Reject) {
         if let Some(counter) = self.series().withdrawn.get(&reason) {

@@ -203,6 +203,10 @@ table! {
         "Event timestamp of the oldest entry held.";
     INDEX_LATE_RECORDS: "dupgate_index_late_records_total", Counter, Count, &[],
         "Records behind the tail when they were judged: delivered, not remembered if unique.";
+    INDEX_FULL_KEYS: "dupgate_index_full_keys_total", Counter, Count, &[],
+        "Keys by which an original is not found, because match.minhash.max_bucket others are found by them.";
+    INDEX_FAMILY_MEMBERS: "dupgate_index_family_members_total", Counter, Count, &[],
+        "Originals that are found through the first page of their template or site, by what differs.";
     WITHDRAWN: "dupgate_withdrawn_total", Counter, Count, &[Label::Open("reason")],
         "Pages withdrawn after they were asked about, by reason.";
     INDEX_READY: "dupgate_index_ready", Gauge, Count, &[],

@@ -50,6 +50,8 @@ fn checkpoint() -> Checkpoint {
             same_id: SameId::Update,
             minhash: None,
             number_guard: None,
+            simhash_similarity: None,
+            same_site: None,
         },
         newest: Timestamp::MIN,
         tails: Tails::START,

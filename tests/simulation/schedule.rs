@@ -75,7 +75,8 @@ const LATENESS: u64 = 4;
 /// Rules for the sketches of the pages: five bands of three of their sixteen slots.
 fn minhash(agree: u8, min_similarity: u16, containment: Option<u16>, unsure: Unsure) -> MinHashRules {
     let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
-    MinHashRules { form, banding: Banding::new(5, 3, form).unwrap(), agree, min_similarity, containment, unsure }
+    let banding = Banding::new(5, 3, form).unwrap();
+    MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket: 0 }
 }
 
 fn rules(rng: &mut Rng, plain: bool) -> Rules {
@@ -91,6 +92,8 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
             same_id: SameId::Update,
             minhash: None,
             number_guard: Some(500),
+            simhash_similarity: None,
+            same_site: None,
         };
     }
     Rules {
@@ -111,9 +114,11 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
             rng.pick(&[1, 2]),
             rng.pick(&[300, 600, 800]),
             rng.pick(&[None, Some(600), Some(950)]),
-            rng.pick(&[Unsure::NEVER, Unsure { below: 850, containment: 900 }]),
+            rng.pick(&[Unsure::NEVER, Unsure { below: 850, containment: 900, ..Unsure::NEVER }]),
         )),
         number_guard: rng.pick(&[None, Some(500), Some(700)]),
+        simhash_similarity: None,
+        same_site: None,
     }
 }
 

@@ -22,14 +22,20 @@ pub struct TopArgs {
     pub number: usize,
 }
 
-/// Counts the duplicates of each cluster in the kept log. A page that absorbs thousands is often a block page.
+/// Counts the duplicates of each cluster in the kept log, and the originals that are found by few of their keys because
+/// `match.minhash.max_bucket` others are found by the rest. A page that absorbs thousands is often a block page.
 pub(super) fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let mut counts: BTreeMap<Source, u64> = BTreeMap::new();
+    let (mut members, mut crowded) = (0_u64, 0_u64);
     read(&settings, Extent::Kept, |news| {
         if let Some(VerdictRecord::Rulings(batch)) = news.map(|news| news.record) {
             for ruling in batch.rulings {
                 let Answer::Page(page) = ruling.answer else { continue };
+                if let Some(original) = page.decision.original() {
+                    members += u64::from(original.placement.family.is_some());
+                    crowded += u64::from(original.placement.family.is_none() && original.placement.skipped != 0);
+                }
                 if let Decision::Duplicate { of } = page.decision {
                     *counts.entry(of.cluster).or_default() += 1;
                 }
@@ -45,7 +51,11 @@ pub(super) fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
         Format::Table => {
             let row = |(source, count): &(Source, u64)| vec![format!("{count:>9}"), source.to_string()];
             let heads = vec!["duplicates".to_owned(), "cluster".to_owned()];
-            print(&columns(&std::iter::once(heads).chain(clusters.iter().map(row)).collect::<Vec<_>>()))
+            let table = columns(&std::iter::once(heads).chain(clusters.iter().map(row)).collect::<Vec<_>>());
+            print(&format!(
+                "{table}\n\n{members} originals belong to a family (pages of one template or site) and are found through its first \
+                 page;\n{crowded} others are found by fewer keys than they have (match.minhash.max_bucket)"
+            ))
         }
         Format::Json => print_json(&clusters.iter().map(object).collect(), Format::Json),
         Format::Jsonl => clusters.iter().map(object).try_for_each(|value| print_json(&value, Format::Jsonl)),

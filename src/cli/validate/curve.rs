@@ -33,7 +33,7 @@ impl Curve {
     }
 
     pub(super) fn table(&self) -> String {
-        let MinHashRules { form, banding, agree, min_similarity, containment, unsure } = self.minhash;
+        let MinHashRules { form, banding, agree, min_similarity, containment, unsure, .. } = self.minhash;
         let (slots, bits) = (form.slots(), form.bits().count());
         let row = |name: &str, cells: [String; 9]| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
         let sharing = |least: u8| HUNDREDTHS.map(|hundredths| format!("{:.3}", self.recall(hundredths, least)));
@@ -69,7 +69,10 @@ impl Curve {
             form.bottom().map_or_else(String::new, |k| format!(" by the {k} smallest hashes")),
             if unsure.below > min_similarity {
                 let [below, containment] = [unsure.below, unsure.containment].map(share);
-                format!(" (below {below} only with {containment} of the smaller in the other)")
+                format!(
+                    " (below {below} only with {containment} of the smaller in the other, or within {} bits)",
+                    unsure.max_distance
+                )
             } else {
                 String::new()
             },

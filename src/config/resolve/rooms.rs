@@ -1,13 +1,18 @@
 //! What the pure rooms are told: record, text, fingerprint, rules, index.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
 
 use super::super::raw::{self, Raw, StageName, TimeSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
 use super::{Findings, Given};
-use crate::fingerprint::{Banding, FeatureHash, Shingling, SketchForm, SlotBits, StopShingles, Unsure, Width};
+use crate::fingerprint::{
+    Banding, FeatureHash, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Unsure, Width,
+};
 use crate::log::{MinHashRules, Rules, SameId, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
@@ -130,7 +135,12 @@ fn normalize(raw: &raw::Normalize) -> text::Normalize {
     }
 }
 
-pub(super) fn fingerprint(raw: &Raw, given: &Given, found: &mut Findings) -> fingerprint::Settings {
+pub(super) fn fingerprint(
+    raw: &Raw,
+    given: &Given,
+    secrets: &BTreeMap<&'static str, SecretString>,
+    found: &mut Findings,
+) -> fingerprint::Settings {
     let matching = &raw.r#match;
     let simhash = &matching.simhash;
     let hash = match simhash.hash {
@@ -155,6 +165,7 @@ pub(super) fn fingerprint(raw: &Raw, given: &Given, found: &mut Findings) -> fin
             min_shingles: matching.minhash.min_shingles,
             stop: stop_shingles(&matching.minhash, given, found),
         },
+        seed: secrets.get("match.seed").map_or(Seed::NONE, |secret| Seed::of(secret.expose_secret())),
     }
 }
 
@@ -244,22 +255,28 @@ fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) ->
 }
 
 fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings) -> Option<MinHashRules> {
-    let raw::Minhash { bands, rows, agree, min_similarity, ref unsure, containment, .. } = *minhash;
+    let raw::Minhash { bands, rows, agree, min_similarity, ref unsure, containment, max_bucket, .. } = *minhash;
     if agree == 0 || usize::from(agree) > bands {
         found.refuse("match.minhash.agree", format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"));
     }
     let min_similarity = per_mille("match.minhash.min_similarity", min_similarity, found)?;
     let unsure = Unsure {
         below: per_mille("match.minhash.unsure.below", unsure.below, found)?,
+        below_short: per_mille("match.minhash.unsure.below_short", unsure.below_short, found)?,
+        short: unsure.short,
         containment: per_mille("match.minhash.unsure.containment", unsure.containment, found)?,
+        max_distance: unsure.max_distance,
+        of_many: unsure.of_many,
     };
-    let containment = match containment {
-        Some(share) => Some(per_mille("match.minhash.containment", share, found)?),
-        None => None,
-    };
+    let containment = share_of("match.minhash.containment", containment, found);
     let banding = Banding::new(bands, rows, form);
     let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok()?;
-    Some(MinHashRules { form, banding, agree, min_similarity, containment, unsure })
+    Some(MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket })
+}
+
+/// Takes a share that may be absent as thousandths.
+fn share_of(path: &str, share: Option<f64>, found: &mut Findings) -> Option<u16> {
+    share.and_then(|share| per_mille(path, share, found))
 }
 
 /// Takes a share as thousandths.
@@ -325,6 +342,8 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
         minhash,
         number_guard: per_mille("match.number_overlap", matching.number_overlap, found)
             .filter(|_| matching.number_guard),
+        simhash_similarity: share_of("match.simhash.min_similarity", matching.simhash.min_similarity, found),
+        same_site: share_of("match.same_site", matching.same_site, found).map(|containment| SameSite { containment }),
     }
 }
 

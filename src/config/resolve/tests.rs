@@ -19,6 +19,9 @@ output:
   dead_letter: {topic: crawl.pages.dead}
 ";
 
+const DEFAULT_UNSURE: Unsure =
+    Unsure { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true };
+
 fn resolved(sets: &[&str]) -> Result<(Settings, Vec<Problem>), Refused> {
     let mut layers = Layers::default();
     layers.file("f.yaml", MINIMAL);
@@ -200,9 +203,9 @@ fn sketches_and_their_bands_fit_together() {
     let contained = settings(&["match.minhash.containment=0.75"]);
     assert_eq!(contained.rules.minhash.unwrap().containment, Some(750));
     assert_eq!(contained.fingerprint, made.fingerprint, "containment is no part of the scheme");
-    assert_eq!(made.rules.minhash.unwrap().unsure, Unsure { below: 330, containment: 800 });
+    assert_eq!(made.rules.minhash.unwrap().unsure, DEFAULT_UNSURE);
     let believing = settings(&["match.minhash.unsure={below: 0, containment: 0.5}"]);
-    assert_eq!(believing.rules.minhash.unwrap().unsure, Unsure { below: 0, containment: 500 });
+    assert_eq!(believing.rules.minhash.unwrap().unsure, Unsure { below: 0, containment: 500, ..DEFAULT_UNSURE });
     assert_eq!(believing.fingerprint, made.fingerprint, "nor is what is unsure");
     refused(&["match.minhash.unsure.below=35"], "match.minhash.unsure.below", "expected 0 to 1");
     refused(&["match.minhash.unsure.containment=-1"], "match.minhash.unsure.containment", "expected 0 to 1");

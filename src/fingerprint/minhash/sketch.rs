@@ -196,6 +196,15 @@ impl SketchForm {
         u16::try_from(part * 1000 / whole.max(1)).unwrap_or(1000)
     }
 
+    /// Returns the standard error of an estimate of this Jaccard index, in thousandths as the index: `sqrt(J (1 - J) / n)`
+    /// for n slots, or n of the smallest elements.
+    #[must_use]
+    pub fn standard_error(self, per_mille: u16) -> u16 {
+        let jaccard = u32::from(per_mille.min(1000));
+        let slots = u32::from(self.bottom().unwrap_or(self.slots)).max(1);
+        u16::try_from((jaccard * (1000 - jaccard) / slots).isqrt()).unwrap_or(u16::MAX)
+    }
+
     /// Returns the Jaccard index estimated from a distance as a fraction. So many of the slots are left out that are
     /// known to agree, because without them the pair would not have been looked at.
     fn jaccard(self, distance: u8, known: u8) -> (u64, u64) {

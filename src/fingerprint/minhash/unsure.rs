@@ -1,24 +1,186 @@
 //! A second witness for low estimates.
 
+use super::SketchForm;
+
 /// Estimates that are so low that they may be wrong, and what is asked of them: how much of the smaller page is in the
-/// other one. Strangers whose Jaccard index is taken for a third share half of the smaller page; a page in another
-/// site's frame, or cut off, is in the other one as a whole.
+/// other one, or how far apart the `SimHash`es are. Strangers whose Jaccard index is taken for a third share half of the
+/// smaller page; a page in another site's frame, or cut off, is in the other one as a whole, and a copy with wrong letters
+/// keeps most of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Unsure {
     /// The least estimated Jaccard index that needs no witness, in thousandths.
     pub below: u16,
+    /// The same for short pages, where a few wrong letters leave little in common, and menus are seldom part of the text.
+    pub below_short: u16,
+    /// Pages of fewer shingles are short: the smaller one of a pair counts.
+    pub short: u16,
     /// Least share of the smaller page that has to be in the other one, in thousandths, inclusive.
     pub containment: u16,
+    /// Largest distance of the `SimHash`es that is a witness as well, in bits, inclusive.
+    pub max_distance: u8,
+    /// Whether both limits become stricter with the number of originals that come near to matching: the best of many noisy
+    /// estimates is higher than each of them.
+    pub of_many: bool,
 }
+
+/// What is known of a pair whose sketches are near.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witnesses {
+    /// The estimated Jaccard index, in thousandths.
+    pub estimate: u16,
+    /// Share of the smaller page that is in the other one, in thousandths, where it is known.
+    pub contained: Option<u16>,
+    /// Differing bits of the `SimHash`es, where both pages have one.
+    pub distance: Option<u8>,
+    /// Shingles of the smaller page, where it is known.
+    pub shingles: Option<u32>,
+    /// How many other originals come near to matching ([`Unsure::is_rival`]).
+    pub rivals: u32,
+}
+
+/// Standard errors by which the largest of so many normal variables exceeds their mean, in tenths: `sqrt(2 ln n)` in the
+/// middle of each power of two, from one on.
+const OF_MANY: [u16; 20] = [9, 14, 19, 22, 25, 28, 30, 32, 34, 36, 38, 40, 42, 43, 45, 46, 48, 49, 51, 52];
+
+/// Standard deviation of the distance of two `SimHash`es of 64 bits about its expectation, in tenths of a bit.
+const BITS_DEVIATION: u16 = 35;
 
 impl Unsure {
     /// Every estimate is believed.
-    pub const NEVER: Self = Self { below: 0, containment: 0 };
+    pub const NEVER: Self =
+        Self { below: 0, below_short: 0, short: 0, containment: 0, max_distance: 0, of_many: false };
 
-    /// Says whether an estimate, in thousandths, needs no witness, or has one: `contained` is the share of the smaller
-    /// page, where it is known.
+    /// Says whether an estimate needs no witness, or has one.
     #[must_use]
-    pub fn is_sure(self, estimate: u16, contained: impl FnOnce() -> Option<u16>) -> bool {
-        estimate >= self.below || contained().is_some_and(|share| share >= self.containment)
+    pub fn is_sure(self, form: SketchForm, witnesses: Witnesses) -> bool {
+        let Witnesses { estimate, contained, distance, shingles, rivals } = witnesses;
+        let is_short = shingles.is_some_and(|shingles| shingles < u32::from(self.short));
+        let below = if is_short { self.below_short } else { self.below };
+        let errors = if self.of_many { in_tenths(rivals) } else { 0 };
+        let margin = form.standard_error(below) * errors / 10;
+        let max_distance = u16::from(self.max_distance).saturating_sub(errors * BITS_DEVIATION / 100);
+        self.below == 0
+            || estimate >= below.saturating_add(margin)
+            || contained.is_some_and(|share| share >= self.containment)
+            || (max_distance > 0 && distance.is_some_and(|distance| u16::from(distance) <= max_distance))
+    }
+
+    /// Says whether an original with this estimate could be taken for a match by chance: it is at most three standard
+    /// errors below the least similarity of one.
+    #[must_use]
+    pub fn is_rival(form: SketchForm, estimate: u16, min_similarity: u16) -> bool {
+        estimate + 3 * form.standard_error(min_similarity) >= min_similarity
+    }
+}
+
+fn in_tenths(rivals: u32) -> u16 {
+    let Some(power) = rivals.checked_ilog2() else { return 0 };
+    let last = OF_MANY.len() - 1;
+    OF_MANY.get((power as usize).min(last)).copied().unwrap_or(0)
+}
+
+/// What pages of one site have to be to match: nearly one page. They share menus, footers and related links, so that
+/// similarity alone says little (Henzinger, SIGIR 2006).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SameSite {
+    /// Least share of the smaller page that has to be in the other one, in thousandths.
+    pub containment: u16,
+}
+
+/// Least estimated share of the smaller page, however uncertain the estimate is, in thousandths.
+const LEAST_CONTAINED: u16 = 800;
+
+impl SameSite {
+    /// Says whether two pages of one site, of whose sketches this is the distance, may be one page: the estimated Jaccard
+    /// index is at most two standard errors below the one of pages of these sizes of which
+    /// [`containment`](Self::containment) of the smaller one is in the other.
+    #[must_use]
+    pub fn are_one(self, form: SketchForm, one: &[u8], other: &[u8], distance: u8) -> bool {
+        let sizes = form.count(one).zip(form.count(other)).map(|(one, other)| [one, other].map(u64::from));
+        // Without sizes they count as equal.
+        let [one_size, other_size] = sizes.unwrap_or([1000, 1000]);
+        let both = u64::from(self.containment) * one_size.min(other_size);
+        let all = 1000 * (one_size + other_size);
+        let expected = u16::try_from(1000 * both / all.saturating_sub(both).max(1)).unwrap_or(1000).min(1000);
+        let least = expected.saturating_sub(2 * form.standard_error(expected));
+        let contained = form.contained(one, other, distance, 0).unwrap_or(0);
+        form.similarity(distance) >= least && (sizes.is_none() || contained >= LEAST_CONTAINED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::SlotBits;
+
+    fn form() -> SketchForm {
+        SketchForm::new(128, SlotBits::B8).unwrap().with_count()
+    }
+
+    fn unsure() -> Unsure {
+        Unsure { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true }
+    }
+
+    #[test]
+    fn an_estimate_is_believed_when_it_is_high_or_when_either_witness_agrees() {
+        let low = Witnesses { estimate: 400, contained: Some(570), distance: Some(20), shingles: Some(200), rivals: 0 };
+        let is_sure = |witnesses| unsure().is_sure(form(), witnesses);
+        assert!(!is_sure(low));
+        assert!(is_sure(Witnesses { estimate: 460, ..low }) && !is_sure(Witnesses { estimate: 459, ..low }));
+        assert!(
+            is_sure(Witnesses { contained: Some(800), ..low }) && !is_sure(Witnesses { contained: Some(799), ..low })
+        );
+        assert!(is_sure(Witnesses { distance: Some(14), ..low }) && !is_sure(Witnesses { distance: Some(15), ..low }));
+        let short = Witnesses { shingles: Some(199), ..low };
+        assert!(is_sure(short) && is_sure(Witnesses { estimate: 330, ..short }));
+        assert!(!is_sure(Witnesses { estimate: 329, ..short }));
+        assert!(!is_sure(Witnesses { contained: None, distance: None, ..low }));
+        assert!(Unsure::NEVER.is_sure(form(), low));
+    }
+
+    #[test]
+    fn the_best_of_many_has_to_be_better() {
+        let least = |rivals| {
+            let sure = |estimate: &u16| {
+                let alone = Witnesses { estimate: *estimate, contained: None, distance: None, shingles: None, rivals };
+                unsure().is_sure(form(), alone)
+            };
+            (0..=1000).find(sure).unwrap()
+        };
+        // The expected maximum of n estimates lies sqrt(2 ln n) standard errors of .044 above their mean.
+        for (rivals, expected) in [(0, 460.0), (10, 545.0), (100, 592.0), (10_000, 649.0)] {
+            assert!((f64::from(least(rivals)) - expected).abs() < 20.0, "{rivals}: {}", least(rivals));
+        }
+        assert!([0, 1, 5, 50, 500, 5_000, u32::MAX].map(least).is_sorted());
+        let near = |distance, rivals| {
+            unsure().is_sure(
+                form(),
+                Witnesses { estimate: 350, contained: None, distance: Some(distance), shingles: None, rivals },
+            )
+        };
+        assert!(near(14, 0) && near(6, 8) && !near(14, 8) && !near(1, 100_000));
+    }
+
+    /// A sketch of so many elements, the first slots of which differ from those of all zeros.
+    fn sketch(differing: usize, size: usize) -> Vec<u8> {
+        let mut bytes = form().cut(&[1; 128], &[], size).to_vec();
+        bytes.iter_mut().take(differing).for_each(|byte| *byte ^= 1);
+        bytes
+    }
+
+    #[test]
+    fn pages_of_one_site_are_one_page_when_nearly_all_of_the_smaller_is_in_the_other() {
+        let rule = SameSite { containment: 950 };
+        let are_one = |differing: u8, sizes: [usize; 2]| {
+            rule.are_one(form(), &sketch(0, sizes[0]), &sketch(usize::from(differing), sizes[1]), differing)
+        };
+        // A session id in a few links: similarity .95.
+        assert!(are_one(6, [1000, 1000]));
+        // Half of the page is the site's: similarity .33; three quarters of it: .6; .77 was seen on real pages.
+        assert!(!are_one(86, [1000, 1000]) && !are_one(51, [1000, 1000]) && !are_one(29, [1000, 1000]));
+        // The print view is the article alone: half, and two thirds of the page.
+        assert!(are_one(64, [500, 1000]) && are_one(43, [660, 1000]));
+        // A short article and a long one, with the same block around them: 70 of 100 and of 333 shingles.
+        assert!(!are_one(103, [100, 333]));
     }
 }

@@ -47,9 +47,11 @@
 //! rules        count · stage u8* · max_distance u8 · windows exact, simhash, minhash (not in version 1) · lateness
 //!              · max_future_skew · max_entries · same_id u8 [· minhash: not in version 1]
 //!              · has number guard u8 [· least overlap] (not in versions 1 and 2)
+//!              · has simhash similarity u8 [· share] · has same site u8 [· containment] (not before version 6)
 //! minhash      0 u8, or 1 u8 · slots u8 · bits u8 · bands u8 · rows u8 · agree u8 · min_similarity
 //!              · has counts u8 · smallest elements u8 · has containment u8 [· containment] (all not before version 4)
-//!              · unsure below · containment (not before version 5)
+//!              · unsure below · containment (not before version 5) · unsure distance u8 · of many u8 · short · below short · max_bucket
+//!              (not before version 6)
 //! span         seconds · nanoseconds
 //! bitmap       length · portable Roaring treemap (nothing when empty)
 //! ```

@@ -1,9 +1,9 @@
 //! Rules and tails as bytes.
 
 use super::CodecError;
-use super::frame::{self, Kind, OPTIONS_VERSION, USUAL_VERSION, WITNESS_VERSION};
+use super::frame::{self, FORMAT_VERSION, Kind, OPTIONS_VERSION, USUAL_VERSION, WITNESS_VERSION};
 use super::wire::{Reader, Write};
-use crate::fingerprint::{Banding, SketchForm, SlotBits, Unsure};
+use crate::fingerprint::{Banding, SameSite, SketchForm, SlotBits, Unsure};
 use crate::log::{LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Tails, Windows};
 
 /// Appends one Kafka record that holds these rules to `out`.
@@ -26,6 +26,13 @@ pub(super) fn decode(mut from: Reader<'_>) -> Result<RulesRecord, CodecError> {
 
 /// Returns the version of a record that holds these rules.
 pub(super) fn version_of(rules: &Rules) -> u8 {
+    let is_newer = |minhash: &MinHashRules| {
+        let Unsure { max_distance, of_many, short, below_short, .. } = minhash.unsure;
+        minhash.max_bucket != 0 || max_distance != 0 || of_many || short != 0 || below_short != 0
+    };
+    if rules.same_site.is_some() || rules.simhash_similarity.is_some() || rules.minhash.as_ref().is_some_and(is_newer) {
+        return FORMAT_VERSION;
+    }
     match &rules.minhash {
         Some(minhash) if minhash.unsure != Unsure::NEVER => WITNESS_VERSION,
         Some(MinHashRules { form, containment, .. })
@@ -50,7 +57,8 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
     out.varint(rules.max_entries);
     out.push(rules.same_id as u8);
     out.push(u8::from(rules.minhash.is_some()));
-    if let Some(MinHashRules { form, banding, agree, min_similarity, containment, unsure }) = rules.minhash {
+    if let Some(MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket }) = rules.minhash
+    {
         // No form has more than 16 bits a slot.
         out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
         out.extend([banding.bands(), banding.rows(), agree]);
@@ -64,11 +72,31 @@ pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
             out.varint(u64::from(unsure.below));
             out.varint(u64::from(unsure.containment));
         }
+        if version >= FORMAT_VERSION {
+            out.extend([unsure.max_distance, u8::from(unsure.of_many)]);
+            out.varint(u64::from(unsure.short));
+            out.varint(u64::from(unsure.below_short));
+            out.varint(u64::from(max_bucket));
+        }
     }
     out.push(u8::from(rules.number_guard.is_some()));
     if let Some(least) = rules.number_guard {
         out.varint(u64::from(least));
     }
+    if version_of(rules) >= FORMAT_VERSION {
+        for share in [rules.simhash_similarity, rules.same_site.map(|same_site| same_site.containment)] {
+            out.push(u8::from(share.is_some()));
+            share.iter().for_each(|share| out.varint(u64::from(*share)));
+        }
+    }
+}
+
+/// Up to version 5 there was neither.
+fn read_share(from: &mut Reader<'_>, what: &'static str) -> Result<Option<u16>, CodecError> {
+    if from.version() < FORMAT_VERSION {
+        return Ok(None);
+    }
+    read_bool(from, what)?.then(|| from.small(what)).transpose()
 }
 
 fn read_bool(from: &mut Reader<'_>, what: &'static str) -> Result<bool, CodecError> {
@@ -103,7 +131,8 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
     let agree = from.byte("agree")?;
     let min_similarity = from.small("min_similarity")?;
-    let mut rules = MinHashRules { form, banding, agree, min_similarity, containment: None, unsure: Unsure::NEVER };
+    let (containment, unsure) = (None, Unsure::NEVER);
+    let mut rules = MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket: 0 };
     if from.version() >= OPTIONS_VERSION {
         if read_bool(from, "count")? {
             rules.form = form.with_count();
@@ -115,7 +144,15 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
         rules.containment = read_bool(from, "containment")?.then(|| from.small("containment")).transpose()?;
     }
     if from.version() >= WITNESS_VERSION {
-        rules.unsure = Unsure { below: from.small("unsure")?, containment: from.small("unsure containment")? };
+        let (below, containment) = (from.small("unsure")?, from.small("unsure containment")?);
+        rules.unsure = Unsure { below, containment, ..Unsure::NEVER };
+    }
+    if from.version() >= FORMAT_VERSION {
+        rules.unsure.max_distance = from.byte("unsure distance")?;
+        rules.unsure.of_many = read_bool(from, "unsure of many")?;
+        rules.unsure.short = from.small("unsure short")?;
+        rules.unsure.below_short = from.small("unsure below short")?;
+        rules.max_bucket = from.small("max_bucket")?;
     }
     Ok(Some(rules))
 }
@@ -147,6 +184,8 @@ pub(super) fn read_rules(from: &mut Reader<'_>) -> Result<Rules, CodecError> {
         },
         minhash: read_minhash(from)?,
         number_guard: read_number_guard(from)?,
+        simhash_similarity: read_share(from, "simhash similarity")?,
+        same_site: read_share(from, "same_site")?.map(|containment| SameSite { containment }),
     })
 }
 

@@ -112,6 +112,8 @@ fn record_everything(metrics: &Metrics) {
     metrics.index_limits(1, second, second);
     metrics.evicted(Eviction::Capacity, 1);
     metrics.late_records(1);
+    metrics.full_keys(1);
+    metrics.family_members(1);
     metrics.withdrawn(Reject::TextPanic);
     metrics.cold_start(ColdStart::NewScheme);
     metrics.ruling(second);

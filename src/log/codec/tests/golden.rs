@@ -150,7 +150,7 @@ fn checkpoint_of_all_versions() {
 /// What the defaults write.
 #[test]
 fn rules_that_are_unsure_of_low_estimates_are_written_as_a_version_of_their_own() {
-    let unsure = Unsure { below: 330, containment: 800 };
+    let unsure = Unsure { below: 330, containment: 800, ..Unsure::NEVER };
     let minhash = rules().minhash.map(|minhash| MinHashRules { form: minhash.form.with_count(), unsure, ..minhash });
     let rules = Rules { minhash, ..rules() };
     let record = RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules: rules.clone() };
@@ -389,8 +389,11 @@ pub(super) fn rules() -> Rules {
             min_similarity: 300,
             containment: None,
             unsure: Unsure::NEVER,
+            max_bucket: 0,
         }),
         number_guard: Some(500),
+        simhash_similarity: None,
+        same_site: None,
     }
 }
 

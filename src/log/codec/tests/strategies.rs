@@ -1,7 +1,7 @@
 //! Values of every shape.
 
 use super::*;
-use crate::fingerprint::SiteHash;
+use crate::fingerprint::{SameSite, SiteHash};
 
 fn partitions() -> impl Strategy<Value = PartitionId> {
     (prop_oneof![Just("pages".to_owned()), ".{0,6}"], prop_oneof![0..3, any::<i32>()])
@@ -140,7 +140,7 @@ fn spans() -> BoxedStrategy<Duration> {
 fn rules() -> BoxedStrategy<Rules> {
     let windows = (spans(), spans(), spans()).prop_map(|(exact, simhash, minhash)| Windows { exact, simhash, minhash });
     let same_id = prop_oneof![Just(SameId::Update), Just(SameId::Duplicate)];
-    let same_id = (same_id, any::<Option<u16>>());
+    let same_id = (same_id, any::<Option<u16>>(), prop_oneof![Just((None, None)), any::<(Option<u16>, Option<u16>)>()]);
     let minhash = prop::option::of(minhash_rules());
     (prop::collection::vec(stages(), 0..4), any::<u8>(), windows, spans(), spans(), any::<u64>(), same_id, minhash)
         .prop_map(|(stages, max_distance, windows, lateness, max_future_skew, max_entries, guards, minhash)| Rules {
@@ -153,26 +153,42 @@ fn rules() -> BoxedStrategy<Rules> {
             same_id: guards.0,
             minhash,
             number_guard: guards.1,
+            simhash_similarity: guards.2.0,
+            same_site: guards.2.1.map(|containment| SameSite { containment }),
         })
         .boxed()
 }
 
 fn minhash_rules() -> impl Strategy<Value = MinHashRules> {
     let bits = prop::sample::select(vec![SlotBits::B4, SlotBits::B8, SlotBits::B16]);
-    let options = (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(any::<u16>()), unsure());
+    let options =
+        (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(any::<u16>()), unsure(), buckets());
     (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), any::<u16>(), options).prop_map(
-        |(pairs, bits, bands, rows, agree, min_similarity, (counts, bottom, containment, unsure))| {
+        |(pairs, bits, bands, rows, agree, min_similarity, (counts, bottom, containment, unsure, max_bucket))| {
             let plain = SketchForm::new(pairs * 2, bits).unwrap();
             let counted = if counts { plain.with_count() } else { plain };
             let form = bottom.map_or(counted, |k| counted.with_bottom(k).unwrap());
             let banding = Banding::new(bands, rows, form).unwrap();
-            MinHashRules { form, banding, agree, min_similarity, containment, unsure }
+            MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket }
         },
     )
 }
 
+fn buckets() -> impl Strategy<Value = u16> {
+    prop_oneof![Just(0), any::<u16>()]
+}
+
 fn unsure() -> impl Strategy<Value = Unsure> {
-    let some = (any::<u16>(), any::<u16>()).prop_map(|(below, containment)| Unsure { below, containment });
+    let some = (any::<u16>(), any::<u16>(), prop_oneof![Just((0, false)), any::<(u8, bool)>()]).prop_map(
+        |(below, containment, (max_distance, of_many))| Unsure {
+            below,
+            containment,
+            max_distance,
+            of_many,
+            short: max_distance.into(),
+            below_short: u16::from(max_distance) * 3,
+        },
+    );
     prop_oneof![Just(Unsure::NEVER), some]
 }
 

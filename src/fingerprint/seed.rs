@@ -1,0 +1,92 @@
+//! A secret that nobody can choose words against.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Mixed into the hash of every word and shingle: without knowing it nobody can write a page whose fingerprints are those
+/// of a given text. Part of the scheme; pages that were read with different seeds cannot be compared.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seed(u64);
+
+impl Seed {
+    /// Hashes are those of the words: anybody can work them out.
+    pub const NONE: Self = Self(0);
+
+    /// Makes a seed of a secret text.
+    #[must_use]
+    pub fn of(secret: &str) -> Self {
+        Self(mix(xxh3_64(secret.as_bytes())).max(1))
+    }
+
+    /// Returns a number that tells two seeds apart and does not tell the seed.
+    #[must_use]
+    pub fn digest(self) -> Option<u64> {
+        (self.0 != 0).then(|| mix(mix(self.0) ^ 0x64_75_70_67_61_74_65))
+    }
+
+    /// Mixes the hash of a word; equal hashes stay equal, different ones different.
+    #[must_use]
+    pub const fn mixed_128(self, hash: u128) -> u128 {
+        if self.0 == 0 {
+            return hash;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+        let [lower, upper] = [hash as u64, (hash >> 64) as u64];
+        let lower = mix(lower ^ self.0);
+        ((mix(upper ^ lower ^ self.0) as u128) << 64) | lower as u128
+    }
+
+    /// Mixes the hash of a shingle; equal hashes stay equal, different ones different.
+    #[must_use]
+    pub const fn mixed_32(self, hash: u32) -> u32 {
+        if self.0 == 0 {
+            return hash;
+        }
+        // Each step can be undone, so no two hashes become one.
+        #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+        let [lower, upper] = [self.0 as u32, (self.0 >> 32) as u32];
+        let mut bits = (hash ^ lower).wrapping_mul(0x85eb_ca6b);
+        bits = (bits ^ (bits >> 13) ^ upper).wrapping_mul(0xc2b2_ae35);
+        bits ^ (bits >> 16)
+    }
+}
+
+/// Never shows it.
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 == 0 { "Seed(none)" } else { "Seed([redacted])" })
+    }
+}
+
+/// The output function of `SplitMix64`.
+const fn mix(mut bits: u64) -> u64 {
+    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_changes_every_hash_and_joins_no_two() {
+        let seed = Seed::of("a secret");
+        let mixed: std::collections::BTreeSet<u32> = (0..100_000).map(|hash| seed.mixed_32(hash)).collect();
+        assert_eq!(mixed.len(), 100_000);
+        assert!(
+            (0..1000).all(|hash| seed.mixed_32(hash) != hash && seed.mixed_128(u128::from(hash)) != u128::from(hash))
+        );
+        assert_ne!(seed.mixed_128(1), Seed::of("another").mixed_128(1));
+        assert_eq!((Seed::NONE.mixed_32(7), Seed::NONE.mixed_128(7), Seed::NONE.digest()), (7, 7, None));
+    }
+
+    #[test]
+    fn a_seed_is_shown_nowhere() {
+        let seed = Seed::of("a secret");
+        assert_eq!(format!("{seed:?} {:?}", Seed::NONE), "Seed([redacted]) Seed(none)");
+        assert_ne!(seed.digest(), Some(seed.0));
+    }
+}

@@ -1,0 +1,214 @@
+//! Which originals match a probe: by every stage, by what is of the same id, and through the heads of families.
+
+use super::Index;
+use super::families::{Difference, Families, FamilyKeys};
+use super::original::{Candidate, Probe, Seen};
+use super::ring::{self, masked};
+use super::sketches::Wanted;
+use crate::fingerprint::{Numbers, SimHash};
+use crate::log::{Placement, Stage};
+
+impl Index {
+    /// Shows every original that matches the probe, each once with its strongest stage, in no order.
+    ///
+    /// A probe that reaches farther than the tables ([`Index::set_max_distance`]) is answered by a scan of all codes.
+    pub fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) -> Seen {
+        let exact = probe.fingerprints.exact;
+        let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
+        let bits_to = |position| self.bits_to(code?, position);
+        let mut seen = Seen::default();
+        let mut match_in = |position: u64, facts: &ring::Facts, stage: Stage, distance: u8, contained: Option<u16>| {
+            visit(self.candidate(probe, (position, facts), stage, distance, contained));
+        };
+        let mut show = |position: u64, facts: &ring::Facts, distance: Option<u8>| {
+            if let Some((stage, distance)) = probe.verify(facts, distance) {
+                match_in(position, facts, stage, distance, None);
+            }
+        };
+        self.by_exact.equal(0, ring::key_of_exact(exact.0, probe.scope), &self.ring.positions(), |position| {
+            seen.compared += 1;
+            if let Some(facts) = self.ring.facts(position).filter(|facts| facts.exact == exact) {
+                show(position, &facts, bits_to(position));
+            }
+        });
+        if let Some(code) = code.filter(|_| probe.stages.contains(&Stage::SimHash)) {
+            let compared = self.codes.probe(code, probe.max_distance, |position, distance| {
+                // Equal exact hashes were shown above, at whatever stage they match.
+                if let Some(facts) = self.ring.facts(position) {
+                    seen.note(distance);
+                    if facts.exact != exact {
+                        show(position, &facts, Some(distance));
+                    }
+                }
+            });
+            seen.compared += compared;
+        }
+        let sketch = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash));
+        if let Some(sketch) = sketch {
+            let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
+            let wanted = Wanted { sketch, scope: probe.scope, may_match, bits_to };
+            let variants = self.variants(probe);
+            let mut show = |position, distance, contained| {
+                let Some(facts) = self.ring.facts(position) else { return };
+                let bits = bits_to(position);
+                bits.into_iter().for_each(|bits| seen.note(bits));
+                // What matches in a stronger stage was shown above.
+                if probe.verify(&facts, bits).is_none() {
+                    match_in(position, &facts, Stage::MinHash, distance, contained);
+                }
+            };
+            let compared = self.sketches.probe(&wanted, |position, distance, contained| {
+                if !variants.contains(&position) {
+                    show(position, distance, contained);
+                }
+            });
+            self.sketches.compare(&wanted, &variants, show);
+            seen.compared += compared;
+        }
+        seen
+    }
+
+    /// Returns the originals of the id that a variant has, the newest last.
+    fn variants(&self, probe: &Probe<'_>) -> Vec<u64> {
+        match probe.id {
+            Some(id) if probe.is_variant => self.positions_of_id(id, &probe.tails),
+            Some(_) | None => Vec::new(),
+        }
+    }
+
+    fn candidate(
+        &self,
+        probe: &Probe<'_>,
+        (position, facts): (u64, &ring::Facts),
+        stage: Stage,
+        distance: u8,
+        contained: Option<u16>,
+    ) -> Candidate {
+        let same_id = probe.id.is_some() && probe.id == facts.id;
+        Candidate {
+            sequence: facts.sequence,
+            stage,
+            distance,
+            contained,
+            same_id,
+            other_numbers: probe.are_other_numbers(stage, || self.ring.numbers(position)),
+            is_refused: stage != Stage::Exact
+                && (self.has_no_witness(probe, position, stage)
+                    || (!same_id && self.is_other_page_of_site(probe, position, facts))),
+        }
+    }
+
+    /// Says whether a `SimHash` match has sketches that speak against it.
+    fn has_no_witness(&self, probe: &Probe<'_>, position: u64, stage: Stage) -> bool {
+        let least = probe.simhash_similarity.filter(|_| stage == Stage::SimHash);
+        least.is_some_and(|least| {
+            let sketch = probe.fingerprints.sketch.as_ref();
+            let distance = sketch.and_then(|sketch| self.sketches.distance_to(sketch, position));
+            distance.zip(self.sketches.form()).is_some_and(|(distance, form)| form.similarity(distance) < least)
+        })
+    }
+
+    /// Says whether an original is of the page's site and by its sketch another page.
+    fn is_other_page_of_site(&self, probe: &Probe<'_>, position: u64, facts: &ring::Facts) -> bool {
+        let Some(rule) = probe.same_site.filter(|_| probe.site.is_some() && probe.site == facts.site) else {
+            return false;
+        };
+        let (Some(sketch), Some(form)) = (probe.fingerprints.sketch.as_ref(), self.sketches.form()) else {
+            return false;
+        };
+        let distance = self.sketches.distance_to(sketch, position).zip(self.sketches.row(position));
+        distance.is_some_and(|(distance, held)| !rule.are_one(form, sketch, held, distance))
+    }
+
+    pub(super) fn bits_to(&self, masked: SimHash, position: u64) -> Option<u8> {
+        if self.ring.is_member(position) {
+            let code = self.ring.member_code(position)?;
+            return u8::try_from(ring::masked(code, self.ring.scope(position)).distance(masked)?).ok();
+        }
+        self.codes.distance_to(masked, position)
+    }
+
+    /// Shows every member of these families that matches the probe, each once with its strongest stage, if it differs from
+    /// the head as the probe's page does ([`families`]). Heads are named by their sequence numbers.
+    pub fn members(&self, probe: &Probe<'_>, heads: &[u64], mut visit: impl FnMut(Candidate)) -> Seen {
+        let mut positions = Vec::new();
+        for &head in heads {
+            if let Some(keys) =
+                self.family_keys(head, &probe.fingerprints.numbers, probe.fingerprints.sketch.as_deref())
+            {
+                self.families.sharing(&keys, &self.ring.positions(), |position| {
+                    // Keys are equal by chance now and then.
+                    if self.ring.placement(position).family == Some(head) {
+                        positions.push(position);
+                    }
+                });
+            }
+        }
+        let compared = u32::try_from(positions.len()).unwrap_or(u32::MAX);
+        let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
+        let bits_to = |position| self.bits_to(code?, position);
+        positions.retain(|&position| {
+            let Some(facts) = self.ring.facts(position) else { return false };
+            let Some((stage, distance)) = probe.verify(&facts, bits_to(position)) else { return true };
+            if stage != Stage::Exact {
+                // Equal texts are found by their hash, members or not.
+                visit(self.candidate(probe, (position, &facts), stage, distance, None));
+            }
+            false
+        });
+        if let Some(sketch) = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash)) {
+            let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
+            let wanted = Wanted { sketch, scope: probe.scope, may_match, bits_to };
+            self.sketches.compare(&wanted, &positions, |position, distance, contained| {
+                if let Some(facts) = self.ring.facts(position) {
+                    visit(self.candidate(probe, (position, &facts), Stage::MinHash, distance, contained));
+                }
+            });
+        }
+        Seen { compared, nearest: None }
+    }
+
+    /// Returns which tables are to hold an original with the fingerprints of a probe: those of all bands whose keys few
+    /// have; or, as a member of the family with this head, those of its differences.
+    #[must_use]
+    pub fn placement(&self, probe: &Probe<'_>, family: Option<u64>, max_bucket: u16) -> Placement {
+        let is_live = |position| self.ring.facts(position).is_some_and(|facts| probe.is_live_by_sketch(&facts));
+        let sketch = probe.fingerprints.sketch.as_ref();
+        if let Some(head) = family
+            && let Some(keys) = self.family_keys(head, &probe.fingerprints.numbers, sketch.map(|sketch| &**sketch))
+        {
+            let mut placement = Placement { family, ..Placement::EVERYWHERE };
+            let positions = self.ring.positions();
+            self.families.full(&keys, &positions, max_bucket.into(), is_live).for_each(|key| placement.skip(key));
+            return placement;
+        }
+        sketch.map_or(Placement::EVERYWHERE, |sketch| {
+            self.sketches.full_bands(&self.ring, (sketch, probe.scope), is_live)
+        })
+    }
+
+    /// Returns the keys that a page with these numbers and this sketch has in the family of a head that is held.
+    fn family_keys(&self, head: u64, numbers: &Numbers, sketch: Option<&[u8]>) -> Option<FamilyKeys> {
+        let position = self.position_of(head)?;
+        let form = self.sketches.form().zip(sketch).filter(|(form, sketch)| sketch.len() == form.bytes());
+        let sketches = form.zip(self.sketches.row(position)).map(|((form, page), head)| (form, head, page));
+        Some(Difference { head, sketches, numbers: *numbers }.keys())
+    }
+
+    /// Returns the keys of the member at a position, those left out that its placement leaves out.
+    pub(super) fn family_keys_of(&self, position: u64) -> Option<FamilyKeys> {
+        let placement = self.ring.placement(position);
+        let mut keys =
+            self.family_keys(placement.family?, &self.ring.numbers(position)?, self.sketches.row(position))?;
+        let skipped = keys.iter_mut().enumerate().filter(|(table, _)| !placement.holds(*table));
+        skipped.for_each(|(_, key)| *key = 0);
+        Some(keys)
+    }
+
+    /// Works out the keys of all members anew.
+    pub(super) fn build_families(&mut self) {
+        let mut families = std::mem::replace(&mut self.families, Families::new());
+        families.build(&self.ring.positions(), |position| self.family_keys_of(position));
+        self.families = families;
+    }
+}
