@@ -145,7 +145,7 @@ impl EntryLog {
     /// Puts a new client in the place of one that has lost its brokers. To be called now and then; may take a second
     /// and a half while no broker answers.
     pub fn look_after(&mut self) {
-        if !self.pulse.is_lost(self.producer.client(), Some(&self.topic)) {
+        if !self.pulse.is_lost(self.producer.client(), || Some(self.topic.clone())) {
             return;
         }
         tracing::warn!(topic = self.topic, "no broker answers this producer: a new one takes its place");

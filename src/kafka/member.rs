@@ -515,7 +515,7 @@ fn subscribe(settings: &MemberSettings, shared: &Arc<Shared>) -> Result<Arc<Base
 
 fn run(settings: &MemberSettings, shared: &Arc<Shared>, mut consumer: Arc<BaseConsumer<Context>>) {
     let mut topic = TopicName::default();
-    let watched = settings.topics.first().filter(|topic| !topic.starts_with('^')).map(String::as_str);
+    let named = settings.topics.first().filter(|topic| !topic.starts_with('^'));
     let mut pulse = Pulse::new();
     shared.renew(&consumer);
     while !shared.lanes().leaving {
@@ -529,7 +529,9 @@ fn run(settings: &MemberSettings, shared: &Arc<Shared>, mut consumer: Arc<BaseCo
             report(consumer.subscribe(&settings.topics()), "joining anew");
         }
         shared.seek_what_is_wanted(&consumer);
-        if pulse.is_lost(consumer.client(), watched) {
+        // Asked for one topic: the metadata of all topics of a large cluster takes longer than an answer may.
+        let owned = || shared.lanes().by_partition.keys().next().map(|partition| partition.topic.to_string());
+        if pulse.is_lost(consumer.client(), || named.cloned().or_else(owned)) {
             pulse = Pulse::new();
             consumer = replace(settings, shared, consumer);
         }

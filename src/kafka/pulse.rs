@@ -30,12 +30,16 @@ impl Pulse {
         Self { due: tick(EVERY), misses: 0 }
     }
 
-    /// Asks the client when it is time to. Says whether it is to be replaced.
-    pub(super) fn is_lost<C: ClientContext>(&mut self, client: &Client<C>, topic: Option<&str>) -> bool {
+    /// Asks the client when it is time to: for a topic, or for all of them. Says whether it is to be replaced.
+    pub(super) fn is_lost<C: ClientContext>(
+        &mut self,
+        client: &Client<C>,
+        topic: impl FnOnce() -> Option<String>,
+    ) -> bool {
         if self.due.try_recv().is_err() {
             return false;
         }
-        if has_brokers(client, topic) {
+        if has_brokers(client, topic().as_deref()) {
             self.misses = 0;
             return false;
         }

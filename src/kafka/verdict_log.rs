@@ -165,7 +165,7 @@ impl Reader {
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if self.pulse.is_lost(self.consumer.client(), Some(&self.partition.topic)) {
+            if self.pulse.is_lost(self.consumer.client(), || Some(self.partition.topic.to_string())) {
                 self.replace();
             }
             if self.active {
