@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dupgate::config::Settings;
 use dupgate::config::settings::Compression;
-use dupgate::kafka::client::{ClientSettings, Cluster, Patience, ProducerSettings};
+use dupgate::kafka::client::{BATCH_BYTES, ClientSettings, Cluster, Patience, ProducerSettings};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
@@ -108,6 +108,7 @@ fn clients(
     let sending = ProducerSettings {
         compression: codec(settings.output.compression).to_owned(),
         max_record_bytes: MOST_BYTES,
+        max_batch_bytes: BATCH_BYTES,
         transaction_timeout: kafka.transaction_timeout,
     };
     let producer = cluster.transactional_producer(&format!("{group}.copy"), &sending);

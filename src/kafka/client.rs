@@ -58,16 +58,27 @@ pub struct ProducerSettings {
     pub compression: String,
     /// Largest record handed to the client, in bytes with key and headers.
     pub max_record_bytes: usize,
-    /// How long the coordinator lets a transaction live, and how long a record may be on its way. Shorter than the
-    /// workers' session, so that a dead owner's transaction is gone before its partitions have a new owner.
+    /// Most bytes that are sent in one batch, unless a single record is larger: brokers refuse batches as a whole, so it
+    /// is to be what the topic with the smallest limit takes.
+    pub max_batch_bytes: usize,
+    /// How long the coordinator lets a transaction live. Shorter than the workers' session, so that a dead owner's
+    /// transaction is gone before its partitions have a new owner.
     pub transaction_timeout: Duration,
 }
+
+/// Most bytes of a batch where no topic takes less: the client's own default.
+pub const BATCH_BYTES: usize = 1_000_000;
 
 impl ProducerSettings {
     /// How a judge sends: small records, soon.
     #[must_use]
     pub fn of_judge() -> Self {
-        Self { compression: "none".to_owned(), max_record_bytes: 2_000_000, transaction_timeout: JUDGE_TRANSACTION }
+        Self {
+            compression: "none".to_owned(),
+            max_record_bytes: 2_000_000,
+            max_batch_bytes: BATCH_BYTES,
+            transaction_timeout: JUDGE_TRANSACTION,
+        }
     }
 }
 
@@ -147,15 +158,21 @@ impl Cluster {
     }
 
     /// Settings of a producer for `at_least_once`: in order and without doubles of its own, but no transactions.
+    ///
+    /// A record is given up well before a transaction times out: one that holds it is then aborted by us, not by the
+    /// coordinator, who would fence us.
     #[must_use]
     pub fn output_producer(&self, settings: &ProducerSettings) -> ClientConfig {
         let mut config = self.producer();
         config
             .set("linger.ms", "5")
-            .set("message.timeout.ms", millis(settings.transaction_timeout))
+            .set("message.timeout.ms", millis(settings.transaction_timeout * 3 / 5))
             .set("compression.type", &settings.compression)
             .set("message.max.bytes", settings.max_record_bytes.clamp(1_000, 1_000_000_000).to_string())
             .set("queue.buffering.max.kbytes", "524288");
+        if config.get("batch.size").is_none() {
+            config.set("batch.size", settings.max_batch_bytes.clamp(1_000, BATCH_BYTES).to_string());
+        }
         // The client's own level for zstd is 3, and that is the most costly work of a worker after the text itself.
         if settings.compression == "zstd" && config.get("compression.level").is_none() {
             config.set("compression.level", "1");
@@ -305,6 +322,26 @@ mod tests {
         assert_eq!(level("zstd", None).as_deref(), Some("1"));
         assert_eq!(level("zstd", Some("9")).as_deref(), Some("9"));
         assert_eq!(level("lz4", None), None);
+    }
+
+    #[test]
+    fn a_record_is_given_up_before_its_transaction() {
+        let producer = Cluster::default().transactional_producer("t", &ProducerSettings::of_judge());
+        let number = |key| producer.get(key).and_then(|value| value.parse::<u64>().ok());
+        assert_eq!((number("message.timeout.ms"), number("transaction.timeout.ms")), (Some(6_000), Some(10_000)));
+    }
+
+    #[test]
+    fn a_batch_is_one_that_every_output_takes() {
+        let batch = |most: usize, of_user: Option<&str>| {
+            let own = of_user.map(|size| ("batch.size".to_owned(), size.to_owned()));
+            let cluster = Cluster { producer_properties: own.into_iter().collect(), ..Cluster::default() };
+            let settings = ProducerSettings { max_batch_bytes: most, ..ProducerSettings::of_judge() };
+            cluster.output_producer(&settings).get("batch.size").map(str::to_owned)
+        };
+        assert_eq!(batch(100_000, None).as_deref(), Some("100000"));
+        assert_eq!(batch(8_000_000, None).as_deref(), Some("1000000"));
+        assert_eq!(batch(100_000, Some("5000")).as_deref(), Some("5000"));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! it in the background and takes it up where it stood when the same call comes again. With
 //! [`Delivery::AtLeastOnce`] the same orders mean: send and wait, then commit the offsets.
 
+mod age;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use rdkafka::message::{DeliveryResult, Header as KafkaHeader, Message, OwnedHead
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+use self::age::TransactionAge;
 use super::backlog::{Backlog, OnItsWay};
 use super::client::{log_error, log_line};
 use super::errors;
@@ -154,9 +157,11 @@ impl Transactor {
         std::thread::Builder::new().name(thread).spawn(move || {
             let mut desk = Desk { config, delivery, backlog, line: None, batch: 0 };
             let mut standstill = Standstill::new(STANDSTILL);
+            let mut age = TransactionAge::new(&desk.config);
             for order in orders {
                 let call = order.call();
-                sink(call, standstill.judge(desk.carry_out(order)));
+                let answer = standstill.judge(desk.carry_out(order));
+                sink(call, age.judge(call, answer));
             }
         })?;
         Ok(Self { orders: sender })

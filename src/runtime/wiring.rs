@@ -28,6 +28,9 @@ use crate::telemetry::{Health, Metrics};
 use crate::transaction::Manner;
 use crate::worker::{BadRecords, LogPartition, Mode, Partitioning, Routing, Tombstones};
 
+/// What a batch takes beside its records, at the most.
+const BATCH_HEAD_BYTES: usize = 64 << 10;
+
 /// What all parts of the service share.
 pub struct Plan {
     /// What the operator decided.
@@ -109,10 +112,13 @@ impl Plan {
 
     /// Settings of the worker's producer.
     pub(super) fn worker_producer(&self) -> ClientSettings {
-        let most = self.outputs.topics.values().map(|topic| topic.max_bytes).max().unwrap_or(1 << 20);
+        let limits = || self.outputs.topics.values().map(|topic| topic.max_bytes);
+        let (least, most) = (limits().min().unwrap_or(1 << 20), limits().max().unwrap_or(1 << 20));
         let settings = ProducerSettings {
             compression: compression(self.settings.output.compression).to_owned(),
             max_record_bytes: most,
+            // A batch has a head of its own.
+            max_batch_bytes: least.saturating_sub(BATCH_HEAD_BYTES),
             transaction_timeout: self.settings.kafka.transaction_timeout,
         };
         match self.delivery() {

@@ -320,7 +320,9 @@ pub(crate) fn judges_of(log: LogPartition) -> String {
 pub(crate) fn as_call_error(refused: Refused, recovers: bool) -> CallError {
     match refused {
         Refused::TimedOut if recovers => CallError::Abortable("the coordinator timed the transaction out".to_owned()),
-        Refused::Fenced | Refused::TimedOut => CallError::Fenced(format!("{refused:?}")),
+        // The transaction was older than its time-out: that is no proof of another process.
+        Refused::TimedOut => CallError::Unknown("fenced by its own time-out".to_owned()),
+        Refused::Fenced => CallError::Fenced(format!("{refused:?}")),
         Refused::UnknownMember | Refused::IllegalGeneration | Refused::FencedInstance => {
             CallError::Abortable(format!("{refused:?}"))
         }

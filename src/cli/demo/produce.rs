@@ -12,7 +12,7 @@ use crate::config::Purpose;
 use crate::config::settings::Topics;
 use crate::crawl::Truth;
 use crate::error::{Fatal, Reason};
-use crate::kafka::client::ProducerSettings;
+use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
 use crate::kafka::feed::{Feed, Page};
 use crate::runtime::wiring;
 
@@ -38,6 +38,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     let producer = ProducerSettings {
         compression: "zstd".to_owned(),
         max_record_bytes: 1 << 20,
+        max_batch_bytes: BATCH_BYTES,
         transaction_timeout: settings.kafka.transaction_timeout,
     };
     let config = wiring::cluster(&settings.kafka).output_producer(&producer);

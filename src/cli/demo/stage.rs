@@ -16,7 +16,7 @@ use crate::config::settings::Settings;
 use crate::crawl::Summary;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Admin, Brokers, LogNames};
-use crate::kafka::client::ProducerSettings;
+use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
 use crate::kafka::mock::InProcessBroker;
 use crate::kafka::tail::Tail;
 use crate::runtime::random::draw;
@@ -128,6 +128,7 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
     let producer = ProducerSettings {
         compression: "none".to_owned(),
         max_record_bytes: 1 << 20,
+        max_batch_bytes: BATCH_BYTES,
         transaction_timeout: settings.kafka.transaction_timeout,
     };
     let config = cluster.output_producer(&producer);
