@@ -131,5 +131,12 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
         return print_json(&read.tree, format);
     }
     let yaml = serde_saphyr::to_string(&read.tree).map_err(|error| Reason::Failure.because(error))?;
-    print(&format!("# hash {}, scheme {}\n{}", read.settings.hash, read.settings.scheme(), yaml.trim_end()))
+    let settings = &read.settings;
+    print(&format!(
+        "# hash {}, scheme {}, group {}\n{}",
+        settings.hash,
+        settings.scheme(),
+        settings.input.group,
+        yaml.trim_end()
+    ))
 }

@@ -16,7 +16,8 @@ pub enum Decides {
 }
 
 /// Keys by their beginning; the first that fits counts.
-const TABLE: [(&str, Decides); 30] = [
+const TABLE: [(&str, Decides); 31] = [
+    ("mode", Decides::State),
     ("input.group", Decides::State),
     ("logs.prefix", Decides::State),
     ("match.stages", Decides::Rules),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use super::endpoint::Endpoint;
+use super::levels::Levels;
 use super::properties::Properties;
 use super::units::Start;
 use crate::log::Rules;
@@ -171,12 +172,31 @@ pub enum Topics {
     Pattern(String),
 }
 
+/// What the names of the group and logs of `mode: observe` end in.
+pub(super) const OBSERVED: &str = ".observe";
+
+impl Mode {
+    /// Returns the group, or the first part of the names of the logs, that this mode works under.
+    ///
+    /// A page seen while observing is delivered nowhere. Under the names of a mode that delivers, copies of it would be
+    /// called duplicates of a page that nobody got (law L8). Tagging delivers every page as unique, so it shares the
+    /// names of routing.
+    #[must_use]
+    pub fn own_name(self, configured: &str) -> String {
+        match self {
+            Self::Observe => format!("{configured}{OBSERVED}"),
+            Self::Route | Self::Tag => configured.to_owned(),
+        }
+    }
+}
+
 /// What is read (`input`).
 #[derive(Clone, Debug)]
 pub struct Input {
     /// The input topics. No names for `sieve`, which reads files.
     pub topics: Topics,
-    /// The workers' consumer group; prefix of everything that is named after it.
+    /// The workers' consumer group; prefix of everything that is named after it. As configured, but for
+    /// [`Mode::own_name`].
     pub group: String,
     /// Stable name of this instance: static membership and transactional id.
     pub instance_id: Option<String>,
@@ -189,7 +209,7 @@ pub struct Input {
 /// Where the judge keeps its state (`index`).
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// Folder of the snapshots.
+    /// Folder of the snapshots; those of `mode: observe` have a folder in it.
     pub path: PathBuf,
     /// Memory ceiling in bytes: as configured, or what `max_entries` come to.
     pub max_memory: u64,
@@ -204,7 +224,7 @@ pub struct Index {
 /// The two logs (`logs`).
 #[derive(Clone, Debug)]
 pub struct Logs {
-    /// First part of their names.
+    /// First part of their names, of [`Mode::own_name`].
     pub prefix: String,
     /// Copies of each; the cluster's default when absent.
     pub replication_factor: Option<i32>,
@@ -293,10 +313,10 @@ pub struct Admin {
 }
 
 /// How the program speaks (`logging`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Logging {
     /// How much.
-    pub level: Level,
+    pub level: Levels,
     /// In which form.
     pub format: LogFormat,
 }

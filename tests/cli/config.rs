@@ -149,7 +149,31 @@ fn diff_says_what_a_change_costs() {
     assert!(!scheme.contains("other rules"), "{scheme}");
     let group = diff(&["input.group=other"]).out;
     assert!(group.contains("another group: other begins where input.start says (earliest)"), "{group}");
+    assert!(group.contains("pages that dupgate has delivered are delivered again"), "{group}");
     assert!(group.contains("starts a new index in other.fingerprints.sh64-"), "{group}");
+}
+
+#[test]
+fn diff_says_what_another_mode_means_for_pages_that_were_seen() {
+    let text = minimal();
+    let files = [("a.yaml", text.as_str()), ("o.yaml", &text.replace("version: 1", "version: 1\nmode: observe"))];
+    let diff = |file: &str, mode: &str| run(&files, &[], &["config", "diff", file, "-s", &format!("mode={mode}")]).out;
+    let told = diff("o.yaml", "route");
+    for expected in [
+        "state  mode  \"observe\" -> \"route\"\n",
+        "another group: dupgate begins where input.start says (earliest) unless it has an offset, and judges for itself: \
+         what dupgate.observe saw was delivered nowhere",
+        "starts a new index in dupgate.fingerprints.sh64-",
+    ] {
+        assert!(told.contains(expected), "{expected}\n{told}");
+    }
+    let told = diff("a.yaml", "observe");
+    assert!(told.contains("another group: dupgate.observe begins") && told.contains("nothing is delivered"), "{told}");
+    let told = diff("a.yaml", "tag");
+    assert!(
+        told.contains("the same group and index: duplicates go to unique") && !told.contains("new index"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod fleet;
 #[path = "../support/judge_driver.rs"]
 mod judge_driver;
 mod laws;
+mod modes;
 mod oracle;
 #[path = "../support/pages.rs"]
 mod pages;

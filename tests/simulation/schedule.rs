@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dupgate::config::settings::Mode;
 use dupgate::fingerprint::{Banding, SketchForm, SlotBits, Unsure};
 use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate::log::{Entry, EntryBody, ForgetTarget, LogIdentity, MinHashRules, Rules, SameId, Stage, Windows};
@@ -553,6 +554,22 @@ impl Schedule {
                 self.reopen(&input, offset, high);
             }
         }
+    }
+
+    /// All processes end, and come back in another mode. What has another name there begins empty.
+    pub(crate) fn change_mode(&mut self, mode: Mode) {
+        self.world.log(|| format!("OPERATOR: mode {mode:?}"));
+        while !self.processes.is_empty() {
+            self.bury(0);
+        }
+        if self.world.change_mode(mode) {
+            self.ghosts.clear();
+            self.orphans.clear();
+            self.laws.begin_anew();
+            self.instances.iter_mut().for_each(|instance| instance.disks.clear());
+        }
+        self.reap();
+        (0..self.instances.len()).for_each(|instance| self.start(instance));
     }
 
     /// The way out for pages whose ruling is gone for good.

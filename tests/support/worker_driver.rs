@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use dupgate::config::settings::Mode;
 use dupgate::log::{Entry, VerdictReader};
 use dupgate::record::PartitionId;
 use dupgate::transaction::{Call, CallError};
@@ -588,6 +589,9 @@ fn route(world: &mut World, client: &Client, outputs: &[Arc<Output<Payload>>]) -
         let is_verdict = matches!(output.disposition, Disposition::Ruled(_));
         if is_verdict && output.page.payload.poison {
             return Err(CallError::Undeliverable { index, reason: dupgate::record::Reject::Refused });
+        }
+        if world.mode == Mode::Observe {
+            continue;
         }
         let value = Value::Routed { source: output.page.source.clone(), disposition: output.disposition.clone() };
         let sent = world.bus.produce(client.id(), client.epoch(), &routed(), world.now(), value);

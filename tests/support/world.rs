@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dupgate::config::settings::Mode;
 use dupgate::fingerprint::Width;
 use dupgate::log::{Entry, RequestId, Ruling, encode_entries};
 use dupgate::record::{PartitionId, Source, Timestamp};
@@ -119,6 +120,8 @@ pub(crate) struct World {
     pub(crate) given: Vec<Given>,
     /// Whether chance may do harm.
     pub(crate) faults: bool,
+    /// What becomes of judged pages.
+    pub(crate) mode: Mode,
     /// Broker calls made so far.
     pub(crate) calls: u64,
     /// The one call to die at, in exhaustive runs.
@@ -157,6 +160,7 @@ impl World {
             reports: BTreeMap::new(),
             given: Vec::new(),
             faults: true,
+            mode: Mode::Route,
             calls: 0,
             crash_at: None,
             violation: None,
@@ -165,6 +169,23 @@ impl World {
             lives: 0,
             requests: 0,
         }
+    }
+
+    /// Goes on in another mode. A group or log that has another name there has never been seen: the names of this world
+    /// are always those of the mode it is in.
+    pub(crate) fn change_mode(&mut self, mode: Mode) -> bool {
+        let is_new = mode.own_name(GROUP) != self.mode.own_name(GROUP);
+        self.mode = mode;
+        if is_new {
+            let other = Self::new(0, 0, self.logs);
+            let old = std::mem::replace(&mut self.bus, other.bus);
+            self.bus.adopt(old, &self.inputs);
+            self.bus.create_group(GROUP, self.inputs.clone());
+            self.net.clear();
+            self.reports.clear();
+            self.given.clear();
+        }
+        is_new
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Read, read};
 use crate::cli::Global;
 use crate::cli::output::{Format, columns, print, print_json};
+use crate::config::settings::Mode;
 use crate::config::{Decides, Shown};
 use crate::error::Fatal;
 
@@ -67,15 +68,40 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
     let span = |span: std::time::Duration| humantime::format_duration(span).to_string();
     let state = was.logs.prefix != will.logs.prefix || was.input.group != will.input.group;
     if was.input.group != will.input.group {
+        let start = value_of(new, "input.start");
+        let (old_group, group) = (&was.input.group, &will.input.group);
+        let meaning = match (was.mode, will.mode) {
+            (Mode::Observe, Mode::Observe) => String::new(),
+            (Mode::Observe, Mode::Route | Mode::Tag) => {
+                format!(
+                    ", and judges for itself: what {old_group} saw was delivered nowhere, and is the original of nothing"
+                )
+            }
+            (Mode::Route | Mode::Tag, Mode::Observe) => {
+                format!(", and nothing is delivered any more: {old_group} keeps its place for the day it comes back")
+            }
+            (Mode::Route | Mode::Tag, Mode::Route | Mode::Tag) => {
+                format!(", and pages that {old_group} has delivered are delivered again")
+            }
+        };
         costs.push((
             Decides::State,
-            format!(
-                "another group: {} begins where input.start says ({}), and pages that {} has delivered are delivered again",
-                will.input.group,
-                value_of(new, "input.start"),
-                was.input.group
-            ),
+            format!("another group: {group} begins where input.start says ({start}) unless it has an offset{meaning}"),
         ));
+    }
+    match (was.mode, will.mode) {
+        (Mode::Tag, Mode::Route) => costs.push((
+            Decides::State,
+            "the same group and index: every page that was tagged went to unique, so originals are there; duplicates go to \
+             the duplicate topic from now on"
+                .to_owned(),
+        )),
+        (Mode::Route, Mode::Tag) => costs.push((
+            Decides::State,
+            "the same group and index: duplicates go to unique from now on, those of before stay in the duplicate topic"
+                .to_owned(),
+        )),
+        (Mode::Route | Mode::Tag | Mode::Observe, Mode::Route | Mode::Tag | Mode::Observe) => {}
     }
     if state || old_scheme != new_scheme {
         let mut text = String::new();
@@ -92,11 +118,13 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
             span(will.rules.windows.max())
         );
         costs.push((if state { Decides::State } else { Decides::Scheme }, text));
-        costs.push((
-            Decides::Scheme,
-            "stop every old instance cleanly before the first new one starts: a page is judged once in each scheme"
-                .to_owned(),
-        ));
+        if was.mode == will.mode || will.mode != Mode::Observe && was.mode != Mode::Observe {
+            costs.push((
+                Decides::Scheme,
+                "stop every old instance cleanly before the first new one starts: a page is judged once in each scheme"
+                    .to_owned(),
+            ));
+        }
     } else if was.text != will.text || changes.iter().any(|change| change.decides == Decides::Scheme) {
         costs.push((Decides::Scheme, format!("the scheme stays {new_scheme}: fingerprints are the same")));
     }

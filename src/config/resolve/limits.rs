@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::raw::{Keep, Raw, Serve};
 use super::super::settings::{Judge, Logs, Processing, Settings};
 use super::super::units::Span;
-use super::routes::{check_name, is_read};
+use super::routes::{check_own_name, is_read};
 use super::{Findings, rooms};
 
 /// Shorter times cannot be told apart in Kafka's timestamps.
@@ -26,10 +26,11 @@ pub(super) fn at_least(path: &str, span: Duration, limit: Duration, found: &mut 
 
 pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
     let logs = &raw.logs;
-    let prefix = logs.prefix.clone().unwrap_or_else(|| raw.input.group.clone());
+    let prefix = logs.prefix.as_ref().unwrap_or(&raw.input.group);
     if logs.prefix.is_some() {
-        check_name("logs.prefix", &prefix, found);
+        check_own_name("logs.prefix", prefix, found);
     }
+    let prefix = raw.mode.own_name(prefix);
     for log in ["fingerprints", "verdicts"] {
         let name = format!("{prefix}.{log}.");
         // The scheme ends the name; any will do for a look at the pattern.
@@ -40,7 +41,7 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
     if logs.replication_factor.is_some_and(|copies| copies < 1) {
         found.refuse("logs.replication_factor", "is below the limit of 1");
     }
-    let stages = [raw.window.stages.exact, raw.window.stages.simhash];
+    let stages = [raw.window.stages.exact, raw.window.stages.simhash, raw.window.stages.minhash];
     let longest =
         stages.iter().fold(raw.window.size.0, |longest, stage| longest.max(stage.map_or(longest, |span| span.0)));
     let needed = longest.saturating_add(raw.window.lateness.0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::super::raw::{self, Raw, StageName, TimeSource};
+use super::super::raw::{self, Mode, Raw, StageName, TimeSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
 use super::{Findings, Given};
@@ -405,7 +405,8 @@ pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
     let derived = index.max_entries.map(|entries| entries.saturating_mul(bytes_per_original(&raw.r#match)));
     let configured = index.max_memory.map(|ByteSize(bytes)| bytes);
     Index {
-        path: index.path.clone(),
+        // The logs of both have other identities, so each would throw away the snapshots of the other.
+        path: if raw.mode == Mode::Observe { index.path.join("observe") } else { index.path.clone() },
         max_memory: configured.or(derived).unwrap_or(DEFAULT_MAX_MEMORY.0),
         cold_start: index.cold_start,
         snapshot_interval: index.snapshot.interval.0,

@@ -1,7 +1,7 @@
 //! Which topics are read and written.
 
 use super::super::raw::{Mode, OnBadRecord, Raw};
-use super::super::settings::{Input, Output, Topics};
+use super::super::settings::{Input, OBSERVED, Output, Topics};
 use super::super::units::Start;
 use super::{Findings, Purpose, limits};
 
@@ -39,7 +39,7 @@ pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input 
             Topics::Names(names.to_vec())
         }
     };
-    check_name("input.group", &input.group, found);
+    check_own_name("input.group", &input.group, found);
     if !input.instance_id.is_empty() {
         check_name("input.instance_id", &input.instance_id, found);
     }
@@ -49,7 +49,7 @@ pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input 
     });
     Input {
         topics,
-        group: input.group.clone(),
+        group: raw.mode.own_name(&input.group),
         instance_id: (!input.instance_id.is_empty()).then(|| input.instance_id.clone()),
         start,
         tombstones: input.tombstones,
@@ -123,6 +123,17 @@ pub(super) fn is_read(raw: &Raw, name: &str) -> bool {
             topic == name
         }
     })
+}
+
+/// Refuses a name that could be mistaken for one that `mode: observe` derives.
+pub(super) fn check_own_name(path: &str, name: &str, found: &mut Findings) {
+    check_name(path, name, found);
+    if name.ends_with(OBSERVED) {
+        found.refuse(
+            path,
+            format!("`{name}` ends in `{OBSERVED}`, which is added to it by `mode: observe`: leave that part out"),
+        );
+    }
 }
 
 /// Refuses what brokers would not take as the name of a topic (or what could not be part of one).

@@ -105,6 +105,7 @@ fn limits_are_inclusive_where_they_are_said_to_be() {
     );
     assert_eq!(settings(&["logs.keep=78h"]).logs.keep, Duration::from_hours(78));
     refused(&["logs.keep=77h"], "logs.keep", "is below window and lateness together");
+    refused(&["logs.keep=78h", "window.stages.minhash=96h"], "logs.keep", "is below window and lateness together");
     assert_eq!(settings(&["processing.stop_after_bad_ratio=1"]).processing.stop_after_bad_percent, 100);
     refused(&["processing.stop_after_bad_ratio=0"], "processing.stop_after_bad_ratio", "0 is not one of");
     refused(&["processing.stop_after_bad_ratio=1.01"], "processing.stop_after_bad_ratio", "1.01 is not one of");
@@ -298,6 +299,33 @@ fn topics_are_names_or_one_pattern() {
     refused(&["input.group="], "input.group", "is no name");
     refused(&["input.instance_id=a/b"], "input.instance_id", "is no name");
     refused(&["logs.prefix=a/b"], "logs.prefix", "is no name");
+}
+
+#[test]
+fn observing_has_a_group_and_logs_of_its_own() {
+    use settings::Mode;
+    for prefix in ["logs.prefix=null", "logs.prefix=crawl"] {
+        let names = |mode: &str| {
+            let settings = settings(&[prefix, mode]);
+            (settings.input.group, settings.logs.prefix, settings.index.path)
+        };
+        let (route, observe) = (names("mode=route"), names("mode=observe"));
+        assert_eq!(names("mode=tag"), route, "what was tagged was delivered as unique");
+        assert_ne!(observe.0, route.0);
+        assert_ne!(observe.1, route.1);
+        assert_ne!(observe.2, route.2);
+    }
+    assert_eq!(settings(&["mode=observe"]).input.group, "dupgate.observe");
+    assert_eq!(Mode::Observe.own_name("a"), "a.observe");
+    // A name that the other mode would derive.
+    refused(&["input.group=a.observe"], "input.group", "is added to it by `mode: observe`");
+    refused(&["logs.prefix=a.observe"], "logs.prefix", "is added to it by `mode: observe`");
+    refused(&["mode=observe", "input.group=a.observe"], "input.group", "leave that part out");
+    refused(
+        &["mode=observe", "input.topics=^dupgate[.]observe[.]f.*"],
+        "input.topics",
+        "own log `dupgate.observe.finger",
+    );
 }
 
 #[test]

@@ -58,4 +58,9 @@ impl<V> Bus<V> {
             members_made: 0,
         }
     }
+
+    /// Takes partitions over from another cluster, with all that is in them.
+    pub(crate) fn adopt(&mut self, mut other: Self, partitions: &[PartitionId]) {
+        self.partitions.extend(partitions.iter().filter_map(|wanted| other.partitions.remove_entry(wanted)));
+    }
 }
