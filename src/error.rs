@@ -1,7 +1,7 @@
 //! The few reasons to stop, each with its exit code.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use crate::config::Refused;
@@ -95,19 +95,6 @@ impl From<Refused> for Fatal {
     }
 }
 
-/// Makes every panic a log line, with the place and the thread. To be called once logging stands.
-pub fn log_panics() {
-    std::panic::set_hook(Box::new(log_panic));
-}
-
-fn log_panic(info: &PanicHookInfo<'_>) {
-    let message = info.payload_as_str().unwrap_or("no message");
-    let place = info.location().map(ToString::to_string).unwrap_or_default();
-    let current = std::thread::current();
-    let thread = current.name().unwrap_or("unnamed");
-    tracing::error!(target: "panic", place, thread, "{message}");
-}
-
 /// Does the work of a thread. A panic in it ends the whole process with [`Reason::Bug`], so that no thread is
 /// missed silently. Work that may panic on a hostile page catches that itself, further in.
 pub fn exit_on_panic<T>(work: impl FnOnce() -> T) -> T {
@@ -121,35 +108,6 @@ mod tests {
     #[test]
     fn exit_codes_are_those_that_are_documented() {
         assert_eq!(Reason::ALL.map(Reason::code), [1, 2, 69, 70, 74, 75, 77, 78]);
-    }
-
-    #[test]
-    fn a_panic_is_a_log_line() {
-        use std::sync::{Arc, Mutex};
-
-        #[derive(Clone, Default)]
-        struct Lines(Arc<Mutex<Vec<u8>>>);
-        impl std::io::Write for Lines {
-            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-                self.0.lock().map(|mut lines| lines.extend_from_slice(bytes)).ok();
-                Ok(bytes.len())
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                Ok(())
-            }
-        }
-
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        let before = std::panic::take_hook();
-        log_panics();
-        let caught = tracing::subscriber::with_default(subscriber, || catch_unwind(|| panic!("out of {}", "cheese")));
-        std::panic::set_hook(before);
-        assert!(caught.is_err());
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-        assert!(text.contains("ERROR panic: out of cheese"), "{text}");
-        assert!(text.contains("src/error.rs:") && text.contains("a_panic_is_a_log_line"), "{text}");
     }
 
     #[test]

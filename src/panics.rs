@@ -1,7 +1,7 @@
 //! What a panic costs: a page where text work is shielded, the process everywhere else.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
 use crate::error::Reason;
 
@@ -17,20 +17,32 @@ pub fn shielded<T>(work: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
-/// From here on a panic outside of [`shielded`] work is logged as one line and ends the process with [`Reason::Bug`].
+/// From here on every panic is a log line, with its place and thread. To be called once logging works.
+///
+/// The payload of a panic in [`shielded`] work may hold text of a page and is never logged.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(log_panic));
+}
+
+/// From here on a panic outside of [`shielded`] work is logged, too, and ends the process with [`Reason::Bug`].
 pub fn end_the_process_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        // The payload may hold text of a page: it is shown only where no page is at hand.
-        if SHIELDED.get() {
-            tracing::warn!(place, "text work panicked on a page");
-            return;
+        log_panic(panic);
+        if !SHIELDED.get() {
+            std::process::exit(i32::from(Reason::Bug.code()));
         }
-        let thread = std::thread::current().name().unwrap_or("?").to_owned();
-        let message = panic.payload_as_str().unwrap_or("");
-        tracing::error!(place, thread, message, "panic: the process ends");
-        std::process::exit(i32::from(Reason::Bug.code()));
     }));
+}
+
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    if SHIELDED.get() {
+        tracing::warn!(place, "text work panicked on a page");
+        return;
+    }
+    let current = std::thread::current();
+    let thread = current.name().unwrap_or("unnamed");
+    tracing::error!(target: "panic", place, thread, "{}", panic.payload_as_str().unwrap_or("no message"));
 }
 
 #[cfg(test)]
@@ -42,5 +54,39 @@ mod tests {
         assert_eq!(shielded(|| 3), Some(3));
         assert_eq!(shielded(|| -> i32 { panic!("a page") }), None);
         assert!(!SHIELDED.get());
+    }
+
+    #[test]
+    fn a_panic_is_a_log_line() {
+        use std::sync::{Arc, Mutex};
+
+        #[derive(Clone, Default)]
+        struct Lines(Arc<Mutex<Vec<u8>>>);
+        impl std::io::Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().map(|mut lines| lines.extend_from_slice(bytes)).ok();
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let before = std::panic::take_hook();
+        log_panics();
+        let caught = tracing::subscriber::with_default(subscriber, || {
+            // The payload of work on a page may hold its text.
+            assert_eq!(shielded(|| -> i32 { panic!("a secret page") }), None);
+            catch_unwind(|| panic!("out of {}", "cheese"))
+        });
+        std::panic::set_hook(before);
+        assert!(caught.is_err());
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("ERROR panic: out of cheese"), "{text}");
+        assert!(text.contains("src/panics.rs:") && text.contains("a_panic_is_a_log_line"), "{text}");
+        assert!(text.contains("text work panicked on a page") && !text.contains("secret"), "{text}");
     }
 }

@@ -112,12 +112,14 @@ fn of_cluster(settings: &Settings, survey: &Survey) -> Vec<Row> {
     }
     let mut input: Vec<TopicView> = Vec::new();
     let mut oldest: Option<Timestamp> = None;
+    let mut pages_a_second = 0.0;
     for name in &names {
         match survey.topic(name) {
             Ok(Some(view)) => {
                 let ends = survey.ends(name, view.partitions);
                 if let Ok(ends) = &ends {
                     oldest = oldest.into_iter().chain(ends.oldest).min();
+                    pages_a_second += machine::rate(ends);
                 }
                 rows.extend(topics::input(&view, &ends, wall_time(), settings));
                 input.push(view);
@@ -129,6 +131,9 @@ fn of_cluster(settings: &Settings, survey: &Survey) -> Vec<Row> {
             )),
             Err(trouble) => rows.push(Row::trouble(name, &trouble)),
         }
+    }
+    if settings.roles.judge {
+        rows.extend(machine::window(pages_a_second, settings));
     }
     rows.extend(permits::with(vec![group(settings, survey, &input)], permits::groups(settings, survey, &input)));
     if settings.roles.worker {

@@ -37,7 +37,7 @@ use std::sync::OnceLock;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::config::settings::{Level, LogFormat, Logging};
-use crate::config::{Loaded, Purpose, Refused, Sources, load};
+use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};
 use crate::error::{Fatal, exit_on_panic};
 use crate::runtime::clock::wall_clock;
 
@@ -90,7 +90,7 @@ pub struct Global {
     /// colours in log lines for people; auto: on a terminal, unless `NO_COLOR` is set
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
-    /// log more; twice for even more
+    /// log more: once what dupgate does in detail, twice what the client library says, too
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub verbose: u8,
     /// log less; twice for even less
@@ -253,7 +253,7 @@ impl Global {
     /// A configuration that is refused.
     pub fn start(&self, purpose: Purpose) -> Result<Loaded, Fatal> {
         let loaded = load(&self.sources(), purpose)?;
-        self.start_logging(loaded.settings.logging);
+        self.start_logging(&loaded.settings.logging);
         for warning in &loaded.warnings {
             tracing::warn!("{warning}");
         }
@@ -261,18 +261,18 @@ impl Global {
     }
 
     /// Begins to log, panics included. What `-v`, `-q` and `--log-format` say goes before the configuration.
-    pub fn start_logging(&self, configured: Logging) {
-        let logging = Logging { level: self.level(configured.level), format: self.format(configured.format) };
+    pub fn start_logging(&self, configured: &Logging) {
+        let level = Levels { base: self.level(configured.level.base), ..configured.level.clone() };
+        let logging = Logging { level, format: self.format(configured.format) };
         // A second start in one process keeps the first one's way to log.
-        let _ = crate::telemetry::logging::start(logging, self.color.of_log(), wall_clock);
-        crate::error::log_panics();
+        let _ = crate::telemetry::logging::start(&logging, self.color.of_log(), wall_clock);
+        crate::panics::log_panics();
     }
 
     fn level(&self, configured: Level) -> Level {
-        const LADDER: [Level; 6] = [Level::Off, Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
-        let at = LADDER.iter().position(|level| *level == configured).unwrap_or_default();
+        let at = Level::ALL.iter().position(|(level, _)| *level == configured).unwrap_or_default();
         let at = (at + usize::from(self.verbose)).saturating_sub(usize::from(self.quiet));
-        LADDER.get(at).copied().unwrap_or(Level::Trace)
+        Level::ALL.get(at).map_or(Level::Trace, |(level, _)| *level)
     }
 
     fn format(&self, configured: LogFormat) -> LogFormat {

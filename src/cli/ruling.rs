@@ -39,6 +39,20 @@ impl Measure {
     }
 }
 
+impl Measure {
+    /// `2 bits differ`, `similarity 0.953`.
+    pub(super) fn in_words(&self) -> String {
+        match self {
+            Self::Bits(0) => "no bit differs".to_owned(),
+            Self::Bits(1) => "1 bit differs".to_owned(),
+            Self::Bits(bits) => format!("{bits} bits differ"),
+            Self::Similarity(similarity) => format!("similarity {similarity}"),
+            Self::Containment(share, _) => format!("{share} of the smaller page is in the other"),
+            Self::Unknown => "sketches of another form".to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for Measure {
     /// `d=2`, `s=0.953`, `c=0.93`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

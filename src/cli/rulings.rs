@@ -1,19 +1,22 @@
 //! `rulings`: what was ruled, and having it ruled anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::output::{Format, print, print_json};
+use super::ask::{Instance, in_query};
+use super::output::{Format, columns, print, print_json};
 use super::petition::petition;
+use super::tap::Names;
 use super::{Global, ruling};
 use crate::config::Purpose;
+use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::id_hash;
-use crate::log::{Answer, EntryBody, ForgetTarget, VerdictRecord};
+use crate::log::{Answer, EntryBody, ForgetTarget, PageRuling, VerdictRecord};
 use crate::record::{PartitionId, Source};
 use crate::runtime::verdicts::{Extent, Read, read};
 
@@ -48,7 +51,7 @@ pub struct ShowArgs {
     /// positions of pages: topic:partition:offset
     #[arg(value_name = "SOURCE")]
     pub source: Vec<Source>,
-    /// ids of pages; finds those that became originals
+    /// ids of pages; finds those that became originals, and recent duplicates of the running instance
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
     /// list the duplicates of these pages, too
@@ -87,23 +90,44 @@ pub fn rulings(args: &RulingsArgs, global: &Global) -> Result<(), Fatal> {
 /// One answer, and the offset of its record in the verdict log.
 type Found = (i64, Answer);
 
-fn collect(global: &Global, mut is_wanted: impl FnMut(&Answer) -> bool) -> Result<(Vec<Found>, ruling::Form), Fatal> {
-    let settings = global.start(Purpose::Run)?.settings;
+fn collect(settings: &Settings, mut is_wanted: impl FnMut(&Answer) -> bool) -> Result<Vec<Found>, Fatal> {
     let mut found = Vec::new();
-    read(&settings, Extent::Kept, |news| {
+    read(settings, Extent::Kept, |news| {
         if let Some(Read { offset, record: VerdictRecord::Rulings(batch), .. }) = news {
             let answers = batch.rulings.into_iter().map(|ruling| ruling.answer);
             found.extend(answers.filter(&mut is_wanted).map(|answer| (offset, answer)));
         }
         ControlFlow::Continue(())
     })?;
-    Ok((found, settings.fingerprint.minhash.form))
+    Ok(found)
+}
+
+/// Returns the positions of the recent duplicates with an id, as far as the running instance tells of them: the verdict log has
+/// no ids of duplicates.
+fn recent_duplicates(settings: &Settings, ids: &[String]) -> Vec<Source> {
+    if settings.http.admin.is_none() {
+        return Vec::new();
+    }
+    let Ok(Some(running)) = (Instance { running: Some(None) }).of(settings) else { return Vec::new() };
+    let mut found = Vec::new();
+    for id in ids {
+        match running.get(&format!("pairs?id={}", in_query(id))) {
+            Ok(page) => {
+                let pairs = page["pairs"].as_array().into_iter().flatten();
+                found.extend(pairs.filter_map(|pair| pair["source"].as_str()?.parse::<Source>().ok()));
+            }
+            Err(fatal) => super::note(&format!("warning: recent duplicates are not searched: {fatal}")),
+        }
+    }
+    found
 }
 
 fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
+    let settings = global.start(Purpose::Run)?.settings;
     let mut sources: BTreeSet<Source> = args.source.iter().cloned().collect();
+    sources.extend(recent_duplicates(&settings, &args.id));
     let ids: BTreeSet<_> = args.id.iter().map(|id| id_hash(id)).collect();
-    let (found, form) = collect(global, |answer| match answer {
+    let found = collect(&settings, |answer| match answer {
         Answer::Page(page) => {
             let original = page.decision.original();
             if original.and_then(|original| original.id).is_some_and(|id| ids.contains(&id)) {
@@ -119,16 +143,50 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
         }
     })?;
     if found.is_empty() {
-        let why =
-            "no ruling: not judged under this scheme yet, without an original of this id, or trimmed behind logs.keep";
+        let why = "no ruling: not judged under this scheme yet, or trimmed past logs.keep; by id only originals are found, and \
+                   duplicates among the recent pairs of a running instance (http.admin.listen)";
         return Err(Reason::Failure.because(anyhow::anyhow!(why)));
     }
-    print_all(&found, form, Format::or_usual(global.output))
+    let (form, format) = (settings.fingerprint.minhash.form, Format::or_usual(global.output));
+    if format != Format::Table {
+        return print_all(&found, form, format);
+    }
+    let names = Names::open(&settings)?;
+    for (offset, answer) in &found {
+        match answer {
+            Answer::Page(page) => print(&labelled(page, form, *offset, &names.of(page)))?,
+            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => {
+                print_all(&[(*offset, answer.clone())], form, format)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A ruling with a label for each part of it.
+fn labelled(page: &PageRuling, form: ruling::Form, offset: i64, ids: &BTreeMap<Source, String>) -> String {
+    let named = |source: &Source| ids.get(source).map_or_else(|| source.to_string(), |id| format!("{source}  {id}"));
+    let time = jiff::Timestamp::from_millisecond(page.event_time.millis());
+    let mut rows = vec![
+        ("page", named(&page.source)),
+        ("verdict", crate::worker::verdict(page).to_owned()),
+        ("event time", time.map(|time| time.to_string()).unwrap_or_default()),
+    ];
+    if let Some(of) = page.decision.matched() {
+        rows.push(("found by", format!("{}, {}", of.stage.name(), ruling::Measure::of(of, form).in_words())));
+        rows.push(("original", named(&of.source)));
+        rows.push(("age", format!("{} after the original", ruling::age(of.age_ms))));
+        rows.push(("cluster", of.cluster.to_string()));
+    }
+    rows.push(("verdict log", format!("offset {offset}")));
+    columns(&rows.into_iter().map(|(label, text)| vec![label.to_owned(), text]).collect::<Vec<_>>()) + "\n"
 }
 
 fn withdrawn(global: &Global) -> Result<(), Fatal> {
     let mut pages = BTreeSet::new();
-    let (found, form) = collect(global, |answer| {
+    let settings = global.start(Purpose::Run)?.settings;
+    let form = settings.fingerprint.minhash.form;
+    let found = collect(&settings, |answer| {
         if let Answer::Withdrawn { source, .. } = answer {
             pages.insert(source.clone());
         }

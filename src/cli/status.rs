@@ -133,15 +133,26 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
         .map(|(verdict, count)| format!("{verdict} {count:.0}"))
         .collect();
     row("", by_verdict.join("  "));
-    row("dead letters", whole(figure(page, "dead_letters")));
+    let reasons: Vec<&Value> = page["dead_letter_reasons"].as_array().into_iter().flatten().collect();
+    let held: f64 = reasons.iter().map(|reason| figure(reason, "held")).sum();
+    let held = if held > 0.0 { format!(", {held:.0} held back") } else { String::new() };
+    row("dead letters", format!("{}{held}", whole(figure(page, "dead_letters"))));
+    for reason in reasons {
+        let text = |name: &str| reason[name].as_str().unwrap_or_default();
+        let records = figure(reason, "delivered") + figure(reason, "held");
+        row("", format!("{} {records:.0}: {}, last at {}", text("reason"), text("why"), text("example")));
+    }
     let partitions: f64 = figures(page, "assigned_partitions").iter().map(|(_, count)| count).sum();
     let paused: Vec<&str> = page["paused"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let paused = if paused.is_empty() { String::new() } else { format!(", PAUSED ({})", paused.join(", ")) };
     row("input", format!("{} partitions, lag {}{paused}", whole(partitions), whole(figure(page, "lag"))));
+    if let Some(ms) = page["pending_rulings_ms"].as_i64().filter(|ms| *ms >= 2000) {
+        row("rulings", format!("the oldest page waits for its ruling for {}", age(ms)));
+    }
     row("last commit", ago("last_commit_age_ms"));
     let judges: Vec<String> = figures(page, "judge")
         .iter()
-        .map(|(log, active)| format!("{log} {}", if *active > 0.0 { "judges" } else { "stands by" }))
+        .map(|(log, active)| format!("{log}: {}", if *active > 0.0 { "active" } else { "standby" }))
         .collect();
     row("judge", if judges.is_empty() { "no".to_owned() } else { judges.join(", ") });
     let (memory, limit) = (figure(page, "index_memory_bytes"), figure(page, "index_memory_limit_bytes"));
@@ -174,7 +185,11 @@ mod tests {
         let page = json!({
             "version": "1.2.3", "mode": "route", "scheme": "sh64-1", "config_hash": "abc", "at_ms": 10_000,
             "ready": false, "waits_for": ["restored: restoring, 40 %"],
-            "documents": {"unique": 75.0, "near": 25.0, "exact": 0.0}, "dead_letters": 1.0,
+            "documents": {"unique": 75.0, "near": 25.0, "exact": 0.0}, "dead_letters": 50.0,
+            "dead_letter_reasons": [{
+                "reason": "missing_field", "delivered": 50.0, "held": 2.0, "example": "a:0:7", "why": "no `/text`"
+            }],
+            "pending_rulings_ms": 4500,
             "assigned_partitions": {"a": 2.0, "b": 3.0}, "lag": 7.0, "paused": ["manual"],
             "last_commit_age_ms": 2500, "judge": {"0": 1.0}, "effective_window_ms": 111_600_000,
             "snapshot_age_ms": null, "errors": {"log": {"corrupt": 3.0}},
@@ -186,8 +201,9 @@ mod tests {
             "ready         NO\n              restored: restoring, 40 %\n",
             "pages         100, 25.0 % duplicates, 20/s\n              near 25  unique 75\n",
             "input         5 partitions, lag 7, PAUSED (manual)\n",
-            "last commit   2s ago\n",
-            "judge         0 judges\n",
+            "dead letters  50, 2 held back\n              missing_field 52: no `/text`, last at a:0:7\n",
+            "rulings       the oldest page waits for its ruling for 4s\nlast commit   2s ago\n",
+            "judge         0: active\n",
             "index         0 originals, reaches 31h back\n",
             "snapshot      never\n",
             "errors        log corrupt 3",

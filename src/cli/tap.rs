@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::Global;
 use super::ask::{Instance, in_query};
 use super::output::{Format, print};
-use super::ruling::{Form, age, line, object};
+use super::ruling::{Form, age, line, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
-use crate::error::Fatal;
+use crate::error::{Fatal, Reason};
 use crate::kafka::pages::Pages;
 use crate::log::{Answer, PageRuling, VerdictRecord};
 use crate::record::{Decoder, Source};
@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
     after_help = "Example:\n  dupgate tap -c dupgate.yaml --verdict near --limit 3\n  dupgate tap -c dupgate.yaml --running --verdict near"
 )]
 pub struct TapArgs {
-    /// only these verdicts: unique, update, template, exact, near, …
-    #[arg(long, value_name = "VERDICT", value_delimiter = ',')]
-    pub verdict: Vec<String>,
+    /// only these verdicts; with --running only exact and near are there
+    #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
+    pub verdict: Vec<Wanted>,
     /// stop after so many
     #[arg(long, value_name = "NUMBER")]
     pub limit: Option<u64>,
@@ -46,6 +46,36 @@ pub struct TapArgs {
     /// Whom to ask, instead of the cluster: it tells of duplicates only, and of a sample when there are many.
     #[command(flatten)]
     pub instance: Instance,
+}
+
+/// A verdict to look for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Wanted {
+    /// nothing near it is remembered
+    Unique,
+    /// a known page with changed text
+    Update,
+    /// near text with other figures
+    Template,
+    /// equal text
+    Exact,
+    /// near text
+    Near,
+    /// withdrawn after it was asked about: a dead letter. Records that cannot be read are never asked about
+    Dead,
+}
+
+impl Wanted {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Update => "update",
+            Self::Template => "template",
+            Self::Exact => "exact",
+            Self::Near => "near",
+            Self::Dead => "dead",
+        }
+    }
 }
 
 /// Prints rulings until there are enough of them or somebody stops it.
@@ -68,16 +98,32 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
             return ControlFlow::Continue(());
         };
         for ruling in batch.rulings {
-            let Answer::Page(page) = &ruling.answer else { continue };
-            if !args.verdict.is_empty() && !args.verdict.iter().any(|wanted| wanted == verdict(page)) {
+            let name = match &ruling.answer {
+                Answer::Page(page) => verdict(page),
+                Answer::Withdrawn { .. } => "dead",
+                Answer::Forgotten(_) | Answer::Reopened { .. } => continue,
+            };
+            let by_default = args.verdict.is_empty() && name != "dead";
+            if !by_default && !args.verdict.iter().any(|wanted| wanted.name() == name) {
                 continue;
             }
             if left == 0 {
                 return ControlFlow::Break(());
             }
             left -= 1;
-            let ids = names.as_ref().map(|names| names.of(page)).unwrap_or_default();
-            outcome = show(page, &ids, settings.fingerprint.minhash.form, format);
+            let form = settings.fingerprint.minhash.form;
+            outcome = match &ruling.answer {
+                Answer::Page(page) => {
+                    let ids = names.as_ref().map(|names| names.of(page)).unwrap_or_default();
+                    show(page, &ids, form, format)
+                }
+                Answer::Withdrawn { source, reason } if format == Format::Table => {
+                    print(&format!("{}  dead    {}  {source}", time_of_day(), reason.name()))
+                }
+                answer @ (Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. }) => {
+                    print(&other(answer, form).to_string())
+                }
+            };
             if outcome.is_err() || left == 0 {
                 return ControlFlow::Break(());
             }
@@ -89,6 +135,13 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
 
 /// Prints the duplicates that a running instance tells of.
 fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
+    if let Some(verdict) = args.verdict.iter().find(|verdict| !matches!(verdict, Wanted::Exact | Wanted::Near)) {
+        let why = anyhow::anyhow!(
+            "--running offers duplicates only (exact, near), not `{}`: without it tap reads the verdict log",
+            verdict.name()
+        );
+        return Err(Reason::Usage.because(why));
+    }
     let settings = global.start(Purpose::Sieve)?.settings;
     let Some(running) = args.instance.of(&settings)? else { return Ok(()) };
     let format = Format::or_usual(global.output);
@@ -96,7 +149,10 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     if left == 0 {
         return Ok(());
     }
-    let query = format!("pairs/stream?verdict={}", in_query(&args.verdict.join(",")));
+    let query = format!(
+        "pairs/stream?verdict={}",
+        in_query(&args.verdict.iter().map(|verdict| verdict.name()).collect::<Vec<_>>().join(","))
+    );
     running.listen(&query, |pair| {
         match format {
             Format::Table => print(&pair_line(pair))?,
@@ -132,15 +188,14 @@ fn pair_line(pair: &Value) -> String {
     )
 }
 
+fn time_of_day() -> String {
+    let now = jiff::Timestamp::from_millisecond(wall_time().millis());
+    now.map(|now| now.strftime("%H:%M:%S").to_string()).unwrap_or_default()
+}
+
 fn show(page: &PageRuling, ids: &BTreeMap<Source, String>, form: Form, format: Format) -> Result<(), Fatal> {
     if format == Format::Table {
-        let millis = wall_time().millis();
-        let clock = jiff::Timestamp::from_millisecond(millis).map(|now| now.strftime("%H:%M:%S").to_string());
-        return print(&format!(
-            "{}  {}",
-            clock.unwrap_or_default(),
-            line(page, form, |source| ids.get(source).cloned())
-        ));
+        return print(&format!("{}  {}", time_of_day(), line(page, form, |source| ids.get(source).cloned())));
     }
     let mut object = object(page, form);
     let mut put = |name: &str, source: Option<&Source>| {

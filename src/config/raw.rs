@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::levels::Levels;
 use super::properties::RawProperty;
 use super::secret::RawSecret;
 use super::units::{ByteSize, Span};
@@ -528,7 +529,7 @@ words! {
 }
 section! {
     Logging {
-        level: Level = Level::Info,
+        level: Levels = Levels::from(Level::Info),
         format: LogFormat = LogFormat::Auto,
     }
 }

@@ -10,6 +10,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
+use super::levels::Levels;
 use super::problem::Origin;
 use super::properties::RawProperty;
 use super::raw::{Keep, Raw, Serve};
@@ -117,6 +118,7 @@ shaped!(ByteSize, "ByteSize", {
         {"type": "integer", "minimum": 0}
     ]
 });
+shaped!(Levels, "Levels", {"type": "string", "examples": ["info", "info,dupgate::judge=debug"]});
 shaped!(Keep, "Keep", {"type": "string", "examples": ["window", "7d"]});
 shaped!(Serve, "Serve", {
     "anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]

@@ -138,6 +138,29 @@ impl Offsets {
         self.ask(|consumer| consumer.fetch_watermarks(&partition.topic, partition.number, self.patience))
     }
 
+    /// Returns the end of what is committed, as [`Offsets::range`] does, for many partitions by one question to each broker.
+    /// A partition whose leader does not answer is left out.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answered in time.
+    pub fn ends(&self, partitions: &BTreeSet<PartitionId>) -> Result<BTreeMap<PartitionId, i64>, KafkaError> {
+        if partitions.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition_offset(&partition.topic, partition.number, Offset::End)?;
+        }
+        let answer = self.ask(|consumer| consumer.offsets_for_times(list, self.patience))?;
+        let elements = answer.elements();
+        let known = elements.iter().filter(|element| element.error().is_ok()).filter_map(|element| {
+            let Offset::Offset(end) = element.offset() else { return None };
+            Some((PartitionId::new(element.topic(), element.partition()), end))
+        });
+        Ok(known.collect())
+    }
+
     /// Returns what each member of the group owns; `None` while the group is not at rest.
     ///
     /// # Errors

@@ -152,6 +152,8 @@ pub struct Ends {
     pub newest: Option<Timestamp>,
     /// Partitions whose records were looked at.
     pub partitions: usize,
+    /// Records that these hold, by their offsets.
+    pub records: u64,
 }
 
 /// A topic to be made.
@@ -296,6 +298,11 @@ impl Survey {
                 ends.oldest = Some(ends.oldest.map_or(time, |oldest| oldest.min(time)));
                 ends.newest = Some(ends.newest.map_or(time, |newest| newest.max(time)));
             }
+        }
+        for number in (0..partitions).filter_map(|number| i32::try_from(number).ok()) {
+            let range = self.consumer.fetch_watermarks(topic, number, self.patience);
+            let (first, end) = range.map_err(|error| Trouble::of(&error, topic))?;
+            ends.records = ends.records.saturating_add(end.saturating_sub(first).max(0).unsigned_abs());
         }
         Ok(ends)
     }

@@ -121,8 +121,18 @@ impl Desk for OwnDesk {
         let bodies: Vec<EntryBody> = targets.into_iter().map(EntryBody::Forget).collect();
         let answers = submit_to(&self.settings, self.brokers, &bodies, PATIENCE);
         let answers = answers.map_err(|fatal| Refusal::Unable(fatal.to_string()))?;
-        let one = |Answered { log, offset, .. }: &Answered| json!({"log_partition": log, "verdict_log_offset": offset});
-        Ok(json!({"forgotten": answers.iter().map(one).collect::<Value>()}))
+        let mut originals = 0;
+        let mut told = Vec::new();
+        for Answered { log, offset, answer, found } in &answers {
+            let sources: Vec<String> = found.originals.iter().map(|(source, _)| source.to_string()).collect();
+            originals += sources.len();
+            tracing::info!(log, offset, originals = sources.join(" "), "an operator asked to forget: {answer:?}");
+            told.push(json!({"log_partition": log, "verdict_log_offset": offset, "originals": sources}));
+        }
+        if originals == 0 {
+            return Err(Refusal::Missing("no original there: nothing to forget".to_owned()));
+        }
+        Ok(json!({"forgotten": told}))
     }
 
     fn snapshot(&self) -> Result<Value, Refusal> {

@@ -4,9 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use super::clock::Clock;
+use super::ruling_watch::RulingWatch;
 use super::worker_report::kind_of;
 use crate::index::Seen;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
+use crate::log::{Answer, ForgetTarget, VerdictRecord};
 use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
 use crate::telemetry::{Beat, Check, Health, IndexFigures, Metrics};
 use crate::transaction::CallError;
@@ -42,10 +44,17 @@ pub(super) struct JudgeReport {
     from_snapshot: usize,
     cold_starts: ColdStarts,
     counts: Counts,
+    session: Duration,
+    /// The end of the fingerprint log, as of lately.
+    entries_end: i64,
+    watch: RulingWatch,
+    /// Whether it was reported that nobody judges.
+    is_silent: bool,
 }
 
 impl JudgeReport {
-    pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, log: LogPartition) -> Self {
+    /// Of a judge whose place is given away when it is silent for longer than `session`.
+    pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, log: LogPartition, session: Duration) -> Self {
         let name = format!("judge {log}");
         Self {
             metrics,
@@ -58,6 +67,10 @@ impl JudgeReport {
             from_snapshot: 0,
             cold_starts: ColdStarts::default(),
             counts: Counts::default(),
+            session,
+            entries_end: 0,
+            watch: RulingWatch::default(),
+            is_silent: false,
         }
     }
 
@@ -84,12 +97,59 @@ impl JudgeReport {
 
     /// The verdict log is followed up to `next`.
     pub(super) fn follows(&mut self, next: i64) {
+        self.watch.heard(self.clock.now());
         self.progress.next = self.progress.next.max(next);
+    }
+
+    /// The fingerprint log ends here.
+    pub(super) fn entries_end(&mut self, end: i64) {
+        self.entries_end = self.entries_end.max(end);
+    }
+
+    /// A standby may be relied on while somebody judges. Where entries wait and no ruling comes, nobody does, and the group
+    /// gives the partition away when the session of its former owner ends.
+    fn look_for_predecessor(&mut self, now: Duration, next_entry: i64) {
+        let silence = self.watch.silence(now, self.entries_end > next_entry);
+        match silence {
+            None => self.ready.pass(),
+            Some(silence) => {
+                let left = self.session.saturating_sub(silence).as_secs();
+                let entries = self.entries_end - next_entry;
+                let when = if left > 0 { format!(" (at most {left} s)") } else { String::new() };
+                if !self.is_silent {
+                    tracing::warn!(log = self.log, entries, "nobody judges: waiting to take over{when}");
+                }
+                self.ready.fail(format!("waits to take over{when}: nobody judges"));
+            }
+        }
+        self.is_silent = silence.is_some();
     }
 
     fn say_progress(&self) {
         if self.role == Role::Restoring {
             self.ready.fail(self.progress.to_string());
+        }
+    }
+
+    /// These records go to the verdict log: what operators had done is told.
+    pub(super) fn writes(&self, records: &[VerdictRecord]) {
+        for record in records {
+            let VerdictRecord::Rulings(batch) = record else { continue };
+            for ruling in &batch.rulings {
+                match &ruling.answer {
+                    Answer::Page(_) | Answer::Withdrawn { .. } => {}
+                    Answer::Forgotten(ForgetTarget::Source(source)) => {
+                        tracing::info!(log = self.log, %source, "an operator had an original forgotten");
+                    }
+                    Answer::Forgotten(ForgetTarget::Id(id)) => {
+                        let id_hash = format!("{:016x}", id.0);
+                        tracing::info!(log = self.log, id_hash, "an operator had the originals of an id forgotten");
+                    }
+                    Answer::Reopened { partition, from, to } => {
+                        tracing::info!(log = self.log, %partition, from, to, "an operator had a range reopened");
+                    }
+                }
+            }
         }
     }
 
@@ -125,7 +185,8 @@ impl JudgeReport {
         self.metrics.judge_active(u32::try_from(self.log).unwrap_or(u32::MAX), role == Role::Active);
         match role {
             Role::Restoring => self.ready.fail(self.progress.to_string()),
-            Role::Standby | Role::TakingOver | Role::Active | Role::Draining | Role::Stopped => self.ready.pass(),
+            Role::TakingOver => self.ready.fail("taking over"),
+            Role::Standby | Role::Active | Role::Draining | Role::Stopped => self.ready.pass(),
         }
         self.role = role;
     }
@@ -134,6 +195,9 @@ impl JudgeReport {
     pub(super) fn look(&mut self, judge: &Judge, waiting_entries: usize) {
         self.see(judge);
         self.say_progress();
+        if self.role == Role::Standby {
+            self.look_for_predecessor(self.clock.now(), judge.state().next_entry());
+        }
         self.beat.tick(self.clock.instant());
         let state = judge.state();
         let index = state.index();
@@ -193,7 +257,7 @@ mod tests {
     fn readiness_tells_how_far_a_restore_has_come() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let health = Health::new(Duration::from_secs(1));
-        let mut report = JudgeReport::new(metrics, &health, Clock::start(), 0);
+        let mut report = JudgeReport::new(metrics, &health, Clock::start(), 0, Duration::from_secs(10));
         let said = || health.readiness().remove(0).1.unwrap_err();
         assert_eq!(said(), "restoring the index");
         report.has_to_follow(100, 300);
@@ -207,5 +271,25 @@ mod tests {
         report.restores(0);
         report.has_to_follow(400, 400);
         assert_eq!(said(), "restoring the index");
+    }
+
+    #[test]
+    fn a_standby_is_ready_while_somebody_judges_and_not_when_entries_wait_for_nobody() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let health = Health::new(Duration::from_secs(1));
+        let mut report = JudgeReport::new(metrics, &health, Clock::start(), 0, Duration::from_secs(10));
+        let said_at = |seconds, report: &mut JudgeReport, next_entry| {
+            report.look_for_predecessor(Duration::from_secs(seconds), next_entry);
+            health.readiness().remove(0).1
+        };
+        assert_eq!(said_at(100, &mut report, 0), Ok(()), "nothing waits");
+        report.entries_end(7);
+        assert_eq!(said_at(101, &mut report, 7), Ok(()), "everything is judged");
+        assert_eq!(said_at(102, &mut report, 5), Ok(()), "two entries came just now");
+        let waits = |text: &str| Err(format!("waits to take over{text}: nobody judges"));
+        assert_eq!(said_at(106, &mut report, 5), waits(" (at most 6 s)"));
+        assert_eq!(said_at(120, &mut report, 5), waits(""));
+        report.watch.heard(Duration::from_secs(120));
+        assert_eq!(said_at(121, &mut report, 6), Ok(()), "a ruling came");
     }
 }

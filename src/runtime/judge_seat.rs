@@ -16,7 +16,7 @@ use super::judge_report::JudgeReport;
 use super::judge_turn::{EntryQueue, FetchedEntries, Work, take_turn};
 use super::wiring::{Plan, ended, failure, moves};
 use crate::error::{Fatal, Reason};
-use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Restored, SharedSnapshot};
+use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Restored, Role, SharedSnapshot};
 use crate::kafka::admin::Admin;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::gate::{Gate, Held};
@@ -33,6 +33,9 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// How often metrics and health are looked after.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How often a standby asks where the fingerprint log ends.
+const END_LOOK: Duration = Duration::from_secs(1);
 
 /// How long one question to the cluster may take.
 const QUESTION: Duration = Duration::from_secs(15);
@@ -58,6 +61,8 @@ enum News {
     InputCommitted(InputOffsets),
     /// What the verdict log held when the reader of this number began.
     LogRange(u64, i64, i64),
+    /// Where the fingerprint log ends; `None` when nobody answered.
+    EntriesEnd(Option<i64>),
     Asked(Question),
     SnapshotWanted,
     Stop,
@@ -122,6 +127,9 @@ pub struct JudgeSeat {
     gate: Arc<Gate>,
     report: JudgeReport,
     looked: Duration,
+    asked_end: Duration,
+    /// Whether the answer about the end of the fingerprint log is on its way.
+    asks_end: bool,
     stopped: bool,
 }
 
@@ -175,8 +183,16 @@ impl JudgeSeat {
             shelf_errands: Errands::start(format!("snapshots-{log}")).map_err(failure)?,
             chores: Errands::start(format!("chores-{log}")).map_err(failure)?,
             gate: Gate::new(32 << 20),
-            report: JudgeReport::new(plan.metrics.clone(), &plan.health, clock, log),
+            report: JudgeReport::new(
+                plan.metrics.clone(),
+                &plan.health,
+                clock,
+                log,
+                plan.settings.judge.session_timeout,
+            ),
             looked: clock.now(),
+            asked_end: Duration::ZERO,
+            asks_end: false,
             stopped: false,
             log,
             clock,
@@ -259,6 +275,11 @@ impl JudgeSeat {
                 if serial == self.following {
                     self.report.has_to_follow(begin, end);
                 }
+                Ok(())
+            }
+            News::EntriesEnd(end) => {
+                self.asks_end = false;
+                end.into_iter().for_each(|end| self.report.entries_end(end));
                 Ok(())
             }
             News::Asked(question) => {
@@ -451,6 +472,7 @@ impl JudgeSeat {
     fn call(&mut self, request: Request) {
         let order = match request {
             Request::Produce(records) => {
+                self.report.writes(&records);
                 let verdicts = self.plan.verdicts(self.log);
                 let values = records.iter().map(|record| encode_verdict(record, DEFAULT_PART_BYTES)).collect();
                 Order::Produce(Box::new(Parcel { topic: verdicts.topic, partition: verdicts.number, values }))
@@ -526,7 +548,24 @@ impl JudgeSeat {
             self.looked = now;
             self.report.look(&self.judge, self.entries.entries());
             self.report.metrics().producer_queue(self.plan.backlog.records(), self.plan.backlog.bytes());
+            self.ask_end();
         }
+    }
+
+    /// Asks where the fingerprint log ends: a standby tells by it whether somebody judges.
+    fn ask_end(&mut self) {
+        let now = self.clock.now();
+        let is_due = self.judge.role() == Role::Standby && now.saturating_sub(self.asked_end) >= END_LOOK;
+        if !is_due || std::mem::replace(&mut self.asks_end, true) {
+            return;
+        }
+        self.asked_end = now;
+        let (sender, offsets, entries) =
+            (self.sender.clone(), Arc::clone(&self.input), self.plan.fingerprints(self.log));
+        self.errands.run(move || {
+            drop(sender.send(News::EntriesEnd(offsets.range(&entries).ok().map(|(_, end)| end))));
+            Ok(())
+        });
     }
 
     /// Waits until the group is left and the last snapshot is written, but only for so long.

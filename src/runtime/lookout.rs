@@ -2,22 +2,24 @@
 //!
 //! Nobody waits for it but people: it has clients of its own, and a pair whose pages are gone is said to be.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Value, json};
 
+use super::kept_pages::KeptPages;
 use super::test_case;
 use super::tree_budget::TreeBudget;
 use super::wiring::{self, failure};
-use crate::compare::{Comparison, Run};
+use crate::compare::{Comparison, Run, Side, beginning};
 use crate::config::settings::{Settings, ShownText};
 use crate::error::Fatal;
 use crate::fingerprint::{Reader, Reading, Scratch, SketchForm};
 use crate::kafka::pages::{PageBytes, Pages};
 use crate::panics::shielded;
-use crate::record::{Format, RawRecord};
+use crate::record::{Format, RawRecord, Source};
 use crate::telemetry::admin::Refusal;
 use crate::telemetry::pairs::{KEPT, Looked, Pair, Pairs, Seen, runs};
 
@@ -73,6 +75,14 @@ pub(super) struct Lookout {
     form: Option<SketchForm>,
     format: Format,
     text: ShownText,
+    kept: KeptPages,
+}
+
+/// Why there is nothing to compare, and what there is all the same.
+struct OnlyOne {
+    why: String,
+    page: Option<Page>,
+    original: Option<Page>,
 }
 
 /// One page, read.
@@ -97,24 +107,29 @@ impl Lookout {
         reader: Reader,
         trees: Arc<TreeBudget>,
         text: ShownText,
+        kept: &KeptPages,
     ) -> Result<Self, Fatal> {
         let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
         let pages = Mutex::new(Pages::open(&config, PATIENCE).map_err(failure)?);
         let (form, format) = (settings.fingerprint.minhash.form, settings.record.format);
-        Ok(Self { pages, reader, trees, form, format, text })
+        Ok(Self { pages, reader, trees, form, format, text, kept: kept.clone() })
     }
 
     /// Says what differs, in few words.
     pub(super) fn look(&self, seen: &Seen) -> Looked {
         match self.both(seen) {
             Ok(both) => self.looked(&both, IN_LISTS),
-            Err(missing) => Looked { missing: Some(missing), ..Looked::default() },
+            Err(OnlyOne { why, .. }) => Looked { missing: Some(why), ..Looked::default() },
         }
     }
 
     /// Says all that may be shown of a pair.
     pub(super) fn show(&self, pair: &Pair) -> Result<Value, Refusal> {
-        let both = self.both(&pair.seen).map_err(Refusal::Missing)?;
+        let both = match self.both(&pair.seen) {
+            Ok(both) => both,
+            Err(OnlyOne { why, page: None, original: None }) => return Err(Refusal::Missing(why)),
+            Err(one) => return Ok(self.show_one(pair, one)),
+        };
         let looked = self.looked(&both, IN_LISTS);
         let shown = match self.text {
             ShownText::None => Vec::new(),
@@ -133,6 +148,24 @@ impl Lookout {
             }
         }
         Ok(value)
+    }
+
+    /// Says what is known of a pair of which one page is gone, and shows the other one.
+    fn show_one(&self, pair: &Pair, one: OnlyOne) -> Value {
+        let run = |page: &Page, side| match self.text {
+            ShownText::None => None,
+            ShownText::Snippet => Some(Run { side, text: beginning(&page.text, IN_SNIPPETS.1) }),
+            ShownText::Full => Some(Run { side, text: page.text.clone() }),
+        };
+        let shown = one.original.as_ref().and_then(|page| run(page, Side::First));
+        let shown = shown.into_iter().chain(one.page.as_ref().and_then(|page| run(page, Side::Second)));
+        let mut value = pair.json();
+        if let Value::Object(object) = &mut value {
+            object.insert("text".to_owned(), json!(self.text));
+            object.insert("missing".to_owned(), one.why.into());
+            object.insert("runs".to_owned(), runs(&shown.collect::<Vec<_>>()));
+        }
+        value
     }
 
     /// Reads a page and returns what it is judged by.
@@ -182,18 +215,31 @@ impl Lookout {
         }
     }
 
-    fn both(&self, seen: &Seen) -> Result<Both, String> {
-        let mut fetched = {
+    fn both(&self, seen: &Seen) -> Result<Both, OnlyOne> {
+        let nothing = |why| OnlyOne { why, page: None, original: None };
+        let wanted = [&seen.original, &seen.source];
+        let [first, second] = wanted.map(|source| self.kept.get(source));
+        let fetched = if first.is_some() && second.is_some() {
+            BTreeMap::new()
+        } else {
             let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-            pages.fetch(&[&seen.source, &seen.original]).map_err(|error| error.to_string())?
+            pages.fetch(&wanted).map_err(|error| nothing(error.to_string()))?
         };
-        let mut of = |source, name: &str| {
+        let of = |kept: Option<PageBytes>, source: &Source, name: &str| {
             let gone = || format!("the input does not hold {name} ({source}) any more");
-            let bytes = fetched.remove(source).ok_or_else(gone)?;
+            let bytes = kept.or_else(|| fetched.get(source).cloned()).ok_or_else(gone)?;
             Ok::<_, String>((self.read(&bytes.record())?, bytes))
         };
-        let (original, first) = of(&seen.original, "the original")?;
-        let (page, second) = of(&seen.source, "the page")?;
+        let original = of(first, &seen.original, "the original");
+        let page = of(second, &seen.source, "the page");
+        let ((original, first), (page, second)) = match (original, page) {
+            (Ok(original), Ok(page)) => (original, page),
+            (Ok((original, _)), Err(why)) => return Err(OnlyOne { original: Some(original), ..nothing(why) }),
+            (Err(why), Ok((page, _))) => return Err(OnlyOne { page: Some(page), ..nothing(why) }),
+            (Err(why), Err(_)) => return Err(nothing(why)),
+        };
+        self.kept.keep(&seen.original, &first);
+        self.kept.keep(&seen.source, &second);
         let comparison = Comparison::of(self.reader.analyzer(), &original.text, &page.text);
         Ok(Both { page, original, comparison, bytes: [first, second] })
     }

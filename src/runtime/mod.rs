@@ -4,20 +4,24 @@
 //! state machine ([`worker_seat`], [`judge_seat`]): it hands events to the machine with the time of day, carries its
 //! effects out by the `kafka` room, and is the only owner of that machine. [`text_pool`] is where text work runs.
 
+pub mod affected;
 pub mod clock;
 pub mod cores;
+mod dead_letter_report;
 mod desk;
 mod errands;
 mod in_order;
 mod judge_report;
 pub mod judge_seat;
 mod judge_turn;
+mod kept_pages;
 mod lookout;
 pub mod petition;
 pub(crate) mod random;
 mod reading;
 pub mod remembered;
 pub mod retrial;
+mod ruling_watch;
 pub mod service;
 mod shelf;
 mod test_case;

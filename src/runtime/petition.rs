@@ -1,14 +1,17 @@
 //! An operator's request to the judges: append it, wait for the answers in the verdict log.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 
+use super::affected::{Affected, Found};
 use super::clock::Clock;
 use super::random::draw;
 use super::topics::{ensure_logs, unavailable};
+use super::verdicts::{Extent, read};
 use super::wiring::{self, failure};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -32,6 +35,8 @@ pub struct Answered {
     pub offset: i64,
     /// The answer.
     pub answer: Answer,
+    /// What there was to do.
+    pub found: Found,
 }
 
 enum News {
@@ -95,6 +100,7 @@ pub fn submit_to(
         entries.append(log, Entry { request, body: body.clone() });
     }
     entries.send();
+    let mut affected: Vec<Affected> = (0..logs).map(|_| Affected::by(bodies)).collect();
     let mut answers = Vec::new();
     while !asked.is_empty() {
         if clock.now() > patience {
@@ -122,10 +128,15 @@ pub fn submit_to(
                 }
             }
             Ok(News::Followed(log, FollowEvent { news: FollowNews::Record { offset, record, .. }, .. })) => {
+                let mut found = BTreeMap::new();
+                if let Some(affected) = affected.get_mut(log) {
+                    affected.follow(&record, |number, finds| drop(found.insert(number, finds)));
+                }
                 let VerdictRecord::Rulings(batch) = record else { continue };
-                for ruling in batch.rulings {
+                for (number, ruling) in batch.rulings.into_iter().enumerate() {
                     if asked.remove(&ruling.request).is_some() {
-                        answers.push(Answered { log, offset, answer: ruling.answer });
+                        let found = found.remove(&number).unwrap_or_default();
+                        answers.push(Answered { log, offset, answer: ruling.answer, found });
                     }
                 }
             }
@@ -136,4 +147,29 @@ pub fn submit_to(
     }
     answers.sort_by_key(|answered| (answered.log, answered.offset));
     Ok(answers)
+}
+
+/// Returns what the requests would find, in the order of the requests, and does nothing.
+///
+/// # Errors
+///
+/// When the verdict log cannot be read.
+pub fn would_find(settings: &Settings, bodies: &[EntryBody]) -> Result<Vec<Found>, Fatal> {
+    let mut logs: BTreeMap<LogPartition, Affected> = BTreeMap::new();
+    read(settings, Extent::Kept, |news| {
+        if let Some(news) = news {
+            let affected = logs.entry(news.log).or_insert_with(|| Affected::by(bodies));
+            affected.follow(&news.record, |_, _| {});
+        }
+        ControlFlow::Continue(())
+    })?;
+    let of = |body: &EntryBody| {
+        logs.values().map(|affected| affected.would_find(body)).fold(Found::default(), |mut sum, found| {
+            sum.originals.extend(found.originals);
+            // Each log opens what it judged.
+            sum.positions += found.positions;
+            sum
+        })
+    };
+    Ok(bodies.iter().map(of).collect())
 }

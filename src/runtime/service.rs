@@ -11,6 +11,7 @@ use super::clock::{Clock, wall_time};
 use super::desk::OwnDesk;
 use super::judge_seat::{self, JudgeSeat, Shelf};
 use super::judge_turn::STEP_ENTRIES;
+use super::kept_pages::KeptPages;
 use super::lookout::{self, Lookout};
 use super::random::draw;
 use super::reading::Reading;
@@ -26,7 +27,7 @@ use crate::fingerprint::Reader;
 use crate::judge::{ColdStart, JudgeSettings};
 use crate::kafka::admin::Brokers;
 use crate::kafka::client::ProducerSettings;
-use crate::log::LogIdentity;
+use crate::log::{LogIdentity, Stage};
 use crate::panics;
 use crate::snapshot::Folder;
 use crate::telemetry::admin::{self, Admin as AdminPage};
@@ -34,6 +35,7 @@ use crate::telemetry::figures::Figures;
 use crate::telemetry::http::{self, Endpoints};
 use crate::telemetry::listener::{Server, bind};
 use crate::telemetry::metrics::Build;
+use crate::telemetry::pairs;
 use crate::telemetry::table;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{LogPartition, Mode, Pacing, WorkerSettings};
@@ -111,6 +113,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
 struct Service {
     plan: Arc<Plan>,
     reader: Reader,
+    kept: KeptPages,
     /// Of the parts that run, by name.
     stoppers: Vec<(String, Stopper)>,
     running: usize,
@@ -131,16 +134,26 @@ impl Service {
         let logs = settings.log_partitions().get();
         let scheme = reader.scheme().to_string();
         let instance = settings.input.instance_id.clone().unwrap_or_else(|| format!("{:016x}", draw()));
-        metrics.config_info(&settings.hash, &scheme, mode_name(topics.outputs.routing.mode), "simhash");
+        metrics.config_info(
+            &settings.hash,
+            &scheme,
+            mode_name(topics.outputs.routing.mode),
+            &algorithms(&settings.rules.stages),
+        );
         metrics.index_limits(settings.index.max_memory, settings.rules.windows.max(), settings.index.snapshot_interval);
         let (rdkafka, version) = (crate::kafka::client::library_version(), env!("CARGO_PKG_VERSION"));
         tracing::info!(version, librdkafka = rdkafka, scheme, config = settings.hash, instance, "dupgate starts");
         let trees = TreeBudget::new(settings.processing.max_in_flight_bytes, settings.record.format);
         // Nobody is told of pairs whom nobody can ask for them.
+        let kept = KeptPages::of(match brokers {
+            Brokers::Cluster => 0,
+            // It forgets pages within seconds.
+            Brokers::InProcess => 2 * pairs::KEPT,
+        });
         let book = match settings.http.admin.as_ref().filter(|_| settings.roles.worker) {
             None => None,
             Some(admin) => {
-                Some(lookout::start(Lookout::open(&settings, reader.clone(), Arc::clone(&trees), admin.text)?)?)
+                Some(lookout::start(Lookout::open(&settings, reader.clone(), Arc::clone(&trees), admin.text, &kept)?)?)
             }
         };
         let plan = Arc::new(Plan {
@@ -160,7 +173,7 @@ impl Service {
         });
 
         let (ended, ends) = unbounded();
-        let mut service = Self { plan, reader, stoppers: Vec::new(), running: 0, ends };
+        let mut service = Self { plan, reader, kept, stoppers: Vec::new(), running: 0, ends };
         if service.plan.settings.roles.judge {
             let folder = shelf::open(&service.plan.settings.index)?;
             for log in judge_seat::served(&service.plan.settings.judge.serve, logs) {
@@ -182,7 +195,13 @@ impl Service {
             brokers: self.plan.brokers,
             judges: Vec::new(),
             worker: None,
-            lookout: Lookout::open(settings, self.reader.clone(), Arc::clone(&self.plan.trees), configured.text)?,
+            lookout: Lookout::open(
+                settings,
+                self.reader.clone(),
+                Arc::clone(&self.plan.trees),
+                configured.text,
+                &self.kept,
+            )?,
         };
         for (_, stopper) in &self.stoppers {
             match stopper {
@@ -386,10 +405,27 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
         .map_err(failure)
 }
 
+/// Names the stages that decide verdicts, strongest first: `exact+simhash`.
+fn algorithms(stages: &[Stage]) -> String {
+    let used = Stage::ALL.into_iter().filter(|stage| stages.contains(stage));
+    used.map(Stage::name).collect::<Vec<_>>().join("+")
+}
+
 const fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Route => "route",
         Mode::Tag => "tag",
         Mode::Observe => "observe",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stages_in_use_are_named_strongest_first() {
+        assert_eq!(algorithms(&Stage::ALL), "exact+simhash+minhash");
+        assert_eq!(algorithms(&[Stage::MinHash, Stage::Exact]), "exact+minhash");
     }
 }

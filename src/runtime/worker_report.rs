@@ -1,11 +1,14 @@
 //! What a worker's seat tells metrics and health. The machine itself says nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
+use super::dead_letter_report::DeadLetterReport;
 use super::lookout::Book;
+use super::ruling_watch::RulingWatch;
 use super::tracer::Tracer;
 use super::wiring::Plan;
 use crate::error::Fatal;
@@ -20,13 +23,20 @@ use crate::telemetry::labels::{
 use crate::telemetry::pairs::{Clusters, Seen};
 use crate::telemetry::{Beat, Check, Metrics};
 use crate::transaction::{Call, CallError};
-use crate::worker::{Blocked, Disposition, Outlet, Output, Status, verdict};
+use crate::worker::{Blocked, Disposition, Errand, LogPartition, Outlet, Output, Page, Status, Worker, verdict};
 
 /// Most asks whose time is remembered: enough for what is in flight.
 const MOST_ASKED: usize = 1 << 20;
 
 /// A call that takes longer than this makes the worker unready.
 const SLOW_CALL: Duration = Duration::from_mins(1);
+
+/// What one log has not answered yet.
+#[derive(Debug, Default)]
+struct Pending {
+    requests: VecDeque<(Duration, RequestId)>,
+    watch: RulingWatch,
+}
 
 pub(super) struct WorkerReport {
     metrics: Metrics,
@@ -43,9 +53,16 @@ pub(super) struct WorkerReport {
     ready: Check,
     consumed: BTreeMap<Arc<str>, (u64, u64)>,
     newest: BTreeMap<Arc<str>, Timestamp>,
+    /// Since when rulings are waited for.
     asked: HashMap<RequestId, Duration>,
     /// The call whose success is that of the whole transaction.
     last_call: Call,
+    /// The same for each log, in the order of asking. Requests that nobody waits for any more leave when they come first.
+    pending: Vec<Pending>,
+    rulings: Check,
+    /// Whether silence was reported.
+    is_silent: bool,
+    dead: DeadLetterReport,
     /// The call that is out, since when, and the pages that it carries.
     call: Option<(Call, Duration, usize)>,
     begun: Option<Duration>,
@@ -72,6 +89,14 @@ impl WorkerReport {
             newest: BTreeMap::new(),
             asked: HashMap::new(),
             last_call: plan.manner().last_call(),
+            pending: (0..plan.settings.log_partitions().get()).map(|_| Pending::default()).collect(),
+            rulings: {
+                let check = plan.health.check("rulings", "starting");
+                check.pass();
+                check
+            },
+            is_silent: false,
+            dead: DeadLetterReport::new(plan.metrics.clone()),
             call: None,
             begun: None,
             sent: Arc::default(),
@@ -95,14 +120,23 @@ impl WorkerReport {
         *total += bytes as u64;
     }
 
-    pub(super) fn asked(&mut self, request: RequestId) {
-        if self.asked.len() < MOST_ASKED {
-            self.asked.entry(request).or_insert_with(|| self.clock.now());
+    pub(super) fn asked(&mut self, log: LogPartition, request: RequestId) {
+        if self.asked.len() < MOST_ASKED
+            && let Entry::Vacant(place) = self.asked.entry(request)
+        {
+            let now = self.clock.now();
+            place.insert(now);
+            if let Some(pending) = self.pending.get_mut(log) {
+                pending.requests.push_back((now, request));
+            }
         }
     }
 
-    pub(super) fn followed(&mut self, record: &VerdictRecord) {
+    pub(super) fn followed(&mut self, log: LogPartition, record: &VerdictRecord) {
         let VerdictRecord::Rulings(batch) = record else { return };
+        if let Some(pending) = self.pending.get_mut(log) {
+            pending.watch.heard(self.clock.now());
+        }
         if self.asked.is_empty() {
             return;
         }
@@ -256,9 +290,21 @@ impl WorkerReport {
         }
     }
 
+    /// A page came out of the text work.
+    pub(super) fn page(&mut self, page: &Page<Carried>) {
+        let reason = match &page.errand {
+            Errand::Settled(Disposition::DeadLetter(reason)) | Errand::Withdraw(_, reason) => *reason,
+            Errand::Settled(Disposition::Ruled(_) | Disposition::Tombstone) | Errand::Ask(..) => return,
+        };
+        let why = page.payload.message.as_deref().unwrap_or_else(|| crate::worker::message(reason));
+        self.dead.read(self.clock.now(), &page.source, reason, why);
+    }
+
     /// Called a few times a second, with the records that wait for text work.
-    pub(super) fn look(&mut self, status: &Status, unread: usize) {
+    pub(super) fn look(&mut self, worker: &Worker<Carried>, unread: usize) {
+        let status = &worker.status();
         self.beat.tick(self.clock.instant());
+        let silence = self.look_for_rulings(worker);
         for (topic, (records, bytes)) in std::mem::take(&mut self.consumed) {
             self.metrics.consumed(&topic, records, bytes);
         }
@@ -277,10 +323,14 @@ impl WorkerReport {
         self.metrics.paused(Pause::Breaker, status.tripped.is_some());
         if let Some(bad) = status.tripped.filter(|_| !self.tripped) {
             self.tripped = true;
-            tracing::error!(bad, of = 1000, "the input is paused: too many records became dead letters");
+            let why = self.dead.summary();
+            tracing::error!(bad, of = 1000, why, "the input is paused: too many records became dead letters");
         }
         self.tell_blocked(status);
-        self.judge_readiness(status);
+        if status.tripped.is_some() {
+            self.metrics.dead_letters_held(&worker.dead_letters_held());
+        }
+        self.judge_readiness(status, silence);
     }
 
     fn tell_blocked(&mut self, status: &Status) {
@@ -299,10 +349,47 @@ impl WorkerReport {
         }
     }
 
-    fn judge_readiness(&self, status: &Status) {
+    /// Notes how long pages have waited for their rulings. Returns whether no rulings come at all.
+    fn look_for_rulings(&mut self, worker: &Worker<Carried>) -> bool {
+        let now = self.clock.now();
+        let (mut oldest, mut silent): (Option<Duration>, Option<Duration>) = (None, None);
+        for pending in &mut self.pending {
+            while let Some((_, request)) = pending.requests.front().filter(|(_, request)| !worker.waits_for(*request)) {
+                self.asked.remove(request);
+                pending.requests.pop_front();
+            }
+            let first = pending.requests.front().map(|(since, _)| now.saturating_sub(*since));
+            oldest = oldest.max(first);
+            silent = silent.max(pending.watch.silence(now, first.is_some()));
+        }
+        self.metrics.oldest_pending_ruling(oldest.unwrap_or_default());
+        match silent {
+            None => self.rulings.pass(),
+            Some(silence) => {
+                let pages = worker.waits();
+                let text = format!("none for {} s ({pages} pages wait; no judge answers)", silence.as_secs());
+                if !self.is_silent {
+                    tracing::warn!("rulings: {text}");
+                }
+                self.rulings.fail(text);
+            }
+        }
+        if self.is_silent && silent.is_none() {
+            tracing::info!("rulings come again");
+        }
+        self.is_silent = silent.is_some();
+        self.is_silent
+    }
+
+    fn judge_readiness(&self, status: &Status, is_silent: bool) {
         let slow = self.call.filter(|(_, since, _)| self.clock.now().saturating_sub(*since) > SLOW_CALL);
         if let Some(bad) = status.tripped {
-            self.ready.fail(format!("{bad} of the last 1000 records became dead letters: the input is paused"));
+            self.ready.fail(format!(
+                "{bad} of the last 1000 records became dead letters: the input is paused ({}); check input.fields and \
+                 input.format (`dupgate explain` shows what is read in a page), then restart, or raise \
+                 processing.stop_after_bad_ratio",
+                self.dead.summary()
+            ));
         } else if !status.blocked.is_empty() {
             let blocked = status.blocked.iter().map(|(partition, why)| format!("{partition} is blocked: {why}"));
             self.ready.fail(blocked.collect::<Vec<_>>().join("; "));
@@ -312,6 +399,8 @@ impl WorkerReport {
             self.ready.fail("reading the verdict log");
         } else if !status.joined {
             self.ready.fail("not in the input group");
+        } else if is_silent {
+            self.ready.fail("waits for rulings");
         } else {
             self.ready.pass();
         }

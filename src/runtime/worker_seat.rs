@@ -8,6 +8,7 @@ mod news;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -30,6 +31,7 @@ use crate::kafka::transactor::{Answer, Transactor};
 use crate::kafka::verdict_log::{FollowEvent, Follower};
 use crate::record::PartitionId;
 use crate::telemetry::labels::Log;
+use crate::transaction::Call;
 use crate::worker::{Event, LogPartition, Page, Worker, WorkerSettings};
 
 /// How long the seat waits for news before it says that time passed.
@@ -41,8 +43,11 @@ const LINGER: Duration = Duration::from_millis(3);
 /// How long text work may take on one page.
 const TEXT_LIMIT: Duration = Duration::from_secs(20);
 
-/// How often lags are asked for, and the group is looked at for partitions that nobody owns.
-const LAGS: Duration = Duration::from_secs(10);
+/// How often lags are asked for.
+const LAGS: Duration = Duration::from_secs(1);
+
+/// How often the group is looked at for partitions that nobody owns.
+const GROUP_LOOK: Duration = Duration::from_secs(10);
 
 /// Most news taken before entries are sent and time is looked at.
 const MOST_NEWS: usize = 512;
@@ -91,8 +96,18 @@ impl Stopper {
 struct Lane {
     serial: u64,
     order: InOrder<Ready>,
-    /// Behind the last record handed over; for lags.
-    next: i64,
+    /// The group's committed offset, as far as we committed it or were given it; for lags.
+    committed: Option<i64>,
+    /// Offset of the first record handed over: where a group without an offset began; for lags.
+    first: Option<i64>,
+}
+
+impl Lane {
+    /// Returns where the next owner would begin. A group that has no offset here and was handed nothing begins where
+    /// `input.start` says: that lag is known when the first record comes.
+    fn settled(&self) -> Option<i64> {
+        self.committed.or(self.first)
+    }
 }
 
 enum Ready {
@@ -139,6 +154,12 @@ pub struct WorkerSeat {
     report: WorkerReport,
     looked: Duration,
     asked_lags: Duration,
+    /// Whether the answer about lags is on its way.
+    asks_lags: Arc<AtomicBool>,
+    asked_group: Duration,
+    /// The call that is out, and the offsets of the transaction that it belongs to.
+    calling: Option<Call>,
+    sent_offsets: BTreeMap<PartitionId, i64>,
     /// Whether the answer about the group is on its way.
     asks_group: bool,
     orphans: Orphans,
@@ -217,6 +238,10 @@ impl WorkerSeat {
             report: WorkerReport::new(&plan, clock, outputs)?,
             looked: clock.now(),
             asked_lags: clock.now(),
+            asks_lags: Arc::default(),
+            asked_group: clock.now(),
+            calling: None,
+            sent_offsets: BTreeMap::new(),
             asks_group: false,
             orphans: Orphans::default(),
             held: false,
@@ -295,8 +320,7 @@ impl WorkerSeat {
             let why = anyhow::anyhow!("too many pages took longer than {TEXT_LIMIT:?} of text work: begin anew");
             return Err(Reason::Failure.because(why));
         }
-        let status = self.worker.status();
-        self.report.look(&status, self.pool.waiting());
+        self.report.look(&self.worker, self.pool.waiting());
         self.report.metrics().producer_queue(self.plan.backlog.records(), self.plan.backlog.bytes());
         let mut by_topic: BTreeMap<String, u64> = BTreeMap::new();
         for partition in self.lanes.keys() {
@@ -306,33 +330,38 @@ impl WorkerSeat {
         if now.saturating_sub(self.asked_lags) >= LAGS {
             self.asked_lags = now;
             self.ask_lags();
+        }
+        if now.saturating_sub(self.asked_group) >= GROUP_LOOK {
+            self.asked_group = now;
             self.ask_group();
         }
         Ok(())
     }
 
     fn ask_lags(&self) {
-        let positions: Vec<(PartitionId, i64)> =
-            self.lanes.iter().map(|(partition, lane)| (partition.clone(), lane.next)).collect();
+        // Brokers that do not answer are not asked by a growing queue of questions.
+        if self.asks_lags.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let positions: Vec<(PartitionId, Option<i64>)> =
+            self.lanes.iter().map(|(partition, lane)| (partition.clone(), lane.settled())).collect();
+        let asks = Arc::clone(&self.asks_lags);
         let verdicts = self.readers.iter().enumerate();
         let verdicts: Vec<(PartitionId, i64)> =
             verdicts.filter_map(|(log, reader)| Some((self.plan.verdicts(log), reader.next?))).collect();
         let (offsets, metrics) = (Arc::clone(&self.offsets), self.report.metrics().clone());
         self.lag_errands.run(move || {
-            let mut lags = BTreeMap::new();
-            for (partition, next) in &positions {
-                // A partition that does not answer now is asked again next time.
-                if let Ok((_, end)) = offsets.range(partition) {
-                    lags.insert(partition.clone(), u64::try_from(end - next).unwrap_or(0));
-                }
+            let wanted = positions.iter().map(|(partition, _)| partition).chain(verdicts.iter().map(|(log, _)| log));
+            // A partition that does not answer now is asked again next time.
+            if let Ok(ends) = offsets.ends(&wanted.cloned().collect()) {
+                metrics.consumer_lags(&lags(&positions, &ends));
+                let unread = verdicts.iter().filter_map(|(partition, next)| {
+                    // The marker that ends a transaction follows its last record and is never handed over.
+                    u64::try_from(ends.get(partition)? - next - 1).ok()
+                });
+                metrics.log_lag(Log::Verdicts, unread.sum());
             }
-            metrics.consumer_lags(&lags);
-            let unread = verdicts.iter().filter_map(|(partition, next)| {
-                let (_, end) = offsets.range(partition).ok()?;
-                // The marker that ends a transaction stands behind its last record and is never handed over.
-                u64::try_from(end - next - 1).ok()
-            });
-            metrics.log_lag(Log::Verdicts, unread.sum());
+            asks.store(false, Ordering::Release);
             Ok(())
         });
     }
@@ -365,6 +394,15 @@ impl WorkerSeat {
     }
 }
 
+/// Returns how far each partition's committed offset is from its end. Nothing is known of one that was never read from.
+fn lags(settled: &[(PartitionId, Option<i64>)], ends: &BTreeMap<PartitionId, i64>) -> BTreeMap<PartitionId, u64> {
+    let of = |(partition, settled): &(PartitionId, Option<i64>)| {
+        let lag = settled.map_or(Some(0), |settled| Some(ends.get(partition)?.saturating_sub(settled).max(0)))?;
+        Some((partition.clone(), lag.unsigned_abs()))
+    };
+    settled.iter().filter_map(of).collect()
+}
+
 fn sink<T>(
     sender: &Sender<News>,
     wrap: impl Fn(T) -> News + Send + Sync + 'static,
@@ -372,4 +410,27 @@ fn sink<T>(
     let sender = sender.clone();
     // A seat that has ended hears nothing any more.
     move |value| drop(sender.send(wrap(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_counts_from_the_committed_offset_and_is_not_the_whole_log_where_there_is_none() {
+        let at = |number| PartitionId::new("pages", number);
+        let ends = BTreeMap::from([(at(0), 100), (at(1), 100), (at(2), 5000), (at(4), 7)]);
+        let settled = |lane: Lane| lane.settled();
+        let known = [
+            // Read further than it is committed.
+            (at(0), settled(Lane { committed: Some(40), first: Some(40), ..Lane::default() })),
+            (at(1), settled(Lane { first: Some(90), ..Lane::default() })),
+            // `start: latest` without an offset, and no record since.
+            (at(2), settled(Lane::default())),
+            (at(3), settled(Lane { committed: Some(1), ..Lane::default() })),
+            (at(4), settled(Lane { committed: Some(9), ..Lane::default() })),
+        ];
+        let expected = BTreeMap::from([(at(0), 60), (at(1), 10), (at(2), 0), (at(4), 0)]);
+        assert_eq!(lags(&known, &ends), expected, "and nothing of a partition whose end is not known");
+    }
 }

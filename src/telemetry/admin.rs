@@ -27,10 +27,12 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::labels::{Duplicate, LabelValue};
 use super::listener::Server;
 use super::logging;
 use super::pairs::{Filter, Pair, Pairs};
-use crate::config::settings::{Level, ShownText};
+use crate::config::Levels;
+use crate::config::settings::ShownText;
 use crate::fingerprint::{SimHash, id_hash};
 use crate::log::ForgetTarget;
 use crate::record::Source;
@@ -237,6 +239,7 @@ struct Wanted {
     min_distance: String,
     max_distance: String,
     site: String,
+    id: String,
     segmenter: String,
     after: String,
     limit: String,
@@ -252,11 +255,18 @@ fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<Option<T>, Ref
 impl Wanted {
     fn filter(self) -> Result<Filter, Refusal> {
         let text = |text: String| Some(text).filter(|text| !text.is_empty());
+        let verdicts: Vec<String> =
+            self.verdict.split(',').filter(|verdict| !verdict.is_empty()).map(str::to_owned).collect();
+        if let Some(unknown) = verdicts.iter().find(|verdict| !Duplicate::NAMES.contains(&verdict.as_str())) {
+            let known = Duplicate::NAMES.join(" and ");
+            return Err(wrong(format_args!("verdict is `{unknown}`: pairs are duplicates, {known}")));
+        }
         Ok(Filter {
-            verdicts: self.verdict.split(',').filter(|verdict| !verdict.is_empty()).map(str::to_owned).collect(),
+            verdicts,
             min_distance: number("min_distance", &self.min_distance)?,
             max_distance: number("max_distance", &self.max_distance)?,
             site: text(self.site),
+            id: text(self.id),
             segmenter: text(self.segmenter),
             after: number("after", &self.after)?,
             limit: number("limit", &self.limit)?,
@@ -404,13 +414,13 @@ async fn resume(State(admin): State<Admin>) -> Result<Response, Refusal> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Logged {
-    level: Level,
+    level: Levels,
 }
 
 async fn log(body: Bytes) -> Result<Response, Refusal> {
     let Logged { level } = serde_json::from_slice(&body).map_err(wrong)?;
-    logging::set_level(level).map_err(Refusal::Unable)?;
-    tracing::warn!(?level, "how much is logged was changed by an operator");
+    logging::set_level(&level).map_err(Refusal::Unable)?;
+    tracing::warn!(%level, "log level changed by an operator");
     Ok(answer(StatusCode::OK, &json!({"level": level})))
 }
 

@@ -142,7 +142,7 @@ async fn readyz(State(endpoints): State<Endpoints>, RawQuery(query): RawQuery) -
 
 async fn summary(State(endpoints): State<Endpoints>) -> Response {
     let Endpoints { metrics, health, build, wall, .. } = &endpoints;
-    let body = status(&metrics.render(), &health.readiness(), build, wall());
+    let body = status(metrics, &health.readiness(), build, wall());
     ([(header::CONTENT_TYPE, "application/json")], format!("{body:#}\n")).into_response()
 }
 

@@ -2,6 +2,9 @@
 //!
 //! The client library's own lines come through the same way, with the target `librdkafka`. As JSON, a warning or error
 //! that was written within the last ten seconds is left out; the next one says how many were (`suppressed`).
+//!
+//! `debug` is for dupgate's own events. What other libraries say stays at warnings whatever is configured: an HTML parser tells
+//! every piece of text that it reads.
 
 mod repeats;
 
@@ -12,7 +15,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
@@ -22,6 +25,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{registry, reload};
 
 use self::repeats::Repeats;
+use crate::config::Levels;
 use crate::config::settings::{Level, LogFormat, Logging};
 
 /// Begins to log to standard error. `auto` writes text when it is a terminal, JSON otherwise; text is coloured when
@@ -30,7 +34,7 @@ use crate::config::settings::{Level, LogFormat, Logging};
 /// # Errors
 ///
 /// Logging was begun before in this process.
-pub fn start(settings: Logging, colors: Option<bool>, now: fn() -> Duration) -> Result<(), TryInitError> {
+pub fn start(settings: &Logging, colors: Option<bool>, now: fn() -> Duration) -> Result<(), TryInitError> {
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let (subscriber, set_level) =
         subscriber(settings, is_terminal, colors.unwrap_or(is_terminal), now, std::io::stderr);
@@ -45,17 +49,17 @@ pub fn start(settings: Logging, colors: Option<bool>, now: fn() -> Duration) -> 
 /// # Errors
 ///
 /// Logging was not begun in this process.
-pub fn set_level(level: Level) -> Result<(), String> {
-    SET_LEVEL.get().ok_or_else(|| "nothing is logged by this process".to_owned()).and_then(|set| set(level))
+pub fn set_level(levels: &Levels) -> Result<(), String> {
+    SET_LEVEL.get().ok_or_else(|| "nothing is logged by this process".to_owned()).and_then(|set| set(levels))
 }
 
-type SetLevel = Box<dyn Fn(Level) -> Result<(), String> + Send + Sync>;
+type SetLevel = Box<dyn Fn(&Levels) -> Result<(), String> + Send + Sync>;
 
 static SET_LEVEL: OnceLock<SetLevel> = OnceLock::new();
 
 /// Makes the subscriber that [`start`] installs, and what changes its level.
 fn subscriber<W>(
-    settings: Logging,
+    settings: &Logging,
     is_terminal: bool,
     is_colored: bool,
     now: fn() -> Duration,
@@ -64,8 +68,8 @@ fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let (level, handle) = reload::Layer::new(filter(settings.level));
-    let set_level = move |level| handle.reload(filter(level)).map_err(|error| error.to_string());
+    let (level, handle) = reload::Layer::new(filter(&settings.level));
+    let set_level = move |levels: &Levels| handle.reload(filter(levels)).map_err(|error| error.to_string());
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     let is_text = match settings.format {
         LogFormat::Text => true,
@@ -80,7 +84,18 @@ where
     (subscriber, Box::new(set_level))
 }
 
-const fn filter(level: Level) -> LevelFilter {
+/// Returns what passes: dupgate at its level, the client library one less detailed, everything else at warnings.
+fn filter(levels: &Levels) -> Targets {
+    let base = limit(levels.base);
+    let library = if levels.base == Level::Trace { LevelFilter::DEBUG } else { base.min(LevelFilter::INFO) };
+    Targets::new()
+        .with_default(base.min(LevelFilter::WARN))
+        .with_target("dupgate", base)
+        .with_target("librdkafka", library)
+        .with_targets(levels.targets.iter().map(|(target, level)| (target.clone(), limit(*level))))
+}
+
+const fn limit(level: Level) -> LevelFilter {
     match level {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,
@@ -184,16 +199,24 @@ impl Visit for Fields {
     }
 }
 
+/// What tests log is kept in memory.
 #[cfg(test)]
-mod tests {
+pub(crate) mod captured {
     use std::io::Write;
     use std::sync::{Arc, Mutex, PoisonError};
+    use std::time::Duration;
 
-    use super::*;
+    use super::{Level, LogFormat, Logging, subscriber};
 
     /// Writes into memory what a test looks at.
     #[derive(Clone, Default)]
-    struct Memory(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Memory {
+        pub(super) fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
 
     impl Write for Memory {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -205,18 +228,38 @@ mod tests {
         }
     }
 
+    /// Returns what is logged meanwhile at a level, as JSON lines, none of them twice in ten seconds.
+    pub(crate) fn at(level: Level, work: impl FnOnce()) -> String {
+        let (memory, logging) = (Memory::default(), Logging { level: level.into(), format: LogFormat::Json });
+        let writer = memory.clone();
+        let (subscriber, _) = subscriber(&logging, false, false, Duration::default, move || writer.clone());
+        tracing::subscriber::with_default(subscriber, work);
+        memory.text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::captured::Memory;
+    use super::*;
+
     /// What is written when a few things are logged.
     fn logged(level: Level, format: LogFormat, is_terminal: bool) -> String {
         let memory = Memory::default();
         let writer = memory.clone();
-        let (subscriber, _) =
-            subscriber(Logging { level, format }, is_terminal, is_terminal, Duration::default, move || writer.clone());
+        let (subscriber, _) = subscriber(
+            &Logging { level: level.into(), format },
+            is_terminal,
+            is_terminal,
+            Duration::default,
+            move || writer.clone(),
+        );
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(topic = "crawl", partition = 3, offset = 7_u64, ok = true, level = "x", "judged \"it\"");
             tracing::error!(target: "librdkafka", error = %"refused", "librdkafka: FAIL broker down");
             tracing::debug!("details");
         });
-        String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
+        memory.text()
     }
 
     #[test]
@@ -253,18 +296,21 @@ mod tests {
         for format in [LogFormat::Json, LogFormat::Text] {
             let memory = Memory::default();
             let writer = memory.clone();
-            let (subscriber, set) =
-                subscriber(Logging { level: Level::Warn, format }, false, false, Duration::default, move || {
-                    writer.clone()
-                });
+            let (subscriber, set) = subscriber(
+                &Logging { level: Level::Warn.into(), format },
+                false,
+                false,
+                Duration::default,
+                move || writer.clone(),
+            );
             tracing::subscriber::with_default(subscriber, || {
                 tracing::info!("too early");
-                set(Level::Debug).unwrap();
+                set(&Level::Debug.into()).unwrap();
                 tracing::debug!("in time");
-                set(Level::Error).unwrap();
+                set(&Level::Error.into()).unwrap();
                 tracing::warn!("too late");
             });
-            let text = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
+            let text = memory.text();
             assert!(text.contains("in time") && !text.contains("too"), "{text}");
         }
     }
@@ -274,12 +320,15 @@ mod tests {
         let line = |format, is_colored| {
             let memory = Memory::default();
             let writer = memory.clone();
-            let (subscriber, _) =
-                subscriber(Logging { level: Level::Info, format }, false, is_colored, Duration::default, move || {
-                    writer.clone()
-                });
+            let (subscriber, _) = subscriber(
+                &Logging { level: Level::Info.into(), format },
+                false,
+                is_colored,
+                Duration::default,
+                move || writer.clone(),
+            );
             tracing::subscriber::with_default(subscriber, || tracing::warn!("careful"));
-            String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
+            memory.text()
         };
         assert!(line(LogFormat::Text, true).contains('\u{1b}') && !line(LogFormat::Text, false).contains('\u{1b}'));
         assert!(!line(LogFormat::Json, true).contains('\u{1b}'));
@@ -290,7 +339,7 @@ mod tests {
         let memory = Memory::default();
         let writer = memory.clone();
         let (subscriber, _) = subscriber(
-            Logging { level: Level::Info, format: LogFormat::Json },
+            &Logging { level: Level::Info.into(), format: LogFormat::Json },
             false,
             false,
             crate::runtime::clock::wall_clock,
@@ -303,7 +352,7 @@ mod tests {
             }
             tracing::warn!(suppressed = 3, "broker 1 is here");
         });
-        let text = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
+        let text = memory.text();
         assert_eq!((text.matches("is away").count(), text.matches("judged").count()), (1, 100), "{text}");
         assert!(text.contains("\"field.suppressed\":3"), "{text}");
     }
@@ -314,5 +363,42 @@ mod tests {
         assert!(!logged(Level::Info, LogFormat::Json, false).contains("details"));
         assert!(!logged(Level::Error, LogFormat::Json, false).contains("judged"));
         assert_eq!(logged(Level::Off, LogFormat::Json, false), "");
+    }
+
+    #[test]
+    fn libraries_stay_at_warnings_and_the_client_library_speaks_up_last() {
+        let passes = |levels: &str, target: &str, level: tracing::Level| {
+            filter(&levels.parse().unwrap()).would_enable(target, &level)
+        };
+        use tracing::Level as L;
+        for library in ["log", "html5ever", "selectors", "hyper"] {
+            for levels in ["info", "debug", "trace", "trace,dupgate=trace"] {
+                assert!(!passes(levels, library, L::INFO) && passes(levels, library, L::WARN), "{levels} {library}");
+            }
+            assert!(!passes("error", library, L::WARN));
+        }
+        assert!(passes("debug", "dupgate::judge", L::DEBUG) && !passes("debug", "dupgate::judge", L::TRACE));
+        assert!(!passes("debug", "librdkafka", L::DEBUG) && passes("trace", "librdkafka", L::DEBUG));
+        assert!(passes("info,librdkafka=debug", "librdkafka", L::DEBUG));
+        assert!(passes("info,dupgate::judge=debug", "dupgate::judge::life", L::DEBUG));
+        assert!(!passes("info,dupgate::judge=debug", "dupgate::worker", L::DEBUG));
+    }
+
+    #[test]
+    fn no_text_of_a_page_is_ever_logged() {
+        use crate::fingerprint::{Reader, Scratch};
+        use crate::record::RawRecord;
+        let (record, text, fingerprint) = Default::default();
+        let reader = Reader::new(&record, &text, &fingerprint, std::num::NonZeroUsize::MIN).unwrap();
+        let words = "<p>The zzmarkerzz of this page stands among other words, and nobody may read it in a log.</p>";
+        let value = serde_json::json!({"url": "https://a.example/zzmarkerzz", "html": words.repeat(20)}).to_string();
+        for level in [Level::Debug, Level::Trace] {
+            let told = captured::at(level, || {
+                let raw = RawRecord { key: None, value: Some(value.as_bytes()), headers: &() };
+                assert!(reader.read(&raw, &mut Scratch::default()).is_ok());
+                tracing::debug!("said");
+            });
+            assert!(told.contains("said") && !told.contains("zzmarkerzz"), "{told}");
+        }
     }
 }

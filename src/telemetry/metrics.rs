@@ -25,7 +25,7 @@ use super::labels::{
 use super::table::{self, Kind, TABLE};
 use crate::config::settings;
 use crate::fingerprint::share;
-use crate::record::{PartitionId, Reject, Timestamp};
+use crate::record::{PartitionId, Reject, Source, Timestamp};
 
 /// Records what happens. Clones share one recorder.
 #[derive(Clone)]
@@ -59,6 +59,8 @@ struct Inner {
     busy_micros: AtomicU64,
     lags_shown: Mutex<BTreeSet<(String, String)>>,
     topics_shown: Mutex<BTreeSet<String>>,
+    /// The last record without a verdict, by reason: position and message.
+    examples: Mutex<BTreeMap<&'static str, (String, String)>>,
     /// By partition of the fingerprint log.
     indexes: Mutex<BTreeMap<u32, IndexFigures>>,
 }
@@ -94,6 +96,7 @@ impl Metrics {
                 busy_micros: AtomicU64::new(0),
                 lags_shown: Mutex::default(),
                 topics_shown: Mutex::default(),
+                examples: Mutex::default(),
                 indexes: Mutex::default(),
             }),
         })
@@ -143,6 +146,29 @@ impl Metrics {
     pub fn dead_letter(&self, reason: Reject) {
         if let Some(counter) = self.series().dead_letters.get(&reason) {
             counter.increment(1);
+        }
+    }
+
+    /// A record was read that gets no verdict, for this reason.
+    pub fn dead_letter_read(&self, reason: Reject, source: &Source, why: &str) {
+        let mut examples = self.inner.examples.lock().unwrap_or_else(PoisonError::into_inner);
+        let (position, message) = examples.entry(reason.name()).or_default();
+        *position = source.to_string();
+        if message != why {
+            why.clone_into(message);
+        }
+    }
+
+    /// Returns, for each reason, the last record that was read without a verdict: its position, and what is wrong with it.
+    #[must_use]
+    pub fn dead_letter_examples(&self) -> BTreeMap<&'static str, (String, String)> {
+        self.inner.examples.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// So many records without a verdict are held back, by reason.
+    pub fn dead_letters_held(&self, held: &BTreeMap<Reject, u64>) {
+        for (reason, gauge) in &self.series().dead_letters_held {
+            gauge.set(float(held.get(reason).copied().unwrap_or(0)));
         }
     }
 
@@ -371,6 +397,11 @@ impl Metrics {
     /// Entries waited so long for the judge.
     pub fn judge_wait(&self, elapsed: Duration, entries: usize) {
         self.series().judge_wait.record_many(elapsed, entries);
+    }
+
+    /// The page that waits longest for its ruling has waited so long; zero when none waits.
+    pub fn oldest_pending_ruling(&self, age: Duration) {
+        self.set(&table::OLDEST_PENDING_RULING, age.as_secs_f64());
     }
 
     /// So many entries of a log are not read yet.

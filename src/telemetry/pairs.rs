@@ -1,9 +1,10 @@
 //! Recent duplicates with what they were matched to, for people: a bounded sample, and how many each cluster absorbed.
 //!
 //! Whoever delivers duplicates offers each; at most [`STEADY`] a second are kept (and [`BURST`] more at once), the last
-//! [`KEPT`] of them. Clusters are counted all, in [`CLUSTERS`] places: when these are full, the least one makes room and
-//! its count is inherited, so that a large cluster is never missed and no count is too small (Metwally, Agrawal, El
-//! Abbadi: Efficient computation of frequent and top-k elements in data streams, 2005).
+//! [`KEPT`] of them. Clusters are counted in [`CLUSTERS`] places: when these are full, the least one makes room and its
+//! count is inherited as the error of the one that takes its place (Metwally, Agrawal, El Abbadi: Efficient computation of
+//! frequent and top-k elements in data streams, 2005). Count minus error is what is shown: so many duplicates the cluster
+//! has at least. Where clusters are small and many, every count is error, and none is shown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,9 @@ pub const BURST: u32 = 200;
 
 /// Clusters that are counted.
 pub const CLUSTERS: usize = 1000;
+
+/// Fewest duplicates that stand out where counts are not exact any more.
+const STANDS_OUT: u64 = 3;
 
 /// Longest id that is kept, in characters.
 const LONGEST_ID: usize = 256;
@@ -100,6 +104,8 @@ pub struct Filter {
     pub max_distance: Option<u32>,
     /// The site of either page contains this.
     pub site: Option<String>,
+    /// The id of the duplicate.
+    pub id: Option<String>,
     /// What cut the page into words.
     pub segmenter: Option<String>,
     /// Only pairs behind this number.
@@ -234,29 +240,40 @@ impl Allowance {
 /// The largest clusters, counted in a fixed number of places.
 #[derive(Debug, Default)]
 pub(crate) struct Clusters {
-    counts: BTreeMap<Source, u64>,
+    /// Count, and how much of it may belong to others.
+    counts: BTreeMap<Source, (u64, u64)>,
     by_count: BTreeSet<(u64, Source)>,
 }
 
 impl Clusters {
     /// Counts a duplicate of this cluster.
     pub(crate) fn count(&mut self, cluster: &Source) {
-        let mut count = self.counts.get(cluster).copied().unwrap_or(0);
-        if count > 0 {
+        let known = self.counts.get(cluster).copied();
+        let (count, error) = if let Some((count, error)) = known {
             self.by_count.remove(&(count, cluster.clone()));
+            (count, error)
         } else if self.counts.len() >= CLUSTERS
             && let Some((least, other)) = self.by_count.pop_first()
         {
             self.counts.remove(&other);
-            count = least;
-        }
-        self.counts.insert(cluster.clone(), count + 1);
+            (least, least)
+        } else {
+            (0, 0)
+        };
+        self.counts.insert(cluster.clone(), (count + 1, error));
         self.by_count.insert((count + 1, cluster.clone()));
     }
 
-    /// Returns the largest, with their duplicates.
+    /// Returns the largest, each with the duplicates that it has at least; of equal ones the earlier position first. One
+    /// whose count is mostly inherited is left out.
     pub(crate) fn largest(&self, number: usize) -> Vec<(Source, u64)> {
-        self.by_count.iter().rev().take(number).map(|(count, cluster)| (cluster.clone(), *count)).collect()
+        let sure = self.counts.iter().map(|(cluster, (count, error))| (cluster, count - error, *error));
+        let mut found: Vec<(&Source, u64)> = sure
+            .filter(|(_, least, error)| *error == 0 || *least >= STANDS_OUT)
+            .map(|(cluster, least, _)| (cluster, least))
+            .collect();
+        found.sort_by_key(|(_, least)| std::cmp::Reverse(*least));
+        found.into_iter().take(number).map(|(cluster, least)| (cluster.clone(), least)).collect()
     }
 }
 
@@ -294,6 +311,7 @@ impl Filter {
             .as_ref()
             .is_none_or(|wanted| looked.and_then(|looked| looked.segmenter) == Some(wanted.as_str()));
         by_distance
+            && self.id.as_ref().is_none_or(|id| pair.seen.id.as_deref() == Some(one_line(id).as_str()))
             && by_site
             && by_segmenter
             && self.after.is_none_or(|after| pair.number > after)
@@ -453,6 +471,8 @@ mod tests {
         assert_eq!(by(Filter { site: Some("Mirror".into()), ..Filter::default() }), [2]);
         assert_eq!(by(Filter { site: Some("a.example".into()), ..Filter::default() }), [3, 2, 1]);
         assert_eq!(by(Filter { segmenter: Some("jieba".into()), ..Filter::default() }), [2]);
+        assert_eq!(by(Filter { id: Some("https://a.example/2\n".into()), ..Filter::default() }), [2]);
+        assert_eq!(by(Filter { id: Some("https://a.example/".into()), ..Filter::default() }), [] as [i64; 0]);
         let json = pairs.find(&source(2)).unwrap().json();
         assert_eq!(json["differs"], json!([{"side": "match", "text": "old"}, {"side": "own", "text": "new"}]));
         assert_eq!(
@@ -476,6 +496,31 @@ mod tests {
         assert_eq!(clusters.counts.len(), CLUSTERS);
         let (largest, count) = clusters.largest(1).remove(0);
         assert!(largest == source(-1) && count >= 2 * u64::try_from(many).unwrap(), "{largest} {count}");
+    }
+
+    #[test]
+    fn no_count_that_is_shown_is_too_large_and_noise_is_not_shown() {
+        let mut clusters = Clusters::default();
+        let mut truth: BTreeMap<i64, u64> = BTreeMap::new();
+        let mut draw = 1_u64;
+        // A few clusters among very many that are seen once or twice, as in a crawl.
+        for step in 0..50_000 {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let dice = i64::try_from(draw >> 40).unwrap();
+            let cluster = if dice % 50 == 0 { dice % 7 } else { 100 + step / 2 };
+            clusters.count(&source(cluster));
+            *truth.entry(cluster).or_default() += 1;
+        }
+        let shown = clusters.largest(20);
+        assert!(shown.len() >= 7, "{shown:?}");
+        for (cluster, least) in &shown {
+            assert!(*least <= truth[&cluster.offset], "{cluster} has {}, shown with {least}", truth[&cluster.offset]);
+            assert!(cluster.offset < 100, "{cluster} with {least} is noise");
+        }
+        // Nothing stands out where there is noise only.
+        let mut clusters = Clusters::default();
+        (0..50_000).for_each(|step| clusters.count(&source(step / 2)));
+        assert_eq!(clusters.largest(20).into_iter().filter(|(_, least)| *least > 2).count(), 0);
     }
 
     #[test]

@@ -1,14 +1,26 @@
 //! One page about a running instance: what `GET /status` answers and `dupgate status` shows.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::figures::Figures;
-use super::metrics::Build;
+use super::metrics::{Build, Metrics};
 use crate::record::Timestamp;
 
 /// Sums up what the metrics and the conditions say. Times that never came are null.
 #[must_use]
-pub fn status(metrics: &str, checks: &[(String, Result<(), String>)], build: &Build, now: Timestamp) -> Value {
+pub fn status(metrics: &Metrics, checks: &[(String, Result<(), String>)], build: &Build, now: Timestamp) -> Value {
+    summary(&metrics.render(), &metrics.dead_letter_examples(), checks, build, now)
+}
+
+fn summary(
+    metrics: &str,
+    examples: &BTreeMap<&'static str, (String, String)>,
+    checks: &[(String, Result<(), String>)],
+    build: &Build,
+    now: Timestamp,
+) -> Value {
     let figures = Figures::parse(metrics);
     let waits: Vec<String> =
         checks.iter().filter_map(|(name, state)| Some(format!("{name}: {}", state.as_ref().err()?))).collect();
@@ -28,6 +40,8 @@ pub fn status(metrics: &str, checks: &[(String, Result<(), String>)], build: &Bu
         "config_hash": label("hash"),
         "documents": object(figures.by_label("dupgate_documents_total", "verdict")),
         "dead_letters": sum("dupgate_dead_letters_total"),
+        "dead_letter_reasons": dead_letters(&figures, examples),
+        "pending_rulings_ms": figures.largest("dupgate_oldest_pending_ruling_seconds").and_then(millis),
         "assigned_partitions": object(figures.by_label("dupgate_assigned_partitions", "topic")),
         "lag": sum("dupgate_consumer_lag_records"),
         "lag_ms": age("dupgate_last_record_timestamp_seconds"),
@@ -48,6 +62,21 @@ pub fn status(metrics: &str, checks: &[(String, Result<(), String>)], build: &Bu
 fn millis(seconds: f64) -> Option<i64> {
     let span = jiff::SignedDuration::try_from_secs_f64(seconds).ok().filter(|_| seconds > 0.0)?;
     i64::try_from(span.as_millis()).ok()
+}
+
+/// Every reason why a record got no verdict, with the last such record.
+fn dead_letters(figures: &Figures, examples: &BTreeMap<&'static str, (String, String)>) -> Vec<Value> {
+    let of = |name: &str, reason: &str| figures.sum(name, &[("reason", reason)]);
+    let tell = |(reason, (position, why)): (&&str, &(String, String))| {
+        json!({
+            "reason": reason,
+            "delivered": of("dupgate_dead_letters_total", reason),
+            "held": of("dupgate_dead_letters_held", reason),
+            "example": position,
+            "why": why,
+        })
+    };
+    examples.iter().map(tell).collect()
 }
 
 fn object(figures: Vec<(String, f64)>) -> Map<String, Value> {
@@ -86,12 +115,16 @@ mod tests {
                        dupgate_last_commit_timestamp_seconds 7.5\ndupgate_judge_active{partition=\"0\"} 1\n\
                        dupgate_last_record_timestamp_seconds{topic=\"a\"} 9\n\
                        dupgate_index_oldest_entry_timestamp_seconds 2\n\
+                       dupgate_dead_letters_total{stage=\"extract\",reason=\"no_text\"} 3\n\
+                       dupgate_dead_letters_held{reason=\"no_text\"} 2\n\
+                       dupgate_oldest_pending_ruling_seconds 4.5\n\
                        dupgate_errors_total{component=\"consumer\",kind=\"fatal\"} 0\n\
                        dupgate_errors_total{component=\"log\",kind=\"corrupt\"} 3\n\
                        dupgate_errors_total{component=\"log\",kind=\"fatal\"} 0\n";
         let checks = [("joined".to_owned(), Ok(())), ("restored".to_owned(), Err("restoring, 40 %".to_owned()))];
         let build = Build { version: "1.2.3".into(), revision: "abc".into(), librdkafka: "2.12.1".into() };
-        let page = status(metrics, &checks, &build, Timestamp::from_millis(10_000));
+        let examples = BTreeMap::from([("no_text", ("a:0:7".to_owned(), "no text is left".to_owned()))]);
+        let page = summary(metrics, &examples, &checks, &build, Timestamp::from_millis(10_000));
         for (key, expected) in [
             ("version", json!("1.2.3")),
             ("ready", json!(false)),
@@ -100,6 +133,14 @@ mod tests {
             ("documents", json!({"near": 25.0})),
             ("assigned_partitions", json!({"a": 2.0})),
             ("paused", json!(["manual"])),
+            ("dead_letters", json!(3.0)),
+            (
+                "dead_letter_reasons",
+                json!([{
+                    "reason": "no_text", "delivered": 3.0, "held": 2.0, "example": "a:0:7", "why": "no text is left"
+                }]),
+            ),
+            ("pending_rulings_ms", json!(4500)),
             ("last_commit_age_ms", json!(2500)),
             ("lag_ms", json!(1000)),
             ("effective_window_ms", json!(7000)),
@@ -108,6 +149,6 @@ mod tests {
         ] {
             assert_eq!(page[key], expected, "{key} of {page:#}");
         }
-        assert_eq!(status("", &[], &build, Timestamp::from_millis(1))["ready"], true);
+        assert_eq!(summary("", &BTreeMap::new(), &[], &build, Timestamp::from_millis(1))["ready"], true);
     }
 }

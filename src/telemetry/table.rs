@@ -115,7 +115,9 @@ table! {
     DUPLICATE_BYTES: "dupgate_duplicate_bytes_total", Counter, Bytes, &[closed::<Duplicate>()],
         "Input bytes of documents judged duplicate: what downstream did not have to process.";
     DEAD_LETTERS: "dupgate_dead_letters_total", Counter, Count, REJECT,
-        "Records that got no verdict, by the step that failed and the reason.";
+        "Records that got no verdict, by the step that failed and the reason, counted at acknowledgement.";
+    DEAD_LETTERS_HELD: "dupgate_dead_letters_held", Gauge, Count, &[Label::Open("reason")],
+        "Records without a verdict that are held back because the breaker has paused the input (dupgate_consumer_paused): not delivered, and not in dupgate_dead_letters_total.";
     RECORDS_PRODUCED: "dupgate_records_produced_total", Counter, Count, &[closed::<Output>()],
         "Records acknowledged by the brokers.";
     PRODUCED_BYTES: "dupgate_produced_bytes_total", Counter, Bytes, &[closed::<Output>()],
@@ -143,7 +145,7 @@ table! {
     MATCH_CONTAINMENT: "dupgate_match_containment_ratio", Histogram(SIMILARITY_RATIO), Count, &[],
         "Estimated share of the smaller page in the other, of matches that were accepted by it (match.minhash.containment).";
     LARGEST_CLUSTER: "dupgate_largest_cluster_documents", Gauge, Count, &[],
-        "Documents of the largest duplicate cluster that this instance delivered to since its start, its original included: error pages and login walls show up here.";
+        "Documents that the largest duplicate cluster has at least, as far as this instance delivered to it since its start, its original included; 0 when no cluster stands out. Error pages and login walls show up here.";
     MATCH_AGE: "dupgate_match_age_seconds", Histogram(AGE_SECONDS), Seconds, &[closed::<Duplicate>()],
         "Event-time gap between a duplicate and the document it matched: mass at the right edge means the window is too short.";
     NEAREST_DISTANCE: "dupgate_nearest_distance_bits", Histogram(DISTANCE_BITS), Count, &[],
@@ -159,7 +161,7 @@ table! {
 
     // Kafka client
     CONSUMER_LAG: "dupgate_consumer_lag_records", Gauge, Count, &[Label::Open("topic"), Label::Open("partition")],
-        "Committed end of the log minus committed offset, for partitions this instance owns.";
+        "Committed end of the log minus committed offset, for partitions this instance owns, as of at most two seconds ago. Without a committed offset it counts from the first record that was read. Markers of the producers' transactions count, so that 1 may be left at rest.";
     LAST_RECORD_TIMESTAMP: "dupgate_last_record_timestamp_seconds", Gauge, Seconds, &[Label::Open("topic")],
         "Event timestamp of the newest record processed; time() minus this is the time lag.";
     LAST_POLL_TIMESTAMP: "dupgate_last_poll_timestamp_seconds", Gauge, Seconds, &[],
@@ -217,6 +219,8 @@ table! {
         "Worker: from asking about a page to reading its ruling.";
     JUDGE_WAIT: "dupgate_judge_wait_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
         "Judge: from fetching a page's entry to judging it. Grows when look-ups of other pages are slow or commits are.";
+    OLDEST_PENDING_RULING: "dupgate_oldest_pending_ruling_seconds", Gauge, Seconds, &[],
+        "Worker: how long the page that has waited longest for its ruling has waited by now; 0 when none waits. Grows while nobody judges.";
     LOG_LAG: "dupgate_log_lag_entries", Gauge, Count, &[closed::<Log>()],
         "fingerprints: entries that the judge has read and not judged. verdicts: records of the verdict log that the worker has not read.";
     LOG_KEPT: "dupgate_log_kept_seconds", Gauge, Seconds, &[Label::Open("partition")],

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::breaker::Breaker;
-use super::events::{Effect, Event, LogPartition, Output, Page, ReadFrom, Request};
+use super::events::{Disposition, Effect, Errand, Event, LogPartition, Output, Page, ReadFrom, Request};
 use super::known::Known;
 use super::lane::{Anchor, Lane};
 use super::recall::Recall;
@@ -173,6 +173,31 @@ impl<P> Worker<P> {
             full: self.full,
             partitions: self.lanes.len(),
         }
+    }
+
+    /// Says whether a page waits for the answer to this request.
+    #[must_use]
+    pub fn waits_for(&self, request: RequestId) -> bool {
+        self.requests.contains_key(&request)
+    }
+
+    /// Returns how many pages wait for an answer.
+    #[must_use]
+    pub fn waits(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Counts the pages that will be dead letters and are not delivered yet, by reason. Looks at all of them.
+    #[must_use]
+    pub fn dead_letters_held(&self) -> BTreeMap<Reject, u64> {
+        let mut held = BTreeMap::new();
+        let waiting = self.lanes.values().flat_map(Lane::waiting).map(|waiting| &waiting.page);
+        for page in waiting.chain(self.sent.outputs.iter().map(|output| &output.page)) {
+            if let Errand::Settled(Disposition::DeadLetter(reason)) | Errand::Withdraw(_, reason) = &page.errand {
+                *held.entry(*reason).or_default() += 1;
+            }
+        }
+        held
     }
 
     /// Returns one page of the transaction under way, by its index there.

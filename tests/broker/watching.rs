@@ -109,7 +109,7 @@ fn a_running_service_shows_what_it_does() {
     });
     assert_eq!((&status["ready"], &status["mode"]), (&true.into(), &"route".into()), "{status}");
     let table = running.ask(&["status", "-o", "table"]).out;
-    assert!(table.contains("ready         yes") && table.contains("0 judges"), "{table}");
+    assert!(table.contains("ready         yes") && table.contains("0: active"), "{table}");
 
     // The snapshot, while the service runs.
     let snapshot = wait::until("a snapshot", || {

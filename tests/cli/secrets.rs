@@ -90,3 +90,22 @@ fn a_password_is_in_no_log_line_no_error_and_no_metric() {
         assert!(!told.contains(PASSWORD), "{mechanism}: {told}");
     }
 }
+
+#[test]
+fn no_text_of_a_page_is_logged_however_much_is_logged() {
+    let folder = TempDir::new().unwrap();
+    let html =
+        "<p>The zzmarkerzz of this page stands among other words, and nobody may read it in a log.</p>".repeat(20);
+    let line = serde_json::json!({"url": "https://a.example/1", "html": html}).to_string();
+    fs::write(folder.path().join("pages.jsonl"), &line).unwrap();
+    fs::write(folder.path().join("page.html"), &html).unwrap();
+    for arguments in [&["sieve", "pages.jsonl"][..], &["explain", "page.html"], &["compare", "page.html", "page.html"]]
+    {
+        for more in [&["-v"][..], &["-vv"], &["-vvv"], &["-s", "logging.level=trace,dupgate::text=trace"]] {
+            let said = dupgate().args(arguments).args(more).current_dir(folder.path()).output().unwrap();
+            let told = String::from_utf8_lossy(&said.stderr);
+            assert!(said.status.success(), "{arguments:?} {more:?}: {told}");
+            assert!(!told.contains("zzmarkerzz"), "{arguments:?} {more:?}: {told}");
+        }
+    }
+}

@@ -1,12 +1,18 @@
 //! What `check` says of this machine: the disk for snapshots, and memory against what the index may take.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::rows::Row;
 use crate::config::settings::{Index, Settings};
+use crate::kafka::survey::Ends;
 
 /// What the process needs beside index and pages in flight: dictionaries, client buffers, code.
 const BESIDE: u64 = 512 << 20;
+
+/// Fewer records than this, or a shorter time, say nothing about the rate.
+const ENOUGH_RECORDS: u64 = 1000;
+const ENOUGH_MILLIS: i64 = 60_000;
 
 /// Snapshots that stand on the disk at once while a new one is written, beside those that are kept.
 const BEING_WRITTEN: u64 = 1;
@@ -69,6 +75,50 @@ fn fits(limit: u64, index: u64, pages: u64) -> Row {
     }
 }
 
+/// Pages a second that a topic got while it was filled with what it holds; 0 where that is too little to tell.
+pub(super) fn rate(ends: &Ends) -> f64 {
+    let span =
+        ends.oldest.zip(ends.newest).map_or(0, |(oldest, newest)| newest.millis().saturating_sub(oldest.millis()));
+    match u32::try_from(ends.records) {
+        Ok(records) if u64::from(records) >= ENOUGH_RECORDS && span >= ENOUGH_MILLIS => {
+            f64::from(records) * 1000.0 / (Duration::from_millis(span.unsigned_abs()).as_secs_f64() * 1000.0)
+        }
+        Ok(_) => 0.0,
+        Err(_) => {
+            f64::from(u32::MAX) * 1000.0 / (Duration::from_millis(span.max(1).unsigned_abs()).as_secs_f64() * 1000.0)
+        }
+    }
+}
+
+/// Whether the index holds the window at this rate, if every page is an original.
+pub(super) fn window(pages_a_second: f64, settings: &Settings) -> Option<Row> {
+    let rules = &settings.rules;
+    let mine = pages_a_second / f64::from(settings.judge.partitions.max(1));
+    if mine <= 0.0 {
+        return None;
+    }
+    let wanted = rules.windows.max() + rules.lateness;
+    let entries = f64::from(u32::try_from(rules.max_entries).unwrap_or(u32::MAX));
+    let held = Duration::try_from_secs_f64(entries / mine).unwrap_or(Duration::MAX);
+    let memory = gib(settings.index.max_memory);
+    let hours = |span: Duration| format!("{:.1} h", span.as_secs_f64() / 3600.0);
+    let text = format!(
+        "at {pages_a_second:.0} pages/s {memory} hold {} of the {} that window and lateness span, if no page is a duplicate",
+        hours(held.min(wanted)),
+        hours(wanted)
+    );
+    if held >= wanted {
+        return Some(Row::ok("window", text));
+    }
+    let share = wanted.as_secs_f64() / held.as_secs_f64().max(1.0);
+    let gibs = (f64::from(u32::try_from(settings.index.max_memory >> 20).unwrap_or(u32::MAX)) / 1024.0 * share).ceil();
+    let fix = match held.checked_sub(rules.lateness).filter(|size| size.as_secs() >= 3600) {
+        Some(size) => format!("index.max_memory: {gibs:.0}GiB, or window.size: {}h", size.as_secs() / 3600),
+        None => format!("index.max_memory: {gibs:.0}GiB, or a shorter window"),
+    };
+    Some(Row::warn("window", text, Some(fix)))
+}
+
 /// The smaller of the container's limit and the machine's memory, in bytes.
 fn limit(cgroup: &str, meminfo: &str) -> Option<u64> {
     let of_machine = meminfo.lines().find_map(|line| {
@@ -129,5 +179,33 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
         let rows = disk(&index("/proc/dupgate".into()));
         assert_eq!(rows.first().map(|row| row.state), Some(State::Fail), "{rows:?}");
+    }
+
+    #[test]
+    fn a_window_that_the_memory_does_not_hold_is_told_with_what_would_hold_it() {
+        let (settings, _) = crate::config::Layers::default()
+            .resolve(&crate::config::Given::default(), crate::config::Purpose::Sieve)
+            .unwrap();
+        let at = crate::record::Timestamp::from_millis;
+        let ends = |records, seconds: i64| Ends {
+            oldest: Some(at(1_000_000)),
+            newest: Some(at(1_000_000 + seconds * 1000)),
+            partitions: 1,
+            records,
+        };
+        assert!((rate(&ends(180_000, 600)) - 300.0).abs() < 0.001);
+        assert!(rate(&ends(999, 600)) <= 0.0 && rate(&ends(180_000, 59)) <= 0.0, "too little to tell");
+        assert!(window(0.0, &settings).is_none());
+        // 4 GiB hold 6.7 million originals at the most.
+        let row = window(300.0, &settings).unwrap();
+        assert_eq!(row.state, State::Warn);
+        assert!(
+            row.text.starts_with("at 300 pages/s 4.0 GiB hold ") && row.text.contains("of the 78.0 h"),
+            "{}",
+            row.text
+        );
+        let fix = row.fix.unwrap();
+        assert!(fix.starts_with("index.max_memory: ") && fix.contains("GiB"), "{fix}");
+        assert_eq!(window(1.0, &settings).unwrap().state, State::Ok);
     }
 }

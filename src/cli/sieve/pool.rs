@@ -5,7 +5,6 @@
 //! of tickets, however unequal the batches.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, Scope};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -13,6 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::lines::{Input, Line, Unreadable};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Reader, Reading, Scratch};
+use crate::panics::shielded;
 use crate::record::{RawRecord, Reject, Rejection};
 
 /// Stack of a thread for text work: parsers of deep documents go deep.
@@ -119,7 +119,7 @@ fn start<'scope, 'env>(
 /// Reads one line. A panic in the text work costs this line alone.
 fn read(line: Line, reader: &Reader, scratch: &mut Scratch) -> Read {
     let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
-    let reading = catch_unwind(AssertUnwindSafe(|| reader.read(&record, scratch))).unwrap_or_else(|_| {
+    let reading = shielded(|| reader.read(&record, scratch)).unwrap_or_else(|| {
         *scratch = Scratch::default();
         Err(Rejection::new(Reject::TextPanic, "the text work panicked on this page"))
     });

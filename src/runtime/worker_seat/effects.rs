@@ -51,7 +51,7 @@ impl WorkerSeat {
                 }
             }
             Effect::Append(log, entry) => {
-                self.report.asked(entry.request);
+                self.report.asked(log, entry.request);
                 self.entries_since.get_or_insert_with(|| self.clock.now());
                 self.entries.append(log, entry);
             }
@@ -151,8 +151,8 @@ impl WorkerSeat {
             ReadFrom::Beginning => Start::Earliest,
             ReadFrom::ConfiguredStart => start_of(self.plan.settings.input.start),
         };
-        let next = if let ReadFrom::Offset(offset) = from { offset } else { 0 };
-        let lane = Lane { serial: self.serials, order: InOrder::default(), next };
+        let committed = if let ReadFrom::Offset(offset) = from { Some(offset) } else { None };
+        let lane = Lane { serial: self.serials, order: InOrder::default(), committed, first: None };
         self.lanes.insert(partition.clone(), lane);
         if self.held {
             self.command(Command::Pause(BTreeSet::from([partition.clone()])));
@@ -202,12 +202,14 @@ impl WorkerSeat {
                 (Order::Produce(Box::new(cargo)), Call::Produce, count)
             }
             Request::SendOffsets(offsets) => {
+                self.sent_offsets.clone_from(&offsets);
                 let mark = |(partition, offset)| Mark { partition, offset, metadata: String::new() };
                 let marks = offsets.into_iter().map(mark).collect();
                 (Order::SendOffsets(marks, self.membership.clone()), Call::SendOffsets, 0)
             }
             Request::Plain(call) => (Order::Plain(call), call, 0),
         };
+        self.calling = Some(call);
         self.report.calls(call, pages);
         self.transactor.order(order);
     }

@@ -37,6 +37,7 @@ impl WorkerSeat {
                     self.report.given_up(output, *reason);
                 }
                 self.report.called(&answer);
+                self.note_commit(answer.is_ok());
                 self.handle(Event::Called(answer.map(|_| ())))
             }
             News::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
@@ -53,6 +54,17 @@ impl WorkerSeat {
             News::Stop => {
                 tracing::info!("worker: stopping");
                 self.handle(Event::Stop)
+            }
+        }
+    }
+
+    /// Notes the offsets that are committed now, when that is what the call that was out did.
+    fn note_commit(&mut self, is_done: bool) {
+        if self.calling.take() == Some(self.plan.manner().last_call()) && is_done {
+            for (partition, offset) in std::mem::take(&mut self.sent_offsets) {
+                if let Some(lane) = self.lanes.get_mut(&partition) {
+                    lane.committed = Some(offset);
+                }
             }
         }
     }
@@ -74,7 +86,7 @@ impl WorkerSeat {
                 let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else {
                     return Ok(());
                 };
-                lane.next = offset + 1;
+                lane.first.get_or_insert(offset);
                 let place = lane.order.take();
                 self.report.read(&partition, record.bytes());
                 self.pool.read(Job { source: partition.at(offset), serial, place, record: Arc::new(record), held });
@@ -84,7 +96,7 @@ impl WorkerSeat {
                 let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else {
                     return Ok(());
                 };
-                lane.next = offset;
+                lane.first.get_or_insert(offset);
                 self.handle(Event::Started(partition, offset))
             }
             MemberEvent::AtEnd { partition, serial } => {
@@ -162,6 +174,7 @@ impl WorkerSeat {
                         self.lanes.remove(partition);
                         return self.handle(Event::Stop);
                     }
+                    self.report.page(&page);
                     self.handle(Event::Page(*page))?;
                 }
             }
@@ -196,7 +209,7 @@ impl WorkerSeat {
         match event.news {
             FollowNews::Record { offset, next, record, held: _held } => {
                 reader.next = Some(next);
-                self.report.followed(&record);
+                self.report.followed(log, &record);
                 self.handle(Event::Followed { log, offset, record })
             }
             FollowNews::End => self.handle(Event::FollowedToEnd(log)),

@@ -90,8 +90,9 @@ fn seen(offset: i64, verdict: &'static str) -> Seen {
 }
 
 /// Every path of the list, as somebody would ask for it.
-const REQUESTS: [(&str, &str, u16); 12] = [
+const REQUESTS: [(&str, &str, u16); 13] = [
     ("GET /api/v1/pairs?verdict=near&limit=&site=", "", 200),
+    ("GET /api/v1/pairs?verdict=nearr", "", 400),
     ("GET /api/v1/pairs/pages:0:1", "", 200),
     ("POST /api/v1/explain", "a page", 200),
     ("GET /api/v1/index/stats", "", 503),

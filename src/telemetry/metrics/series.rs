@@ -88,6 +88,7 @@ pub(super) struct Series {
     pub(super) bypassed: Family<BypassReason, Counter>,
     pub(super) duplicate_bytes: Family<Duplicate, Counter>,
     pub(super) dead_letters: BTreeMap<Reject, Counter>,
+    pub(super) dead_letters_held: BTreeMap<Reject, Gauge>,
     pub(super) records_produced: Family<Output, Counter>,
     pub(super) produced_bytes: Family<Output, Counter>,
     pub(super) produce_failures: Family<Output, BTreeMap<Reject, Counter>>,
@@ -151,6 +152,9 @@ impl Series {
             dead_letters: rejects(|reject| {
                 counter(recorder, table::DEAD_LETTERS.name, &[("stage", reject.stage()), ("reason", reject.name())])
             }),
+            dead_letters_held: rejects(|reject| {
+                gauge(recorder, table::DEAD_LETTERS_HELD.name, &[("reason", reject.name())])
+            }),
             records_produced: registrar.counters(&table::RECORDS_PRODUCED),
             produced_bytes: registrar.counters(&table::PRODUCED_BYTES),
             produce_failures: Family::new(|output| {
@@ -208,7 +212,7 @@ impl Series {
     }
 }
 
-fn rejects(make: impl Fn(Reject) -> Counter) -> BTreeMap<Reject, Counter> {
+fn rejects<H>(make: impl Fn(Reject) -> H) -> BTreeMap<Reject, H> {
     Reject::ALL.into_iter().map(|reject| (reject, make(reject))).collect()
 }
 

@@ -72,6 +72,8 @@ fn record_everything(metrics: &Metrics) {
     metrics.bypassed(BypassReason::Tombstone);
     metrics.duplicate_bytes(Duplicate::Near, 5);
     metrics.dead_letter(Reject::NoText);
+    metrics.dead_letters_held(&BTreeMap::from([(Reject::NoText, 4)]));
+    metrics.oldest_pending_ruling(second);
     metrics.produced(Output::Unique, 3, 40);
     metrics.produce_failed(Output::Unique, Reject::Refused);
     metrics.error(Component::Log, ErrorKind::Fatal);

@@ -8,6 +8,7 @@ const HISTOGRAM_BITS = 16;
 const $ = (id) => document.getElementById(id);
 let token = sessionStorage.getItem('token') || '';
 let paused = false;
+let listed = new Map();
 
 function element(name, text, attributes = {}) {
   const made = document.createElement(name);
@@ -99,10 +100,11 @@ function clusters(found) {
     forget.addEventListener('click', () => confirmForget(cluster));
     const last = element('td');
     last.append(forget);
-    made.append(element('td', duplicates), element('td', cluster), last);
+    made.append(element('td', `${duplicates}+`), element('td', cluster), last);
     return made;
   });
   $('clusters').tBodies[0].replaceChildren(...rows);
+  $('no-clusters').hidden = rows.length > 0;
 }
 
 function confirmForget(cluster) {
@@ -137,6 +139,7 @@ async function refresh() {
     $('door').hidden = true;
     document.querySelector('main').hidden = false;
     $('totals').textContent = `${page.duplicates} duplicates delivered since the start, ${page.kept} of them looked at`;
+    listed = new Map(page.pairs.map((pair) => [pair.source, pair]));
     $('pairs').tBodies[0].replaceChildren(...page.pairs.map(row));
     $('none').hidden = page.pairs.length > 0;
     histogram(page.pairs, page.max_distance);
@@ -154,6 +157,27 @@ async function refresh() {
   }
 }
 
+// What is known of a pair, by the list or by the answer about it.
+function tell(pair) {
+  $('pair-head').textContent = `${pair.verdict}: ${named(pair, 'id', 'source')}`;
+  const facts = [`found by ${pair.stage}`];
+  if (Number.isInteger(pair.bits)) facts.push(`${pair.bits} bits of the SimHash differ`);
+  if (pair.similarity !== undefined) facts.push(`similarity of the sketches ${pair.similarity}`);
+  if (pair.words) facts.push(`words ${pair.words.match} and ${pair.words.own}, ${pair.words.common} in common`);
+  if (pair.segmenter) facts.push(`cut by ${pair.segmenter}`);
+  facts.push(`${age(pair.age_ms)} after the original`);
+  if (pair.cut) facts.push('the end of a long text is left out');
+  $('pair-facts').textContent = facts.join(' · ');
+  $('match-name').textContent = named(pair, 'match_id', 'match');
+  $('own-name').textContent = named(pair, 'id', 'source');
+  $('thresholds').tHead.rows[0].replaceChildren();
+  $('thresholds').tBodies[0].rows[0].replaceChildren();
+  thresholds(pair);
+  const shown = pair.runs || pair.differs || [];
+  $('match-text').replaceChildren(runs(shown, 'both', 'match'));
+  $('own-text').replaceChildren(runs(shown, 'both', 'own'));
+}
+
 async function look(source) {
   $('pair-head').textContent = source;
   for (const id of ['pair-facts', 'pair-trouble', 'copied', 'match-name', 'own-name', 'match-text', 'own-text']) {
@@ -163,33 +187,21 @@ async function look(source) {
   $('thresholds').tBodies[0].rows[0].replaceChildren();
   $('case').value = '';
   for (const id of ['case-box', 'no-case']) $(id).hidden = true;
+  if (listed.has(source)) tell(listed.get(source));
+  $('pair-state').textContent = 'loading the texts …';
   if (!$('pair').open) $('pair').showModal();
   try {
     const pair = await ask(`pairs/${encodeURIComponent(source)}`);
-    $('pair-head').textContent = `${pair.verdict}: ${named(pair, 'id', 'source')}`;
-    const facts = [`found by ${pair.stage}`];
-    if (Number.isInteger(pair.bits)) facts.push(`${pair.bits} bits of the SimHash differ`);
-    if (pair.similarity !== undefined) facts.push(`similarity of the sketches ${pair.similarity}`);
-    if (pair.words) facts.push(`words ${pair.words.match} and ${pair.words.own}, ${pair.words.common} in common`);
-    if (pair.segmenter) facts.push(`cut by ${pair.segmenter}`);
-    facts.push(`${age(pair.age_ms)} after the original`);
-    if (pair.cut) facts.push('the end of a long text is left out');
-    $('pair-facts').textContent = facts.join(' · ');
-    $('match-name').textContent = named(pair, 'match_id', 'match');
-    $('own-name').textContent = named(pair, 'id', 'source');
-    if (pair.runs.length) {
-      $('match-text').append(runs(pair.runs, 'both', 'match'));
-      $('own-text').append(runs(pair.runs, 'both', 'own'));
-    } else {
-      $('pair-trouble').textContent = 'http.admin.text is none: texts are not shown';
-    }
-    thresholds(pair);
+    tell(pair);
+    if (pair.missing) $('pair-trouble').textContent = pair.missing;
+    else if (!pair.runs.length) $('pair-trouble').textContent = 'http.admin.text is none: texts are not shown';
     $('case').value = pair.case || '';
     $('case-box').hidden = !pair.case;
     $('no-case').hidden = pair.text === 'full';
   } catch (error) {
     $('pair-trouble').textContent = error.message;
   }
+  $('pair-state').textContent = '';
 }
 
 function thresholds(pair) {

@@ -1,0 +1,126 @@
+//! How much is logged: a level for the program, and levels for parts of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, Error};
+use serde::{Serialize, Serializer};
+
+use super::raw::Level;
+
+/// `info`, or `info,dupgate::judge=debug,librdkafka=warn`: the level of all, then those of modules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// Of whatever no target names.
+    pub base: Level,
+    /// By module, as it stands in `target` of a line.
+    pub targets: Vec<(String, Level)>,
+}
+
+impl Level {
+    /// Every level, least first, with its word.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Off, "off"),
+        (Self::Error, "error"),
+        (Self::Warn, "warn"),
+        (Self::Info, "info"),
+        (Self::Debug, "debug"),
+        (Self::Trace, "trace"),
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.iter().find(|(_, name)| *name == text);
+        known.map(|(level, _)| *level).ok_or_else(|| {
+            format!("`{text}` is no level: expected off, error, warn, info, debug or trace, or a list such as `info,dupgate::judge=debug`")
+        })
+    }
+}
+
+impl From<Level> for Levels {
+    fn from(base: Level) -> Self {
+        Self { base, targets: Vec::new() }
+    }
+}
+
+impl FromStr for Levels {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut levels = Self::from(Level::Info);
+        let mut is_given = false;
+        for part in text.split(',').map(str::trim) {
+            match part.split_once('=') {
+                Some((target, level)) => {
+                    // What libraries log may hold text of pages.
+                    if target != "dupgate" && target != "librdkafka" && !target.starts_with("dupgate::") {
+                        return Err(format!(
+                            "`{target}` has no level of its own: only dupgate, its modules and librdkafka have"
+                        ));
+                    }
+                    levels.targets.push((target.to_owned(), Level::parse(level)?));
+                }
+                None if is_given => return Err(format!("`{text}` gives two levels for everything")),
+                None => {
+                    levels.base = Level::parse(part)?;
+                    is_given = true;
+                }
+            }
+        }
+        Ok(levels)
+    }
+}
+
+impl fmt::Display for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.base.name())?;
+        self.targets.iter().try_for_each(|(target, level)| write!(f, ",{target}={}", level.name()))
+    }
+}
+
+impl Serialize for Levels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Levels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_for_all_and_levels_for_parts() {
+        for text in ["info", "off", "warn,dupgate::judge=debug", "error,librdkafka=debug,dupgate=trace"] {
+            assert_eq!(text.parse::<Levels>().unwrap().to_string(), text);
+        }
+        assert_eq!("dupgate::kafka=trace".parse::<Levels>().unwrap().to_string(), "info,dupgate::kafka=trace");
+        for (text, why) in [
+            ("loud", "`loud` is no level"),
+            ("info,debug", "two levels"),
+            ("info,dupgate=loud", "`loud` is no level"),
+            ("info,html5ever=debug", "`html5ever` has no level of its own"),
+            ("log=trace", "`log` has no level of its own"),
+            ("dupgates=trace", "`dupgates` has no level of its own"),
+            ("", "`` is no level"),
+        ] {
+            let refused = text.parse::<Levels>().unwrap_err();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+}

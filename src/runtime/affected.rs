@@ -1,0 +1,261 @@
+//! What a request of an operator finds: the originals that it takes down, the positions that it opens.
+//!
+//! The answer in the verdict log names the target alone. What was there follows from the log before it, for whoever reads that
+//! from its beginning: every original that is alive stands there. Kept is only what the requests name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::log::{Answer, Decision, EntryBody, ForgetTarget, PageRuling, Stage, Tails, VerdictRecord};
+use crate::record::{PartitionId, Source, Timestamp};
+
+/// What one request found in one partition of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Originals, with the duplicates that the kept log has of each.
+    pub originals: Vec<(Source, u64)>,
+    /// Positions that were judged, when it is about a range.
+    pub positions: u64,
+}
+
+impl Found {
+    /// Says whether there was nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.originals.is_empty() && self.positions == 0
+    }
+}
+
+/// Follows one partition of the verdict log with some requests in mind.
+#[derive(Debug, Default)]
+pub(super) struct Affected {
+    sources: BTreeSet<Source>,
+    ids: BTreeSet<crate::fingerprint::IdHash>,
+    ranges: Vec<(PartitionId, i64, i64)>,
+    originals: BTreeMap<Source, Held>,
+    judged: BTreeMap<PartitionId, BTreeSet<i64>>,
+    next_sequence: Option<u64>,
+    tails: Option<Tails>,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// None while no checkpoint has said how originals are counted.
+    sequence: Option<u64>,
+    event_time: Timestamp,
+    id: Option<crate::fingerprint::IdHash>,
+    duplicates: u64,
+}
+
+impl Affected {
+    /// Begins before the first record.
+    pub(super) fn by(bodies: &[EntryBody]) -> Self {
+        let mut affected = Self::default();
+        for body in bodies {
+            match body {
+                EntryBody::Forget(ForgetTarget::Source(source)) => drop(affected.sources.insert(source.clone())),
+                EntryBody::Forget(ForgetTarget::Id(id)) => drop(affected.ids.insert(*id)),
+                EntryBody::Reopen { partition, from, to } => affected.ranges.push((partition.clone(), *from, *to)),
+                EntryBody::Page(_) | EntryBody::Withdraw { .. } => {}
+            }
+        }
+        affected
+    }
+
+    /// Follows a record. Returns what each answer to an operator in it found, in their order: `visit` is told of them.
+    pub(super) fn follow(&mut self, record: &VerdictRecord, mut visit: impl FnMut(usize, Found)) {
+        match record {
+            // A log begins with its rules, a trimmed one with a checkpoint.
+            VerdictRecord::Rules(_) => {
+                self.next_sequence.get_or_insert(0);
+            }
+            VerdictRecord::Checkpoint(checkpoint) => {
+                self.next_sequence = Some(checkpoint.next_sequence);
+                self.tails = Some(checkpoint.tails);
+                for (partition, from, to) in &self.ranges {
+                    let judged = self.judged.entry(partition.clone()).or_default();
+                    if let Some(known) = checkpoint.partitions.get(partition) {
+                        judged.extend((*from..*to).filter(|offset| known.judged.contains(*offset)));
+                    }
+                }
+            }
+            VerdictRecord::Rulings(batch) => {
+                for (number, ruling) in batch.rulings.iter().enumerate() {
+                    match &ruling.answer {
+                        Answer::Page(page) => self.page(page),
+                        Answer::Withdrawn { source, .. } => {
+                            self.close(source);
+                            self.originals.remove(source);
+                        }
+                        answer @ (Answer::Forgotten(_) | Answer::Reopened { .. }) => {
+                            visit(number, self.take(answer));
+                        }
+                    }
+                }
+                self.tails = Some(batch.tails);
+            }
+        }
+    }
+
+    /// Returns what a request would find now.
+    pub(super) fn would_find(&self, body: &EntryBody) -> Found {
+        match body {
+            EntryBody::Forget(target) => self.found(&Answer::Forgotten(target.clone())),
+            EntryBody::Reopen { partition, from, to } => {
+                self.found(&Answer::Reopened { partition: partition.clone(), from: *from, to: *to })
+            }
+            EntryBody::Page(_) | EntryBody::Withdraw { .. } => Found::default(),
+        }
+    }
+
+    fn found(&self, answer: &Answer) -> Found {
+        let mut found = Found::default();
+        for (source, held) in &self.originals {
+            if self.is_alive(held) && is_target(answer, source, held) {
+                found.originals.push((source.clone(), held.duplicates));
+            }
+        }
+        if let Answer::Reopened { partition, from, to } = answer {
+            let judged = self.judged.get(partition).map_or(0, |judged| judged.range(from..to).count());
+            found.positions = judged as u64;
+        }
+        found
+    }
+
+    fn take(&mut self, answer: &Answer) -> Found {
+        let found = self.found(answer);
+        self.originals.retain(|source, held| !is_target(answer, source, held));
+        if let Answer::Reopened { partition, from, to } = answer
+            && let Some(judged) = self.judged.get_mut(partition)
+        {
+            judged.retain(|offset| !(*from..*to).contains(offset));
+        }
+        found
+    }
+
+    fn page(&mut self, page: &PageRuling) {
+        self.close(&page.source);
+        if let Decision::Update { of, original: Some(_) } = &page.decision {
+            self.originals.remove(&of.source);
+        }
+        if let Decision::Duplicate { of } = &page.decision
+            && let Some(held) = self.originals.get_mut(&of.source)
+        {
+            held.duplicates += 1;
+        }
+        let Some(original) = page.decision.original() else { return };
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.map(|sequence| sequence + 1);
+        let is_wanted = self.sources.contains(&page.source)
+            || original.id.is_some_and(|id| self.ids.contains(&id))
+            || self.is_in_range(&page.source);
+        if is_wanted {
+            let held = Held { sequence, event_time: page.event_time, id: original.id, duplicates: 0 };
+            self.originals.insert(page.source.clone(), held);
+        }
+    }
+
+    fn close(&mut self, source: &Source) {
+        if self.is_in_range(source) {
+            self.judged.entry(source.partition.clone()).or_default().insert(source.offset);
+        }
+    }
+
+    fn is_in_range(&self, source: &Source) -> bool {
+        self.ranges
+            .iter()
+            .any(|(partition, from, to)| *partition == source.partition && (*from..*to).contains(&source.offset))
+    }
+
+    /// Forgotten by time or by capacity, an original is no original any more.
+    fn is_alive(&self, held: &Held) -> bool {
+        let Some(tails) = &self.tails else { return true };
+        let in_time = Stage::ALL.into_iter().any(|stage| held.event_time >= tails.times.of(stage));
+        in_time && held.sequence.is_none_or(|sequence| sequence >= tails.first_sequence)
+    }
+}
+
+fn is_target(answer: &Answer, source: &Source, held: &Held) -> bool {
+    match answer {
+        Answer::Forgotten(ForgetTarget::Source(wanted)) => wanted == source,
+        Answer::Forgotten(ForgetTarget::Id(wanted)) => held.id == Some(*wanted),
+        Answer::Reopened { partition, from, to } => {
+            *partition == source.partition && (*from..*to).contains(&source.offset)
+        }
+        Answer::Page(_) | Answer::Withdrawn { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::{Fingerprints, IdHash, PageDigest};
+    use crate::log::{LogIdentity, Match, NewOriginal, RequestId, RulesNumber, Ruling, RulingBatch, Windows};
+    use crate::record::Reject;
+
+    fn at(offset: i64) -> Source {
+        PartitionId::new("pages", 0).at(offset)
+    }
+
+    fn unique(offset: i64, id: u64, millis: i64) -> Answer {
+        let fingerprints = Fingerprints::default();
+        let original = NewOriginal { fingerprints, id: Some(IdHash(id)), scope: None, cluster: None };
+        page(offset, millis, Decision::Unique { original: Some(original) })
+    }
+
+    fn duplicate(offset: i64, of: i64) -> Answer {
+        let of =
+            Match { stage: Stage::Exact, distance: 0, contained: None, source: at(of), age_ms: 0, cluster: at(of) };
+        page(offset, 0, Decision::Duplicate { of })
+    }
+
+    fn page(offset: i64, millis: i64, decision: Decision) -> Answer {
+        let event_time = Timestamp::from_millis(millis);
+        Answer::Page(PageRuling { source: at(offset), event_time, digest: PageDigest(0), decision })
+    }
+
+    fn batch(tail: i64, first_sequence: u64, answers: Vec<Answer>) -> VerdictRecord {
+        let tails = Tails { times: Windows::all(Timestamp::from_millis(tail)), first_sequence };
+        let ruling = |answer| Ruling { request: RequestId(1), answer };
+        VerdictRecord::Rulings(RulingBatch {
+            log: LogIdentity(1),
+            rules: RulesNumber(1),
+            tails,
+            next_entry: 0,
+            rulings: answers.into_iter().map(ruling).collect(),
+        })
+    }
+
+    #[test]
+    fn a_request_finds_the_originals_that_are_alive_and_the_positions_that_are_judged() {
+        let by_source = EntryBody::Forget(ForgetTarget::Source(at(1)));
+        let by_id = EntryBody::Forget(ForgetTarget::Id(IdHash(7)));
+        let range = EntryBody::Reopen { partition: PartitionId::new("pages", 0), from: 1, to: 4 };
+        let bodies = [by_source.clone(), by_id.clone(), range.clone()];
+        let mut affected = Affected::by(&bodies);
+        assert!(bodies.iter().all(|body| affected.would_find(body).is_empty()));
+        affected.next_sequence = Some(0);
+        let nothing = |_, found| panic!("{found:?}");
+        let record = batch(0, 0, vec![unique(1, 5, 10), unique(2, 7, 20), unique(9, 7, 5), duplicate(3, 1)]);
+        affected.follow(&record, nothing);
+        let originals = |body: &EntryBody| affected.would_find(body).originals;
+        assert_eq!(originals(&by_source), [(at(1), 1)]);
+        assert_eq!(originals(&by_id), [(at(2), 0), (at(9), 0)]);
+        assert_eq!(affected.would_find(&range), Found { originals: vec![(at(1), 1), (at(2), 0)], positions: 3 });
+        // By time one is gone, by capacity another one.
+        affected.follow(&batch(8, 0, Vec::new()), nothing);
+        assert_eq!(affected.would_find(&by_id).originals, [(at(2), 0)]);
+        affected.follow(&batch(8, 1, Vec::new()), nothing);
+        assert!(affected.would_find(&by_source).is_empty());
+        // What is forgotten once is not found again; a withdrawn page is no original.
+        let mut told = Vec::new();
+        let forgotten = || Answer::Forgotten(ForgetTarget::Id(IdHash(7)));
+        affected.follow(&batch(8, 1, vec![forgotten(), forgotten()]), |number, found| told.push((number, found)));
+        assert_eq!(
+            told.iter().map(|(number, found)| (*number, found.originals.len())).collect::<Vec<_>>(),
+            [(0, 1), (1, 0)]
+        );
+        affected.follow(&batch(8, 1, vec![unique(1, 7, 30)]), nothing);
+        affected.follow(&batch(8, 1, vec![Answer::Withdrawn { source: at(1), reason: Reject::Refused }]), nothing);
+        assert!(affected.would_find(&by_source).is_empty() && affected.would_find(&by_id).is_empty());
+    }
+}

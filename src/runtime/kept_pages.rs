@@ -1,0 +1,71 @@
+//! Pages that were looked at, where the broker itself forgets them within seconds: that of the demo.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::kafka::pages::PageBytes;
+use crate::record::Source;
+
+/// A bounded number of pages, newest kept. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct KeptPages {
+    most: usize,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pages: BTreeMap<Source, PageBytes>,
+    order: VecDeque<Source>,
+}
+
+impl KeptPages {
+    /// Keeps at most so many; 0 keeps none.
+    pub(super) fn of(most: usize) -> Self {
+        Self { most, state: Arc::default() }
+    }
+
+    /// Keeps a page. The oldest makes room.
+    pub(super) fn keep(&self, source: &Source, page: &PageBytes) {
+        let mut state = self.lock();
+        if self.most == 0 || state.pages.insert(source.clone(), page.clone()).is_some() {
+            return;
+        }
+        state.order.push_back(source.clone());
+        if state.order.len() > self.most
+            && let Some(oldest) = state.order.pop_front()
+        {
+            state.pages.remove(&oldest);
+        }
+    }
+
+    /// Returns a page.
+    pub(super) fn get(&self, source: &Source) -> Option<PageBytes> {
+        self.lock().pages.get(source).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::PartitionId;
+
+    #[test]
+    fn the_newest_are_kept() {
+        let at = |offset| PartitionId::new("pages", 0).at(offset);
+        let page = |text: &str| PageBytes { value: Some(text.into()), ..PageBytes::default() };
+        let kept = KeptPages::of(2);
+        for offset in [1, 2, 2, 3] {
+            kept.keep(&at(offset), &page("x"));
+        }
+        assert_eq!([1, 2, 3].map(|offset| kept.get(&at(offset)).is_some()), [false, true, true]);
+        assert!(kept.lock().pages.len() == 2 && kept.lock().order.len() == 2);
+        let none = KeptPages::of(0);
+        none.keep(&at(1), &page("x"));
+        assert_eq!(none.get(&at(1)), None);
+    }
+}
