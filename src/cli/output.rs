@@ -27,7 +27,11 @@ impl Format {
 
 /// Prints one line, or several.
 pub(super) fn print(text: &str) -> Result<(), Fatal> {
-    writeln!(std::io::stdout().lock(), "{text}").map_err(|error| Reason::Failure.because(error))
+    match writeln!(std::io::stdout().lock(), "{text}") {
+        // Whoever reads has enough, as with `| head`: what follows would be lost, too.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        written => written.map_err(|error| Reason::Failure.because(error)),
+    }
 }
 
 /// Shows a count that is expected, however small it is.

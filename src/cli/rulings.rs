@@ -113,8 +113,8 @@ fn recent_duplicates(settings: &Settings, ids: &[String]) -> Vec<Source> {
     for id in ids {
         match running.get(&format!("pairs?id={}", in_query(id))) {
             Ok(page) => {
-                let pairs = page["pairs"].as_array().into_iter().flatten();
-                found.extend(pairs.filter_map(|pair| pair["source"].as_str()?.parse::<Source>().ok()));
+                let pairs = page.get("pairs").and_then(Value::as_array).into_iter().flatten();
+                found.extend(pairs.filter_map(|pair| pair.get("source")?.as_str()?.parse::<Source>().ok()));
             }
             Err(fatal) => super::note(&format!("warning: recent duplicates are not searched: {fatal}")),
         }

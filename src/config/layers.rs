@@ -10,6 +10,7 @@ use super::nearest::elsewhere;
 use super::problem::{Origin, Problem, Refused};
 use super::raw::Raw;
 use super::resolve::{Given, Purpose, resolve};
+use super::schema::key_paths;
 use super::settings::Settings;
 use super::tree::{Content, FREE_MAPS, Node, split};
 use serde_json::Value;
@@ -39,6 +40,8 @@ pub struct Layers {
     texts: Texts,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
+    /// Whether a file could not be read at all: what is missing then says nothing.
+    is_unread: bool,
 }
 
 /// Texts of files by name. Any of them may hold a password: Debug shows none.
@@ -66,8 +69,19 @@ impl Layers {
                 self.refine(&mut tree);
                 self.tree.overlay(tree);
             }
-            Err(problem) => self.problems.push(problem),
+            Err(problem) => self.refuse_file(problem),
         }
+    }
+
+    /// A file says nothing, for this reason.
+    pub(super) fn refuse_file(&mut self, problem: Problem) {
+        self.is_unread = true;
+        self.problems.push(problem);
+    }
+
+    /// Says whether nothing was set by anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tree.value().as_object().is_none_or(serde_json::Map::is_empty) && self.problems.is_empty()
     }
 
     /// Lays those variables over it that name settings: `DUPGATE_MATCH__SIMHASH__MAX_DISTANCE=4`.
@@ -78,6 +92,12 @@ impl Layers {
             let Some(key) = name.strip_prefix(VARIABLE_PREFIX) else { continue };
             let key = key.to_lowercase();
             if !key.contains("__") && !TOP_KEYS.contains(&key.as_str()) {
+                // One underscore between levels is the usual slip.
+                if let Some(meant) = key_paths().into_iter().find(|path| path.replace('.', "_") == key) {
+                    let meant = meant.replace('.', "__").to_uppercase();
+                    let message = format!("is set but names no setting; did you mean `{VARIABLE_PREFIX}{meant}`?");
+                    self.warnings.push(Problem::at(Origin::Variable(name.clone()), "", message));
+                }
                 continue;
             }
             let path: Vec<String> = key.split("__").map(str::to_owned).collect();
@@ -85,12 +105,17 @@ impl Layers {
             match interpret(&path, &text) {
                 Ok(value) => self.tree.overlay(Node::at(&path, &origin, value)),
                 Err(message) if message.starts_with("unknown field") => {
-                    let meant = elsewhere(&path)
+                    let near = message.rsplit_once("did you mean `").and_then(|(_, name)| name.strip_suffix("`?"));
+                    let near = near.map(|name| match path.split_last() {
+                        Some((_, above)) if !name.contains('.') => [above, &[name.to_owned()]].concat().join("."),
+                        _ => name.to_owned(),
+                    });
+                    let meant = near
+                        .or_else(|| elsewhere(&path))
                         .map(|key| {
                             format!("; did you mean `{VARIABLE_PREFIX}{}`?", key.replace('.', "__").to_uppercase())
                         })
                         .unwrap_or_default();
-                    drop(message);
                     self.warnings.push(Problem::at(origin, "", format!("is set but names no setting{meant}")));
                 }
                 Err(message) => self.problems.push(Problem::at(origin, path.join("."), message)),
@@ -153,7 +178,12 @@ impl Layers {
             Err(refused) => (None, (placed(refused.problems), placed(refused.warnings))),
         };
         let (mut problems, mut warnings) = (self.problems, self.warnings);
-        problems.extend(more_problems);
+        if !self.is_unread {
+            // What was misspelt is not missing, too.
+            let meant: Vec<String> = problems.iter().filter_map(|problem| Some(problem.hint()?.to_owned())).collect();
+            let is_meant = |path: &str| meant.iter().any(|meant| path == meant || path.ends_with(&format!(".{meant}")));
+            problems.extend(more_problems.into_iter().filter(|problem| !is_meant(&problem.path)));
+        }
         warnings.extend(more_warnings);
         problems.sort_by_key(Problem::place);
         warnings.sort_by_key(Problem::place);

@@ -42,6 +42,14 @@ pub struct Loaded {
 /// Every problem found, unreadable files included.
 pub fn load(sources: &Sources, purpose: Purpose) -> Result<Loaded, Refused> {
     let (layers, given) = gather(sources);
+    if purpose == Purpose::Run && sources.files.is_empty() && layers.is_empty() {
+        let file = sources.default_file.as_deref().map(|path| format!(" or write {}", path.display()));
+        let message = format!(
+            "there is no configuration: give -c FILE, set DUPGATE_CONFIG{}; `dupgate config init` prints one",
+            file.unwrap_or_default()
+        );
+        return Err(Refused { problems: vec![Problem::of("", message)], warnings: Vec::new() });
+    }
     layers.resolve(&given, purpose).map(|(settings, warnings)| Loaded { settings, warnings })
 }
 
@@ -53,14 +61,14 @@ pub fn gather(sources: &Sources) -> (Layers, Given) {
     for path in &sources.files {
         match std::fs::read_to_string(path) {
             Ok(text) => layers.file(&path.display().to_string(), &text),
-            Err(error) => layers.refuse(unreadable(path, &error)),
+            Err(error) => layers.refuse_file(unreadable(path, &error)),
         }
     }
     if let (true, Some(path)) = (sources.files.is_empty(), &sources.default_file) {
         match std::fs::read_to_string(path) {
             Ok(text) => layers.file(&path.display().to_string(), &text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => layers.refuse(unreadable(path, &error)),
+            Err(error) => layers.refuse_file(unreadable(path, &error)),
         }
     }
     layers.environment();
@@ -147,6 +155,40 @@ mod tests {
         let refused = load(&sources(&[nowhere], &set), Purpose::Sieve).unwrap_err().to_string();
         assert!(refused.contains("/no/such/file: cannot be read: No such file"), "{refused}");
         assert!(refused.contains("/no/such/words: cannot be read"), "{refused}");
+    }
+
+    #[test]
+    fn a_file_that_says_nothing_is_the_only_thing_that_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let tab = folder.path().join("tab.yaml");
+        std::fs::write(&tab, "kafka:\n\tbrokers: [a:1]\n").unwrap();
+        for file in [Path::new("/no/such/file"), &tab] {
+            let refused = load(&sources(&[file], &[]), Purpose::Run).unwrap_err();
+            assert_eq!(refused.problems.len(), 1, "{refused}");
+        }
+        let default_file = Some(folder.path().join("none.yaml"));
+        let refused = load(&Sources { default_file, ..Sources::default() }, Purpose::Run).unwrap_err();
+        assert_eq!(refused.problems.len(), 1, "{refused}");
+        assert!(refused.to_string().contains("`dupgate config init` prints one"), "{refused}");
+        // A key that is misspelt is not missing, too.
+        let slip = folder.path().join("slip.yaml");
+        let text = crate::config::SAMPLE.replace("  topics: [", "  topcis: [");
+        std::fs::write(&slip, text).unwrap();
+        let refused = load(&sources(&[&slip], &[]), Purpose::Run).unwrap_err();
+        assert_eq!(refused.problems.len(), 1, "{refused}");
+        assert_eq!(refused.problems[0].hint(), Some("topics"), "{refused}");
+    }
+
+    #[test]
+    fn variables_that_miss_a_setting_by_a_little_are_named_with_the_right_name() {
+        let variables = ["DUPGATE_WINDOW_SIZE", "DUPGATE_WINDOW__SZE", "DUPGATE_SERVICE_HOST"];
+        let variables = variables.map(|name| (name.to_owned(), "3h".to_owned())).into();
+        let loaded = load(&Sources { variables, ..Sources::default() }, Purpose::Sieve).unwrap();
+        let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        for warning in warnings {
+            assert!(warning.contains("did you mean `DUPGATE_WINDOW__SIZE`?"), "{warning}");
+        }
     }
 
     #[test]

@@ -188,8 +188,10 @@ fn is_target(answer: &Answer, source: &Source, held: &Held) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::{Fingerprints, IdHash, PageDigest};
-    use crate::log::{LogIdentity, Match, NewOriginal, RequestId, RulesNumber, Ruling, RulingBatch, Windows};
+    use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest};
+    use crate::log::{
+        LogIdentity, Match, NewOriginal, Placement, RequestId, RulesNumber, Ruling, RulingBatch, Windows,
+    };
     use crate::record::Reject;
 
     fn at(offset: i64) -> Source {
@@ -197,8 +199,16 @@ mod tests {
     }
 
     fn unique(offset: i64, id: u64, millis: i64) -> Answer {
-        let fingerprints = Fingerprints::default();
-        let original = NewOriginal { fingerprints, id: Some(IdHash(id)), scope: None, cluster: None };
+        let fingerprints =
+            Fingerprints { exact: ExactHash(id.into()), simhash: None, sketch: None, numbers: Numbers::default() };
+        let original = NewOriginal {
+            fingerprints,
+            id: Some(IdHash(id)),
+            scope: None,
+            site: None,
+            placement: Placement::default(),
+            cluster: None,
+        };
         page(offset, millis, Decision::Unique { original: Some(original) })
     }
 

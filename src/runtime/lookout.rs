@@ -81,8 +81,8 @@ pub(super) struct Lookout {
 /// Why there is nothing to compare, and what there is all the same.
 struct OnlyOne {
     why: String,
-    page: Option<Page>,
-    original: Option<Page>,
+    page: Option<Box<Page>>,
+    original: Option<Box<Page>>,
 }
 
 /// One page, read.
@@ -234,8 +234,10 @@ impl Lookout {
         let page = of(second, &seen.source, "the page");
         let ((original, first), (page, second)) = match (original, page) {
             (Ok(original), Ok(page)) => (original, page),
-            (Ok((original, _)), Err(why)) => return Err(OnlyOne { original: Some(original), ..nothing(why) }),
-            (Err(why), Ok((page, _))) => return Err(OnlyOne { page: Some(page), ..nothing(why) }),
+            (Ok((original, _)), Err(why)) => {
+                return Err(OnlyOne { original: Some(Box::new(original)), ..nothing(why) });
+            }
+            (Err(why), Ok((page, _))) => return Err(OnlyOne { page: Some(Box::new(page)), ..nothing(why) }),
             (Err(why), Err(_)) => return Err(nothing(why)),
         };
         self.kept.keep(&seen.original, &first);

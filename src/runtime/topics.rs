@@ -4,6 +4,7 @@
 //! have forgotten all of them for good (confluentinc/librdkafka issue 5301).
 
 use std::collections::BTreeMap;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long one client may wait for one answer.
 const QUESTION: Duration = Duration::from_secs(10);
+
+/// How long one connection may take, when the reason for silence is looked for.
+const CONNECT: Duration = Duration::from_secs(1);
 
 /// From one client to the next.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -52,8 +56,14 @@ pub(super) fn wait_for(
         let admin = Admin::of(&config, brokers).map_err(unavailable)?.with_patience(QUESTION);
         match ask(&admin, settings) {
             Err(TopicError::Kafka(error)) if clock.now() < until => {
-                tracing::warn!(%error, "no broker answers: they are asked again");
-                starting.fail(format!("no broker answers ({error})"));
+                let left = until.saturating_sub(clock.now()).as_secs();
+                let why = why_not(&settings.kafka.brokers).unwrap_or_else(|| error.to_string());
+                tracing::warn!("no broker answers ({why}): asking again for {left} s (kafka.brokers)");
+                starting.fail(format!("no broker answers ({why})"));
+            }
+            Err(error @ TopicError::Kafka(_)) => {
+                let why = why_not(&settings.kafka.brokers).unwrap_or_else(|| error.to_string());
+                return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
             }
             answer => return answer.map(Some).map_err(unavailable),
         }
@@ -64,11 +74,33 @@ pub(super) fn wait_for(
     }
 }
 
+/// Returns why no connection to the brokers can be made, `kafka:9092: Connection refused`, or `None` when one can: then the trouble
+/// is another one.
+fn why_not(brokers: &[String]) -> Option<String> {
+    let mut found = Vec::new();
+    for broker in brokers {
+        let connect = || {
+            let mut last = std::io::Error::other("has no address");
+            for address in broker.as_str().to_socket_addrs()? {
+                match TcpStream::connect_timeout(&address, CONNECT) {
+                    Ok(_) => return Ok(()),
+                    Err(error) => last = error,
+                }
+            }
+            Err(last)
+        };
+        found.push(format!("{broker}: {}", connect().err()?));
+    }
+    (!found.is_empty()).then(|| found.join(", "))
+}
+
 fn ask(admin: &Admin, settings: &Settings) -> Result<Topics, TopicError> {
     let scheme = settings.scheme().to_string();
     let logs = LogNames::new(&settings.logs.prefix, &scheme);
+    // A start that is refused leaves nothing behind.
+    let outputs = outputs(admin, settings, scheme)?;
     ensure_logs(admin, &logs, settings)?;
-    Ok(Topics { outputs: outputs(admin, settings, scheme)?, logs })
+    Ok(Topics { logs, outputs })
 }
 
 /// Makes both logs where they are not; else checks that they have as many partitions as configured.
@@ -128,4 +160,20 @@ pub(super) fn unavailable(error: TopicError) -> Fatal {
         TopicError::Runtime(_) => Reason::Failure,
     };
     reason.because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brokers_that_cannot_be_reached_are_told_with_the_reason_of_each() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap().to_string();
+        let closed = "127.0.0.1:1".to_owned();
+        let why = why_not(std::slice::from_ref(&closed)).unwrap();
+        assert!(why.starts_with("127.0.0.1:1: ") && why.contains("refused"), "{why}");
+        assert_eq!(why_not(&[closed, open]), None, "one can be reached");
+        assert_eq!(why_not(&[]), None);
+    }
 }

@@ -73,9 +73,19 @@ fn own_settings(name: &str, topics: &[String], folder: &std::path::Path) -> Vec<
         format!("output.dead_letter.topic={name}.dead"),
         format!("index.path={}", folder.display()),
         "index.max_memory=256MiB".to_owned(),
-        "http.admin.listen=127.0.0.1:9465".to_owned(),
+        format!("http.listen=127.0.0.1:{}", free_port(9464)),
+        format!("http.admin.listen=127.0.0.1:{}", free_port(9465)),
         "logging.level=error".to_owned(),
     ]
+}
+
+/// Returns this port of the loopback address, or another one where somebody listens on it.
+fn free_port(usual: u16) -> u16 {
+    let port = |wanted: u16| {
+        let bound = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, wanted)).ok()?;
+        bound.local_addr().ok().map(|address| address.port())
+    };
+    port(usual).or_else(|| port(0)).unwrap_or(usual)
 }
 
 fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[String]) -> Result<(), Fatal> {

@@ -100,7 +100,9 @@ fn a_log_that_would_lose_facts_fails() {
 
 #[test]
 fn an_input_from_the_future_is_told() {
-    let ends = |newest: i64| Ok(Ends { oldest: None, newest: Some(Timestamp::from_millis(newest)), partitions: 24 });
+    let ends = |newest: i64| {
+        Ok(Ends { oldest: None, newest: Some(Timestamp::from_millis(newest)), partitions: 24, records: 0 })
+    };
     let states = |newest: i64| {
         let rows = input(&view("crawl.pages", &[]), &ends(newest), NOW, &settings());
         rows.into_iter().map(|row| row.state).collect::<Vec<_>>()
