@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 use std::time::Duration;
 
 use axum::http::{Request, header};
@@ -13,6 +14,10 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::telemetry::caller::{Answer, call};
 
+/// Ports of both listeners unless configured otherwise.
+const USUAL_PORT: u16 = 9464;
+const USUAL_ADMIN_PORT: u16 = 9465;
+
 /// How long the other side may be silent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -22,42 +27,85 @@ const LONG_PATIENCE: Duration = Duration::from_secs(45);
 /// Most bytes of an answer.
 const MOST: u64 = 64 << 20;
 
+/// Where an instance listens: a host or an address, and a port unless it is the usual one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    host: String,
+    port: Option<u16>,
+}
+
+impl Address {
+    fn or_port(&self, usual: u16) -> (String, u16) {
+        (self.host.clone(), self.port.unwrap_or(usual))
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self { host: address.ip().to_string(), port: Some(address.port()) }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || format!("`{text}` is no address: expected host:port, such as localhost:9464 or 10.0.0.7:9464");
+        let rest = text.strip_prefix("http://").unwrap_or(text);
+        let rest = rest.split('/').next().unwrap_or_default();
+        let (host, port) = match rest.strip_prefix('[').map(|inside| inside.split_once(']')) {
+            Some(Some((host, port))) => (host, port.strip_prefix(':')),
+            Some(None) => return Err(refused()),
+            // An address of IP 6 without a port.
+            None if rest.parse::<Ipv6Addr>().is_ok() => (rest, None),
+            None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
+        };
+        let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:".contains(c));
+        let port = port.map(|port| port.parse::<u16>().map_err(|_| refused())).transpose()?;
+        if is_host { Ok(Self { host: host.to_owned(), port }) } else { Err(refused()) }
+    }
+}
+
 /// Where a running instance is asked.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Instance {
     /// ask a running instance, at the address of its listener for operators [default address: http.admin.listen]
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
-    pub running: Option<Option<SocketAddr>>,
+    pub running: Option<Option<Address>>,
 }
 
 /// The listener for operators of one instance.
 pub(super) struct Operators {
-    address: SocketAddr,
+    host: String,
+    port: u16,
     token: Option<SecretString>,
 }
 
 /// Asks the listener for everybody; returns status code and body.
-pub(super) fn get(address: SocketAddr, path: &str) -> Result<(u16, String), Fatal> {
-    let answer = ask(address, path, None, PATIENCE).and_then(|answer| Ok((answer.status, answer.text(MOST)?)));
-    answer.map_err(|error| nobody(address, path, "http.listen", &error))
+pub(super) fn get(address: &Address, path: &str) -> Result<(u16, String), Fatal> {
+    let (host, port) = address.or_port(USUAL_PORT);
+    let answer = ask((&host, port), path, None, PATIENCE).and_then(|answer| Ok((answer.status, answer.text(MOST)?)));
+    answer.map_err(|error| nobody((&host, port), path, "http.listen", &error))
 }
 
-fn nobody(address: SocketAddr, path: &str, key: &str, error: &io::Error) -> Fatal {
-    Reason::Unavailable.because(anyhow::anyhow!("nobody answers on http://{address}{path} ({key}): {error}"))
+fn nobody((host, port): (&str, u16), path: &str, key: &str, error: &io::Error) -> Fatal {
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    Reason::Unavailable.because(anyhow::anyhow!("cannot reach http://{host}:{port}{path} ({key}): {error}"))
 }
 
 impl Instance {
     /// Returns whom to ask; `None` when nobody running is meant.
     pub(super) fn of(&self, settings: &Settings) -> Result<Option<Operators>, Fatal> {
-        let Some(named) = self.running else { return Ok(None) };
+        let Some(named) = &self.running else { return Ok(None) };
         let configured = settings.http.admin.as_ref();
-        let address = named.or_else(|| configured.map(|admin| reachable(admin.listen)));
+        let address = named.clone().or_else(|| configured.map(|admin| reachable(admin.listen).into()));
         let address = address.ok_or_else(|| {
             Reason::Config.because(anyhow::anyhow!(
                 "the listener for operators is off (http.admin.listen): name an address, --running=127.0.0.1:9465"
             ))
         })?;
-        Ok(Some(Operators { address, token: settings.http.admin_token.clone() }))
+        let (host, port) = address.or_port(USUAL_ADMIN_PORT);
+        Ok(Some(Operators { host, port, token: settings.http.admin_token.clone() }))
     }
 }
 
@@ -96,11 +144,12 @@ impl Operators {
     }
 
     fn ask(&self, path: &str) -> Result<Answer, Fatal> {
-        ask(self.address, path, self.token.as_ref(), LONG_PATIENCE).map_err(|error| self.nobody(path, &error))
+        ask((&self.host, self.port), path, self.token.as_ref(), LONG_PATIENCE)
+            .map_err(|error| self.nobody(path, &error))
     }
 
     fn nobody(&self, path: &str, error: &io::Error) -> Fatal {
-        nobody(self.address, path, "http.admin.listen", error)
+        nobody((&self.host, self.port), path, "http.admin.listen", error)
     }
 
     fn refused(&self, status: u16, body: &Value) -> Fatal {
@@ -110,7 +159,7 @@ impl Operators {
             503 => Reason::Unavailable,
             _ => Reason::Failure,
         };
-        reason.because(anyhow::anyhow!("{} answers {status}: {why}", self.address))
+        reason.because(anyhow::anyhow!("{}:{} answers {status}: {why}", self.host, self.port))
     }
 }
 
@@ -130,13 +179,13 @@ pub(super) fn in_query(text: &str) -> String {
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-fn ask(address: SocketAddr, path: &str, token: Option<&SecretString>, silence: Duration) -> io::Result<Answer> {
+fn ask((host, port): (&str, u16), path: &str, token: Option<&SecretString>, silence: Duration) -> io::Result<Answer> {
     let mut request = Request::get(path);
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose_secret()));
     }
     let request = request.body(String::new()).map_err(io::Error::other)?;
-    call(&address.ip().to_string(), address.port(), request, silence)
+    call(host, port, request, silence)
 }
 
 #[cfg(test)]
@@ -150,6 +199,26 @@ mod tests {
             [reach("0.0.0.0:9464"), reach("[::]:1"), reach("10.0.0.7:2")],
             ["127.0.0.1:9464", "[::1]:1", "10.0.0.7:2"]
         );
+    }
+
+    #[test]
+    fn an_instance_is_named_by_host_and_port_by_address_or_by_url() {
+        let at = |text: &str| text.parse::<Address>().map(|address| address.or_port(9464)).unwrap();
+        for (text, host, port) in [
+            ("localhost:9470", "localhost", 9470),
+            ("dupgate-0.dupgate", "dupgate-0.dupgate", 9464),
+            ("127.0.0.1", "127.0.0.1", 9464),
+            ("http://10.0.0.7:9464/", "10.0.0.7", 9464),
+            ("http://localhost/status", "localhost", 9464),
+            ("[::1]:1", "::1", 1),
+            ("[::1]", "::1", 9464),
+            ("::1", "::1", 9464),
+        ] {
+            assert_eq!(at(text), (host.to_owned(), port), "{text}");
+        }
+        for text in ["", "a b", "localhost:x", "localhost:99999", "[::1", ":9464"] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! runs, so it serves as the health check of a container.
 
 use std::io::{IsTerminal, Write};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,11 +9,12 @@ use crossbeam_channel::tick;
 use serde_json::Value;
 
 use super::Global;
-use super::ask::{get, reachable};
+use super::ask::{Address, get, reachable};
 use super::output::{Format, columns, print, print_json};
 use super::ruling::age;
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
+use crate::runtime::clock::Clock;
 
 /// Arguments of `status`.
 #[derive(Clone, Debug, Default, Args)]
@@ -22,9 +22,9 @@ use crate::error::{Fatal, Reason};
     after_help = "Example:\n  dupgate status\n  dupgate status --watch --address 10.0.0.7:9464\n  dupgate status --ready"
 )]
 pub struct StatusArgs {
-    /// where the instance listens [default: http.listen]
+    /// where the instance listens, host:port or a URL [default: http.listen]
     #[arg(long, value_name = "ADDRESS")]
-    pub address: Option<SocketAddr>,
+    pub address: Option<Address>,
     /// only say whether it is ready: exit code 0 or 1
     #[arg(long)]
     pub ready: bool,
@@ -42,12 +42,12 @@ pub struct StatusArgs {
 ///
 /// When nobody listens; with `--ready` also when the instance is not ready.
 pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
-    let address = match args.address {
-        Some(address) => address,
-        None => reachable(load(&global.sources(), Purpose::Sieve)?.settings.http.listen),
+    let address = match &args.address {
+        Some(address) => address.clone(),
+        None => reachable(load(&global.sources(), Purpose::Sieve)?.settings.http.listen).into(),
     };
     if args.ready {
-        let (status, body) = get(address, "/readyz")?;
+        let (status, body) = get(&address, "/readyz")?;
         return if status == 200 {
             print("ready")
         } else {
@@ -57,8 +57,29 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     let format = Format::or_usual(global.output);
     let mut before: Option<Value> = None;
     let ticks = tick(args.every.max(Duration::from_millis(100)));
+    let clock = Clock::start();
+    let mut gone_since: Option<Duration> = None;
     loop {
-        let page = serde_json::from_str(&get(address, "/status")?.1).map_err(|error| Reason::Failure.because(error))?;
+        let (status, body) = match get(&address, "/status") {
+            Ok(answer) => answer,
+            // The moment that one watches for.
+            Err(fatal) if args.watch => {
+                let since = *gone_since.get_or_insert_with(|| clock.now());
+                let span = clock.now().saturating_sub(since).as_secs();
+                print(&format!("unreachable for {span} s: {fatal}"))?;
+                if ticks.recv().is_err() {
+                    return Ok(());
+                }
+                continue;
+            }
+            Err(fatal) => return Err(fatal),
+        };
+        if status != 200 {
+            let why = format!("/status answers {status}: is that http.listen, or the address of another listener?");
+            return Err(Reason::Failure.because(anyhow::anyhow!(why)));
+        }
+        gone_since = None;
+        let page = serde_json::from_str(&body).map_err(|error| Reason::Failure.because(error))?;
         match format {
             Format::Table => {
                 if args.watch && std::io::stdout().is_terminal() {

@@ -90,16 +90,17 @@ mod tests {
     fn each_reason_is_logged_once_in_a_while_with_how_many_were_left_out() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let mut report = DeadLetterReport::new(metrics);
-        let source = PartitionId::new("pages", 0).at(1);
+        let at = |offset| PartitionId::new("pages", 0).at(offset);
         let text = crate::telemetry::logging::captured::at(crate::config::settings::Level::Info, || {
             for millis in (0..=10_000).step_by(1000) {
-                report.read(Duration::from_millis(millis), &source, Reject::NoText, "no text is left");
+                let offset = i64::try_from(millis).unwrap();
+                report.read(Duration::from_millis(millis), &at(offset), Reject::NoText, "no text is left");
             }
-            report.read(Duration::from_secs(10), &source, Reject::TooDeep, "nested");
+            report.read(Duration::from_secs(10), &at(1), Reject::TooDeep, "nested");
         });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
-        assert!(lines[0].contains("\"position\":\"pages:0:1\"") && lines[0].contains("no text is left"), "{text}");
+        assert!(lines[0].contains("\"position\":\"pages:0:0\"") && lines[0].contains("no text is left"), "{text}");
         assert!(lines[1].contains("\"more\":9"), "{text}");
         assert!(lines[2].contains("\"reason\":\"too_deep\""), "{text}");
     }

@@ -149,7 +149,7 @@ fn nobody_who_listens_is_told_as_such() {
     let desk = Desk::new(broker);
     let said = desk.ask_with(broker.address(), "", &["status", "--address", "127.0.0.1:1"]);
     assert_eq!(said.code, Some(69), "{}", said.err);
-    assert!(said.err.contains("nobody answers on http://127.0.0.1:1"), "{}", said.err);
+    assert!(said.err.contains("cannot reach http://127.0.0.1:1"), "{}", said.err);
     let said = desk.ask_with(broker.address(), "", &["index", "stats"]);
     assert_eq!(said.code, Some(74), "{}", said.err);
     let said = desk.ask_with(broker.address(), "", &["tap"]);
