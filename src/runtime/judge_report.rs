@@ -178,7 +178,15 @@ impl JudgeReport {
             let from_log = judge.state().index().len().saturating_sub(self.from_snapshot);
             self.metrics.restored(RestoreSource::Log, from_log as u64);
         }
-        tracing::info!(log = self.log, before = ?self.role, now = ?role, "judge");
+        let (log, before) = (self.log, self.role);
+        let what = if role == Role::Active {
+            "this instance judges"
+        } else if before == Role::Active {
+            "this instance judges no more"
+        } else {
+            "judge role changed"
+        };
+        tracing::info!(log, ?before, now = ?role, "{what}");
         if role == Role::Active {
             self.metrics.judge_takeover();
         }
@@ -289,7 +297,7 @@ mod tests {
         let waits = |text: &str| Err(format!("waits to take over{text}: nobody judges"));
         assert_eq!(said_at(106, &mut report, 5), waits(" (at most 6 s)"));
         assert_eq!(said_at(120, &mut report, 5), waits(""));
-        report.watch.heard(Duration::from_secs(120));
+        report.watch.heard(Duration::from_mins(2));
         assert_eq!(said_at(121, &mut report, 6), Ok(()), "a ruling came");
     }
 }

@@ -21,7 +21,7 @@ use super::tree_budget::TreeBudget;
 use super::wiring::{self, Plan, REVOKE_GRACE, failure};
 use super::worker_seat::{self, WorkerSeat};
 use crate::config::raw::ColdStart as ConfiguredColdStart;
-use crate::config::settings::Settings;
+use crate::config::settings::{Settings, Topics as InputTopics};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::judge::{ColdStart, JudgeSettings};
@@ -142,7 +142,24 @@ impl Service {
         );
         metrics.index_limits(settings.index.max_memory, settings.rules.windows.max(), settings.index.snapshot_interval);
         let (rdkafka, version) = (crate::kafka::client::library_version(), env!("CARGO_PKG_VERSION"));
-        tracing::info!(version, librdkafka = rdkafka, scheme, config = settings.hash, instance, "dupgate starts");
+        let topics_read = match &settings.input.topics {
+            InputTopics::Names(names) => names.join(" "),
+            InputTopics::Pattern(pattern) => pattern.clone(),
+        };
+        tracing::info!(
+            version,
+            librdkafka = rdkafka,
+            brokers = settings.kafka.brokers.join(" "),
+            group = settings.input.group,
+            topics = topics_read,
+            mode = mode_name(topics.outputs.routing.mode),
+            worker = settings.roles.worker,
+            judge = settings.roles.judge,
+            scheme,
+            config = settings.hash,
+            instance,
+            "dupgate starts"
+        );
         let trees = TreeBudget::new(settings.processing.max_in_flight_bytes, settings.record.format);
         // Nobody is told of pairs whom nobody can ask for them.
         let kept = KeptPages::of(match brokers {

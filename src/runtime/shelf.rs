@@ -25,7 +25,11 @@ pub(super) struct FolderShelf {
 
 /// Opens the folder that all judges of this process keep their snapshots in.
 pub(super) fn open(index: &settings::Index) -> Result<Arc<Folder>, Fatal> {
-    Folder::open(&index.path, index.snapshots_kept).map(Arc::new).map_err(|error| Reason::State.because(error))
+    let opened = Folder::open(&index.path, index.snapshots_kept).map(Arc::new);
+    opened.map_err(|error| {
+        let path = index.path.display();
+        Reason::State.because(anyhow::Error::new(error).context(format!("{path} cannot hold snapshots (index.path)")))
+    })
 }
 
 impl FolderShelf {

@@ -370,18 +370,26 @@ mod tests {
         let passes = |levels: &str, target: &str, level: tracing::Level| {
             filter(&levels.parse().unwrap()).would_enable(target, &level)
         };
-        use tracing::Level as L;
         for library in ["log", "html5ever", "selectors", "hyper"] {
             for levels in ["info", "debug", "trace", "trace,dupgate=trace"] {
-                assert!(!passes(levels, library, L::INFO) && passes(levels, library, L::WARN), "{levels} {library}");
+                assert!(
+                    !passes(levels, library, tracing::Level::INFO) && passes(levels, library, tracing::Level::WARN),
+                    "{levels} {library}"
+                );
             }
-            assert!(!passes("error", library, L::WARN));
+            assert!(!passes("error", library, tracing::Level::WARN));
         }
-        assert!(passes("debug", "dupgate::judge", L::DEBUG) && !passes("debug", "dupgate::judge", L::TRACE));
-        assert!(!passes("debug", "librdkafka", L::DEBUG) && passes("trace", "librdkafka", L::DEBUG));
-        assert!(passes("info,librdkafka=debug", "librdkafka", L::DEBUG));
-        assert!(passes("info,dupgate::judge=debug", "dupgate::judge::life", L::DEBUG));
-        assert!(!passes("info,dupgate::judge=debug", "dupgate::worker", L::DEBUG));
+        assert!(
+            passes("debug", "dupgate::judge", tracing::Level::DEBUG)
+                && !passes("debug", "dupgate::judge", tracing::Level::TRACE)
+        );
+        assert!(
+            !passes("debug", "librdkafka", tracing::Level::DEBUG)
+                && passes("trace", "librdkafka", tracing::Level::DEBUG)
+        );
+        assert!(passes("info,librdkafka=debug", "librdkafka", tracing::Level::DEBUG));
+        assert!(passes("info,dupgate::judge=debug", "dupgate::judge::life", tracing::Level::DEBUG));
+        assert!(!passes("info,dupgate::judge=debug", "dupgate::worker", tracing::Level::DEBUG));
     }
 
     #[test]

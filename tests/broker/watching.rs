@@ -144,6 +144,44 @@ fn what_is_withdrawn_is_listed() {
 }
 
 #[test]
+fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = Desk::new(broker);
+    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let start = |more: &str| {
+        Process::start(
+            Command::new(env!("CARGO_BIN_EXE_dupgate"))
+                .args(["run", "-q", "-c", &desk.files(broker.address(), more)])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null()),
+        )
+    };
+    let (port, other) = (super::ports::two(), super::ports::two());
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let ask = |path: &str| super::cluster::http::get(address, path);
+    let metric = |name: &str| super::cluster::http::sum(&ask("/metrics")?.1, name, &[]);
+    let _worker = start(&format!("roles: [worker]\nhttp: {{listen: \"{address}\"}}\n"));
+    wait::until("readiness", || (ask("/readyz")?.0 == 200).then_some(()));
+    produce(broker, &desk.input, 0, &[page_of(1), page_of(2), page_of(3)]);
+    let told = wait::until("the silence", || {
+        let (status, text) = ask("/readyz?verbose")?;
+        (status == 503).then_some(text)
+    });
+    assert!(told.contains("[-] rulings: none for ") && told.contains("3 pages wait; no judge answers"), "{told}");
+    assert!(told.contains("[-] worker: waits for rulings"), "{told}");
+    // All three were read long ago, and none of them is committed.
+    wait::until("the lag", || (metric("dupgate_consumer_lag_records")? >= 3.0).then_some(()));
+    assert!(metric("dupgate_oldest_pending_ruling_seconds") >= Some(2.0));
+
+    let _judge = start(&format!("roles: [judge]\nhttp: {{listen: \"127.0.0.1:{other}\"}}\n"));
+    committed(broker, &desk.outputs[0], 3);
+    wait::until("readiness again", || (ask("/readyz")?.0 == 200).then_some(()));
+    wait::until("no lag", || (metric("dupgate_consumer_lag_records")? <= 0.0).then_some(()));
+    assert_eq!(metric("dupgate_oldest_pending_ruling_seconds"), Some(0.0));
+}
+
+#[test]
 fn nobody_who_listens_is_told_as_such() {
     let Some(broker) = Broker::shared() else { return };
     let desk = Desk::new(broker);
