@@ -14,6 +14,7 @@ use super::clock::Clock;
 use super::errands::Errands;
 use super::judge_report::JudgeReport;
 use super::judge_turn::{EntryQueue, FetchedEntries, Work, take_turn};
+use super::ruling_watch::END_LOOK;
 use super::wiring::{Plan, ended, failure, moves};
 use crate::error::{Fatal, Reason};
 use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Restored, Role, SharedSnapshot};
@@ -33,9 +34,6 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// How often metrics and health are looked after.
 const LOOK: Duration = Duration::from_millis(250);
-
-/// How often a standby asks where the fingerprint log ends.
-const END_LOOK: Duration = Duration::from_secs(1);
 
 /// How long one question to the cluster may take.
 const QUESTION: Duration = Duration::from_secs(15);
@@ -146,7 +144,7 @@ impl JudgeSeat {
         shelf: Option<Arc<dyn Shelf>>,
     ) -> Result<Self, Fatal> {
         let (sender, news) = unbounded();
-        let clock = plan.clock;
+        let (clock, session) = (plan.clock, plan.settings.judge.session_timeout);
         let log_gate = Gate::new(64 << 20);
         let told = sender.clone();
         let follower = plan.follow(log, "standby", &log_gate, move |event| drop(told.send(News::Followed(event))))?;
@@ -183,13 +181,7 @@ impl JudgeSeat {
             shelf_errands: Errands::start(format!("snapshots-{log}")).map_err(failure)?,
             chores: Errands::start(format!("chores-{log}")).map_err(failure)?,
             gate: Gate::new(32 << 20),
-            report: JudgeReport::new(
-                plan.metrics.clone(),
-                &plan.health,
-                clock,
-                log,
-                plan.settings.judge.session_timeout,
-            ),
+            report: JudgeReport::new(plan.metrics.clone(), &plan.health, clock, log, session),
             looked: clock.now(),
             asked_end: Duration::ZERO,
             asks_end: false,

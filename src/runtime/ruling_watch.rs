@@ -8,6 +8,9 @@ use std::time::Duration;
 /// How long silence may last before it is reported.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// How often a standby asks where the fingerprint log ends: whether an entry waits.
+pub(super) const END_LOOK: Duration = Duration::from_secs(1);
+
 /// Watches one partition of the verdict log.
 #[derive(Debug, Default)]
 pub(super) struct RulingWatch {
