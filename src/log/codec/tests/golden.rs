@@ -5,6 +5,7 @@
 
 use super::super::hex::{hex, records};
 use super::*;
+use crate::fingerprint::{SameSite, SiteHash};
 
 const ENTRIES: [&str; 3] = [
     include_str!("../../../../tests/golden/log/entries.v1.hex"),
@@ -40,6 +41,13 @@ const UNSURE: [&str; 2] = [
 ];
 const ENTRIES_4: &str = include_str!("../../../../tests/golden/log/entries.v4.hex");
 const RULINGS_4: &str = include_str!("../../../../tests/golden/log/rulings.v4.hex");
+
+/// Sites, variants, originals that not all tables hold, and the rules that go with them are written as version 6.
+const OF_SITES: [&str; 3] = [
+    include_str!("../../../../tests/golden/log/entries.v6.hex"),
+    include_str!("../../../../tests/golden/log/rulings.v6.hex"),
+    include_str!("../../../../tests/golden/log/rules.v6.hex"),
+];
 
 fn check_written(name: &str, golden: &str, written: &[Vec<u8>]) {
     assert!(
@@ -162,6 +170,58 @@ fn rules_that_are_unsure_of_low_estimates_are_written_as_a_version_of_their_own(
         check_written(&format!("{name}.v5.hex"), golden, &encode_verdict(value, 200));
         check_read(&format!("{name}.v5.hex"), golden, value);
     }
+}
+
+#[test]
+fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
+    let [entries_6, rulings_6, rules_6] = OF_SITES;
+    let entries: Vec<Entry> = [(Some(SiteHash(0x517E_517E)), false), (Some(SiteHash(7)), true), (None, true)]
+        .into_iter()
+        .zip(1_u8..)
+        .map(|((site, is_variant), number)| {
+            let EntryBody::Page(page) = page_entry(number) else { panic!() };
+            let body = EntryBody::Page(PageEntry { site, is_variant, ..page });
+            Entry { request: RequestId(0x5E5E_0000_0000_0000 + u64::from(number)), body }
+        })
+        .collect();
+    check_written("entries.v6.hex", entries_6, &[encoded(&entries)]);
+    assert_eq!(decode_entries(&records(entries_6)[0]), Ok(entries));
+
+    let placed = [
+        (Some(SiteHash(0x517E_517E)), Placement::EVERYWHERE),
+        (None, Placement { skipped: 1 << 127 | 5, family: None }),
+        (Some(SiteHash(7)), Placement { skipped: 1, family: Some(300) }),
+    ];
+    let mut value = batch();
+    let originals = value.rulings.iter_mut().filter_map(|ruling| match &mut ruling.answer {
+        Answer::Page(page) => match &mut page.decision {
+            Decision::Unique { original } | Decision::Update { original, .. } | Decision::Template { original, .. } => {
+                original.as_mut()
+            }
+            Decision::Duplicate { .. } => None,
+        },
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+    });
+    for (original, (site, placement)) in originals.zip(placed) {
+        (original.site, original.placement) = (site, placement);
+    }
+    let value = VerdictRecord::Rulings(value);
+    check_written("rulings.v6.hex", rulings_6, &encode_verdict(&value, 0));
+    check_read("rulings.v6.hex", rulings_6, &value);
+
+    let unsure = Unsure { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true };
+    let minhash = rules().minhash.map(|minhash| MinHashRules {
+        form: minhash.form.with_count(),
+        unsure,
+        max_bucket: 64,
+        ..minhash
+    });
+    let same_site = Some(SameSite { containment: 950 });
+    let rules = Rules { minhash, simhash_similarity: Some(200), same_site, ..rules() };
+    let record = RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules };
+    let value = VerdictRecord::Rules(record);
+    check_written("rules.v6.hex", rules_6, &encode_verdict(&value, 0));
+    check_read("rules.v6.hex", rules_6, &value);
 }
 
 #[test]
