@@ -234,11 +234,15 @@ impl Pair {
                         format!(", none would match: {} keys have to be shared", minhash.agree)
                     }
                     None if self.near.estimate.is_some() => format!(
-                        ", none would match: below {} the smaller page has to be in the other to {}, and is to {}; or the \
-                         SimHashes have to be within {max_distance} bits",
+                        ", none would match: below {} the smaller page has to be in the other to {}, and is to {}{}",
                         thousandths(below),
                         thousandths(containment),
                         thousandths(self.near.contained.unwrap_or(0)),
+                        if max_distance > 0 {
+                            format!("; or the SimHashes have to be within {max_distance} bits")
+                        } else {
+                            String::new()
+                        },
                     ),
                     None => String::new(),
                 };

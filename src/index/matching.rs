@@ -46,7 +46,7 @@ impl Index {
         let sketch = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash));
         if let Some(sketch) = sketch {
             let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
-            let wanted = Wanted { sketch, scope: probe.scope, may_match, bits_to };
+            let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
             let variants = self.variants(probe);
             let mut show = |position, distance, contained| {
                 let Some(facts) = self.ring.facts(position) else { return };
@@ -158,7 +158,7 @@ impl Index {
         });
         if let Some(sketch) = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash)) {
             let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
-            let wanted = Wanted { sketch, scope: probe.scope, may_match, bits_to };
+            let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
             self.sketches.compare(&wanted, &positions, |position, distance, contained| {
                 if let Some(facts) = self.ring.facts(position) {
                     visit(self.candidate(probe, (position, &facts), Stage::MinHash, distance, contained));

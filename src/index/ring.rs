@@ -296,7 +296,7 @@ impl Ring {
         let marks = self.marks.get(position).filter(|marks| marks & FORGOTTEN == 0)?;
         let id = if marks & HAS_ID == 0 { None } else { self.ids.get(position).map(IdHash) };
         let scope = if marks & HAS_SCOPE == 0 { None } else { self.scopes.get(position).map(ScopeHash) };
-        let site = if marks & HAS_SITE == 0 { None } else { self.sites.get(position).map(SiteHash) };
+        let site = self.site(position);
         Some(Facts {
             sequence: self.sequences.get(position)?,
             event_time: self.event_time(position)?,
@@ -356,6 +356,12 @@ impl Ring {
             return Placement::EVERYWHERE;
         }
         self.placements.of(position).unwrap_or(Placement::EVERYWHERE)
+    }
+
+    /// Returns an original's site.
+    #[inline]
+    pub(super) fn site(&self, position: u64) -> Option<SiteHash> {
+        if self.marks.get(position)? & HAS_SITE == 0 { None } else { self.sites.get(position).map(SiteHash) }
     }
 
     /// Returns an original's scope.

@@ -15,7 +15,7 @@ use super::ring::{Ring, in_scope};
 use super::stats::TableStats;
 use super::tables::{Keys, Tables};
 use super::tasks::{Task, in_turn};
-use crate::fingerprint::{ScopeHash, Sketch, SketchForm};
+use crate::fingerprint::{ScopeHash, SiteHash, Sketch, SketchForm};
 use crate::log::{MinHashRules, Placement};
 
 /// Sketches by the positions of the ring, and the tables that find them.
@@ -83,6 +83,9 @@ impl Keys for BandKeys<'_> {
 
 /// A sketch that is looked for, with what decides whether a sketch that is held is a candidate.
 pub(super) struct Wanted<'a, M, D> {
+    /// Where the originals' sites stand.
+    pub(super) ring: &'a Ring,
+    pub(super) site: Option<SiteHash>,
     pub(super) sketch: &'a Sketch,
     pub(super) scope: Option<ScopeHash>,
     /// Says whether the original at a position may match at all: scope, age, tails.
@@ -278,12 +281,19 @@ impl Sketches {
         visit: &mut impl FnMut(u64, u8, Option<u16>),
     ) {
         let Some(Finder { rules, reach, .. }) = &self.finder else { return };
-        let near = u32::try_from(compared.iter().filter(|compared| compared.is_rival).count()).unwrap_or(u32::MAX);
-        for &Compared { position, distance, is_rival, shares_enough } in compared {
+        let site_of = |position| wanted.site.and(wanted.ring.site(position));
+        // Pages of the same site have a rule of their own: they say nothing of those of others.
+        let is_rival =
+            |one: &&Compared| one.is_rival && site_of(one.position).is_none_or(|site| Some(site) != wanted.site);
+        let near = u32::try_from(compared.iter().filter(is_rival).count()).unwrap_or(u32::MAX);
+        for one @ &Compared { position, distance, shares_enough, .. } in compared {
             let Some(held) = self.column.row(position) else { continue };
-            let rivals = near - u32::from(is_rival);
+            let rivals = near - u32::from(is_rival(&one));
+            let of_two_sites = site_of(position).is_some_and(|site| Some(site) != wanted.site);
             let is_near = shares_enough && reach.is_some_and(|reach| distance <= reach);
-            if is_near && rules.is_sure([wanted.sketch, held], distance, (wanted.bits_to)(position), rivals) {
+            if is_near
+                && rules.is_sure([wanted.sketch, held], distance, (wanted.bits_to)(position), of_two_sites, rivals)
+            {
                 visit(position, distance, None);
             } else if let Some(share) = rules.contained(wanted.sketch, held, distance) {
                 visit(position, distance, Some(share));
@@ -397,7 +407,8 @@ mod tests {
 
     fn found_how(sketches: &Sketches, sketch: &Sketch) -> Vec<(u64, u8, Option<u16>)> {
         let mut found = Vec::new();
-        let wanted = Wanted { sketch, scope: None, may_match: |_| true, bits_to: |_| None };
+        let ring = Ring::new();
+        let wanted = Wanted { ring: &ring, site: None, sketch, scope: None, may_match: |_| true, bits_to: |_| None };
         sketches.probe(&wanted, |position, distance, contained| found.push((position, distance, contained)));
         found.sort_unstable();
         found

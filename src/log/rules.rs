@@ -152,13 +152,20 @@ impl MinHashRules {
     }
 
     /// Says whether the likeness of a pair of sketches at this distance, which shares a key, is to be believed: `bits` differ
-    /// in the pages' `SimHash`es, and so many `rivals` are nearly as alike. Sketches without counts have one witness less.
+    /// in the pages' `SimHash`es, they are known to be of two sites or not, and so many `rivals` are nearly as alike. Sketches without counts have one witness less.
     #[must_use]
-    pub fn is_sure(&self, [one, other]: [&[u8]; 2], distance: u8, bits: Option<u8>, rivals: u32) -> bool {
+    pub fn is_sure(
+        &self,
+        [one, other]: [&[u8]; 2],
+        distance: u8,
+        bits: Option<u8>,
+        of_two_sites: bool,
+        rivals: u32,
+    ) -> bool {
         let contained = self.form.contained(one, other, distance, self.banding.rows());
         let shingles = self.form.count(one).zip(self.form.count(other)).map(|(one, other)| one.min(other));
         let estimate = self.form.similarity(distance);
-        let witnesses = Witnesses { estimate, contained, distance: bits, shingles, rivals };
+        let witnesses = Witnesses { estimate, contained, distance: bits, shingles, of_two_sites, rivals };
         self.unsure.is_sure(self.form, witnesses)
     }
 

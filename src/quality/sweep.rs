@@ -109,7 +109,8 @@ impl Sweep {
                     let contained = form.contained(ours, theirs, distance, banding.rows());
                     let bits = bits.and_then(|bits| u8::try_from(bits).ok());
                     let shingles = u32::try_from(page.shingles.len().min(earlier.shingles.len())).ok();
-                    let witnesses = Witnesses { estimate, contained, distance: bits, shingles, rivals: 0 };
+                    let witnesses =
+                        Witnesses { estimate, contained, distance: bits, shingles, of_two_sites: false, rivals: 0 };
                     (enough && unsure.is_sure(form, witnesses)).then_some(estimate)
                 };
                 let estimate = estimate();

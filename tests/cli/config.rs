@@ -41,7 +41,7 @@ fn everything_that_is_wrong_is_told_at_once_with_line_excerpt_and_the_key_that_w
     let said = run(&[("dupgate.yaml", BROKEN)], &[("DUPGATE_MATCH__MAX_DISTANC", "4")], &["validate", "dupgate.yaml"]);
     let expected =
         "error: dupgate.yaml:15:5: match.simhash.max_distanse: unknown field `max_distanse`, expected one of \
-                    `bits`, `max_distance`, `weights`, `top_k`, `hash`; did you mean `max_distance`?
+                    `bits`, `max_distance`, `min_similarity`, `weights`, `top_k`, `hash`; did you mean `max_distance`?
   --> dupgate.yaml:15:5
    |
 13 |   stages: [exact, simhash]
@@ -236,7 +236,10 @@ fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
         contained.contains("share one band and 0.75 of the smaller\nis estimated to be in the other"),
         "{contained}"
     );
-    assert!(contained.contains("(below 0.33 only with 0.8 of the smaller in the other)"), "{contained}");
+    assert!(
+        contained.contains("(below 0.46 only with 0.8 of the smaller in the other, or within 14 bits)"),
+        "{contained}"
+    );
     let strangers = contained.lines().find(|line| line.starts_with("Chinese news")).unwrap_or_default();
     let counts: Vec<&str> = strangers.split_whitespace().skip(2).take(2).collect();
     assert!(counts[0] == counts[1] && counts[0] != "0", "{strangers}");

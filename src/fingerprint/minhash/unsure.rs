@@ -10,7 +10,8 @@ use super::SketchForm;
 pub struct Unsure {
     /// The least estimated Jaccard index that needs no witness, in thousandths.
     pub below: u16,
-    /// The same for short pages, where a few wrong letters leave little in common, and menus are seldom part of the text.
+    /// The same for short pages, where a few wrong letters leave little in common, and menus are seldom part of the text;
+    /// and for pages of two sites, which have no menus in common.
     pub below_short: u16,
     /// Pages of fewer shingles are short: the smaller one of a pair counts.
     pub short: u16,
@@ -34,6 +35,8 @@ pub struct Witnesses {
     pub distance: Option<u8>,
     /// Shingles of the smaller page, where it is known.
     pub shingles: Option<u32>,
+    /// Whether they are known to be of two sites.
+    pub of_two_sites: bool,
     /// How many other originals come near to matching ([`Unsure::is_rival`]).
     pub rivals: u32,
 }
@@ -53,9 +56,9 @@ impl Unsure {
     /// Says whether an estimate needs no witness, or has one.
     #[must_use]
     pub fn is_sure(self, form: SketchForm, witnesses: Witnesses) -> bool {
-        let Witnesses { estimate, contained, distance, shingles, rivals } = witnesses;
+        let Witnesses { estimate, contained, distance, shingles, of_two_sites, rivals } = witnesses;
         let is_short = shingles.is_some_and(|shingles| shingles < u32::from(self.short));
-        let below = if is_short { self.below_short } else { self.below };
+        let below = if is_short || of_two_sites { self.below_short } else { self.below };
         let errors = if self.of_many { in_tenths(rivals) } else { 0 };
         let margin = form.standard_error(below) * errors / 10;
         let max_distance = u16::from(self.max_distance).saturating_sub(errors * BITS_DEVIATION / 100);
@@ -123,7 +126,14 @@ mod tests {
 
     #[test]
     fn an_estimate_is_believed_when_it_is_high_or_when_either_witness_agrees() {
-        let low = Witnesses { estimate: 400, contained: Some(570), distance: Some(20), shingles: Some(200), rivals: 0 };
+        let low = Witnesses {
+            estimate: 400,
+            contained: Some(570),
+            distance: Some(20),
+            shingles: Some(200),
+            of_two_sites: false,
+            rivals: 0,
+        };
         let is_sure = |witnesses| unsure().is_sure(form(), witnesses);
         assert!(!is_sure(low));
         assert!(is_sure(Witnesses { estimate: 460, ..low }) && !is_sure(Witnesses { estimate: 459, ..low }));
@@ -131,6 +141,7 @@ mod tests {
             is_sure(Witnesses { contained: Some(800), ..low }) && !is_sure(Witnesses { contained: Some(799), ..low })
         );
         assert!(is_sure(Witnesses { distance: Some(14), ..low }) && !is_sure(Witnesses { distance: Some(15), ..low }));
+        assert!(is_sure(Witnesses { of_two_sites: true, ..low }));
         let short = Witnesses { shingles: Some(199), ..low };
         assert!(is_sure(short) && is_sure(Witnesses { estimate: 330, ..short }));
         assert!(!is_sure(Witnesses { estimate: 329, ..short }));
@@ -142,7 +153,14 @@ mod tests {
     fn the_best_of_many_has_to_be_better() {
         let least = |rivals| {
             let sure = |estimate: &u16| {
-                let alone = Witnesses { estimate: *estimate, contained: None, distance: None, shingles: None, rivals };
+                let alone = Witnesses {
+                    estimate: *estimate,
+                    contained: None,
+                    distance: None,
+                    shingles: None,
+                    of_two_sites: false,
+                    rivals,
+                };
                 unsure().is_sure(form(), alone)
             };
             (0..=1000).find(sure).unwrap()
@@ -155,7 +173,14 @@ mod tests {
         let near = |distance, rivals| {
             unsure().is_sure(
                 form(),
-                Witnesses { estimate: 350, contained: None, distance: Some(distance), shingles: None, rivals },
+                Witnesses {
+                    estimate: 350,
+                    contained: None,
+                    distance: Some(distance),
+                    shingles: None,
+                    of_two_sites: false,
+                    rivals,
+                },
             )
         };
         assert!(near(14, 0) && near(6, 8) && !near(14, 8) && !near(1, 100_000));
