@@ -129,7 +129,7 @@ impl Index {
     }
 
     /// Shows every member of these families that matches the probe, each once with its strongest stage, if it differs from
-    /// the head as the probe's page does ([`families`]). Heads are named by their sequence numbers.
+    /// the head as the probe's page does ([`families`](super::families)). Heads are named by their sequence numbers.
     pub fn members(&self, probe: &Probe<'_>, heads: &[u64], mut visit: impl FnMut(Candidate)) -> Seen {
         let mut positions = Vec::new();
         for &head in heads {

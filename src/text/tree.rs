@@ -13,7 +13,7 @@ use html5ever::tendril::{StrTendril, TendrilSink};
 use html5ever::tree_builder::TreeBuilderOpts;
 use html5ever::{Attribute, ParseOpts, QualName, parse_document};
 
-/// The largest tree, in [`Bound`]'s units. Larger pages are rare: nine of ten pages have less than 4,000 elements.
+/// The largest tree, in units of a node or two attributes. Larger pages are rare: nine of ten pages have less than 4,000 elements.
 pub(super) const MOST_UNITS: usize = 100_000;
 
 /// Attributes of one tag: comparing each with all before it must stay cheap.
