@@ -69,7 +69,7 @@ impl FromStr for Address {
 /// Where a running instance is asked.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Instance {
-    /// ask a running instance, at the address of its listener for operators [default address: http.admin.listen]
+    /// Ask a running instance at this address of its admin listener [default address: http.admin.listen]
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true)]
     pub running: Option<Option<Address>>,
 }

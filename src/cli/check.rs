@@ -29,7 +29,7 @@ use crate::runtime::clock::{Clock, wall_time};
     It changes nothing, but for transactional ids of its own that the coordinator notes and forgets after a week.\n    \
     Permissions are tried by requests that the brokers refuse from anybody for another reason.")]
 pub struct CheckArgs {
-    /// fail on warnings, too
+    /// Fail on warnings as well
     #[arg(long)]
     pub strict: bool,
 }

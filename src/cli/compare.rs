@@ -28,16 +28,16 @@ const MOST_SHOWN: usize = 160;
     after_help = "Example:\n  dupgate compare a.txt b.txt\n  dupgate compare pages.jsonl:17 pages.jsonl:203 -o json"
 )]
 pub struct CompareArgs {
-    /// the first page: a file, `FILE:LINE` for one line of it, or - for standard input
+    /// First page: a file, `FILE:LINE` for one of its lines, or - for standard input
     #[arg(value_name = "A")]
     pub one: Place,
-    /// the second page
+    /// Second page
     #[arg(value_name = "B")]
     pub other: Place,
-    /// what the files hold [default: by the end of their names: .txt, .html; else `input.format`]
+    /// Format of the files [default: by extension: .txt, .html; otherwise `input.format`]
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
     pub format: Option<FormatArg>,
-    /// how many changed places are shown, 0 for all
+    /// Number of changed passages to show; 0 for all
     #[arg(long, value_name = "NUMBER", default_value_t = 8)]
     pub changes: usize,
 }
@@ -291,7 +291,7 @@ impl Pair {
                 "min_similarity": minhash.map(|minhash| share(minhash.min_similarity)),
                 "matches_up_to": sketch.2.map(share),
                 "keys_shared": near.keys, "keys_needed": minhash.map(|minhash| minhash.agree),
-                "unsure": minhash.map(|minhash| json!({
+                "low_confidence": minhash.map(|minhash| json!({
                     "below": share(minhash.unsure.below), "containment": share(minhash.unsure.containment),
                     "max_distance": minhash.unsure.max_distance,
                 })),

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use super::Cli;
+use super::help::grammar;
 use super::output::print;
 use crate::error::{Fatal, Reason};
 
@@ -13,7 +13,7 @@ use crate::error::{Fatal, Reason};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  dupgate completions bash > /etc/bash_completion.d/dupgate")]
 pub struct CompletionsArgs {
-    /// for which shell
+    /// Shell to write completions for
     #[arg(value_name = "SHELL")]
     pub shell: Shell,
 }
@@ -22,7 +22,7 @@ pub struct CompletionsArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "Example:\n  dupgate man --directory /usr/share/man/man1\n  dupgate man | man -l -")]
 pub struct ManArgs {
-    /// write one page for each command into this folder; otherwise print the first page
+    /// Write one page per command to this folder instead of printing the first page
     #[arg(long, value_name = "FOLDER")]
     pub directory: Option<PathBuf>,
 }
@@ -34,7 +34,7 @@ pub struct ManArgs {
 /// When nobody reads them.
 pub fn completions(args: &CompletionsArgs) -> Result<(), Fatal> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "dupgate", &mut script);
+    clap_complete::generate(args.shell, &mut grammar(), "dupgate", &mut script);
     print(String::from_utf8_lossy(&script).trim_end())
 }
 
@@ -47,9 +47,9 @@ pub fn man(args: &ManArgs) -> Result<(), Fatal> {
     let failed = |error: std::io::Error| Reason::Failure.because(error);
     if let Some(folder) = &args.directory {
         std::fs::create_dir_all(folder).map_err(failed)?;
-        return clap_mangen::generate_to(Cli::command(), folder).map_err(failed);
+        return clap_mangen::generate_to(grammar(), folder).map_err(failed);
     }
     let mut page = Vec::new();
-    clap_mangen::Man::new(Cli::command()).render(&mut page).map_err(failed)?;
+    clap_mangen::Man::new(grammar()).render(&mut page).map_err(failed)?;
     print(String::from_utf8_lossy(&page).trim_end())
 }

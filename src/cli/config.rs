@@ -26,16 +26,16 @@ pub struct ConfigArgs {
 /// What to do with the configuration.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// print the settings in effect, secrets left out
+    /// Print the effective settings, secrets redacted
     #[command(after_help = "Example:\n  dupgate config show -c dupgate.yaml --origin")]
     Show(ShowArgs),
-    /// print a configuration file to begin with
+    /// Print a configuration file to start from
     #[command(after_help = "Example:\n  dupgate config init > dupgate.yaml")]
     Init(InitArgs),
-    /// print the JSON Schema of configuration files
+    /// Print the JSON Schema of configuration files
     #[command(after_help = "Example:\n  dupgate config schema > dupgate.schema.json")]
     Schema,
-    /// say what a change of the configuration touches and costs
+    /// Show what a change of the configuration affects and costs
     #[command(
         after_help = "Example:\n  dupgate config diff running.yaml new.yaml\n  dupgate config diff running.yaml -s match.simhash.max_distance=4"
     )]
@@ -45,7 +45,7 @@ pub enum ConfigCommand {
 /// Arguments of `config show`.
 #[derive(Clone, Debug, Args)]
 pub struct ShowArgs {
-    /// list every key with where its value came from, and what hangs on it: the scheme (fingerprints), the rules
+    /// List every key with the source of its value and what it decides: the scheme (fingerprints), the rules
     /// (verdicts), the state (group and logs), or only the work
     #[arg(long)]
     pub origin: bool,
@@ -54,7 +54,7 @@ pub struct ShowArgs {
 /// Arguments of `config init`.
 #[derive(Clone, Debug, Args)]
 pub struct InitArgs {
-    /// every setting with its default and what it means
+    /// Print every setting with its default and meaning
     #[arg(long)]
     pub full: bool,
 }

@@ -22,16 +22,16 @@ use crate::error::{Fatal, Reason};
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Example:\n  dupgate demo --for 30s")]
 pub struct DemoArgs {
-    /// end after this long, e.g. 30s [default: run until Ctrl-C]
+    /// Stop after this time, e.g. 30s [default: run until Ctrl-C]
     #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub duration: Option<Duration>,
-    /// judge over these brokers, host:port by comma, in topics made for it [default: a broker in this process]
+    /// Use these brokers (host:port, comma-separated) and topics made for the demo [default: a broker in this process]
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     pub brokers: Vec<String>,
-    /// what the crawl looks like
+    /// Contents of the crawl
     #[command(flatten)]
     pub crawl: CrawlArgs,
-    /// without one: the whole service over an in-process broker
+    /// Without a subcommand: the whole service with an in-process broker
     #[command(subcommand)]
     pub command: Option<DemoCommand>,
 }
@@ -39,19 +39,19 @@ pub struct DemoArgs {
 /// What the generated crawl looks like. Equal arguments give equal crawls.
 #[derive(Clone, Debug, Args)]
 pub struct CrawlArgs {
-    /// seed of the crawl
+    /// Seed of the generated crawl
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// share of pages that are edited copies of an earlier one
+    /// Share of pages that are edited copies of an earlier page
     #[arg(long, default_value_t = 0.2, value_parser = share, value_name = "SHARE")]
     pub near: f64,
-    /// share of pages that are exact copies of an earlier one
+    /// Share of pages that are exact copies of an earlier page
     #[arg(long, default_value_t = 0.1, value_parser = share, value_name = "SHARE")]
     pub exact: f64,
-    /// share of records in which no page can be read
+    /// Share of records that hold no readable page
     #[arg(long, default_value_t = 0.01, value_parser = share, value_name = "SHARE")]
     pub broken: f64,
-    /// share of pages in Chinese; the others are in English
+    /// Share of Chinese pages; the others are English
     #[arg(long, default_value_t = 0.5, value_parser = share, value_name = "SHARE")]
     pub zh: f64,
 }
@@ -59,12 +59,12 @@ pub struct CrawlArgs {
 /// What to do with a cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub enum DemoCommand {
-    /// feed a cluster with the generated crawl, the truth in a header
+    /// Produce the generated crawl to a cluster, with the expected verdict in a header
     #[command(
         after_help = "Example:\n  dupgate demo produce --brokers localhost:9092 --topic crawl.pages --rate 200/s"
     )]
     Produce(ProduceArgs),
-    /// read the outputs back and print precision and recall
+    /// Read the outputs back and print precision and recall
     #[command(after_help = "Example:\n  dupgate demo score -c dupgate.yaml --json")]
     Score(ScoreArgs),
 }
@@ -72,19 +72,19 @@ pub enum DemoCommand {
 /// Arguments of `demo produce`.
 #[derive(Clone, Debug, Args)]
 pub struct ProduceArgs {
-    /// brokers, host:port by comma [default: those of the configuration]
+    /// Brokers, host:port, comma-separated [default: those of the configuration]
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     pub brokers: Vec<String>,
-    /// topics to write to, by comma [default: input.topics]
+    /// Topics to write to, comma-separated [default: input.topics]
     #[arg(long, value_delimiter = ',')]
     pub topic: Vec<String>,
-    /// pages a second, e.g. 200/s; 0 for as fast as it goes
+    /// Pages per second, e.g. 200/s; 0 for no limit
     #[arg(long, default_value = "200/s", value_parser = rate, value_name = "RATE")]
     pub rate: f64,
-    /// pages in all [default: until Ctrl-C]
+    /// Total number of pages [default: until Ctrl-C]
     #[arg(long, value_name = "PAGES")]
     pub count: Option<u64>,
-    /// what the crawl looks like
+    /// Contents of the crawl
     #[command(flatten)]
     pub crawl: CrawlArgs,
 }
@@ -92,10 +92,10 @@ pub struct ProduceArgs {
 /// Arguments of `demo score`.
 #[derive(Clone, Debug, Args)]
 pub struct ScoreArgs {
-    /// brokers, host:port by comma [default: those of the configuration]
+    /// Brokers, host:port, comma-separated [default: those of the configuration]
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     pub brokers: Vec<String>,
-    /// print one JSON object instead of a table
+    /// Print one JSON object instead of a table
     #[arg(long)]
     pub json: bool,
 }

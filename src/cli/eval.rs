@@ -33,49 +33,49 @@ const ORIGINALS: u64 = 10_000_000;
 #[command(after_help = "Example:\n  dupgate eval\n  dupgate eval pages.jsonl --pairs pairs.txt\n  \
                      dupgate eval pages.jsonl --baselines\n  dupgate eval --sites --pages 100000")]
 pub struct EvalArgs {
-    /// files of JSON lines with `text` (and `id`) [default: a generated crawl]
+    /// Files of JSON lines with `text` (and `id`) [default: a generated crawl]
     #[arg(value_name = "FILE")]
     pub base: Vec<PathBuf>,
-    /// pairs of ids that are duplicates, two a line: judge the texts as they are, plant nothing
+    /// File of duplicate pairs, two ids per line: judge the texts as they are and plant nothing
     #[arg(long, value_name = "FILE", requires = "base")]
     pub pairs: Option<PathBuf>,
-    /// which of the texts are used: one half to choose settings by, the other to report on
+    /// Which texts to use: one half to choose settings, the other to report on
     #[arg(long, value_enum, default_value_t = HalfArg::Report)]
     pub half: HalfArg,
-    /// edited copies of each text
+    /// Edited copies per text
     #[arg(long, default_value_t = 2)]
     pub copies: usize,
-    /// chooses one of many streams
+    /// Seed of the stream
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// texts that are generated when no file is named
+    /// Number of generated texts if no file is given
     #[arg(long, default_value_t = 2000, conflicts_with = "base")]
     pub texts: usize,
-    /// leave out shorter texts
+    /// Skip shorter texts
     #[arg(long, value_name = "CHARACTERS", default_value_t = 0)]
-    pub least: usize,
-    /// leave out longer texts
+    pub min_chars: usize,
+    /// Skip longer texts
     #[arg(long, value_name = "CHARACTERS", default_value_t = usize::MAX, hide_default_value = true)]
-    pub most: usize,
-    /// leave out texts of which so much stands in an earlier one: natural copies would count as mistakes
+    pub max_chars: usize,
+    /// Skip texts that share at least this much with an earlier one: natural copies would count as errors
     #[arg(long, value_name = "SHARE", default_value_t = 0.3)]
     pub clean: f64,
-    /// judge the same stream by other methods, too: `SimHash` alone, word bands, exact Jaccard index, TF-IDF vectors
+    /// Judge the same stream with other methods as well: `SimHash` alone, word bands, exact Jaccard index, TF-IDF vectors
     #[arg(long)]
     pub baselines: bool,
-    /// judge streams of sites instead: unlike pages that share what their site repeats, other views of one page, posts
+    /// Judge streams of sites instead: different pages with the same boilerplate, views of one page, posts
     #[arg(long, conflicts_with_all = ["pairs", "baselines", "verdicts", "write_stream"])]
     pub sites: bool,
-    /// pages of each stream of unlike generated articles on sites
+    /// Pages per stream of different generated articles on sites
     #[arg(long, default_value_t = 10_000, requires = "sites", conflicts_with = "base")]
     pub pages: usize,
-    /// write the stream and the truth about it: JSON lines with `id`, `text`, `family`, `role` and `edit`
+    /// Write the stream and its ground truth: JSON lines with `id`, `text`, `family`, `role` and `edit`
     #[arg(long, value_name = "FILE")]
     pub write_stream: Option<PathBuf>,
-    /// verdicts of somebody else on that stream, named by the file: JSON lines with `id` and, of a duplicate, `match_id`
+    /// Score verdicts of another program on that stream: JSON lines with `id` and, for duplicates, `match_id`
     #[arg(long, value_name = "FILE")]
     pub verdicts: Vec<PathBuf>,
-    /// print the JSON line alone
+    /// Print only the JSON line
     #[arg(long)]
     pub json: bool,
 }

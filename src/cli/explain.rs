@@ -28,13 +28,13 @@ const SHOWN: usize = 12;
     after_help = "Example:\n  dupgate explain page.html\n  dupgate explain pages.jsonl:17 -c dupgate.yaml -o json"
 )]
 pub struct ExplainArgs {
-    /// the page: a file, `FILE:LINE` for one line of it, or - for standard input
+    /// Page to read: a file, `FILE:LINE` for one of its lines, or - for standard input
     #[arg(value_name = "FILE", default_value = "-")]
     pub page: Place,
-    /// what the file holds [default: by the end of its name: .txt, .html; else `input.format`]
+    /// Format of the file [default: by extension: .txt, .html; otherwise `input.format`]
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
     pub format: Option<FormatArg>,
-    /// how many of the nearest originals are shown, when a snapshot is at hand
+    /// Number of nearest originals to show, if a snapshot is available
     #[arg(long, value_name = "NUMBER", default_value_t = 5)]
     pub nearest: usize,
 }

@@ -33,30 +33,30 @@ pub struct IndexArgs {
 /// What to do with the index.
 #[derive(Clone, Debug, Subcommand)]
 pub enum IndexCommand {
-    /// what the newest snapshot of this instance holds, or a running instance
+    /// Show what the newest snapshot or a running instance holds
     #[command(
         after_help = "Example:\n  dupgate index stats -c dupgate.yaml -o json\n  dupgate index stats --running -c dupgate.yaml"
     )]
     Stats(Instance),
-    /// find originals in the newest snapshot, or in a running instance: by position, id or fingerprint
+    /// Find originals by position, id or fingerprint, in the newest snapshot or a running instance
     #[command(
         after_help = "Example:\n  dupgate index lookup --fp 9f3c2a10e4b7d855 --distance 4 -c dupgate.yaml\n  dupgate index lookup --id https://a.example/1 --running=10.0.0.7:9465 -c dupgate.yaml"
     )]
     Lookup(LookupArgs),
-    /// the originals with the most duplicates, as far as the verdict log reaches
+    /// List the originals with the most duplicates in the verdict log
     #[command(after_help = "Example:\n  dupgate index top -n 5 -c dupgate.yaml")]
     Top(top::TopArgs),
-    /// judge the kept fingerprint log anew under its own rules, and compare with the verdict log and the newest snapshot
+    /// Judge the fingerprint log again under its own rules and compare with the verdict log and the newest snapshot
     #[command(
         after_help = "Example:\n  dupgate index verify -c dupgate.yaml\n\nIt only reads, and may run beside the service. Exit code 1 when something differs."
     )]
     Verify,
-    /// show which tables the index can keep, and which it would
+    /// Show the possible table layouts of the index and the one it would choose
     #[command(
         after_help = "Example:\n  dupgate index plan --entries 10000000 --max-distance 3\n\nA judge begins with the plan for uniform codes; when it restores a snapshot it takes the codes in it for a sample."
     )]
     Plan(plan::PlanArgs),
-    /// forget an original (a takedown, a block page): nothing matches it any more
+    /// Forget an original (a takedown, a block page): no later page matches it
     #[command(after_help = "Example:\n  dupgate index forget --id https://a.example/1 -c dupgate.yaml --execute")]
     Forget(ForgetArgs),
 }
@@ -65,16 +65,16 @@ pub enum IndexCommand {
 #[derive(Clone, Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["source", "id", "fp"])))]
 pub struct LookupArgs {
-    /// the original at this position: topic:partition:offset
+    /// Original at this position: topic:partition:offset
     #[arg(long, value_name = "SOURCE")]
     pub source: Vec<Source>,
-    /// the originals with this id
+    /// Originals with this id
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// the originals near this fingerprint, in 8, 16 or 32 hexadecimal digits
+    /// Originals near this fingerprint: 8, 16 or 32 hexadecimal digits
     #[arg(long, value_name = "HEX")]
     pub fp: Option<SimHash>,
-    /// differing bits, inclusive [default: as configured]
+    /// Largest number of differing bits [default: as configured]
     #[arg(long, value_name = "BITS", requires = "fp", value_parser = clap::value_parser!(u32).range(0..=128))]
     pub distance: Option<u32>,
     /// Whom to ask.
@@ -86,13 +86,13 @@ pub struct LookupArgs {
 #[derive(Clone, Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["source", "id"])))]
 pub struct ForgetArgs {
-    /// the original at this position: topic:partition:offset
+    /// Original at this position: topic:partition:offset
     #[arg(long, value_name = "SOURCE")]
     pub source: Vec<Source>,
-    /// the originals with this id
+    /// Originals with this id
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// do it; otherwise only say what would be done
+    /// Apply the change; without it, only print what would be done
     #[arg(long)]
     pub execute: bool,
 }
@@ -138,7 +138,7 @@ pub(super) fn snapshots_at_hand(settings: &Settings) -> Result<Vec<(u32, Snapsho
     let folder = Folder::look(&settings.index.path);
     let scheme = settings.scheme();
     let mut found = Vec::new();
-    for &log in &settings.judge.serve {
+    for &log in &settings.judge.served_partitions {
         let newest = folder.load(&log.to_string(), &scheme);
         let newest = newest.map_err(|error| Reason::State.because(error))?;
         for discarded in &newest.discarded {

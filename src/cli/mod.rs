@@ -11,13 +11,13 @@ pub mod config;
 pub mod demo;
 pub mod eval;
 pub mod explain;
+mod help;
 pub mod index;
 pub mod output;
 pub mod page;
 mod petition;
 mod report;
 mod ruling;
-pub mod rulings;
 pub mod run;
 pub mod sieve;
 pub mod status;
@@ -26,6 +26,7 @@ pub mod test;
 pub mod topics;
 pub mod tune;
 pub mod validate;
+pub mod verdicts;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,7 +35,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::settings::{Level, LogFormat, Logging};
 use crate::config::{Levels, Loaded, Purpose, Refused, Sources, load};
@@ -44,7 +45,7 @@ use crate::runtime::clock::wall_clock;
 /// Read when no file is named.
 const DEFAULT_FILE: &str = "/etc/dupgate/dupgate.yaml";
 
-/// removes near-duplicate pages from a Kafka topic
+/// Routes the near-duplicate pages of Kafka topics to a topic of their own
 #[derive(Debug, Parser)]
 #[command(
     name = "dupgate",
@@ -74,27 +75,44 @@ fn version() -> &'static str {
 
 /// What every command takes.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// configuration files, later ones win [default: /etc/dupgate/dupgate.yaml if it is there]
-    #[arg(short, long, global = true, value_name = "FILE", env = "DUPGATE_CONFIG", value_delimiter = ',')]
+    /// Configuration files; later ones win [default: /etc/dupgate/dupgate.yaml if it exists]
+    #[arg(
+        global = true,
+        short,
+        long,
+        value_name = "FILE",
+        env = "DUPGATE_CONFIG",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
     pub config: Vec<PathBuf>,
-    /// set one configuration key over all files and variables
-    #[arg(short, long, global = true, value_name = "PATH=VALUE")]
+    /// Set one configuration key, over all files and variables
+    #[arg(global = true, short, long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
-    /// how data is printed [default: table on a terminal, jsonl elsewhere]
-    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    /// Output format: table, json or jsonl [default: table on a terminal, jsonl elsewhere]
+    #[arg(global = true, short, long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub output: Option<output::Format>,
-    /// how log lines look [default: as configured]
-    #[arg(long, global = true, value_enum)]
+    /// Log format: auto, text or json [default: as configured]
+    #[arg(global = true, long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub log_format: Option<LogFormatArg>,
-    /// colours in log lines for people; auto: on a terminal, unless `NO_COLOR` is set
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value = "auto")]
+    /// Colours: auto, always or never; auto means on a terminal, unless `NO_COLOR` is set
+    #[arg(
+        global = true,
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
     pub color: Color,
-    /// log more: once what dupgate does in detail, twice what the client library says, too
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    /// Log more: -v for details of dupgate, -vv for the Kafka client as well
+    #[arg(global = true, short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub verbose: u8,
-    /// log less; twice for even less
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    /// Log less: -q for warnings and errors, -qq for errors
+    #[arg(global = true, short, long, action = clap::ArgAction::Count)]
     pub quiet: u8,
 }
 
@@ -124,48 +142,49 @@ pub enum Color {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// judge pages until stopped
+    /// Run the service: read pages, judge them, route them
     Run(run::RunArgs),
-    /// what was ruled, and having it ruled anew
-    Rulings(rulings::RulingsArgs),
-    /// what the judges remember
+    /// Show verdicts from the verdict log, or reopen a range of the input
+    Verdicts(verdicts::VerdictsArgs),
+    /// Show, search and check what the judges remember; forget an original
     Index(index::IndexArgs),
-    /// check configuration files, without touching the network
+    /// Check configuration files without connecting
     Validate(validate::ValidateArgs),
-    /// one-screen summary of a running instance
+    /// Show the state of a running instance on one screen
     Status(status::StatusArgs),
-    /// watch verdicts as they happen
+    /// Print verdicts as they happen
     Tap(tap::TapArgs),
-    /// connect, and check brokers, permissions, topics, disk and memory
+    /// Connect and check brokers, permissions, topics, disk and memory
     Check(check::CheckArgs),
-    /// create the topics with suitable settings
+    /// Create output topics and logs with suitable settings
     Topics(topics::TopicsArgs),
-    /// the settings in effect, files to begin with, and what a change will cost
+    /// Print the effective settings, a sample file, or the cost of a change
     Config(config::ConfigArgs),
-    /// judge JSON lines from files or standard input, without a broker
+    /// Judge JSON lines from files or standard input, without a broker
     Sieve(sieve::SieveArgs),
-    /// what is read in one page, its fingerprints, and the nearest originals
+    /// Show what is read from a page, its fingerprints and the nearest originals
     Explain(explain::ExplainArgs),
-    /// distances and differing text of two pages, and what would match them
+    /// Show the distances of two pages, their differing text and what would match them
     Compare(compare::CompareArgs),
-    /// try thresholds on a sample of pages, recommend some, and write pairs to look at
+    /// Try thresholds on a sample of pages, recommend some and write pairs to review
     Tune(tune::TuneArgs),
-    /// run pairs of pages with expected verdicts, for continuous integration
+    /// Run test cases: pairs of pages with expected verdicts
     Test(test::TestArgs),
-    /// measure verdicts on texts with planted duplicates
+    /// Measure precision and recall on texts with planted duplicates
     Eval(eval::EvalArgs),
-    /// watch a generated crawl being judged, or feed one to a cluster and score what comes out
+    /// Judge a generated crawl, or produce one to a cluster and score the outputs
     Demo(demo::DemoArgs),
-    /// print completions for a shell
+    /// Print completions for a shell
     Completions(completions::CompletionsArgs),
-    /// write the manual
+    /// Print or write the man pages
     Man(completions::ManArgs),
 }
 
 /// Does what the command line says, and returns the exit code.
 #[must_use]
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let parsed = help::grammar().try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         // Help and version are no mistakes: clap knows which stream and code each deserves.
         Err(error) => error.exit(),
@@ -200,7 +219,7 @@ fn note(text: &str) {
 fn dispatch(cli: &Cli) -> Result<(), Fatal> {
     match &cli.command {
         Command::Run(args) => run::run(args, &cli.global),
-        Command::Rulings(args) => rulings::rulings(args, &cli.global),
+        Command::Verdicts(args) => verdicts::verdicts(args, &cli.global),
         Command::Index(args) => index::index(args, &cli.global),
         Command::Validate(args) => validate::validate(args, &cli.global),
         Command::Status(args) => status::status(args, &cli.global),

@@ -1,4 +1,4 @@
-//! One ruling, as `tap` and `rulings show` print it.
+//! One ruling, as `tap` and `verdicts show` print it.
 
 use std::fmt;
 

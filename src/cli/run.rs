@@ -11,7 +11,7 @@ use crate::runtime::service;
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "Example:\n  dupgate run -c dupgate.yaml\n  dupgate run -c dupgate.yaml -s mode=observe")]
 pub struct RunArgs {
-    /// refuse to start on warnings, too
+    /// Refuse to start on warnings as well
     #[arg(long)]
     pub strict: bool,
 }

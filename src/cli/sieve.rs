@@ -31,16 +31,16 @@ use routes::{Readers, Routes};
     after_help = "Example:\n  dupgate sieve pages.jsonl\n  dupgate sieve pages.jsonl --unique unique.jsonl --duplicate duplicate.jsonl"
 )]
 pub struct SieveArgs {
-    /// files of JSON lines, judged in this order; standard input when there is none, or for -
+    /// Files of JSON lines, judged in this order; standard input if none is given, or for -
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// write unique and updated pages here, instead of verdict lines to standard output
+    /// Write unique and updated pages to this file, instead of verdicts to standard output
     #[arg(long, value_name = "FILE")]
     pub unique: Option<PathBuf>,
-    /// write duplicates here
+    /// Write duplicates to this file
     #[arg(long, value_name = "FILE")]
     pub duplicate: Option<PathBuf>,
-    /// write lines without a verdict here
+    /// Write lines without a verdict to this file
     #[arg(long, value_name = "FILE")]
     pub dead: Option<PathBuf>,
 }
@@ -116,7 +116,7 @@ fn go_on(readers: Readers) -> Result<(), Fatal> {
 }
 
 fn threads(settings: &Settings) -> usize {
-    let configured = settings.processing.workers;
+    let configured = settings.processing.threads;
     configured.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get)).max(1)
 }
 

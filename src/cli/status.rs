@@ -22,16 +22,16 @@ use crate::runtime::clock::Clock;
     after_help = "Example:\n  dupgate status\n  dupgate status --watch --address 10.0.0.7:9464\n  dupgate status --ready"
 )]
 pub struct StatusArgs {
-    /// where the instance listens, host:port or a URL [default: http.listen]
+    /// Address of the instance, host:port or a URL [default: http.listen]
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<Address>,
-    /// only say whether it is ready: exit code 0 or 1
+    /// Only report readiness: exit code 0 or 1
     #[arg(long)]
     pub ready: bool,
-    /// show it again and again, with rates
+    /// Refresh until Ctrl-C, with rates
     #[arg(long, conflicts_with = "ready")]
     pub watch: bool,
-    /// time between two looks
+    /// Refresh interval
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
     pub every: Duration,
 }
@@ -168,7 +168,7 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
     let paused = if paused.is_empty() { String::new() } else { format!(", PAUSED ({})", paused.join(", ")) };
     row("input", format!("{} partitions, lag {}{paused}", whole(partitions), whole(figure(page, "lag"))));
     if let Some(ms) = page["pending_rulings_ms"].as_i64().filter(|ms| *ms >= 2000) {
-        row("rulings", format!("the oldest page waits for its ruling for {}", age(ms)));
+        row("verdicts", format!("the oldest request has waited for its verdict for {}", age(ms)));
     }
     row("last commit", ago("last_commit_age_ms"));
     let judges: Vec<String> = figures(page, "judge")
@@ -223,7 +223,7 @@ mod tests {
             "pages         100, 25.0 % duplicates, 20/s\n              near 25  unique 75\n",
             "input         5 partitions, lag 7, PAUSED (manual)\n",
             "dead letters  50, 2 held back\n              missing_field 52: no `/text`, last at a:0:7\n",
-            "rulings       the oldest page waits for its ruling for 4s\nlast commit   2s ago\n",
+            "verdicts      the oldest request has waited for its verdict for 4s\nlast commit   2s ago\n",
             "judge         0: active\n",
             "index         0 originals, reaches 31h back\n",
             "snapshot      never\n",

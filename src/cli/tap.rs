@@ -31,16 +31,16 @@ const PATIENCE: Duration = Duration::from_secs(3);
     after_help = "Example:\n  dupgate tap -c dupgate.yaml --verdict near --limit 3\n  dupgate tap -c dupgate.yaml --running --verdict near"
 )]
 pub struct TapArgs {
-    /// only these verdicts; with --running only exact and near are there
+    /// Only these verdicts; --running has exact and near only
     #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
     pub verdict: Vec<Wanted>,
-    /// stop after so many
+    /// Stop after this many
     #[arg(long, value_name = "NUMBER")]
     pub limit: Option<u64>,
-    /// what the log still holds, and not what comes from now on
+    /// Print what the log holds instead of new verdicts
     #[arg(long)]
     pub kept: bool,
-    /// do not fetch the pages: positions only, and faster
+    /// Print positions only, without fetching the pages: faster
     #[arg(long)]
     pub no_ids: bool,
     /// Whom to ask, instead of the cluster: it tells of duplicates only, and of a sample when there are many.
@@ -51,17 +51,17 @@ pub struct TapArgs {
 /// A verdict to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Wanted {
-    /// nothing near it is remembered
+    /// Nothing near it is remembered
     Unique,
-    /// a known page with changed text
+    /// A known page with changed text
     Update,
-    /// near text with other figures
+    /// Near text with other numbers
     Template,
-    /// equal text
+    /// Identical text
     Exact,
-    /// near text
+    /// Near text
     Near,
-    /// withdrawn after it was asked about: a dead letter. Records that cannot be read are never asked about
+    /// Dead letters whose verdict was requested before; unreadable records have no request
     Dead,
 }
 

@@ -34,7 +34,7 @@ use cases::{Case, Expected, Page};
       expect: near                             # unique, exact, near, duplicate (exact or near), template, update, dead\n    \
       stage: minhash                           # optional: the stage that is to match")]
 pub struct TestArgs {
-    /// files of cases
+    /// Files of test cases
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 }

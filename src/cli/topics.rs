@@ -31,7 +31,7 @@ pub struct TopicsArgs {
 /// What to do with topics.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TopicsCommand {
-    /// create what is missing: output topics like the input, and both logs; without --execute only say what
+    /// Create missing topics: outputs with the settings of the input, and both logs; without --execute, only print them
     #[command(
         after_help = "Example:\n  dupgate topics create -c dupgate.yaml\n  dupgate topics create -c dupgate.yaml --execute"
     )]
@@ -41,16 +41,16 @@ pub enum TopicsCommand {
 /// Arguments of `topics create`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CreateArgs {
-    /// do it; otherwise only say what would be done
+    /// Apply the change; without it, only print what would be done
     #[arg(long)]
     pub execute: bool,
-    /// create the input topics, too
+    /// Create the input topics as well
     #[arg(long)]
     pub with_input: bool,
-    /// partitions of input and output topics [default: as many as the input has]
+    /// Partitions of input and output topics [default: those of the input]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub partitions: Option<u32>,
-    /// copies of each partition [default: as many as the input has]
+    /// Replication factor [default: that of the input]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub replication_factor: Option<u32>,
 }

@@ -38,19 +38,19 @@ pub struct TuneArgs {
     /// What else is tuned.
     #[command(subcommand)]
     pub command: Option<TuneCommand>,
-    /// files of JSON lines (by `input.fields`); standard input when there is none, or for -
+    /// Files of JSON lines (by `input.fields`); standard input if none is given, or for -
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// how many pages are compared, evenly taken from all
+    /// Number of pages to compare, evenly sampled from all
     #[arg(long, value_name = "PAGES", default_value_t = 4000)]
     pub sample: usize,
-    /// the Jaccard index from which on the referee calls two pages duplicates [default: where strangers end]
+    /// Jaccard index from which two pages count as duplicates [default: above that of unrelated pages]
     #[arg(long, value_name = "INDEX")]
     pub truth: Option<f64>,
-    /// where the pairs to look at are written
+    /// File for the pairs to review
     #[arg(long, value_name = "FILE", default_value = "tune-pairs.html")]
     pub html: PathBuf,
-    /// how many pairs to look at
+    /// Number of pairs to review
     #[arg(long, value_name = "NUMBER", default_value_t = 40)]
     pub look: usize,
 }
@@ -58,7 +58,7 @@ pub struct TuneArgs {
 /// What else is tuned.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TuneCommand {
-    /// find shingles that stand in page after page, and write them as a list for `match.minhash.stop_shingles`
+    /// Find shingles that many pages share, and write them as a list for `match.minhash.stop_shingles`
     StopShingles(stop::StopArgs),
 }
 

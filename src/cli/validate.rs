@@ -21,10 +21,10 @@ use strangers::Strangers;
     after_help = "Example:\n  dupgate validate dupgate.yaml\n  dupgate validate -c dupgate.yaml -s window.size=24h -o json"
 )]
 pub struct ValidateArgs {
-    /// further configuration files, over those of --config
+    /// Further configuration files, over those of --config
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// refuse warnings, too
+    /// Refuse warnings as well
     #[arg(long)]
     pub strict: bool,
 }

@@ -98,15 +98,15 @@ mod tests {
         assert_eq!(read("window.size", "72h"), Ok(json!("72h")));
         assert_eq!(read("window.stages", "{exact: 30d}"), Ok(json!({"exact": "30d"})));
         assert_eq!(read("input.fields.html", "null"), Ok(Value::Null));
-        assert_eq!(read("judge.serve", "all"), Ok(json!("all")));
+        assert_eq!(read("judge.served_partitions", "all"), Ok(json!("all")));
     }
 
     #[test]
     fn commas_make_a_list_where_a_list_belongs() {
         assert_eq!(read("kafka.brokers", "a:1, b:2"), Ok(json!(["a:1", "b:2"])));
         assert_eq!(read("kafka.brokers", "a:1"), Ok(json!(["a:1"])));
-        assert_eq!(read("judge.serve", "[0, 2]"), Ok(json!([0, 2])));
-        assert_eq!(read("judge.serve", "0,2"), Ok(json!([0, 2])));
+        assert_eq!(read("judge.served_partitions", "[0, 2]"), Ok(json!([0, 2])));
+        assert_eq!(read("judge.served_partitions", "0,2"), Ok(json!([0, 2])));
         assert_eq!(read("kafka.client_id", "a,b"), Ok(json!("a,b")));
     }
 

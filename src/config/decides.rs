@@ -29,19 +29,19 @@ const TABLE: [(&str, Decides); 31] = [
     ("match.simhash.min_similarity", Decides::Rules),
     ("match.minhash.min_similarity", Decides::Rules),
     ("match.minhash.containment", Decides::Rules),
-    ("match.minhash.unsure", Decides::Rules),
+    ("match.minhash.low_confidence", Decides::Rules),
     ("match.minhash.max_bucket", Decides::Rules),
     ("match.minhash.bands", Decides::Rules),
     ("match.minhash.rows", Decides::Rules),
-    ("match.minhash.agree", Decides::Rules),
+    ("match.minhash.min_shared_bands", Decides::Rules),
     ("window.size", Decides::Rules),
     ("window.stages", Decides::Rules),
-    ("window.lateness", Decides::Rules),
+    ("window.allowed_lateness", Decides::Rules),
     ("window.max_future_skew", Decides::Rules),
     ("index.max_memory", Decides::Rules),
     ("index.max_entries", Decides::Rules),
     ("match", Decides::Scheme),
-    ("window.time", Decides::Scheme),
+    ("window.timestamp_source", Decides::Scheme),
     ("text", Decides::Scheme),
     ("input.format", Decides::Scheme),
     ("input.fields", Decides::Scheme),
@@ -90,8 +90,8 @@ mod tests {
         let mut layers = Layers::default();
         // Surroundings in which every key has its effect.
         layers.file("f.yaml", "input: {fields: {scope: /site, fetched_at: /at}}\nindex: {max_entries: 1000}");
-        if path != "window.time" {
-            layers.set("window.time=field");
+        if path != "window.timestamp_source" {
+            layers.set("window.timestamp_source=field");
         }
         if path == "index.max_memory" {
             layers.set("index.max_entries=null");

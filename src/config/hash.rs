@@ -7,7 +7,7 @@ use super::raw::Raw;
 use super::secret::SECRET_SLOTS;
 
 /// What may differ between instances of one deployment without being a half-rolled change.
-const OF_THE_INSTANCE: [&str; 3] = ["roles", "input.instance_id", "judge.serve"];
+const OF_THE_INSTANCE: [&str; 3] = ["roles", "input.instance_id", "judge.served_partitions"];
 
 impl Raw {
     /// Fills in the defaults that depend on other keys.
@@ -22,7 +22,7 @@ impl Raw {
     /// Hashes the effective settings, as twelve hexadecimal digits: the `hash` label of `dupgate_config_info`.
     ///
     /// Secrets have no part in it, nor the values of raw properties that may be secrets, nor what differs between
-    /// the instances of one deployment: `roles`, `input.instance_id`, `judge.serve`.
+    /// the instances of one deployment: `roles`, `input.instance_id`, `judge.served_partitions`.
     #[must_use]
     pub fn hash(&self) -> String {
         let mut tree = serde_json::to_value(self.effective()).unwrap_or_default();
@@ -64,7 +64,7 @@ mod tests {
         let plain = hash(json!({}));
         assert_eq!(plain.len(), 12);
         assert_eq!(
-            hash(json!({"roles": ["worker"], "judge": {"serve": [0]}, "input": {"instance_id": "gate-1"}})),
+            hash(json!({"roles": ["worker"], "judge": {"served_partitions": [0]}, "input": {"instance_id": "gate-1"}})),
             plain
         );
         assert_eq!(hash(json!({"kafka": {"security": {"sasl": {"password": "a"}}}})), plain);

@@ -305,9 +305,13 @@ mod tests {
 
     #[test]
     fn later_layers_win() {
-        let mut layers = Layers::new(variables(&[("DUPGATE_WINDOW__SIZE", "3h"), ("DUPGATE_WINDOW__LATENESS", "30m")]));
-        layers.file("a.yaml", "window: {size: 1h, lateness: 10m, max_future_skew: 1m}\ntext: {stopwords: [zh, en]}");
-        layers.file("b.yaml", "window: {size: 2h, lateness: 20m}\ntext: {stopwords: [en]}");
+        let mut layers =
+            Layers::new(variables(&[("DUPGATE_WINDOW__SIZE", "3h"), ("DUPGATE_WINDOW__ALLOWED_LATENESS", "30m")]));
+        layers.file(
+            "a.yaml",
+            "window: {size: 1h, allowed_lateness: 10m, max_future_skew: 1m}\ntext: {stopwords: [zh, en]}",
+        );
+        layers.file("b.yaml", "window: {size: 2h, allowed_lateness: 20m}\ntext: {stopwords: [en]}");
         layers.environment();
         layers.set("window.size=4h");
         let settings = settings(layers);

@@ -251,22 +251,22 @@ section! {
 section! {
     Minhash {
         permutations: usize = 128,
-        bits: u32 = 8,
+        bits_per_slot: u32 = 8,
         shingle: Shingle = Shingle::default(),
         min_shingles: usize = 5,
         stop_shingles: Option<PathBuf> = None,
         bands: usize = 42,
         rows: usize = 3,
-        agree: u8 = 2,
+        min_shared_bands: u8 = 2,
         min_similarity: f64 = 0.3,
-        unsure: Unsure = Unsure::default(),
+        low_confidence: LowConfidence = LowConfidence::default(),
         containment: Option<f64> = None,
         bottom_k: Option<usize> = None,
         max_bucket: u16 = 64,
     }
 }
 section! {
-    Unsure {
+    LowConfidence {
         below: f64 = 0.46,
         below_short: f64 = 0.33,
         short: u16 = 200,
@@ -307,15 +307,15 @@ words! {
 section! {
     Window {
         size: Span = Span(std::time::Duration::from_hours(72)),
-        time: TimeSource = TimeSource::Record,
+        timestamp_source: TimestampSource = TimestampSource::Record,
         stages: StageWindows = StageWindows::default(),
-        lateness: Span = Span(std::time::Duration::from_hours(6)),
+        allowed_lateness: Span = Span(std::time::Duration::from_hours(6)),
         max_future_skew: Span = Span(std::time::Duration::from_mins(10)),
     }
 }
 words! {
     /// Which time is event time.
-    TimeSource { Record, Field, }
+    TimestampSource { Record, Field, }
 }
 section! {
     StageWindows {
@@ -354,19 +354,19 @@ section! {
     Logs {
         prefix: Option<String> = None,
         replication_factor: Option<i32> = None,
-        keep: Keep = Keep::Window,
+        retention: Retention = Retention::Window,
     }
 }
 /// How long rulings stay readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum Retention {
     /// As long as the window needs.
     Window,
     /// At least this long.
     Span(Span),
 }
 
-impl Serialize for Keep {
+impl Serialize for Retention {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Window => serializer.serialize_str("window"),
@@ -375,16 +375,20 @@ impl Serialize for Keep {
     }
 }
 
-impl<'de> Deserialize<'de> for Keep {
+impl<'de> Deserialize<'de> for Retention {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct WordOrSpan;
         impl Visitor<'_> for WordOrSpan {
-            type Value = Keep;
+            type Value = Retention;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("`window` or a duration with its unit, such as 7d")
             }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Keep, E> {
-                if text == "window" { Ok(Keep::Window) } else { text.parse().map(Keep::Span).map_err(E::custom) }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Retention, E> {
+                if text == "window" {
+                    Ok(Retention::Window)
+                } else {
+                    text.parse().map(Retention::Span).map_err(E::custom)
+                }
             }
         }
         deserializer.deserialize_any(WordOrSpan)
@@ -394,22 +398,22 @@ impl<'de> Deserialize<'de> for Keep {
 section! {
     Judge {
         partitions: u32 = 1,
-        serve: Serve = Serve::All,
+        served_partitions: ServedPartitions = ServedPartitions::All,
         commit_interval: Span = Span(std::time::Duration::from_millis(50)),
-        checkpoint_rulings: u64 = 100_000,
+        checkpoint_interval_records: u64 = 100_000,
         session_timeout: Span = Span(std::time::Duration::from_secs(10)),
     }
 }
 /// Which partitions of the logs an instance judges or stands by for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Serve {
+pub enum ServedPartitions {
     /// Every one.
     All,
     /// These.
     Some(Vec<u32>),
 }
 
-impl Serialize for Serve {
+impl Serialize for ServedPartitions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::All => serializer.serialize_str("all"),
@@ -418,27 +422,27 @@ impl Serialize for Serve {
     }
 }
 
-impl<'de> Deserialize<'de> for Serve {
+impl<'de> Deserialize<'de> for ServedPartitions {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct WordOrList;
         impl<'de> Visitor<'de> for WordOrList {
-            type Value = Serve;
+            type Value = ServedPartitions;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("`all` or a list of partition numbers, such as [0, 2]")
             }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Serve, E> {
+            fn visit_str<E: Error>(self, text: &str) -> Result<ServedPartitions, E> {
                 if text == "all" {
-                    Ok(Serve::All)
+                    Ok(ServedPartitions::All)
                 } else {
                     Err(E::invalid_value(serde::de::Unexpected::Str(text), &self))
                 }
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Serve, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ServedPartitions, A::Error> {
                 let mut list = Vec::new();
                 while let Some(number) = seq.next_element()? {
                     list.push(number);
                 }
-                Ok(Serve::Some(list))
+                Ok(ServedPartitions::Some(list))
             }
         }
         deserializer.deserialize_any(WordOrList)
@@ -498,10 +502,10 @@ section! {
 
 section! {
     Processing {
-        workers: usize = 0,
+        threads: usize = 0,
         max_in_flight_bytes: ByteSize = ByteSize(64 << 20),
         on_bad_record: OnBadRecord = OnBadRecord::DeadLetter,
-        stop_after_bad_ratio: f64 = 0.5,
+        pause_above_dead_letter_ratio: f64 = 0.5,
         shutdown_grace: Span = Span(std::time::Duration::from_secs(30)),
     }
 }

@@ -21,7 +21,8 @@ pub use rooms::BYTES_PER_ORIGINAL;
 pub(super) use rooms::DEFAULT_MAX_MEMORY;
 
 /// Labels of the program's own metrics: no free label may take their name.
-pub const RESERVED_LABELS: [&str; 29] = [
+pub const RESERVED_LABELS: [&str; 30] = [
+    "log_partition",
     "algorithm",
     "component",
     "hash",

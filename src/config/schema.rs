@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::levels::Levels;
 use super::problem::Origin;
 use super::properties::RawProperty;
-use super::raw::{Keep, Raw, Serve};
+use super::raw::{Raw, Retention, ServedPartitions};
 use super::secret::RawSecret;
 use super::tree::{Node, join};
 use super::units::{ByteSize, Span};
@@ -119,8 +119,8 @@ shaped!(ByteSize, "ByteSize", {
     ]
 });
 shaped!(Levels, "Levels", {"type": "string", "examples": ["info", "info,dupgate::judge=debug"]});
-shaped!(Keep, "Keep", {"type": "string", "examples": ["window", "7d"]});
-shaped!(Serve, "Serve", {
+shaped!(Retention, "Retention", {"type": "string", "examples": ["window", "7d"]});
+shaped!(ServedPartitions, "ServedPartitions", {
     "anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]
 });
 shaped!(RawProperty, "RawProperty", {"type": ["string", "number", "boolean"]});
@@ -156,7 +156,9 @@ mod tests {
     #[test]
     fn every_key_is_listed_once() {
         let keys = key_paths();
-        for key in ["version", "index.max_entries", "window.stages.exact", "kafka.properties", "judge.serve"] {
+        for key in
+            ["version", "index.max_entries", "window.stages.exact", "kafka.properties", "judge.served_partitions"]
+        {
             assert_eq!(keys.iter().filter(|known| *known == key).count(), 1, "{key}: {keys:?}");
         }
     }

@@ -16,7 +16,7 @@ use crate::{fingerprint, record, text};
 
 pub use super::raw::{
     ColdStart, Compression, Delivery, DuplicateValue, Level, LogFormat, Mechanism, Mode, OnBadRecord, Partition,
-    Protocol, Serve, ShownText, TimestampOf, Tombstones,
+    Protocol, ServedPartitions, ShownText, TimestampOf, Tombstones,
 };
 
 /// Everything that the operator decided.
@@ -229,7 +229,7 @@ pub struct Logs {
     /// Copies of each; the cluster's default when absent.
     pub replication_factor: Option<i32>,
     /// How long rulings stay readable behind the newest, in event time: never less than window + lateness.
-    pub keep: Duration,
+    pub retention: Duration,
 }
 
 /// How the judge works (`judge`).
@@ -238,12 +238,12 @@ pub struct Judge {
     /// Partitions of each log.
     pub partitions: u32,
     /// Which of them this instance judges or stands by for; ascending.
-    pub serve: Vec<u32>,
+    pub served_partitions: Vec<u32>,
     /// Time between two commits.
     pub commit_interval: Duration,
     /// Rulings after which a checkpoint is written: a restore without a snapshot begins at one, and the logs are
     /// trimmed to one.
-    pub checkpoint_rulings: u64,
+    pub checkpoint_interval_records: u64,
     /// How long the group waits for a judge that is silent before its standby takes over.
     pub session_timeout: Duration,
 }
@@ -279,13 +279,13 @@ pub struct Output {
 #[derive(Clone, Debug)]
 pub struct Processing {
     /// Threads for text work; `None` means one for each CPU.
-    pub workers: Option<usize>,
+    pub threads: Option<usize>,
     /// Bytes of pages in flight, above which the input is paused.
     pub max_in_flight_bytes: usize,
     /// What becomes of a record that cannot be judged.
     pub on_bad_record: OnBadRecord,
     /// Above this percentage of dead letters over the last 1000 records the input is paused: 1 to 100.
-    pub stop_after_bad_percent: u32,
+    pub pause_above_dead_letter_percent: u32,
     /// How long a clean stop may take.
     pub shutdown_grace: Duration,
 }

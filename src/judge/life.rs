@@ -432,7 +432,7 @@ impl Judge {
     }
 
     fn go_on_judging(&mut self, now: Duration) {
-        if self.output.since_checkpoint >= self.settings.checkpoint_rulings {
+        if self.output.since_checkpoint >= self.settings.checkpoint_interval_records {
             self.ask_for_input();
         }
         // A batch ends where a record of entries ends.

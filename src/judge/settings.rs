@@ -16,7 +16,7 @@ pub struct JudgeSettings {
     /// How long rulings may gather before they are committed.
     pub commit_interval: Duration,
     /// Rulings after which a checkpoint is written.
-    pub checkpoint_rulings: u64,
+    pub checkpoint_interval_records: u64,
     /// How long rulings stay readable, in event time, at least window + lateness.
     pub keep: Duration,
     /// Most rulings in one record of the verdict log, give or take one record of entries.

@@ -42,7 +42,7 @@ pub enum InputSettingsError {
     #[error("input.fields names neither text nor html: one of them is needed when input.format is json")]
     NoTextField,
     /// Event time is to come from a field, and no field is named.
-    #[error("window.time is field, but input.fields.fetched_at is not set")]
+    #[error("window.timestamp_source is field, but input.fields.fetched_at is not set")]
     NoTimeField,
     /// A pointer needs JSON to point into.
     #[error("input.fields.{field} is the JSON pointer {path}, but input.format is not json")]

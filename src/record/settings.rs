@@ -4,14 +4,14 @@ use super::FieldPath;
 use super::field_path::Pointer;
 use std::fmt::Write as _;
 
-/// How the bytes of a record become a document (config keys `input.*` and `window.time`).
+/// How the bytes of a record become a document (config keys `input.*` and `window.timestamp_source`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSettings {
     /// What the values are.
     pub format: Format,
     /// Where the parts of a page stand.
     pub fields: Fields,
-    /// Whether event time comes from Kafka's record timestamp or from [`Fields::fetched_at`] (`window.time`).
+    /// Whether event time comes from Kafka's record timestamp or from [`Fields::fetched_at`] (`window.timestamp_source`).
     pub event_time: EventTime,
     /// The largest value that is read, in bytes, inclusive (`input.max_document`).
     pub max_document: usize,
@@ -29,7 +29,7 @@ pub enum Format {
     Html,
 }
 
-/// Where event time is read (`window.time`).
+/// Where event time is read (`window.timestamp_source`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EventTime {
     /// The timestamp of the Kafka record.

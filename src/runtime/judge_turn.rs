@@ -120,7 +120,7 @@ mod tests {
             new_log: LogIdentity(1),
             cold_start: ColdStart::Stop,
             commit_interval: 50 * MILLI,
-            checkpoint_rulings: 100_000,
+            checkpoint_interval_records: 100_000,
             keep: hour,
             batch_rulings: 2_000,
             pending_rulings: 50_000,

@@ -193,7 +193,7 @@ impl Service {
         let mut service = Self { plan, reader, kept, stoppers: Vec::new(), running: 0, ends };
         if service.plan.settings.roles.judge {
             let folder = shelf::open(&service.plan.settings.index)?;
-            for log in judge_seat::served(&service.plan.settings.judge.serve, logs) {
+            for log in judge_seat::served(&service.plan.settings.judge.served_partitions, logs) {
                 service.seat_judge(log, &folder, &ended)?;
             }
         }
@@ -250,8 +250,8 @@ impl Service {
                 ConfiguredColdStart::Stop => ColdStart::Stop,
             },
             commit_interval: settings.judge.commit_interval,
-            checkpoint_rulings: settings.judge.checkpoint_rulings,
-            keep: settings.logs.keep,
+            checkpoint_interval_records: settings.judge.checkpoint_interval_records,
+            keep: settings.logs.retention,
             batch_rulings: 2_000,
             pending_rulings: 50_000,
             pending_time: ProducerSettings::of_judge().transaction_timeout / 5,
@@ -282,7 +282,7 @@ impl Service {
                 idle_after: Duration::from_secs(5),
                 interval: Duration::from_millis(100),
             },
-            stop_after_bad_ratio: f64::from(settings.processing.stop_after_bad_percent) / 100.0,
+            pause_above_dead_letter_ratio: f64::from(settings.processing.pause_above_dead_letter_percent) / 100.0,
             manner: plan.manner(),
         };
         plan.metrics.workers(plan.text_threads() as u64);

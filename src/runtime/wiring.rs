@@ -146,7 +146,7 @@ impl Plan {
     /// How many threads do text work.
     pub(super) fn text_threads(&self) -> usize {
         let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-        self.settings.processing.workers.unwrap_or_else(cpus)
+        self.settings.processing.threads.unwrap_or_else(cpus)
     }
 }
 

@@ -91,7 +91,7 @@ impl WorkerReport {
             last_call: plan.manner().last_call(),
             pending: (0..plan.settings.log_partitions().get()).map(|_| Pending::default()).collect(),
             rulings: {
-                let check = plan.health.check("rulings", "starting");
+                let check = plan.health.check("verdicts", "starting");
                 check.pass();
                 check
             },
@@ -387,7 +387,7 @@ impl WorkerReport {
             self.ready.fail(format!(
                 "{bad} of the last 1000 records became dead letters: the input is paused ({}); check input.fields and \
                  input.format (`dupgate explain` shows what is read in a page), then restart, or raise \
-                 processing.stop_after_bad_ratio",
+                 processing.pause_above_dead_letter_ratio",
                 self.dead.summary()
             ));
         } else if !status.blocked.is_empty() {

@@ -207,9 +207,9 @@ label! {
     /// Why a partition cannot be read on.
     Blocked = "reason" {
         /// A ruling cannot be read back any more.
-        RulingLost = "ruling_lost",
+        RulingLost = "verdict_lost",
         /// The page is not the one that was judged there.
-        ForeignPage = "foreign_page",
+        ForeignPage = "record_mismatch",
         /// Positions are judged, and the group has no offset.
         NoOffset = "no_offset",
         /// The partition does not hold the next offset.

@@ -411,7 +411,7 @@ impl Metrics {
 
     /// The kept verdict log of a partition spans so much event time.
     pub fn log_kept(&self, partition: u32, span: Duration) {
-        self.gauge(table::LOG_KEPT.name, &[("partition", &partition.to_string())]).set(span.as_secs_f64());
+        self.gauge(table::LOG_SPAN.name, &[("log_partition", &partition.to_string())]).set(span.as_secs_f64());
     }
 
     /// Entries were about positions already judged.
@@ -426,7 +426,7 @@ impl Metrics {
 
     /// This instance judges a partition of the fingerprint log, or does not.
     pub fn judge_active(&self, partition: u32, is_active: bool) {
-        self.gauge(table::JUDGE_ACTIVE.name, &[("partition", &partition.to_string())]).set(flag(is_active));
+        self.gauge(table::JUDGE_ACTIVE.name, &[("log_partition", &partition.to_string())]).set(flag(is_active));
     }
 
     /// This instance became the judge of a partition.

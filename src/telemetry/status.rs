@@ -41,13 +41,13 @@ fn summary(
         "documents": object(figures.by_label("dupgate_documents_total", "verdict")),
         "dead_letters": sum("dupgate_dead_letters_total"),
         "dead_letter_reasons": dead_letters(&figures, examples),
-        "pending_rulings_ms": figures.largest("dupgate_oldest_pending_ruling_seconds").and_then(millis),
+        "pending_rulings_ms": figures.largest("dupgate_oldest_pending_verdict_seconds").and_then(millis),
         "assigned_partitions": object(figures.by_label("dupgate_assigned_partitions", "topic")),
         "lag": sum("dupgate_consumer_lag_records"),
         "lag_ms": age("dupgate_last_record_timestamp_seconds"),
         "paused": set(&figures, "dupgate_consumer_paused", "reason"),
         "last_commit_age_ms": age("dupgate_last_commit_timestamp_seconds"),
-        "judge": object(figures.by_label("dupgate_judge_active", "partition")),
+        "judge": object(figures.by_label("dupgate_judge_active", "log_partition")),
         "index_entries": sum("dupgate_index_entries"),
         "index_memory_bytes": sum("dupgate_index_memory_bytes"),
         "index_memory_limit_bytes": sum("dupgate_index_memory_limit_bytes"),
@@ -112,12 +112,12 @@ mod tests {
                        dupgate_config_info{hash=\"abc\",mode=\"route\",scheme=\"sh64-1\"} 1\n\
                        dupgate_assigned_partitions{topic=\"a\"} 2\n\
                        dupgate_consumer_paused{reason=\"manual\"} 1\ndupgate_consumer_paused{reason=\"restore\"} 0\n\
-                       dupgate_last_commit_timestamp_seconds 7.5\ndupgate_judge_active{partition=\"0\"} 1\n\
+                       dupgate_last_commit_timestamp_seconds 7.5\ndupgate_judge_active{log_partition=\"0\"} 1\n\
                        dupgate_last_record_timestamp_seconds{topic=\"a\"} 9\n\
                        dupgate_index_oldest_entry_timestamp_seconds 2\n\
                        dupgate_dead_letters_total{stage=\"extract\",reason=\"no_text\"} 3\n\
                        dupgate_dead_letters_held{reason=\"no_text\"} 2\n\
-                       dupgate_oldest_pending_ruling_seconds 4.5\n\
+                       dupgate_oldest_pending_verdict_seconds 4.5\n\
                        dupgate_errors_total{component=\"consumer\",kind=\"fatal\"} 0\n\
                        dupgate_errors_total{component=\"log\",kind=\"corrupt\"} 3\n\
                        dupgate_errors_total{component=\"log\",kind=\"fatal\"} 0\n";

@@ -117,7 +117,7 @@ table! {
     DEAD_LETTERS: "dupgate_dead_letters_total", Counter, Count, REJECT,
         "Records that got no verdict, by the step that failed and the reason, counted at acknowledgement.";
     DEAD_LETTERS_HELD: "dupgate_dead_letters_held", Gauge, Count, &[Label::Open("reason")],
-        "Records without a verdict that are held back because the breaker has paused the input (dupgate_consumer_paused): not delivered, and not in dupgate_dead_letters_total.";
+        "Records without a verdict that are held back because the circuit breaker has paused the input (dupgate_consumer_paused): neither delivered nor counted in dupgate_dead_letters_total.";
     RECORDS_PRODUCED: "dupgate_records_produced_total", Counter, Count, &[closed::<Output>()],
         "Records acknowledged by the brokers.";
     PRODUCED_BYTES: "dupgate_produced_bytes_total", Counter, Bytes, &[closed::<Output>()],
@@ -128,17 +128,17 @@ table! {
         "Errors by component; the log line carries the detail.";
 
     // Latency
-    PROCESS_DURATION: "dupgate_process_duration_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
+    PROCESS_DURATION: "dupgate_record_duration_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
         "Time from poll to broker acknowledgement of the routed record.";
     STAGE_DURATION: "dupgate_stage_duration_seconds", Histogram(STAGE_SECONDS), Seconds, &[closed::<Step>()],
         "Time per document and stage: of one thread for decode to fingerprint, of the judge for lookup; for produce until the brokers acknowledge.";
     END_TO_END_LATENCY: "dupgate_end_to_end_latency_seconds", Histogram(LATENCY_SECONDS), Seconds, &[],
         "Wall clock at acknowledgement minus the record's own timestamp.";
-    BATCH_SIZE: "dupgate_batch_records", Histogram(BATCH_RECORDS), Count, &[],
+    BATCH_SIZE: "dupgate_transaction_records", Histogram(BATCH_RECORDS), Count, &[],
         "Records committed per transaction.";
 
     // Match quality
-    MATCH_DISTANCE: "dupgate_match_distance_bits", Histogram(DISTANCE_BITS), Count, &[],
+    MATCH_DISTANCE: "dupgate_match_hamming_distance", Histogram(DISTANCE_BITS), Count, &[],
         "Hamming distance of near matches that were accepted by it (stage simhash).";
     MATCH_SIMILARITY: "dupgate_match_similarity_ratio", Histogram(SIMILARITY_RATIO), Count, &[],
         "Estimated Jaccard index of near matches that were accepted by it (stage minhash).";
@@ -148,20 +148,20 @@ table! {
         "Documents that the largest duplicate cluster has at least, as far as this instance delivered to it since its start, its original included; 0 when no cluster stands out. Error pages and login walls show up here.";
     MATCH_AGE: "dupgate_match_age_seconds", Histogram(AGE_SECONDS), Seconds, &[closed::<Duplicate>()],
         "Event-time gap between a duplicate and the document it matched: mass at the right edge means the window is too short.";
-    NEAREST_DISTANCE: "dupgate_nearest_distance_bits", Histogram(DISTANCE_BITS), Count, &[],
+    NEAREST_DISTANCE: "dupgate_nearest_hamming_distance", Histogram(DISTANCE_BITS), Count, &[],
         "Hamming distance of the nearest candidate that a stage found, accepted or not: shows whether the threshold sits in a valley.";
     LOOKUP_CANDIDATES: "dupgate_lookup_candidates", Histogram(CANDIDATES), Count, &[],
         "Candidates compared per lookup.";
     DOCUMENT_TOKENS: "dupgate_document_tokens", Histogram(TOKENS), Count, &[closed::<Segmenter>()],
         "Tokens per document after filtering.";
     EXTRACTED: "dupgate_extracted_documents_total", Counter, Count, &[closed::<Extraction>()],
-        "Documents read, by what was taken out of them: much of all_fallback or stripped means that pages are compared with their navigation.";
+        "Documents read, by the text that was extracted. A large share of all_fallback or stripped means that pages are compared together with their navigation.";
     DECODED: "dupgate_decoded_documents_total", Counter, Count, &[closed::<Encoding>()],
-        "Documents read, by the encoding they came in.";
+        "Documents read, by character encoding.";
 
     // Kafka client
     CONSUMER_LAG: "dupgate_consumer_lag_records", Gauge, Count, &[Label::Open("topic"), Label::Open("partition")],
-        "Committed end of the log minus committed offset, for partitions this instance owns, as of at most two seconds ago. Without a committed offset it counts from the first record that was read. Markers of the producers' transactions count, so that 1 may be left at rest.";
+        "Last stable offset minus committed offset, for partitions assigned to this instance, at most two seconds old. Without a committed offset it counts from the first record that was read. Transaction markers count, so 1 may remain at rest.";
     LAST_RECORD_TIMESTAMP: "dupgate_last_record_timestamp_seconds", Gauge, Seconds, &[Label::Open("topic")],
         "Event timestamp of the newest record processed; time() minus this is the time lag.";
     LAST_POLL_TIMESTAMP: "dupgate_last_poll_timestamp_seconds", Gauge, Seconds, &[],
@@ -174,9 +174,9 @@ table! {
         &[closed::<TransactionResult>()],
         "Duration of producer transactions, from begin to the end of commit or abort.";
     ASSIGNED_PARTITIONS: "dupgate_assigned_partitions", Gauge, Count, &[Label::Open("topic")],
-        "Partitions this instance owns now.";
+        "Input partitions assigned to this instance.";
     BLOCKED_PARTITIONS: "dupgate_blocked_partitions", Gauge, Count, &[closed::<Blocked>()],
-        "Partitions of this instance that cannot be read on, by reason; /readyz names each and the way out. The others go on.";
+        "Partitions of this instance that are blocked, by reason; /readyz names each one and how to unblock it. The other partitions are processed normally.";
     REBALANCES: "dupgate_rebalances_total", Counter, Count, &[closed::<Rebalance>()],
         "Rebalance callbacks with a non-empty partition list.";
     REBALANCE_PAUSE: "dupgate_rebalance_pause_seconds", Histogram(LONG_SECONDS), Seconds, &[],
@@ -196,7 +196,7 @@ table! {
     INDEX_MEMORY_LIMIT: "dupgate_index_memory_limit_bytes", Gauge, Bytes, &[],
         "Configured memory ceiling of the index.";
     INDEX_LARGEST_BUCKET: "dupgate_index_largest_bucket_entries", Gauge, Count, &[],
-        "Entries in the fullest lookup bucket seen lately: skew makes lookups dear.";
+        "Entries in the largest lookup bucket seen recently. Skewed buckets make lookups slow.";
     INDEX_EVICTIONS: "dupgate_index_evictions_total", Counter, Count, &[closed::<Eviction>()],
         "Entries removed. reason=capacity means the effective window is shorter than configured.";
     INDEX_WINDOW: "dupgate_index_window_seconds", Gauge, Seconds, &[],
@@ -204,33 +204,33 @@ table! {
     INDEX_OLDEST_ENTRY: "dupgate_index_oldest_entry_timestamp_seconds", Gauge, Seconds, &[],
         "Event timestamp of the oldest entry held.";
     INDEX_LATE_RECORDS: "dupgate_index_late_records_total", Counter, Count, &[],
-        "Records behind the tail when they were judged: delivered, not remembered if unique.";
+        "Records later than window.allowed_lateness when they were judged: delivered, and not remembered if unique.";
     INDEX_FULL_KEYS: "dupgate_index_full_keys_total", Counter, Count, &[],
-        "Keys by which an original is not found, because match.minhash.max_bucket others are found by them.";
+        "Band keys by which an original is not found, because match.minhash.max_bucket others are found by the same key.";
     INDEX_FAMILY_MEMBERS: "dupgate_index_family_members_total", Counter, Count, &[],
         "Originals that are found through the first page of their template or site, by what differs.";
-    WITHDRAWN: "dupgate_withdrawn_total", Counter, Count, &[Label::Open("reason")],
-        "Pages withdrawn after they were asked about, by reason.";
+    WITHDRAWN: "dupgate_withdrawn_documents_total", Counter, Count, &[Label::Open("reason")],
+        "Pages that became dead letters after their verdict was requested, by reason.";
     INDEX_READY: "dupgate_index_ready", Gauge, Count, &[],
-        "1 when this judge or standby holds the whole state.";
+        "1 when this judge or standby has restored its index completely.";
     COLD_STARTS: "dupgate_cold_starts_total", Counter, Count, &[closed::<ColdStart>()],
-        "Starts with an index that does not reach one window back: duplicates will be missed until it refills.";
-    RULING_SECONDS: "dupgate_ruling_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
-        "Worker: from asking about a page to reading its ruling.";
+        "Starts with an index that does not reach back one window: duplicates will be missed until it refills.";
+    RULING_SECONDS: "dupgate_verdict_wait_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
+        "Worker: time from the request about a page to its verdict.";
     JUDGE_WAIT: "dupgate_judge_wait_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
-        "Judge: from fetching a page's entry to judging it. Grows when look-ups of other pages are slow or commits are.";
-    OLDEST_PENDING_RULING: "dupgate_oldest_pending_ruling_seconds", Gauge, Seconds, &[],
-        "Worker: how long the page that has waited longest for its ruling has waited by now; 0 when none waits. Grows while nobody judges.";
-    LOG_LAG: "dupgate_log_lag_entries", Gauge, Count, &[closed::<Log>()],
-        "fingerprints: entries that the judge has read and not judged. verdicts: records of the verdict log that the worker has not read.";
-    LOG_KEPT: "dupgate_log_kept_seconds", Gauge, Seconds, &[Label::Open("partition")],
-        "Event time that the kept verdict log spans, as of the last checkpoint. Well above window + lateness and logs.keep: something holds back trimming, such as a partition of the input that nobody reads.";
-    LOG_REPEATS: "dupgate_log_repeats_total", Counter, Count, &[],
-        "Entries for positions already judged; their ruling stands.";
+        "Judge: time from fetching a page's request to judging it. Grows when lookups of other pages or commits are slow.";
+    OLDEST_PENDING_RULING: "dupgate_oldest_pending_verdict_seconds", Gauge, Seconds, &[],
+        "Worker: age of the oldest request that has no verdict yet; 0 when none is pending. Grows while no instance judges.";
+    LOG_LAG: "dupgate_internal_log_lag_records", Gauge, Count, &[closed::<Log>()],
+        "fingerprints: requests that the judge has fetched and not judged. verdicts: records of the verdict log that the worker has not read.";
+    LOG_SPAN: "dupgate_verdict_log_span_seconds", Gauge, Seconds, &[Label::Open("log_partition")],
+        "Event time that the retained verdict log spans, as of the last checkpoint. If it is well above window + allowed lateness and logs.retention, something holds back trimming, such as an input partition that no worker reads.";
+    LOG_REPEATS: "dupgate_repeated_requests_total", Counter, Count, &[],
+        "Requests for positions that were judged already; their verdict is kept.";
     CLAMPED_TIMESTAMPS: "dupgate_clamped_timestamps_total", Counter, Count, &[],
-        "Event times ahead of the brokers' clock by more than max_future_skew, bounded.";
-    JUDGE_ACTIVE: "dupgate_judge_active", Gauge, Count, &[Label::Open("partition")],
-        "1 on the instance that judges this partition of the fingerprint log.";
+        "Event times that were ahead of the brokers' clock by more than window.max_future_skew and were set back to it.";
+    JUDGE_ACTIVE: "dupgate_judge_active", Gauge, Count, &[Label::Open("log_partition")],
+        "1 on the instance that judges this partition of the fingerprint log. 0 on every instance means that no instance judges and every worker waits.";
     JUDGE_TAKEOVERS: "dupgate_judge_takeovers_total", Counter, Count, &[],
         "Times this instance became the judge of a partition.";
     RESTORED_ENTRIES: "dupgate_restored_entries_total", Counter, Count, &[closed::<RestoreSource>()],
@@ -253,12 +253,12 @@ table! {
     CONFIG_INFO: "dupgate_config_info", Gauge, Count,
         &[Label::Open("hash"), Label::Open("scheme"), Label::Open("mode"), Label::Open("algorithm")],
         "Always 1. Differing hashes within one job mean a half-rolled configuration.";
-    WORKERS: "dupgate_workers", Gauge, Count, &[],
-        "Threads for text work.";
-    WORKER_BUSY: "dupgate_worker_busy_seconds_total", Counter, Seconds, &[],
-        "Whole seconds that these threads spent on documents; its rate divided by dupgate_workers is utilization.";
+    WORKERS: "dupgate_text_threads", Gauge, Count, &[],
+        "Threads that read text and compute fingerprints.";
+    WORKER_BUSY: "dupgate_text_thread_busy_seconds_total", Counter, Seconds, &[],
+        "Seconds that these threads spent on documents, in whole seconds; its rate divided by dupgate_text_threads is their utilization.";
     QUEUE_RECORDS: "dupgate_queue_records", Gauge, Count, &[closed::<Queue>()],
-        "Records in an internal queue: waiting for text work, for ruling and transaction, in the transaction under way.";
+        "Records in an internal queue: waiting for a text thread, for verdict and transaction, in the open transaction.";
     QUEUE_LIMIT: "dupgate_queue_limit_records", Gauge, Count, &[closed::<LimitedQueue>()],
         "Capacity of an internal queue. The others are bounded in bytes, by processing.max_in_flight_bytes.";
 }

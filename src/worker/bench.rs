@@ -42,7 +42,7 @@ impl Bench {
                 idle_after: Duration::from_secs(5),
                 interval: Duration::from_millis(100),
             },
-            stop_after_bad_ratio: 1.0,
+            pause_above_dead_letter_ratio: 1.0,
             manner: Manner::Transaction,
         };
         let mut bench = Self { worker: Worker::new(settings), now: Duration::ZERO };

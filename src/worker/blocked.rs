@@ -37,16 +37,16 @@ impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RulingLost => {
-                f.write_str("its rulings are gone for good: `dupgate rulings reopen` has a range judged anew")
+                f.write_str("its rulings are gone for good: `dupgate verdicts reopen` has a range judged anew")
             }
             Self::ForeignPage(offset) => write!(
                 f,
-                "offset {offset} is not the page that was judged there: if the topic was created anew, `dupgate rulings \
+                "offset {offset} is not the page that was judged there: if the topic was created anew, `dupgate verdicts \
                  reopen` has its range judged anew"
             ),
             Self::NoOffset => f.write_str(
                 "it has judged positions but no committed offset: stop all workers and set the group's offset, or let \
-                 `dupgate rulings reopen` have its range judged anew",
+                 `dupgate verdicts reopen` have its range judged anew",
             ),
             Self::OutOfRange { offset, first, end } => write!(
                 f,

@@ -108,7 +108,7 @@ impl<P> Worker<P> {
             stop_by: None,
             stopped: false,
             last_commit: Duration::ZERO,
-            breaker: Breaker::new(settings.stop_after_bad_ratio),
+            breaker: Breaker::new(settings.pause_above_dead_letter_ratio),
             full: false,
             paced_at: Duration::ZERO,
             fetches: 0,

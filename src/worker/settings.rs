@@ -30,7 +30,7 @@ pub struct WorkerSettings {
     /// When a partition waits for another one.
     pub pacing: Pacing,
     /// Share of dead letters among the last 1000 records above which everything is paused; 1 never pauses.
-    pub stop_after_bad_ratio: f64,
+    pub pause_above_dead_letter_ratio: f64,
     /// Exactly once, or at least once.
     pub manner: Manner,
 }

@@ -32,7 +32,7 @@ fn mixed(number: usize) -> Given {
 #[test]
 fn documents_and_dead_letters_are_as_many_as_the_positions_committed() {
     let Some(broker) = Broker::shared() else { return };
-    let config = json!({"processing": {"stop_after_bad_ratio": 1}, "window": {"max_future_skew": "1000d"}});
+    let config = json!({"processing": {"pause_above_dead_letter_ratio": 1}, "window": {"max_future_skew": "1000d"}});
     let shape = Shape { topics: 1, partitions: 4, input_settings: &[], output_settings: &[], config };
     let cluster = Cluster::new(broker, shape);
     let input = cluster.inputs()[0].clone();

@@ -61,8 +61,8 @@ fn a_falsified_ruling_is_named_and_honest_ones_are_not() {
         serde_json::from_str::<Value>(&said.out).expect("JSON")[0].clone()
     };
     let honest = report("", 0);
-    assert_eq!(honest["rulings"]["judged_anew"], 5, "{honest}");
-    assert_eq!((&honest["rulings"]["same"], &honest["rulings"]["agree"]), (&5.into(), &true.into()), "{honest}");
+    assert_eq!(honest["verdicts"]["judged_anew"], 5, "{honest}");
+    assert_eq!((&honest["verdicts"]["same"], &honest["verdicts"]["agree"]), (&5.into(), &true.into()), "{honest}");
     drop(service);
 
     // The same logs under another name: honest, and with one page that is called unique though it is a copy.
@@ -72,7 +72,7 @@ fn a_falsified_ruling_is_named_and_honest_ones_are_not() {
     let [to_asked, to_ruled] = logs(broker, &desk, &prefix(&honest_prefix));
     write(broker, &to_asked, &asked);
     write(broker, &to_ruled, &ruled);
-    assert_eq!(report(&prefix(&honest_prefix), 0)["rulings"]["same"], 5);
+    assert_eq!(report(&prefix(&honest_prefix), 0)["verdicts"]["same"], 5);
 
     let copy = format!("{}:0:2", desk.input);
     let mut falsified = 0;
@@ -96,7 +96,7 @@ fn a_falsified_ruling_is_named_and_honest_ones_are_not() {
     write(broker, &to_asked, &asked);
     write(broker, &to_ruled, &changed);
     let found = report(&prefix(&false_prefix), 1);
-    assert_eq!((&found["rulings"]["differences"], &found["rulings"]["same"]), (&1.into(), &4.into()), "{found}");
+    assert_eq!((&found["verdicts"]["differences"], &found["verdicts"]["same"]), (&1.into(), &4.into()), "{found}");
     let difference = &found["differences"][0];
     assert_eq!(
         (&difference["written"]["source"], &difference["written"]["verdict"]),

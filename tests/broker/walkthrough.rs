@@ -99,7 +99,7 @@ fn a_newcomer_gets_from_a_broken_file_to_a_running_service_by_doing_as_told() {
     wait::until("readiness", || (newcomer.types("dupgate status --ready").0 == 0).then_some(()));
     produce(broker, &names[0], 0, &[page(&text(1)), page(&text(1))]);
     assert_eq!((committed(broker, &names[1], 1).len(), committed(broker, &names[2], 1).len()), (1, 1));
-    let (code, told) = newcomer.types(&format!("dupgate rulings show {}:0:1 -o table", names[0]));
+    let (code, told) = newcomer.types(&format!("dupgate verdicts show {}:0:1 -o table", names[0]));
     assert_eq!(code, 0, "{told}");
     assert!(told.contains("verdict      exact\n"), "{told}");
     assert!(told.contains(&format!("page         {0}:0:1\n", names[0])), "{told}");

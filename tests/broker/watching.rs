@@ -92,12 +92,12 @@ fn a_running_service_shows_what_it_does() {
     assert_eq!((&seen["match"], &seen["distance"]), (&format!("{input}:0:0").into(), &0.into()));
 
     // The same from the log, by position and by id.
-    let shown = running.lines(&["rulings", "show", &format!("{input}:1:0")]);
+    let shown = running.lines(&["verdicts", "show", &format!("{input}:1:0")]);
     assert_eq!((&shown[0]["verdict"], &shown[0]["match"]), (&"exact".into(), &format!("{input}:0:0").into()));
-    let shown = running.lines(&["rulings", "show", "--id", "http://a/1", "--duplicates"]);
+    let shown = running.lines(&["verdicts", "show", "--id", "http://a/1", "--duplicates"]);
     assert_eq!((&shown[0]["source"], &shown[0]["verdict"]), (&format!("{input}:0:0").into(), &"unique".into()));
     assert!(shown.len() > 1 && shown[1..].iter().all(|ruling| ruling["verdict"] == "exact"), "{shown:?}");
-    let none = running.ask(&["rulings", "show", &format!("{input}:1:999999")]);
+    let none = running.ask(&["verdicts", "show", &format!("{input}:1:999999")]);
     assert_eq!(none.code, Some(1), "{}", none.err);
     let top = running.lines(&["index", "top", "-n", "1"]);
     assert_eq!(top[0]["cluster"], format!("{input}:0:0"));
@@ -125,8 +125,8 @@ fn a_running_service_shows_what_it_does() {
     let verified = running.ask(&["index", "verify"]);
     assert_eq!(verified.code, Some(0), "{}{}", verified.out, verified.err);
     let verified: Value = serde_json::from_str(&verified.out).expect("JSON");
-    assert_eq!((&verified["rulings"]["agree"], &verified["snapshot"]["agrees"]), (&true.into(), &true.into()));
-    assert!(verified["rulings"]["judged_anew"].as_u64() >= Some(2), "{verified}");
+    assert_eq!((&verified["verdicts"]["agree"], &verified["snapshot"]["agrees"]), (&true.into(), &true.into()));
+    assert!(verified["verdicts"]["judged_anew"].as_u64() >= Some(2), "{verified}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn what_is_withdrawn_is_listed() {
     let long: Vec<String> = (0..200).map(text).collect();
     produce(broker, &running.desk.input, 0, &[page(&long.join(" "))]);
     committed(broker, &running.desk.outputs[2], 1);
-    let withdrawn = running.lines(&["rulings", "withdrawn"]);
+    let withdrawn = running.lines(&["verdicts", "withdrawn"]);
     assert_eq!(withdrawn[0]["source"], format!("{}:0:0", running.desk.input));
     assert_eq!(withdrawn[0]["verdict"], "withdrawn");
 }
@@ -172,13 +172,13 @@ fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed()
     assert!(told.contains("[-] worker: waits for rulings"), "{told}");
     // All three were read long ago, and none of them is committed.
     wait::until("the lag", || (metric("dupgate_consumer_lag_records")? >= 3.0).then_some(()));
-    assert!(metric("dupgate_oldest_pending_ruling_seconds") >= Some(2.0));
+    assert!(metric("dupgate_oldest_pending_verdict_seconds") >= Some(2.0));
 
     let _judge = start(&format!("roles: [judge]\nhttp: {{listen: \"127.0.0.1:{other}\"}}\n"));
     committed(broker, &desk.outputs[0], 3);
     wait::until("readiness again", || (ask("/readyz")?.0 == 200).then_some(()));
     wait::until("no lag", || (metric("dupgate_consumer_lag_records")? <= 0.0).then_some(()));
-    assert_eq!(metric("dupgate_oldest_pending_ruling_seconds"), Some(0.0));
+    assert_eq!(metric("dupgate_oldest_pending_verdict_seconds"), Some(0.0));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn operators_look_into_a_running_instance_and_act_on_it() {
     assert_eq!(forgotten["forgotten"].as_array().map(Vec::len), Some(1), "{forgotten}");
     assert_eq!(running.lines(&["index", "top", "-n", "1"])[0]["cluster"], format!("{}:0:0", running.desk.input));
     assert_eq!(
-        running.ask(&["rulings", "show", &format!("{}:0:1", running.desk.input)]).code,
+        running.ask(&["verdicts", "show", &format!("{}:0:1", running.desk.input)]).code,
         Some(1),
         "it stands still"
     );

@@ -77,7 +77,7 @@ FAIL  \"the same address with a new text\"  expected update           got unique
 fn a_case_that_is_unsure_is_told_with_its_share() {
     let said = run(
         &cases(),
-        &["-s", "match.minhash.unsure={below: 0.95, below_short: 0.95, containment: 0.99, max_distance: 0}"],
+        &["-s", "match.minhash.low_confidence={below: 0.95, below_short: 0.95, containment: 0.99, max_distance: 0}"],
     );
     let measured = said.out.lines().next().unwrap();
     assert!(measured.contains("similarity 0.89 (limit 0.3), containment 0.9"), "{}", said.out);

@@ -92,7 +92,7 @@ fn a_low_estimate_asks_how_much_of_the_smaller_page_is_in_the_other() {
     let folder = folder(NEWS, &NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
     let unsure = |containment: &str| {
         let limits = "below: 0.95, below_short: 0.95, max_distance: 0";
-        let unsure = format!("match.minhash.unsure={{{limits}, containment: {containment}}}");
+        let unsure = format!("match.minhash.low_confidence={{{limits}, containment: {containment}}}");
         let said = compare(&folder, &["a.txt", "b.txt", "-o", "table", "-s", &unsure]);
         let row = said.out.lines().find_map(|line| line.strip_prefix("minhash  ")).unwrap().to_owned();
         row.split("  ").last().unwrap().to_owned()
@@ -101,7 +101,7 @@ fn a_low_estimate_asks_how_much_of_the_smaller_page_is_in_the_other() {
     let share = json(&folder, &["a.txt", "b.txt"])["containment"]["estimate"].clone();
     let why = "none would match: below 0.95 the smaller page has to be in the other to 0.99, and is to";
     assert_eq!(unsure("0.99"), format!("no match (match.minhash.min_similarity is 0.3, {why} {share})"));
-    assert_eq!(json(&folder, &["a.txt", "b.txt"])["minhash"]["unsure"]["below"], 0.46);
+    assert_eq!(json(&folder, &["a.txt", "b.txt"])["minhash"]["low_confidence"]["below"], 0.46);
 }
 
 #[test]

@@ -189,7 +189,8 @@ fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
     let text = minimal();
     let files = [("f.yaml", text.as_str())];
     let validate = |more: &[&str]| run(&files, &[], &[&["validate", "f.yaml"], more].concat());
-    let settings = ["-s", "match.minhash.bands=14", "-s", "match.minhash.rows=8", "-s", "match.minhash.agree=1"];
+    let settings =
+        ["-s", "match.minhash.bands=14", "-s", "match.minhash.rows=8", "-s", "match.minhash.min_shared_bands=1"];
     let told: Value = serde_json::from_str(&validate(&[&settings[..], &["-o", "json"]].concat()).out).unwrap();
     let curve = told["minhash"]["curve"].as_array().unwrap();
     assert_eq!(curve.len(), 9);

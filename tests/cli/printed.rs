@@ -17,7 +17,7 @@ fn completions_and_manual_are_made_for_every_command() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = said(dupgate().args(["completions", shell]));
         assert_eq!(script.code, 0, "{shell}: {}", script.err);
-        assert!(script.out.contains("rulings") && script.out.contains("log-format"), "{shell}");
+        assert!(script.out.contains("verdicts") && script.out.contains("log-format"), "{shell}");
     }
     let page = said(dupgate().arg("man")).out;
     assert!(page.contains(".TH dupgate 1") && page.contains("Exit codes"), "{page}");

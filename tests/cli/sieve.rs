@@ -137,7 +137,7 @@ fn the_number_of_threads_changes_nothing() {
             "sieve",
             "pages.jsonl",
             "--set",
-            &format!("processing.workers={threads}"),
+            &format!("processing.threads={threads}"),
         ]))
         .stdout
     };
@@ -234,8 +234,7 @@ fn event_time_comes_from_the_configured_field() {
     let lines = [at("2026-09-01T00:00:00Z"), at("2026-09-04T00:00:00Z"), at("2026-09-04T00:00:00.001Z")].concat();
     fs::write(folder.path().join("pages.jsonl"), lines).unwrap();
     let config: PathBuf = folder.path().join("sieve.yaml");
-    let yaml =
-        "version: 1\ninput: {fields: {fetched_at: /fetched_at}}\nwindow: {time: field, size: 72h, lateness: 0s}\n";
+    let yaml = "version: 1\ninput: {fields: {fetched_at: /fetched_at}}\nwindow: {timestamp_source: field, size: 72h, allowed_lateness: 0s}\n";
     fs::write(&config, yaml).unwrap();
     let run = |size: &str| -> Vec<String> {
         let output = succeeds(dupgate(folder.path()).args(["sieve", "-c", "sieve.yaml", "--set", size, "pages.jsonl"]));
@@ -278,7 +277,7 @@ fn a_page_of_tags_is_read_within_bounded_memory() {
     let mut limited = Command::new("sh");
     // In KiB of address space: what the program needs for a small page, and 250 MB.
     limited
-        .args(["-c", "ulimit -v 900000 && exec \"$0\" sieve -s processing.workers=1 pages.jsonl"])
+        .args(["-c", "ulimit -v 900000 && exec \"$0\" sieve -s processing.threads=1 pages.jsonl"])
         .arg(program.get_program());
     limited.current_dir(folder.path()).stdin(Stdio::null());
     let output = succeeds(&mut limited);

@@ -104,7 +104,7 @@ fn every_choice_of_a_closed_list_is_written_in_the_sample() {
         "match.simhash.weights",
         "match.simhash.hash",
         "match.same_id",
-        "window.time",
+        "window.timestamp_source",
         "index.cold_start",
         "output.duplicate.value",
         "output.delivery",

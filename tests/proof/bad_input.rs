@@ -124,8 +124,7 @@ fn ended(cluster: &Cluster<'_>) -> BTreeMap<String, Vec<(&'static str, Record)>>
 
 fn shape<'s>(input: &'s [(&'s str, &'s str)], output: &'s [(&'s str, &'s str)]) -> Shape<'s> {
     // Half of this input is bad on purpose.
-    let config =
-        json!({ "processing": { "stop_after_bad_ratio": 1.0 }, "index": { "snapshot": { "interval": "1s" } } });
+    let config = json!({ "processing": { "pause_above_dead_letter_ratio": 1.0 }, "index": { "snapshot": { "interval": "1s" } } });
     Shape { topics: 1, partitions: 1, input_settings: input, output_settings: output, config }
 }
 
@@ -184,8 +183,8 @@ const QUIET: [&str; 15] = [
     "dupgate_index_family_members_total",
     "dupgate_index_full_keys_total",
     "dupgate_index_late_records_total",
-    "dupgate_log_repeats_total",
-    "dupgate_match_distance_bits",
+    "dupgate_repeated_requests_total",
+    "dupgate_match_hamming_distance",
     "dupgate_match_similarity_ratio",
     "dupgate_match_containment_ratio",
     "dupgate_produce_failures_total",
@@ -193,7 +192,7 @@ const QUIET: [&str; 15] = [
     "dupgate_restored_entries_total",
     "dupgate_snapshot_failures_total",
     // Counts whole seconds: another test works that long.
-    "dupgate_worker_busy_seconds_total",
+    "dupgate_text_thread_busy_seconds_total",
 ];
 
 /// Metrics of the table that have never been fed: counters and histograms at 0, gauges without a series.

@@ -72,9 +72,9 @@ fn twenty_thousand_pages_go_out_once_while_workers_judges_and_the_broker_fall() 
         output_settings: &[],
         config: json!({
             "index": { "max_entries": 1_000_000, "snapshot": { "interval": "2s" } },
-            "judge": { "checkpoint_rulings": 2_000 },
+            "judge": { "checkpoint_interval_records": 2_000 },
             // Nothing is trimmed: the copy of the fingerprint log is the log itself.
-            "logs": { "keep": "3650d" },
+            "logs": { "retention": "3650d" },
         }),
     };
     let cluster = Cluster::new(&broker, shape);

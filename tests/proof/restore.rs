@@ -69,8 +69,8 @@ fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
     let _turn = crate::turn();
     let Some(broker) = Broker::shared() else { return };
     let config = json!({
-        "window": { "size": "60s", "lateness": "10s" },
-        "judge": { "checkpoint_rulings": 300 },
+        "window": { "size": "60s", "allowed_lateness": "10s" },
+        "judge": { "checkpoint_interval_records": 300 },
         "index": { "snapshot": { "interval": "1s" } },
     });
     let shape = Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config };

@@ -43,7 +43,7 @@ impl Fleet {
             revoke_grace: ms(10),
             shutdown_grace: ms(20),
             pacing: Pacing { lead: ms(6), reach: ms(40), idle_after: ms(20), interval: ms(1) },
-            stop_after_bad_ratio: 1.0,
+            pause_above_dead_letter_ratio: 1.0,
             manner: Manner::Transaction,
         };
         let name = format!("w{}", self.workers.len());

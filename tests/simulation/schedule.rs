@@ -46,7 +46,7 @@ struct Process {
 /// How small the machines' memories are.
 #[derive(Clone, Copy)]
 struct Sizes {
-    checkpoint_rulings: u64,
+    checkpoint_interval_records: u64,
     batch_rulings: usize,
     remembered_rulings: usize,
     recalled_positions: i64,
@@ -153,7 +153,7 @@ impl Schedule {
         // Small enough for checkpoints in several parts, now and then.
         world.part_bytes = rng.pick(&[60, 200, 100_000]);
         let sizes = Sizes {
-            checkpoint_rulings: rng.pick(&[4, 10, 25]),
+            checkpoint_interval_records: rng.pick(&[4, 10, 25]),
             batch_rulings: rng.pick(&[1, 3, 6]),
             remembered_rulings: rng.pick(&[1, 3, 10]),
             recalled_positions: rng.pick(&[1, 4, 40]),
@@ -177,7 +177,7 @@ impl Schedule {
         world.crash_at = Some((u64::MAX, Moment::Before));
         world.faults = false;
         let sizes = Sizes {
-            checkpoint_rulings: 6,
+            checkpoint_interval_records: 6,
             batch_rulings: 3,
             remembered_rulings: 3,
             recalled_positions: 4,
@@ -218,7 +218,7 @@ impl Schedule {
                 new_log: LogIdentity(world.rng.next()),
                 cold_start: ColdStart::Stop,
                 commit_interval: ms(2),
-                checkpoint_rulings: sizes.checkpoint_rulings,
+                checkpoint_interval_records: sizes.checkpoint_interval_records,
                 keep,
                 batch_rulings: sizes.batch_rulings,
                 pending_rulings: 6,
@@ -241,7 +241,7 @@ impl Schedule {
             revoke_grace: ms(10),
             shutdown_grace: ms(20),
             pacing: Pacing { lead: ms(6), reach: ms(40), idle_after: ms(20), interval: ms(1) },
-            stop_after_bad_ratio: 1.0,
+            pause_above_dead_letter_ratio: 1.0,
             manner: Manner::Transaction,
         };
         let id = instance.static_id.clone();

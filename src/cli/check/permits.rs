@@ -72,7 +72,7 @@ pub(super) fn groups(settings: &Settings, survey: &Survey, input: &[TopicView]) 
     }
     if settings.roles.judge {
         let scheme = settings.scheme().to_string();
-        let served: BTreeSet<u32> = settings.judge.serve.iter().copied().collect();
+        let served: BTreeSet<u32> = settings.judge.served_partitions.iter().copied().collect();
         let refused = served.iter().find_map(|log| {
             let judges = wiring::judge_group(group, &scheme, log);
             survey.may_join(&judges, topic).err()

@@ -165,7 +165,7 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
     }
     rows.extend(few_copies(name, view.replicas, brokers));
     if rows.is_empty() {
-        let keep = humantime::format_duration(settings.logs.keep);
+        let keep = humantime::format_duration(settings.logs.retention);
         rows.push(Row::ok(name, format!("read, write; {} partitions; trimmed behind {keep}", view.partitions)));
     }
     rows

@@ -16,10 +16,10 @@ use crate::error::Fatal;
 /// Arguments of `config diff`.
 #[derive(Clone, Debug, Args)]
 pub struct DiffArgs {
-    /// the configuration that runs
+    /// Running configuration
     #[arg(value_name = "RUNNING")]
     pub running: PathBuf,
-    /// the configuration to come [default: the running one with what --set says]
+    /// New configuration [default: the running one with --set applied]
     #[arg(value_name = "NEW")]
     pub new: Option<PathBuf>,
 }

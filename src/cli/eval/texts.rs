@@ -44,7 +44,7 @@ pub(super) fn gather(args: &EvalArgs, half: Half, reader: &Reader) -> anyhow::Re
     if args.pairs.is_some() {
         return Ok(texts);
     }
-    let lengths = args.least..=args.most;
+    let lengths = args.min_chars..=args.max_chars;
     let mut used: Vec<Named> = (0..)
         .zip(texts)
         .filter(|(number, text)| half.has(*number) && lengths.contains(&text.text.chars().count()))

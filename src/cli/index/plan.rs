@@ -16,19 +16,19 @@ use crate::index::{CODE_TABLES_BYTES, Needs, Offer, Plan};
 /// Arguments of `index plan`. What is not given comes from the configuration.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlanArgs {
-    /// width of the codes: 32, 64 or 128
+    /// Width of the fingerprints: 32, 64 or 128 bits
     #[arg(long, value_name = "BITS", value_parser = width)]
     pub bits: Option<Width>,
-    /// largest Hamming distance, 0 to 8
+    /// Largest Hamming distance, 0 to 8
     #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(u8).range(0..=8))]
     pub max_distance: Option<u8>,
-    /// originals to be held
+    /// Number of originals to hold
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub entries: Option<u64>,
-    /// memory that the tables may take for an original
+    /// Memory per original that the tables may take
     #[arg(long, value_name = "BYTES", default_value_t = CODE_TABLES_BYTES)]
     pub bytes: f64,
-    /// file of codes as they come, in hexadecimal digits, one a line, to see how often keys collide
+    /// File of fingerprints, one per line in hexadecimal, to measure how often keys collide
     #[arg(long, value_name = "FILE")]
     pub sample: Option<std::path::PathBuf>,
 }

@@ -17,7 +17,7 @@ use crate::runtime::verdicts::{Extent, read};
 /// Arguments of `index top`.
 #[derive(Clone, Debug, Args)]
 pub struct TopArgs {
-    /// how many clusters
+    /// Number of clusters
     #[arg(short, long, default_value_t = 20)]
     pub number: usize,
 }

@@ -63,9 +63,9 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
         Format::Jsonl => reports.iter().try_for_each(|report| print_json(report, format))?,
     }
     let any = |pointer: &str| reports.iter().any(|report| report.pointer(pointer) == Some(&Value::Bool(false)));
-    let why = if any("/rulings/agree") {
+    let why = if any("/verdicts/agree") {
         "rulings are not what the fingerprint log comes to under its own rules: keep both logs and report it; pages that \
-         were ruled wrongly are judged anew by `dupgate rulings reopen`"
+         were ruled wrongly are judged anew by `dupgate verdicts reopen`"
     } else if any("/snapshot/agrees") {
         "the snapshot is not what the verdict log says: stop the judge, delete the snapshot, start it again"
     } else {
@@ -93,7 +93,7 @@ fn report(log: LogPartition, trial: &Trial, snapshot: Option<&Snapshot>, found: 
     });
     json!({
         "log": log,
-        "rulings": {
+        "verdicts": {
             "agree": agree,
             "judged_anew": counts.judged,
             "same": counts.same,
@@ -161,7 +161,7 @@ fn table(report: &Value) -> String {
     if let Some(why) = report.pointer("/rulings/broken").and_then(Value::as_str) {
         told.push(format!("cannot be followed further: {why}"));
     }
-    let mut rows = vec![vec![word(is("/rulings/agree")), log.clone(), "rulings".to_owned(), told.join("; ")]];
+    let mut rows = vec![vec![word(is("/verdicts/agree")), log.clone(), "verdicts".to_owned(), told.join("; ")]];
     for difference in report["differences"].as_array().into_iter().flatten() {
         let place = format!("verdict log offset {}", difference["offset"]);
         let text = difference["text"].as_str().unwrap_or_default();

@@ -23,22 +23,22 @@ use crate::sieve::{Route, Sieve, SieveSettings};
 #[command(after_help = "Example:\n  dupgate tune stop-shingles pages.jsonl --write stop-shingles.txt\n  \
                   dupgate tune stop-shingles pages.jsonl -c dupgate.yaml --share 0.02 --other 0.05")]
 pub struct StopArgs {
-    /// files of JSON lines (by `input.fields`); standard input when there is none, or for -
+    /// Files of JSON lines (by `input.fields`); standard input if none is given, or for -
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// the share of the Chinese pages from which on a Chinese shingle says nothing
+    /// Share of Chinese pages above which a Chinese shingle is listed
     #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
     pub share: f64,
-    /// the same for other shingles and pages
+    /// The same for other shingles and pages
     #[arg(long, value_name = "SHARE", default_value_t = 0.01)]
     pub other: f64,
-    /// how many pages are read, evenly taken from all
+    /// Number of pages to read, evenly sampled from all
     #[arg(long, value_name = "PAGES", default_value_t = 20_000)]
     pub sample: usize,
-    /// fewer pages than this are never many
+    /// Lowest number of pages that share a listed shingle
     #[arg(long, value_name = "PAGES", default_value_t = 10)]
-    pub least: u32,
-    /// where the list is written
+    pub min_pages: u32,
+    /// File for the list
     #[arg(long, value_name = "FILE", default_value = "stop-shingles.txt")]
     pub write: PathBuf,
 }
@@ -65,7 +65,7 @@ pub(super) fn stop(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
     }
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let shingling = settings.fingerprint.minhash.shingle;
-    let share = Share { han: args.share, other: args.other, least: args.least.max(2) };
+    let share = Share { han: args.share, other: args.other, least: args.min_pages.max(2) };
     let found = frequent(&texts, reader.analyzer(), shingling, share);
     std::fs::write(&args.write, list(&found, args, shingling)).map_err(|error| {
         let name = args.write.display();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::raw::{Keep, Raw, Serve};
+use super::super::raw::{Raw, Retention, ServedPartitions};
 use super::super::settings::{Judge, Logs, Processing, Settings};
 use super::super::units::Span;
 use super::routes::{check_own_name, is_read};
@@ -44,17 +44,19 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
     let stages = [raw.window.stages.exact, raw.window.stages.simhash, raw.window.stages.minhash];
     let longest =
         stages.iter().fold(raw.window.size.0, |longest, stage| longest.max(stage.map_or(longest, |span| span.0)));
-    let needed = longest.saturating_add(raw.window.lateness.0);
-    let keep = match logs.keep {
-        Keep::Window => needed,
-        Keep::Span(Span(span)) if span < needed => {
-            found
-                .refuse("logs.keep", format!("{} is below window and lateness together, {}", Span(span), Span(needed)));
+    let needed = longest.saturating_add(raw.window.allowed_lateness.0);
+    let retention = match logs.retention {
+        Retention::Window => needed,
+        Retention::Span(Span(span)) if span < needed => {
+            found.refuse(
+                "logs.retention",
+                format!("{} is below window and lateness together, {}", Span(span), Span(needed)),
+            );
             needed
         }
-        Keep::Span(Span(span)) => span,
+        Retention::Span(Span(span)) => span,
     };
-    Logs { prefix, replication_factor: logs.replication_factor, keep }
+    Logs { prefix, replication_factor: logs.replication_factor, retention }
 }
 
 pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
@@ -69,27 +71,33 @@ pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
             format!("is missing: judge.partitions is {partitions}, and pages are shared out by scope"),
         );
     }
-    let serve = match &judge.serve {
-        Serve::All => (0..partitions.min(MAX_PARTITIONS)).collect(),
-        Serve::Some(list) => {
+    let served_partitions = match &judge.served_partitions {
+        ServedPartitions::All => (0..partitions.min(MAX_PARTITIONS)).collect(),
+        ServedPartitions::Some(list) => {
             let mut serve = list.clone();
             serve.sort_unstable();
             if serve.is_empty() {
-                found.refuse("judge.serve", "names no partition: expected all or a list (roles turns judging off)");
+                found.refuse(
+                    "judge.served_partitions",
+                    "names no partition: expected all or a list (roles turns judging off)",
+                );
             }
             if serve.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
-                found.refuse("judge.serve", "names a partition twice");
+                found.refuse("judge.served_partitions", "names a partition twice");
             }
             for number in serve.iter().filter(|number| **number >= partitions) {
-                found.refuse("judge.serve", format!("partition {number} is not below judge.partitions, {partitions}"));
+                found.refuse(
+                    "judge.served_partitions",
+                    format!("partition {number} is not below judge.partitions, {partitions}"),
+                );
             }
             serve.dedup();
             serve
         }
     };
     at_least("judge.commit_interval", judge.commit_interval.0, MILLISECOND, found);
-    if judge.checkpoint_rulings == 0 {
-        found.refuse("judge.checkpoint_rulings", "0 is below the limit of 1");
+    if judge.checkpoint_interval_records == 0 {
+        found.refuse("judge.checkpoint_interval_records", "0 is below the limit of 1");
     }
     let session_timeout = judge.session_timeout.0;
     at_least("judge.session_timeout", session_timeout, Duration::from_secs(1), found);
@@ -99,9 +107,9 @@ pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
     }
     Judge {
         partitions,
-        serve,
+        served_partitions,
         commit_interval: judge.commit_interval.0,
-        checkpoint_rulings: judge.checkpoint_rulings,
+        checkpoint_interval_records: judge.checkpoint_interval_records,
         session_timeout,
     }
 }
@@ -119,17 +127,17 @@ pub(super) fn processing(raw: &Raw, found: &mut Findings) -> Processing {
         );
     }
     at_least("processing.shutdown_grace", processing.shutdown_grace.0, MILLISECOND, found);
-    let ratio = processing.stop_after_bad_ratio;
+    let ratio = processing.pause_above_dead_letter_ratio;
     // Whole percents, because the breaker counts in them.
     let percent = (1..=100_u32).find(|percent| (f64::from(*percent) - ratio * 100.0).abs() < 1e-6);
     if percent.is_none() {
-        found.refuse("processing.stop_after_bad_ratio", format!("{ratio} is not one of 0.01, 0.02, … 1.0"));
+        found.refuse("processing.pause_above_dead_letter_ratio", format!("{ratio} is not one of 0.01, 0.02, … 1.0"));
     }
     Processing {
-        workers: (processing.workers > 0).then_some(processing.workers),
+        threads: (processing.threads > 0).then_some(processing.threads),
         max_in_flight_bytes,
         on_bad_record: processing.on_bad_record,
-        stop_after_bad_percent: percent.unwrap_or(100),
+        pause_above_dead_letter_percent: percent.unwrap_or(100),
         shutdown_grace: processing.shutdown_grace.0,
     }
 }

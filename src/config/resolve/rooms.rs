@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::super::raw::{self, Mode, Raw, StageName, TimeSource};
+use super::super::raw::{self, Mode, Raw, StageName, TimestampSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
 use super::{Findings, Given};
@@ -47,8 +47,8 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
     if json && raw.input.fields.text.is_none() && raw.input.fields.html.is_none() {
         found.refuse("input.fields", "neither text nor html is named: there is nothing to compare");
     }
-    if raw.window.time == TimeSource::Field && raw.input.fields.fetched_at.is_none() {
-        found.refuse("input.fields.fetched_at", "is missing: window.time is field");
+    if raw.window.timestamp_source == TimestampSource::Field && raw.input.fields.fetched_at.is_none() {
+        found.refuse("input.fields.fetched_at", "is missing: window.timestamp_source is field");
     }
     record::InputSettings {
         format: match raw.input.format {
@@ -57,9 +57,9 @@ pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
             raw::Format::Html => record::Format::Html,
         },
         fields,
-        event_time: match raw.window.time {
-            TimeSource::Record => record::EventTime::Record,
-            TimeSource::Field => record::EventTime::Field,
+        event_time: match raw.window.timestamp_source {
+            TimestampSource::Record => record::EventTime::Record,
+            TimestampSource::Field => record::EventTime::Field,
         },
         max_document: bytes("input.max_document", raw.input.max_document, found),
     }
@@ -200,12 +200,12 @@ fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm
     if minhash.min_shingles == 0 {
         found.refuse("match.minhash.min_shingles", "0 is below the limit of 1: a page without shingles has no sketch");
     }
-    let bits = match minhash.bits {
+    let bits = match minhash.bits_per_slot {
         4 => SlotBits::B4,
         8 => SlotBits::B8,
         16 => SlotBits::B16,
         other => {
-            found.refuse("match.minhash.bits", format!("{other} bits are not supported (4, 8 and 16 are)"));
+            found.refuse("match.minhash.bits_per_slot", format!("{other} bits are not supported (4, 8 and 16 are)"));
             return None;
         }
     };
@@ -218,7 +218,7 @@ fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm
         found.refuse(
             "match.minhash.containment",
             "slots of 4 bits agree too often by chance to tell what little a long page shares with a short one \
-             (match.minhash.bits 8 or 16)",
+             (match.minhash.bits_per_slot 8 or 16)",
         );
     }
     Some(form.with_count())
@@ -255,16 +255,28 @@ fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) ->
 }
 
 fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings) -> Option<MinHashRules> {
-    let raw::Minhash { bands, rows, agree, min_similarity, ref unsure, containment, max_bucket, .. } = *minhash;
+    let raw::Minhash {
+        bands,
+        rows,
+        min_shared_bands: agree,
+        min_similarity,
+        low_confidence: ref unsure,
+        containment,
+        max_bucket,
+        ..
+    } = *minhash;
     if agree == 0 || usize::from(agree) > bands {
-        found.refuse("match.minhash.agree", format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"));
+        found.refuse(
+            "match.minhash.min_shared_bands",
+            format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"),
+        );
     }
     let min_similarity = per_mille("match.minhash.min_similarity", min_similarity, found)?;
     let unsure = Unsure {
-        below: per_mille("match.minhash.unsure.below", unsure.below, found)?,
-        below_short: per_mille("match.minhash.unsure.below_short", unsure.below_short, found)?,
+        below: per_mille("match.minhash.low_confidence.below", unsure.below, found)?,
+        below_short: per_mille("match.minhash.low_confidence.below_short", unsure.below_short, found)?,
         short: unsure.short,
-        containment: per_mille("match.minhash.unsure.containment", unsure.containment, found)?,
+        containment: per_mille("match.minhash.low_confidence.containment", unsure.containment, found)?,
         max_distance: unsure.max_distance,
         of_many: unsure.of_many,
     };
@@ -332,7 +344,7 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
         stages,
         max_distance: distance.min(MAX_DISTANCE),
         windows,
-        lateness: window.lateness.0,
+        lateness: window.allowed_lateness.0,
         max_future_skew: window.max_future_skew.0,
         max_entries: max_entries(raw, found),
         same_id: match matching.same_id {
@@ -358,7 +370,7 @@ const fn stage(name: StageName) -> Stage {
 /// Memory that one original is taken to need with its sketch, in bytes: the sketch, a place in the table of each band
 /// (`docs/QUALITY.md`), and what a `SimHash` is longer than 64 bits.
 fn bytes_per_original(matching: &raw::Match) -> u64 {
-    let raw::Minhash { permutations, bits, bands, bottom_k, .. } = matching.minhash;
+    let raw::Minhash { permutations, bits_per_slot: bits, bands, bottom_k, .. } = matching.minhash;
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     // The number of shingles, and the smallest of them.
     let beside = number(bottom_k.unwrap_or(0)).saturating_mul(4).saturating_add(2);

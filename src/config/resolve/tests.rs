@@ -55,11 +55,11 @@ fn a_minimal_file_resolves_to_the_defaults_of_every_room() {
     assert_eq!(settings.rules.windows, Windows::all(Duration::from_hours(72)));
     assert_eq!(settings.rules.max_entries, (4 << 30) / (BYTES_PER_ORIGINAL + 130 + 42 * 7));
     assert_eq!(settings.index.max_memory, 4 << 30);
-    assert_eq!(settings.logs.keep, Duration::from_hours(78));
+    assert_eq!(settings.logs.retention, Duration::from_hours(78));
     assert_eq!(settings.logs.prefix, "dupgate");
-    assert_eq!(settings.judge.serve, [0]);
-    assert_eq!(settings.processing.stop_after_bad_percent, 50);
-    assert_eq!(settings.processing.workers, None);
+    assert_eq!(settings.judge.served_partitions, [0]);
+    assert_eq!(settings.processing.pause_above_dead_letter_percent, 50);
+    assert_eq!(settings.processing.threads, None);
     assert_eq!(settings.output.dead_letter.as_deref(), Some("crawl.pages.dead"));
     assert_eq!(settings.http.listen.port(), 9464);
 }
@@ -103,16 +103,31 @@ fn limits_are_inclusive_where_they_are_said_to_be() {
         "processing.max_in_flight_bytes",
         "8388607B is below input.max_document, 8MiB",
     );
-    assert_eq!(settings(&["logs.keep=78h"]).logs.keep, Duration::from_hours(78));
-    refused(&["logs.keep=77h"], "logs.keep", "is below window and lateness together");
-    refused(&["logs.keep=78h", "window.stages.minhash=96h"], "logs.keep", "is below window and lateness together");
-    assert_eq!(settings(&["processing.stop_after_bad_ratio=1"]).processing.stop_after_bad_percent, 100);
-    refused(&["processing.stop_after_bad_ratio=0"], "processing.stop_after_bad_ratio", "0 is not one of");
-    refused(&["processing.stop_after_bad_ratio=1.01"], "processing.stop_after_bad_ratio", "1.01 is not one of");
+    assert_eq!(settings(&["logs.retention=78h"]).logs.retention, Duration::from_hours(78));
+    refused(&["logs.retention=77h"], "logs.retention", "is below window and lateness together");
+    refused(
+        &["logs.retention=78h", "window.stages.minhash=96h"],
+        "logs.retention",
+        "is below window and lateness together",
+    );
+    assert_eq!(
+        settings(&["processing.pause_above_dead_letter_ratio=1"]).processing.pause_above_dead_letter_percent,
+        100
+    );
+    refused(
+        &["processing.pause_above_dead_letter_ratio=0"],
+        "processing.pause_above_dead_letter_ratio",
+        "0 is not one of",
+    );
+    refused(
+        &["processing.pause_above_dead_letter_ratio=1.01"],
+        "processing.pause_above_dead_letter_ratio",
+        "1.01 is not one of",
+    );
     refused(&["processing.shutdown_grace=0s"], "processing.shutdown_grace", "below the limit of 1ms");
     refused(&["output.commit_interval=0s"], "output.commit_interval", "below the limit of 1ms");
     refused(&["judge.commit_interval=0s"], "judge.commit_interval", "below the limit of 1ms");
-    refused(&["judge.checkpoint_rulings=0"], "judge.checkpoint_rulings", "below the limit of 1");
+    refused(&["judge.checkpoint_interval_records=0"], "judge.checkpoint_interval_records", "below the limit of 1");
     refused(&["judge.session_timeout=999ms"], "judge.session_timeout", "999ms is below the limit of 1s");
     refused(&["judge.session_timeout=301s"], "judge.session_timeout", "is above the limit of 5m");
     refused(&["text.min_features=0"], "text.min_features", "below the limit of 1");
@@ -174,7 +189,7 @@ fn stages_and_their_windows_fit_together() {
     refused(&["match.stages=exact,exact"], "match.stages", "twice");
     refused(&["match.stages=exact", "window.stages.simhash=1h"], "window.stages.simhash", "not in match.stages");
     refused(&["window.stages.exact=0s"], "window.stages.exact", "0s remembers nothing");
-    assert_eq!(settings(&["window.stages.exact=30d"]).logs.keep, Duration::from_hours(726), "the longest counts");
+    assert_eq!(settings(&["window.stages.exact=30d"]).logs.retention, Duration::from_hours(726), "the longest counts");
     assert_eq!(settings(&["match.number_overlap=0.25"]).rules.number_guard, Some(250));
     assert_eq!(settings(&["match.number_guard=false"]).rules.number_guard, None);
     assert_eq!(settings(&["match.same_id=duplicate"]).rules.same_id, crate::log::SameId::Duplicate);
@@ -193,10 +208,10 @@ fn sketches_and_their_bands_fit_together() {
     assert_eq!(settings(&["match.stages=exact"]).fingerprint, made.fingerprint, "stages are no part of the scheme");
     refused(&["match.minhash.permutations=0"], "match.minhash.permutations", "nothing to compare");
     refused(&["match.minhash.permutations=256"], "match.minhash.permutations", "expected 16 to 255");
-    refused(&["match.minhash.bits=5"], "match.minhash.bits", "4, 8 and 16");
+    refused(&["match.minhash.bits_per_slot=5"], "match.minhash.bits_per_slot", "4, 8 and 16");
     refused(&["match.minhash.bands=43"], "match.minhash.bands", "43 bands of 3 rows need 129 slots");
     refused(&["match.minhash.rows=0"], "match.minhash.bands", "at least 1 of each");
-    refused(&["match.minhash.agree=0"], "match.minhash.agree", "expected 1 to 42");
+    refused(&["match.minhash.min_shared_bands=0"], "match.minhash.min_shared_bands", "expected 1 to 42");
     refused(&["match.minhash.min_similarity=1.5"], "match.minhash.min_similarity", "expected 0 to 1");
     refused(&["match.number_overlap=-0.1"], "match.number_overlap", "expected 0 to 1");
     refused(&["match.minhash.min_shingles=0"], "match.minhash.min_shingles", "below the limit of 1");
@@ -205,14 +220,18 @@ fn sketches_and_their_bands_fit_together() {
     assert_eq!(contained.rules.minhash.unwrap().containment, Some(750));
     assert_eq!(contained.fingerprint, made.fingerprint, "containment is no part of the scheme");
     assert_eq!(made.rules.minhash.unwrap().unsure, DEFAULT_UNSURE);
-    let believing = settings(&["match.minhash.unsure={below: 0, containment: 0.5}"]);
+    let believing = settings(&["match.minhash.low_confidence={below: 0, containment: 0.5}"]);
     assert_eq!(believing.rules.minhash.unwrap().unsure, Unsure { below: 0, containment: 500, ..DEFAULT_UNSURE });
     assert_eq!(believing.fingerprint, made.fingerprint, "nor is what is unsure");
-    refused(&["match.minhash.unsure.below=35"], "match.minhash.unsure.below", "expected 0 to 1");
-    refused(&["match.minhash.unsure.containment=-1"], "match.minhash.unsure.containment", "expected 0 to 1");
+    refused(&["match.minhash.low_confidence.below=35"], "match.minhash.low_confidence.below", "expected 0 to 1");
+    refused(
+        &["match.minhash.low_confidence.containment=-1"],
+        "match.minhash.low_confidence.containment",
+        "expected 0 to 1",
+    );
     assert_eq!(made.rules.minhash.unwrap().containment, None, "off unless asked for");
     refused(&["match.minhash.containment=75"], "match.minhash.containment", "expected 0 to 1");
-    let small = ["match.minhash.containment=0.75", "match.minhash.bits=4"];
+    let small = ["match.minhash.containment=0.75", "match.minhash.bits_per_slot=4"];
     refused(&small, "match.minhash.containment", "slots of 4 bits agree too often");
     let by_bottom = settings(&["match.minhash.bottom_k=64"]);
     assert_eq!(by_bottom.fingerprint.minhash.form, form.with_bottom(64).ok());
@@ -275,11 +294,15 @@ fn one_limit_bounds_the_index() {
 fn several_judges_need_a_scope() {
     refused(&["judge.partitions=2"], "input.fields.scope", "judge.partitions is 2");
     let scope = "input.fields.scope=/site";
-    assert_eq!(settings(&[scope, "judge.partitions=3"]).judge.serve, [0, 1, 2]);
-    assert_eq!(settings(&[scope, "judge.partitions=3", "judge.serve=2,0"]).judge.serve, [0, 2]);
-    refused(&[scope, "judge.partitions=3", "judge.serve=3"], "judge.serve", "partition 3 is not below");
-    refused(&["judge.serve=0,0"], "judge.serve", "twice");
-    refused(&["judge.serve=[]"], "judge.serve", "names no partition");
+    assert_eq!(settings(&[scope, "judge.partitions=3"]).judge.served_partitions, [0, 1, 2]);
+    assert_eq!(settings(&[scope, "judge.partitions=3", "judge.served_partitions=2,0"]).judge.served_partitions, [0, 2]);
+    refused(
+        &[scope, "judge.partitions=3", "judge.served_partitions=3"],
+        "judge.served_partitions",
+        "partition 3 is not below",
+    );
+    refused(&["judge.served_partitions=0,0"], "judge.served_partitions", "twice");
+    refused(&["judge.served_partitions=[]"], "judge.served_partitions", "names no partition");
     refused(&["judge.partitions=0"], "judge.partitions", "0 is not within 1 to 1024");
     refused(&[scope, "judge.partitions=1025"], "judge.partitions", "1025 is not within");
 }
@@ -341,8 +364,8 @@ fn fields_are_read_where_they_can_be() {
     refused(&["input.fields.id=url"], "input.fields.id", "names no field");
     refused(&["input.fields.text=null", "input.fields.html=null"], "input.fields", "nothing to compare");
     settings(&["input.fields.text=null", "input.fields.html=null", "input.format=html"]);
-    refused(&["window.time=field"], "input.fields.fetched_at", "window.time is field");
-    let record = settings(&["window.time=field", "input.fields.fetched_at=/at"]).record;
+    refused(&["window.timestamp_source=field"], "input.fields.fetched_at", "window.timestamp_source is field");
+    let record = settings(&["window.timestamp_source=field", "input.fields.fetched_at=/at"]).record;
     assert_eq!(record.event_time, record::EventTime::Field);
 }
 
@@ -508,7 +531,7 @@ fn who_sieves_files_is_not_warned_of_brokers_and_groups() {
 
 #[test]
 fn bands_that_the_judge_cannot_afford_are_refused_with_a_way_out() {
-    let dear = ["match.minhash.bands=64", "match.minhash.rows=2", "match.minhash.agree=1"];
+    let dear = ["match.minhash.bands=64", "match.minhash.rows=2", "match.minhash.min_shared_bands=1"];
     refused(&dear, "match.minhash.bands", "64 bands of 2 rows, 1 to be shared, find about ");
     refused(
         &dear,

@@ -17,7 +17,7 @@ pub struct SketchForm {
     bottom: u8,
 }
 
-/// Bits kept of the minimum in each slot (`match.minhash.bits`).
+/// Bits kept of the minimum in each slot (`match.minhash.bits_per_slot`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SlotBits {
     /// 4: strangers agree in one slot of 16.

@@ -58,7 +58,7 @@ fn every_series_with_closed_labels_is_there_from_the_start() {
         let reason = format!("reason=\"{}\"", reject.name());
         let stage = format!("stage=\"{}\"", reject.stage());
         assert_eq!(value(&text, "dupgate_dead_letters_total", &[&reason, &stage]), Some(0.0));
-        assert_eq!(value(&text, "dupgate_withdrawn_total", &[&reason]), Some(0.0));
+        assert_eq!(value(&text, "dupgate_withdrawn_documents_total", &[&reason]), Some(0.0));
     }
     assert_eq!(value(&text, "dupgate_last_commit_timestamp_seconds", &[]), None, "1970 is not the last commit");
 }
@@ -177,13 +177,13 @@ fn units_are_those_of_the_names() {
     assert_eq!(value(&text, "dupgate_end_to_end_latency_seconds_sum", &[]), Some(0.5));
     assert_eq!(value(&text, "dupgate_last_commit_timestamp_seconds", &[]), Some(1000.5));
     assert_eq!(value(&text, "dupgate_match_age_seconds_sum", &["exact"]), Some(7.0));
-    assert_eq!(value(&text, "dupgate_worker_busy_seconds_total", &[]), Some(3.0));
+    assert_eq!(value(&text, "dupgate_text_thread_busy_seconds_total", &[]), Some(3.0));
     assert_eq!(value(&text, "dupgate_documents_total", &["bypass"]), Some(1.0));
     assert_eq!(value(&text, "dupgate_match_similarity_ratio_sum", &[]), Some(0.953));
     assert_eq!(value(&text, "dupgate_match_containment_ratio_sum", &[]), Some(0.812));
     assert_eq!(value(&text, "dupgate_largest_cluster_documents", &[]), Some(7.0));
-    assert_eq!(value(&text, "dupgate_match_distance_bits_bucket", &["le=\"2\""]), Some(0.0));
-    assert_eq!(value(&text, "dupgate_match_distance_bits_bucket", &["le=\"3\""]), Some(1.0), "bounds are inclusive");
+    assert_eq!(value(&text, "dupgate_match_hamming_distance_bucket", &["le=\"2\""]), Some(0.0));
+    assert_eq!(value(&text, "dupgate_match_hamming_distance_bucket", &["le=\"3\""]), Some(1.0), "bounds are inclusive");
 }
 
 #[test]
@@ -256,5 +256,5 @@ fn the_judges_of_one_process_are_shown_as_one() {
     assert_eq!(value(&text, "dupgate_index_memory_bytes", &["part=\"exact\""]), Some(11.0));
     assert_eq!(value(&text, "dupgate_index_memory_bytes", &["part=\"refs\""]), Some(0.0));
     assert_eq!(value(&text, "dupgate_index_largest_bucket_entries", &[]), Some(7.0));
-    assert_eq!(value(&text, "dupgate_log_lag_entries", &["log=\"fingerprints\""]), Some(6.0));
+    assert_eq!(value(&text, "dupgate_internal_log_lag_records", &["log=\"fingerprints\""]), Some(6.0));
 }

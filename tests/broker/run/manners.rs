@@ -111,7 +111,7 @@ fn page_that_only_the_broker_refuses_is_withdrawn_and_counted() {
     assert_eq!(reasons, ["refused"]);
     for (metric, labels) in [
         ("dupgate_produce_failures_total", ["output=\"unique\"", "reason=\"refused\""].as_slice()),
-        ("dupgate_withdrawn_total", &["reason=\"refused\""]),
+        ("dupgate_withdrawn_documents_total", &["reason=\"refused\""]),
         ("dupgate_errors_total", &["component=\"producer\"", "kind=\"abortable\""]),
         ("dupgate_transaction_duration_seconds_count", &["result=\"aborted\""]),
     ] {
@@ -142,8 +142,8 @@ fn text_work_is_counted_in_whole_seconds_and_not_beyond_the_time_that_passed() {
     let Some(broker) = Broker::shared() else { return };
     let site = Site::new(broker, 1);
     let begun = Instant::now();
-    let instance = site.start_with("one", json!({ "processing": { "workers": 1 } }));
-    let busy = || instance.metric("dupgate_worker_busy_seconds_total", &[]);
+    let instance = site.start_with("one", json!({ "processing": { "threads": 1 } }));
+    let busy = || instance.metric("dupgate_text_thread_busy_seconds_total", &[]);
     // However fast the machine is, there are pages until a second is full.
     let mut written = 0;
     while busy() < 1.0 {

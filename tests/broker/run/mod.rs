@@ -135,7 +135,7 @@ fn operator_has_an_original_forgotten_and_a_range_judged_anew() {
     produce(broker, &site.input, 0, &[page(&text(1))]);
     assert_eq!(committed(broker, &site.unique, 2).len(), 2);
     let range = format!("{}:0:0-3", site.input);
-    let said = site.ask(&["rulings", "reopen", &range, "--execute"]);
+    let said = site.ask(&["verdicts", "reopen", &range, "--execute"]);
     assert!(said.contains(&format!("\"reopen\":\"{range}\"")), "{said}");
     instance.stop();
 }

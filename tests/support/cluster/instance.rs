@@ -23,7 +23,7 @@ const SHOWN_METRICS: [&str; 5] = [
     "dupgate_consumer_lag_records",
     "dupgate_consumer_paused",
     "dupgate_judge_active",
-    "dupgate_log_lag_entries",
+    "dupgate_internal_log_lag_records",
 ];
 
 /// A running instance. Dropped, it is killed; a test that fails shows the end of its log.

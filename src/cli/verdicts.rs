@@ -1,4 +1,4 @@
-//! `rulings`: what was ruled, and having it ruled anew.
+//! `verdicts`: print verdicts from the verdict log, and reopen ranges of the input.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -20,52 +20,52 @@ use crate::log::{Answer, EntryBody, ForgetTarget, PageRuling, VerdictRecord};
 use crate::record::{PartitionId, Source};
 use crate::runtime::verdicts::{Extent, Read, read};
 
-/// Arguments of `rulings`.
+/// Arguments of `verdicts`.
 #[derive(Clone, Debug, Args)]
-pub struct RulingsArgs {
+pub struct VerdictsArgs {
     /// What to do.
     #[command(subcommand)]
-    pub command: RulingsCommand,
+    pub command: VerdictsCommand,
 }
 
-/// What to do with rulings.
+/// What to do with verdicts.
 #[derive(Clone, Debug, Subcommand)]
-pub enum RulingsCommand {
-    /// what was ruled about a page, as the verdict log has it
+pub enum VerdictsCommand {
+    /// Print the verdict of a page and why, from the verdict log
     #[command(
-        after_help = "Example:\n  dupgate rulings show crawl.pages:3:190112 -c dupgate.yaml\n  dupgate rulings show --id https://a.example/1"
+        after_help = "Example:\n  dupgate verdicts show crawl.pages:3:190112 -c dupgate.yaml\n  dupgate verdicts show --id https://a.example/1"
     )]
     Show(ShowArgs),
-    /// pages that were withdrawn after they were asked about, and what was called a duplicate of them before
-    #[command(after_help = "Example:\n  dupgate rulings withdrawn -c dupgate.yaml")]
+    /// List pages that became dead letters after their verdict was requested, with the duplicates they had by then
+    #[command(after_help = "Example:\n  dupgate verdicts withdrawn -c dupgate.yaml")]
     Withdrawn,
-    /// have a range of the input judged anew; its originals are forgotten
-    #[command(after_help = "Example:\n  dupgate rulings reopen crawl.pages:3:0-1200 -c dupgate.yaml --execute")]
+    /// Judge a range of the input again, and forget its originals
+    #[command(after_help = "Example:\n  dupgate verdicts reopen crawl.pages:3:0-1200 -c dupgate.yaml --execute")]
     Reopen(ReopenArgs),
 }
 
-/// Arguments of `rulings show`. At least one of both.
+/// Arguments of `verdicts show`. At least one of both.
 #[derive(Clone, Debug, Args)]
 #[command(group(clap::ArgGroup::new("which").required(true).multiple(true).args(["source", "id"])))]
 pub struct ShowArgs {
-    /// positions of pages: topic:partition:offset
+    /// Positions of pages: topic:partition:offset
     #[arg(value_name = "SOURCE")]
     pub source: Vec<Source>,
-    /// ids of pages; finds those that became originals, and recent duplicates of the running instance
+    /// Ids of pages: finds originals, and recent duplicates of the running instance
     #[arg(long, value_name = "ID")]
     pub id: Vec<String>,
-    /// list the duplicates of these pages, too
+    /// List the duplicates of these pages as well
     #[arg(long)]
     pub duplicates: bool,
 }
 
-/// Arguments of `rulings reopen`.
+/// Arguments of `verdicts reopen`.
 #[derive(Clone, Debug, Args)]
 pub struct ReopenArgs {
-    /// offsets of an input partition: topic:partition:from-to, where `to` is the first offset behind the range
+    /// Offsets of an input partition: topic:partition:from-to, `to` exclusive
     #[arg(value_name = "RANGE", required = true)]
     pub ranges: Vec<OffsetRange>,
-    /// do it; otherwise only say what would be done
+    /// Apply the change; without it, only print what would be done
     #[arg(long)]
     pub execute: bool,
 }
@@ -75,11 +75,11 @@ pub struct ReopenArgs {
 /// # Errors
 ///
 /// Why it could not be done.
-pub fn rulings(args: &RulingsArgs, global: &Global) -> Result<(), Fatal> {
+pub fn verdicts(args: &VerdictsArgs, global: &Global) -> Result<(), Fatal> {
     match &args.command {
-        RulingsCommand::Show(args) => show(args, global),
-        RulingsCommand::Withdrawn => withdrawn(global),
-        RulingsCommand::Reopen(args) => {
+        VerdictsCommand::Show(args) => show(args, global),
+        VerdictsCommand::Withdrawn => withdrawn(global),
+        VerdictsCommand::Reopen(args) => {
             let ranges = args.ranges.iter().cloned();
             let bodies = ranges.map(|OffsetRange { partition, from, to }| EntryBody::Reopen { partition, from, to });
             petition(global, &bodies.collect::<Vec<_>>(), args.execute)
@@ -143,7 +143,7 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
         }
     })?;
     if found.is_empty() {
-        let why = "no ruling: not judged under this scheme yet, or trimmed past logs.keep; by id only originals are found, and \
+        let why = "no ruling: not judged under this scheme yet, or trimmed past logs.retention; by id only originals are found, and \
                    duplicates among the recent pairs of a running instance (http.admin.listen)";
         return Err(Reason::Failure.because(anyhow::anyhow!(why)));
     }
