@@ -18,7 +18,6 @@ use std::num::NonZeroUsize;
 
 use dupgate::config::{Given, Layers, Purpose, Settings};
 use dupgate::fingerprint::{Fingerprints, PageDigest, Reader, ScopeHash, Scratch};
-use dupgate::index::Probe;
 use dupgate::judge::{State, decide};
 use dupgate::log::{Answer, Decision, Entry, EntryBody, LogIdentity, PageEntry, RequestId, Rules};
 use dupgate::quality::{Families, FamilyKind};
@@ -240,20 +239,6 @@ impl Run {
 /// Returns how many originals are compared with a page.
 fn compared_for(state: &State, entry: &Entry) -> u32 {
     let (EntryBody::Page(page), Some(rules)) = (&entry.body, state.rules()) else { return 0 };
-    let probe = Probe {
-        fingerprints: &page.fingerprints,
-        id: page.id,
-        scope: page.scope,
-        site: page.site,
-        is_variant: page.is_variant,
-        event_time: page.event_time,
-        tails: state.tails_with(page.event_time),
-        windows: rules.windows,
-        stages: &rules.stages,
-        max_distance: rules.max_distance,
-        number_guard: rules.number_guard,
-        simhash_similarity: rules.simhash_similarity,
-        same_site: rules.same_site,
-    };
+    let probe = state.probe(rules, page, page.event_time);
     state.index().candidates(&probe, |_| {}).compared
 }

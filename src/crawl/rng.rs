@@ -1,5 +1,7 @@
 //! Chance that is the same on every machine and in every release.
 
+use crate::fingerprint::split_mix::{STEP, mix};
+
 /// Steele, Lea and Flood's `SplitMix64` (OOPSLA 2014): 64 bits of state, integer arithmetic alone.
 ///
 /// Written out here, not taken from a library, because the bytes of a generated crawl are part of its contract: a
@@ -7,23 +9,16 @@
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
-/// Spreads a number over all 64 bits (the output function of `SplitMix64`).
-const fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
-}
-
 impl Rng {
     /// Begins the stream for one `purpose` of page `number`: streams do not depend on each other, so any page can be
     /// written without those before it.
     pub(crate) const fn of(seed: u64, number: u64, purpose: u64) -> Self {
-        Self(mix(mix(mix(seed) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ mix(purpose)))
+        Self(mix(mix(mix(seed) ^ number.wrapping_mul(STEP)) ^ mix(purpose)))
     }
 
     /// Returns the next 64 bits.
     pub(crate) const fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         mix(self.0)
     }
 

@@ -20,6 +20,7 @@ mod seed;
 mod settings;
 mod shingle;
 mod simhash;
+pub mod split_mix;
 mod stop;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::split_mix::draw;
+
 /// Mixed into the hash of every word and shingle: without knowing it nobody can write a page whose fingerprints are those
 /// of a given text. Part of the scheme; pages that were read with different seeds cannot be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -16,13 +18,13 @@ impl Seed {
     /// Makes a seed of a secret text.
     #[must_use]
     pub fn of(secret: &str) -> Self {
-        Self(mix(xxh3_64(secret.as_bytes())).max(1))
+        Self(draw(xxh3_64(secret.as_bytes())).max(1))
     }
 
     /// Returns a number that tells two seeds apart and does not tell the seed.
     #[must_use]
     pub fn digest(self) -> Option<u64> {
-        (self.0 != 0).then(|| mix(mix(self.0) ^ 0x64_75_70_67_61_74_65))
+        (self.0 != 0).then(|| draw(draw(self.0) ^ 0x64_75_70_67_61_74_65))
     }
 
     /// Mixes the hash of a word; equal hashes stay equal, different ones different.
@@ -33,8 +35,8 @@ impl Seed {
         }
         #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
         let [lower, upper] = [hash as u64, (hash >> 64) as u64];
-        let lower = mix(lower ^ self.0);
-        ((mix(upper ^ lower ^ self.0) as u128) << 64) | lower as u128
+        let lower = draw(lower ^ self.0);
+        ((draw(upper ^ lower ^ self.0) as u128) << 64) | lower as u128
     }
 
     /// Mixes the hash of a shingle; equal hashes stay equal, different ones different.
@@ -57,14 +59,6 @@ impl fmt::Debug for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0 == 0 { "Seed(none)" } else { "Seed([redacted])" })
     }
-}
-
-/// The output function of `SplitMix64`.
-const fn mix(mut bits: u64) -> u64 {
-    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use std::ops::Range;
 use super::layout::Dense;
 use super::tables::{Keys, Tables};
 use super::tasks::{Task, in_turn};
+use crate::fingerprint::split_mix::draw;
 use crate::fingerprint::{Numbers, SketchForm};
 
 /// Tables, and so most keys of a member.
@@ -47,7 +48,7 @@ impl Difference<'_> {
     pub(super) fn keys(&self) -> FamilyKeys {
         let mut keys = [0; KEYS];
         let mut add = |of: u64, one: u64, next: u64| {
-            let hash = mix(mix(self.head ^ of) ^ mix(one << 32 | next));
+            let hash = draw(draw(self.head ^ of) ^ draw(one << 32 | next));
             let at = usize::try_from(hash >> 60).unwrap_or(0);
             let key = u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0).max(1);
             if let Some(held) = keys.get_mut(at).filter(|held| **held == 0 || key < **held) {
@@ -215,13 +216,5 @@ impl Families {
 
 fn key_in(keys: &FamilyKeys, table: usize) -> Option<u64> {
     let key = keys.get(table).copied().filter(|key| *key != 0)?;
-    Some(mix(u64::from(key) | (table as u64) << 40))
-}
-
-/// The output function of `SplitMix64`.
-const fn mix(mut bits: u64) -> u64 {
-    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
+    Some(draw(u64::from(key) | (table as u64) << 40))
 }

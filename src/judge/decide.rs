@@ -2,7 +2,7 @@
 
 use super::State;
 use super::choice::{Choice, Heads};
-use crate::index::{Candidate, Original, Probe, Seen};
+use crate::index::{Candidate, Original, Seen};
 use crate::log::{
     Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageRuling, Rules, Ruling, SameId, Stage,
 };
@@ -63,22 +63,7 @@ fn judge_page(
     mut looked: impl FnMut(Seen),
 ) -> PageRuling {
     let event_time = page.event_time.min(append_time.plus(rules.max_future_skew));
-    let tails = state.tails_with(event_time);
-    let probe = Probe {
-        fingerprints: &page.fingerprints,
-        id: page.id,
-        scope: page.scope,
-        site: page.site,
-        is_variant: page.is_variant,
-        event_time,
-        tails,
-        windows: rules.windows,
-        stages: &rules.stages,
-        max_distance: rules.max_distance,
-        number_guard: rules.number_guard,
-        simhash_similarity: rules.simhash_similarity,
-        same_site: rules.same_site,
-    };
+    let probe = state.probe(rules, page, event_time);
     let index = state.index();
     // Other figures are what an update is about, and of no account between renderings of one page.
     let as_judged = |candidate: Candidate| Candidate {
@@ -102,7 +87,7 @@ fn judge_page(
     let best = best.and_then(|candidate| Some((candidate, index.get(candidate.sequence)?)));
 
     // A page behind every tail is delivered like any other, but not remembered.
-    let remembered = event_time >= tails.times.min();
+    let remembered = event_time >= probe.tails.times.min();
     let original = |cluster: Option<Source>| {
         let family = family.filter(|_| cluster.is_none()).map(|head| head.sequence);
         NewOriginal {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Counts;
-use crate::index::{Index, Original, Task};
+use crate::index::{Index, Original, Probe, Task};
 use crate::log::{
-    Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal, PageRuling,
+    Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal, PageEntry, PageRuling,
     PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, Stage, Tails, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
@@ -307,6 +307,26 @@ impl State {
             cluster: original.cluster.clone().unwrap_or_else(|| page.source.clone()),
         });
         self.next_sequence += 1;
+    }
+
+    /// Returns what the index is asked about a page that is judged by these rules, with its event time as judged.
+    #[must_use]
+    pub fn probe<'a>(&self, rules: &'a Rules, page: &'a PageEntry, event_time: Timestamp) -> Probe<'a> {
+        Probe {
+            fingerprints: &page.fingerprints,
+            id: page.id,
+            scope: page.scope,
+            site: page.site,
+            is_variant: page.is_variant,
+            event_time,
+            tails: self.tails_with(event_time),
+            windows: rules.windows,
+            stages: &rules.stages,
+            max_distance: rules.max_distance,
+            number_guard: rules.number_guard,
+            simhash_similarity: rules.simhash_similarity,
+            same_site: rules.same_site,
+        }
     }
 
     /// Returns where the tails stand once a page of this event time is judged. They never move back.

@@ -6,7 +6,6 @@ use std::num::NonZeroUsize;
 
 use dupgate::config::{Given, Layers, Purpose};
 use dupgate::fingerprint::{Fingerprints, PageDigest, Reader, ScopeHash, Scratch};
-use dupgate::index::Probe;
 use dupgate::judge::{State, decide};
 use dupgate::log::{Answer, Decision, Entry, EntryBody, LogIdentity, PageEntry, RequestId, Rules};
 use dupgate::quality::{Families, FamilyKind};
@@ -82,21 +81,7 @@ fn judge(kind: FamilyKind) {
 /// Counts what is looked at for a page: originals compared, and those that are shown to the judge.
 fn work(state: &State, page: &PageEntry) -> u64 {
     let rules = state.rules().unwrap();
-    let probe = Probe {
-        fingerprints: &page.fingerprints,
-        id: page.id,
-        scope: page.scope,
-        site: page.site,
-        is_variant: page.is_variant,
-        event_time: page.event_time,
-        tails: state.tails_with(page.event_time),
-        windows: rules.windows,
-        stages: &rules.stages,
-        max_distance: rules.max_distance,
-        number_guard: rules.number_guard,
-        simhash_similarity: rules.simhash_similarity,
-        same_site: rules.same_site,
-    };
+    let probe = state.probe(rules, page, page.event_time);
     let mut shown = 0;
     let seen = state.index().candidates(&probe, |_| shown += 1);
     shown + u64::from(seen.compared)

@@ -1,6 +1,7 @@
 //! Bands: which pairs are worth an estimate.
 
 use super::SketchForm;
+use crate::fingerprint::split_mix::mix;
 
 /// A cut of a sketch's first slots into `bands` of `rows` each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,11 +101,4 @@ impl Banding {
         }
         (1.0 - below).clamp(0.0, 1.0)
     }
-}
-
-/// The output function of `SplitMix64`.
-const fn mix(mut bits: u64) -> u64 {
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }

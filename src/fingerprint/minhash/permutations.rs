@@ -2,6 +2,8 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use crate::fingerprint::split_mix::{STEP, mix};
+
 /// Slots that are worked on at once: their factors, offsets and minima stay in registers.
 const LANES: usize = 32;
 
@@ -28,11 +30,8 @@ impl Permutations {
         // SplitMix64 from a fixed start.
         let mut state = 0x6475_7067_6174_6521_u64;
         let mut draw = || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut bits = state;
-            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            high_half(bits ^ (bits >> 31))
+            state = state.wrapping_add(STEP);
+            high_half(mix(state))
         };
         let blocks = (0..slots.div_ceil(LANES))
             .map(|_| {
