@@ -33,7 +33,7 @@ fn template(command: &Command) -> String {
             let _ = writeln!(text, "  {name:12} {}", about.unwrap_or_default());
         }
     }
-    text + "\nGlobal options:\n{options}\n\nUse `dupgate <COMMAND> --help` for the options of a command.\n\n{after-help}\n"
+    text + "\nGlobal options:\n{options}\n\nUse `dupgate <COMMAND> --help` for the options of a command.{after-help}\n"
 }
 
 #[cfg(test)]
