@@ -21,7 +21,9 @@ mod ledger;
 mod team;
 
 mod bad_input;
+mod burst;
 mod falling;
+mod hand_over;
 mod meeting;
 mod restore;
 mod rewind;
