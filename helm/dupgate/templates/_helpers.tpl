@@ -102,20 +102,19 @@ annotations:
 {{/* The settings that the chart itself looks at, with the defaults of the program. */}}
 {{- define "dupgate.settings" -}}
 {{- $config := .Values.config }}
-{{- $mode := dig "mode" "route" $config }}
-{{- $group := dig "input" "group" "dupgate" $config }}
+{{- $mode := dig "mode" "" $config | default "route" }}
+{{- $group := dig "input" "group" "" $config | default "dupgate" }}
 mode: {{ $mode }}
 group: {{ eq $mode "observe" | ternary (printf "%s.observe" $group) $group | quote }}
-brokers: {{ dig "kafka" "brokers" (list) $config | toJson }}
-topics: {{ dig "input" "topics" (list) $config | toJson }}
-start: {{ dig "input" "start" "earliest" $config | quote }}
-delivery: {{ dig "output" "delivery" "exactly_once" $config }}
-window: {{ dig "window" "size" "72h" $config | quote }}
-maxMemory: {{ dig "index" "max_memory" "4GiB" $config | toString | quote }}
+brokers: {{ dig "kafka" "brokers" "" $config | default list | toJson }}
+topics: {{ dig "input" "topics" "" $config | default list | toJson }}
+start: {{ dig "input" "start" "" $config | default "earliest" | quote }}
+window: {{ dig "window" "size" "" $config | default "72h" | quote }}
+maxMemory: {{ dig "index" "max_memory" "" $config | default "4GiB" | toString | quote }}
 {{- with dig "index" "max_entries" nil $config }}
 maxEntries: {{ int64 . }}
 {{- end }}
-shutdownGrace: {{ dig "processing" "shutdown_grace" "30s" $config | quote }}
+shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" | quote }}
 {{- end }}
 
 {{/* The value of a setting, null when it is not given, as JSON: {"value": ...}. Takes config and path. */}}
@@ -152,6 +151,11 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "30s" $config | quote }}
 {{- if hasKey $values.configFiles "dupgate.yaml" }}
 - configFiles: dupgate.yaml is written from config
 {{- end }}
+{{- range concat (list $values.tls $values.judges.persistence) $values.extraVolumeMounts }}
+{{- if hasPrefix "/etc/dupgate/" (printf "%s/" .mountPath) }}
+- {{ .mountPath }}: nothing can be mounted in /etc/dupgate, which is a ConfigMap; configFiles adds files to it
+{{- end }}
+{{- end }}
 {{- $required := list "kafka.brokers" "input.topics" }}
 {{- if ne $settings.mode "observe" }}
 {{- $required = append $required "output.unique.topic" }}
@@ -159,7 +163,7 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "30s" $config | quote }}
 {{- if eq $settings.mode "route" }}
 {{- $required = append $required "output.duplicate.topic" }}
 {{- end }}
-{{- if and (ne $settings.mode "observe") (eq (dig "processing" "on_bad_record" "dead_letter" $config) "dead_letter") }}
+{{- if and (ne $settings.mode "observe") (eq (dig "processing" "on_bad_record" "" $config | default "dead_letter") "dead_letter") }}
 {{- $required = append $required "output.dead_letter.topic" }}
 {{- end }}
 {{- range $required }}
@@ -274,7 +278,7 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "30s" $config | quote }}
 {{- $ports := list }}
 {{- $config := .Values.config }}
 {{- if not .Values.networkPolicy.kafkaEgress }}
-{{- range dig "kafka" "brokers" (list) $config }}
+{{- range dig "kafka" "brokers" "" $config | default list }}
 {{- $ports = append $ports (regexFind "[0-9]+$" . | default "9092" | int) }}
 {{- end }}
 {{- end }}

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Embeds the program's own schema of configuration files in the chart's schema of values, below `config`.
 
     schema.py DUPGATE           writes helm/dupgate/values.schema.json
