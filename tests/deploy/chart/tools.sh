@@ -54,7 +54,8 @@ crds() {
 	local crd module folder
 	for crd in "${CRDS[@]}"; do
 		module="$(sed -E 's|^([^@]*@[^/]*)/.*|\1|' <<<"$crd")"
-		folder="$(cd / && go mod download -json "$module" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')"
+		folder="$(cd / && go mod download -json "$module" | tee "$tools/download.json" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')" ||
+			{ cat "$tools/download.json"; return 1; }
 		install -m 0644 "$folder/${crd#"$module/"}" "$tools/crds/"
 	done
 }
