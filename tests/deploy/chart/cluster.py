@@ -62,26 +62,46 @@ class Cluster:
         subprocess.run(["openssl", "rsa", "-in", key, "-pubout", "-out", public], check=True, capture_output=True)
         tokens.write_text(f"{token},admin,admin,system:masters\n")
         etcd, peers = f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}"
-        self.spawn("etcd", f"--data-dir={self.folder / 'etcd'}", f"--listen-client-urls={etcd}",
-                   f"--advertise-client-urls={etcd}", f"--listen-peer-urls={peers}",
-                   f"--initial-advertise-peer-urls={peers}", f"--initial-cluster=default={peers}",
-                   "--unsafe-no-fsync")
+        self.spawn(
+            "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={etcd}",
+            f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls={peers}",
+            f"--initial-advertise-peer-urls={peers}",
+            f"--initial-cluster=default={peers}",
+            "--unsafe-no-fsync",
+        )
         certificates = self.folder / "certificates"
-        self.spawn("kube-apiserver", f"--etcd-servers={etcd}", f"--secure-port={port}", "--bind-address=127.0.0.1",
-                   "--advertise-address=127.0.0.1", f"--cert-dir={certificates}",
-                   "--service-account-issuer=https://test.invalid", f"--service-account-key-file={public}",
-                   f"--service-account-signing-key-file={key}", f"--token-auth-file={tokens}",
-                   "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/24",
-                   # Without a controller manager nobody makes the accounts that this plugin asks for.
-                   "--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none")
+        self.spawn(
+            "kube-apiserver",
+            f"--etcd-servers={etcd}",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--cert-dir={certificates}",
+            "--service-account-issuer=https://test.invalid",
+            f"--service-account-key-file={public}",
+            f"--service-account-signing-key-file={key}",
+            f"--token-auth-file={tokens}",
+            "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.96.0.0/24",
+            # Without a controller manager nobody makes the accounts that this plugin asks for.
+            "--disable-admission-plugins=ServiceAccount",
+            "--endpoint-reconciler-type=none",
+        )
         self.kubeconfig = self.folder / "kubeconfig"
         authority = certificates / "apiserver.crt"
         self.kubeconfig.write_text(KUBECONFIG.format(port=port, token=token, authority=authority))
-        self.wait("the API server to be ready", lambda: self.kubectl("get", "--raw", "/readyz", check=False).returncode == 0)
+        self.wait(
+            "the API server to be ready", lambda: self.kubectl("get", "--raw", "/readyz", check=False).returncode == 0
+        )
 
     def spawn(self, name, *arguments):
         log = (self.folder / f"{name}.log").open("w")
-        process = subprocess.Popen([self.binaries / name, *arguments], stdout=log, stderr=log, preexec_fn=die_with_parent)
+        process = subprocess.Popen(
+            [self.binaries / name, *arguments], stdout=log, stderr=log, preexec_fn=die_with_parent
+        )
         self.processes.append((name, process))
 
     def stop(self):
@@ -109,8 +129,14 @@ class Cluster:
         return {"PATH": os.environ["PATH"], "KUBECONFIG": str(self.kubeconfig), **home}
 
     def kubectl(self, *arguments, text=None, check=True):
-        done = subprocess.run([self.binaries / "kubectl", *arguments], input=text, env=self.environment(),
-                              capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [self.binaries / "kubectl", *arguments],
+            input=text,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         if check and done.returncode:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done

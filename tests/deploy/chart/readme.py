@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the table of values in the chart's README from values.yaml: key, default, and the comment that begins with `# --`.
+"""Writes the table of values in the README of the chart from values.yaml: key, default, and the comment after `# --`.
 
-    readme.py           writes helm/dupgate/README.md
-    readme.py --check   says whether it is stale: exit code 1
+readme.py           writes helm/dupgate/README.md
+readme.py --check   says whether it is stale: exit code 1
 """
 
 import json

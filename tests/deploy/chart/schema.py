@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Embeds the program's own schema of configuration files in the chart's schema of values, below `config`.
 
-    schema.py DUPGATE           writes helm/dupgate/values.schema.json
-    schema.py DUPGATE --check   says whether it is stale: exit code 1
+schema.py DUPGATE           writes helm/dupgate/values.schema.json
+schema.py DUPGATE --check   says whether it is stale: exit code 1
 """
 
 import json
@@ -60,7 +60,9 @@ def main():
     wanted = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
     if check:
         if written != wanted:
-            sys.exit("helm/dupgate/values.schema.json is not what `dupgate config schema` says: run `make chart-schema`")
+            sys.exit(
+                "helm/dupgate/values.schema.json is not what `dupgate config schema` says: run `make chart-schema`"
+            )
     else:
         SCHEMA.write_text(wanted)
 
