@@ -13,7 +13,7 @@ TEXTS ?=
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants kafka-up kafka-down kafka-status tools
+.PHONY: help demo test lint docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants kafka-up kafka-down kafka-status tools test-chart chart-schema chart-readme
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -94,3 +94,12 @@ kafka-down: ## End that broker
 
 kafka-status: ## Print its address
 	@tests/broker/kafka.sh status
+
+test-chart: ## The Helm chart: rendered, read by dupgate, and installed into an API server; DUPGATE_BIN=program
+	@tests/deploy/chart/run.sh
+
+chart-schema: ## Embed the program's schema of configuration files in the chart's; DUPGATE_BIN=program
+	@tests/deploy/chart/schema.py "$(or $(DUPGATE_BIN),$(BUILT))"
+
+chart-readme: ## Write the table of values in the chart's README
+	@"$$(tests/deploy/chart/tools.sh)/python/bin/python" tests/deploy/chart/readme.py

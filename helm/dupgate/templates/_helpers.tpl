@@ -1,0 +1,292 @@
+{{/* Names. Pods of a StatefulSet get labels that are 12 characters longer than its name: hence 45. */}}
+{{- define "dupgate.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 45 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "dupgate.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 45 | trimSuffix "-" }}
+{{- else }}
+{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- if contains $name .Release.Name }}
+{{- .Release.Name | trunc 45 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 45 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "dupgate.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "dupgate.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "dupgate.configMapName" -}}
+{{- default (include "dupgate.fullname" .) .Values.existingConfigMap }}
+{{- end }}
+
+{{/* Labels. Selectors are those of a release, and the component. */}}
+{{- define "dupgate.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "dupgate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "dupgate.labels" -}}
+{{ include "dupgate.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Metadata of an object. Takes root, name, and optionally component, labels and annotations. */}}
+{{- define "dupgate.metadata" -}}
+name: {{ .name }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "dupgate.labels" .root | nindent 2 }}
+  {{- with .component }}
+  app.kubernetes.io/component: {{ . }}
+  {{- end }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "dupgate.image" -}}
+{{- $image := .Values.image }}
+{{- $name := trimPrefix "/" (printf "%s/%s" $image.registry $image.repository) }}
+{{- if $image.digest }}
+{{- printf "%s@%s" $name $image.digest }}
+{{- else }}
+{{- printf "%s:%s" $name (default .Chart.AppVersion $image.tag) }}
+{{- end }}
+{{- end }}
+
+{{/* A size such as 4GiB, 6Gi or 1073741824, in bytes. */}}
+{{- define "dupgate.bytes" -}}
+{{- $text := toString . | trim }}
+{{- $number := regexFind "^[0-9]+([.][0-9]+)?([eE][+]?[0-9]+)?" $text }}
+{{- $unit := trimPrefix $number $text | trim | trimSuffix "B" }}
+{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "K" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 }}
+{{- if or (not $number) (not (hasKey $units $unit)) }}
+{{- fail (printf "%q is no size" $text) }}
+{{- end }}
+{{- mulf (float64 $number) (get $units $unit) | floor }}
+{{- end }}
+
+{{- define "dupgate.gibibytes" -}}
+{{- printf "%.1f GiB" (divf (float64 .) 1073741824.0) }}
+{{- end }}
+
+{{/* A time such as 30s or `1m 30s`, in seconds. */}}
+{{- define "dupgate.seconds" -}}
+{{- $units := dict "ms" 0.001 "msec" 0.001 "s" 1 "sec" 1 "second" 1 "seconds" 1 "m" 60 "min" 60 "mins" 60 "minute" 60 "minutes" 60 "h" 3600 "hr" 3600 "hour" 3600 "hours" 3600 "d" 86400 "day" 86400 "days" 86400 }}
+{{- $sum := 0.0 }}
+{{- range regexFindAll "[0-9]+ *[a-z]+" (toString .) -1 }}
+{{- $number := regexFind "^[0-9]+" . }}
+{{- $sum = addf $sum (mulf (float64 $number) (get $units (trimPrefix $number . | trim) | default 0)) }}
+{{- end }}
+{{- $sum }}
+{{- end }}
+
+{{/* The settings that the chart itself looks at, with the defaults of the program. */}}
+{{- define "dupgate.settings" -}}
+{{- $config := .Values.config }}
+{{- $mode := dig "mode" "" $config | default "route" }}
+{{- $group := dig "input" "group" "" $config | default "dupgate" }}
+mode: {{ $mode }}
+group: {{ eq $mode "observe" | ternary (printf "%s.observe" $group) $group | quote }}
+brokers: {{ dig "kafka" "brokers" "" $config | default list | toJson }}
+topics: {{ dig "input" "topics" "" $config | default list | toJson }}
+start: {{ dig "input" "start" "" $config | default "earliest" | quote }}
+window: {{ dig "window" "size" "" $config | default "72h" | quote }}
+maxMemory: {{ dig "index" "max_memory" "" $config | default "4GiB" | toString | quote }}
+{{- with dig "index" "max_entries" nil $config }}
+maxEntries: {{ int64 . }}
+{{- end }}
+shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" | quote }}
+{{- end }}
+
+{{/* The value of a setting, null when it is not given, as JSON: {"value": ...}. Takes config and path. */}}
+{{- define "dupgate.value" -}}
+{{- $value := .config }}
+{{- range splitList "." .path }}
+{{- $value = get (kindIs "map" $value | ternary $value dict) . | default nil }}
+{{- end }}
+{{- dict "value" $value | toJson }}
+{{- end }}
+
+{{/* Whether a setting is given: in the configuration, or by a variable that the chart can see or that it cannot. Takes root and path. */}}
+{{- define "dupgate.isGiven" -}}
+{{- $variable := printf "DUPGATE_%s" (.path | replace "." "__" | upper) }}
+{{- $names := keys .root.Values.secretEnv }}
+{{- range concat .root.Values.extraEnv .root.Values.judges.extraEnv }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- $given := include "dupgate.value" (dict "config" .root.Values.config "path" .path) | fromJson }}
+{{- if or $given.value .root.Values.existingConfigMap .root.Values.extraEnvFrom (has $variable $names) }}true{{ end }}
+{{- end }}
+
+{{/* What is wrong with the values, as far as the schema cannot tell: one problem a line. */}}
+{{- define "dupgate.problems" -}}
+{{- $values := .Values }}
+{{- $config := $values.config }}
+{{- $settings := include "dupgate.settings" . | fromYaml }}
+{{- if and $values.existingConfigMap $config }}
+- config and existingConfigMap exclude each other
+{{- end }}
+{{- if and $values.existingConfigMap $values.configFiles }}
+- configFiles and existingConfigMap exclude each other: put the files into {{ $values.existingConfigMap }}
+{{- end }}
+{{- if hasKey $values.configFiles "dupgate.yaml" }}
+- configFiles: dupgate.yaml is written from config
+{{- end }}
+{{- range concat (list $values.tls $values.judges.persistence) $values.extraVolumeMounts }}
+{{- if hasPrefix "/etc/dupgate/" (printf "%s/" .mountPath) }}
+- {{ .mountPath }}: nothing can be mounted in /etc/dupgate, which is a ConfigMap; configFiles adds files to it
+{{- end }}
+{{- end }}
+{{- $required := list "kafka.brokers" "input.topics" }}
+{{- if ne $settings.mode "observe" }}
+{{- $required = append $required "output.unique.topic" }}
+{{- end }}
+{{- if eq $settings.mode "route" }}
+{{- $required = append $required "output.duplicate.topic" }}
+{{- end }}
+{{- if and (ne $settings.mode "observe") (eq (dig "processing" "on_bad_record" "" $config | default "dead_letter") "dead_letter") }}
+{{- $required = append $required "output.dead_letter.topic" }}
+{{- end }}
+{{- range $required }}
+{{- if not (include "dupgate.isGiven" (dict "root" $ "path" .)) }}
+- config.{{ . }} is missing
+{{- end }}
+{{- end }}
+{{- with dig "roles" nil $config }}
+- config.roles is set by the chart: judges.replicas and workers.replicas say how many instances have which roles
+{{- end }}
+{{- with dig "input" "instance_id" "" $config }}
+{{- if not (contains "$" .) }}
+- config.input.instance_id must not be the same for all instances; the chart sets it (judges.staticMembership)
+{{- end }}
+{{- end }}
+{{- with dig "index" "path" "" $config }}
+{{- if ne . $values.judges.persistence.mountPath }}
+- config.index.path is not where the volume is: set judges.persistence.mountPath instead
+{{- end }}
+{{- end }}
+{{- with dig "http" "listen" "" $config }}
+{{- if ne . (printf "%s:%v" $values.http.address (int $values.http.port)) }}
+- config.http.listen is set by the chart: set http.address and http.port instead
+{{- end }}
+{{- end }}
+{{- if dig "http" "admin" nil $config }}
+- config.http.admin is set by the chart: set admin instead
+{{- end }}
+{{- range list "kafka.security.tls.key_password" "kafka.security.sasl.password" "kafka.security.sasl.oauth.client_secret" "match.seed" }}
+{{- $secret := include "dupgate.value" (dict "config" $config "path" .) | fromJson }}
+{{- if and (kindIs "string" $secret.value) (not (contains "${" (toString $secret.value))) }}
+- config.{{ . }} would be readable in a ConfigMap: write {file: /run/secrets/dupgate/KEY} with existingSecret, or {env: NAME} with secretEnv
+{{- end }}
+{{- end }}
+{{- range concat $values.extraEnv $values.judges.extraEnv $values.workers.extraEnv }}
+{{- if has .name (list "POD_NAME" "DUPGATE_ROLES" "DUPGATE_INPUT__INSTANCE_ID" "DUPGATE_INDEX__PATH" "DUPGATE_HTTP__LISTEN" "DUPGATE_HTTP__ADMIN__LISTEN" "DUPGATE_HTTP__ADMIN__TOKEN" "DUPGATE_HTTP__ADMIN__TEXT") }}
+- extraEnv: {{ .name }} is set by the chart
+{{- end }}
+{{- end }}
+{{- if and $values.admin.enabled (not $values.admin.existingSecret) }}
+- admin.enabled needs admin.existingSecret: a Secret with a token of at least 16 characters under the key {{ $values.admin.secretKey }}
+{{- end }}
+{{- if and $values.admin.enabled (ge (int $values.admin.judge) (int $values.judges.replicas)) }}
+- admin.judge: there is no judge {{ int $values.admin.judge }}, as judges.replicas is {{ int $values.judges.replicas }}
+{{- end }}
+{{- if and $values.admin.enabled (eq (int $values.admin.port) (int $values.http.port)) }}
+- admin.port must not be http.port
+{{- end }}
+{{- if and $values.ingress.enabled (not $values.admin.enabled) }}
+- ingress.enabled needs admin.enabled: there is nothing else to lead to
+{{- end }}
+{{- if and $values.ingress.enabled (not $values.ingress.hosts) }}
+- ingress.enabled needs ingress.hosts
+{{- end }}
+{{- if and $values.httpRoute.enabled (not $values.admin.enabled) }}
+- httpRoute.enabled needs admin.enabled: there is nothing else to lead to
+{{- end }}
+{{- if and $values.httpRoute.enabled (not $values.httpRoute.parentRefs) }}
+- httpRoute.enabled needs httpRoute.parentRefs
+{{- end }}
+{{- if and $values.networkPolicy.enabled (not $values.networkPolicy.kafkaEgress) (not $settings.brokers) }}
+- networkPolicy.enabled needs networkPolicy.kafkaEgress: the chart does not know the brokers
+{{- end }}
+{{- if $values.prometheusRule.enabled }}
+{{- $names := include "dupgate.alertNames" . | fromJsonArray }}
+{{- range concat $values.prometheusRule.disabled (keys $values.prometheusRule.severity) }}
+{{- if not (has . $names) }}
+- prometheusRule: there is no alert {{ . }}; there are {{ join ", " $names }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if $values.keda.enabled }}
+{{- if lt (int $values.keda.maxReplicas) (int $values.keda.minReplicas) }}
+- keda.maxReplicas is less than keda.minReplicas
+{{- end }}
+{{- if and $values.keda.limitToPartitionsWithLag $values.keda.ensureEvenDistributionOfPartitions }}
+- keda.limitToPartitionsWithLag and keda.ensureEvenDistributionOfPartitions exclude each other
+{{- end }}
+{{- if not (or $values.keda.bootstrapServers $settings.brokers) }}
+- keda.bootstrapServers is missing: the chart does not know the brokers
+{{- end }}
+{{- $topics := $values.keda.topics | default $settings.topics }}
+{{- if not $topics }}
+- keda.topics is missing: the chart does not know the topics of the input
+{{- end }}
+{{- range $topics }}
+{{- if hasPrefix "^" . }}
+- keda.topics is missing: KEDA cannot follow the pattern {{ . }}
+{{- end }}
+{{- end }}
+{{- if and $values.existingConfigMap (not $values.keda.consumerGroup) }}
+- keda.consumerGroup is missing: the chart does not know the group
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The names of all alerts, as JSON. */}}
+{{- define "dupgate.alertNames" -}}
+{{- $names := list }}
+{{- range (.Files.Get "files/alerts.yaml" | fromYaml).groups }}
+{{- range .rules }}
+{{- if .alert }}
+{{- $names = append $names .alert }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- toJson $names }}
+{{- end }}
+
+{{/* Ports of the brokers, the token server and the trace collector, as JSON. */}}
+{{- define "dupgate.ports" -}}
+{{- $ports := list }}
+{{- $config := .Values.config }}
+{{- if not .Values.networkPolicy.kafkaEgress }}
+{{- range dig "kafka" "brokers" "" $config | default list }}
+{{- $ports = append $ports (regexFind "[0-9]+$" . | default "9092" | int) }}
+{{- end }}
+{{- end }}
+{{- range list (dig "kafka" "security" "sasl" "oauth" "token_url" "" $config) (dig "tracing" "otlp_endpoint" "" $config) }}
+{{- if . }}
+{{- $url := urlParse . }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (eq $url.scheme "https" | ternary "443" "80") | int) }}
+{{- end }}
+{{- end }}
+{{- toJson (uniq $ports) }}
+{{- end }}

@@ -1,0 +1,235 @@
+{{/* What is common to all pods: the two of the service, the hook and the test. */}}
+
+{{/* Variables from secrets and those the user adds. */}}
+{{- define "dupgate.commonEnv" -}}
+{{- range $name, $from := .Values.secretEnv }}
+- name: {{ $name }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ $from.secret }}
+      key: {{ $from.key }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Mounts and volumes of the configuration and its secrets. Volumes take root and configMap. */}}
+{{- define "dupgate.commonMounts" -}}
+- name: config
+  mountPath: /etc/dupgate
+  readOnly: true
+{{- if .Values.existingSecret }}
+- name: secrets
+  mountPath: /run/secrets/dupgate
+  readOnly: true
+{{- end }}
+{{- if .Values.tls.existingSecret }}
+- name: tls
+  mountPath: {{ .Values.tls.mountPath }}
+  readOnly: true
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "dupgate.commonVolumes" -}}
+- name: config
+  configMap:
+    name: {{ .configMap }}
+{{- with .root.Values.existingSecret }}
+- name: secrets
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- with .root.Values.tls.existingSecret }}
+- name: tls
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+{{- end }}
+{{- with .root.Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* How a pod is placed and what it may do. Takes root and optionally role, whose settings win. */}}
+{{- define "dupgate.placement" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.podSecurityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- $role := .role | default dict }}
+{{- with $role.priorityClassName | default .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $role.nodeSelector | default .root.Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $role.tolerations | default .root.Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* What is common to all containers of dupgate. */}}
+{{- define "dupgate.container" -}}
+image: {{ include "dupgate.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- with .Values.securityContext }}
+securityContext:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.extraEnvFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The pod template of an instance. Takes root, component (judge or worker) and role (its values). */}}
+{{- define "dupgate.podTemplate" -}}
+{{- $values := .root.Values }}
+{{- $isJudge := eq .component "judge" }}
+metadata:
+  annotations:
+    {{- if not $values.existingConfigMap }}
+    checksum/config: {{ include "dupgate.configData" .root | sha256sum }}
+    {{- end }}
+    kubectl.kubernetes.io/default-container: dupgate
+    {{- with merge (dict) .role.podAnnotations $values.commonAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  labels:
+    {{- include "dupgate.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+    dupgate/serves: http
+    {{- with .role.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  serviceAccountName: {{ include "dupgate.serviceAccountName" .root }}
+  {{- include "dupgate.placement" (dict "root" .root "role" .role) | nindent 2 }}
+  terminationGracePeriodSeconds: {{ int $values.terminationGracePeriodSeconds }}
+  {{- with .role.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .role.topologySpreadConstraints }}
+  topologySpreadConstraints:
+    {{- range . }}
+    {{- $selector := dict "matchLabels" (merge (dict "app.kubernetes.io/component" $.component) (include "dupgate.selectorLabels" $.root | fromYaml)) }}
+    - {{ toYaml (merge (dict) . (dict "labelSelector" $selector)) | nindent 6 | trim }}
+    {{- end }}
+  {{- end }}
+  {{- with $values.initContainers }}
+  initContainers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: dupgate
+      {{- include "dupgate.container" .root | nindent 6 }}
+      args:
+        - run
+        {{- with .role.args }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      env:
+        - name: POD_NAME
+          valueFrom:
+            fieldRef:
+              fieldPath: metadata.name
+        - name: DUPGATE_ROLES
+          value: {{ $isJudge | ternary "worker,judge" "worker" }}
+        - name: DUPGATE_INPUT__INSTANCE_ID
+          value: {{ and $isJudge $values.judges.staticMembership | ternary "$(POD_NAME)" "" | quote }}
+        - name: DUPGATE_HTTP__LISTEN
+          value: {{ printf "%s:%d" $values.http.address (int $values.http.port) | quote }}
+        {{- if $isJudge }}
+        - name: DUPGATE_INDEX__PATH
+          value: {{ $values.judges.persistence.mountPath | quote }}
+        {{- end }}
+        {{- if $values.admin.enabled }}
+        - name: DUPGATE_HTTP__ADMIN__LISTEN
+          value: {{ printf "%s:%d" $values.http.address (int $values.admin.port) | quote }}
+        - name: DUPGATE_HTTP__ADMIN__TOKEN
+          value: "{file: /run/secrets/dupgate-admin/token}"
+        - name: DUPGATE_HTTP__ADMIN__TEXT
+          value: {{ $values.admin.text }}
+        {{- end }}
+        {{- include "dupgate.commonEnv" .root | nindent 8 }}
+        {{- with .role.extraEnv }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      ports:
+        - name: http
+          containerPort: {{ int $values.http.port }}
+          protocol: TCP
+        {{- if $values.admin.enabled }}
+        - name: admin
+          containerPort: {{ int $values.admin.port }}
+          protocol: TCP
+        {{- end }}
+      {{- with $values.startupProbe }}
+      startupProbe:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.livenessProbe }}
+      livenessProbe:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.readinessProbe }}
+      readinessProbe:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .role.resources }}
+      resources:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      volumeMounts:
+        {{- include "dupgate.commonMounts" .root | nindent 8 }}
+        {{- if $isJudge }}
+        - name: state
+          mountPath: {{ $values.judges.persistence.mountPath }}
+        {{- end }}
+        {{- if $values.admin.enabled }}
+        - name: admin-token
+          mountPath: /run/secrets/dupgate-admin
+          readOnly: true
+        {{- end }}
+    {{- with $values.extraContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  volumes:
+    {{- include "dupgate.commonVolumes" (dict "root" .root "configMap" (include "dupgate.configMapName" .root)) | nindent 4 }}
+    {{- if and $isJudge (not $values.judges.persistence.enabled) }}
+    - name: state
+      emptyDir: {}
+    {{- end }}
+    {{- if $values.admin.enabled }}
+    - name: admin-token
+      secret:
+        secretName: {{ $values.admin.existingSecret }}
+        defaultMode: 0440
+        items:
+          - key: {{ $values.admin.secretKey }}
+            path: token
+    {{- end }}
+{{- end }}
+
+{{/* The files of the ConfigMap. */}}
+{{- define "dupgate.configData" -}}
+dupgate.yaml: |
+  {{- toYaml (merge (dict "version" 1) .Values.config) | nindent 2 }}
+{{- range $name, $text := .Values.configFiles }}
+{{ $name }}: {{ $text | toJson }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,759 @@
+"""Tests the Helm chart. run.sh installs the tools and starts this with their folder; names of steps run those alone."""
+
+import copy
+import functools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import yaml
+
+from cluster import Cluster
+
+HERE = Path(__file__).resolve().parent
+CHART = HERE.parents[2] / "helm/dupgate"
+CASES = sorted(CHART.glob("ci/*-values.yaml"))
+TOOLS = Path(sys.argv[1])
+DUPGATE = os.environ["DUPGATE_BIN"]
+VERSIONS = sorted(path.name[1:].split("-")[0] for path in TOOLS.glob("schemas/v*"))
+NEWEST = VERSIONS[-1]
+RELEASE, NAMESPACE = "gate", "crawl"
+
+
+class Failed(Exception):
+    """What was expected and is not so."""
+
+
+def expect(condition, what, why=""):
+    """Prints what holds, or fails by it and by why it does not."""
+    if not condition:
+        raise Failed(f"{what}: {why}" if why else what)
+    print(f"  ok  {what}", flush=True)
+
+
+def run(*command, env=None, text=None):
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, env=env, input=text, timeout=300
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def helm(*arguments, env=None):
+    return run(TOOLS / "bin/helm", *arguments, env=env)
+
+
+@functools.cache
+def template(*arguments, version=NEWEST):
+    return helm("template", RELEASE, CHART, "--namespace", NAMESPACE, "--kube-version", version, *arguments)
+
+
+def render(*arguments, version=NEWEST):
+    """Returns the objects that the chart renders."""
+    code, out, error = template(*arguments, version=version)
+    if code:
+        raise Failed(f"helm template {' '.join(map(str, arguments))}: {error.strip()}")
+    return [each for each in yaml.safe_load_all(out) if each]
+
+
+def of_kind(objects, kind, name=""):
+    return [each for each in objects if each["kind"] == kind and each["metadata"]["name"].endswith(name)]
+
+
+def one(objects, kind, name=""):
+    found = of_kind(objects, kind, name)
+    if len(found) != 1:
+        raise Failed(f"{len(found)} objects {kind} *{name} instead of one")
+    return found[0]
+
+
+def values(case):
+    return ["--values", CHART / f"ci/{case}-values.yaml"]
+
+
+def sets(assignments):
+    return [part for each in assignments for part in ("--set", each)]
+
+
+def pods(objects):
+    """Yields metadata and spec of every pod that the objects lead to, with the component it is."""
+    for each in objects:
+        pod = each if each["kind"] == "Pod" else each.get("spec", {}).get("template")
+        if each["kind"] in ("Pod", "Job", "StatefulSet", "Deployment"):
+            yield pod["metadata"]["labels"]["app.kubernetes.io/component"], each, pod
+
+
+# 1. Lint
+
+
+def lint():
+    for case in CASES:
+        code, out, error = helm("lint", "--strict", "--kube-version", NEWEST, CHART, "--values", case)
+        expect(code == 0, f"helm lint --strict with {case.name}", out + error)
+
+
+# 2. Manifests against the schemas of Kubernetes
+
+
+def manifests():
+    for version in VERSIONS:
+        with tempfile.TemporaryDirectory() as folder:
+            for case in CASES:
+                code, out, error = template("--values", case, version=version)
+                expect(code == 0, f"{case.name} renders for Kubernetes {version}", error)
+                (Path(folder) / case.name).write_text(out)
+            built_in = (
+                "{{.NormalizedKubernetesVersion}}-standalone{{.StrictSuffix}}/{{.ResourceKind}}{{.KindSuffix}}.json"
+            )
+            custom = "crds/{{.Group}}/{{.ResourceKind}}_{{.ResourceAPIVersion}}.json"
+            code, out, error = run(
+                TOOLS / "bin/kubeconform",
+                "-strict",
+                "-summary",
+                "-kubernetes-version",
+                version,
+                "-schema-location",
+                f"{TOOLS}/schemas/{built_in}",
+                "-schema-location",
+                f"{TOOLS}/schemas/{custom}",
+                folder,
+            )
+            expect(code == 0, f"kubeconform -strict for Kubernetes {version}: {out.strip()}{error}")
+
+
+# 3. What the rendered objects must say
+
+
+def objects():
+    everything = render(*values("all-on"))
+    kinds = {each["kind"] for each in everything}
+    wanted = {
+        "ConfigMap",
+        "ServiceAccount",
+        "StatefulSet",
+        "Deployment",
+        "Service",
+        "Ingress",
+        "HTTPRoute",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "PodMonitor",
+        "PrometheusRule",
+        "ScaledObject",
+        "Job",
+        "Pod",
+    }
+    expect(kinds == wanted, "all-on renders every kind of object there is", sorted(wanted ^ kinds))
+    selectors(everything)
+
+    alerts = {
+        rule["alert"]: rule for group in one(everything, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]
+    }
+    source = yaml.safe_load((CHART / "files/alerts.yaml").read_text())
+    source = {rule["alert"]: rule for group in source["groups"] for rule in group["rules"] if "alert" in rule}
+    expect(set(source) - set(alerts) == {"DupgateNoJudge"}, "prometheusRule.disabled leaves out that alert alone")
+    down, original = alerts["DupgateDown"], source["DupgateDown"]
+    expect(
+        down["labels"]["severity"] == "warning" != original["labels"]["severity"],
+        "prometheusRule.severity replaces a severity",
+    )
+    expect(down["labels"].get("team") == "search", "prometheusRule.ruleLabels are added")
+    expect(
+        all(rule["expr"] == source[name]["expr"] for name, rule in alerts.items()),
+        "expressions are as in files/alerts.yaml",
+    )
+    summary = down["annotations"]["summary"]
+    expect(
+        "{{ $labels" in summary and summary == original["annotations"]["summary"],
+        "templates of Prometheus are left alone",
+    )
+    expect(
+        all(
+            rule["annotations"]["runbook_url"] == f"https://runbooks.example.org/dupgate/{name}"
+            for name, rule in alerts.items()
+        ),
+        "runbook_url begins with prometheusRule.runbookBaseUrl",
+    )
+    page = one(render(*values("production")), "PrometheusRule")["spec"]["groups"][0]["rules"][0]
+    expect(
+        page["annotations"]["runbook_url"].endswith(f"/docs/RUNBOOKS.md#{page['alert'].lower()}"),
+        "runbook_url is a section of a page by default",
+    )
+    text = json.dumps(of_kind(render(*values("all-on"), "--set", "prometheusRule.runbookBaseUrl="), "PrometheusRule"))
+    expect("runbook_url" not in text and "RUNBOOKS" not in text, "without runbookBaseUrl there is no runbook_url")
+
+    for file in sorted(CHART.glob("files/dashboards/*.json")):
+        found = one(everything, "ConfigMap", f"-{file.stem}")
+        expect(
+            found["metadata"]["labels"].get("grafana_dashboard") == "1"
+            and json.loads(found["data"][f"dupgate-{file.name}"]) == json.loads(file.read_text()),
+            f"dashboard {file.stem} is carried whole, with the label of the sidecar",
+        )
+        expect(len(json.dumps(found)) < 262144, f"dashboard {file.stem} is small enough for kubectl apply")
+
+    first = render(*values("first-try"))
+    expect(
+        {each["kind"] for each in first} == {"ConfigMap", "ServiceAccount", "Service", "StatefulSet", "Pod"},
+        "first-try renders no more than it needs",
+    )
+    expect("volumeClaimTemplates" not in one(first, "StatefulSet")["spec"], "first-try has no volume")
+    production = render(*values("production"))
+    expect(
+        len(of_kind(production, "PodDisruptionBudget")) == 2,
+        "production has a disruption budget for judges and workers",
+    )
+    expect(
+        not of_kind(
+            render(*values("production"), *sets(["judges.replicas=1", "workers.replicas=1"])), "PodDisruptionBudget"
+        ),
+        "one replica has no disruption budget",
+    )
+
+    scaled = one(everything, "ScaledObject")
+    workers = one(everything, "Deployment")
+    expect(scaled["spec"]["scaleTargetRef"]["name"] == workers["metadata"]["name"], "KEDA scales the workers")
+    expect("replicas" not in workers["spec"], "with KEDA the chart sets no number of workers")
+    triggers = one(render(*values("workers-keda")), "ScaledObject")["spec"]["triggers"]
+    expect(
+        [each["metadata"]["topic"] for each in triggers] == ["crawl.pages", "crawl.feeds"],
+        "KEDA has a trigger for each topic",
+    )
+    observed = render(*values("workers-keda"), "--set", "config.mode=observe")
+    expect(
+        one(observed, "ScaledObject")["spec"]["triggers"][0]["metadata"]["consumerGroup"] == "dupgate.observe",
+        "KEDA follows the group of mode observe",
+    )
+
+    ports = [
+        port["port"]
+        for rule in one(render(*values("secured")), "NetworkPolicy")["spec"]["egress"]
+        for port in rule["ports"]
+    ]
+    expect(ports == [53, 53, 9093, 9094], "the network policy lets DNS and the ports of the brokers out")
+    job, hook = one(everything, "Job"), one(everything, "ConfigMap", "-topics")
+    release = one(everything, "ConfigMap", "dupgate-all")
+    expect(
+        hook["data"] == release["data"]
+        and "helm.sh/hook" in hook["metadata"]["annotations"]
+        and "helm.sh/hook" not in release["metadata"].get("annotations", {}),
+        "the hook has a ConfigMap of its own, the same",
+    )
+    expect(
+        "serviceAccountName" not in job["spec"]["template"]["spec"],
+        "the hook does not need the release's service account",
+    )
+    _, help_text, _ = run(DUPGATE, "topics", "create", "--help")
+    flags = [
+        arg.split("=")[0] for arg in job["spec"]["template"]["spec"]["containers"][0]["args"] if arg.startswith("--")
+    ]
+    expect(len(flags) == 4 and all(flag in help_text for flag in flags), f"dupgate topics create has {' '.join(flags)}")
+    mounted = render("--set", "existingConfigMap=mine", "--set", "topicsJob.enabled=true")
+    names = {
+        volume["configMap"]["name"]
+        for _, _, pod in pods(mounted)
+        for volume in pod["spec"]["volumes"]
+        if "configMap" in volume
+    }
+    expect(
+        names == {"mine"} and not of_kind(mounted, "ConfigMap"),
+        "existingConfigMap is mounted everywhere, and none is rendered",
+    )
+
+
+def selectors(everything):
+    """Every selector finds the pods it is meant for, and no others."""
+    labels = {component: pod["metadata"]["labels"] for component, _, pod in pods(everything)}
+    labels["judge"] = {**labels["judge"], "statefulset.kubernetes.io/pod-name": "dupgate-all-judge-1"}
+    expect(set(labels) == {"judge", "worker", "topics", "check"}, "there are pods of four components")
+
+    def found(selector):
+        return {name for name, pod in labels.items() if selector.items() <= pod.items()}
+
+    def checked(what, selector, wanted):
+        expect(found(selector) == wanted, f"{what} selects {' and '.join(sorted(wanted))}")
+
+    for service, wanted in (
+        ("dupgate-all", {"judge", "worker"}),
+        ("dupgate-all-judge", {"judge"}),
+        ("dupgate-all-admin", {"judge"}),
+    ):
+        exact = [each for each in of_kind(everything, "Service") if each["metadata"]["name"] == service]
+        checked(f"service {service}", exact[0]["spec"]["selector"], wanted)
+    checked("the PodMonitor", one(everything, "PodMonitor")["spec"]["selector"]["matchLabels"], {"judge", "worker"})
+    checked("the network policy", one(everything, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"], set(labels))
+    for kind, component in (("StatefulSet", "judge"), ("Deployment", "worker")):
+        spec = one(everything, kind)["spec"]
+        checked(kind, spec["selector"]["matchLabels"], {component})
+        spread = [
+            each["labelSelector"]["matchLabels"] for each in spec["template"]["spec"]["topologySpreadConstraints"]
+        ]
+        expect(len(spread) == 2 and all(found(each) == {component} for each in spread), f"{kind} spreads its own pods")
+        checked(
+            f"the disruption budget of {kind}",
+            one(everything, "PodDisruptionBudget", f"-{component}")["spec"]["selector"]["matchLabels"],
+            {component},
+        )
+
+
+# 4. Rendered configurations, read by the program
+
+
+def configuration():
+    code, _, error = run(sys.executable, HERE / "schema.py", DUPGATE, "--check")
+    expect(code == 0, "values.schema.json has the program's own schema", error)
+    for case in CASES:
+        objects = render("--values", case)
+        maps = {each["metadata"]["name"]: each["data"] for each in of_kind(objects, "ConfigMap")}
+        for component, _, pod in pods(objects):
+            container = next(
+                each for each in pod["spec"]["containers"] if each["name"] in ("dupgate", "topics", "check")
+            )
+            with tempfile.TemporaryDirectory() as root:
+                read_by_program(case, component, pod["spec"], container, maps, Path(root))
+
+
+def read_by_program(case, component, spec, container, maps, root):
+    """Lays out the files of a container below a folder, and asks the program for its configuration."""
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    mounts = sorted((mount["mountPath"] for mount in container["volumeMounts"]), key=len, reverse=True)
+
+    def moved(text):
+        for path in mounts:
+            text = re.sub(rf"(?<![\w.-]){re.escape(path)}(?=/|\b)", f"{root}{path}", text)
+        return text
+
+    for mount in container["volumeMounts"]:
+        folder = root / mount["mountPath"][1:]
+        folder.mkdir(parents=True)
+        source = volumes.get(mount["name"], {}).get("configMap")
+        for name, text in maps[source["name"]].items() if source else ():
+            (folder / name).write_text(moved(text))
+        for item in volumes.get(mount["name"], {}).get("secret", {}).get("items", ()):
+            (folder / item["path"]).write_text("sixteen-characters-or-more")
+    env = {"PATH": os.environ["PATH"]}
+    for variable in container.get("env", ()):
+        if "value" in variable:
+            env[variable["name"]] = moved(variable["value"].replace("$(POD_NAME)", env.get("POD_NAME", "")))
+        elif "fieldRef" in variable["valueFrom"]:
+            env[variable["name"]] = f"{RELEASE}-{component}-0"
+        else:
+            env[variable["name"]] = "sixteen-characters-or-more"
+    file = root / "etc/dupgate/dupgate.yaml"
+    # Secrets that the configuration reads from files of a Secret.
+    for path in re.findall(rf"{re.escape(str(root))}/run/secrets/[\w./-]+", file.read_text()):
+        Path(path).write_text("sixteen-characters-or-more")
+
+    arguments = container["args"][1:] if container["args"][0] == "run" else []
+    code, _, error = run(DUPGATE, "validate", "-c", file, *arguments, env=env)
+    expect(code == 0, f"{case.name}: dupgate validate as {component}", error)
+    if component not in ("judge", "worker"):
+        return
+    _, shown, _ = run(DUPGATE, "config", "show", "-c", file, "-o", "json", env=env)
+    shown = json.loads(shown)
+    instance = f"{RELEASE}-judge-0" if component == "judge" else ""
+    is_admin = any(port["name"] == "admin" for port in container["ports"])
+    expect(
+        shown["roles"] == (["worker", "judge"] if component == "judge" else ["worker"])
+        and shown["input"]["instance_id"] == instance
+        and shown["http"]["listen"] == "0.0.0.0:9464"
+        and shown["http"]["admin"]["listen"] == ("0.0.0.0:9465" if is_admin else None)
+        and (component == "worker" or shown["index"]["path"] == f"{root}/var/lib/dupgate"),
+        f"{case.name}: roles, instance_id, listeners and path are those of a {component}",
+    )
+
+
+# 5. What must be refused, and how
+
+REFUSED = [
+    (
+        "an unknown key of config",
+        ["config.match.simhash.max_distnce=3"],
+        "additional properties 'max_distnce' not allowed",
+    ),
+    ("a wrong type in config", ["config.match.simhash.max_distance=far"], "/config/match/simhash/max_distance"),
+    ("an unknown mode", ["config.mode=rout"], "value must be one of 'route', 'tag', 'observe'"),
+    ("an unknown value", ["judge.replicas=3"], "additional properties 'judge' not allowed"),
+    ("a wrong type", ["judges.replicas=many"], "at '/judges/replicas': got string, want integer"),
+    ("no judge", ["judges.replicas=0"], "at '/judges/replicas': minimum: got 0, want 1"),
+    ("scaling to zero", ["keda.minReplicas=0"], "at '/keda/minReplicas': minimum: got 0, want 1"),
+    ("admin without a token", ["admin.enabled=true"], "admin.enabled needs admin.existingSecret"),
+    (
+        "an admin page of a judge that is not there",
+        ["admin.enabled=true", "admin.existingSecret=a", "admin.judge=2"],
+        "there is no judge 2",
+    ),
+    ("an ingress to nothing", ["ingress.enabled=true"], "ingress.enabled needs admin.enabled"),
+    ("a route to nothing", ["httpRoute.enabled=true"], "httpRoute.enabled needs admin.enabled"),
+    (
+        "an ingress without a host",
+        ["admin.enabled=true", "admin.existingSecret=a", "ingress.enabled=true"],
+        "ingress.enabled needs ingress.hosts",
+    ),
+    (
+        "a route without a gateway",
+        ["admin.enabled=true", "admin.existingSecret=a", "httpRoute.enabled=true"],
+        "needs httpRoute.parentRefs",
+    ),
+    ("a password in a ConfigMap", ["config.kafka.security.sasl.password=hunter2"], "would be readable in a ConfigMap"),
+    ("roles in config", ["config.roles={worker}"], "config.roles is set by the chart"),
+    ("one instance_id for all", ["config.input.instance_id=gate"], "must not be the same for all instances"),
+    ("another path than the volume's", ["config.index.path=/data"], "set judges.persistence.mountPath instead"),
+    ("another listener", ["config.http.listen=0.0.0.0:8080"], "set http.address and http.port instead"),
+    (
+        "a variable of the chart's",
+        ["extraEnv[0].name=DUPGATE_ROLES", "extraEnv[0].value=judge"],
+        "DUPGATE_ROLES is set by the chart",
+    ),
+    ("two configurations", ["existingConfigMap=mine"], "config and existingConfigMap exclude each other"),
+    (
+        "files beside a ConfigMap that is there",
+        ["existingConfigMap=mine", "configFiles.a=b"],
+        "configFiles and existingConfigMap exclude",
+    ),
+    ("a second dupgate.yaml", ["configFiles.dupgate\\.yaml=b"], "dupgate.yaml is written from config"),
+    ("admin in config", ["config.http.admin.text=full"], "config.http.admin is set by the chart"),
+    (
+        "two listeners on one port",
+        ["admin.enabled=true", "admin.existingSecret=a", "admin.port=9464"],
+        "admin.port must not be http.port",
+    ),
+    (
+        "a mount in the ConfigMap",
+        ["tls.existingSecret=a", "tls.mountPath=/etc/dupgate/tls"],
+        "nothing can be mounted in /etc/dupgate",
+    ),
+    (
+        "an alert that is not there",
+        ["prometheusRule.enabled=true", "prometheusRule.disabled={DupgateDwon}"],
+        "there is no alert DupgateDwon",
+    ),
+    (
+        "KEDA with both ways to share partitions",
+        ["keda.enabled=true", "keda.limitToPartitionsWithLag=true", "keda.ensureEvenDistributionOfPartitions=true"],
+        "exclude each other",
+    ),
+    (
+        "KEDA with more workers at least than at most",
+        ["keda.enabled=true", "keda.minReplicas=9"],
+        "keda.maxReplicas is less than",
+    ),
+    (
+        "KEDA on a pattern",
+        ["keda.enabled=true", "config.input.topics={^crawl}"],
+        "KEDA cannot follow the pattern ^crawl",
+    ),
+    ("a size that is none", ["judges.persistence.size=plenty"], "at '/judges/persistence/size'"),
+]
+
+
+def refusals():
+    for what, assignments, message in REFUSED:
+        code, _, error = template(*values("production"), *sets(assignments))
+        expect(code != 0 and message in error, f"refused: {what}", error or "accepted")
+    code, _, error = template()
+    expect(code != 0 and error.count("is missing") == 5, "refused: no configuration at all, with all that is missing")
+    code, _, error = template(*sets(["existingConfigMap=mine", "keda.enabled=true", "networkPolicy.enabled=true"]))
+    unknown = (
+        "networkPolicy.kafkaEgress",
+        "keda.bootstrapServers is missing",
+        "keda.topics is missing",
+        "keda.consumerGroup is missing",
+    )
+    expect(
+        code != 0 and all(each in error for each in unknown),
+        "refused: existingConfigMap with what the chart cannot know",
+    )
+    code, _, error = template(*values("first-try"), "--set", "config.mode=route")
+    expect(code != 0 and error.count("config.output.") == 3, "refused: mode route without outputs")
+    observed = ["config.mode=observe", "config.input.topics={a}"]
+    code, _, error = template(*sets(observed))
+    expect(code != 0 and error.count("is missing") == 1 and "config.kafka.brokers" in error, "refused: no brokers")
+    code, _, error = template(*sets([*observed, "extraEnv[0].name=DUPGATE_KAFKA__BROKERS", "extraEnv[0].value=k:9092"]))
+    expect(code == 0, "accepted: brokers from the environment", error)
+    for what, arguments in (
+        ("a variable where a number stands", ["config.match.simhash.max_distance=${DISTANCE}"]),
+        ("a password by a variable", ["config.kafka.security.sasl.password=${PASSWORD}"]),
+    ):
+        code, _, error = template(*values("production"), *sets(arguments))
+        expect(code == 0, f"accepted: {what}", error)
+    code, _, error = template("--set", "existingConfigMap=mine")
+    expect(code == 0, "accepted: existingConfigMap without any config", error)
+
+
+# 6. README and package
+
+
+def package():
+    code, _, error = run(sys.executable, HERE / "readme.py", "--check")
+    expect(code == 0, "the README lists every value", error)
+    with tempfile.TemporaryDirectory() as folder:
+        code, _, error = helm("package", CHART, "--destination", folder)
+        expect(code == 0, "helm package", error)
+        archive = next(Path(folder).glob("dupgate-*.tgz"))
+        with tarfile.open(archive) as files:
+            names = {name.removeprefix("dupgate/") for name in files.getnames()}
+        expect(
+            {"values.schema.json", "README.md", "files/alerts.yaml", "templates/NOTES.txt"} <= names
+            and not any(name.startswith("ci/") or name.endswith("_test.yaml") for name in names),
+            "the package has what it needs, and no tests",
+        )
+        expect(
+            archive.stat().st_size < 1 << 20,
+            f"{archive.name} has {archive.stat().st_size >> 10} KiB: a release fits into a Secret",
+        )
+
+
+# 7. An API server
+
+
+def installation():
+    with tempfile.TemporaryDirectory() as folder, Cluster(TOOLS / "bin", Path(folder) / "cluster") as cluster:
+        print("  the API server is ready", flush=True)
+        for crd in sorted((TOOLS / "crds").glob("*.yaml")):
+            cluster.kubectl("apply", "--server-side", "-f", str(crd))
+        cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        for case in CASES:
+            stored(cluster, case.name.removesuffix("-values.yaml"))
+        lifecycle(cluster)
+        notes(cluster)
+
+
+def namespace(cluster, name):
+    """Makes a namespace that admits only pods that meet the restricted standard."""
+    cluster.kubectl("create", "namespace", name)
+    cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+
+
+def stored(cluster, case):
+    """Every object passes the server's own validation, and every pod its admission."""
+    namespace(cluster, case)
+    env = cluster.environment()
+    code, out, error = helm("install", RELEASE, CHART, "--namespace", case, *values(case), "--no-hooks", env=env)
+    expect(code == 0, f"{case}: helm install", error)
+    _, out, _ = helm("template", RELEASE, CHART, "--namespace", case, *values(case), "--kube-version", NEWEST)
+    manifests = [each for each in yaml.safe_load_all(out) if each]
+    single = [copy.deepcopy(pod) for _, _, pod in pods(manifests)]
+    # Containers that the user adds are the user's.
+    if case != "all-on":
+        manifests += [
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"pod-{number}", "labels": pod["metadata"]["labels"]},
+                "spec": {"restartPolicy": "Always", **without_claims(pod["spec"])},
+            }
+            for number, pod in enumerate(single)
+        ]
+    else:
+        manifests = [each for each in manifests if each["kind"] != "Pod"]
+    text = yaml.safe_dump_all(manifests)
+    done = cluster.kubectl(
+        "apply",
+        "--namespace",
+        case,
+        "--dry-run=server",
+        "--validate=strict",
+        "--server-side",
+        "--force-conflicts",
+        "-f",
+        "-",
+        text=text,
+        check=False,
+    )
+    warned = [line for line in done.stderr.splitlines() if "Warning" in line and "PodSecurity" not in line]
+    expect(
+        done.returncode == 0 and not warned,
+        f"{case}: all {len(manifests)} objects and pods pass strict validation and admission",
+        done.stderr,
+    )
+
+
+def without_claims(spec):
+    """A StatefulSet adds the volumes of its claims to the pods it makes."""
+    spec = copy.deepcopy(spec)
+    there = {volume["name"] for volume in spec["volumes"]}
+    if "state" not in there and any(mount["name"] == "state" for mount in spec["containers"][0]["volumeMounts"]):
+        spec["volumes"].append({"name": "state", "emptyDir": {}})
+    # What a controller manager would provide.
+    spec.pop("priorityClassName", None)
+    return spec
+
+
+def lifecycle(cluster):
+    """Install, upgrade, roll back, uninstall."""
+    namespace(cluster, NAMESPACE)
+    env, flags = cluster.environment(), ["--namespace", NAMESPACE, "--no-hooks"]
+
+    def seen():
+        found = json.loads(
+            cluster.kubectl("get", "statefulset,deployment", "--namespace", NAMESPACE, "-o", "json").stdout
+        )["items"]
+        checksums = {each["spec"]["template"]["metadata"]["annotations"]["checksum/config"] for each in found}
+        config = json.loads(
+            cluster.kubectl("get", "configmap", f"{RELEASE}-dupgate", "--namespace", NAMESPACE, "-o", "json").stdout
+        )
+        expect(len(found) == 2 and len(checksums) == 1, "judges and workers have the checksum of one configuration")
+        return checksums.pop(), config["data"]["dupgate.yaml"]
+
+    def done(what, *arguments):
+        code, _, error = helm(*arguments, env=env)
+        expect(code == 0, what, error)
+
+    done("helm install", "install", RELEASE, CHART, *flags, *values("production"))
+    first = seen()
+    done("helm upgrade without a change", "upgrade", RELEASE, CHART, *flags, *values("production"))
+    expect(seen() == first, "no pod is replaced when nothing changed")
+    done(
+        "helm upgrade of other values",
+        "upgrade",
+        RELEASE,
+        CHART,
+        *flags,
+        *values("production"),
+        "--set",
+        "podMonitor.enabled=false",
+    )
+    expect(seen() == first, "no pod is replaced when the configuration did not change")
+    done(
+        "helm upgrade of the configuration",
+        "upgrade",
+        RELEASE,
+        CHART,
+        *flags,
+        *values("production"),
+        "--set",
+        "config.window.size=48h",
+    )
+    second = seen()
+    expect(second[0] != first[0] and "size: 48h" in second[1], "a change of the configuration changes the checksum")
+    done("helm rollback", "rollback", RELEASE, "1", *flags)
+    expect(seen() == first, "the rollback brings the first configuration and checksum back")
+    done("helm uninstall", "uninstall", RELEASE, *flags)
+    left = cluster.kubectl(
+        "get",
+        "all,configmap,serviceaccount,poddisruptionbudget,podmonitor,prometheusrule",
+        "--namespace",
+        NAMESPACE,
+        "-l",
+        f"app.kubernetes.io/instance={RELEASE}",
+        "-o",
+        "name",
+    ).stdout.split()
+    expect(not left, "nothing is left after helm uninstall", left)
+
+
+# 8. NOTES
+
+# What is set on top of production, and the one warning that it must lead to.
+WARNED = [
+    (["judges.resources.limits.memory=20Gi"], "a full index needs 22.4 GiB"),
+    (["judges.resources.limits.memory=22G"], "a full index needs 22.4 GiB"),
+    (["config.index.max_memory=18000MiB"], "a full index needs 24.6 GiB"),
+    (["config.index.max_memory=19000000000"], "a full index needs 24.8 GiB"),
+    (["judges.resources.limits=null"], "judges.resources.limits.memory is not set"),
+    (["terminationGracePeriodSeconds=44"], "processing.shutdown_grace 30s"),
+    (["config.processing.shutdown_grace=1m 16s"], "processing.shutdown_grace 1m 16s"),
+    (["judges.replicas=1"], "there is no standby"),
+    (["judges.persistence.enabled=false"], "reads the whole verdict log again"),
+    (["inputPartitions=4"], "2 judges and 3 workers share 4 partitions"),
+    (["keda.enabled=true", "keda.maxReplicas=23"], "2 judges and 23 workers share 24 partitions"),
+    (
+        ["admin.enabled=true", "admin.existingSecret=a", "ingress.enabled=true", "ingress.hosts={a.example.org}"],
+        "plain text",
+    ),
+    (
+        [
+            "admin.enabled=true",
+            "admin.existingSecret=a",
+            "httpRoute.enabled=true",
+            "httpRoute.parentRefs[0].name=public",
+            "networkPolicy.enabled=true",
+        ],
+        "keeps the gateway from the pair page",
+    ),
+]
+# Just not enough for a warning.
+SILENT = [
+    ["judges.resources.limits.memory=22938Mi"],
+    ["config.index.max_memory=18GB"],
+    ["config.index.max_memory=18GB", "judges.resources.limits.memory=25200000000"],
+    ["terminationGracePeriodSeconds=45"],
+    ["config.processing.shutdown_grace=75s"],
+    ["inputPartitions=5"],
+    ["config.index.max_entries=50000000", "config.index.max_memory=null", "judges.resources.limits.memory=4Gi"],
+]
+
+
+def notes(cluster):
+    env = cluster.environment()
+
+    def printed(*arguments):
+        code, out, error = helm(
+            "install",
+            RELEASE,
+            CHART,
+            "--namespace",
+            NAMESPACE,
+            "--dry-run=client",
+            "--hide-secret",
+            *arguments,
+            env=env,
+        )
+        if code:
+            raise Failed(f"helm install --dry-run: {error}")
+        text = out.partition("NOTES:\n")[2]
+        return text, [line for line in text.splitlines() if line.startswith("WARNING")]
+
+    for case in CASES:
+        text, warnings = printed("--values", case)
+        expect(
+            not warnings and "port-forward" in text and "dupgate status" in text,
+            f"{case.name}: the notes say how to look, and warn of nothing",
+            warnings,
+        )
+        if "inputPartitions" not in case.read_text() and "replicas: 1" not in case.read_text():
+            expect("Set inputPartitions" in text, f"{case.name}: the notes say that partitions are not known")
+    for assignments, warning in WARNED:
+        _, warnings = printed(*values("production"), *sets(assignments))
+        expect(
+            len(warnings) == 1 and warning in warnings[0], f'{" ".join(assignments)}: warned of "{warning}"', warnings
+        )
+    for assignments in SILENT:
+        _, warnings = printed(*values("production"), *sets(assignments))
+        expect(not warnings, f"{' '.join(assignments)}: no warning", warnings)
+
+
+STEPS = [lint, manifests, objects, configuration, refusals, package, installation]
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    wanted = sys.argv[2:]
+    begun, failures = time.monotonic(), 0
+    for step in STEPS:
+        if wanted and step.__name__ not in wanted:
+            continue
+        print(step.__name__, flush=True)
+        start = time.monotonic()
+        try:
+            step()
+        except Failed as failure:
+            failures += 1
+            print(f"  FAILED  {failure}", flush=True)
+        except Exception:
+            failures += 1
+            print(f"  FAILED  {traceback.format_exc()}", flush=True)
+        print(f"{step.__name__} took {time.monotonic() - start:.1f} s", flush=True)
+    print(f"chart: {'FAILED' if failures else 'passed'} ({time.monotonic() - begun:.0f} s)")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
