@@ -61,9 +61,9 @@ def quantiles(name, *matchers, which=("p50", "p95", "p99")):
     return [query(quantile(int(p[1:]) / 100, name, *matchers), p) for p in which]
 
 
-def colors(shades):
-    """Give series the colours of what they mean."""
-    return [color(name, shade) for name, shade in shades.items()]
+def colors(shades, *only):
+    """Give series the colours of what they mean; all of them, or those named."""
+    return [color(name, shade) for name, shade in shades.items() if name in (only or shades)]
 
 
 def numbers():
@@ -252,7 +252,7 @@ def glance():
                 "of the lag.",
                 quantiles("end_to_end_latency_seconds"),
                 unit="s",
-                overrides=colors(QUANTILES),
+                overrides=colors(QUANTILES, "p50", "p95", "p99"),
                 runbooks=("DupgateLatencyHigh",),
             ),
             8,
@@ -266,7 +266,7 @@ def glance():
                     query(f"max({metric('oldest_pending_verdict_seconds')})", "oldest now"),
                 ],
                 unit="s",
-                overrides=[*colors(QUANTILES), color("oldest now", RED)],
+                overrides=[*colors(QUANTILES, "p50", "p95"), color("oldest now", RED)],
                 runbooks=("DupgateNoVerdicts", "DupgateVerdictWaitHigh"),
             ),
             8,
@@ -379,7 +379,7 @@ def latency():
             "From poll to the brokers' acknowledgement of the routed record.",
             quantiles("record_duration_seconds"),
             unit="s",
-            overrides=colors(QUANTILES),
+            overrides=colors(QUANTILES, "p50", "p95", "p99"),
         ),
         lines(
             "Time per document by stage",
@@ -402,14 +402,14 @@ def latency():
                 query(quantile(0.99, "transaction_duration_seconds", 'result="aborted"'), "p99 aborted"),
             ],
             unit="s",
-            overrides=[*colors(QUANTILES), color("p99 aborted", RED)],
+            overrides=[*colors(QUANTILES, "p50", "p99"), color("p99 aborted", RED)],
         ),
         lines(
             "Records per transaction",
             "Small transactions at a high rate cost the brokers more than large ones: see output.commit_interval.",
             quantiles("transaction_records", which=("p50", "p95")),
             unit="short",
-            overrides=colors(QUANTILES),
+            overrides=colors(QUANTILES, "p50", "p95"),
         ),
         lines(
             "Text thread utilisation",
@@ -437,7 +437,7 @@ def judging():
             "From fetching a page's request to judging it. Grows when lookups or commits are slow.",
             quantiles("judge_wait_seconds"),
             unit="s",
-            overrides=colors(QUANTILES),
+            overrides=colors(QUANTILES, "p50", "p95", "p99"),
             runbooks=("DupgateVerdictWaitHigh",),
         ),
         lines(
