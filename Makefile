@@ -94,3 +94,11 @@ kafka-down: ## End that broker
 
 kafka-status: ## Print its address
 	@tests/broker/kafka.sh status
+
+.PHONY: test-dashboards
+test-dashboards: ## Dashboards, alert rules and runbooks, on the service under Prometheus; DUPGATE=dupgate for a binary that is there
+	@tests/tools.sh test
+ifndef DUPGATE
+	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate
+endif
+	@tests/deploy/dashboards/run.sh $(or $(DUPGATE),$(BUILT))

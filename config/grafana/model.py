@@ -392,7 +392,8 @@ def annotation(name, expr, shade, title, tag, *, enable=True):
 
 
 ANNOTATIONS = [
-    annotation("Restarts", f"changes(process_start_time_seconds{{{INSTANCES}}}[$__rate_interval]) > 0", BLUE, "Restart", "instance"),
+    # One step of the query, so that each start is marked once.
+    annotation("Starts", f"time() - process_start_time_seconds{{{INSTANCES}}} < 60", BLUE, "Start", "instance"),
     annotation("Takeovers", f"{increase('judge_takeovers_total')} > 0", PURPLE, "Became the judge", "instance"),
     annotation(
         "Revocations",

@@ -172,12 +172,12 @@ def numbers():
         ),
         stat(
             "Index fill",
-            "Memory of the index over its limit, worst judge or standby.",
+            "Memory of the index over its limit, worst judge or standby. The limit is kept by the number of originals, so that "
+            "a full index may be some way below or above 100 %.",
             [query(FILL, "used")],
             unit="percentunit",
             no_data="no judge in this selection",
             thresholds=steps(GREEN, (0.8, YELLOW), (0.9, RED)),
-            defaults={"max": 1},
             runbooks=("DupgateIndexNearlyFull",),
         ),
         stat(
@@ -622,7 +622,6 @@ def index():
                 )
             ],
             unit="percentunit",
-            defaults={"max": 1},
             thresholds=steps("transparent", (0.8, YELLOW), (0.9, RED)),
             runbooks=("DupgateIndexNearlyFull",),
         ),

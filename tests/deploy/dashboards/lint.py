@@ -34,6 +34,16 @@ FOREIGN = {
 TARGET = {"job", "instance"}
 # Alerts that fire at once: what they count has happened.
 AT_ONCE = {"DupgateColdStart", "DupgateCorruptData"}
+# What runbooks name beside settings of dupgate.
+OTHERS = [
+    "dupgate.error.reason",
+    "dupgate.error.stage",
+    "dupgate.error.message",
+    "max.message.bytes",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "session.timeout.ms",
+]
 SECTIONS = ["Meaning", "Impact", "First look", "Mitigation", "Tested"]
 
 faults = []
@@ -357,7 +367,7 @@ def check_command(program, line, cache):
     words = line.split(" #")[0].split()[1:]
     names = []
     for word in words:
-        if not re.fullmatch(r"[a-z]+", word) or word in cache.get("leaves", set()):
+        if not re.fullmatch(r"[a-z-]+", word) or word.startswith("-"):
             break
         names.append(word)
     # What follows the last subcommand may be a file.
@@ -393,13 +403,15 @@ def check_runbooks(program, alerts, panels):
         check(found == SECTIONS, name, f"its section has the parts {found}, not {SECTIONS}")
         severity = alerts.get(name, {}).get("labels", {}).get("severity")
         check(re.search(rf"^Severity: {severity}\.", section, re.M), name, "its section must tell the severity of the rule")
-    for panel in re.findall(r"panel \*([^*]+)\*", text):
-        check(panel in panels, "RUNBOOKS.md", f"there is no panel {panel}")
+    for panel in re.findall(r"[Pp]anel \*([^*]+)\*", text):
+        check(" ".join(panel.split()) in panels, "RUNBOOKS.md", f"there is no panel {panel}")
     for metric in re.findall(r"`(dupgate_\w+)", text):
         check(described(metric), "RUNBOOKS.md", f"no such metric: {metric}")
     for alert in re.findall(r"\[(Dupgate\w+)\]\(#(\w+)\)", text):
         check(alert[0] in sections and alert[1] == alert[0].lower(), "RUNBOOKS.md", f"links to no section: {alert}")
     settings = (ROOT / "config/dupgate.yaml").read_text(encoding="utf-8")
+    # Settings of topics and of the Kafka client have dots, too, and so have headers.
+    settings += "".join(f"{part}:" for name in OTHERS for part in name.split("."))
     for setting in re.findall(r"`([a-z]+(?:\.[a-z_]+)+)`", text):
         check(all(re.search(rf"\b{part}:", settings) for part in setting.split(".")), "RUNBOOKS.md", f"no such setting: {setting}")
     cache = {}
