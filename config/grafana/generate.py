@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Write the dashboards as JSON files, or check that the files are what would be written.
 
-    config/grafana/generate.py            write them
-    config/grafana/generate.py --check    exit with 1 where one is not up to date
+    config/grafana/generate.py                     write them
+    config/grafana/generate.py --check [FOLDER]    exit with 1 where one is not up to date
 
 The files lie in the chart, which can only embed files of its own.
 """
@@ -20,12 +20,14 @@ DASHBOARDS = {"overview.json": overview.dashboard, "match-quality.json": match_q
 
 def main(arguments):
     """Write or check every dashboard."""
+    is_check = arguments[:1] == ["--check"]
+    folder = pathlib.Path(arguments[1]) if len(arguments) > 1 else FOLDER
     stale = []
     for name, make in DASHBOARDS.items():
-        path = FOLDER / name
+        path = folder / name
         text = json.dumps(make(), indent=2, ensure_ascii=False) + "\n"
-        if "--check" not in arguments:
-            FOLDER.mkdir(parents=True, exist_ok=True)
+        if not is_check:
+            folder.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path))

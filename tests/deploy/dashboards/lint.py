@@ -16,9 +16,6 @@ import promql
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-FILES = ROOT / "helm/dupgate/files"
-DASHBOARDS = sorted((FILES / "dashboards").glob("*.json"))
-METRICS, RUNBOOKS = ROOT / "docs/METRICS.md", ROOT / "docs/RUNBOOKS.md"
 
 # What Prometheus and its client library say themselves.
 FOREIGN = {
@@ -43,10 +40,23 @@ OTHERS = [
     "message.timestamp.before.max.ms",
     "message.timestamp.after.max.ms",
     "session.timeout.ms",
+    "retention.ms",
+    "cleanup.policy",
 ]
 SECTIONS = ["Meaning", "Impact", "First look", "Mitigation", "Tested"]
 
 faults = []
+# What `dupgate help` said, by command; None where there is no such command.
+helps = {}
+
+
+def locate(root):
+    """Look at the files of this folder."""
+    global FILES, DASHBOARDS, METRICS, RUNBOOKS, CONFIG, KNOWN
+    FILES = root / "helm/dupgate/files"
+    DASHBOARDS = sorted((FILES / "dashboards").glob("*.json"))
+    METRICS, RUNBOOKS, CONFIG = root / "docs/METRICS.md", root / "docs/RUNBOOKS.md", root / "config"
+    KNOWN = documented()
 
 
 def fault(where, what):
@@ -78,9 +88,6 @@ def documented():
             labels[name.strip(" `")] = {value.strip() for value in values.split(",")} if values else None
         found[row[1]] = (row[2], labels)
     return found
-
-
-KNOWN = documented()
 
 
 def described(name):
@@ -145,8 +152,10 @@ def check_frame(name, made):
     variables = {variable["name"]: variable for variable in made["templating"]["list"]}
     order = ["datasource", "job", "instance", "topic", "operator_page", "runbooks"]
     check(list(variables) == order, name, f"variables are {list(variables)}, not {order}")
-    source = variables["datasource"]
-    check((source["type"], source["query"], source["label"]) == ("datasource", "prometheus", "Data Source"), name, "datasource")
+    if set(variables) != set(order):
+        return
+    chosen = variables["datasource"]
+    check((chosen["type"], chosen["query"], chosen["label"]) == ("datasource", "prometheus", "Data Source"), name, "datasource")
     for variable in ("job", "instance", "topic"):
         made_as = variables[variable]
         where = f"{name}: variable {variable}"
@@ -156,7 +165,9 @@ def check_frame(name, made):
         values = re.fullmatch(r"label_values\((.+), (\w+)\)", made_as["query"]["query"])
         check(values, where, "must be the values of a label")
         if values:
-            labels = described(promql.selectors(values[1])[0][0])[1]
+            source = promql.selectors(values[1])[0][0]
+            check(described(source), where, f"no such metric in docs/METRICS.md: {source}")
+            labels = (described(source) or (None, {}))[1]
             check(values[2] in TARGET | labels.keys(), where, f"there is no label {values[2]}")
     links = {link["title"]: link["url"] for link in made["links"]}
     check(links.get("Runbooks") == "${runbooks:raw}", name, "needs a link to the runbooks")
@@ -318,9 +329,14 @@ def check_dashboards(alerts):
     return {panel["title"] for dashboard in made.values() for panel in inner_panels(dashboard)}
 
 
+def load(text):
+    """Read YAML, by the faster reader."""
+    return yaml.load(text, Loader=yaml.CSafeLoader)
+
+
 def rules():
     """Return all alerts by name."""
-    groups = yaml.safe_load((FILES / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    groups = load((FILES / "alerts.yaml").read_text(encoding="utf-8"))["groups"]
     found = [rule for group in groups for rule in group["rules"]]
     names = [rule["alert"] for rule in found]
     check(len(names) == len(set(names)), "alerts.yaml", "two alerts have one name")
@@ -340,7 +356,7 @@ def check_alerts(alerts):
         check_expression(rule["expr"], name)
     say(f"alerts.yaml: {len(alerts)} alerts: severity, annotations, metrics, labels")
     fires, silent = set(), set()
-    for test in yaml.safe_load((FILES / "alerts_test.yaml").read_text(encoding="utf-8"))["tests"]:
+    for test in load((FILES / "alerts_test.yaml").read_text(encoding="utf-8"))["tests"]:
         for series in test["input_series"]:
             (name, matchers, _) = promql.selectors(series["series"])[0]
             for label, _, value in matchers:
@@ -362,7 +378,7 @@ def commands(text):
     return [line for line in [*blocks, *re.findall(r"`([^`\n]+)`", text)] if line.startswith("dupgate ")]
 
 
-def check_command(program, line, cache):
+def check_command(program, line):
     """Check that a command and its options exist."""
     words = line.split(" #")[0].split()[1:]
     names = []
@@ -373,21 +389,21 @@ def check_command(program, line, cache):
     # What follows the last subcommand may be a file.
     while names:
         key = " ".join(names)
-        if key not in cache:
+        if key not in helps:
             asked = subprocess.run([program, "help", *names], capture_output=True, text=True, check=False)
-            cache[key] = asked.stdout if asked.returncode == 0 else None
-        if cache[key] is not None:
+            helps[key] = asked.stdout if asked.returncode == 0 else None
+        if helps[key] is not None:
             break
         names.pop()
     if not names:
         fault("RUNBOOKS.md", f"no such command: {line}")
         return
-    has_subcommands = "\nCommands:\n" in cache[" ".join(names)]
+    has_subcommands = "\nCommands:\n" in helps[" ".join(names)]
     check(not has_subcommands or len(words) > 1, "RUNBOOKS.md", f"names no subcommand: {line}")
     if has_subcommands and len(words) > len(names) and not words[len(names)].startswith("-"):
         fault("RUNBOOKS.md", f"no such subcommand: {line}")
     for option in (word.split("=")[0] for word in words if word.startswith("-")):
-        check(re.search(rf"(^|\s|,){re.escape(option)}\b", cache[" ".join(names)]), "RUNBOOKS.md", f"no option {option}: {line}")
+        check(re.search(rf"(^|\s|,){re.escape(option)}\b", helps[" ".join(names)]), "RUNBOOKS.md", f"no option {option}: {line}")
 
 
 def check_runbooks(program, alerts, panels):
@@ -409,28 +425,27 @@ def check_runbooks(program, alerts, panels):
         check(described(metric), "RUNBOOKS.md", f"no such metric: {metric}")
     for alert in re.findall(r"\[(Dupgate\w+)\]\(#(\w+)\)", text):
         check(alert[0] in sections and alert[1] == alert[0].lower(), "RUNBOOKS.md", f"links to no section: {alert}")
-    settings = (ROOT / "config/dupgate.yaml").read_text(encoding="utf-8")
+    settings = (CONFIG / "dupgate.yaml").read_text(encoding="utf-8")
     # Settings of topics and of the Kafka client have dots, too, and so have headers.
     settings += "".join(f"{part}:" for name in OTHERS for part in name.split("."))
     for setting in re.findall(r"`([a-z]+(?:\.[a-z_]+)+)`", text):
         check(all(re.search(rf"\b{part}:", settings) for part in setting.split(".")), "RUNBOOKS.md", f"no such setting: {setting}")
-    cache = {}
     found = commands(text)
     for line in found:
-        check_command(program, line, cache)
+        check_command(program, line)
     say(f"RUNBOOKS.md: {len(sections)} sections for {len(alerts)} alerts, {len(found)} commands: all exist")
 
 
 def check_services():
     """Check what serves the dashboards and the rules."""
-    sources = yaml.safe_load((ROOT / "config/grafana/provisioning/datasources/prometheus.yaml").read_text(encoding="utf-8"))
+    sources = load((CONFIG / "grafana/provisioning/datasources/prometheus.yaml").read_text(encoding="utf-8"))
     (source,) = sources["datasources"]
     check((source["uid"], source["type"]) == ("prometheus", "prometheus"), "data source", "its uid is prometheus")
-    providers = yaml.safe_load((ROOT / "config/grafana/provisioning/dashboards/dupgate.yaml").read_text(encoding="utf-8"))
+    providers = load((CONFIG / "grafana/provisioning/dashboards/dupgate.yaml").read_text(encoding="utf-8"))
     (provider,) = providers["providers"]
     check(provider["options"]["path"] == "/var/lib/grafana/dashboards", "dashboards", "the folder that is mounted")
     check(provider["folder"] == "Dupgate", "dashboards", "the folder in Grafana is Dupgate")
-    scrape = yaml.safe_load((ROOT / "config/prometheus/prometheus.yml").read_text(encoding="utf-8"))
+    scrape = load((CONFIG / "prometheus/prometheus.yml").read_text(encoding="utf-8"))
     check(scrape["rule_files"] == ["/etc/prometheus/rules/dupgate.yaml"], "prometheus.yml", "the rule file that is mounted")
     jobs = {job["job_name"]: job for job in scrape["scrape_configs"]}
     check(set(jobs) == {"dupgate", "prometheus"}, "prometheus.yml", "scrapes dupgate and itself")
@@ -442,19 +457,33 @@ def check_services():
     say("config: data source, folder of dashboards, scraped targets, rule file")
 
 
-def main(program):
-    """Check everything."""
-    made = subprocess.run([sys.executable, ROOT / "config/grafana/generate.py", "--check"], check=False)
+def check_generated():
+    """Check that the dashboards are what their generator writes."""
+    made = subprocess.run([sys.executable, ROOT / "config/grafana/generate.py", "--check", FILES / "dashboards"], check=False)
     check(made.returncode == 0, "dashboards", "are not what config/grafana/generate.py writes")
     say("the dashboards are what config/grafana/generate.py writes")
+
+
+def check_all(program, root):
+    """Check everything below a folder; return the faults."""
+    faults.clear()
+    locate(root)
     alerts = rules()
     panels = check_dashboards(alerts)
     check_alerts(alerts)
     check_runbooks(program, alerts, panels)
     check_services()
-    for each in faults:
+    return faults
+
+
+def main(program):
+    """Check this repository."""
+    found = list(check_all(program, ROOT))
+    faults.clear()
+    check_generated()
+    for each in found + faults:
         print(f"FAIL  {each}", file=sys.stderr)
-    return bool(faults)
+    return bool(found + faults)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ ok "$("$promtool" --version 2>&1 | head -n 1), $(node --version | sed 's/^/node 
 
 begin "lint"
 "$python" "$here/lint.py" "$program"
+"$python" "$here/broken.py" "$program"
 
 begin "types of Grafana"
 cp -r "$tools/dashboards-types/." "$work/types"
