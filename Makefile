@@ -13,7 +13,7 @@ TEXTS ?=
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants kafka-up kafka-down kafka-status tools test-chart chart-schema chart-readme
+.PHONY: help demo test lint docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants kafka-up kafka-down kafka-status tools
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -95,11 +95,30 @@ kafka-down: ## End that broker
 kafka-status: ## Print its address
 	@tests/broker/kafka.sh status
 
-test-chart: ## The Helm chart: rendered, read by dupgate, and installed into an API server; DUPGATE_BIN=program
-	@tests/deploy/chart/run.sh
+# What `make test-deploy` runs. DUPGATE_BIN is the program; without it the one that the tests build.
+PROGRAM = $(or $(DUPGATE_BIN),$(or $(CARGO_TARGET_DIR),target)/debug/dupgate)
 
-chart-schema: ## Embed the program's schema of configuration files in the chart's; DUPGATE_BIN=program
-	@tests/deploy/chart/schema.py "$(or $(DUPGATE_BIN),$(BUILT))"
+.PHONY: test-deploy test-program test-chart test-dashboards test-failover chart-schema chart-readme
+test-deploy: test-chart test-dashboards test-failover ## Chart, dashboards, alerts, take-overs: everything that a deployment is made of, run for real
+
+test-program:
+ifndef DUPGATE_BIN
+	@tests/tools.sh test
+	@$(CARGO) build --locked --bin dupgate
+endif
+
+test-chart: test-program ## The Helm chart: rendered, read by dupgate, and installed into an API server
+	@DUPGATE_BIN="$(PROGRAM)" tests/deploy/chart/run.sh
+
+test-dashboards: test-program ## Dashboards, alert rules and runbooks, on the service under Prometheus
+	@tests/deploy/dashboards/run.sh $(PROGRAM)
+
+test-failover: ## How long outputs pause when a judge is stopped, killed or replaced; a burst for a slow judge
+	@tests/tools.sh test
+	$(CARGO) test --locked --test proof -- --ignored --nocapture --test-threads 1
+
+chart-schema: test-program ## Embed the program's schema of configuration files in the chart's
+	@tests/deploy/chart/schema.py "$(PROGRAM)"
 
 chart-readme: ## Write the table of values in the chart's README
 	@"$$(tests/deploy/chart/tools.sh)/python/bin/python" tests/deploy/chart/readme.py

@@ -1,0 +1,297 @@
+"""Dupgate / Match quality: are the verdicts right. For those who choose thresholds and windows."""
+
+from model import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    VERDICTS,
+    YELLOW,
+    Dashboard,
+    color,
+    heatmap,
+    limit,
+    lines,
+    metric,
+    quantile,
+    query,
+    rate,
+    ratio,
+    stat,
+    steps,
+    text,
+)
+from overview import DOCUMENTS, LOOKUP, OTHER, REACH, SHARE, TITLE, UID, WINDOW, colors, quantiles
+
+PAIRS = """\
+The numbers here say *that* something matches too much or too little. The pairs say *why*:
+
+* [Operator page](${operator_page:raw}): duplicates beside their originals, with what differs; "Forget" takes an
+  original down. Its address is the variable at the top; it needs `http.admin.listen`.
+* `dupgate tap --verdict near` prints pairs as they are found, `dupgate index top` the originals with the most
+  duplicates.
+* `dupgate compare a.html b.html` says from which threshold on two pages match, `dupgate tune pages.jsonl` what each
+  threshold finds on a sample.
+"""
+
+
+def share_of(verdict):
+    """Return the share of the documents with this verdict."""
+    matcher = f'verdict="{verdict}"'
+    return ratio(f"sum({rate('documents_total', matcher)})", DOCUMENTS)
+
+
+def within(bits):
+    """Return the share of the near matches that differ in at most this many bits.
+
+    Prometheus 3 writes the bound as 1.0 where Prometheus 2 wrote 1.
+    """
+    bucket = rate("match_hamming_distance_bucket", f'le=~"{bits}(\\\\.0)?"')
+    return ratio(f"sum({bucket})", f"sum({rate('match_hamming_distance_count')})")
+
+
+def numbers():
+    """Return the line of large numbers."""
+    return [
+        stat(
+            "Duplicate share",
+            "Exact and near duplicates over all documents.",
+            [query(SHARE, "duplicates")],
+            unit="percentunit",
+            thresholds=steps("text", (0.95, RED)),
+            runbooks=("DupgateDuplicateShareExtreme", "DupgateDuplicateShareShifted"),
+        ),
+        stat(
+            "Near",
+            "Share of documents whose text is near that of a known one.",
+            [query(share_of("near"), "near")],
+            unit="percentunit",
+        ),
+        stat(
+            "Exact",
+            "Share of documents whose text is known.",
+            [query(share_of("exact"), "exact")],
+            unit="percentunit",
+        ),
+        stat(
+            "Templates",
+            "Share of documents with the text of a known one and other figures: prices, results, weather. They go to "
+            "unique.",
+            [query(share_of("template"), "template")],
+            unit="percentunit",
+        ),
+        stat(
+            "Largest cluster",
+            "Documents that the largest cluster has at least, since the start of its instance. An error page or a login "
+            "wall absorbs thousands.",
+            [query(f"max({metric('largest_cluster_documents')})", "documents")],
+            unit="short",
+            runbooks=("DupgateHotCluster",),
+        ),
+        stat(
+            "Effective window",
+            "How far back the index reaches, and how far it should.",
+            [query(REACH, "reaches"), query(WINDOW, "configured")],
+            unit="s",
+            no_data="no judge in this selection",
+            graph="none",
+            runbooks=("DupgateWindowTruncated",),
+        ),
+    ]
+
+
+def verdicts():
+    """Return what pages are judged to be, and by which measure."""
+    return [
+        lines(
+            "Share of documents by verdict",
+            "What becomes of 100 documents.",
+            [query(f"sum by (verdict) ({rate('documents_total')}) / scalar(clamp_min({DOCUMENTS}, 1e-9))", "{{verdict}}")],
+            unit="percentunit",
+            stack=True,
+            defaults={"max": 1},
+            overrides=colors(VERDICTS),
+        ),
+        lines(
+            "Near matches by what accepted them",
+            "Distance of the SimHash codes, similarity of the sketches, or containment of the smaller page.",
+            [
+                query(f"sum({rate('match_hamming_distance_count')})", "distance"),
+                query(f"sum({rate('match_similarity_ratio_count')})", "similarity"),
+                query(f"sum({rate('match_containment_ratio_count')})", "containment"),
+            ],
+            unit="cps",
+            stack=True,
+            overrides=[color("distance", BLUE), color("similarity", YELLOW), color("containment", PURPLE)],
+        ),
+        lines(
+            "Duplicate share, now and a week ago",
+            "Compare with the same hour of last week.",
+            [
+                query(SHARE, "now"),
+                query(SHARE.replace("[$__rate_interval]", "[$__rate_interval] offset 7d"), "a week ago"),
+            ],
+            unit="percentunit",
+            defaults={"max": 1},
+            thresholds=steps("transparent", (0.95, RED)),
+            overrides=[color("now", BLUE), limit("a week ago", GREY)],
+            runbooks=("DupgateDuplicateShareShifted",),
+        ),
+    ]
+
+
+def distances():
+    """Return where thresholds sit."""
+    return [
+        heatmap(
+            "Distance of the nearest candidate",
+            "All lookups that found a candidate, accepted or not. Two humps with a valley at match.simhash.max_distance are "
+            "healthy; mass on the threshold is not.",
+            f"sum by (le) ({rate('nearest_hamming_distance_bucket')})",
+            unit="short",
+        ),
+        lines(
+            "Share of near matches by distance",
+            "Of the matches that were accepted by their distance, those of at most 0, 1 and 3 differing bits. The wider the gap between "
+            "the last two, the more matches depend on the threshold.",
+            [query(within(bits), f"at most {bits}") for bits in (0, 1, 3)],
+            unit="percentunit",
+            defaults={"max": 1},
+            overrides=[color("at most 0", GREEN), color("at most 1", YELLOW), color("at most 3", ORANGE)],
+        ),
+        heatmap(
+            "Similarity of accepted matches",
+            "Estimated Jaccard index of the matches of the minhash stage. Mass at match.minhash.min_similarity means that "
+            "many matches depend on the threshold.",
+            f"sum by (le) ({rate('match_similarity_ratio_bucket')})",
+            unit="percentunit",
+        ),
+        lines(
+            "Containment of accepted matches",
+            "Estimated share of the smaller page in the other one, of matches that were accepted by it. Empty unless "
+            "match.minhash.containment is set.",
+            quantiles("match_containment_ratio", which=("p5", "p50")),
+            unit="percentunit",
+            defaults={"max": 1, "noValue": "match.minhash.containment is not set"},
+        ),
+        lines(
+            "Age of matches",
+            "Event time between a duplicate and the page it matched. p99 close to the window (dashed) means that a longer "
+            "window.size would find more.",
+            [*quantiles("match_age_seconds"), query(WINDOW, "window")],
+            unit="s",
+            overrides=[limit("window")],
+        ),
+        lines(
+            "Largest cluster",
+            "Documents of the largest cluster, at least, by instance. A steep line is a block page.",
+            [query(f"max by (instance) ({metric('largest_cluster_documents')})", "{{instance}}")],
+            unit="short",
+            runbooks=("DupgateHotCluster",),
+        ),
+    ]
+
+
+def pages():
+    """Return what is read in pages."""
+    tokens = [
+        query(quantile(q / 100, "document_tokens", by=("segmenter",)), f"{{{{segmenter}}}} p{q}") for q in (5, 50, 95)
+    ]
+    return [
+        lines(
+            "Tokens per document",
+            "Words that are left after filtering. A falling p5 is usually a broken extractor.",
+            tokens,
+            unit="short",
+        ),
+        lines(
+            "Extraction",
+            "What is compared of a page: ready text, the article, or all visible text. Much of all_fallback or stripped "
+            "means that pages are compared with their navigation.",
+            [query(f"sum by (extraction) ({rate('extracted_documents_total')})", "{{extraction}}")],
+            unit="cps",
+            stack=True,
+            overrides=[
+                color("text", BLUE),
+                color("main", GREEN),
+                color("all", GREY),
+                color("all_fallback", ORANGE),
+                color("stripped", RED),
+            ],
+        ),
+        lines(
+            "Encodings",
+            "Documents by the encoding they came in.",
+            [query(f"sum by (encoding) ({rate('decoded_documents_total')})", "{{encoding}}")],
+            unit="cps",
+            stack=True,
+        ),
+    ]
+
+
+def cost():
+    """Return what lookups cost."""
+    return [
+        lines(
+            "Candidates per lookup",
+            "Originals that are compared with one page: what drives the cost of lookups.",
+            quantiles("lookup_candidates", which=("p50", "p99")),
+            unit="short",
+        ),
+        lines(
+            "Full keys",
+            "Keys by which an original is not found, because match.minhash.max_bucket others are found by them. "
+            "`dupgate tune stop-shingles` makes them rarer.",
+            [query(f"sum({rate('index_full_keys_total')})", "full keys")],
+            unit="cps",
+        ),
+        lines(
+            "Family members",
+            "Originals that are found through the first page of their template or site.",
+            [query(f"sum({rate('index_family_members_total')})", "members")],
+            unit="cps",
+        ),
+        lines(
+            "Lookup time",
+            "Time of the judge for one document.",
+            quantiles("stage_duration_seconds", LOOKUP, which=("p50", "p99")),
+            unit="s",
+        ),
+        lines(
+            "Late records",
+            "Pages too old for the window when they were judged: they are delivered as unique and not remembered. See "
+            "window.allowed_lateness.",
+            [query(f"sum({rate('index_late_records_total')})", "late")],
+            unit="cps",
+            runbooks=("DupgateLateRecords",),
+        ),
+        lines(
+            "Originals in the index",
+            "Originals held, largest instance.",
+            [query(f"max({metric('index_entries')})", "originals")],
+            unit="short",
+        ),
+    ]
+
+
+def dashboard():
+    """Return the dashboard as Grafana reads it."""
+    other = (UID, TITLE)
+    made = Dashboard(OTHER[0], OTHER[1], "Are the verdicts right: thresholds, windows, what is read in pages.", other=other)
+    made.row("At a glance")
+    for number in numbers():
+        made.add(number, 4, 4)
+    for title, panels in (
+        ("Verdicts", verdicts()),
+        ("Distances and ages", distances()),
+        ("What is read in pages", pages()),
+        ("Cost of lookups", cost()),
+    ):
+        made.row(title)
+        for graph in panels:
+            made.add(graph, 8, 9)
+    made.row("Looking at pairs")
+    made.add(text("Where to look", "Where the pairs are that these numbers count.", PAIRS), 24, 6)
+    return made.json()

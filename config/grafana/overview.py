@@ -1,0 +1,802 @@
+"""Dupgate / Overview: how the service does. The first row is one screen, and what needs a hand comes first."""
+
+from model import (
+    BLUE,
+    GREEN,
+    GREY,
+    INSTANCES,
+    ORANGE,
+    OUTPUTS,
+    PURPLE,
+    QUANTILES,
+    RED,
+    TOPICS,
+    VERDICTS,
+    YELLOW,
+    Dashboard,
+    color,
+    heatmap,
+    increase,
+    limit,
+    lines,
+    mean,
+    metric,
+    override,
+    quantile,
+    query,
+    rate,
+    ratio,
+    runbook,
+    stat,
+    states,
+    steps,
+    table,
+)
+
+UID, TITLE = "dupgate-overview", "Dupgate / Overview"
+OTHER = ("dupgate-match-quality", "Dupgate / Match quality")
+
+DUPLICATES = 'verdict=~"exact|near"'
+STOPPED = 'reason=~"breaker|manual"'
+LOOKUP = 'stage="lookup"'
+COMMIT = 'queue="commit"'
+# Only judges and standbys have an index; the limits are configured on every instance.
+OF_JUDGES = f"and on (job, instance) {metric('index_ready')}"
+
+LAG = metric("consumer_lag_records", TOPICS)
+NEWEST = f"max by (job, topic) ({metric('last_record_timestamp_seconds', TOPICS)})"
+DOCUMENTS = f"sum({rate('documents_total')})"
+DEAD = f"sum({rate('dead_letters_total')})"
+SHARE = ratio(f"sum({rate('documents_total', DUPLICATES)})", DOCUMENTS)
+FILL = (
+    f"max(sum by (job, instance) ({metric('index_memory_bytes')})"
+    f" / sum by (job, instance) ({metric('index_memory_limit_bytes')} {OF_JUDGES}))"
+)
+REACH = f"min(time() - {metric('index_oldest_entry_timestamp_seconds')})"
+WINDOW = f"max({metric('index_window_seconds')})"
+
+
+def quantiles(name, *matchers, which=("p50", "p95", "p99")):
+    """Make one query for each quantile."""
+    return [query(quantile(int(p[1:]) / 100, name, *matchers), p) for p in which]
+
+
+def colors(shades, *only):
+    """Give series the colours of what they mean; all of them, or those named."""
+    return [color(name, shade) for name, shade in shades.items() if name in (only or shades)]
+
+
+def numbers():
+    """Return the two lines of large numbers at the top: does it work, and how well."""
+    down = (
+        'count((up{job=~"$job",instance=~"$instance"} == 0) and on (job) '
+        'count by (job) (present_over_time(dupgate_build_info{job=~"$job"}[1d]))) or vector(0)'
+    )
+    standby = (
+        f"count(({metric('index_ready')} == 1) unless on (job, instance) "
+        f"(sum by (job, instance) ({metric('judge_active')}) > 0)) or vector(0)"
+    )
+    paused = f"count({metric('consumer_paused', STOPPED)} == 1) or vector(0)"
+    return [
+        stat(
+            "Instances",
+            "Instances that answer the scrape, and targets of the same jobs that do not.",
+            [query(f"count({metric('build_info')})", "up"), query(down, "down")],
+            unit="short",
+            no_data="none",
+            thresholds=steps("text"),
+            graph="none",
+            overrides=[override("down", ("thresholds", steps(GREEN, (1, RED))))],
+            runbooks=("DupgateDown", "DupgateInstanceDown"),
+        ),
+        stat(
+            "Judges",
+            "Partitions of the fingerprint log that have a judge, and instances that stand by with the whole state. "
+            "Without a judge no page gets a verdict; without a standby a failure costs a restore.",
+            [
+                query(f"sum(max by (job, log_partition) ({metric('judge_active')}))", "judging"),
+                query(standby, "standing by"),
+            ],
+            unit="short",
+            no_data="no judge in this selection",
+            thresholds=steps("text"),
+            graph="none",
+            overrides=[
+                override("judging", ("thresholds", steps(RED, (1, GREEN)))),
+                override("standing by", ("thresholds", steps(YELLOW, (1, GREEN)))),
+            ],
+            runbooks=("DupgateNoJudge",),
+        ),
+        stat(
+            "Oldest page without a verdict",
+            "How long the page that has waited longest for its verdict has waited by now. Grows while no judge answers.",
+            [query(f"max({metric('oldest_pending_verdict_seconds')})", "oldest")],
+            unit="s",
+            thresholds=steps(GREEN, (5, YELLOW), (60, RED)),
+            runbooks=("DupgateNoVerdicts", "DupgateVerdictWaitHigh"),
+        ),
+        stat(
+            "Time to drain",
+            "Lag divided by the current rate of consumption: how long it takes to catch up if nothing new came.",
+            [query(f"sum({LAG}) / clamp_min(sum({rate('records_consumed_total', TOPICS)}), 1)", "to drain")],
+            unit="s",
+            thresholds=steps(GREEN, (600, YELLOW), (3600, RED)),
+            runbooks=("DupgateStalled", "DupgateDrainTimeHigh"),
+        ),
+        stat(
+            "Time lag",
+            "Wall clock minus the event time of the newest processed record, worst topic. Also grows while the crawler "
+            "writes nothing: compare with the time to drain.",
+            [query(f"max(time() - {NEWEST})", "behind")],
+            unit="s",
+            runbooks=("DupgateLatencyHigh",),
+        ),
+        stat(
+            "Standing still",
+            "Partitions that cannot be read on, and instances whose input is paused by the breaker or by an operator. "
+            "Each needs a hand.",
+            [query(f"sum({metric('blocked_partitions')})", "blocked partitions"), query(paused, "paused inputs")],
+            unit="short",
+            thresholds=steps(GREEN, (1, RED)),
+            graph="none",
+            runbooks=("DupgatePartitionsBlocked", "DupgateBreakerPaused", "DupgatePausedManually"),
+        ),
+        stat(
+            "Documents",
+            "Documents that got a verdict and were delivered, all instances.",
+            [query(DOCUMENTS, "documents")],
+            unit="cps",
+        ),
+        stat(
+            "Duplicate share",
+            "Exact and near duplicates over all documents.",
+            [query(SHARE, "duplicates")],
+            unit="percentunit",
+            thresholds=steps("text", (0.95, RED)),
+            runbooks=("DupgateDuplicateShareExtreme", "DupgateDuplicateShareShifted"),
+        ),
+        stat(
+            "Kept away from downstream",
+            "Input bytes of duplicates.",
+            [query(f"sum({rate('duplicate_bytes_total')})", "duplicates")],
+            unit="Bps",
+        ),
+        stat(
+            "Dead letters",
+            "Records that got no verdict, over all that were delivered. Held back ones are not counted: they are on the "
+            "panel of that name.",
+            [query(ratio(DEAD, f"({DOCUMENTS} + {DEAD})"), "dead letters")],
+            unit="percentunit",
+            thresholds=steps(GREEN, (1e-9, YELLOW), (0.01, RED)),
+            runbooks=("DupgateDeadLetters",),
+        ),
+        stat(
+            "Index fill",
+            "Memory of the index over its limit, worst judge or standby. The limit is kept by the number of originals, so that "
+            "a full index may be some way below or above 100 %.",
+            [query(FILL, "used")],
+            unit="percentunit",
+            no_data="no judge in this selection",
+            thresholds=steps(GREEN, (0.8, YELLOW), (0.9, RED)),
+            runbooks=("DupgateIndexNearlyFull",),
+        ),
+        stat(
+            "Effective window",
+            "How far back the index reaches, and how far it should. It grows for one window after a cold start; "
+            "afterwards less than configured means that the index is full.",
+            [query(REACH, "reaches"), query(WINDOW, "configured")],
+            unit="s",
+            no_data="no judge in this selection",
+            graph="none",
+            runbooks=("DupgateWindowTruncated", "DupgateColdStart"),
+        ),
+    ]
+
+
+def glance():
+    """Return what stands below the numbers on the first screen."""
+    severity = ("custom.cellOptions", {"type": "color-text"})
+    shades = {"critical": RED, "warning": ORANGE, "info": BLUE}
+    mapping = [
+        {
+            "type": "value",
+            "options": {name: {"index": i, "text": name, "color": shade} for i, (name, shade) in enumerate(shades.items())},
+        }
+    ]
+    alerts = table(
+        "Firing alerts",
+        "Alerts of dupgate that fire now; a name opens its runbook. Needs the alert rules in the same Prometheus.",
+        [query('ALERTS{alertname=~"Dupgate.+",alertstate="firing",job=~"$job"}', "{{alertname}}")],
+        columns={"alertname": "Alert", "severity": "Severity", "job": "Job", "instance": "Instance"},
+        sort="Severity",
+        no_data="no alert is firing",
+        overrides=[
+            override("Severity", severity, ("mappings", mapping), ("custom.width", 90)),
+            override(
+                "Alert",
+                ("links", [{"title": "Runbook", "url": "${runbooks:raw}#${__value.raw}", "targetBlank": True}]),
+            ),
+        ],
+    )
+    role = (
+        f"max by (instance) ({metric('index_ready')}) + "
+        f"(max by (instance) ({metric('judge_active')}) or 0 * max by (instance) ({metric('index_ready')}))"
+    )
+    return [
+        (alerts, 9),
+        (
+            lines(
+                "Documents by verdict",
+                "A step without a deploy is a change at the crawler, or an error page.",
+                [query(f"sum by (verdict) ({rate('documents_total')})", "{{verdict}}")],
+                unit="cps",
+                stack=True,
+                overrides=colors(VERDICTS),
+            ),
+            9,
+        ),
+        (
+            lines(
+                "Lag by topic",
+                "Records between the committed offsets and the ends of the partitions.",
+                [query(f"sum by (topic) ({LAG})", "{{topic}}")],
+                unit="short",
+                runbooks=("DupgateStalled", "DupgateDrainTimeHigh"),
+            ),
+            9,
+        ),
+        (
+            lines(
+                "End-to-end latency",
+                "From a record's timestamp to the acknowledgement of its delivery. While a lag is drained it is the age "
+                "of the lag.",
+                quantiles("end_to_end_latency_seconds"),
+                unit="s",
+                overrides=colors(QUANTILES, "p50", "p95", "p99"),
+                runbooks=("DupgateLatencyHigh",),
+            ),
+            8,
+        ),
+        (
+            lines(
+                "Verdict wait",
+                "From asking about a page to reading its verdict, and the oldest page that waits now.",
+                [
+                    *quantiles("verdict_wait_seconds", which=("p50", "p95")),
+                    query(f"max({metric('oldest_pending_verdict_seconds')})", "oldest now"),
+                ],
+                unit="s",
+                overrides=[*colors(QUANTILES, "p50", "p95"), color("oldest now", RED)],
+                runbooks=("DupgateNoVerdicts", "DupgateVerdictWaitHigh"),
+            ),
+            8,
+        ),
+        (
+            states(
+                "Judge and standbys",
+                "What each instance with the judge role does. One line must be green at any time. An instance that judges "
+                "one partition of several counts as judging.",
+                [query(role, "{{instance}}")],
+                {0: ("restoring", YELLOW), 1: ("standing by", BLUE), 2: ("judging", GREEN)},
+                runbooks=("DupgateNoJudge", "DupgateIndexNotReady", "DupgateJudgeFlapping"),
+            ),
+            8,
+        ),
+    ]
+
+
+def flow():
+    """Return what goes through: rates and errors."""
+    yesterday = SHARE.replace("[$__rate_interval]", "[$__rate_interval] offset 1d")
+    return [
+        lines(
+            "Duplicate share, now and a day ago",
+            "Compare with yesterday before blaming the software.",
+            [query(SHARE, "now"), query(yesterday, "a day ago")],
+            unit="percentunit",
+            thresholds=steps("transparent", (0.95, RED)),
+            defaults={"max": 1},
+            overrides=[color("now", BLUE), limit("a day ago", GREY)],
+            runbooks=("DupgateDuplicateShareExtreme", "DupgateDuplicateShareShifted"),
+        ),
+        lines(
+            "Produced by output",
+            "Records acknowledged by the brokers. Together they equal the records consumed, except after redeliveries.",
+            [query(f"sum by (output) ({rate('records_produced_total')})", "{{output}}")],
+            unit="cps",
+            stack=True,
+            overrides=colors(OUTPUTS),
+        ),
+        lines(
+            "Bytes in and out",
+            "Keys and values read; keys, values and headers written.",
+            [
+                query(f"sum({rate('consumed_bytes_total', TOPICS)})", "in"),
+                query(f"sum by (output) ({rate('produced_bytes_total')})", "{{output}}"),
+            ],
+            unit="Bps",
+            overrides=[color("in", BLUE), *colors(OUTPUTS)],
+        ),
+        lines(
+            "Dead letters by stage and reason",
+            "Records that got no verdict. Each carries its reason, its message and its original bytes to the "
+            "dead-letter topic.",
+            [query(f"sum by (stage, reason) ({rate('dead_letters_total')})", "{{stage}}: {{reason}}")],
+            unit="cps",
+            thresholds=steps("transparent", (1e-9, YELLOW)),
+            legend="right",
+            runbooks=("DupgateDeadLetters",),
+        ),
+        lines(
+            "Dead letters held back",
+            "Records without a verdict that wait at an instance whose breaker has paused the input: they are delivered "
+            "nowhere yet.",
+            [query(f"sum by (reason) ({metric('dead_letters_held')})", "{{reason}}")],
+            unit="short",
+            thresholds=steps("transparent", (1, YELLOW)),
+            legend="right",
+            runbooks=("DupgateBreakerPaused",),
+        ),
+        lines(
+            "Errors by component",
+            "Internal errors by what happens next; the log has the details. `retriable` and `abortable` ones are tried "
+            "again, `corrupt` ones need a look.",
+            [query(f"sum by (component, kind) ({rate('errors_total')})", "{{component}}: {{kind}}")],
+            unit="cps",
+            legend="right",
+            runbooks=("DupgateCorruptData", "DupgateCommitsFailing"),
+        ),
+        lines(
+            "Records given up on",
+            "Records that the brokers refuse for good, by output and reason. They become dead letters.",
+            [query(f"sum by (output, reason) ({rate('produce_failures_total')})", "{{output}}: {{reason}}")],
+            unit="cps",
+            legend="right",
+            runbooks=("DupgateProduceFailing",),
+        ),
+        lines(
+            "Withdrawn by reason",
+            "Documents that the judge knew and that could not be delivered: it forgets them again.",
+            [query(f"sum by (reason) ({rate('withdrawn_documents_total')})", "{{reason}}")],
+            unit="cps",
+            legend="right",
+        ),
+        lines(
+            "Bypassed by reason",
+            "Records passed on without a lookup.",
+            [query(f"sum by (reason) ({rate('bypassed_documents_total')})", "{{reason}}")],
+            unit="cps",
+            legend="right",
+        ),
+    ]
+
+
+def latency():
+    """Return where time goes."""
+    return [
+        lines(
+            "Record duration",
+            "From poll to the brokers' acknowledgement of the routed record.",
+            quantiles("record_duration_seconds"),
+            unit="s",
+            overrides=colors(QUANTILES, "p50", "p95", "p99"),
+        ),
+        lines(
+            "Time per document by stage",
+            "Mean time of one document: of one text thread from decode to fingerprint, of the judge for lookup. Produce "
+            "is the wait for the brokers, shared by all documents of a transaction.",
+            [query(mean("stage_duration_seconds", "stage"), "{{stage}}")],
+            unit="s",
+        ),
+        heatmap(
+            "Lookup duration",
+            "Time of the judge for one document. A second band at the top means that some buckets are crowded.",
+            f"sum by (le) ({rate('stage_duration_seconds_bucket', LOOKUP)})",
+            unit="s",
+        ),
+        lines(
+            "Transaction duration",
+            "From the begin of a transaction to the end of its commit or abort.",
+            [
+                *quantiles("transaction_duration_seconds", 'result="committed"', which=("p50", "p99")),
+                query(quantile(0.99, "transaction_duration_seconds", 'result="aborted"'), "p99 aborted"),
+            ],
+            unit="s",
+            overrides=[*colors(QUANTILES, "p50", "p99"), color("p99 aborted", RED)],
+        ),
+        lines(
+            "Records per transaction",
+            "Small transactions at a high rate cost the brokers more than large ones: see output.commit_interval.",
+            quantiles("transaction_records", which=("p50", "p95")),
+            unit="short",
+            overrides=colors(QUANTILES, "p50", "p95"),
+        ),
+        lines(
+            "Text thread utilisation",
+            "Share of the time that text threads spend on documents, by instance. Near 1 with a growing lag: more threads "
+            "or more workers.",
+            [
+                query(
+                    f"sum by (instance) ({rate('text_thread_busy_seconds_total')})"
+                    f" / sum by (instance) ({metric('text_threads')})",
+                    "{{instance}}",
+                )
+            ],
+            unit="percentunit",
+            thresholds=steps("transparent", (0.9, YELLOW)),
+            runbooks=("DupgateDrainTimeHigh",),
+        ),
+    ]
+
+
+def judging():
+    """Return what concerns the judge and its two logs."""
+    return [
+        lines(
+            "Judge wait",
+            "From fetching a page's request to judging it. Grows when lookups or commits are slow.",
+            quantiles("judge_wait_seconds"),
+            unit="s",
+            overrides=colors(QUANTILES, "p50", "p95", "p99"),
+            runbooks=("DupgateVerdictWaitHigh",),
+        ),
+        lines(
+            "Lag on the internal logs",
+            "fingerprints: requests that the judge has read and not judged. verdicts: verdicts that the slowest worker has "
+            "not read.",
+            [query(f"max by (log) ({metric('internal_log_lag_records')})", "{{log}}")],
+            unit="short",
+            overrides=[color("fingerprints", PURPLE), color("verdicts", BLUE)],
+            runbooks=("DupgateVerdictWaitHigh",),
+        ),
+        lines(
+            "Verdict log span",
+            "Event time that the kept verdict log spans. It follows the window (dashed), its allowed lateness and "
+            "logs.retention; well above them something holds back trimming.",
+            [
+                query(f"max by (log_partition) ({metric('verdict_log_span_seconds')})", "partition {{log_partition}}"),
+                query(WINDOW, "window"),
+            ],
+            unit="s",
+            overrides=[limit("window", GREY)],
+            runbooks=("DupgateVerdictLogSpanHigh",),
+        ),
+        lines(
+            "Takeovers",
+            "Instances that became the judge of a partition. Each rolling update makes one or two.",
+            [query(f"sum by (instance) ({increase('judge_takeovers_total')})", "{{instance}}")],
+            unit="short",
+            bars=True,
+            stack=True,
+            defaults={"decimals": 0},
+            runbooks=("DupgateJudgeFlapping",),
+        ),
+        lines(
+            "Restored entries by source",
+            "Originals that judges and standbys restored from snapshots and from the verdict log.",
+            [query(f"sum by (source) ({increase('restored_entries_total')})", "{{source}}")],
+            unit="short",
+            bars=True,
+            stack=True,
+            runbooks=("DupgateIndexNotReady",),
+        ),
+        lines(
+            "Unusual requests",
+            "late: too old for the window when judged, delivered and not remembered. clamped: event times ahead of the "
+            "brokers' clock, bounded. repeated: already judged, their verdict holds; each restart makes some.",
+            [
+                query(f"sum({rate('index_late_records_total')})", "late"),
+                query(f"sum({rate('clamped_timestamps_total')})", "clamped"),
+                query(f"sum({rate('repeated_requests_total')})", "repeated"),
+            ],
+            unit="cps",
+            overrides=[color("late", ORANGE), color("clamped", PURPLE), color("repeated", GREY)],
+            runbooks=("DupgateLateRecords",),
+        ),
+    ]
+
+
+def kafka():
+    """Return what concerns the input group and the producers."""
+    return [
+        lines(
+            "Lag by partition",
+            "The 20 partitions with the largest lag. One that grows alone is blocked, or has a key that is too frequent.",
+            [query(f"topk(20, max by (topic, partition) ({LAG}))", "{{topic}}:{{partition}}")],
+            unit="short",
+            legend="right",
+            runbooks=("DupgateStalled", "DupgatePartitionsBlocked"),
+        ),
+        lines(
+            "Time lag by topic",
+            "Wall clock minus the event time of the newest processed record.",
+            [query(f"max by (topic) (time() - {NEWEST})", "{{topic}}")],
+            unit="s",
+        ),
+        lines(
+            "Blocked partitions",
+            "Partitions that cannot be read on, by reason. /readyz of the instance names them and the way out.",
+            [query(f"sum by (reason) ({metric('blocked_partitions')})", "{{reason}}")],
+            unit="short",
+            thresholds=steps("transparent", (1, RED)),
+            runbooks=("DupgatePartitionsBlocked",),
+        ),
+        lines(
+            "Assigned partitions by instance",
+            "Imbalance and hand-overs.",
+            [query(f"sum by (instance) ({metric('assigned_partitions', TOPICS)})", "{{instance}}")],
+            unit="short",
+            stack=True,
+        ),
+        lines(
+            "Rebalances and pause",
+            "Rebalances by kind (bars), and how long the group waited for instances to let go (line, p95).",
+            [
+                query(f"sum by (kind) ({increase('rebalances_total')})", "{{kind}}"),
+                query(quantile(0.95, "rebalance_pause_seconds"), "pause p95"),
+            ],
+            unit="short",
+            bars=True,
+            overrides=[
+                color("assign", GREEN),
+                color("revoke", YELLOW),
+                color("lost", RED),
+                override(
+                    "pause p95",
+                    ("custom.drawStyle", "line"),
+                    ("custom.fillOpacity", 0),
+                    ("custom.axisPlacement", "right"),
+                    ("unit", "s"),
+                    ("color", {"mode": "fixed", "fixedColor": PURPLE}),
+                ),
+            ],
+            runbooks=("DupgateRebalancingOften",),
+        ),
+        states(
+            "Paused",
+            "Why the input stands still. backpressure comes and goes under load and restore after a rebalance; breaker and "
+            "manual stay until somebody acts.",
+            [query(f"max by (instance, reason) ({metric('consumer_paused')})", "{{instance}} {{reason}}")],
+            {0: ("reading", GREEN), 1: ("paused", ORANGE)},
+            runbooks=("DupgateBreakerPaused", "DupgatePausedManually"),
+        ),
+        lines(
+            "Commits and polls",
+            "Seconds since the last commit and since the last poll that returned, worst instance. A commit only happens "
+            "where something is delivered; polls return all the time.",
+            [
+                query(f"max(time() - {metric('last_commit_timestamp_seconds')})", "since commit"),
+                query(f"max(time() - {metric('last_poll_timestamp_seconds')})", "since poll"),
+            ],
+            unit="s",
+            overrides=[color("since commit", BLUE), color("since poll", PURPLE)],
+            runbooks=("DupgateCommitsFailing", "DupgateStalled"),
+        ),
+        lines(
+            "Offset commits",
+            "Transactions that carry offsets, by result.",
+            [query(f"sum by (result) ({rate('offset_commits_total')})", "{{result}}")],
+            unit="cps",
+            overrides=[color("ok", GREEN), color("error", RED)],
+            runbooks=("DupgateCommitsFailing",),
+        ),
+        lines(
+            "Producer queue",
+            "Bytes handed to the producers and not acknowledged. Growing means that the brokers are slower than the "
+            "workers.",
+            [query(f"sum by (instance) ({metric('producer_queue_bytes')})", "{{instance}}")],
+            unit="bytes",
+        ),
+    ]
+
+
+def index():
+    """Return what the judges remember, on memory and on disk."""
+    return [
+        lines(
+            "Originals in the index",
+            "Originals held by each judge and standby. They hold the same; a standby may be a moment behind.",
+            [query(f"sum by (instance) ({metric('index_entries')} {OF_JUDGES})", "{{instance}}")],
+            unit="short",
+        ),
+        lines(
+            "Memory by part, and limit",
+            "Memory of the index, summed over judges and standbys, and the sum of their limits.",
+            [
+                query(f"sum by (part) ({metric('index_memory_bytes')} {OF_JUDGES})", "{{part}}"),
+                query(f"sum({metric('index_memory_limit_bytes')} {OF_JUDGES})", "limit"),
+            ],
+            unit="bytes",
+            stack=True,
+            overrides=[limit("limit")],
+            runbooks=("DupgateIndexNearlyFull",),
+        ),
+        lines(
+            "Index fill",
+            "Memory of the index over its limit, by instance.",
+            [
+                query(
+                    f"sum by (instance) ({metric('index_memory_bytes')} {OF_JUDGES})"
+                    f" / sum by (instance) ({metric('index_memory_limit_bytes')} {OF_JUDGES})",
+                    "{{instance}}",
+                )
+            ],
+            unit="percentunit",
+            thresholds=steps("transparent", (0.8, YELLOW), (0.9, RED)),
+            runbooks=("DupgateIndexNearlyFull",),
+        ),
+        lines(
+            "Effective window and configured window",
+            "The line meets the dashed one after one window of uptime. Where it stays below, the index is full.",
+            [query(REACH, "effective"), query(WINDOW, "configured")],
+            unit="s",
+            overrides=[color("effective", BLUE), limit("configured", GREY)],
+            runbooks=("DupgateWindowTruncated", "DupgateColdStart"),
+        ),
+        lines(
+            "Evictions by reason",
+            "expired is normal. capacity means that originals are forgotten before their window ends. forgotten ones were "
+            "withdrawn, forgotten or reopened.",
+            [query(f"sum by (reason) ({rate('index_evictions_total')})", "{{reason}}")],
+            unit="cps",
+            overrides=[color("expired", GREY), color("capacity", RED), color("forgotten", PURPLE)],
+            runbooks=("DupgateWindowTruncated",),
+        ),
+        lines(
+            "Largest bucket",
+            "Originals under the fullest lookup key. Skew makes lookups slow.",
+            [query(f"max by (instance) ({metric('index_largest_bucket_entries')})", "{{instance}}")],
+            unit="short",
+        ),
+        lines(
+            "Snapshot age",
+            "Time since the last complete snapshot, and three intervals (dashed), from which on the alert fires.",
+            [
+                query(
+                    f"max by (instance) (time() - {metric('snapshot_last_success_timestamp_seconds')})", "{{instance}}"
+                ),
+                query(f"3 * max({metric('snapshot_interval_seconds')} {OF_JUDGES})", "limit"),
+            ],
+            unit="s",
+            overrides=[limit("limit")],
+            runbooks=("DupgateSnapshotStale",),
+        ),
+        lines(
+            "Snapshot duration",
+            "p95 of writing and of restoring a snapshot.",
+            [query(quantile(0.95, "snapshot_duration_seconds", by=("operation",)), "{{operation}}")],
+            unit="s",
+            overrides=[color("write", BLUE), color("restore", PURPLE)],
+        ),
+        lines(
+            "Snapshot size",
+            "All files of the last complete snapshot.",
+            [query(f"max by (instance) ({metric('snapshot_size_bytes')})", "{{instance}}")],
+            unit="bytes",
+        ),
+        lines(
+            "Snapshot failures",
+            "Snapshots that could not be written, or not be read at a start. Without one a start follows more of the log.",
+            [query(f"sum by (operation) ({increase('snapshot_failures_total')})", "{{operation}}")],
+            unit="short",
+            bars=True,
+            overrides=[color("write", ORANGE), color("restore", RED)],
+            runbooks=("DupgateSnapshotStale", "DupgateCorruptData"),
+        ),
+        stat(
+            "Cold starts in range",
+            "Starts with an index that does not reach one window back, in the selected range.",
+            [query("sum by (reason) (increase(" + metric("cold_starts_total") + "[$__range]))", "{{reason}}", instant=True, range=False)],
+            unit="short",
+            thresholds=steps(GREEN, (0.5, YELLOW)),
+            graph="none",
+            defaults={"decimals": 0},
+            runbooks=("DupgateColdStart",),
+        ),
+    ]
+
+
+def process():
+    """Return what concerns the process, the same for any program."""
+    return [
+        lines(
+            "CPU",
+            "Cores in use, by instance.",
+            [query(f"sum by (instance) (rate(process_cpu_seconds_total{{{INSTANCES}}}[$__rate_interval]))", "{{instance}}")],
+            unit="short",
+        ),
+        lines(
+            "Resident memory",
+            "Memory of the process: the index and what is in flight.",
+            [query(f"sum by (instance) (process_resident_memory_bytes{{{INSTANCES}}})", "{{instance}}")],
+            unit="bytes",
+        ),
+        lines(
+            "Open files",
+            "Share of the file descriptors that the process may open.",
+            [
+                query(
+                    f"max by (instance) (process_open_fds{{{INSTANCES}}} / process_max_fds{{{INSTANCES}}})",
+                    "{{instance}}",
+                )
+            ],
+            unit="percentunit",
+            thresholds=steps("transparent", (0.8, RED)),
+        ),
+        lines(
+            "Internal queues",
+            "Records waiting for text work, for verdict and transaction, and in the transaction under way.",
+            [query(f"sum by (queue) ({metric('queue_records')})", "{{queue}}")],
+            unit="short",
+            stack=True,
+            overrides=[color("work", BLUE), color("produce", PURPLE), color("commit", GREEN)],
+        ),
+        lines(
+            "Transaction fill",
+            "Records in the transaction under way over the most that it may hold, worst instance.",
+            [
+                query(
+                    f"max by (queue) ({metric('queue_records', COMMIT)} / {metric('queue_limit_records', COMMIT)})",
+                    "{{queue}}",
+                )
+            ],
+            unit="percentunit",
+            defaults={"max": 1},
+        ),
+        lines(
+            "Threads",
+            "Threads of the process.",
+            [query(f"sum by (instance) (process_threads{{{INSTANCES}}})", "{{instance}}")],
+            unit="short",
+        ),
+    ]
+
+
+def builds():
+    """Return the table of versions and configurations."""
+    build = f"max by (instance, version, revision, librdkafka) ({metric('build_info')})"
+    config = f"max by (instance, mode, algorithm, scheme, hash) ({metric('config_info')})"
+    return table(
+        "Build and configuration",
+        "One line for each instance. Different hashes are a configuration that has not reached all of them; different "
+        "schemes do not find each other's duplicates.",
+        [query(build, "build"), query(config, "configuration")],
+        columns={
+            "instance": "Instance",
+            "version": "Version",
+            "revision": "Revision",
+            "librdkafka": "librdkafka",
+            "mode": "Mode",
+            "algorithm": "Stages",
+            "scheme": "Scheme",
+            "hash": "Configuration",
+        },
+        sort="Instance",
+        merge="instance",
+        runbooks=("DupgateConfigDrift", "DupgateSchemeDrift"),
+    )
+
+
+def dashboard():
+    """Return the dashboard as Grafana reads it."""
+    made = Dashboard(UID, TITLE, "How the service does: flow, latency, the judge, Kafka, the index.", other=OTHER)
+    made.row("At a glance")
+    for number in numbers():
+        made.add(number, 4, 4)
+    for graph, height in glance():
+        made.add(graph, 8, height)
+    for title, panels in (
+        ("Flow", flow()),
+        ("Latency", latency()),
+        ("Verdicts and judges", judging()),
+        ("Kafka", kafka()),
+        ("Index and state", index()),
+    ):
+        made.row(title)
+        for graph in panels:
+            made.add(graph, 8, 8)
+    made.row("Process", collapsed=True)
+    for graph in process():
+        made.add(graph, 8, 8)
+    made.add(builds(), 24, 6)
+    return made.json()
