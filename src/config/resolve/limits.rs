@@ -153,7 +153,8 @@ pub(super) fn between(settings: &Settings, found: &mut Findings) {
             found.refuse(path, format!("{} must be below transaction.timeout.ms, {}", Span(interval), Span(limit)));
         }
     }
-    if settings.roles.worker && settings.input.instance_id.is_none() {
+    // Instances that only work are stateless: they come and go under any name.
+    if settings.roles.worker && settings.roles.judge && settings.input.instance_id.is_none() {
         found.warn_service("input.instance_id", "is empty: a restart moves partitions, and after a crash the input waits for the session time-out and readers \
              for the transaction time-out");
     }
