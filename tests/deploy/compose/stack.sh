@@ -127,12 +127,18 @@ run_plain() {
 
     stack stop "$active" > /dev/null 2>&1
     check "$active ends well when it is stopped" is "$(exit_code "$active")" 0
-    until_true 30 "$standby judges" judges "$standby_port"
+    # Sooner than the session of a judge that was killed would end.
+    until_true 8 "$standby judges" judges "$standby_port"
     before=$(documents "$standby_port")
     until_true 60 "pages flow on" at_least "$standby_port" $((before + 200))
     stack start "$active" > /dev/null 2>&1
     until_true 60 "$active is healthy again" is_healthy "$active"
     until_true 30 "and stands by" stands_by "$active_port"
+
+    stack kill --signal KILL "$standby" > /dev/null 2>&1
+    until_true 30 "$active judges when $standby is killed" judges "$active_port"
+    stack start "$standby" > /dev/null 2>&1
+    until_true 60 "$standby is healthy again" is_healthy "$standby"
 
     stack stop demo > /dev/null 2>&1
     until_true 60 "all pages are delivered" drained
