@@ -52,9 +52,10 @@ engine_start() {
 }
 
 # Runs the health checks of containers that are not known to be well: podman leaves that to systemd, and Docker does it itself.
+# Two at once would take each other's notes apart, so this ends with the run that started it, however that ended.
 health_loop() {
     local id
-    while :; do
+    while kill -0 $$ 2> /dev/null; do
         for id in $(podman ps --quiet --filter health=starting --filter health=unhealthy); do
             podman healthcheck run "$id" || true
         done

@@ -71,8 +71,8 @@ fetch_kafka() {
 inspect() { podman image inspect --format "$1" "$local/dupgate"; }
 is() { [[ $1 == "$2" ]] || { echo "$1 is not $2" >&2; return 1; }; }
 has_word() { [[ " $1 " == *" $2 "* ]]; }
-has_no_debug_information() { ! readelf --sections --wide "$1" | grep -qE '\.debug_(info|line)'; }
-names_the_source() { addr2line --exe "$1" --functions --demangle --inlines "$2" | tee "$cache/addr2line.log" | grep -q "$3"; }
+has_no_debug_information() { [[ ! $(readelf --sections --wide "$1") =~ \.debug_(info|line) ]]; }
+names_the_source() { [[ $(addr2line --exe "$1" --functions --demangle --inlines "$2") =~ $3 ]]; }
 
 check_image() {
     local container binary=$cache/dupgate id said feature address size
@@ -99,7 +99,7 @@ check_image() {
     check "the binary carries no debug information" has_no_debug_information "$binary"
     id=$(readelf --notes "$binary" | sed -n 's/^ *Build ID: //p')
     check "the target \`debug\` exports the file of its build ID" test -s "$cache/debug/.build-id/${id:0:2}/${id:2}.debug"
-    address=$(nm --defined-only --demangle "$binary" | awk '/ dupgate::main$/ { print $1; exit }')
+    address=$(nm --defined-only --demangle "$binary" | awk '/ dupgate::main$/ { print $1 }')
     check "which symbolises an address of it" names_the_source "$cache/debug/.build-id/${id:0:2}/${id:2}.debug" "0x$address" 'main\.rs:[0-9]'
     size=$(inspect '{{.Size}}')
     say "size: image $((size / 1000000)) MB, binary $(($(stat --format %s "$binary") / 1000000)) MB, debug information $(($(du --bytes --summarize "$cache/debug" | cut -f 1) / 1000000)) MB (profile $profile)"

@@ -48,7 +48,7 @@ stands_by() { [[ $(total "$1" '^dupgate_judge_active') == 0 ]]; }
 at_least() { local now; now=$(documents "$1") && ((now >= $2)); }
 
 container() { stack ps --all --quiet "$1"; }
-is_healthy() { [[ $(podman inspect --format '{{.State.Healthcheck.Status}}' "$(container "$1")") == healthy ]]; }
+is_healthy() { [[ $(podman inspect --format '{{.State.Status}} {{.State.Healthcheck.Status}}' "$(container "$1")") == "running healthy" ]]; }
 exit_code() { podman inspect --format '{{.State.ExitCode}}' "$(container "$1")"; }
 
 # An answer of Prometheus, through a line of Python about `data`.
@@ -185,7 +185,7 @@ down() {
 }
 
 # Each container has a monitor that names the storage; those of commands that ran in containers stay for some minutes.
-no_process() { ! monitors | grep -qv -e --exec-attach; }
+no_process() { [[ -z $(monitors | grep -v -e --exec-attach) ]]; }
 
 # What a failed run should be judged by.
 stack_report() {
