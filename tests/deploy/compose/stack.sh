@@ -7,14 +7,17 @@ secure=(--file docker-compose.yml --file config/compose/secure.yaml --file tests
 files=("${plain[@]}")
 stack() { (cd "$top" && exec "$compose" --progress quiet "${files[@]}" "$@" < /dev/null 8>&-); }
 
-free_port() {
-    local port
-    while :; do
-        port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
-        if ! (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null; then
-            echo "$port"
-            return
-        fi
+# Sets NAME_PORT for each name: ports below the range that the system gives to clients, on which nobody listens now.
+draw_ports() {
+    local name port drawn=" "
+    for name in "$@"; do
+        while :; do
+            port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+            [[ $drawn != *" $port "* ]] || continue
+            (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null || break
+        done
+        drawn+="$port "
+        export "${name}_PORT=$port"
     done
 }
 
@@ -90,10 +93,7 @@ configuration() {
     export DUPGATE_IMAGE=$local/dupgate KAFKA_IMAGE=$local/kafka:$(kafka_version) PROMETHEUS_IMAGE=$local/prometheus DEMO_RATE=100/s
     ADMIN_TOKEN=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
     export ADMIN_TOKEN
-    local name
-    for name in KAFKA PROMETHEUS GRAFANA KAFKA_UI DUPGATE_A DUPGATE_A_ADMIN DUPGATE_B DUPGATE_B_ADMIN; do
-        export "${name}_PORT=$(free_port)"
-    done
+    draw_ports KAFKA PROMETHEUS GRAFANA KAFKA_UI DUPGATE_A DUPGATE_A_ADMIN DUPGATE_B DUPGATE_B_ADMIN
 }
 
 run_plain() {
