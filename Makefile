@@ -82,10 +82,6 @@ eval: ## Quality in three bands of lengths, three seeds each; DATA=folder with f
 	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate
 	@python3 benches/quality/bands.py $(BUILT) $(wildcard $(DATA:%=%/*.jsonl))
 
-.PHONY: test-compose
-test-compose: ## The image and docker-compose.yml, for real, by buildah and podman; needs root on a Debian-like machine
-	@tests/deploy/compose/run.sh
-
 mutants: ## Break the machine on purpose and see every breakage caught
 	@tests/tools.sh build
 	@tests/mutants.sh
@@ -102,8 +98,8 @@ kafka-status: ## Print its address
 # What `make test-deploy` runs. DUPGATE_BIN is the program; without it the one that the tests build.
 PROGRAM = $(or $(DUPGATE_BIN),$(or $(CARGO_TARGET_DIR),target)/debug/dupgate)
 
-.PHONY: test-deploy test-program test-chart test-dashboards test-failover chart-schema chart-readme
-test-deploy: test-chart test-dashboards test-failover ## Chart, dashboards, alerts, take-overs: everything that a deployment is made of, run for real
+.PHONY: test-deploy test-program test-chart test-dashboards test-failover test-compose chart-schema chart-readme
+test-deploy: test-chart test-dashboards test-failover test-compose ## Chart, dashboards, alerts, take-overs, image and compose file: all of them run for real
 
 test-program:
 ifndef DUPGATE_BIN
@@ -120,6 +116,9 @@ test-dashboards: test-program ## Dashboards, alert rules and runbooks, on the se
 test-failover: ## How long outputs pause when a judge is stopped, killed or replaced; a burst for a slow judge
 	@tests/tools.sh test
 	$(CARGO) test --locked --test proof -- --ignored --nocapture --test-threads 1
+
+test-compose: ## The image and docker-compose.yml, run by buildah and podman; needs root on a Debian-like machine
+	@tests/deploy/compose/run.sh
 
 chart-schema: test-program ## Embed the program's schema of configuration files in the chart's
 	@tests/deploy/chart/schema.py "$(PROGRAM)"

@@ -33,7 +33,7 @@ pub(super) fn afford(settings: &Settings, found: &mut Findings) {
             "match.minhash.bands",
             format!(
                 "{bands} bands of {rows} rows, {} to be shared, find about {:.0} strangers for a page among {} originals of {} \
-                 and compare {:.0}: {:.1} ms of the judge (limit 1 ms); more rows, a larger agree, longer shingles or fewer \
+                 and compare {:.0}: {:.1} ms of the judge (limit 1 ms); more rows, a larger min_shared_bands, longer shingles or fewer \
                  index.max_entries find fewer",
                 minhash.least_keys(),
                 worst.found,

@@ -530,13 +530,26 @@ fn who_sieves_files_is_not_warned_of_brokers_and_groups() {
 }
 
 #[test]
+fn only_an_instance_that_judges_is_asked_for_a_name() {
+    let warned = |roles: &str| {
+        let mut layers = Layers::default();
+        layers.file("f.yaml", MINIMAL);
+        layers.set(roles);
+        let (_, warnings) = layers.resolve(&Given::default(), Purpose::Run).unwrap();
+        warnings.iter().any(|warning| warning.path == "input.instance_id")
+    };
+    assert!(warned("roles=worker,judge"));
+    assert!(!warned("roles=worker"), "stateless workers come and go under any name");
+}
+
+#[test]
 fn bands_that_the_judge_cannot_afford_are_refused_with_a_way_out() {
     let dear = ["match.minhash.bands=64", "match.minhash.rows=2", "match.minhash.min_shared_bands=1"];
     refused(&dear, "match.minhash.bands", "64 bands of 2 rows, 1 to be shared, find about ");
     refused(
         &dear,
         "match.minhash.bands",
-        "(limit 1 ms); more rows, a larger agree, longer shingles or fewer index.max_entries",
+        "(limit 1 ms); more rows, a larger min_shared_bands, longer shingles or fewer index.max_entries",
     );
     // Each way out is one.
     for way_out in ["match.minhash.rows=8", "index.max_entries=10000"] {
