@@ -374,7 +374,8 @@ def check_alerts(alerts):
 
 def commands(text):
     """Return the commands of dupgate in a text, in code or in a block of shell commands."""
-    blocks = [line.removeprefix("$ ") for block in re.findall(r"```(?:sh|console)\n(.*?)```", text, re.S) for line in block.splitlines()]
+    blocks = [line.removeprefix("$ ") for block in re.findall(r"```console\n(.*?)```", text, re.S)
+              for line in block.splitlines() if line.startswith("$ ")]
     return [line for line in [*blocks, *re.findall(r"`([^`\n]+)`", text)] if line.startswith("dupgate ")]
 
 
