@@ -40,6 +40,7 @@ CONF
 engine_start() {
     engine_files
     # What a run left that was killed.
+    buildah rm --all > /dev/null 2>&1 || true
     podman rm --all --force --volumes > /dev/null 2>&1 || true
     podman volume prune --force > /dev/null 2>&1 || true
     podman network prune --force > /dev/null 2>&1 || true
@@ -68,6 +69,11 @@ monitors() { pgrep --list-full --full "^[^ ]*conmon .* -b $cache/storage/"; }
 
 engine_stop() {
     local pid
+    if [[ -n ${build_pid:-} ]]; then
+        kill -- "-$build_pid" 2> /dev/null
+        wait "$build_pid" 2> /dev/null
+        buildah rm --all > /dev/null 2>&1
+    fi
     podman rm --all --force --time 0 --volumes > /dev/null 2>&1
     podman volume prune --force > /dev/null 2>&1
     podman network prune --force > /dev/null 2>&1

@@ -9,8 +9,11 @@ kafka_version() { pinned KAFKA_IMAGE | sed 's/.*://'; }
 build() {
     local what=$1 begin=$SECONDS log=$cache/build.log
     shift
-    nice -n 10 buildah build --isolation chroot --format docker --layers --pull-never "$@" > "$log" 2>&1 < /dev/null 8>&- ||
-        { tail -n 40 "$log"; fail "the image \`$what\` is not built"; }
+    # A group of its own, so that compilers end with it.
+    setsid nice -n 10 buildah build --isolation chroot --format docker --layers --pull-never "$@" > "$log" 2>&1 < /dev/null 8>&- &
+    build_pid=$!
+    wait "$build_pid" || { tail -n 40 "$log"; fail "the image \`$what\` is not built"; }
+    build_pid=
     say "built $what in $((SECONDS - begin)) s"
 }
 

@@ -80,7 +80,7 @@ scores_well() {
 
 up() {
     local begin=$SECONDS
-    (cd "$top" && timeout 300 "$compose" --progress quiet "${files[@]}" up --detach --no-build < /dev/null 8>&-) > "$cache/up.log" 2>&1 ||
+    (cd "$top" && timeout 420 "$compose" --progress quiet "${files[@]}" up --detach --no-build < /dev/null 8>&-) > "$cache/up.log" 2>&1 ||
         { cat "$cache/up.log"; fail "docker compose up"; }
     passed "docker compose up --detach ($((SECONDS - begin)) s)"
     local service
