@@ -23,6 +23,7 @@ fn away() -> (tempfile::TempDir, String) {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "what is told in time is held against the time that passed")]
 fn brokers_that_refuse_are_told_within_seconds_and_every_finding_is_a_line() {
     let (_folder, file) = away();
     let begun = Instant::now();
