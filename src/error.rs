@@ -14,10 +14,14 @@ pub enum Reason {
     Failure = 1,
     /// Wrong usage of the command line.
     Usage = 2,
-    /// Brokers cannot be reached.
+    /// An input file cannot be read.
+    Input = 66,
+    /// Brokers, or the instance that was asked, cannot be reached.
     Unavailable = 69,
     /// A bug: a thread panicked.
     Bug = 70,
+    /// The operating system refuses: an address is in use.
+    System = 71,
     /// State cannot be read or written, or facts are gone and `index.cold_start` forbids to begin anew.
     State = 74,
     /// Stopped before the end; the same command goes on from there.
@@ -30,11 +34,13 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Failure,
         Self::Usage,
+        Self::Input,
         Self::Unavailable,
         Self::Bug,
+        Self::System,
         Self::State,
         Self::Unfinished,
         Self::Denied,
@@ -47,12 +53,32 @@ impl Reason {
         self as u8
     }
 
+    /// Returns what the exit code means, as `dupgate --help` and the README say it.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Failure => "a check found something wrong (status --ready, test, ...), or another failure",
+            Self::Usage => "wrong usage of the command line",
+            Self::Input => "an input file is missing or cannot be used",
+            Self::Unavailable => "brokers, or the instance that is asked, cannot be reached; a check failed",
+            Self::Bug => "a bug: a thread panicked",
+            Self::System => "an address to listen on is in use or not available",
+            Self::State => "state cannot be read or written, or is lost and index.cold_start is stop",
+            Self::Unfinished => "stopped before everything was committed (processing.shutdown_grace)",
+            Self::Denied => "not authorized; the message names the ACL to add",
+            Self::Config => "the configuration is refused, or two processes share an input.instance_id",
+        }
+    }
+
     /// Makes the error that ends the process for this reason.
     #[must_use]
     pub fn because(self, cause: impl Into<anyhow::Error>) -> Fatal {
         Fatal { reason: self, cause: cause.into() }
     }
 }
+
+/// What exit code 0 means.
+pub const DONE: &str = "done, or stopped by SIGTERM or SIGINT with everything committed";
 
 /// Ends the process: what happened, and with which exit code. Shown once, by `main`.
 #[derive(Debug)]
@@ -107,7 +133,7 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_that_are_documented() {
-        assert_eq!(Reason::ALL.map(Reason::code), [1, 2, 69, 70, 74, 75, 77, 78]);
+        assert_eq!(Reason::ALL.map(Reason::code), [1, 2, 66, 69, 70, 71, 74, 75, 77, 78]);
     }
 
     #[test]

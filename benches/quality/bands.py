@@ -23,7 +23,7 @@ LEAST_TEXTS = 30
 
 def figures(program, files, seed, least, most, more):
     """The JSON of one run; nothing when no text is that long."""
-    command = [program, "eval", *files, "--json", "--seed", seed, "--min-chars", least, "--max-chars", most, *more]
+    command = [program, "eval", *files, "-o", "jsonl", "--seed", seed, "--min-chars", least, "--max-chars", most, *more]
     run = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if run.returncode == 74 and "no text is left" in run.stderr:
         return None

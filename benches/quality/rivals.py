@@ -275,7 +275,7 @@ def main():
 
     def written(name, more):
         path = folder / name
-        subprocess.run([*command, *more, "--json", "--write-stream", path], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*command, *more, "-o", "jsonl", "--write-stream", path], check=True, stdout=subprocess.DEVNULL)
         return Stream(path)
 
     stream, tune = written("stream.jsonl", []), written("tune.jsonl", ["--half", "tune"])

@@ -8,46 +8,48 @@ mod topics;
 use std::collections::BTreeSet;
 
 use clap::Args;
-use serde_json::json;
 
-use self::rows::{Row, State};
-use super::Global;
-use super::output::{Format, columns, print, print_json};
+use self::rows::{Report, Row, State};
+use super::output::Format;
 use super::report::count;
-use super::topics::{PATIENCE, input_names, plan, survey};
+use super::topics::{WHERE_TO_LOOK, input_names, no_answer, plan, survey};
+use super::{Global, human};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogKind;
-use crate::kafka::survey::{Survey, TopicPlan, TopicView, Trouble};
+use crate::kafka::survey::{Survey, TopicView, Trouble};
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{Clock, wall_time};
 
 /// Arguments of `check`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = "Example:\n  dupgate check -c dupgate.yaml\n\n\
-    It changes nothing, but for transactional ids of its own that the coordinator notes and forgets after a week.\n    \
-    Permissions are tried by requests that the brokers refuse from anybody for another reason.")]
+    It changes nothing, except that the coordinator keeps transactional ids of its own for a week.\n\
+    It tries permissions with requests that brokers reject from everybody for another reason.")]
 pub struct CheckArgs {
     /// Fail on warnings as well
     #[arg(long)]
     pub strict: bool,
 }
 
-/// Checks everything and prints one row a finding.
+/// Checks everything and prints each finding as soon as it is known.
 ///
 /// # Errors
 ///
 /// With the code of "unavailable" when a check failed, of "not authorized" when only permissions are missing.
 pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
-    let loaded = global.start(Purpose::Run)?;
-    let rows = rows(&loaded.settings);
-    let format = Format::or_usual(global.output);
-    match format {
-        Format::Table => print(&columns(&rows.iter().flat_map(Row::cells).collect::<Vec<_>>()))?,
-        Format::Json => print_json(&rows.iter().map(Row::json).collect(), format)?,
-        Format::Jsonl => rows.iter().try_for_each(|row| print_json(&row.json(), format))?,
+    let settings = global.start(Purpose::Run)?.settings;
+    let mut report = Report::new(Format::or_usual(global.output), &subjects(&settings), global.given_files());
+    match survey(&settings) {
+        Ok(survey) => of_cluster(&settings, &survey, &mut report)?,
+        Err(fatal) => report.add([Row::fail("brokers", fatal.to_string(), None)])?,
     }
+    if settings.roles.judge {
+        report.add(machine::disk(&settings.index))?;
+    }
+    report.add(machine::memory(&settings))?;
+    let rows = report.finish()?;
     let number = |state| rows.iter().filter(|row| row.state == state).count();
     let (warnings, failures) = (number(State::Warn), number(State::Fail));
     let sum = format!("{}, {}", count(warnings, "warning"), count(failures, "failure"));
@@ -60,19 +62,16 @@ pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
     Err(reason.because(anyhow::anyhow!("{sum}")))
 }
 
-fn rows(settings: &Settings) -> Vec<Row> {
-    let mut rows = match survey(settings) {
-        Ok(survey) => of_cluster(settings, &survey),
-        Err(fatal) => vec![Row::fail("brokers", fatal.to_string(), None)],
-    };
-    if settings.roles.judge {
-        rows.extend(machine::disk(&settings.index));
-    }
-    rows.extend(machine::memory(settings));
-    rows
+/// Names what will be looked at, as far as that is known: the column is as wide from the first line on.
+fn subjects(settings: &Settings) -> Vec<String> {
+    let output = &settings.output;
+    let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().cloned();
+    let logs = plan::logs(settings, 1).into_iter().map(|plan| plan.name);
+    input_names(settings).into_iter().chain(outputs).chain(logs).chain(["transactions".to_owned()]).collect()
 }
 
-fn of_cluster(settings: &Settings, survey: &Survey) -> Vec<Row> {
+fn of_cluster(settings: &Settings, survey: &Survey, report: &mut Report) -> Result<(), Fatal> {
+    report.asks("the brokers");
     let brokers = match survey.brokers() {
         Ok(brokers) => brokers,
         Err(trouble) => {
@@ -83,13 +82,10 @@ fn of_cluster(settings: &Settings, survey: &Survey) -> Vec<Row> {
                     "check kafka.security.sasl: mechanism, username and password".to_owned(),
                 ),
                 Trouble::Denied(denied) => (trouble.to_string(), denied.remedy()),
-                Trouble::Away(_) => (
-                    format!("{named} give no answer within {}: {trouble}", humantime::format_duration(PATIENCE)),
-                    "check kafka.brokers, kafka.security.protocol and the network".to_owned(),
-                ),
+                Trouble::Away(_) => (no_answer(settings, &trouble), WHERE_TO_LOOK.to_owned()),
             };
             let is_denied = !matches!(trouble, Trouble::Away(_));
-            return vec![Row { is_denied, ..Row::fail("brokers", text, Some(fix)) }];
+            return report.add([Row { is_denied, ..Row::fail("brokers", text, Some(fix)) }]);
         }
     };
     let clock = Clock::start();
@@ -98,22 +94,21 @@ fn of_cluster(settings: &Settings, survey: &Survey) -> Vec<Row> {
     let took = clock.now().saturating_sub(before);
     drop(again);
     let broker_count = brokers.len();
-    let mut rows = vec![Row::ok("brokers", format!("{}, rtt {} ms", count(broker_count, "broker"), took.as_millis()))];
+    report.add([Row::ok("brokers", format!("{}, rtt {} ms", count(broker_count, "broker"), took.as_millis()))])?;
 
+    report.asks("for the input topics");
     let names = match survey.named(&input_names(settings)) {
         Ok(names) => names,
-        Err(trouble) => {
-            rows.push(Row::trouble("input", &trouble));
-            return rows;
-        }
+        Err(trouble) => return report.add([Row::trouble("input", &trouble)]),
     };
     if names.is_empty() {
-        rows.push(Row::warn("input", "no topic matches the pattern yet".to_owned(), None));
+        report.add([Row::warn("input", "no topic matches the pattern yet".to_owned(), None)])?;
     }
     let mut input: Vec<TopicView> = Vec::new();
     let mut oldest: Option<Timestamp> = None;
     let mut pages_a_second = 0.0;
     for name in &names {
+        report.asks(&format!("for settings, first and last records of {name}"));
         match survey.topic(name) {
             Ok(Some(view)) => {
                 let ends = survey.ends(name, view.partitions);
@@ -121,27 +116,27 @@ fn of_cluster(settings: &Settings, survey: &Survey) -> Vec<Row> {
                     oldest = oldest.into_iter().chain(ends.oldest).min();
                     pages_a_second += machine::rate(ends);
                 }
-                rows.extend(topics::input(&view, &ends, wall_time(), settings));
+                report.add(topics::input(&view, &ends, wall_time(), settings))?;
                 input.push(view);
             }
-            Ok(None) => rows.push(Row::fail(
+            Ok(None) => report.add([Row::fail(
                 name,
                 "topic does not exist".to_owned(),
                 Some("dupgate topics create --execute --with-input --partitions NUMBER".to_owned()),
-            )),
-            Err(trouble) => rows.push(Row::trouble(name, &trouble)),
+            )])?,
+            Err(trouble) => report.add([Row::trouble(name, &trouble)])?,
         }
     }
     if settings.roles.judge {
-        rows.extend(machine::window(pages_a_second, settings));
+        report.add(machine::window(pages_a_second, settings))?;
     }
-    rows.extend(permits::with(vec![group(settings, survey, &input)], permits::groups(settings, survey, &input)));
+    report.asks("whether this instance may be a member of its groups");
+    report.add(permits::with(vec![group(settings, survey, &input)], permits::groups(settings, survey, &input)))?;
     if settings.roles.worker {
-        rows.extend(outputs(settings, survey, &input, oldest));
+        outputs(settings, survey, &input, oldest, report)?;
     }
-    rows.extend(logs(settings, survey, &brokers.keys().copied().collect::<Vec<_>>()));
-    rows.extend(transactions(settings, survey));
-    rows
+    logs(settings, survey, &brokers.keys().copied().collect::<Vec<_>>(), report)?;
+    transactions(settings, survey, report)
 }
 
 fn group(settings: &Settings, survey: &Survey, input: &[TopicView]) -> Row {
@@ -154,64 +149,73 @@ fn group(settings: &Settings, survey: &Survey, input: &[TopicView]) -> Row {
         .collect();
     let group = &settings.input.group;
     match survey.lag(&partitions) {
-        Ok(Some(lag)) => Row::ok("group", format!("may use \"{group}\"; lag {lag}")),
+        Ok(Some(lag)) => Row::ok("group", format!("may use \"{group}\"; lag {}", human::count(lag))),
         Ok(None) => Row::ok("group", format!("\"{group}\" is new here and begins at input.start")),
         Err(trouble) => Row::trouble("group", &trouble),
     }
 }
 
-fn outputs(settings: &Settings, survey: &Survey, input: &[TopicView], oldest: Option<Timestamp>) -> Vec<Row> {
+fn outputs(
+    settings: &Settings,
+    survey: &Survey,
+    input: &[TopicView],
+    oldest: Option<Timestamp>,
+    report: &mut Report,
+) -> Result<(), Fatal> {
     let output = &settings.output;
-    let names = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten();
     let of_input = plan::inherit(&input.iter().collect::<Vec<_>>());
-    let look = |name: &String| match survey.topic(name) {
-        Ok(Some(view)) => {
-            let rows = topics::output(&view, of_input, oldest, wall_time(), settings);
-            permits::with(rows, permits::write(survey, name))
-        }
-        Ok(None) => vec![topics::missing(name)],
-        Err(trouble) => vec![Row::trouble(name, &trouble)],
-    };
-    names.flat_map(look).collect()
+    for name in [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten() {
+        report.asks(&format!("for the settings of {name}, and whether it may be written"));
+        report.add(match survey.topic(name) {
+            Ok(Some(view)) => {
+                let rows = topics::output(&view, of_input, oldest, wall_time(), settings);
+                permits::with(rows, permits::write(survey, name))
+            }
+            Ok(None) => vec![topics::missing(name)],
+            Err(trouble) => vec![Row::trouble(name, &trouble)],
+        })?;
+    }
+    Ok(())
 }
 
-fn logs(settings: &Settings, survey: &Survey, brokers: &[i32]) -> Vec<Row> {
+fn logs(settings: &Settings, survey: &Survey, brokers: &[i32], report: &mut Report) -> Result<(), Fatal> {
     let default = brokers.first().and_then(|id| survey.broker_setting(*id, "default.replication.factor"));
     let default = default.and_then(|text| text.parse().ok()).unwrap_or(1);
-    let look = |(kind, plan): (LogKind, TopicPlan)| match survey.topic(&plan.name) {
-        Ok(view) => {
-            let rows = topics::log(&plan, view.as_ref(), brokers.len(), settings);
-            permits::with(rows, permits::log(settings, survey, kind, &plan, view.as_ref()))
-        }
-        Err(trouble) => vec![Row::trouble(&plan.name, &trouble)],
-    };
     let kinds = [LogKind::Fingerprints, LogKind::Verdicts];
-    kinds.into_iter().zip(plan::logs(settings, default)).flat_map(look).collect()
+    for (kind, plan) in kinds.into_iter().zip(plan::logs(settings, default)) {
+        report.asks(&format!("for {}, and whether it may be read, written and trimmed", plan.name));
+        report.add(match survey.topic(&plan.name) {
+            Ok(view) => {
+                let rows = topics::log(&plan, view.as_ref(), brokers.len(), settings);
+                permits::with(rows, permits::log(settings, survey, kind, &plan, view.as_ref()))
+            }
+            Err(trouble) => vec![Row::trouble(&plan.name, &trouble)],
+        })?;
+    }
+    Ok(())
 }
 
-fn transactions(settings: &Settings, survey: &Survey) -> Vec<Row> {
+fn transactions(settings: &Settings, survey: &Survey, report: &mut Report) -> Result<(), Fatal> {
     let group = &settings.input.group;
     let worker = settings.roles.worker && settings.output.delivery == crate::config::settings::Delivery::ExactlyOnce;
     let ids = [
         worker.then(|| format!("{group}.worker.check")),
         settings.roles.judge.then(|| format!("{group}.judge.{}.check", settings.scheme())),
     ];
-    let try_id = |id: String| match survey.transact(&id) {
+    let try_id = |id: &str| match survey.transact(id) {
         Ok(()) => Row::ok("transactions", format!("may use transactional ids like {id}")),
         Err(Trouble::Denied(denied)) => {
-            let prefix = id.strip_suffix("check").unwrap_or(&id);
-            let fix = denied.remedy().replace(&id, prefix) + " --resource-pattern-type prefixed";
+            let prefix = id.strip_suffix("check").unwrap_or(id);
+            let fix = denied.remedy().replace(id, prefix) + " --resource-pattern-type prefixed";
             let row =
                 Row::fail("transactions", format!("not authorized: Write on transactional-id {prefix}*"), Some(fix));
             Row { is_denied: true, ..row }
         }
         Err(trouble) => Row::trouble("transactions", &trouble),
     };
-    ids.into_iter().flatten().map(try_id).collect()
-}
-
-impl Row {
-    fn json(&self) -> serde_json::Value {
-        json!({"subject": self.subject, "state": self.state.name(), "text": self.text, "fix": self.fix})
+    for id in ids.into_iter().flatten() {
+        report.asks(&format!("for the transactional id {id}"));
+        report.add([try_id(&id)])?;
     }
+    Ok(())
 }

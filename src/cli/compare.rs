@@ -25,7 +25,7 @@ const MOST_SHOWN: usize = 160;
 /// Arguments of `compare`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  dupgate compare a.txt b.txt\n  dupgate compare pages.jsonl:17 pages.jsonl:203 -o json"
+    after_help = "Examples:\n  dupgate compare a.txt b.txt\n  dupgate compare pages.jsonl:17 pages.jsonl:203 -o json"
 )]
 pub struct CompareArgs {
     /// First page: a file, `FILE:LINE` for one of its lines, or - for standard input

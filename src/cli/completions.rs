@@ -20,7 +20,7 @@ pub struct CompletionsArgs {
 
 /// Arguments of `man`.
 #[derive(Clone, Debug, Default, Args)]
-#[command(after_help = "Example:\n  dupgate man --directory /usr/share/man/man1\n  dupgate man | man -l -")]
+#[command(after_help = "Examples:\n  dupgate man --directory /usr/share/man/man1\n  dupgate man | man -l -")]
 pub struct ManArgs {
     /// Write one page per command to this folder instead of printing the first page
     #[arg(long, value_name = "FOLDER")]

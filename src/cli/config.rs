@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Global;
-use super::output::{Format, columns, print, print_json};
+use super::output::{Format, print, print_json, table};
 use crate::config::{Layers, Purpose, Refused, SAMPLE, Settings, Shown, gather, schema};
 use crate::error::{Fatal, Reason};
 
@@ -37,7 +37,7 @@ pub enum ConfigCommand {
     Schema,
     /// Show what a change of the configuration affects and costs
     #[command(
-        after_help = "Example:\n  dupgate config diff running.yaml new.yaml\n  dupgate config diff running.yaml -s match.simhash.max_distance=4"
+        after_help = "Examples:\n  dupgate config diff running.yaml new.yaml\n  dupgate config diff running.yaml -s match.simhash.max_distance=4"
     )]
     Diff(diff::DiffArgs),
 }
@@ -119,9 +119,8 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
                         shown.origin.to_string(),
                     ]
                 };
-                let heads = ["key", "value", "decides", "from"].map(str::to_owned).to_vec();
-                let rows: Vec<_> = std::iter::once(heads).chain(read.shown.iter().map(row)).collect();
-                print(&columns(&rows))
+                let rows: Vec<_> = read.shown.iter().map(row).collect();
+                print(&table(&["KEY", "VALUE", "DECIDES", "FROM"], &rows))
             }
             Format::Json => print_json(&Value::Array(read.shown.iter().map(object).collect()), format),
             Format::Jsonl => read.shown.iter().try_for_each(|shown| print_json(&object(shown), format)),

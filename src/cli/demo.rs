@@ -40,7 +40,7 @@ pub struct DemoArgs {
 #[derive(Clone, Debug, Args)]
 pub struct CrawlArgs {
     /// Seed of the generated crawl
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
     /// Share of pages that are edited copies of an earlier page
     #[arg(long, default_value_t = 0.2, value_parser = share, value_name = "SHARE")]
@@ -65,7 +65,7 @@ pub enum DemoCommand {
     )]
     Produce(ProduceArgs),
     /// Read the outputs back and print precision and recall
-    #[command(after_help = "Example:\n  dupgate demo score -c dupgate.yaml --json")]
+    #[command(after_help = "Example:\n  dupgate demo score -c dupgate.yaml -o json")]
     Score(ScoreArgs),
 }
 
@@ -95,9 +95,6 @@ pub struct ScoreArgs {
     /// Brokers, host:port, comma-separated [default: those of the configuration]
     #[arg(long, value_delimiter = ',', value_name = "HOST:PORT")]
     pub brokers: Vec<String>,
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Does what the arguments say.

@@ -6,7 +6,6 @@ mod sites;
 mod table;
 mod texts;
 
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -15,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Global;
+use super::output::{Format as OutputFormat, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -30,7 +30,7 @@ const ORIGINALS: u64 = 10_000_000;
 
 /// Arguments of `eval`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:\n  dupgate eval\n  dupgate eval pages.jsonl --pairs pairs.txt\n  \
+#[command(after_help = "Examples:\n  dupgate eval\n  dupgate eval pages.jsonl --pairs pairs.txt\n  \
                      dupgate eval pages.jsonl --baselines\n  dupgate eval --sites --pages 100000")]
 pub struct EvalArgs {
     /// Files of JSON lines with `text` (and `id`) [default: a generated crawl]
@@ -40,16 +40,16 @@ pub struct EvalArgs {
     #[arg(long, value_name = "FILE", requires = "base")]
     pub pairs: Option<PathBuf>,
     /// Which texts to use: one half to choose settings, the other to report on
-    #[arg(long, value_enum, default_value_t = HalfArg::Report)]
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = HalfArg::Report)]
     pub half: HalfArg,
     /// Edited copies per text
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 2)]
     pub copies: usize,
     /// Seed of the stream
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
     /// Number of generated texts if no file is given
-    #[arg(long, default_value_t = 2000, conflicts_with = "base")]
+    #[arg(long, value_name = "NUMBER", default_value_t = 2000, conflicts_with = "base")]
     pub texts: usize,
     /// Skip shorter texts
     #[arg(long, value_name = "CHARACTERS", default_value_t = 0)]
@@ -67,7 +67,7 @@ pub struct EvalArgs {
     #[arg(long, conflicts_with_all = ["pairs", "baselines", "verdicts", "write_stream"])]
     pub sites: bool,
     /// Pages per stream of different generated articles on sites
-    #[arg(long, default_value_t = 10_000, requires = "sites", conflicts_with = "base")]
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, requires = "sites", conflicts_with = "base")]
     pub pages: usize,
     /// Write the stream and its ground truth: JSON lines with `id`, `text`, `family`, `role` and `edit`
     #[arg(long, value_name = "FILE")]
@@ -75,9 +75,6 @@ pub struct EvalArgs {
     /// Score verdicts of another program on that stream: JSON lines with `id` and, for duplicates, `match_id`
     #[arg(long, value_name = "FILE")]
     pub verdicts: Vec<PathBuf>,
-    /// Print only the JSON line
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Half of the texts.
@@ -91,13 +88,14 @@ pub enum HalfArg {
     Both,
 }
 
-/// Plants, judges, scores; prints one table and one line of JSON.
+/// Plants, judges, scores; prints one table, or the same figures as JSON.
 ///
 /// # Errors
 ///
 /// A configuration that is refused, a file that cannot be read.
 pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
+    let format = OutputFormat::or_usual(global.output);
     // Texts stand alone: no ids that could make an update, no scope, no times.
     let input = InputSettings {
         format: Format::Text,
@@ -107,9 +105,9 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     };
     let reader = Reader::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
-    let found = texts::gather(args, args.half.half(), &reader).map_err(|error| Reason::State.because(error))?;
+    let found = texts::gather(args, args.half.half(), &reader).map_err(|error| Reason::Input.because(error))?;
     if args.sites {
-        return sites::sites(args, found, &settings);
+        return sites::sites(args, found, &settings, format);
     }
     let crowd = settings.rules.minhash.map(|minhash| {
         let minhash_of = &settings.fingerprint.minhash;
@@ -118,7 +116,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
         (candidates, crowd.histogram())
     });
     let (stream, joined) = if let Some(pairs) = &args.pairs {
-        (texts::labelled(&found, pairs).map_err(|error| Reason::State.because(error))?, None)
+        (texts::labelled(&found, pairs).map_err(|error| Reason::Input.because(error))?, None)
     } else {
         let texts = texts::without_names(found);
         (planted(&texts, args), Some(plant_joined(&texts)))
@@ -128,7 +126,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     }
     let scored_verdicts = |path: &PathBuf| exchange::scored_verdicts(path, &stream);
     let others: anyhow::Result<Vec<Judged>> = args.verdicts.iter().map(scored_verdicts).collect();
-    let others = others.map_err(|error| Reason::State.because(error))?;
+    let others = others.map_err(|error| Reason::Input.because(error))?;
     let mut beside = Vec::new();
     if args.baselines {
         beside = beside::baselines(&stream, args, &reader, &settings)?;
@@ -141,7 +139,6 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
         Some(joined) => OneKnown::of(&scored(joined, &judge(joined, &reader, &settings)?)),
         None => None,
     };
-    let mut out = std::io::stdout().lock();
     let (candidates, likeness) = crowd.unzip();
     let mut shown = table::table(&ours.report, candidates, one_known.as_ref());
     let mut figures = table::json(&ours.report, candidates, likeness.as_deref());
@@ -152,10 +149,15 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
         let judges: Vec<Value> = beside.iter().map(Judged::json).collect();
         figures = table::with(figures, json!({ "judges": judges }));
     }
-    let written = if args.json { Ok(()) } else { out.write_all(shown.as_bytes()) };
-    // Nobody reads what is left to say.
-    drop(written.and_then(|()| writeln!(out, "{figures}")));
-    Ok(())
+    tell(&shown, &figures, format)
+}
+
+/// Prints the table, or the same figures as JSON.
+fn tell(table: &str, figures: &Value, format: OutputFormat) -> Result<(), Fatal> {
+    match format {
+        OutputFormat::Table => print(table.trim_end()),
+        OutputFormat::Json | OutputFormat::Jsonl => print_json(figures, format),
+    }
 }
 
 fn planted(texts: &[String], args: &EvalArgs) -> Vec<Planted> {

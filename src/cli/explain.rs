@@ -25,7 +25,7 @@ const SHOWN: usize = 12;
 /// Arguments of `explain`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Example:\n  dupgate explain page.html\n  dupgate explain pages.jsonl:17 -c dupgate.yaml -o json"
+    after_help = "Examples:\n  dupgate explain page.html\n  dupgate explain pages.jsonl:17 -c dupgate.yaml -o json"
 )]
 pub struct ExplainArgs {
     /// Page to read: a file, `FILE:LINE` for one of its lines, or - for standard input

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use clap::{Command, CommandFactory};
 
 use super::Cli;
+use crate::error::{DONE, Reason};
 
 /// What commands are for, in the order of the help text, and the commands.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -20,7 +21,18 @@ const GROUPS: &[(&str, &[&str])] = &[
 pub(super) fn grammar() -> Command {
     let command = Cli::command();
     let text = template(&command);
-    command.help_template(text)
+    command.help_template(text).after_help(exit_codes())
+}
+
+/// Lists the exit codes, as the README does.
+fn exit_codes() -> String {
+    let mut text = "Exit codes:\n".to_owned();
+    let rows = std::iter::once((0, DONE)).chain(Reason::ALL.map(|reason| (reason.code(), reason.meaning())));
+    for (code, meaning) in rows {
+        let _ = writeln!(text, "  {code:>2}  {meaning}");
+    }
+    text.truncate(text.trim_end().len());
+    text
 }
 
 /// Writes the template of the first help page. clap has no groups of commands: the lists are part of the template.
@@ -33,7 +45,8 @@ fn template(command: &Command) -> String {
             let _ = writeln!(text, "  {name:12} {}", about.unwrap_or_default());
         }
     }
-    text + "\nGlobal options:\n{options}\n\nUse `dupgate <COMMAND> --help` for the options of a command.{after-help}\n"
+    text + "\nGlobal options:\n{options}\n\nUse `dupgate <COMMAND> --help` for the options of a command.\n\
+            Documentation: https://github.com/dupgate/dupgate{after-help}\n"
 }
 
 #[cfg(test)]

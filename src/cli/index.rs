@@ -4,13 +4,15 @@ mod plan;
 mod top;
 mod verify;
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::Global;
 use super::ask::{Instance, Operators, in_query};
-use super::output::{Format, columns, print, print_json};
+use super::output::{Format, columns, print, print_json, print_list};
 use super::petition::petition;
+use super::{Global, human};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -35,12 +37,12 @@ pub struct IndexArgs {
 pub enum IndexCommand {
     /// Show what the newest snapshot or a running instance holds
     #[command(
-        after_help = "Example:\n  dupgate index stats -c dupgate.yaml -o json\n  dupgate index stats --running -c dupgate.yaml"
+        after_help = "Examples:\n  dupgate index stats -c dupgate.yaml -o json\n  dupgate index stats --running -c dupgate.yaml"
     )]
     Stats(Instance),
     /// Find originals by position, id or fingerprint, in the newest snapshot or a running instance
     #[command(
-        after_help = "Example:\n  dupgate index lookup --fp 9f3c2a10e4b7d855 --distance 4 -c dupgate.yaml\n  dupgate index lookup --id https://a.example/1 --running=10.0.0.7:9465 -c dupgate.yaml"
+        after_help = "Examples:\n  dupgate index lookup --fp 9f3c2a10e4b7d855 --distance 4 -c dupgate.yaml\n  dupgate index lookup --id https://a.example/1 --running=10.0.0.7:9465 -c dupgate.yaml"
     )]
     Lookup(LookupArgs),
     /// List the originals with the most duplicates in the verdict log
@@ -123,7 +125,7 @@ fn snapshots(settings: &Settings) -> Result<Vec<(u32, Snapshot)>, Fatal> {
     if found.is_empty() {
         let path = settings.index.path.display();
         let why = if settings.index.path.exists() { "" } else { ": there is no such folder" };
-        let interval = humantime::format_duration(settings.index.snapshot_interval);
+        let interval = human::span(settings.index.snapshot_interval);
         let scheme = settings.scheme();
         let why = anyhow::anyhow!(
             "no snapshot of scheme {scheme} in {path}{why} (a judge writes one every {interval} and at its end)"
@@ -159,16 +161,29 @@ fn stats(instance: &Instance, global: &Global) -> Result<(), Fatal> {
     };
     match Format::or_usual(global.output) {
         Format::Table => {
-            let row = |(name, value): (&String, &Value)| {
-                vec![name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)]
-            };
             let tables = found.iter().filter_map(Value::as_object);
-            tables.map(|table| columns(&table.iter().map(row).collect::<Vec<_>>())).try_for_each(|table| print(&table))
+            tables
+                .map(|table| columns(&table.iter().map(in_words).collect::<Vec<_>>()))
+                .try_for_each(|table| print(&table))
         }
         Format::Json => print_json(&Value::Array(found), Format::Json),
         Format::Jsonl => found.iter().try_for_each(|value| print_json(value, Format::Jsonl)),
     }
 }
+
+/// One figure with the unit that its name ends in.
+fn in_words((name, value): (&String, &Value)) -> Vec<String> {
+    let number = value.as_u64();
+    let (name, text) = match (name.strip_suffix("_seconds"), number) {
+        (Some(stem), Some(seconds)) => (stem, human::span(Duration::from_secs(seconds))),
+        (_, Some(number)) if COUNTS.contains(&name.as_str()) => (name.as_str(), human::count(number)),
+        _ => (name.as_str(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+    };
+    vec![name.replace('_', " "), text]
+}
+
+/// Figures that are counts, and no numbers of something.
+const COUNTS: [&str; 4] = ["originals", "max_entries", "memory_bytes", "input_partitions"];
 
 fn array(value: Value) -> Vec<Value> {
     if let Value::Array(found) = value { found } else { Vec::new() }
@@ -220,20 +235,15 @@ fn lookup(args: &LookupArgs, global: &Global) -> Result<(), Fatal> {
     if found.is_empty() {
         return Err(Reason::Failure.because(anyhow::anyhow!("no such original in the {place}")));
     }
-    match Format::or_usual(global.output) {
-        Format::Table => {
-            let row = |original: &Value| {
-                let text = |key: &str| original[key].as_str().unwrap_or("-").to_owned();
-                vec![
-                    original["distance"].as_u64().map_or_else(|| "-".to_owned(), |bits| format!("d={bits}")),
-                    text("source"),
-                    text("fp"),
-                    format!("cluster {}", text("cluster")),
-                ]
-            };
-            print(&columns(&found.iter().map(row).collect::<Vec<_>>()))
-        }
-        Format::Json => print_json(&Value::Array(found), Format::Json),
-        Format::Jsonl => found.iter().try_for_each(|value| print_json(value, Format::Jsonl)),
-    }
+    let row = |original: &Value| {
+        let text = |key: &str| original[key].as_str().unwrap_or("-").to_owned();
+        vec![
+            original["distance"].as_u64().map_or_else(|| "-".to_owned(), |bits| bits.to_string()),
+            text("source"),
+            text("fp"),
+            text("cluster"),
+        ]
+    };
+    let rows: Vec<Vec<String>> = found.iter().map(row).collect();
+    print_list(Format::or_usual(global.output), &["DISTANCE", "ORIGINAL", "FINGERPRINT", "CLUSTER"], &rows, found)
 }

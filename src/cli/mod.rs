@@ -12,6 +12,7 @@ pub mod demo;
 pub mod eval;
 pub mod explain;
 mod help;
+mod human;
 pub mod index;
 pub mod output;
 pub mod page;
@@ -45,15 +46,17 @@ use crate::runtime::clock::wall_clock;
 /// Read when no file is named.
 const DEFAULT_FILE: &str = "/etc/dupgate/dupgate.yaml";
 
+/// The variable that configurations take the name of an instance from, and what stands for it where it is not set.
+const HOSTNAME: &str = "HOSTNAME";
+const HOSTNAME_FILE: &str = "/proc/sys/kernel/hostname";
+
 /// Routes the near-duplicate pages of Kafka topics to a topic of their own
 #[derive(Debug, Parser)]
 #[command(
     name = "dupgate",
     version = version(),
     propagate_version = true,
-    arg_required_else_help = true,
-    after_help = "Exit codes:\n  0 done    1 found a failure    2 wrong usage    69 unavailable    70 a bug\n  \
-                  74 state unreadable    75 stopped before the end    77 not authorized    78 configuration refused"
+    arg_required_else_help = true
 )]
 pub struct Cli {
     /// What every command takes.
@@ -91,7 +94,7 @@ pub struct Global {
     /// Set one configuration key, over all files and variables
     #[arg(global = true, short, long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
-    /// Output format: table, json or jsonl [default: table on a terminal, jsonl elsewhere]
+    /// Output format: table, json or jsonl [default: table on a terminal, jsonl elsewhere; reports are tables everywhere]
     #[arg(global = true, short, long, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub output: Option<output::Format>,
     /// Log format: auto, text or json [default: as configured]
@@ -193,6 +196,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(fatal) => {
             complain(&fatal);
+            if matches!(cli.command, Command::Run(_)) {
+                cli.global.log_end(&fatal);
+            }
             fatal.exit_code()
         }
     })
@@ -204,7 +210,10 @@ fn complain(fatal: &Fatal) {
     if let Some(refused) = fatal.cause.downcast_ref::<Refused>() {
         let _ = report::tell(&mut out, &refused.problems, &refused.warnings);
         let sum = report::sum(&refused.problems, &refused.warnings);
-        let _ = writeln!(out, "error: the configuration is refused ({sum})");
+        // Where two are read, the context names the one that is meant.
+        let which = fatal.cause.to_string();
+        let which = if which == refused.to_string() { String::new() } else { format!(" {which}") };
+        let _ = writeln!(out, "error: the configuration{which} is refused ({sum})");
     } else {
         let _ = writeln!(out, "error: {fatal}");
     }
@@ -257,12 +266,23 @@ impl Global {
     pub fn sources(&self) -> Sources {
         let texts =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let mut variables: BTreeMap<String, String> = texts.collect();
+        // Shells know the machine's name and do not hand it on; containers do.
+        if let (false, Ok(name)) = (variables.contains_key(HOSTNAME), std::fs::read_to_string(HOSTNAME_FILE)) {
+            variables.insert(HOSTNAME.to_owned(), name.trim().to_owned());
+        }
         Sources {
             files: self.config.clone(),
             default_file: Some(PathBuf::from(DEFAULT_FILE)),
             set: self.set.clone(),
-            variables: texts.collect::<BTreeMap<_, _>>(),
+            variables,
         }
+    }
+
+    /// Returns ` -c FILE` for each configuration file that was named.
+    fn given_files(&self) -> String {
+        let files: Vec<String> = self.config.iter().map(|file| format!(" -c {}", file.display())).collect();
+        files.concat()
     }
 
     /// Loads the configuration, begins to log as it says, and logs its warnings.
@@ -286,6 +306,16 @@ impl Global {
         // A second start in one process keeps the first one's way to log.
         let _ = crate::telemetry::logging::start(&logging, self.color.of_log(), wall_clock);
         crate::panics::log_panics();
+    }
+
+    /// Logs why the service ended, where log lines are JSON: whoever collects those drops other lines.
+    fn log_end(&self, fatal: &Fatal) {
+        // A configuration that was refused says nothing of logging: the defaults and the command line do.
+        self.start_logging(&Logging { level: Level::Info.into(), format: LogFormat::Auto });
+        if crate::telemetry::logging::is_json() {
+            let exit_code = fatal.reason.code();
+            tracing::error!(exit_code, error = %fatal, "dupgate ends");
+        }
     }
 
     fn level(&self, configured: Level) -> Level {

@@ -47,6 +47,26 @@ pub(super) fn print_json(value: &Value, format: Format) -> Result<(), Fatal> {
     }
 }
 
+/// Prints a list: below headings for people, as one document or line by line for programs.
+pub(super) fn print_list(
+    format: Format,
+    heads: &[&str],
+    rows: &[Vec<String>],
+    objects: Vec<Value>,
+) -> Result<(), Fatal> {
+    match format {
+        Format::Table => print(&table(heads, rows)),
+        Format::Json => print_json(&Value::Array(objects), format),
+        Format::Jsonl => objects.iter().try_for_each(|object| print_json(object, format)),
+    }
+}
+
+/// Lays rows out in columns below headings.
+pub(super) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+    let heads = heads.iter().map(|head| (*head).to_owned()).collect();
+    columns(&std::iter::once(heads).chain(rows.iter().cloned()).collect::<Vec<_>>())
+}
+
 /// Lays rows out in columns, two blanks apart; the last column is not filled up.
 pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();
@@ -66,9 +86,46 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// A table whose rows come one after the other: a column grows with its widest cell so far.
+pub(super) struct Growing {
+    widths: Vec<usize>,
+}
+
+impl Growing {
+    /// Begins with headings, which are printed, and the least width of each column.
+    pub(super) fn begin(columns: &[(&str, usize)]) -> Result<Self, Fatal> {
+        let mut growing = Self { widths: columns.iter().map(|(_, width)| *width).collect() };
+        let heads: Vec<String> = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+        print(&growing.line(&heads))?;
+        Ok(growing)
+    }
+
+    /// Lays out the next row.
+    pub(super) fn line(&mut self, row: &[String]) -> String {
+        let mut cells = Vec::new();
+        for (cell, width) in row.iter().zip(&mut self.widths) {
+            *width = cell.chars().count().max(*width);
+            cells.push(format!("{cell:<width$}", width = *width));
+        }
+        cells.join("  ").trim_end().to_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_column_grows_with_its_widest_cell_so_far() {
+        let mut table = Growing { widths: vec![4, 1] };
+        let mut line = |row: [&str; 2]| table.line(&row.map(str::to_owned));
+        assert_eq!([line(["a", "b"]), line(["abcdef", "b"]), line(["a", "b"])], ["a     b", "abcdef  b", "a       b"]);
+    }
+
+    #[test]
+    fn a_table_begins_with_headings() {
+        assert_eq!(table(&["ONE", "TWO"], &[vec!["a".to_owned(), "b".to_owned()]]), "ONE  TWO\na    b");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

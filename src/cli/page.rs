@@ -116,7 +116,7 @@ impl Desk {
     /// What cannot be opened or has no such line.
     pub fn fetch(&self, place: &Place, format: Option<FormatArg>) -> Result<(Vec<u8>, Format), Fatal> {
         let unreadable = |error: std::io::Error| {
-            Reason::State.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
+            Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {place}")))
         };
         let bytes = bytes_of(place).map_err(unreadable)?;
         let bytes = bytes.ok_or_else(|| Reason::Failure.because(anyhow::anyhow!("{place}: there is no such line")))?;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
+use super::human::age;
 use crate::fingerprint::{SketchForm, share};
 use crate::log::{Answer, Match, PageRuling, Stage};
 use crate::record::Source;
@@ -107,39 +108,26 @@ pub(super) fn other(answer: &Answer, form: Form) -> Value {
     }
 }
 
-/// Returns the ruling on one line: `near  d=2  a:3:1 ~ a:9:2  31h  ID ~ ID`.
-pub(super) fn line(page: &PageRuling, form: Form, id: impl Fn(&Source) -> Option<String>) -> String {
-    let mut parts = vec![format!("{:<6}", verdict(page))];
-    let own = id(&page.source);
-    match page.decision.matched() {
-        None => {
-            parts.push(page.source.to_string());
-            parts.extend(own);
-        }
-        Some(of) => {
-            parts.push(Measure::of(of, form).to_string());
-            parts.push(format!("{} ~ {}", page.source, of.source));
-            parts.push(age(of.age_ms));
-            let other = id(&of.source);
-            if own.is_some() || other.is_some() {
-                let shown = |id: Option<String>| id.unwrap_or_else(|| "-".to_owned());
-                parts.push(format!("{}  ~  {}", shown(own), shown(other)));
-            }
-        }
-    }
-    parts.join("  ")
-}
+/// Headings of [`cells`].
+pub(super) const HEADS: [&str; 7] = ["VERDICT", "NEARNESS", "AGE", "PAGE", "ORIGINAL", "ID", "ORIGINAL ID"];
 
-/// An age in its largest unit; before the original it is negative.
-pub(super) fn age(millis: i64) -> String {
-    let units = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)];
-    let size = millis.unsigned_abs();
-    let sign = if millis < 0 { "-" } else { "" };
-    // Two of a unit before it is used: 31 h say more than 1 d.
-    match units.iter().find(|(_, unit)| size >= unit * 2) {
-        Some((name, unit)) => format!("{sign}{}{name}", size / unit),
-        None => format!("{millis}ms"),
-    }
+/// Returns the ruling as one row: `near  d=2  1 d 7 h  a:3:1  a:9:2  ID  ID`.
+pub(super) fn cells(page: &PageRuling, form: Form, id: impl Fn(&Source) -> Option<String>) -> Vec<String> {
+    let of = page.decision.matched();
+    let nearness = of.map(|of| Measure::of(of, form).to_string());
+    let original = of.map(|of| of.source.to_string());
+    let id_of = |source: Option<&Source>| source.and_then(&id);
+    [
+        Some(verdict(page).to_owned()),
+        nearness,
+        of.map(|of| age(of.age_ms)),
+        Some(page.source.to_string()),
+        original,
+        id_of(Some(&page.source)),
+        id_of(of.map(|of| &of.source)),
+    ]
+    .map(|cell| cell.unwrap_or_else(|| "-".to_owned()))
+    .to_vec()
 }
 
 #[cfg(test)]
@@ -175,8 +163,9 @@ mod tests {
         // 4 of 128 slots of 8 bits.
         let by_sketch = object(&page(Stage::MinHash), form);
         assert_eq!((by_sketch.get("distance"), by_sketch.get("similarity")), (None, Some(&json!(0.968))));
-        assert_eq!(line(&page(Stage::MinHash), form, |_| None), "near    s=0.968  a:0:1 ~ a:0:1  0ms");
-        assert_eq!(line(&page(Stage::MinHash), None, |_| None), "near    s=?  a:0:1 ~ a:0:1  0ms");
+        let line = |page: &PageRuling, form| cells(page, form, |_| None).join(" ");
+        assert_eq!(line(&page(Stage::MinHash), form), "near s=0.968 0 ms a:0:1 a:0:1 - -");
+        assert_eq!(line(&page(Stage::MinHash), None), "near s=? 0 ms a:0:1 a:0:1 - -");
         let mut held = page(Stage::MinHash);
         let crate::log::Decision::Duplicate { of } = &mut held.decision else { unreachable!() };
         of.contained = Some(875);
@@ -185,11 +174,6 @@ mod tests {
             (by_share.get("containment"), by_share.get("similarity")),
             (Some(&json!(0.875)), Some(&json!(0.968)))
         );
-        assert_eq!(line(&held, form, |_| None), "near    c=0.875  a:0:1 ~ a:0:1  0ms");
-    }
-
-    #[test]
-    fn ages_are_short() {
-        assert_eq!([age(111_600_000), age(-5000), age(999), age(200_000_000)], ["31h", "-5s", "999ms", "2d"]);
+        assert_eq!(line(&held, form), "near c=0.875 0 ms a:0:1 a:0:1 - -");
     }
 }

@@ -9,7 +9,7 @@ use crate::runtime::service;
 
 /// Arguments of `run`.
 #[derive(Clone, Debug, Default, Args)]
-#[command(after_help = "Example:\n  dupgate run -c dupgate.yaml\n  dupgate run -c dupgate.yaml -s mode=observe")]
+#[command(after_help = "Examples:\n  dupgate run -c dupgate.yaml\n  dupgate run -c dupgate.yaml -s mode=observe")]
 pub struct RunArgs {
     /// Refuse to start on warnings as well
     #[arg(long)]

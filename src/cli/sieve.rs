@@ -28,7 +28,7 @@ use routes::{Readers, Routes};
 /// Arguments of `sieve`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(
-    after_help = "Example:\n  dupgate sieve pages.jsonl\n  dupgate sieve pages.jsonl --unique unique.jsonl --duplicate duplicate.jsonl"
+    after_help = "Examples:\n  dupgate sieve pages.jsonl\n  dupgate sieve pages.jsonl --unique unique.jsonl --duplicate duplicate.jsonl"
 )]
 pub struct SieveArgs {
     /// Files of JSON lines, judged in this order; standard input if none is given, or for -
@@ -64,12 +64,12 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     let partitions = settings.log_partitions();
     let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
         .map_err(|error| Reason::Config.because(error))?;
-    let (inputs, size) = lines::open(&args.files).map_err(|error| Reason::State.because(error))?;
+    let (inputs, size) = lines::open(&args.files).map_err(|error| Reason::Input.because(error))?;
     let mut routes = if args.is_routing() {
         let [unique, duplicate, dead] = [&args.unique, &args.duplicate, &args.dead].map(Option::as_deref);
         Routes::files(&args.files, unique, duplicate, dead)?
     } else {
-        Routes::verdicts()
+        Routes::verdicts(global.output)?
     };
     let mut progress = Progress::new(size, args.is_routing());
     let mut sieve = Sieve::new(SieveSettings {
@@ -102,7 +102,7 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     if readers == Readers::Gone {
         return Ok(());
     }
-    routes.flush()?;
+    routes.finish()?;
     progress.finish();
     outcome
 }

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::Global;
 use super::ask::{Address, get, reachable};
+use super::human::{age, count, span};
 use super::output::{Format, columns, print, print_json};
-use super::ruling::age;
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
 use crate::runtime::clock::Clock;
@@ -19,7 +19,7 @@ use crate::runtime::clock::Clock;
 /// Arguments of `status`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(
-    after_help = "Example:\n  dupgate status\n  dupgate status --watch --address 10.0.0.7:9464\n  dupgate status --ready"
+    after_help = "Examples:\n  dupgate status\n  dupgate status --watch --address 10.0.0.7:9464\n  dupgate status --ready"
 )]
 pub struct StatusArgs {
     /// Address of the instance, host:port or a URL [default: http.listen]
@@ -59,14 +59,23 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     let ticks = tick(args.every.max(Duration::from_millis(100)));
     let clock = Clock::start();
     let mut gone_since: Option<Duration> = None;
+    let is_screen = std::io::stdout().is_terminal();
     loop {
         let (status, body) = match get(&address, "/status") {
             Ok(answer) => answer,
             // The moment that one watches for.
             Err(fatal) if args.watch => {
                 let since = *gone_since.get_or_insert_with(|| clock.now());
-                let span = clock.now().saturating_sub(since).as_secs();
-                print(&format!("unreachable for {span} s: {fatal}"))?;
+                let text = format!("unreachable for {}: {fatal}", span(clock.now().saturating_sub(since)));
+                match format {
+                    // What was seen last stays on the screen, with one line below.
+                    Format::Table if is_screen => {
+                        let mut out = std::io::stdout();
+                        let _ = write!(out, "\r\x1b[K{text}").and_then(|()| out.flush());
+                    }
+                    Format::Table => print(&text)?,
+                    Format::Json | Format::Jsonl => super::note(&text),
+                }
                 if ticks.recv().is_err() {
                     return Ok(());
                 }
@@ -82,7 +91,7 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
         let page = serde_json::from_str(&body).map_err(|error| Reason::Failure.because(error))?;
         match format {
             Format::Table => {
-                if args.watch && std::io::stdout().is_terminal() {
+                if args.watch && is_screen {
                     // From the top of an empty screen.
                     let _ = write!(std::io::stdout(), "\x1b[H\x1b[2J");
                 }
@@ -100,88 +109,104 @@ pub fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     }
 }
 
-/// A figure of the page; 0 when it is not there.
-fn figure(page: &Value, name: &str) -> f64 {
-    page[name].as_f64().unwrap_or(0.0)
+/// A count of the page; 0 when it is not there.
+fn figure(page: &Value, name: &str) -> u64 {
+    page[name].as_u64().unwrap_or(0)
 }
 
-/// Members of an object of figures.
-fn figures<'p>(page: &'p Value, name: &str) -> Vec<(&'p str, f64)> {
+/// Members of an object of counts.
+fn figures<'p>(page: &'p Value, name: &str) -> Vec<(&'p str, u64)> {
     let members = page[name].as_object().into_iter().flatten();
-    members.filter_map(|(key, value)| Some((key.as_str(), value.as_f64()?))).collect()
+    members.filter_map(|(key, value)| Some((key.as_str(), value.as_u64()?))).collect()
 }
 
-fn documents(page: &Value) -> f64 {
-    figures(page, "documents").iter().map(|(_, count)| count).sum()
+fn sum(page: &Value, name: &str) -> u64 {
+    figures(page, name).iter().map(|(_, count)| count).sum()
 }
+
+fn percent(part: u64, whole: u64) -> String {
+    let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+/// Pages a second between two looks, or since the start.
+fn rate(page: &Value, before: Option<&Value>) -> Option<String> {
+    let a_second = |pages: u64, millis: u64| count(pages.saturating_mul(1000) / millis.max(1));
+    let pages = sum(page, "documents");
+    if let Some(before) = before {
+        let millis = figure(page, "at_ms").saturating_sub(figure(before, "at_ms"));
+        return Some(format!("{}/s", a_second(pages.saturating_sub(sum(before, "documents")), millis)));
+    }
+    let uptime = page["uptime_ms"].as_u64().filter(|uptime| *uptime >= 1000 && pages > 0)?;
+    Some(format!("{}/s since the start", a_second(pages, uptime)))
+}
+
+/// Logs whose judges have a line of their own.
+const MOST_JUDGES: usize = 8;
 
 fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
-    let word = |name: &str| page[name].as_str().unwrap_or("-");
-    let whole = |value: f64| format!("{value:.0}");
-    let ago =
-        |name: &str| page[name].as_i64().map_or_else(|| "never".to_owned(), |ms| format!("{} ago", age(ms.max(0))));
+    let word = |name: &str| page[name].as_str().filter(|text| !text.is_empty()).unwrap_or("-");
+    let ago = |name: &str, otherwise: &str| {
+        page[name].as_i64().map_or_else(|| otherwise.to_owned(), |ms| format!("{} ago", age(ms.max(0))))
+    };
     let mut rows = Vec::new();
     let mut row = |name: &str, text: String| rows.push(vec![name.to_owned(), text]);
-    row(
-        "dupgate",
-        format!(
-            "{}  mode {}  scheme {}  config {}",
-            word("version"),
-            word("mode"),
-            word("scheme"),
-            word("config_hash")
-        ),
-    );
+    let uptime = page["uptime_ms"].as_i64().map(|ms| format!("  up {}", age(ms))).unwrap_or_default();
+    row("dupgate", format!("{}  instance {}{uptime}", word("version"), word("instance_id")));
+    row("settings", format!("mode {}  scheme {}  config {}", word("mode"), word("scheme"), word("config_hash")));
     row("ready", if page["ready"] == true { "yes".to_owned() } else { "NO".to_owned() });
     for text in page["waits_for"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         row("", text.to_owned());
     }
-    let sum = documents(page);
-    let duplicates: f64 = figures(page, "documents")
-        .iter()
-        .filter(|(verdict, _)| ["exact", "near"].contains(verdict))
-        .map(|(_, n)| n)
-        .sum();
-    let share = if sum > 0.0 { format!(", {:.1} % duplicates", 100.0 * duplicates / sum) } else { String::new() };
-    let rate = before.map(|before| {
-        let millis = (figure(page, "at_ms") - figure(before, "at_ms")).max(1.0);
-        format!(", {:.0}/s", (sum - documents(before)).max(0.0) * 1000.0 / millis)
-    });
-    row("pages", format!("{}{share}{}", whole(sum), rate.unwrap_or_default()));
+    let pages = sum(page, "documents");
+    let duplicates: u64 = ["exact", "near"].iter().map(|verdict| figure(&page["documents"], verdict)).sum();
+    let share = if pages > 0 { format!(", {} duplicates", percent(duplicates, pages)) } else { String::new() };
+    let rate = rate(page, before).map(|rate| format!(", {rate}")).unwrap_or_default();
+    row("pages", format!("{}{share}{rate}", count(pages)));
     let by_verdict: Vec<String> = figures(page, "documents")
         .iter()
-        .filter(|(_, count)| *count > 0.0)
-        .map(|(verdict, count)| format!("{verdict} {count:.0}"))
+        .filter(|(_, pages)| *pages > 0)
+        .map(|(verdict, pages)| format!("{verdict} {}", count(*pages)))
         .collect();
-    row("", by_verdict.join("  "));
+    if !by_verdict.is_empty() {
+        row("", by_verdict.join("  "));
+    }
     let reasons: Vec<&Value> = page["dead_letter_reasons"].as_array().into_iter().flatten().collect();
-    let held: f64 = reasons.iter().map(|reason| figure(reason, "held")).sum();
-    let held = if held > 0.0 { format!(", {held:.0} held back") } else { String::new() };
-    row("dead letters", format!("{}{held}", whole(figure(page, "dead_letters"))));
+    let held: u64 = reasons.iter().map(|reason| figure(reason, "held")).sum();
+    let held = if held > 0 { format!(", {} held back", count(held)) } else { String::new() };
+    row("dead letters", format!("{}{held}", count(figure(page, "dead_letters"))));
     for reason in reasons {
         let text = |name: &str| reason[name].as_str().unwrap_or_default();
-        let records = figure(reason, "delivered") + figure(reason, "held");
-        row("", format!("{} {records:.0}: {}, last at {}", text("reason"), text("why"), text("example")));
+        let records = count(figure(reason, "delivered") + figure(reason, "held"));
+        row("", format!("{} {records}: {}, last at {}", text("reason"), text("why"), text("example")));
     }
-    let partitions: f64 = figures(page, "assigned_partitions").iter().map(|(_, count)| count).sum();
+    let topics: Vec<&str> = page["topics"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let topics = if topics.is_empty() { String::new() } else { format!(" of {}", topics.join(", ")) };
     let paused: Vec<&str> = page["paused"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let paused = if paused.is_empty() { String::new() } else { format!(", PAUSED ({})", paused.join(", ")) };
-    row("input", format!("{} partitions, lag {}{paused}", whole(partitions), whole(figure(page, "lag"))));
+    let partitions = count(sum(page, "assigned_partitions"));
+    row("input", format!("{partitions} partitions{topics}, lag {}{paused}", count(figure(page, "lag"))));
+    row("group", word("group").to_owned());
     if let Some(ms) = page["pending_rulings_ms"].as_i64().filter(|ms| *ms >= 2000) {
         row("verdicts", format!("the oldest request has waited for its verdict for {}", age(ms)));
     }
-    row("last commit", ago("last_commit_age_ms"));
-    let judges: Vec<String> = figures(page, "judge")
-        .iter()
-        .map(|(log, active)| format!("{log}: {}", if *active > 0.0 { "active" } else { "standby" }))
-        .collect();
-    row("judge", if judges.is_empty() { "no".to_owned() } else { judges.join(", ") });
-    let (memory, limit) = (figure(page, "index_memory_bytes"), figure(page, "index_memory_limit_bytes"));
-    let fill = if limit > 0.0 { format!(", {:.1} % of its memory", 100.0 * memory / limit) } else { String::new() };
-    let window =
-        page["effective_window_ms"].as_i64().map(|ms| format!(", reaches {} back", age(ms))).unwrap_or_default();
-    row("index", format!("{} originals{fill}{window}", whole(figure(page, "index_entries"))));
-    row("snapshot", ago("snapshot_age_ms"));
+    row("last commit", ago("last_commit_age_ms", "none since the start"));
+    let judges = figures(page, "judge");
+    let state = |active: u64| if active > 0 { "active" } else { "standby" };
+    if judges.len() > MOST_JUDGES {
+        let active = judges.iter().filter(|(_, active)| *active > 0).count();
+        row("judges", format!("{active} active, {} standby", judges.len() - active));
+    } else {
+        judges.iter().for_each(|(log, active)| row(&format!("judge {log}"), state(*active).to_owned()));
+    }
+    if !judges.is_empty() {
+        let (memory, limit) = (figure(page, "index_memory_bytes"), figure(page, "index_memory_limit_bytes"));
+        let fill = if limit > 0 { format!(", {} of its memory", percent(memory, limit)) } else { String::new() };
+        let window =
+            page["effective_window_ms"].as_i64().map(|ms| format!(", reaches {} back", age(ms))).unwrap_or_default();
+        row("index", format!("{} originals{fill}{window}", count(figure(page, "index_entries"))));
+        row("snapshot", ago("snapshot_age_ms", "none written since the start"));
+    }
     let errors: Vec<String> = page["errors"]
         .as_object()
         .into_iter()
@@ -189,7 +214,7 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
         .flat_map(|(component, _)| {
             figures(&page["errors"], component).into_iter().map(move |(kind, n)| (component, kind, n))
         })
-        .map(|(component, kind, count)| format!("{component} {kind} {count:.0}"))
+        .map(|(component, kind, errors)| format!("{component} {kind} {}", count(errors)))
         .collect();
     row("errors", if errors.is_empty() { "0".to_owned() } else { errors.join("  ") });
     rows
@@ -206,30 +231,35 @@ mod tests {
         let page = json!({
             "version": "1.2.3", "mode": "route", "scheme": "sh64-1", "config_hash": "abc", "at_ms": 10_000,
             "ready": false, "waits_for": ["restored: restoring, 40 %"],
-            "documents": {"unique": 75.0, "near": 25.0, "exact": 0.0}, "dead_letters": 50.0,
+            "group": "crawl", "instance_id": "one", "topics": ["crawl.pages"], "uptime_ms": 93_600_000,
+            "documents": {"unique": 7500, "near": 2500, "exact": 0}, "dead_letters": 50,
             "dead_letter_reasons": [{
-                "reason": "missing_field", "delivered": 50.0, "held": 2.0, "example": "a:0:7", "why": "no `/text`"
+                "reason": "missing_field", "delivered": 50, "held": 2, "example": "a:0:7", "why": "no `/text`"
             }],
             "pending_rulings_ms": 4500,
-            "assigned_partitions": {"a": 2.0, "b": 3.0}, "lag": 7.0, "paused": ["manual"],
-            "last_commit_age_ms": 2500, "judge": {"0": 1.0}, "effective_window_ms": 111_600_000,
-            "snapshot_age_ms": null, "errors": {"log": {"corrupt": 3.0}},
+            "assigned_partitions": {"a": 2, "b": 3}, "lag": 1234, "paused": ["manual"],
+            "last_commit_age_ms": 2500, "judge": {"0": 1, "1": 0}, "effective_window_ms": 111_600_000,
+            "snapshot_age_ms": null, "errors": {"log": {"corrupt": 3}},
         });
-        let before = json!({"at_ms": 8000, "documents": {"unique": 60.0}});
+        let before = json!({"at_ms": 8000, "documents": {"unique": 6000}});
         let shown = columns(&rows(&page, Some(&before)));
         for expected in [
-            "dupgate       1.2.3  mode route  scheme sh64-1  config abc\n",
+            "dupgate       1.2.3  instance one  up 1 d 2 h\nsettings      mode route  scheme sh64-1  config abc\n",
             "ready         NO\n              restored: restoring, 40 %\n",
-            "pages         100, 25.0 % duplicates, 20/s\n              near 25  unique 75\n",
-            "input         5 partitions, lag 7, PAUSED (manual)\n",
+            "pages         10,000, 25.0 % duplicates, 2,000/s\n              near 2,500  unique 7,500\n",
+            "input         5 partitions of crawl.pages, lag 1,234, PAUSED (manual)\ngroup         crawl\n",
             "dead letters  50, 2 held back\n              missing_field 52: no `/text`, last at a:0:7\n",
-            "verdicts      the oldest request has waited for its verdict for 4s\nlast commit   2s ago\n",
-            "judge         0: active\n",
-            "index         0 originals, reaches 31h back\n",
-            "snapshot      never\n",
+            "verdicts      the oldest request has waited for its verdict for 4 s\nlast commit   2 s ago\n",
+            "judge 0       active\njudge 1       standby\n",
+            "index         0 originals, reaches 1 d 7 h back\n",
+            "snapshot      none written since the start\n",
             "errors        log corrupt 3",
         ] {
             assert!(shown.contains(expected), "{expected}\n{shown}");
         }
+        let first = columns(&rows(&page, None));
+        assert!(first.contains("pages         10,000, 25.0 % duplicates, 0/s since the start\n"), "{first}");
+        let idle = columns(&rows(&json!({"documents": {"unique": 0}}), None));
+        assert!(idle.contains("pages         0\ndead letters  0\n"), "{idle}");
     }
 }

@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Global;
 use super::ask::{Instance, in_query};
-use super::output::{Format, print};
-use super::ruling::{Form, age, line, object, other};
+use super::human::age;
+use super::output::{Format, Growing, print};
+use super::ruling::{Form, HEADS, cells, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -27,9 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Arguments of `tap`.
 #[derive(Clone, Debug, Default, Args)]
-#[command(
-    after_help = "Example:\n  dupgate tap -c dupgate.yaml --verdict near --limit 3\n  dupgate tap -c dupgate.yaml --running --verdict near"
-)]
+#[command(after_help = "Examples:\n  dupgate tap -c dupgate.yaml --verdict near --limit 3\n  \
+                  dupgate tap -c dupgate.yaml --running --verdict near\n\n\
+                  NEARNESS is d=differing bits of the SimHash, s=estimated similarity, or c=share of the smaller page in the\n\
+                  other.")]
 pub struct TapArgs {
     /// Only these verdicts; --running has exact and near only
     #[arg(long, value_enum, value_name = "VERDICT", value_delimiter = ',')]
@@ -89,7 +91,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     }
     let settings = global.start(Purpose::Run)?.settings;
     let names = if args.no_ids { None } else { Some(Names::open(&settings)?) };
-    let format = Format::or_usual(global.output);
+    let mut lines = Lines::begin(Format::or_usual(global.output), names.is_some())?;
     let extent = if args.kept { Extent::Kept } else { Extent::New };
     let mut left = args.limit.unwrap_or(u64::MAX);
     let mut outcome = Ok(());
@@ -115,14 +117,14 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
             outcome = match &ruling.answer {
                 Answer::Page(page) => {
                     let ids = names.as_ref().map(|names| names.of(page)).unwrap_or_default();
-                    show(page, &ids, form, format)
+                    lines.verdict(page, &ids, form)
                 }
-                Answer::Withdrawn { source, reason } if format == Format::Table => {
-                    print(&format!("{}  dead    {}  {source}", time_of_day(), reason.name()))
+                Answer::Withdrawn { source, reason } => {
+                    let why = format!("({})", reason.name());
+                    let cells = ["dead", "-", "-", &source.to_string(), &why, "-", "-"].map(str::to_owned);
+                    lines.print(&time_of_day(), &cells, || other(&ruling.answer, form))
                 }
-                answer @ (Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. }) => {
-                    print(&other(answer, form).to_string())
-                }
+                Answer::Forgotten(_) | Answer::Reopened { .. } => Ok(()),
             };
             if outcome.is_err() || left == 0 {
                 return ControlFlow::Break(());
@@ -144,7 +146,7 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     }
     let settings = global.start(Purpose::Sieve)?.settings;
     let Some(running) = args.instance.of(&settings)? else { return Ok(()) };
-    let format = Format::or_usual(global.output);
+    let mut lines = Lines::begin(Format::or_usual(global.output), true)?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     if left == 0 {
         return Ok(());
@@ -154,19 +156,17 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
         in_query(&args.verdict.iter().map(|verdict| verdict.name()).collect::<Vec<_>>().join(","))
     );
     running.listen(&query, |pair| {
-        match format {
-            Format::Table => print(&pair_line(pair))?,
-            Format::Json | Format::Jsonl => print(&pair.to_string())?,
-        }
+        let time = jiff::Timestamp::from_millisecond(pair["at_ms"].as_i64().unwrap_or(0));
+        let time = time.map(|at| at.strftime("%H:%M:%S").to_string()).unwrap_or_default();
+        lines.print(&time, &pair_cells(pair), || pair_object(pair))?;
         left -= 1;
         Ok(left > 0)
     })
 }
 
-/// As [`line()`] says a ruling: `08:14:02  near  d=2  a:3:1 ~ a:9:2  31h  ID ~ ID`.
-fn pair_line(pair: &Value) -> String {
-    let text = |key: &str| pair[key].as_str().unwrap_or("-");
-    let number = |key: &str| pair[key].as_i64().unwrap_or(0);
+/// The same row as of a ruling ([`cells`]).
+fn pair_cells(pair: &Value) -> [String; 7] {
+    let text = |key: &str| pair[key].as_str().unwrap_or("-").to_owned();
     let figure = |key: &str| pair[key].as_f64();
     let measure = match (figure("containment"), figure("distance"), figure("similarity")) {
         (Some(share), ..) => format!("c={share}"),
@@ -174,18 +174,39 @@ fn pair_line(pair: &Value) -> String {
         (None, None, Some(similarity)) => format!("s={similarity}"),
         (None, None, None) => "s=?".to_owned(),
     };
-    let clock = jiff::Timestamp::from_millisecond(number("at_ms")).map(|at| at.strftime("%H:%M:%S").to_string());
-    format!(
-        "{}  {:<6}  {}  {} ~ {}  {}  {}  ~  {}",
-        clock.unwrap_or_default(),
-        text("verdict"),
-        measure,
-        text("source"),
-        text("match"),
-        age(number("age_ms")),
-        text("id"),
-        text("match_id")
-    )
+    let age = age(pair["age_ms"].as_i64().unwrap_or(0));
+    [text("verdict"), measure, age, text("source"), text("match"), text("id"), text("match_id")]
+}
+
+/// The same object as of a ruling ([`object`]), with what differs: one reader is enough for both.
+fn pair_object(pair: &Value) -> Value {
+    const SAME: [&str; 11] = [
+        "source",
+        "verdict",
+        "stage",
+        "distance",
+        "similarity",
+        "containment",
+        "match",
+        "age_ms",
+        "cluster",
+        "id",
+        "match_id",
+    ];
+    let mut object = Map::new();
+    let measures_by_sketch = pair["stage"] == "minhash";
+    for key in SAME.into_iter().chain(["differs"]) {
+        let is_of_another_stage = match key {
+            "similarity" => !measures_by_sketch,
+            "distance" => measures_by_sketch,
+            _ => false,
+        };
+        if !pair[key].is_null() && !is_of_another_stage {
+            object.insert(key.to_owned(), pair[key].clone());
+        }
+    }
+    object.insert("delivered_at_ms".to_owned(), pair["at_ms"].clone());
+    Value::Object(object)
 }
 
 fn time_of_day() -> String {
@@ -193,19 +214,47 @@ fn time_of_day() -> String {
     now.map(|now| now.strftime("%H:%M:%S").to_string()).unwrap_or_default()
 }
 
-fn show(page: &PageRuling, ids: &BTreeMap<Source, String>, form: Form, format: Format) -> Result<(), Fatal> {
-    if format == Format::Table {
-        return print(&format!("{}  {}", time_of_day(), line(page, form, |source| ids.get(source).cloned())));
-    }
-    let mut object = object(page, form);
-    let mut put = |name: &str, source: Option<&Source>| {
-        if let Some(id) = source.and_then(|source| ids.get(source)) {
-            object.insert(name.to_owned(), id.as_str().into());
+/// Prints verdicts: rows below headings for people, objects for programs.
+struct Lines {
+    /// Absent when programs read.
+    table: Option<Growing>,
+}
+
+impl Lines {
+    fn begin(format: Format, has_ids: bool) -> Result<Self, Fatal> {
+        if format != Format::Table {
+            return Ok(Self { table: None });
         }
-    };
-    put("id", Some(&page.source));
-    put("match_id", page.decision.matched().map(|of| &of.source));
-    print(&Value::Object(object).to_string())
+        // Ids may be of any length: only the last column is as long as it likes.
+        let [verdict, nearness, age, page, original, id, original_id] = HEADS;
+        let mut columns =
+            vec![("TIME", 8), (verdict, 8), (nearness, 8), (age, 12), (page, page.len()), (original, original.len())];
+        if has_ids {
+            columns.extend([(id, id.len()), (original_id, original_id.len())]);
+        }
+        Ok(Self { table: Some(Growing::begin(&columns)?) })
+    }
+
+    fn print(&mut self, time: &str, cells: &[String], object: impl FnOnce() -> Value) -> Result<(), Fatal> {
+        let Some(table) = &mut self.table else { return print(&object().to_string()) };
+        let row: Vec<String> = std::iter::once(time.to_owned()).chain(cells.iter().cloned()).collect();
+        print(&table.line(&row))
+    }
+
+    fn verdict(&mut self, page: &PageRuling, ids: &BTreeMap<Source, String>, form: Form) -> Result<(), Fatal> {
+        let row = cells(page, form, |source| ids.get(source).cloned());
+        self.print(&time_of_day(), &row, || {
+            let mut object = object(page, form);
+            let mut put = |name: &str, source: Option<&Source>| {
+                if let Some(id) = source.and_then(|source| ids.get(source)) {
+                    object.insert(name.to_owned(), id.as_str().into());
+                }
+            };
+            put("id", Some(&page.source));
+            put("match_id", page.decision.matched().map(|of| &of.source));
+            Value::Object(object)
+        })
+    }
 }
 
 /// Finds the ids of pages by reading them.
@@ -233,5 +282,28 @@ impl Names {
             Some((source, id.chars().filter(|c| !c.is_control()).take(256).collect()))
         };
         found.into_iter().filter_map(id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pair_of_a_running_instance_reads_like_a_ruling() {
+        let pair = json!({
+            "number": 7, "at_ms": 5, "source": "a:0:2", "match": "a:0:1", "cluster": "a:0:1", "verdict": "near",
+            "stage": "minhash", "distance": null, "similarity": 0.8, "age_ms": 2000, "bits": 9, "id": "x", "match_id": "y",
+        });
+        assert_eq!(pair_cells(&pair).join(" "), "near s=0.8 2 s a:0:2 a:0:1 x y");
+        assert_eq!(
+            pair_object(&pair),
+            json!({
+                "source": "a:0:2", "verdict": "near", "stage": "minhash", "similarity": 0.8, "match": "a:0:1", "age_ms": 2000,
+                "cluster": "a:0:1", "id": "x", "match_id": "y", "delivered_at_ms": 5
+            })
+        );
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::compare::Nearness;
-use super::output::{Format, columns, print, print_json};
+use super::output::{Format, print, print_json, table};
 use super::page::{Desk, Place};
 use super::report::count;
 use crate::config::Purpose;
@@ -29,10 +29,12 @@ use cases::{Case, Expected, Page};
 #[command(after_help = "Example:\n  dupgate test cases.yaml -c dupgate.yaml\n\n\
     A file of cases is a list:\n  \
     - name: price change only\n    \
-      one: {text: \"Sold for 12 dollars.\"}      # or file: page.html, file: pages.jsonl:17, html: ..., record: {url: ..., text: ...}\n    \
+      one: {text: \"Sold for 12 dollars.\"}\n    \
       other: {text: \"Sold for 15 dollars.\"}\n    \
-      expect: near                             # unique, exact, near, duplicate (exact or near), template, update, dead\n    \
-      stage: minhash                           # optional: the stage that is to match")]
+      expect: near\n    \
+      stage: minhash\n\n\
+    A page is text, html, record: {url: ..., text: ...}, file: page.html or file: pages.jsonl:17.\n\
+    expect is unique, exact, near, duplicate (exact or near), template, update or dead; stage is optional.")]
 pub struct TestArgs {
     /// Files of test cases
     #[arg(value_name = "FILE", required = true)]
@@ -46,16 +48,23 @@ struct Outcome {
     stage: Option<Stage>,
     /// Absent when a page was refused.
     near: Option<Nearness>,
-    /// Why the page was refused.
+    /// Why the page was refused, or the case could not be run.
     why: Option<String>,
+    /// Why the case could not be run decides the exit code.
+    unread: Option<Reason>,
 }
 
 impl Outcome {
+    /// A case that could not be run.
+    fn unread(case: Case, fatal: &Fatal) -> Self {
+        Self { case, got: "nothing", stage: None, near: None, why: Some(fatal.to_string()), unread: Some(fatal.reason) }
+    }
+
     fn passed(&self) -> bool {
         let expected = self.case.expect;
         let verdict = self.got == expected.name()
             || (expected == Expected::Duplicate && [Expected::Exact.name(), Expected::Near.name()].contains(&self.got));
-        verdict && self.case.stage.is_none_or(|stage| self.stage == Some(stage.stage()))
+        self.unread.is_none() && verdict && self.case.stage.is_none_or(|stage| self.stage == Some(stage.stage()))
     }
 }
 
@@ -63,19 +72,27 @@ impl Outcome {
 ///
 /// # Errors
 ///
-/// A case that is not as expected; a configuration, a file of cases or a page that cannot be read.
+/// A case that is not as expected or cannot be run, once all others were; a configuration or a file of cases that cannot be read.
 pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
     let mut desk = Desk::new(global.start(Purpose::Sieve)?.settings);
     let mut outcomes = Vec::new();
     for path in &args.files {
         let folder = path.parent().unwrap_or(Path::new(""));
         for case in cases::read(path)? {
-            outcomes.push(run(case, folder, &mut desk)?);
+            outcomes.push(run(&case, folder, &mut desk).unwrap_or_else(|fatal| Outcome::unread(case, &fatal)));
         }
     }
     let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
     match global.output {
-        None | Some(Format::Table) => print(&table(&outcomes, failed, desk.settings()))?,
+        None | Some(Format::Table) => {
+            let rows = rows(&outcomes, desk.settings());
+            if !rows.is_empty() {
+                print(&table(&["RESULT", "CASE", "EXPECTED", "GOT", "WHY"], &rows))?;
+            }
+            if failed == 0 {
+                print(&format!("{}: all passed", count(outcomes.len(), "case")))?;
+            }
+        }
         Some(Format::Json) => {
             let results: Vec<Value> = outcomes.iter().map(object).collect();
             let passed = outcomes.len() - failed;
@@ -88,28 +105,36 @@ pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
     if failed == 0 {
         return Ok(());
     }
-    let sum = format!("{} of {} not as expected", failed, count(outcomes.len(), "case"));
-    Err(Reason::Failure.because(anyhow::anyhow!(sum)))
+    let unread: Vec<Reason> = outcomes.iter().filter_map(|outcome| outcome.unread).collect();
+    let mut sum = format!("{} of {} not as expected", failed, count(outcomes.len(), "case"));
+    if !unread.is_empty() {
+        sum = format!("{sum}, {} of them could not be run", unread.len());
+    }
+    // What nobody can run says nothing about settings.
+    let reason = if unread.len() == failed { unread.first().copied() } else { None };
+    Err(reason.unwrap_or(Reason::Failure).because(anyhow::anyhow!(sum)))
 }
 
-fn run(case: Case, folder: &Path, desk: &mut Desk) -> Result<Outcome, Fatal> {
-    let named = |fatal: Fatal| fatal.in_part(&format!("case \"{}\"", case.name));
-    let one = read(&case.one, folder, desk).map_err(named)?;
-    let other = read(&case.other, folder, desk).map_err(named)?;
+fn run(case: &Case, folder: &Path, desk: &mut Desk) -> Result<Outcome, Fatal> {
+    let case = case.clone();
+    let one = read(&case.one, folder, desk)?;
+    let other = read(&case.other, folder, desk)?;
     let (one, other) = match (one, other) {
         (Ok(one), Ok(other)) => (one, other),
         (Err(rejection), _) => {
-            return Err(named(Reason::Failure.because(anyhow::anyhow!("the first page is refused: {rejection}"))));
+            return Err(Reason::Failure.because(anyhow::anyhow!("the first page is refused: {rejection}")));
         }
         (Ok(_), Err(rejection)) => {
             let why = Some(rejection.to_string());
-            return Ok(Outcome { case, got: Verdict::Dead(rejection).name(), stage: None, near: None, why });
+            let got = Verdict::Dead(rejection).name();
+            return Ok(Outcome { case, got, stage: None, near: None, why, unread: None });
         }
     };
     let versus = Versus::of(&desk.settings().rules, &one.reading, &other.reading);
     let verdict = versus.map_err(|error| Reason::Bug.because(error))?.verdict;
     let near = Some(Nearness::of(&one, &other, desk.settings()));
-    Ok(Outcome { case, got: verdict.name(), stage: verdict.original().map(|of| of.stage), near, why: None })
+    let stage = verdict.original().map(|of| of.stage);
+    Ok(Outcome { case, got: verdict.name(), stage, near, why: None, unread: None })
 }
 
 fn read(page: &Page, folder: &Path, desk: &mut Desk) -> Result<Result<Inspection, Rejection>, Fatal> {
@@ -130,7 +155,8 @@ fn read(page: &Page, folder: &Path, desk: &mut Desk) -> Result<Result<Inspection
     }
 }
 
-fn table(outcomes: &[Outcome], failed: usize, settings: &Settings) -> String {
+/// One row for each case that is not as expected.
+fn rows(outcomes: &[Outcome], settings: &Settings) -> Vec<Vec<String>> {
     let row = |outcome: &Outcome| {
         let mut expected = outcome.case.expect.name().to_owned();
         if let Some(stage) = outcome.case.stage {
@@ -143,12 +169,10 @@ fn table(outcomes: &[Outcome], failed: usize, settings: &Settings) -> String {
         let measured = outcome.near.as_ref().map(|near| measured(near, settings));
         let why = measured.or_else(|| outcome.why.clone()).unwrap_or_default();
         let name = format!("\"{}\"", outcome.case.name);
-        vec!["FAIL".to_owned(), name, format!("expected {expected}"), format!("got {got}"), why]
+        let result = if outcome.unread.is_some() { "ERROR" } else { "FAIL" };
+        vec![result.to_owned(), name, expected, got, why]
     };
-    let rows: Vec<Vec<String>> = outcomes.iter().filter(|outcome| !outcome.passed()).map(row).collect();
-    let passed = outcomes.len() - failed;
-    let sum = format!("{}: {passed} passed, {failed} failed", count(outcomes.len(), "case"));
-    if rows.is_empty() { sum } else { format!("{}\n{sum}", columns(&rows)) }
+    outcomes.iter().filter(|outcome| !outcome.passed()).map(row).collect()
 }
 
 /// Distances, with the limit of each stage and option in use: `6 bits (limit 3), similarity 0.21 (limit 0.3)`.

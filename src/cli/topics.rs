@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use self::plan::{Wanted, describe, wanted};
-use super::output::{Format, columns, print, print_json};
+use super::output::{Format, print_list};
 use super::{Global, note};
 use crate::config::Purpose;
 use crate::config::settings::{Settings, Topics};
@@ -33,7 +33,7 @@ pub struct TopicsArgs {
 pub enum TopicsCommand {
     /// Create missing topics: outputs with the settings of the input, and both logs; without --execute, only print them
     #[command(
-        after_help = "Example:\n  dupgate topics create -c dupgate.yaml\n  dupgate topics create -c dupgate.yaml --execute"
+        after_help = "Examples:\n  dupgate topics create -c dupgate.yaml\n  dupgate topics create -c dupgate.yaml --execute"
     )]
     Create(CreateArgs),
 }
@@ -64,7 +64,13 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     let TopicsCommand::Create(args) = &args.command;
     let settings = global.start(Purpose::Run)?.settings;
     let survey = survey(&settings)?;
-    let brokers = survey.brokers().map_err(wiring::trouble)?;
+    let brokers = survey.brokers().map_err(|trouble| match trouble {
+        Trouble::Away(_) => {
+            let why = no_answer(&settings, &trouble);
+            Reason::Unavailable.because(anyhow::anyhow!("{why} ({WHERE_TO_LOOK})"))
+        }
+        Trouble::Identity(_) | Trouble::Denied(_) => wiring::trouble(trouble),
+    })?;
     let input = input(&survey, &settings)?;
     let missing: Vec<&String> = input.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| name).collect();
     if let (Some(name), false) = (missing.first(), args.with_input) {
@@ -81,37 +87,42 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
         copies: args.replication_factor.map(|number| number as usize),
         default_copies: default_copies.and_then(|text| text.parse().ok()).unwrap_or(1),
     });
-    let format = Format::or_usual(global.output);
-    let mut rows = Vec::new();
+    let (mut rows, mut objects) = (Vec::new(), Vec::new());
+    let mut outcome = Ok(());
     for plan in plans {
         let there = survey.topic(&plan.name).map_err(wiring::trouble)?;
         let done = if there.is_some() {
             "exists"
         } else if args.execute {
-            survey.create(&plan).map_err(|trouble| about(&plan.name, trouble))?;
+            // What was created before is told, too.
+            outcome = survey.create(&plan).map_err(|trouble| about(&plan.name, trouble));
+            if outcome.is_err() {
+                break;
+            }
             "created"
         } else {
             "missing"
         };
         let detail = there.as_ref().map_or_else(|| describe(&plan), |view| format!("{} partitions", view.partitions));
-        match format {
-            Format::Table => rows.push(vec![done.to_owned(), plan.name.clone(), detail]),
-            Format::Json | Format::Jsonl => print_json(
-                &json!({
-                    "topic": plan.name, "state": done, "partitions": plan.partitions, "replicas": plan.replicas,
-                    "settings": plan.settings
-                }),
-                format,
-            )?,
-        }
+        rows.push(vec![done.to_owned(), plan.name.clone(), detail]);
+        objects.push(json!({
+            "topic": plan.name, "state": done, "partitions": plan.partitions, "replicas": plan.replicas,
+            "settings": plan.settings
+        }));
     }
-    if format == Format::Table {
-        print(&columns(&rows))?;
-    }
+    print_list(Format::or_usual(global.output), &["STATE", "TOPIC", "SETTINGS"], &rows, objects)?;
     if !args.execute {
         note("nothing was done: add --execute to create what is missing");
     }
-    Ok(())
+    outcome
+}
+
+/// What to do where no broker answers.
+pub(super) const WHERE_TO_LOOK: &str = "check kafka.brokers, kafka.security.protocol and the network";
+
+/// Says which brokers do not answer, and why.
+pub(super) fn no_answer(settings: &Settings, trouble: &Trouble) -> String {
+    format!("no answer from {}: {trouble}", settings.kafka.brokers.join(", "))
 }
 
 /// Makes the clients to look at the cluster with.

@@ -27,11 +27,14 @@ const SIMILARITIES: [u16; 9] = [100, 200, 300, 400, 500, 600, 700, 800, 900];
 /// The referee's threshold, in thousandths, where neither the sample nor the configuration has one.
 const WITHOUT_SKETCHES: u16 = 500;
 
+/// Pages from which on a sample shows how alike strangers are.
+const ENOUGH: usize = 2000;
+
 /// Arguments of `tune`.
 #[derive(Clone, Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Example:\n  dupgate tune pages.jsonl\n  dupgate tune pages.jsonl -c dupgate.yaml --truth 0.5 --html pairs.html\n  \
+    after_help = "Examples:\n  dupgate tune pages.jsonl\n  dupgate tune pages.jsonl -c dupgate.yaml --truth 0.5 --html pairs.html\n  \
                   dupgate tune stop-shingles pages.jsonl --write stop-shingles.txt"
 )]
 pub struct TuneArgs {
@@ -47,7 +50,7 @@ pub struct TuneArgs {
     /// Jaccard index from which two pages count as duplicates [default: above that of unrelated pages]
     #[arg(long, value_name = "INDEX")]
     pub truth: Option<f64>,
-    /// File for the pairs to review
+    /// File that is written, with the pairs to review
     #[arg(long, value_name = "FILE", default_value = "tune-pairs.html")]
     pub html: PathBuf,
     /// Number of pairs to review
@@ -136,11 +139,11 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Reader) -> Result<(Vec
 
 /// Takes so many lines at the most, evenly from all.
 fn sample(files: &[PathBuf], most: usize) -> Result<Vec<Line>, Fatal> {
-    let (inputs, _) = lines::open(files).map_err(|error| Reason::State.because(error))?;
+    let (inputs, _) = lines::open(files).map_err(|error| Reason::Input.because(error))?;
     let mut all = Vec::new();
     for mut input in inputs {
         loop {
-            let lines = input.batch().map_err(|error| Reason::State.because(error))?;
+            let lines = input.batch().map_err(|error| Reason::Input.because(error))?;
             if lines.is_empty() {
                 break;
             }
@@ -208,7 +211,7 @@ impl Tuned {
             From::Configured => ", as configured: the sample does not show where strangers end",
         };
         let mut parts = vec![format!(
-            "{} pages, {} pairs alike; the referee calls duplicates what has a Jaccard index of {} or more{how}\n",
+            "{} pages, {} pairs alike; precision and recall take pairs for duplicates from a Jaccard index of {} on{how}\n",
             self.pages, self.pairs, self.truth
         )];
         let rules = &settings.rules;
@@ -216,17 +219,24 @@ impl Tuned {
             .by_bits
             .iter()
             .map(|(bits, tried)| self.row(bits.to_string(), tried, *bits == rules.max_distance, *bits == self.bits));
-        parts.push(columns(&std::iter::once(head("bits")).chain(bits).collect::<Vec<_>>()) + "\n");
+        parts.push(columns(&std::iter::once(head("BITS")).chain(bits).collect::<Vec<_>>()) + "\n");
         let mut recommended = format!("recommended: match.simhash.max_distance: {}", self.bits);
         if !self.by_similarity.is_empty() {
             let now = rules.minhash.map(|minhash| minhash.min_similarity);
             let rows = self.by_similarity.iter().map(|(least, tried)| {
                 self.row(thousandths(*least), tried, now == Some(*least), *least == self.similarity)
             });
-            parts.push(columns(&std::iter::once(head("similarity")).chain(rows).collect::<Vec<_>>()) + "\n");
+            parts.push(columns(&std::iter::once(head("SIMILARITY")).chain(rows).collect::<Vec<_>>()) + "\n");
             recommended = format!("{recommended}, match.minhash.min_similarity: {}", thousandths(self.similarity));
         }
         parts.push(recommended);
+        if self.pages < ENOUGH {
+            parts.push(format!(
+                "few pages: strangers that are alike come with millions of pages, and {} say nothing of them; with fewer than {ENOUGH} \
+                 take a recommendation\nlooser than the defaults for no more than a hint",
+                self.pages
+            ));
+        }
         parts.push(format!("{looked} pairs to look at were written to {html}"));
         parts.join("\n")
     }
@@ -274,5 +284,5 @@ impl Tuned {
 }
 
 fn head(threshold: &str) -> Vec<String> {
-    [threshold, "pages near", "pairs", "the referee agrees", "of its pairs"].map(str::to_owned).to_vec()
+    [threshold, "PAGES WITH A MATCH", "PAIRS", "PRECISION", "RECALL", ""].map(str::to_owned).to_vec()
 }

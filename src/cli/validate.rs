@@ -7,10 +7,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::output::{Format, print, print_json};
-use super::{Global, report};
+use super::output::{Format, columns, print, print_json};
+use super::{Global, human, report};
+use crate::config::settings::Settings;
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
+use crate::fingerprint::share;
+use crate::log::Stage;
 
 use curve::Curve;
 use strangers::Strangers;
@@ -18,7 +21,8 @@ use strangers::Strangers;
 /// Arguments of `validate`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(
-    after_help = "Example:\n  dupgate validate dupgate.yaml\n  dupgate validate -c dupgate.yaml -s window.size=24h -o json"
+    after_help = "Examples:\n  dupgate validate dupgate.yaml\n  dupgate validate -c dupgate.yaml -s window.size=24h -o json\n  \
+                  dupgate validate dupgate.yaml --matching"
 )]
 pub struct ValidateArgs {
     /// Further configuration files, over those of --config
@@ -27,10 +31,14 @@ pub struct ValidateArgs {
     /// Refuse warnings as well
     #[arg(long)]
     pub strict: bool,
+    /// Show which share of similar texts the stages find, and how many texts they take for similar by chance
+    #[arg(long)]
+    pub matching: bool,
 }
 
 /// Prints every problem and every warning: to standard error for people, to standard output as JSON. Of a valid
-/// configuration, what the stages `simhash` and `minhash` find by chance, what the bands find and what they cost.
+/// configuration, what each stage asks for; with `--matching` also what `simhash` and `minhash` find by chance, what the bands find
+/// and what they cost.
 ///
 /// # Errors
 ///
@@ -42,8 +50,9 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         Ok(loaded) => (Vec::new(), loaded.warnings, Some(loaded.settings)),
         Err(refused) => (refused.problems, refused.warnings, None),
     };
-    let strangers = settings.as_ref().and_then(Strangers::of);
-    let curve = settings.as_ref().and_then(Curve::of);
+    let stages = settings.as_ref().map(stages).unwrap_or_default();
+    let shown = settings.as_ref().filter(|_| args.matching);
+    let (strangers, curve) = (shown.and_then(Strangers::of), shown.and_then(Curve::of));
     match global.output {
         Some(format @ (Format::Json | Format::Jsonl)) => {
             let mut told = report::as_json(&problems, &warnings);
@@ -61,8 +70,10 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
                 .into_iter()
                 .chain(curve.map(|curve| curve.table()))
                 .collect();
-            if !told.is_empty() {
+            if args.matching && !told.is_empty() {
                 print(&told.join("\n\n"))?;
+            } else if !stages.is_empty() {
+                print(&columns(&stages))?;
             }
         }
     }
@@ -72,4 +83,27 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         return Ok(());
     }
     Err(Reason::Config.because(anyhow::anyhow!("the configuration is refused ({sum})")))
+}
+
+/// Says in one line for each stage in use what two texts must have in common, and how long it is remembered.
+fn stages(settings: &Settings) -> Vec<Vec<String>> {
+    let rules = &settings.rules;
+    let asks = |stage: Stage| match stage {
+        Stage::Exact => "equal text".to_owned(),
+        Stage::SimHash => {
+            format!("at most {} of {} bits differ", rules.max_distance, settings.fingerprint.simhash.bits.bits())
+        }
+        Stage::MinHash => rules.minhash.map_or_else(String::new, |minhash| {
+            let (bands, least) = (minhash.banding.bands(), share(minhash.min_similarity));
+            format!("{} of {bands} bands shared, estimated similarity {least} or more", minhash.agree)
+        }),
+    };
+    let window = |stage: Stage| match stage {
+        Stage::Exact => rules.windows.exact,
+        Stage::SimHash => rules.windows.simhash,
+        Stage::MinHash => rules.windows.minhash,
+    };
+    let used = Stage::ALL.into_iter().filter(|stage| rules.stages.contains(stage));
+    used.map(|stage| vec![stage.name().to_owned(), asks(stage), format!("within {}", human::span(window(stage)))])
+        .collect()
 }

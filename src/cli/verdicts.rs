@@ -8,7 +8,8 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::ask::{Instance, in_query};
-use super::output::{Format, columns, print, print_json};
+use super::human::age;
+use super::output::{Format, columns, print, print_list};
 use super::petition::petition;
 use super::tap::Names;
 use super::{Global, ruling};
@@ -33,7 +34,7 @@ pub struct VerdictsArgs {
 pub enum VerdictsCommand {
     /// Print the verdict of a page and why, from the verdict log
     #[command(
-        after_help = "Example:\n  dupgate verdicts show crawl.pages:3:190112 -c dupgate.yaml\n  dupgate verdicts show --id https://a.example/1"
+        after_help = "Examples:\n  dupgate verdicts show crawl.pages:3:190112 -c dupgate.yaml\n  dupgate verdicts show --id https://a.example/1"
     )]
     Show(ShowArgs),
     /// List pages that became dead letters after their verdict was requested, with the duplicates they had by then
@@ -175,7 +176,8 @@ fn labelled(page: &PageRuling, form: ruling::Form, offset: i64, ids: &BTreeMap<S
     if let Some(of) = page.decision.matched() {
         rows.push(("found by", format!("{}, {}", of.stage.name(), ruling::Measure::of(of, form).in_words())));
         rows.push(("original", named(&of.source)));
-        rows.push(("age", format!("{} after the original", ruling::age(of.age_ms))));
+        let when = if of.age_ms < 0 { "before" } else { "after" };
+        rows.push(("age", format!("{} {when} the original", age(of.age_ms.saturating_abs()))));
         rows.push(("cluster", of.cluster.to_string()));
     }
     rows.push(("verdict log", format!("offset {offset}")));
@@ -202,7 +204,11 @@ fn withdrawn(global: &Global) -> Result<(), Fatal> {
     if found.is_empty() {
         super::note("no page was withdrawn, as far as the verdict log reaches");
     }
-    print_all(&found, form, Format::or_usual(global.output))
+    let format = Format::or_usual(global.output);
+    if found.is_empty() && format == Format::Table {
+        return Ok(());
+    }
+    print_all(&found, form, format)
 }
 
 fn print_all(found: &[Found], form: ruling::Form, format: Format) -> Result<(), Fatal> {
@@ -213,22 +219,27 @@ fn print_all(found: &[Found], form: ruling::Form, format: Format) -> Result<(), 
         }
         value
     };
-    match format {
-        Format::Table => found.iter().try_for_each(|(offset, answer)| {
-            let text = match answer {
-                Answer::Page(page) => ruling::line(page, form, |_| None),
-                Answer::Withdrawn { source, reason } => format!("withdrawn  {source}  ({})", reason.name()),
-                Answer::Forgotten(ForgetTarget::Source(source)) => format!("forgotten  {source}"),
-                Answer::Forgotten(ForgetTarget::Id(id)) => format!("forgotten  id of hash {:016x}", id.0),
-                Answer::Reopened { partition, from, to } => {
-                    format!("reopened   {partition}:{from}-{to}: rulings before this one are void")
-                }
-            };
-            print(&format!("{offset:>10}  {text}"))
-        }),
-        Format::Json => print_json(&found.iter().map(object).collect(), format),
-        Format::Jsonl => found.iter().try_for_each(|found| print_json(&object(found), format)),
-    }
+    let rows: Vec<Vec<String>> = found.iter().map(|(offset, answer)| row(*offset, answer, form)).collect();
+    let [verdict, nearness, age, page, original, ..] = ruling::HEADS;
+    let heads = ["LOG OFFSET", verdict, nearness, age, page, original];
+    print_list(format, &heads, &rows, found.iter().map(object).collect())
+}
+
+/// Any answer as a row.
+fn row(offset: i64, answer: &Answer, form: ruling::Form) -> Vec<String> {
+    let other = |what: &str, page: String, why: String| [what, "-", "-", &page, &why].map(str::to_owned).to_vec();
+    let cells = match answer {
+        Answer::Page(page) => ruling::cells(page, form, |_| None).into_iter().take(5).collect(),
+        Answer::Withdrawn { source, reason } => other("withdrawn", source.to_string(), format!("({})", reason.name())),
+        Answer::Forgotten(ForgetTarget::Source(source)) => other("forgotten", source.to_string(), String::new()),
+        Answer::Forgotten(ForgetTarget::Id(id)) => {
+            other("forgotten", format!("id of hash {:016x}", id.0), String::new())
+        }
+        Answer::Reopened { partition, from, to } => {
+            other("reopened", format!("{partition}:{from}-{to}"), "(verdicts before this one are void)".to_owned())
+        }
+    };
+    std::iter::once(offset.to_string()).chain(cells).collect()
 }
 
 /// The offsets `from <= offset < to` of one partition.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::nearest::with_hint;
 use super::raw::Raw;
+use super::schema::key_paths;
 use super::secret::SECRET_SLOTS;
 
 /// Reads a text as the value of a key.
@@ -60,6 +61,7 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
         Err(error) => error,
     };
     let message = error.to_string();
+    let words = Words::of(&message, path);
     // A password may stand at any wrong place in these sections: only what was expected is said of it.
     let secretive: [&[&str]; 2] = [&["kafka"], &["http", "admin"]];
     let is_below =
@@ -67,12 +69,87 @@ pub(super) fn check(path: &[String], value: &Value) -> Result<(), String> {
     // Of `match` only the seed is one: it may have been given as the whole section.
     let is_section_of_seed = matches!(path, [section] if section == "match");
     if (secretive.into_iter().any(is_below) || is_section_of_seed) && !message.starts_with("unknown field") {
-        let expected = message.split_once("expected ").map_or("another kind of value", |(_, expected)| expected);
-        let expected = expected.split(" at line ").next().unwrap_or(expected);
-        return Err(format!("expected {expected}"));
+        let expected = words.map(|words| words.expected).or_else(|| {
+            let (_, expected) = message.split_once("expected ")?;
+            Some(expected.split(" at line ").next().unwrap_or(expected).to_owned())
+        });
+        return Err(format!("expected {}", expected.as_deref().unwrap_or("another kind of value")));
+    }
+    if let Some(Words { expected, given }) = words {
+        return Err(format!("expected {expected}, not {given}"));
     }
     let section = path.split_last().map_or(&[][..], |(_, section)| section);
     Err(with_hint(message, section))
+}
+
+/// Reads a text as the list that it stands for: one host is a list of one.
+#[must_use]
+pub(super) fn as_list(path: &[String], value: &Value) -> Option<Value> {
+    let items = value.as_str()?.split(',').map(str::trim).map(Value::from);
+    let list: Value = items.collect();
+    check(path, &list).is_ok().then_some(list)
+}
+
+/// What serde says of a value of the wrong kind, without its names for types.
+struct Words {
+    expected: String,
+    given: String,
+}
+
+impl Words {
+    /// Takes `invalid type: string "many", expected u32` apart; `None` for every other message.
+    fn of(message: &str, path: &[String]) -> Option<Self> {
+        let rest = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
+        let (given, expected) = rest.rsplit_once(", expected ")?;
+        let expected = expected.split(" at line ").next().unwrap_or(expected);
+        Some(Self { expected: Self::kind(expected, path), given: Self::shown(given) })
+    }
+
+    fn kind(expected: &str, path: &[String]) -> String {
+        let example = |example: &str| format!("a list such as [{example}]");
+        match expected {
+            "u8" => "a whole number from 0 to 255".to_owned(),
+            "u16" => "a whole number from 0 to 65535".to_owned(),
+            "u32" | "u64" | "usize" => "a whole number".to_owned(),
+            "i32" | "i64" => "a whole number, with a sign or without".to_owned(),
+            "f32" | "f64" => "a number".to_owned(),
+            "a boolean" => "true or false".to_owned(),
+            "a string" | "path string" => "a text".to_owned(),
+            "a sequence" => match path.last().map(String::as_str) {
+                Some("brokers") => example("host:9092"),
+                Some("topics") => example("crawl.pages"),
+                Some("stages") => example("exact, simhash"),
+                Some("roles") => example("worker, judge"),
+                Some(_) | None => example("a, b"),
+            },
+            other if other.starts_with("struct ") => {
+                let below = format!("{}.", path.join("."));
+                let keys = key_paths();
+                let first = keys.iter().find_map(|key| key.strip_prefix(&below)?.split('.').next());
+                first.map_or_else(
+                    || "a map of settings".to_owned(),
+                    |key| format!("a map of settings such as {{{key}: ...}}"),
+                )
+            }
+            other => other.to_owned(),
+        }
+    }
+
+    fn shown(given: &str) -> String {
+        let inside = |kind: &str, quote: char| given.strip_prefix(kind)?.strip_prefix(quote)?.strip_suffix(quote);
+        if let Some(text) = inside("string ", '"') {
+            return format!("the text `{text}`");
+        }
+        if let Some(number) = inside("integer ", '`').or_else(|| inside("floating point ", '`')) {
+            return number.to_owned();
+        }
+        match given {
+            "map" => "a map".to_owned(),
+            "sequence" => "a list".to_owned(),
+            "null" | "unit value" => "nothing".to_owned(),
+            other => inside("boolean ", '`').unwrap_or(other).to_owned(),
+        }
+    }
 }
 
 fn gives_list(raw: &Raw, path: &[String]) -> bool {
@@ -111,6 +188,15 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_a_list_where_a_list_of_texts_belongs() {
+        let list =
+            |path: &str, text: &str| as_list(&path.split('.').map(str::to_owned).collect::<Vec<_>>(), &json!(text));
+        assert_eq!(list("kafka.brokers", "a:1"), Some(json!(["a:1"])));
+        assert_eq!(list("match.stages", "exact, simhash"), Some(json!(["exact", "simhash"])));
+        assert_eq!((list("match.stages", "exakt"), list("window.size", "1h")), (None, None));
+    }
+
+    #[test]
     fn a_section_is_no_list() {
         for text in ["[3]", "3", "3,4"] {
             assert!(read("match.simhash", text).is_err(), "{text}");
@@ -135,8 +221,21 @@ mod tests {
         assert!(
             read("match.simhash.max_distance", "far")
                 .unwrap_err()
-                .contains("invalid type: string \"far\", expected u8")
+                .contains("expected a whole number from 0 to 255, not the text `far`")
         );
+        let wrong = |path: &str, value: Value| {
+            check(&path.split('.').map(str::to_owned).collect::<Vec<_>>(), &value).unwrap_err()
+        };
+        assert_eq!(
+            wrong("logging", json!("debug")),
+            "expected a map of settings such as {format: ...}, not the text `debug`"
+        );
+        assert_eq!(wrong("input.topics", json!(5)), "expected a list such as [crawl.pages], not 5");
+        assert_eq!(wrong("text.min_features", json!(-1)), "expected a whole number, not -1");
+        assert_eq!(wrong("match.number_guard", json!("maybe")), "expected true or false, not the text `maybe`");
+        // What may be a secret is not repeated.
+        assert_eq!(wrong("kafka.client_id", json!(["hunter2"])), "expected a text");
+        assert_eq!(wrong("kafka.brokers", json!({"hunter2": 1})), "expected a list such as [host:9092]");
         assert!(read("window.size", "72").unwrap_err().contains("duration with its unit"));
         assert!(read("mode", "drop").unwrap_err().contains("expected one of `route`, `tag`, `observe`"));
     }

@@ -9,6 +9,23 @@ use super::schema::key_paths;
 /// Lines shown above the one that is to blame.
 const ABOVE: usize = 2;
 
+/// Keys of those sections whose values are no secrets: what is wrong there is seen.
+const OPEN: [&str; 13] = [
+    "brokers",
+    "client_id",
+    "protocol",
+    "mechanism",
+    "ca_file",
+    "cert_file",
+    "key_file",
+    "verify_hostname",
+    "username",
+    "scope",
+    "listen",
+    "text",
+    "topics",
+];
+
 /// Stands for a value that is not shown.
 const HIDDEN: char = '…';
 
@@ -42,7 +59,7 @@ pub(super) fn draw(name: &str, text: &str, line: u64, column: u64, label: &str) 
 /// Hides what may be a secret.
 fn shown(lines: &[&str], marked: usize) -> Vec<String> {
     let known: BTreeSet<String> = key_paths().iter().flat_map(|path| path.split('.')).map(str::to_owned).collect();
-    let mut hides = false;
+    let (mut hides, mut in_open) = (false, false);
     let show = |(number, line): (usize, &&str)| {
         let line = *line;
         let bare = line.trim_start();
@@ -55,7 +72,12 @@ fn shown(lines: &[&str], marked: usize) -> Vec<String> {
             let is_secretive = ["kafka", "http"].iter().any(|section| bare.starts_with(section));
             hides = !bare.starts_with(|c: char| c.is_ascii_alphabetic()) || is_secretive;
         }
-        if hides || is_sensitive(line) || line.contains(['&', '*']) {
+        let bare_key = bare.split_once(':').map(|(key, _)| key);
+        if !bare.starts_with('-') {
+            in_open = bare_key.is_some_and(|key| OPEN.contains(&key));
+        }
+        let is_plain = in_open && !line.contains(['{', '}', '|', '>']);
+        if (hides && !is_plain) || is_sensitive(line) || line.contains(['&', '*']) {
             hidden(line, |key| number == marked || known.contains(key))
         } else {
             line.to_owned()
@@ -115,5 +137,9 @@ mod tests {
         }
         let drawn = draw("f.yaml", "kafka:\n  security: {protocol: sll}\n", 2, 23, "").unwrap();
         assert!(drawn.ends_with("2 |   security: …\n  |   ^^^^^^^^"), "{drawn}");
+        let drawn = draw("f.yaml", "kafka:\n  brokers: 5\n", 2, 12, "").unwrap();
+        assert!(drawn.ends_with("2 |   brokers: 5\n  |            ^"), "{drawn}");
+        let drawn = draw("f.yaml", "kafka:\n  brokers:\n    - kafka\n", 3, 7, "").unwrap();
+        assert!(drawn.ends_with("3 |     - kafka\n  |       ^^^^^"), "{drawn}");
     }
 }

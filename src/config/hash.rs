@@ -7,7 +7,8 @@ use super::raw::Raw;
 use super::secret::SECRET_SLOTS;
 
 /// What may differ between instances of one deployment without being a half-rolled change.
-const OF_THE_INSTANCE: [&str; 3] = ["roles", "input.instance_id", "judge.served_partitions"];
+const OF_THE_INSTANCE: [&str; 6] =
+    ["roles", "input.instance_id", "judge.served_partitions", "http.listen", "http.admin.listen", "index.path"];
 
 impl Raw {
     /// Fills in the defaults that depend on other keys.
@@ -22,7 +23,8 @@ impl Raw {
     /// Hashes the effective settings, as twelve hexadecimal digits: the `hash` label of `dupgate_config_info`.
     ///
     /// Secrets have no part in it, nor the values of raw properties that may be secrets, nor what differs between
-    /// the instances of one deployment: `roles`, `input.instance_id`, `judge.served_partitions`.
+    /// the instances of one deployment: `roles`, `input.instance_id`, `judge.served_partitions`, addresses to listen on, and
+    /// `index.path`.
     #[must_use]
     pub fn hash(&self) -> String {
         let mut tree = serde_json::to_value(self.effective()).unwrap_or_default();
@@ -67,6 +69,8 @@ mod tests {
             hash(json!({"roles": ["worker"], "judge": {"served_partitions": [0]}, "input": {"instance_id": "gate-1"}})),
             plain
         );
+        assert_eq!(hash(json!({"http": {"listen": "127.0.0.1:1", "admin": {"listen": "127.0.0.1:2"}}})), plain);
+        assert_eq!(hash(json!({"index": {"path": "/data/1"}})), plain);
         assert_eq!(hash(json!({"kafka": {"security": {"sasl": {"password": "a"}}}})), plain);
         assert_eq!(hash(json!({"kafka": {"properties": {"sasl.password": "a"}}})), hash(json!({"kafka": {}})));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::assignment::{check, interpret};
+use super::assignment::{as_list, check, interpret};
 use super::excerpt::draw;
 use super::expand::expand;
 use super::nearest::elsewhere;
@@ -210,7 +210,12 @@ impl Layers {
                     return;
                 }
             };
-            if let Err(message) = check(path, &value) {
+            let checked = check(path, &value);
+            let value = match &checked {
+                Ok(()) => value,
+                Err(_) => as_list(path, &value).unwrap_or(value),
+            };
+            if let Err(message) = checked.or_else(|_| check(path, &value)) {
                 // An unknown section is told once, where its name stands, and not again for all that is in it.
                 let (path, origin) = match unknown(path) {
                     Some(depth) => {
@@ -334,7 +339,7 @@ mod tests {
         let found = problems(layers);
         for expected in [
             "a.yaml:3:5: match.simhash.max_distanse: unknown field `max_distanse`, expected one of `bits`, `max_distance`",
-            "a.yaml:4:11: match.simhash.bits: invalid type: string \"many\", expected u32",
+            "a.yaml:4:11: match.simhash.bits: expected a whole number, not the text `many`",
             "a.yaml:6:9: window.size: 0s remembers nothing",
             "a.yaml:7:1: indx: unknown field `indx`, expected one of `version`",
             "DUPGATE_WINDOW__SIZE: window.size: `soon` is no duration: expected a number and a unit",
@@ -344,6 +349,16 @@ mod tests {
             assert!(found.iter().any(|problem| problem.starts_with(expected)), "{expected} is not in {found:#?}");
         }
         assert_eq!(found.len(), 7, "{found:#?}");
+    }
+
+    #[test]
+    fn bands_that_do_not_fit_are_told_together_with_what_else_is_wrong() {
+        let mut layers = Layers::default();
+        layers.file("f.yaml", "match: {minhash: {bands: 50, bits_per_slot: 7, min_similarity: 2}}");
+        let found = problems(layers).join("\n");
+        for key in ["match.minhash.bands", "match.minhash.bits_per_slot", "match.minhash.min_similarity"] {
+            assert!(found.contains(&format!("{key}: ")), "{key}: {found}");
+        }
     }
 
     #[test]

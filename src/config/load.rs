@@ -8,7 +8,7 @@ use secrecy::SecretString;
 
 use super::layers::Layers;
 use super::problem::{Origin, Problem, Refused};
-use super::raw::Raw;
+use super::raw::{Protocol, Raw};
 use super::resolve::{Given, Purpose};
 use super::secret::{RawSecret, SECRET_SLOTS};
 use super::settings::Settings;
@@ -41,7 +41,10 @@ pub struct Loaded {
 ///
 /// Every problem found, unreadable files included.
 pub fn load(sources: &Sources, purpose: Purpose) -> Result<Loaded, Refused> {
-    let (layers, given) = gather(sources);
+    let (mut layers, given) = gather(sources);
+    if let (Purpose::Run, Ok(raw)) = (purpose, layers.raw()) {
+        look_at_client(&raw, &mut layers);
+    }
     if purpose == Purpose::Run && sources.files.is_empty() && layers.is_empty() {
         let file = sources.default_file.as_deref().map(|path| format!(" or write {}", path.display()));
         let message = format!(
@@ -87,11 +90,18 @@ fn unreadable(path: &Path, error: &io::Error) -> Problem {
     Problem::at(origin, "", format!("cannot be read: {error}"))
 }
 
+/// Tells that a file cannot be read, at the key that names it.
+fn refuse_named(layers: &mut Layers, key: &str, path: &Path, error: &io::Error) {
+    let origin = layers.origin_of(key);
+    layers.refuse(Problem::at(origin, key, format!("cannot read {}: {error}", path.display())));
+}
+
 /// A file that cannot be read is told here; what needed it says nothing more.
 fn read_named_files(raw: &Raw, given: &mut Given, layers: &mut Layers) {
-    for path in raw.word_files() {
+    for (key, path) in raw.word_files() {
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
-            layers.refuse(unreadable(path, &error));
+            refuse_named(layers, key, path, &error);
+            given.unread.insert(path.to_owned());
             String::new()
         });
         given.words.insert(path.to_owned(), text);
@@ -99,11 +109,38 @@ fn read_named_files(raw: &Raw, given: &mut Given, layers: &mut Layers) {
     for slot in SECRET_SLOTS {
         let Some(RawSecret::File(path)) = raw.secret(slot) else { continue };
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
-            layers.refuse(unreadable(path, &error));
+            refuse_named(layers, slot, path, &error);
             String::new()
         });
         let text = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
         given.secrets.insert(path.clone(), SecretString::from(text));
+    }
+}
+
+/// Looks at what the client library would refuse: properties that it does not know, and certificates that are not there.
+fn look_at_client(raw: &Raw, layers: &mut Layers) {
+    let kafka = &raw.kafka;
+    let maps = [
+        ("kafka.properties", &kafka.properties),
+        ("kafka.consumer_properties", &kafka.consumer_properties),
+        ("kafka.producer_properties", &kafka.producer_properties),
+    ];
+    for (section, map) in maps {
+        for (key, value) in map {
+            if let Err(why) = crate::kafka::client::takes(key, &value.0) {
+                let path = format!("{section}.{key}");
+                layers.refuse(Problem::at(layers.origin_of(&path), path, why));
+            }
+        }
+    }
+    if matches!(kafka.security.protocol, Protocol::Ssl | Protocol::SaslSsl) {
+        let tls = &kafka.security.tls;
+        for (name, path) in [("ca_file", &tls.ca_file), ("cert_file", &tls.cert_file), ("key_file", &tls.key_file)] {
+            let Some((path, Err(error))) = path.as_ref().map(|path| (path, std::fs::File::open(path))) else {
+                continue;
+            };
+            refuse_named(layers, &format!("kafka.security.tls.{name}"), path, &error);
+        }
     }
 }
 
@@ -154,7 +191,30 @@ mod tests {
         let set = ["text.jieba.user_dict=/no/such/words".to_owned()];
         let refused = load(&sources(&[nowhere], &set), Purpose::Sieve).unwrap_err().to_string();
         assert!(refused.contains("/no/such/file: cannot be read: No such file"), "{refused}");
-        assert!(refused.contains("/no/such/words: cannot be read"), "{refused}");
+        assert!(refused.contains("text.jieba.user_dict: cannot read /no/such/words: No such file"), "{refused}");
+        let set = ["match.minhash.stop_shingles=/no/such/list".to_owned()];
+        let refused = load(&sources(&[], &set), Purpose::Sieve).unwrap_err();
+        assert_eq!(refused.problems.len(), 1, "once is enough: {refused}");
+    }
+
+    #[test]
+    fn what_the_client_library_would_refuse_is_told_with_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let more = folder.path().join("more.yaml");
+        let text = "kafka:\n  security:\n    protocol: ssl\n    tls: {ca_file: /no/such/ca.pem}\n  properties:\n    foo.bar: 1\n  \
+                    producer_properties:\n    linger.ms: soon\n";
+        std::fs::write(&more, text).unwrap();
+        let sample = folder.path().join("sample.yaml");
+        std::fs::write(&sample, crate::config::SAMPLE).unwrap();
+        let told = load(&sources(&[&sample, &more], &[]), Purpose::Run).unwrap_err().to_string();
+        for expected in [
+            "more.yaml:4:20: kafka.security.tls.ca_file: cannot read /no/such/ca.pem: No such file",
+            "more.yaml:6:14: kafka.properties.foo.bar: the Kafka client knows no such property",
+            "more.yaml:8:16: kafka.producer_properties.linger.ms: the Kafka client does not take this value",
+        ] {
+            assert!(told.contains(expected), "{expected}\n{told}");
+        }
+        assert!(load(&sources(&[&sample, &more], &[]), Purpose::Sieve).is_ok(), "nobody connects");
     }
 
     #[test]

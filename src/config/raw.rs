@@ -560,11 +560,15 @@ section! {
 }
 
 impl Raw {
-    /// Lists the files whose contents are part of the settings: dictionaries and word lists.
-    pub fn word_files(&self) -> impl Iterator<Item = &Path> {
+    /// Lists the files whose contents are part of the settings, dictionaries and word lists, each with the key that names it.
+    pub fn word_files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let lists = self.text.stopwords.iter().filter(|list| !BUILT_IN_STOPWORDS.contains(&list.as_str()));
-        let named = [&self.text.jieba.user_dict, &self.r#match.minhash.stop_shingles];
-        named.into_iter().flatten().map(PathBuf::as_path).chain(lists.map(Path::new))
+        let named = [
+            ("text.jieba.user_dict", &self.text.jieba.user_dict),
+            ("match.minhash.stop_shingles", &self.r#match.minhash.stop_shingles),
+        ];
+        let named = named.into_iter().filter_map(|(key, path)| Some((key, path.as_deref()?)));
+        named.chain(lists.map(|list| ("text.stopwords", Path::new(list))))
     }
 
     /// Returns the secret in one of [`super::SECRET_SLOTS`].

@@ -6,7 +6,7 @@ mod limits;
 mod rooms;
 mod routes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -63,6 +63,8 @@ pub struct Given {
     pub secrets: BTreeMap<PathBuf, SecretString>,
     /// Contents of dictionaries and word lists.
     pub words: BTreeMap<PathBuf, String>,
+    /// Those that could not be read, which was told: their contents are empty.
+    pub unread: BTreeSet<PathBuf>,
 }
 
 /// What the settings are for.

@@ -99,7 +99,7 @@ mod tests {
             (shown.value.to_string(), shown.origin.to_string(), shown.decides.name())
         };
         assert_eq!(of("match.simhash.max_distance"), ("5".into(), "f.yaml:1:33".into(), "rules"));
-        assert_eq!(of("window.size"), ("\"1day\"".into(), "DUPGATE_WINDOW__SIZE".into(), "rules"));
+        assert_eq!(of("window.size"), ("\"1d\"".into(), "DUPGATE_WINDOW__SIZE".into(), "rules"));
         assert_eq!(of("text.html"), ("\"all_text\"".into(), "--set".into(), "scheme"));
         assert_eq!(of("http.listen"), ("\"0.0.0.0:9464\"".into(), "default".into(), "work"));
         assert_eq!(of("kafka.properties.socket.timeout.ms").0, "\"5000\"");

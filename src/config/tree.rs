@@ -63,7 +63,12 @@ impl Node {
             // The parser repeats its own place behind the message; ours stands in front of it.
             let message = error.to_string();
             let message = message.split(" at line ").next().unwrap_or_default().trim();
-            Problem::at(origin, "", format!("not YAML that can be read: {message}"))
+            let twice = message.strip_prefix("duplicate mapping key: ").and_then(|rest| rest.split(", set ").next());
+            let message = match twice {
+                Some(key) => format!("the key `{key}` is given twice"),
+                None => format!("not YAML that can be read: {message}{}", hint(text, &origin)),
+            };
+            Problem::at(origin, "", message)
         })?;
         match found {
             None => Ok(Self { origin: at(0, 0), ..Self::default() }),
@@ -171,6 +176,26 @@ impl Node {
                 map.remove(first);
             }
         }
+    }
+}
+
+/// Says what is meant most often where YAML cannot be read: a tab, or `${…}` inside braces without quotes.
+fn hint(text: &str, origin: &Origin) -> &'static str {
+    let Origin::File { line, .. } = origin else { return "" };
+    let at = usize::try_from(*line).unwrap_or(0).saturating_sub(1);
+    // The parser may notice only on the next line.
+    let lines = || text.lines().skip(at.saturating_sub(1)).take(2);
+    let is_bare = |line: &str| {
+        let before = line.split_once("${").map_or("", |(before, _)| before);
+        let quotes = before.matches(['"', '\'']).count();
+        before.contains(['{', '[']) && quotes.is_multiple_of(2)
+    };
+    if lines().any(is_bare) {
+        "; inside braces a variable stands in quotes, such as {topic: \"${NAME}\"}"
+    } else if lines().any(|line| line.trim_start_matches(' ').starts_with('\t')) {
+        "; YAML is indented by blanks, not by tabs"
+    } else {
+        ""
     }
 }
 
@@ -343,7 +368,12 @@ mod tests {
         let refused = Node::parse("f.yaml", "a: 1\nb: [1,\n").unwrap_err();
         assert!(refused.to_string().starts_with("f.yaml:"), "{refused}");
         assert!(Node::parse("f.yaml", "- a\n").unwrap_err().to_string().contains("expected a map"));
-        assert!(Node::parse("f.yaml", "a: 1\na: 2\n").unwrap_err().to_string().starts_with("f.yaml:2"));
+        let twice = Node::parse("f.yaml", "a: 1\na: 2\n").unwrap_err().to_string();
+        assert!(twice.starts_with("f.yaml:2") && twice.ends_with("the key `a` is given twice"), "{twice}");
+        let bare = Node::parse("f.yaml", "a: 1\nb:\n  c: {d: ${NAME}}\n").unwrap_err().to_string();
+        assert!(bare.contains("inside braces a variable stands in quotes"), "{bare}");
+        let tab = Node::parse("f.yaml", "a:\n\tb: 1\n").unwrap_err().to_string();
+        assert!(tab.contains("not by tabs"), "{tab}");
     }
 
     #[test]

@@ -13,6 +13,17 @@ use crate::record::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
+/// Units by name, largest first: a duration is printed in the largest that divides it, as one would write it.
+const SPAN_UNITS: [(&str, u128); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1000),
+    ("ns", 1),
+];
+
 impl FromStr for Span {
     type Err = String;
 
@@ -25,8 +36,10 @@ impl FromStr for Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = humantime::format_duration(self.0).to_string();
-        f.write_str(&text.replace(' ', ""))
+        let nanos = self.0.as_nanos();
+        let fits = |unit: &u128| nanos != 0 && nanos.is_multiple_of(*unit);
+        let (name, unit) = SPAN_UNITS.iter().find(|(_, unit)| fits(unit)).unwrap_or(&("s", 1_000_000_000));
+        write!(f, "{}{name}", nanos / unit)
     }
 }
 
@@ -191,7 +204,7 @@ mod tests {
         for text in ["8MiB", "64KiB", "4GiB", "5kB", "17B", "0B"] {
             assert_eq!(text.parse::<ByteSize>().unwrap().to_string(), text);
         }
-        for text in ["6h", "500ms", "3days"] {
+        for text in ["6h", "500ms", "3d", "90m", "0s", "1500ms", "30d"] {
             assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
         }
     }

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use super::{Edit, Truth};
 use crate::record::Reject;
 
-pub use report::Report;
+pub use report::{LEGEND, Report};
 
 /// What became of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

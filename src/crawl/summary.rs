@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::score::Report;
+use super::score::{LEGEND, Report};
 
 /// Where a run stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,30 +43,52 @@ impl Summary {
         )
     }
 
-    /// Returns the lines of a screen: rates, verdicts, index, then precision and recall by kind of edit.
+    /// Returns the lines that are shown while it runs, few enough for a small terminal: rates, verdicts, index, precision and recall.
+    #[must_use]
+    pub fn live(&self) -> Vec<String> {
+        let now = format!("   now {}/s", per_second(self.lately.0, self.lately.1));
+        let (copies, said) = (self.report.all_copies(), self.report.all_said());
+        let mut lines = self.head(&now);
+        lines.push(format!(
+            "quality     copies found {} of {}   lost {} of {} others   precision {}",
+            percent(copies.found, copies.planted),
+            copies.planted,
+            self.report.uniques.lost,
+            self.report.uniques.planted,
+            percent(said.right, said.said)
+        ));
+        lines
+    }
+
+    /// Returns the lines that are shown at the end: rates, verdicts, index, then precision and recall by kind of edit.
     #[must_use]
     pub fn screen(&self) -> Vec<String> {
+        let mut lines = self.head("");
+        lines.push(String::new());
+        lines.extend(self.report.to_string().lines().map(str::to_owned));
+        lines.extend(LEGEND.lines().map(str::to_owned));
+        lines
+    }
+
+    fn head(&self, now: &str) -> Vec<String> {
         let verdicts: Vec<String> = self
             .verdicts
             .iter()
             .map(|(name, count)| format!("{name} {count} ({})", percent(*count, self.judged)))
             .collect();
-        let mut lines = vec![
+        vec![
+            // The feed waits for what comes out: its pace is no measure of what a cluster would do.
             format!(
-                "{:>7.1} s   fed {}   judged {}   now {}/s   mean {}/s   {}/s",
+                "{:>7.1} s   fed {}   judged {}{now}   mean {}/s   {}/s   (paced by the demo: no benchmark)",
                 self.elapsed.as_secs_f64(),
                 self.fed,
                 self.judged,
-                per_second(self.lately.0, self.lately.1),
                 per_second(self.judged, self.elapsed),
                 size(per_second(self.bytes, self.elapsed)),
             ),
             format!("verdicts    {}", verdicts.join("   ")),
             format!("index       {}", self.index()),
-            String::new(),
-        ];
-        lines.extend(self.report.to_string().lines().map(str::to_owned));
-        lines
+        ]
     }
 
     fn index(&self) -> String {
@@ -147,10 +169,20 @@ mod tests {
     #[test]
     fn the_screen_says_rates_verdicts_and_kinds() {
         let screen = summary().screen();
-        assert_eq!(screen[0], "    2.5 s   fed 5000   judged 3000   now 1400/s   mean 1200/s   2.5 MB/s");
+        assert_eq!(
+            screen[0],
+            "    2.5 s   fed 5000   judged 3000   mean 1200/s   2.5 MB/s   (paced by the demo: no benchmark)"
+        );
         assert_eq!(screen[1], "verdicts    unique 2000 (66.7 %)   near 1000 (33.3 %)");
         assert_eq!(screen[2], "index       2000 originals, 123.4 kB");
         assert!(screen.iter().any(|line| line.starts_with("typo ") && line.ends_with("50.0 %")), "{screen:#?}");
+    }
+
+    #[test]
+    fn what_is_shown_while_it_runs_fits_a_small_terminal() {
+        let live = summary().live();
+        assert!(live.len() <= 5 && live[0].contains("   now 1400/s   mean 1200/s"), "{live:#?}");
+        assert_eq!(live[3], "quality     copies found 50.0 % of 2   lost 0 of 1 others   precision 100.0 %");
     }
 
     #[test]

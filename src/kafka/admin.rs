@@ -22,7 +22,7 @@ const USUAL_BATCH_BYTES: usize = 1_048_588;
 #[derive(Debug, thiserror::Error)]
 pub enum TopicError {
     /// A topic that must be there is not.
-    #[error("topic `{0}` does not exist: create it, or let `dupgate topics create` do it")]
+    #[error("missing topics: `{0}`; `dupgate topics create` says how it would create them")]
     Missing(String),
     /// A log has another number of partitions than the configuration says.
     #[error("topic `{topic}` has {found} partitions, but judge.partitions is {wanted}")]

@@ -12,6 +12,7 @@ use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaConfRes;
 
 /// How long the coordinator lets a judge's transaction live.
 const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
@@ -240,6 +241,23 @@ impl Cluster {
 
 fn millis(span: Duration) -> String {
     span.as_millis().to_string()
+}
+
+/// Says whether the client library takes a property with this value.
+///
+/// # Errors
+///
+/// Why not; the value, which may be a secret, is not repeated.
+pub fn takes(key: &str, value: &str) -> Result<(), &'static str> {
+    let mut config = ClientConfig::new();
+    config.set(key, value);
+    match config.create_native_config() {
+        Ok(_) => Ok(()),
+        Err(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)) => {
+            Err("the Kafka client knows no such property")
+        }
+        Err(_) => Err("the Kafka client does not take this value"),
+    }
 }
 
 /// Returns the version of the client library.

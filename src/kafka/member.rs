@@ -42,6 +42,10 @@ use crate::record::{PartitionId, Timestamp};
 /// How long one poll waits: also how long a command may wait for the polling thread.
 const POLL: Duration = Duration::from_millis(20);
 
+/// Begins the reason of a member whose place in the group was taken by another process of the same name.
+pub const SHARED_INSTANCE_ID: &str = "another process runs with the same input.group and input.instance_id, and has taken over the \
+                                      place in the group: give each instance an instance_id of its own";
+
 /// How long a seek may take before it is tried again.
 const SEEK: Duration = Duration::from_millis(500);
 
@@ -51,6 +55,8 @@ const REVOKE_PATIENCE: Duration = Duration::from_mins(1);
 /// What a member reports.
 #[derive(Debug)]
 pub enum MemberEvent {
+    /// Whether any broker answers, when that changes.
+    Reaches(bool),
     /// A record of a partition that was sought.
     Record {
         /// Its partition.
@@ -462,7 +468,12 @@ impl Shared {
         let denied = [RDKafkaErrorCode::TopicAuthorizationFailed, RDKafkaErrorCode::GroupAuthorizationFailed];
         let code = error.rdkafka_error_code();
         let fatal = if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
-            format!("the consumer is beyond repair: {error}")
+            let fatal = consumer.client().fatal_error().map(|(code, _)| code);
+            if [code, fatal].contains(&Some(RDKafkaErrorCode::FencedInstanceId)) {
+                format!("{SHARED_INSTANCE_ID} ({error})")
+            } else {
+                format!("the consumer is beyond repair: {error}")
+            }
         } else if code == Some(RDKafkaErrorCode::AutoOffsetReset) {
             return self.out_of_range(consumer);
         } else if code.is_some_and(|code| denied.contains(&code)) {
@@ -516,7 +527,7 @@ fn subscribe(settings: &MemberSettings, shared: &Arc<Shared>) -> Result<Arc<Base
 fn run(settings: &MemberSettings, shared: &Arc<Shared>, mut consumer: Arc<BaseConsumer<Context>>) {
     let mut topic = TopicName::default();
     let named = settings.topics.first().filter(|topic| !topic.starts_with('^'));
-    let mut pulse = Pulse::new();
+    let (mut pulse, mut reaches) = (Pulse::new(), true);
     shared.renew(&consumer);
     while !shared.lanes().leaving {
         (settings.moved)();
@@ -532,8 +543,11 @@ fn run(settings: &MemberSettings, shared: &Arc<Shared>, mut consumer: Arc<BaseCo
         // Asked for one topic: the metadata of all topics of a large cluster takes longer than an answer may.
         let owned = || shared.lanes().by_partition.keys().next().map(|partition| partition.topic.to_string());
         if pulse.is_lost(consumer.client(), || named.cloned().or_else(owned)) {
-            pulse = Pulse::new();
+            pulse.begin_anew();
             consumer = replace(settings, shared, consumer);
+        } else if pulse.answers() != reaches {
+            reaches = pulse.answers();
+            (shared.sink)(MemberEvent::Reaches(reaches));
         }
         if !shared.gate.wait_open(POLL) {
             continue;

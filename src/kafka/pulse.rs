@@ -19,15 +19,30 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// Questions without an answer after which a client is replaced.
 const MISSES: u32 = 3;
 
+/// Questions without an answer after which no broker is taken to answer: one may be slow.
+const SILENT: u32 = 2;
+
 /// Keeps count of one client's answers.
 pub(super) struct Pulse {
     due: Receiver<std::time::Instant>,
     misses: u32,
+    /// Whether a broker answered at last.
+    answers: bool,
 }
 
 impl Pulse {
     pub(super) fn new() -> Self {
-        Self { due: tick(EVERY), misses: 0 }
+        Self { due: tick(EVERY), misses: 0, answers: true }
+    }
+
+    /// Begins anew with another client. Whether brokers answer is not known better by that.
+    pub(super) fn begin_anew(&mut self) {
+        *self = Self { answers: self.answers, ..Self::new() };
+    }
+
+    /// Says whether a broker answered when the client was asked last.
+    pub(super) const fn answers(&self) -> bool {
+        self.answers
     }
 
     /// Asks the client when it is time to: for a topic, or for all of them. Says whether it is to be replaced.
@@ -40,10 +55,11 @@ impl Pulse {
             return false;
         }
         if has_brokers(client, topic().as_deref()) {
-            self.misses = 0;
+            (self.misses, self.answers) = (0, true);
             return false;
         }
         self.misses += 1;
+        self.answers &= self.misses < SILENT;
         self.misses >= MISSES
     }
 }

@@ -33,6 +33,10 @@ const MOST_PARTITIONS: usize = 64;
 /// Records from the end at which the last one is looked for: transactions end in markers that are no records.
 const FROM_END: i64 = 5;
 
+/// How long the client may try all addresses of all brokers before it counts that it reached none: a name may have several, and only
+/// the last of them may answer.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
 /// Remembers what the client complains of, instead of logging it.
 #[derive(Clone, Debug, Default)]
 struct Ear(Arc<Mutex<Vec<Complaint>>>);
@@ -43,6 +47,12 @@ type Complaint = (Option<RDKafkaErrorCode>, String);
 impl Ear {
     fn hear(&self, code: Option<RDKafkaErrorCode>, text: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((code, text.to_owned()));
+    }
+
+    /// Says whether the client has lost, or never reached, every broker.
+    fn is_alone(&self) -> bool {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.iter().any(|(code, _)| *code == Some(RDKafkaErrorCode::AllBrokersDown))
     }
 
     /// Returns the complaint that explains most.
@@ -59,7 +69,10 @@ impl Ear {
             .find(|(code, text)| identity(*code, text))
             .map(|(_, text)| Trouble::Identity(told(text)))
             .or_else(|| heard.iter().find(|(_, text)| encryption(text)).map(|(_, text)| Trouble::Away(told(text))))
-            .or_else(|| heard.first().map(|(_, text)| Trouble::Away(told(text))))
+            .or_else(|| {
+                let all_down = |code: Option<RDKafkaErrorCode>| code == Some(RDKafkaErrorCode::AllBrokersDown);
+                heard.iter().find(|(code, _)| !all_down(*code)).map(|(_, text)| Trouble::Away(told(text)))
+            })
     }
 }
 
@@ -213,16 +226,20 @@ impl Survey {
     ///
     /// Why none answers: an identity they do not believe, a certificate, an address.
     pub fn brokers(&self) -> Result<BTreeMap<i32, String>, Trouble> {
-        match self.consumer.fetch_metadata(None, self.patience) {
-            Ok(metadata) => Ok(metadata
-                .brokers()
-                .iter()
-                .map(|broker| (broker.id(), format!("{}:{}", broker.host(), broker.port())))
-                .collect()),
-            Err(error) => {
-                // The client tells its background errors when it is polled.
-                let _ = self.consumer.poll(POLL);
-                Err(self.ear.complaint().unwrap_or_else(|| Trouble::Away(error.to_string())))
+        let late = after(self.patience);
+        loop {
+            match self.consumer.fetch_metadata(None, ATTEMPT.min(self.patience)) {
+                Ok(metadata) => {
+                    let brokers = metadata.brokers().iter();
+                    return Ok(brokers.map(|it| (it.id(), format!("{}:{}", it.host(), it.port()))).collect());
+                }
+                Err(error) => {
+                    // The client tells its background errors when it is polled.
+                    let _ = self.consumer.poll(POLL);
+                    if self.ear.is_alone() || late.try_recv().is_ok() {
+                        return Err(self.ear.complaint().unwrap_or_else(|| Trouble::Away(error.to_string())));
+                    }
+                }
             }
         }
     }
@@ -316,14 +333,18 @@ impl Survey {
         }
         self.consumer.assign(&list).map_err(|error| Trouble::of(&error, topic))?;
         let mut times = Vec::new();
+        let mut seen: BTreeMap<i32, i64> = BTreeMap::new();
         let late = after(self.patience);
         while !open.is_empty() && late.try_recv().is_err() {
             match self.consumer.poll(POLL) {
                 None => {}
                 Some(Ok(message)) => {
                     times.extend(message.timestamp().to_millis().map(Timestamp::from_millis));
-                    // At the end the last of a few records counts, at the beginning the first.
-                    if from == Offset::Beginning {
+                    // At the end the last of a few records counts, at the beginning the first. A partition that is written to all
+                    // the time has no end to be told of.
+                    let records = seen.entry(message.partition()).or_default();
+                    *records += 1;
+                    if from == Offset::Beginning || *records >= FROM_END {
                         open.remove(&message.partition());
                     }
                 }

@@ -1,6 +1,6 @@
 //! How alike unlike texts usually are: what is known before a text was seen.
 //!
-//! `likeness.txt` holds histograms of real texts (`dupgate eval --json` prints one as `likeness`), for each kind of text
+//! `likeness.txt` holds histograms of real texts (`dupgate eval -o jsonl` prints one as `likeness`), for each kind of text
 //! and length of a shingle. They tell a configuration that a judge cannot afford from one that it can; for texts of one's
 //! own, `eval` measures.
 

@@ -313,7 +313,8 @@ impl JudgeSeat {
                 let why = format!("offset {offset} of {partition} comes next, and it holds {first} to {end}");
                 self.member_event(MemberEvent::Failed(why))
             }
-            MemberEvent::Started { .. }
+            MemberEvent::Reaches(_)
+            | MemberEvent::Started { .. }
             | MemberEvent::AtEnd { .. }
             | MemberEvent::Paused
             | MemberEvent::Left

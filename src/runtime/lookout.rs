@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Words of a page that are shown when it is explained.
 const SHOWN_WORDS: usize = 12;
 
+/// Why a page has no code.
+const TOO_FEW_WORDS: &str = "the page has fewer different words than text.min_features";
+
 /// How much of what differs stands in lists: characters of what both have, of one run, and runs.
 const IN_LISTS: (usize, usize, usize) = (40, 200, 24);
 
@@ -133,6 +136,10 @@ impl Lookout {
         let looked = self.looked(&both, IN_LISTS);
         let shown = match self.text {
             ShownText::None => Vec::new(),
+            // Nothing differs: the beginning says which text it is.
+            ShownText::Snippet if both.comparison.is_equal() => {
+                vec![Run { side: Side::Both, text: beginning(&both.page.text, IN_SNIPPETS.0) }]
+            }
             ShownText::Snippet => excerpts(&both.comparison, IN_SNIPPETS),
             ShownText::Full => both.comparison.runs.clone(),
         };
@@ -193,6 +200,7 @@ impl Lookout {
             "distinct_words": reading.features,
             "first_words": words,
             "fp": code(&reading),
+            "fp_missing": reading.fingerprints.simhash.is_none().then_some(TOO_FEW_WORDS),
             "scheme": self.reader.scheme().to_string(),
             "log_partition": reading.partition,
         });

@@ -16,6 +16,7 @@ pub mod judge_seat;
 mod judge_turn;
 mod kept_pages;
 mod lookout;
+mod minute;
 pub mod petition;
 pub(crate) mod random;
 mod reading;

@@ -1,7 +1,5 @@
 //! What a judge remembers, in figures: of a running one or of a snapshot.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::index::Original;
@@ -72,11 +70,7 @@ impl Remembered {
     #[must_use]
     pub fn json(&self) -> Value {
         let time = |time: Timestamp| jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).ok();
-        let span = |span: Duration| humantime::format_duration(span).to_string();
-        let window = |oldest: Timestamp| {
-            let millis = self.newest.millis().saturating_sub(oldest.millis());
-            span(Duration::from_secs(u64::try_from(millis / 1000).unwrap_or(0)))
-        };
+        let window = |oldest: Timestamp| self.newest.millis().saturating_sub(oldest.millis()).max(0) / 1000;
         let rules = self.rules.as_ref();
         let mut value = json!({
             "log_partition": self.log,
@@ -88,9 +82,9 @@ impl Remembered {
             "memory_bytes": self.memory_bytes,
             "newest": Some(self.newest).filter(|_| self.originals > 0).and_then(time),
             "oldest_original": self.oldest.and_then(time),
-            "effective_window": self.oldest.map(window),
-            "configured_window": rules.map(|rules| span(rules.windows.max())),
-            "lateness": rules.map(|rules| span(rules.lateness)),
+            "effective_window_seconds": self.oldest.map(window),
+            "configured_window_seconds": rules.map(|rules| rules.windows.max().as_secs()),
+            "allowed_lateness_seconds": rules.map(|rules| rules.lateness.as_secs()),
             "rules_number": self.rules_number.0,
             "next_entry": self.next_entry,
             "input_partitions": self.input_partitions,

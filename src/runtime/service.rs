@@ -13,6 +13,7 @@ use super::judge_seat::{self, JudgeSeat, Shelf};
 use super::judge_turn::STEP_ENTRIES;
 use super::kept_pages::KeptPages;
 use super::lookout::{self, Lookout};
+use super::minute::Minute;
 use super::random::draw;
 use super::reading::Reading;
 use super::shelf::{self, FolderShelf};
@@ -96,7 +97,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     let operators = settings.http.admin.as_ref().map(|admin| {
         bind(admin.listen).with_context(|| format!("cannot listen on {} (http.admin.listen)", admin.listen))
     });
-    let operators = operators.transpose().map_err(failure)?;
+    let operators = operators.transpose().map_err(|error| Reason::System.because(error))?;
     let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
         .map_err(|error| Reason::Config.because(error))?;
     let Some(topics) = topics::wait_for(&settings, brokers, clock, &signals, &starting)? else { return Ok(()) };
@@ -326,6 +327,7 @@ impl Service {
         let until = |clock: Clock| clock.now() + grace + Duration::from_secs(10);
         let mut stop_by: Option<Duration> = None;
         let mut outcome = Ok(());
+        let mut minute = Minute::begin(clock.now());
         while self.running > 0 {
             select! {
                 recv(signals) -> signal => {
@@ -354,6 +356,7 @@ impl Service {
                     self.stop_in_order();
                 }
                 recv(ticker) -> _ => {
+                    minute.look(clock.now(), &self.plan.metrics);
                     if stop_by.is_some_and(|until| clock.now() > until) {
                         let late = anyhow::anyhow!("not everything was finished within processing.shutdown_grace ({grace:?})");
                         return outcome.and(Err(Reason::Unfinished.because(late)));
@@ -403,7 +406,7 @@ fn signals() -> Result<Receiver<i32>, Fatal> {
 fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Clock) -> Result<Server, Fatal> {
     let build = Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        revision: option_env!("DUPGATE_REVISION").unwrap_or_default().to_owned(),
+        revision: option_env!("DUPGATE_REVISION").unwrap_or("unknown").to_owned(),
         librdkafka: crate::kafka::client::library_version(),
     };
     metrics.build_info(&build);
@@ -419,7 +422,7 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
     };
     http::start(settings.http.listen, endpoints)
         .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
-        .map_err(failure)
+        .map_err(|error| Reason::System.because(error))
 }
 
 /// Names the stages that decide verdicts, strongest first: `exact+simhash`.

@@ -75,6 +75,7 @@ impl Shelf for FolderShelf {
             Ok(bytes) => {
                 self.metrics.snapshot_duration(SnapshotOperation::Write, self.clock.now().saturating_sub(begun));
                 self.metrics.snapshot_written(wall_time(), bytes);
+                tracing::info!(log = self.name, bytes, "snapshot written");
             }
             Err(error) => self.failed(SnapshotOperation::Write, &error),
         }

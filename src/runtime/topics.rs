@@ -29,6 +29,9 @@ const QUESTION: Duration = Duration::from_secs(10);
 /// How long one connection may take, when the reason for silence is looked for.
 const CONNECT: Duration = Duration::from_secs(1);
 
+/// From one log line about brokers that do not answer to the next.
+const SAYING: Duration = Duration::from_secs(10);
+
 /// From one client to the next.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -42,7 +45,7 @@ pub(super) struct Topics {
 ///
 /// # Errors
 ///
-/// When a topic is missing or not as it has to be, or when no broker answered for a minute.
+/// When topics are missing or not as they have to be, or when no broker answered for a minute.
 pub(super) fn wait_for(
     settings: &Settings,
     brokers: Brokers,
@@ -52,21 +55,29 @@ pub(super) fn wait_for(
 ) -> Result<Option<Topics>, Fatal> {
     let config = wiring::cluster(&settings.kafka).admin();
     let until = clock.now() + PATIENCE;
+    let mut said_at: Option<Duration> = None;
     loop {
-        let admin = Admin::of(&config, brokers).map_err(unavailable)?.with_patience(QUESTION);
-        match ask(&admin, settings) {
-            Err(TopicError::Kafka(error)) if clock.now() < until => {
-                let left = until.saturating_sub(clock.now()).as_secs();
-                let why = why_not(&settings.kafka.brokers).unwrap_or_else(|| error.to_string());
-                tracing::warn!("no broker answers ({why}): asking again for {left} s (kafka.brokers)");
-                starting.fail(format!("no broker answers ({why})"));
+        // Where nobody listens nobody answers: that is known at once.
+        let refused = why_not(&settings.kafka.brokers);
+        let why = if let Some(why) = &refused {
+            why.clone()
+        } else {
+            let admin = Admin::of(&config, brokers).map_err(unavailable)?.with_patience(QUESTION);
+            match ask(&admin, settings) {
+                Err(TopicError::Kafka(error)) => why_not(&settings.kafka.brokers).unwrap_or_else(|| error.to_string()),
+                answer => return answer.map(Some).map_err(unavailable),
             }
-            Err(error @ TopicError::Kafka(_)) => {
-                let why = why_not(&settings.kafka.brokers).unwrap_or_else(|| error.to_string());
-                return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
-            }
-            answer => return answer.map(Some).map_err(unavailable),
+        };
+        let now = clock.now();
+        if now >= until {
+            return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
         }
+        if said_at.is_none_or(|at| now.saturating_sub(at) >= SAYING) {
+            said_at = Some(now);
+            let left = until.saturating_sub(now).as_secs();
+            tracing::warn!("no broker answers ({why}): asking again for {left} s (kafka.brokers)");
+        }
+        starting.fail(format!("no broker answers ({why})"));
         if signals.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
             tracing::info!("stopped before a broker answered");
             return Ok(None);
@@ -117,6 +128,7 @@ pub(super) fn ensure_logs(admin: &Admin, names: &LogNames, settings: &Settings) 
 fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Result<Outputs, TopicError> {
     let mut topics = BTreeMap::new();
     let output = &settings.output;
+    all_there(admin, settings)?;
     for (outlet, name) in [
         (Outlet::Unique, &output.unique),
         (Outlet::Duplicate, &output.duplicate),
@@ -149,6 +161,28 @@ fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Result<Outputs
         time: wiring::output_time(settings),
         now: wall_time,
     })
+}
+
+/// Looks for the topics of a worker: those that are missing are told together.
+fn all_there(admin: &Admin, settings: &Settings) -> Result<(), TopicError> {
+    if !settings.roles.worker {
+        return Ok(());
+    }
+    let input = match &settings.input.topics {
+        ConfiguredTopics::Names(names) => names.as_slice(),
+        ConfiguredTopics::Pattern(_) => &[],
+    };
+    let output = &settings.output;
+    let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten();
+    let mut missing = Vec::new();
+    for name in input.iter().chain(outputs) {
+        match admin.expect_topic(name) {
+            Ok(_) => {}
+            Err(TopicError::Missing(name)) => missing.push(name),
+            Err(error) => return Err(error),
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(TopicError::Missing(missing.join("`, `"))) }
 }
 
 /// Sorts what goes wrong before anything runs.

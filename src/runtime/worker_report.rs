@@ -60,6 +60,7 @@ pub(super) struct WorkerReport {
     /// The same for each log, in the order of asking. Requests that nobody waits for any more leave when they come first.
     pending: Vec<Pending>,
     rulings: Check,
+    brokers: Check,
     /// Whether silence was reported.
     is_silent: bool,
     dead: DeadLetterReport,
@@ -92,6 +93,11 @@ impl WorkerReport {
             pending: (0..plan.settings.log_partitions().get()).map(|_| Pending::default()).collect(),
             rulings: {
                 let check = plan.health.check("verdicts", "starting");
+                check.pass();
+                check
+            },
+            brokers: {
+                let check = plan.health.check("brokers", "starting");
                 check.pass();
                 check
             },
@@ -300,6 +306,17 @@ impl WorkerReport {
         self.dead.read(self.clock.now(), &page.source, reason, why);
     }
 
+    /// Some broker answers, or none does any more.
+    pub(super) fn reaches(&self, reaches: bool) {
+        if reaches {
+            tracing::info!("brokers answer again");
+            self.brokers.pass();
+        } else {
+            tracing::warn!("no broker answers (kafka.brokers)");
+            self.brokers.fail("no broker answers (kafka.brokers)");
+        }
+    }
+
     /// Called a few times a second, with the records that wait for text work.
     pub(super) fn look(&mut self, worker: &Worker<Carried>, unread: usize) {
         let status = &worker.status();
@@ -369,13 +386,13 @@ impl WorkerReport {
                 let pages = worker.waits();
                 let text = format!("none for {} s ({pages} pages wait; no judge answers)", silence.as_secs());
                 if !self.is_silent {
-                    tracing::warn!("rulings: {text}");
+                    tracing::warn!("verdicts: {text}");
                 }
                 self.rulings.fail(text);
             }
         }
         if self.is_silent && silent.is_none() {
-            tracing::info!("rulings come again");
+            tracing::info!("verdicts come again");
         }
         self.is_silent = silent.is_some();
         self.is_silent
@@ -400,7 +417,7 @@ impl WorkerReport {
         } else if !status.joined {
             self.ready.fail("not in the input group");
         } else if is_silent {
-            self.ready.fail("waits for rulings");
+            self.ready.fail("waits for verdicts");
         } else {
             self.ready.pass();
         }

@@ -35,7 +35,13 @@ impl Figures {
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         // Counters are whole numbers, and are written as such.
-        format!("{:.0}", self.sum(name, &[])).parse().unwrap_or(0)
+        self.count_of(name, &[])
+    }
+
+    /// Sums the series of a counter that have these labels.
+    #[must_use]
+    pub fn count_of(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
+        format!("{:.0}", self.sum(name, labels)).parse().unwrap_or(0)
     }
 
     /// Returns the largest value.

@@ -141,8 +141,8 @@ async fn readyz(State(endpoints): State<Endpoints>, RawQuery(query): RawQuery) -
 }
 
 async fn summary(State(endpoints): State<Endpoints>) -> Response {
-    let Endpoints { metrics, health, build, wall, .. } = &endpoints;
-    let body = status(metrics, &health.readiness(), build, wall());
+    let Endpoints { metrics, health, build, wall, config, .. } = &endpoints;
+    let body = status(metrics, &health.readiness(), build, config, wall());
     ([(header::CONTENT_TYPE, "application/json")], format!("{body:#}\n")).into_response()
 }
 

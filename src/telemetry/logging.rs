@@ -39,6 +39,7 @@ pub fn start(settings: &Logging, colors: Option<bool>, now: fn() -> Duration) ->
     let (subscriber, set_level) =
         subscriber(settings, is_terminal, colors.unwrap_or(is_terminal), now, std::io::stderr);
     subscriber.try_init()?;
+    let _ = IS_JSON.set(!is_text(settings.format, is_terminal));
     // The first to be installed is the only one.
     let _ = SET_LEVEL.set(set_level);
     Ok(())
@@ -51,6 +52,22 @@ pub fn start(settings: &Logging, colors: Option<bool>, now: fn() -> Duration) ->
 /// Logging was not begun in this process.
 pub fn set_level(levels: &Levels) -> Result<(), String> {
     SET_LEVEL.get().ok_or_else(|| "nothing is logged by this process".to_owned()).and_then(|set| set(levels))
+}
+
+/// Says whether log lines are written as JSON; `false` before logging was begun.
+#[must_use]
+pub fn is_json() -> bool {
+    IS_JSON.get() == Some(&true)
+}
+
+static IS_JSON: OnceLock<bool> = OnceLock::new();
+
+fn is_text(format: LogFormat, is_terminal: bool) -> bool {
+    match format {
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+        LogFormat::Auto => is_terminal,
+    }
 }
 
 type SetLevel = Box<dyn Fn(&Levels) -> Result<(), String> + Send + Sync>;
@@ -71,12 +88,7 @@ where
     let (level, handle) = reload::Layer::new(filter(&settings.level));
     let set_level = move |levels: &Levels| handle.reload(filter(levels)).map_err(|error| error.to_string());
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
-    let is_text = match settings.format {
-        LogFormat::Text => true,
-        LogFormat::Json => false,
-        LogFormat::Auto => is_terminal,
-    };
-    let subscriber: Box<dyn Subscriber + Send + Sync> = if is_text {
+    let subscriber: Box<dyn Subscriber + Send + Sync> = if is_text(settings.format, is_terminal) {
         Box::new(registry().with(level).with(lines.with_ansi(is_colored)))
     } else {
         Box::new(registry().with(level).with(lines.with_ansi(false).event_format(JsonLine(Repeats::new(now)))))

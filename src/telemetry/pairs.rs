@@ -199,11 +199,11 @@ impl Pairs {
         self.lock().clusters.largest(number)
     }
 
-    /// Returns how many duplicates were offered and how many pairs were kept, since the start.
+    /// Returns how many duplicates were offered since the start, and how many pairs are kept now.
     #[must_use]
-    pub fn totals(&self) -> (u64, u64) {
+    pub fn totals(&self) -> (u64, usize) {
         let state = self.lock();
-        (state.offered, state.numbered)
+        (state.offered, state.kept.len())
     }
 
     /// Hears every pair from now on, once it was looked at.

@@ -8,10 +8,24 @@ use super::figures::Figures;
 use super::metrics::{Build, Metrics};
 use crate::record::Timestamp;
 
-/// Sums up what the metrics and the conditions say. Times that never came are null.
+/// Sums up what the metrics and the conditions say, with what `config` (the body of `/config`) says of input and group. Times
+/// that never came are null.
 #[must_use]
-pub fn status(metrics: &Metrics, checks: &[(String, Result<(), String>)], build: &Build, now: Timestamp) -> Value {
-    summary(&metrics.render(), &metrics.dead_letter_examples(), checks, build, now)
+pub fn status(
+    metrics: &Metrics,
+    checks: &[(String, Result<(), String>)],
+    build: &Build,
+    config: &str,
+    now: Timestamp,
+) -> Value {
+    let mut page = summary(&metrics.render(), &metrics.dead_letter_examples(), checks, build, now);
+    let config: Value = serde_json::from_str(config).unwrap_or_default();
+    let input = config.pointer("/config/input").and_then(Value::as_object);
+    if let (Value::Object(page), Some(input)) = (&mut page, input) {
+        let told = ["group", "instance_id", "topics"].into_iter();
+        page.extend(told.filter_map(|key| Some((key.to_owned(), input.get(key)?.clone()))));
+    }
+    page
 }
 
 fn summary(
@@ -25,32 +39,34 @@ fn summary(
     let waits: Vec<String> =
         checks.iter().filter_map(|(name, state)| Some(format!("{name}: {}", state.as_ref().err()?))).collect();
     let label = |name| figures.label("dupgate_config_info", name);
-    let sum = |name| figures.sum(name, &[]);
+    let count = |name| figures.count(name);
     let age = |name| figures.largest(name).and_then(millis).map(|then| now.millis().saturating_sub(then));
     let oldest = figures.largest("dupgate_index_oldest_entry_timestamp_seconds").and_then(millis);
     let newest = figures.largest("dupgate_last_record_timestamp_seconds").and_then(millis);
+    let since_start = figures.largest("process_start_time_seconds").and_then(millis);
     json!({
         "version": build.version,
         "librdkafka": build.librdkafka,
         "at_ms": now.millis(),
+        "uptime_ms": since_start.map(|then| now.millis().saturating_sub(then).max(0)),
         "ready": waits.is_empty(),
         "waits_for": waits,
         "mode": label("mode"),
         "scheme": label("scheme"),
         "config_hash": label("hash"),
         "documents": object(figures.by_label("dupgate_documents_total", "verdict")),
-        "dead_letters": sum("dupgate_dead_letters_total"),
+        "dead_letters": count("dupgate_dead_letters_total"),
         "dead_letter_reasons": dead_letters(&figures, examples),
         "pending_rulings_ms": figures.largest("dupgate_oldest_pending_verdict_seconds").and_then(millis),
         "assigned_partitions": object(figures.by_label("dupgate_assigned_partitions", "topic")),
-        "lag": sum("dupgate_consumer_lag_records"),
+        "lag": count("dupgate_consumer_lag_records"),
         "lag_ms": age("dupgate_last_record_timestamp_seconds"),
         "paused": set(&figures, "dupgate_consumer_paused", "reason"),
         "last_commit_age_ms": age("dupgate_last_commit_timestamp_seconds"),
         "judge": object(figures.by_label("dupgate_judge_active", "log_partition")),
-        "index_entries": sum("dupgate_index_entries"),
-        "index_memory_bytes": sum("dupgate_index_memory_bytes"),
-        "index_memory_limit_bytes": sum("dupgate_index_memory_limit_bytes"),
+        "index_entries": count("dupgate_index_entries"),
+        "index_memory_bytes": count("dupgate_index_memory_bytes"),
+        "index_memory_limit_bytes": count("dupgate_index_memory_limit_bytes"),
         "window_ms": figures.largest("dupgate_index_window_seconds").and_then(millis),
         "effective_window_ms": oldest.zip(newest).map(|(oldest, newest)| newest.saturating_sub(oldest).max(0)),
         "snapshot_age_ms": age("dupgate_snapshot_last_success_timestamp_seconds"),
@@ -66,7 +82,7 @@ fn millis(seconds: f64) -> Option<i64> {
 
 /// Every reason why a record got no verdict, with the last such record.
 fn dead_letters(figures: &Figures, examples: &BTreeMap<&'static str, (String, String)>) -> Vec<Value> {
-    let of = |name: &str, reason: &str| figures.sum(name, &[("reason", reason)]);
+    let of = |name: &str, reason: &str| whole(figures.sum(name, &[("reason", reason)]));
     let tell = |(reason, (position, why)): (&&str, &(String, String))| {
         json!({
             "reason": reason,
@@ -80,7 +96,12 @@ fn dead_letters(figures: &Figures, examples: &BTreeMap<&'static str, (String, St
 }
 
 fn object(figures: Vec<(String, f64)>) -> Map<String, Value> {
-    figures.into_iter().map(|(name, figure)| (name, figure.into())).collect()
+    figures.into_iter().map(|(name, figure)| (name, whole(figure).into())).collect()
+}
+
+/// A count as the whole number that it is.
+fn whole(count: f64) -> u64 {
+    format!("{count:.0}").parse().unwrap_or(0)
 }
 
 /// Values of a label whose series is not 0.
@@ -93,10 +114,10 @@ fn errors(figures: &Figures) -> Map<String, Value> {
     let name = "dupgate_errors_total";
     let mut found = Map::new();
     for component in set(figures, name, "component") {
-        let of = |kind: &str| figures.sum(name, &[("component", &component), ("kind", kind)]);
+        let of = |kind: &str| whole(figures.sum(name, &[("component", &component), ("kind", kind)]));
         let kinds = set(figures, name, "kind").into_iter().map(|kind| (kind.clone(), of(&kind)));
         let kinds: Map<String, Value> =
-            kinds.filter(|(_, count)| *count > 0.0).map(|(kind, count)| (kind, count.into())).collect();
+            kinds.filter(|(_, count)| *count > 0).map(|(kind, count)| (kind, count.into())).collect();
         found.insert(component, kinds.into());
     }
     found
@@ -118,6 +139,7 @@ mod tests {
                        dupgate_dead_letters_total{stage=\"extract\",reason=\"no_text\"} 3\n\
                        dupgate_dead_letters_held{reason=\"no_text\"} 2\n\
                        dupgate_oldest_pending_verdict_seconds 4.5\n\
+                       process_start_time_seconds 1\n\
                        dupgate_errors_total{component=\"consumer\",kind=\"fatal\"} 0\n\
                        dupgate_errors_total{component=\"log\",kind=\"corrupt\"} 3\n\
                        dupgate_errors_total{component=\"log\",kind=\"fatal\"} 0\n";
@@ -130,22 +152,23 @@ mod tests {
             ("ready", json!(false)),
             ("waits_for", json!(["restored: restoring, 40 %"])),
             ("mode", json!("route")),
-            ("documents", json!({"near": 25.0})),
-            ("assigned_partitions", json!({"a": 2.0})),
+            ("documents", json!({"near": 25})),
+            ("assigned_partitions", json!({"a": 2})),
             ("paused", json!(["manual"])),
-            ("dead_letters", json!(3.0)),
+            ("dead_letters", json!(3)),
             (
                 "dead_letter_reasons",
                 json!([{
-                    "reason": "no_text", "delivered": 3.0, "held": 2.0, "example": "a:0:7", "why": "no text is left"
+                    "reason": "no_text", "delivered": 3, "held": 2, "example": "a:0:7", "why": "no text is left"
                 }]),
             ),
             ("pending_rulings_ms", json!(4500)),
             ("last_commit_age_ms", json!(2500)),
             ("lag_ms", json!(1000)),
             ("effective_window_ms", json!(7000)),
+            ("uptime_ms", json!(9000)),
             ("snapshot_age_ms", json!(null)),
-            ("errors", json!({"log": {"corrupt": 3.0}})),
+            ("errors", json!({"log": {"corrupt": 3}})),
         ] {
             assert_eq!(page[key], expected, "{key} of {page:#}");
         }

@@ -215,7 +215,10 @@ pub enum Request<P> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// Another process uses the same transactional id.
-    #[error("fenced: another process took over this instance's transactional id ({0})")]
+    #[error(
+        "another process runs with the same input.group and input.instance_id, and has taken over the transactional id: give each \
+         instance an instance_id of its own ({0})"
+    )]
     Fenced(String),
     /// The producer is beyond repair.
     #[error("the producer cannot go on: {0}")]

@@ -37,7 +37,7 @@ fn score_reads_back_what_the_demo_saw() {
     let input = broker.unique("demo.none");
     let named = format!("input.topics={input}");
     let score =
-        dupgate(&[&["demo", "score", "--json", "--brokers", address, "-s", &named], settings.as_slice()].concat());
+        dupgate(&[&["demo", "score", "-o", "jsonl", "--brokers", address, "-s", &named], settings.as_slice()].concat());
     let score: Value = serde_json::from_slice(&score.stdout).expect("one JSON object");
     // The same table, from the same outputs: its rows are the same figures.
     let row = |name: &str| {

@@ -128,7 +128,7 @@ fn check_names_what_is_missing_and_what_does_not_fit() {
     assert_eq!(states(&said.out, &desk.outputs[0]), ["warn"; 3], "{}", said.out);
     for expected in [
         "topic does not exist",
-        "fix: dupgate topics create --execute",
+        "fix: dupgate topics create -c ",
         "max.message.bytes 1 MiB is below the input's 4 MiB",
         "--add-config max.message.bytes=4259840",
         "takes the brokers' time instead of the page's",

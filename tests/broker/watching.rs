@@ -108,8 +108,10 @@ fn a_running_service_shows_what_it_does() {
         (status["documents"]["exact"].as_f64() >= Some(1.0)).then_some(status)
     });
     assert_eq!((&status["ready"], &status["mode"]), (&true.into(), &"route".into()), "{status}");
+    assert_eq!(status["topics"], serde_json::json!([input]), "{status}");
+    assert!(status["uptime_ms"].as_u64() > Some(0) && status["judge"]["0"] == 1, "{status}");
     let table = running.ask(&["status", "-o", "table"]).out;
-    assert!(table.contains("ready         yes") && table.contains("0: active"), "{table}");
+    assert!(table.contains("ready         yes") && table.contains("judge 0       active"), "{table}");
 
     // The snapshot, while the service runs.
     let snapshot = wait::until("a snapshot", || {
@@ -168,8 +170,8 @@ fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed()
         let (status, text) = ask("/readyz?verbose")?;
         (status == 503).then_some(text)
     });
-    assert!(told.contains("[-] rulings: none for ") && told.contains("3 pages wait; no judge answers"), "{told}");
-    assert!(told.contains("[-] worker: waits for rulings"), "{told}");
+    assert!(told.contains("[-] verdicts: none for ") && told.contains("3 pages wait; no judge answers"), "{told}");
+    assert!(told.contains("[-] worker: waits for verdicts"), "{told}");
     // All three were read long ago, and none of them is committed.
     wait::until("the lag", || (metric("dupgate_consumer_lag_records")? >= 3.0).then_some(()));
     assert!(metric("dupgate_oldest_pending_verdict_seconds") >= Some(2.0));

@@ -143,7 +143,7 @@ fn pages_that_cannot_be_read_are_named_with_a_way_out() {
     let (code, why) = refused("pages.jsonl:9");
     assert!(code == 1 && why.contains("pages.jsonl:9: there is no such line"), "{code} {why}");
     let (code, why) = refused("nowhere.txt");
-    assert!(code == 74 && why.contains("cannot read nowhere.txt: No such file"), "{code} {why}");
+    assert!(code == 66 && why.contains("cannot read nowhere.txt: No such file"), "{code} {why}");
     assert_eq!(compare(&folder, &["-", "-"]).code, 2);
 }
 

@@ -73,7 +73,14 @@ fn programs_read_the_same_as_json() {
 fn run_shows_a_broken_configuration_as_validate_does() {
     let validated = run(&[("dupgate.yaml", BROKEN)], &[], &["validate", "dupgate.yaml"]);
     let ran = run(&[("dupgate.yaml", BROKEN)], &[], &["run", "-c", "dupgate.yaml"]);
-    assert_eq!((ran.code, ran.err), (78, validated.err));
+    // The log off a terminal is JSON: who collects it finds the reason there, too.
+    let (told, logged) = ran.err.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!((ran.code, told), (78, validated.err.trim_end()));
+    let logged: Value = serde_json::from_str(logged).unwrap();
+    assert_eq!((&logged["level"], &logged["exit_code"]), (&"error".into(), &78.into()), "{logged}");
+    assert!(logged["error"].as_str().unwrap().contains("max_distanse"), "{logged}");
+    let text = run(&[("dupgate.yaml", BROKEN)], &[], &["run", "-c", "dupgate.yaml", "--log-format", "text"]);
+    assert_eq!(text.err, validated.err, "people read it once");
 }
 
 #[test]
@@ -100,13 +107,23 @@ fn what_init_prints_is_valid() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn the_name_of_the_machine_stands_for_a_variable_that_shells_keep_to_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("f.yaml"), minimal()).unwrap();
+    let told =
+        said(dupgate().env_remove("HOSTNAME").args(["validate", "f.yaml", "--strict"]).current_dir(folder.path()));
+    assert_eq!(told.code, 0, "{}", told.err);
+}
+
+#[test]
 fn show_prints_what_is_in_effect_and_where_it_came_from() {
     let (text, over) = (minimal(), "window: {size: 24h}\nkafka: {security: {sasl: {password: hunter2}}}\n");
     let files = [("a.yaml", text.as_str()), ("b.yaml", over)];
     let variables = [("DUPGATE_TEXT__HTML", "all_text"), ("HOSTNAME", "gate-0")];
     let arguments = ["config", "show", "-c", "a.yaml,b.yaml", "-s", "match.simhash.max_distance=4"];
     let yaml = run(&files, &variables, &arguments);
-    assert!(yaml.out.starts_with("# hash ") && yaml.out.contains("\n  size: 1day\n"), "{}", yaml.out);
+    assert!(yaml.out.starts_with("# hash ") && yaml.out.contains("\n  size: 1d\n"), "{}", yaml.out);
     let again = run(&[("f.yaml", &yaml.out)], &[], &["config", "show", "-c", "f.yaml"]);
     assert_eq!(again.out, yaml.out, "what is shown can be read");
     let listed = run(&files, &variables, &[&arguments[..], &["--origin", "-o", "json"]].concat());
@@ -135,11 +152,14 @@ fn diff_says_what_a_change_costs() {
     };
     assert_eq!(diff(&[]).out, "no difference\n");
     let work = diff(&["output.commit_interval=1s"]).out;
-    assert_eq!(work, "work  output.commit_interval  \"200ms\" -> \"1s\"\n\n* takes a restart of each instance\n");
+    assert_eq!(
+        work,
+        "DECIDES  KEY                     CHANGE\nwork     output.commit_interval  \"200ms\" -> \"1s\"\n\n* takes a restart of each instance\n"
+    );
     let rules = diff(&["match.simhash.max_distance=4", "window.size=96h"]).out;
-    assert!(rules.contains("rules  match.simhash.max_distance  3 -> 4\n"), "{rules}");
+    assert!(rules.contains("rules    match.simhash.max_distance  3 -> 4\n"), "{rules}");
     assert!(rules.contains("what was ruled stays ruled, the index stays") && !rules.contains("new scheme"), "{rules}");
-    assert!(rules.contains("the full span is reached in 1day"), "{rules}");
+    assert!(rules.contains("the full span is reached in 1 d"), "{rules}");
     let scheme = diff(&["text.html=all_text"]).out;
     assert!(
         scheme.contains("* new scheme sh64-") && scheme.contains("starts a new index in dupgate.fingerprints.sh64-"),
@@ -160,7 +180,7 @@ fn diff_says_what_another_mode_means_for_pages_that_were_seen() {
     let diff = |file: &str, mode: &str| run(&files, &[], &["config", "diff", file, "-s", &format!("mode={mode}")]).out;
     let told = diff("o.yaml", "route");
     for expected in [
-        "state  mode  \"observe\" -> \"route\"\n",
+        "state    mode  \"observe\" -> \"route\"\n",
         "another group: dupgate begins where input.start says (earliest) unless it has an offset, and judges for itself: \
          what dupgate.observe saw was delivered nowhere",
         "starts a new index in dupgate.fingerprints.sh64-",
@@ -188,7 +208,7 @@ fn the_schema_takes_what_the_program_takes() {
 fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
     let text = minimal();
     let files = [("f.yaml", text.as_str())];
-    let validate = |more: &[&str]| run(&files, &[], &[&["validate", "f.yaml"], more].concat());
+    let validate = |more: &[&str]| run(&files, &[], &[&["validate", "f.yaml", "--matching"], more].concat());
     let settings =
         ["-s", "match.minhash.bands=14", "-s", "match.minhash.rows=8", "-s", "match.minhash.min_shared_bands=1"];
     let told: Value = serde_json::from_str(&validate(&[&settings[..], &["-o", "json"]].concat()).out).unwrap();
@@ -218,7 +238,20 @@ fn a_valid_configuration_is_shown_with_what_its_bands_find_and_cost() {
     }
     let by_bits = validate(&["-s", "match.stages=[exact,simhash]"]).out;
     assert!(by_bits.starts_with("simhash: ") && !by_bits.contains("minhash"), "{by_bits}");
-    assert_eq!(validate(&["-s", "match.stages=[exact]"]).out, "");
+    assert_eq!(
+        validate(&["-s", "match.stages=[exact]"]).out,
+        "exact  equal text  within 3 d\n",
+        "nothing is left to chance"
+    );
+    // Without being asked it says one line for each stage.
+    let brief = run(&files, &[], &["validate", "f.yaml", "-s", "window.stages={exact: 30d}"]).out;
+    assert_eq!(
+        brief,
+        "exact    equal text                                              within 30 d\n\
+         simhash  at most 3 of 64 bits differ                             within 3 d\n\
+         minhash  2 of 42 bands shared, estimated similarity 0.3 or more  within 3 d\n"
+    );
+    assert!(!run(&files, &[], &["validate", "f.yaml", "-o", "json"]).out.contains("curve"));
     let narrow = validate(&["-s", "match.simhash.bits=32", "-s", "index.max_entries=1000000", "-o", "json"]).out;
     let told: Value = serde_json::from_str(&narrow).unwrap();
     let simhash = &told["simhash"];

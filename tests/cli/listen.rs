@@ -17,7 +17,7 @@ fn a_listener_that_cannot_be_bound_is_told_before_any_broker_is_asked() {
         std::fs::write(&file, text).unwrap();
         let taken = format!("{key}={address}");
         let said = said(dupgate().args(["run", "-q", "-s", "http.listen=127.0.0.1:0", "-s", &taken, "-c"]).arg(&file));
-        assert_eq!(said.code, 1, "{}", said.err);
+        assert_eq!(said.code, 71, "{}", said.err);
         assert!(said.err.contains(&format!("cannot listen on {address} ({key})")), "{}", said.err);
     }
 }

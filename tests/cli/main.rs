@@ -11,6 +11,7 @@ mod demo;
 mod eval;
 mod explain;
 mod listen;
+mod operators;
 mod printed;
 mod program;
 mod secrets;

@@ -36,5 +36,5 @@ fn every_exit_code_that_needs_no_broker_is_the_one_that_is_documented() {
     assert_eq!(code(&["validate", "/no/such/file"]), 78);
     assert_eq!(code(&["index", "stats", "-s", "index.path=/no/such/folder"]), 74);
     assert_eq!(code(&["status", "--address", "127.0.0.1:1"]), 69);
-    assert_eq!(code(&["sieve", "/no/such/file"]), 74);
+    assert_eq!(code(&["sieve", "/no/such/file"]), 66);
 }

@@ -254,13 +254,42 @@ fn what_cannot_be_done_has_its_exit_code_and_empties_no_file() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
         assert!(told.contains(message), "{arguments:?}: {told}");
     };
-    fails(&["sieve", "missing.jsonl"], 74, "cannot read missing.jsonl");
-    fails(&["sieve", "."], 74, "cannot read .");
+    fails(&["sieve", "missing.jsonl"], 66, "cannot read missing.jsonl");
+    fails(&["sieve", "."], 66, "cannot read .");
     fails(&["sieve", "pages.jsonl", "--unique", "no/such/folder"], 74, "cannot create no/such/folder");
     fails(&["sieve", "pages.jsonl", "-s", "match.max_distanse=3"], 78, "max_distanse");
     fails(&["sieve", "pages.jsonl", "--unique", "pages.jsonl"], 2, "is an input or another output");
     fails(&["sieve", "pages.jsonl", "--unique", "o", "--dead", "o"], 2, "is an input or another output");
     assert!(fs::read_to_string(folder.path().join("pages.jsonl")).unwrap().contains("committee"));
+}
+
+#[test]
+fn verdicts_are_printed_in_the_format_that_is_asked_for() {
+    let folder = TempDir::new().unwrap();
+    let lines = [page("https://a.example/1", FIRST), page("https://b.example/1", FIRST), "{}".to_owned()];
+    fs::write(folder.path().join("pages.jsonl"), lines.join("\n")).unwrap();
+    let sieve = |format: &str, file: &str| {
+        let output = succeeds(dupgate(folder.path()).args(["sieve", file, "-o", format]));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let document: Vec<Value> = serde_json::from_str(&sieve("json", "pages.jsonl")).unwrap();
+    let lines: Vec<Value> = sieve("jsonl", "pages.jsonl").lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!((document.len(), &document), (3, &lines));
+    let table = sieve("table", "pages.jsonl");
+    assert!(table.starts_with("PAGE              VERDICT   NEARNESS  ORIGINAL          ID\n"), "{table}");
+    assert!(table.contains("pages.jsonl:2     exact     d=0       pages.jsonl:1     https://b.example/1\n"), "{table}");
+    fs::write(folder.path().join("none.jsonl"), "").unwrap();
+    assert_eq!(sieve("json", "none.jsonl"), "[]\n");
+}
+
+#[test]
+fn a_compressed_file_is_refused_with_what_unpacks_it() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("pages.jsonl.gz"), b"\x1f\x8b\x08\x00rest\nof it\n").unwrap();
+    let output = dupgate(folder.path()).args(["sieve", "pages.jsonl.gz"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(66), 0), "{told}");
+    assert!(told.contains("it is compressed: `gunzip -c pages.jsonl.gz |`"), "{told}");
 }
 
 /// A page of a million elements took a hundred times its size: 831 MB.

@@ -66,8 +66,9 @@ fn people_see_what_is_configured_and_what_is_recommended() {
     let arguments = ["-o", "table", "--truth", "0.4", "--html", "look.html", "-s", "match.minhash.min_similarity=0.5"];
     let said = tune(folder.path(), &arguments);
     let line = |begin: &str| said.out.lines().find(|line| line.starts_with(begin)).unwrap_or_default().to_owned();
-    assert!(said.out.contains("a Jaccard index of 0.4 or more\n"), "{}", said.out);
-    assert!(tune(folder.path(), &["-o", "table"]).out.contains(" or more, where strangers end\n"));
+    assert!(said.out.contains("from a Jaccard index of 0.4 on\n"), "{}", said.out);
+    assert!(tune(folder.path(), &["-o", "table"]).out.contains(" on, where strangers end\n"));
+    assert!(said.out.contains("few pages: "), "{}", said.out);
     assert!(line("3 ").contains("as configured"), "{}", said.out);
     assert!(line("0.4 ").ends_with("recommended") && line("0.5 ").ends_with("as configured"), "{}", said.out);
     assert!(line("recommended: ").ends_with("match.minhash.min_similarity: 0.4"), "{}", said.out);

@@ -7,6 +7,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use dupgate::cli::Cli;
 use dupgate::config::{Given, Layers, Purpose};
+use dupgate::error::Reason;
 use dupgate::telemetry::table::TABLE;
 use secrecy::SecretString;
 
@@ -168,6 +169,18 @@ fn every_make_target_that_is_named_exists() {
         }
     }
     assert!(seen > 5, "only {seen} targets were found");
+}
+
+#[test]
+fn exit_codes_are_those_of_the_program() {
+    let readme = read(&root().join("README.md"));
+    let (_, table) = readme.split_once("| exit code | meaning |\n|---|---|\n").unwrap();
+    let written: Vec<&str> = table.lines().take_while(|line| line.starts_with('|')).collect();
+    let done = (0, dupgate::error::DONE);
+    let codes = Reason::ALL.map(|reason| (reason.code(), reason.meaning()));
+    let expected: Vec<String> =
+        std::iter::once(done).chain(codes).map(|(code, meaning)| format!("| {code} | {meaning} |")).collect();
+    assert_eq!(written, expected);
 }
 
 #[test]

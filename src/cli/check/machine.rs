@@ -21,11 +21,15 @@ const BEING_WRITTEN: u64 = 1;
 pub(super) fn disk(index: &Index) -> Vec<Row> {
     let path = index.path.as_path();
     let existing = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
-    let probe = existing.join(format!(".dupgate-check-{}", std::process::id()));
     let shown = path.display();
+    if !existing.is_dir() {
+        let text = format!("{shown} cannot be a folder: {} is a file", existing.display());
+        return vec![Row::fail("disk", text, Some("set index.path to a folder".to_owned()))];
+    }
+    let probe = existing.join(format!(".dupgate-check-{}", std::process::id()));
     if let Err(error) = std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe)) {
         let text = format!("{shown} cannot be written: {error}");
-        let fix = format!("chown it to the user that runs dupgate, or set index.path (at {})", existing.display());
+        let fix = format!("let the user that runs dupgate write to {}, or set index.path", existing.display());
         return vec![Row::fail("disk", text, Some(fix))];
     }
     let Ok(space) = rustix::fs::statvfs(existing) else {
@@ -179,6 +183,12 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
         let rows = disk(&index("/proc/dupgate".into()));
         assert_eq!(rows.first().map(|row| row.state), Some(State::Fail), "{rows:?}");
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        for path in ["file", "file/below"] {
+            let rows = disk(&index(folder.path().join(path)));
+            let fix = rows.first().and_then(|row| row.fix.as_deref());
+            assert_eq!(fix, Some("set index.path to a folder"), "{rows:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,80 @@
-//! One finding of `check`.
+//! Findings of `check`, and how they are printed.
 
+use std::io::{IsTerminal, Write};
+
+use serde_json::{Value, json};
+
+use crate::cli::output::{Format, print, print_json};
+use crate::error::Fatal;
 use crate::kafka::survey::Trouble;
+
+/// The findings so far. Each is printed when it is known, but as one JSON document.
+pub(super) struct Report {
+    rows: Vec<Row>,
+    format: Format,
+    /// Characters of the column of subjects.
+    width: usize,
+    /// ` -c FILE` for each file that was named: what is to be typed has them, too.
+    files: String,
+    /// Whether somebody looks on while it waits.
+    is_watched: bool,
+}
+
+impl Report {
+    /// Begins with nothing; `subjects` are what will be looked at, as far as that is known.
+    pub(super) fn new(format: Format, subjects: &[String], files: String) -> Self {
+        let width = subjects.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let is_watched = std::io::stderr().is_terminal() && format == Format::Table;
+        Self { rows: Vec::new(), format, width, files, is_watched }
+    }
+
+    /// Says on a terminal what is waited for, until the next finding.
+    pub(super) fn asks(&self, what: &str) {
+        if self.is_watched {
+            // Standard error may be closed.
+            let _ = write!(std::io::stderr(), "\r\x1b[Kasking {what} ...");
+        }
+    }
+
+    /// Prints findings.
+    pub(super) fn add(&mut self, rows: impl IntoIterator<Item = Row>) -> Result<(), Fatal> {
+        for mut row in rows {
+            row.fix = row.fix.map(|fix| fix.replace("dupgate topics create", &self.create()));
+            self.wipe();
+            match self.format {
+                Format::Table => {
+                    if self.rows.is_empty() {
+                        print(&format!("{:<width$}  STATE  FINDING", "SUBJECT", width = self.width))?;
+                    }
+                    print(&row.lines(self.width))?;
+                }
+                Format::Jsonl => print_json(&row.json(), self.format)?,
+                Format::Json => {}
+            }
+            self.rows.push(row);
+        }
+        Ok(())
+    }
+
+    /// Prints what is to be printed at the end; returns all findings.
+    pub(super) fn finish(self) -> Result<Vec<Row>, Fatal> {
+        self.wipe();
+        if self.format == Format::Json {
+            print_json(&self.rows.iter().map(Row::json).collect(), self.format)?;
+        }
+        Ok(self.rows)
+    }
+
+    fn create(&self) -> String {
+        format!("dupgate topics create{}", self.files)
+    }
+
+    fn wipe(&self) {
+        if self.is_watched {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
 
 /// How it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +140,36 @@ impl Row {
     }
 
     /// Lays it out for a table: one line, and one more for the remedy.
-    pub(super) fn cells(&self) -> Vec<Vec<String>> {
-        let mut lines = vec![vec![self.subject.clone(), self.state.name().to_owned(), self.text.clone()]];
-        lines.extend(self.fix.iter().map(|fix| vec![String::new(), String::new(), format!("fix: {fix}")]));
-        lines
+    fn lines(&self, width: usize) -> String {
+        let line = format!("{:<width$}  {:<5}  {}", self.subject, self.state.name(), self.text);
+        match &self.fix {
+            Some(fix) => format!("{line}\n{:<width$}         fix: {fix}", ""),
+            None => line,
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({"subject": self.subject, "state": self.state.name(), "text": self.text, "fix": self.fix})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_a_line_and_its_remedy_another_one_below_the_text() {
+        let row = Row::fail("a", "topic does not exist".to_owned(), Some("dupgate topics create --execute".to_owned()));
+        let expected = "a         FAIL   topic does not exist\n                 fix: dupgate topics create --execute";
+        assert_eq!(row.lines(8), expected);
+    }
+
+    #[test]
+    fn the_command_that_is_named_reads_the_files_that_were_named() {
+        let mut report = Report::new(Format::Json, &[], " -c a.yaml".to_owned());
+        let fix = || Some("dupgate topics create --execute".to_owned());
+        report.add([Row::fail("a", String::new(), fix())]).unwrap();
+        let fixes: Vec<_> = report.rows.iter().filter_map(|row| row.fix.as_deref()).collect();
+        assert_eq!(fixes, ["dupgate topics create -c a.yaml --execute"]);
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::rows::Row;
+use crate::cli::human;
 use crate::cli::topics::plan::{HEADROOM, Inherited};
 use crate::config::raw::Partition;
 use crate::config::settings::Settings;
@@ -34,7 +35,7 @@ pub(super) fn input(view: &TopicView, ends: &Result<Ends, Trouble>, now: Timesta
     let limit = settings.rules.max_future_skew;
     if let Some(newest) = ends.newest.filter(|newest| *newest > now.plus(limit)) {
         let ahead = span(i64::try_from(newest.gap_millis(now)).unwrap_or(i64::MAX));
-        let limit = humantime::format_duration(limit);
+        let limit = human::span(limit);
         let text =
             format!("its newest record is {ahead} ahead of this machine's clock (window.max_future_skew {limit})");
         rows.push(Row::warn("clock", text, Some("set the clock here, or that of whoever writes the input".to_owned())));
@@ -165,8 +166,8 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
     }
     rows.extend(few_copies(name, view.replicas, brokers));
     if rows.is_empty() {
-        let keep = humantime::format_duration(settings.logs.retention);
-        rows.push(Row::ok(name, format!("read, write; {} partitions; trimmed behind {keep}", view.partitions)));
+        let keep = human::span(settings.logs.retention);
+        rows.push(Row::ok(name, format!("read, write; {} partitions; trimmed after {keep}", view.partitions)));
     }
     rows
 }
@@ -209,13 +210,9 @@ fn size(bytes: i64) -> String {
     )
 }
 
-/// A number of milliseconds in its two largest units; below zero is for ever.
+/// A number of milliseconds; below zero is for ever.
 fn span(millis: i64) -> String {
-    let Ok(millis) = u64::try_from(millis) else { return "for ever".to_owned() };
-    let whole = Duration::from_millis(millis);
-    let coarse = if millis >= 1000 { Duration::from_secs(whole.as_secs()) } else { whole };
-    let text = humantime::format_duration(coarse).to_string();
-    text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+    u64::try_from(millis).map_or_else(|_| "for ever".to_owned(), |millis| human::span(Duration::from_millis(millis)))
 }
 
 #[cfg(test)]

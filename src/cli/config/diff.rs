@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Read, read};
-use crate::cli::Global;
-use crate::cli::output::{Format, columns, print, print_json};
+use crate::cli::output::{Format, print, print_json, table};
+use crate::cli::{Global, human};
 use crate::config::settings::Mode;
 use crate::config::{Decides, Shown};
 use crate::error::Fatal;
@@ -27,8 +27,10 @@ pub struct DiffArgs {
 /// Reads both and prints how they differ. Variables of the environment count for both, `--set` for the new one.
 pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     let running = std::slice::from_ref(&args.running);
-    let old = read(global, running, false)?;
-    let new = read(global, args.new.as_ref().map_or(running, std::slice::from_ref), true)?;
+    let of = |file: &std::path::Path| file.display().to_string();
+    let old = read(global, running, false).map_err(|fatal| fatal.in_part(&of(&args.running)))?;
+    let new_file = args.new.as_ref().unwrap_or(&args.running);
+    let new = read(global, std::slice::from_ref(new_file), true).map_err(|fatal| fatal.in_part(&of(new_file)))?;
     let changes = changes(&old, &new);
     let costs = costs(&old, &new, &changes);
     match global.output.unwrap_or(Format::Table) {
@@ -65,7 +67,7 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
     let (was, will) = (&old.settings, &new.settings);
     let mut costs = Vec::new();
     let (old_scheme, new_scheme) = (was.scheme(), will.scheme());
-    let span = |span: std::time::Duration| humantime::format_duration(span).to_string();
+    let span = human::span;
     let state = was.logs.prefix != will.logs.prefix || was.input.group != will.input.group;
     if was.input.group != will.input.group {
         let start = value_of(new, "input.start");
@@ -178,7 +180,8 @@ fn text(changes: &[Change], costs: &[(Decides, String)]) -> String {
         vec![change.decides.to_string(), change.path.clone(), format!("{} -> {}", change.old, change.new)]
     };
     let costs = costs.iter().map(|(_, cost)| format!("* {cost}")).collect::<Vec<_>>().join("\n");
-    format!("{}\n\n{costs}", columns(&changes.iter().map(row).collect::<Vec<_>>()))
+    let rows: Vec<Vec<String>> = changes.iter().map(row).collect();
+    format!("{}\n\n{costs}", table(&["DECIDES", "KEY", "CHANGE"], &rows))
 }
 
 fn document(old: &Read, new: &Read, changes: &[Change], costs: &[(Decides, String)]) -> Value {

@@ -1,10 +1,12 @@
 //! `demo produce`: the generated crawl into the topics of a cluster.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::tick;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ProduceArgs;
 use crate::cli::Global;
@@ -50,6 +52,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     })
     .map_err(|error| Reason::Unavailable.because(error))?;
 
+    let bar = std::io::stderr().is_terminal().then(|| bar(args.count));
     let bursts = tick(BURST);
     let (mut credit, mut written) = (0.0, 0_u64);
     let count = args.count.unwrap_or(u64::MAX);
@@ -66,7 +69,11 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
         let record = Page { topic, key: &page.key, value: &page.value, header: (Truth::HEADER, &truth) };
         feed.write(record).map_err(|error| Reason::Unavailable.because(error))?;
         written += 1;
+        if let Some(bar) = &bar {
+            bar.set_position(written);
+        }
     }
+    bar.iter().for_each(ProgressBar::finish_and_clear);
     feed.flush().map_err(|error| Reason::Unavailable.because(error))?;
     let failed = failed.load(Ordering::Relaxed);
     tracing::info!(written, failed, "the crawl is written");
@@ -74,4 +81,15 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
         return Err(Reason::Failure.because(anyhow::anyhow!("{failed} of {written} pages could not be written")));
     }
     Ok(())
+}
+
+/// Shows how many pages were written, and how many are left when that is known.
+fn bar(count: Option<u64>) -> ProgressBar {
+    let (bar, template) = match count {
+        Some(count) => {
+            (ProgressBar::new(count), "produce {bar:28} {percent:>3} %  {human_pos} pages  {per_sec}  left {eta}")
+        }
+        None => (ProgressBar::no_length(), "produce {spinner} {human_pos} pages  {per_sec}"),
+    };
+    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

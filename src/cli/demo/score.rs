@@ -1,14 +1,14 @@
 //! `demo score`: the outputs of a cluster against the truth in their headers.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::time::Duration;
 
 use super::ScoreArgs;
 use crate::cli::Global;
+use crate::cli::output::{Format, print, print_json};
 use crate::config::Purpose;
 use crate::crawl::Truth;
-use crate::crawl::score::{Found, Scorer};
+use crate::crawl::score::{Found, LEGEND, Scorer};
 use crate::error::{Fatal, Reason};
 use crate::kafka::tail::{Step, Tail, Written};
 use crate::record::Reject;
@@ -50,9 +50,11 @@ pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.with(Vec::new(), &args.brokers).start(Purpose::Run)?.settings;
     let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
     let prefix = &settings.output.header_prefix;
-    let (mut pages, mut keys, mut others) = (Vec::new(), HashMap::new(), 0_u64);
+    let (mut uniques, mut pages, mut keys, mut others) = (Vec::new(), Vec::new(), HashMap::new(), 0_u64);
     let output = &settings.output;
-    for topic in [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten() {
+    // Originals go out before their duplicates do: what is read last holds the originals of what was read before.
+    for topic in [&output.duplicate, &output.dead_letter, &output.unique].into_iter().flatten() {
+        let of_topic = if Some(topic) == output.unique.as_ref() { &mut uniques } else { &mut pages };
         let failed =
             |error| Reason::Unavailable.because(anyhow::Error::from(error).context(format!("reading {topic}")));
         let mut tail = Tail::open(&config, &[topic]).map_err(failed)?;
@@ -63,7 +65,7 @@ pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
                         if let Some(source) = written.header(&format!("{prefix}source")) {
                             keys.insert(source.to_owned(), told.key.clone());
                         }
-                        pages.push(told);
+                        of_topic.push(told);
                     }
                     None => others += 1,
                 },
@@ -72,6 +74,7 @@ pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
             }
         }
     }
+    let pages: Vec<Told> = uniques.into_iter().chain(pages).collect();
     let mut scorer = Scorer::new(usize::MAX);
     pages.iter().for_each(|page| scorer.plant(&page.key, &page.truth));
     for page in &pages {
@@ -79,9 +82,11 @@ pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
         scorer.note(&page.key, &page.truth, page.found, matched);
     }
     let report = scorer.report();
-    let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };
     if others > 0 {
         tracing::warn!(others, "outputs that are no pages of a generated crawl were left out");
     }
-    std::io::stdout().write_all(text.as_bytes()).map_err(|error| Reason::Failure.because(error))
+    match Format::or_usual(global.output) {
+        Format::Table => print(&format!("{report}\n{LEGEND}")),
+        format @ (Format::Json | Format::Jsonl) => print_json(&report.to_json(), format),
+    }
 }

@@ -1,6 +1,5 @@
 //! The demo itself: a broker, topics, the service, and the threads around it.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::Builder;
@@ -11,6 +10,7 @@ use super::DemoArgs;
 use super::feeder::{self, Shared};
 use super::watcher::Watcher;
 use crate::cli::Global;
+use crate::cli::output::print;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::crawl::Summary;
@@ -164,7 +164,7 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
 
 /// Writes one line to standard output.
 fn say(line: &str) -> Result<(), Fatal> {
-    writeln!(std::io::stdout(), "{line}").map_err(|error| Reason::Failure.because(error))
+    print(line)
 }
 
 /// A folder for snapshots that goes with the demo.

@@ -28,6 +28,10 @@ const WAIT: Duration = Duration::from_millis(50);
 /// How long pages on their way may take once nothing is fed any more.
 const LAST_PAGES: Duration = Duration::from_secs(15);
 
+/// Tells a terminal to cut lines at its edge, and to break them again.
+const NO_WRAP: &str = "\x1b[?7l";
+const WRAP: &str = "\x1b[?7h";
+
 /// Ends of the channels and what else the watcher is given.
 pub(super) struct Watcher {
     pub(super) tail: Tail,
@@ -197,12 +201,15 @@ impl Screen {
         let mut text = String::new();
         if self.is_terminal {
             self.clear();
-            let lines = summary.screen();
+            let lines = summary.live();
             self.lines = lines.len();
+            // A line that is longer than the terminal is cut: two rows for one line would leave one behind.
+            text.push_str(NO_WRAP);
             for line in lines {
                 text.push_str(&line);
                 text.push('\n');
             }
+            text.push_str(WRAP);
         } else {
             text = summary.line() + "\n";
         }

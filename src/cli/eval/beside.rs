@@ -49,7 +49,7 @@ pub(super) fn baselines(
     let to_tune_on = if args.pairs.is_some() {
         None
     } else {
-        let texts = texts::gather(args, Half::Tune, reader).map_err(|error| Reason::State.because(error))?;
+        let texts = texts::gather(args, Half::Tune, reader).map_err(|error| Reason::Input.because(error))?;
         Some(planted(&texts::without_names(texts), args))
     };
     let longest = to_tune_on.iter().map(Vec::len).fold(stream.len(), usize::max);

@@ -1,14 +1,13 @@
 //! Streams of sites, judged as the service would: with addresses, so that pages of one site are told by them, and without.
 
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use super::{EvalArgs, planted, texts};
-use crate::cli::output::columns;
+use super::{EvalArgs, planted, tell, texts};
+use crate::cli::output::{Format as OutputFormat, columns};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Reader, Scratch};
@@ -21,8 +20,13 @@ use crate::sieve::{Route, Sieve, SieveSettings};
 /// A row and what became of its pages.
 type Counted = (Row, SiteCounts);
 
-/// Judges all streams, each by a judge of its own; prints tables that mark what misses its goal, and one line of JSON.
-pub(super) fn sites(args: &EvalArgs, found: Vec<texts::Named>, settings: &Settings) -> Result<(), Fatal> {
+/// Judges all streams, each by a judge of its own; prints tables that mark what misses its goal, or JSON.
+pub(super) fn sites(
+    args: &EvalArgs,
+    found: Vec<texts::Named>,
+    settings: &Settings,
+    format: OutputFormat,
+) -> Result<(), Fatal> {
     // What stands in a record is known here; only the fields of an address are those of the service.
     let input = InputSettings {
         format: Format::Json,
@@ -39,13 +43,9 @@ pub(super) fn sites(args: &EvalArgs, found: Vec<texts::Named>, settings: &Settin
     let streams = streams(&articles, &ordinary, &plain, SiteSettings { seed: args.seed, pages: args.pages });
     let counted = judged(&streams, &reader, settings)?;
     let pages: usize = streams.iter().map(SiteStream::pages).sum();
-    let mut out = std::io::stdout().lock();
-    let written = if args.json { Ok(()) } else { out.write_all(tables(&counted).as_bytes()) };
     let rows: Vec<Value> = counted.iter().map(json_of).collect();
     let figures = json!({ "pages": pages, "missed": missed(&counted), "sites": rows });
-    // Nobody reads what is left to say.
-    drop(written.and_then(|()| writeln!(out, "{figures}")));
-    Ok(())
+    tell(&tables(&counted), &figures, format)
 }
 
 /// Judges as many streams at the same time as there are cores. What comes of them does not depend on it.

@@ -20,7 +20,9 @@ pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>, one_known: Option<
     line(format!("pages                {pages:>7}"));
     line(format!("duplicates removed   {}", of(removed)));
     line(format!("uniques lost         {}", of(lost)));
-    line(format!("strayed              {strayed:>7}  (called duplicates of another family)"));
+    line(format!(
+        "strayed              {strayed:>7}  (copies that were called duplicates of a page they are no copy of)"
+    ));
     line(format!("pair precision       {:>9.4}", pairs.precision()));
     line(format!("pair recall          {:>9.4}", pairs.recall()));
     line(format!("pair F1              {:>9.4}", pairs.f1()));
@@ -28,7 +30,7 @@ pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>, one_known: Option<
     line(format!("largest cluster      {largest:>7}"));
     if let Some([found, compared]) = crowd {
         line(format!(
-            "by chance at 1e7      {found:>9.0} texts share a key with a probe, {compared:.0} enough to be compared"
+            "chance candidates    {found:>9.0} of 10,000,000 unrelated texts share a band with a page, {compared:.0} share enough to be compared"
         ));
     }
     for (edit, count) in edits {

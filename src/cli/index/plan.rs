@@ -88,8 +88,8 @@ fn table(needs: &Needs<'_>) -> String {
     );
     let _ = writeln!(
         text,
-        "  {:<48} {:>6} {:>12} {:>12} {:>9} {:>9}  proved",
-        "design", "tables", "bytes/entry", "lines/probe", "in runs", "est. ns"
+        "  {:<48} {:>6} {:>12} {:>12} {:>9} {:>9}  CHECKED",
+        "DESIGN", "TABLES", "BYTES/ENTRY", "LINES/PROBE", "COMPARED", "EST. NS"
     );
     for offer in Plan::offers(needs) {
         let mark = if offer.plan == chosen {
@@ -101,7 +101,7 @@ fn table(needs: &Needs<'_>) -> String {
         };
         let _ = writeln!(
             text,
-            "{mark} {:<48} {:>6} {:>12.1} {:>12.1} {:>9.1} {:>9.0}  {} differences",
+            "{mark} {:<48} {:>6} {:>12.1} {:>12.1} {:>9.1} {:>9.0}  {} patterns",
             offer.plan.to_string(),
             offer.plan.tables(),
             offer.bytes_per_entry,
@@ -115,7 +115,9 @@ fn table(needs: &Needs<'_>) -> String {
     let why = if fits { "the fastest that fits" } else { "none fits, this is the smallest" };
     let strangers = needs.width.strangers(needs.max_distance, needs.entries);
     text + &format!(
-        "\n* {chosen}: {why}; - does not fit\n\na page is within that distance of {} originals by chance\n",
+        "\n* {chosen}: {why}; - does not fit\n\n\
+         LINES/PROBE: cache lines read for one look-up. COMPARED: codes compared for one look-up. CHECKED: patterns of differing\n\
+         bits for which the design was checked to find every pair; a design that misses one is not listed.\n\na page is within that distance of {} originals by chance\n",
         expected(strangers)
     )
 }

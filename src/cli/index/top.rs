@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use clap::Args;
 use serde_json::json;
 
-use crate::cli::Global;
-use crate::cli::output::{Format, columns, print, print_json};
+use crate::cli::output::{Format, print, print_json, table};
+use crate::cli::{Global, human};
 use crate::config::Purpose;
 use crate::error::Fatal;
 use crate::log::{Answer, Decision, VerdictRecord};
@@ -18,7 +18,7 @@ use crate::runtime::verdicts::{Extent, read};
 #[derive(Clone, Debug, Args)]
 pub struct TopArgs {
     /// Number of clusters
-    #[arg(short, long, default_value_t = 20)]
+    #[arg(short, long, value_name = "NUMBER", default_value_t = 20)]
     pub number: usize,
 }
 
@@ -49,9 +49,11 @@ pub(super) fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
     let object = |(source, count): &(Source, u64)| json!({"cluster": source.to_string(), "duplicates": count});
     match Format::or_usual(global.output) {
         Format::Table => {
-            let row = |(source, count): &(Source, u64)| vec![format!("{count:>9}"), source.to_string()];
-            let heads = vec!["duplicates".to_owned(), "cluster".to_owned()];
-            let table = columns(&std::iter::once(heads).chain(clusters.iter().map(row)).collect::<Vec<_>>());
+            let row = |(source, duplicates): &(Source, u64)| {
+                vec![format!("{:>10}", human::count(*duplicates)), source.to_string()]
+            };
+            let table = table(&["DUPLICATES", "CLUSTER"], &clusters.iter().map(row).collect::<Vec<_>>());
+            let [members, crowded] = [members, crowded].map(human::count);
             print(&format!(
                 "{table}\n\n{members} originals belong to a family (pages of one template or site) and are found through its first \
                  page;\n{crowded} others are found by fewer keys than they have (match.minhash.max_bucket)"

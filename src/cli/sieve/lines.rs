@@ -68,11 +68,28 @@ pub(in crate::cli) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>
             let file: Box<dyn Read + Send> = Box::new(file);
             (name, file, length)
         };
-        let reader = BufReader::with_capacity(BATCH_BYTES, reader);
+        let mut reader = BufReader::with_capacity(BATCH_BYTES, reader);
+        // Whoever writes into a pipe may come later: it is not looked at yet.
+        if length.is_some() {
+            refuse_compressed(&name, &mut reader)?;
+        }
         size = size.zip(length).map(|(sum, length)| sum + length);
         inputs.push(Input { partition: PartitionId::new(name, number), reader, line: 0 });
     }
     Ok((inputs, size))
+}
+
+/// How compressed files begin, and what unpacks them.
+const COMPRESSED: [(&[u8], &str); 4] =
+    [(b"\x1f\x8b", "gunzip -c"), (b"\x28\xb5\x2f\xfd", "zstd -dc"), (b"BZh", "bunzip2 -c"), (b"\xfd7zXZ", "xz -dc")];
+
+/// A compressed file has no lines: better told once than of each of them.
+fn refuse_compressed(name: &str, reader: &mut impl BufRead) -> Result<(), Unreadable> {
+    let unreadable = |source| Unreadable { name: name.to_owned(), source };
+    let begin = reader.fill_buf().map_err(unreadable)?;
+    let Some((_, unpack)) = COMPRESSED.iter().find(|(magic, _)| begin.starts_with(magic)) else { return Ok(()) };
+    let why = format!("it is compressed: `{unpack} {name} |` before the command hands its lines to standard input");
+    Err(unreadable(io::Error::other(why)))
 }
 
 /// Says whether the path stands for standard input (or output).

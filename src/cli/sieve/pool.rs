@@ -57,7 +57,7 @@ pub(super) fn in_order(
             waiting.insert(number, read);
             while let Some(read) = waiting.remove(&next) {
                 next += 1;
-                let read = read.map_err(|error| Reason::State.because(error))?;
+                let read = read.map_err(|error| Reason::Input.because(error))?;
                 read.into_iter().try_for_each(|read| take(Some(read)))?;
                 // Nobody wants it any more once all is read.
                 let _ = tickets.send(());

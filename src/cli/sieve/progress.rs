@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, tick};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::lines::Line;
+use crate::cli::human;
 use crate::record::Rejection;
 use crate::sieve::{Sifted, Verdict, place_of};
 
@@ -81,7 +82,8 @@ impl Progress {
 
     /// Says what came out.
     pub(super) fn finish(self) {
-        if let Some(bar) = self.bar {
+        let is_terminal = self.bar.is_some();
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
         let mut reasons = String::new();
@@ -93,6 +95,14 @@ impl Progress {
         let of = |name: &str| self.verdicts.get(name).copied().unwrap_or(0);
         let (unique, update, template) = (of("unique"), of("update"), of("template"));
         let (exact, near, dead) = (of("exact"), of("near"), of("dead"));
+        if is_terminal {
+            let shown = self.verdicts.iter().filter(|(_, count)| **count > 0);
+            let shown: Vec<String> = shown.map(|(name, count)| format!("{name} {}", human::count(*count))).collect();
+            let why = if reasons.is_empty() { String::new() } else { format!("  ({reasons})") };
+            crate::cli::note(&format!("{} pages: {}{why}", human::count(self.pages), shown.join("  ")));
+            return;
+        }
+        let reasons = Some(reasons).filter(|reasons| !reasons.is_empty());
         tracing::info!(pages = self.pages, unique, update, template, exact, near, dead, reasons, "sieved");
     }
 }

@@ -4,14 +4,17 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::lines::{Line, is_stdin};
+use crate::cli::output::{Format, Growing};
 use crate::error::{Fatal, Reason};
 use crate::sieve::{Route, Sifted};
 
 /// The outputs of one run.
 pub(super) enum Routes {
     /// A verdict line for each line.
-    Verdicts(Output),
+    Verdicts(Output, Shape),
     /// Each line to the file of its route, if that has one.
     Files {
         /// Unique and updated pages.
@@ -21,6 +24,16 @@ pub(super) enum Routes {
         /// Lines without a verdict.
         dead: Option<Output>,
     },
+}
+
+/// How verdicts are written.
+pub(super) enum Shape {
+    /// One JSON object a line.
+    Lines,
+    /// One JSON document: a list. Whether it has begun.
+    Document(bool),
+    /// Rows below headings.
+    Table(Growing),
 }
 
 /// One output, with its name for messages.
@@ -39,9 +52,14 @@ pub(super) enum Readers {
 }
 
 impl Routes {
-    /// Writes verdict lines to standard output.
-    pub(super) fn verdicts() -> Self {
-        Self::Verdicts(Output::stdout())
+    /// Writes verdicts to standard output; as lines of JSON when nothing else is asked for.
+    pub(super) fn verdicts(format: Option<Format>) -> Result<Self, Fatal> {
+        let shape = match format {
+            None | Some(Format::Jsonl) => Shape::Lines,
+            Some(Format::Json) => Shape::Document(false),
+            Some(Format::Table) => Shape::Table(Growing::begin(&HEADS)?),
+        };
+        Ok(Self::Verdicts(Output::stdout(), shape))
     }
 
     /// Opens the files that are named, `-` for standard output. None of them may be an input or another output: it
@@ -60,7 +78,17 @@ impl Routes {
     /// Writes one line where it belongs.
     pub(super) fn write(&mut self, line: &Line, sifted: &Sifted) -> Result<Readers, Fatal> {
         match self {
-            Self::Verdicts(output) => output.write(sifted.to_line().as_bytes()),
+            Self::Verdicts(output, shape) => match shape {
+                Shape::Lines => output.write(sifted.to_line().as_bytes()),
+                Shape::Document(has_begun) => {
+                    let before = if std::mem::replace(has_begun, true) { "," } else { "[" };
+                    output.write(format!("{before}{}", sifted.to_line()).as_bytes())
+                }
+                Shape::Table(table) => {
+                    let row = row(&serde_json::from_str(&sifted.to_line()).unwrap_or_default());
+                    output.write(table.line(&row).as_bytes())
+                }
+            },
             Self::Files { unique, duplicate, dead } => {
                 let output = match sifted.verdict.route() {
                     Route::Unique => unique,
@@ -75,10 +103,21 @@ impl Routes {
         }
     }
 
+    /// Ends what was begun, and writes out what is still held back.
+    pub(super) fn finish(&mut self) -> Result<Readers, Fatal> {
+        if let Self::Verdicts(output, Shape::Document(has_begun)) = self {
+            let written = output.write(if *has_begun { b"]" } else { b"[]" });
+            if written? == Readers::Gone {
+                return Ok(Readers::Gone);
+            }
+        }
+        self.flush()
+    }
+
     /// Writes out what is still held back.
     pub(super) fn flush(&mut self) -> Result<Readers, Fatal> {
         let outputs = match self {
-            Self::Verdicts(output) => [Some(output), None, None],
+            Self::Verdicts(output, _) => [Some(output), None, None],
             Self::Files { unique, duplicate, dead } => [unique.as_mut(), duplicate.as_mut(), dead.as_mut()],
         };
         for output in outputs.into_iter().flatten() {
@@ -89,6 +128,20 @@ impl Routes {
         }
         Ok(Readers::Listen)
     }
+}
+
+/// Headings and least widths of the table.
+const HEADS: [(&str, usize); 5] = [("PAGE", 16), ("VERDICT", 8), ("NEARNESS", 8), ("ORIGINAL", 16), ("ID", 2)];
+
+/// A verdict line as a row.
+fn row(line: &Value) -> Vec<String> {
+    let text = |key: &str| line[key].as_str().map(str::to_owned);
+    let number = |sign: &str, key: &str| line[key].as_f64().map(|number| format!("{sign}={number}"));
+    let nearness = number("c", "containment").or_else(|| number("d", "distance")).or_else(|| number("s", "similarity"));
+    let original = text("match").or_else(|| text("reason"));
+    [text("source"), text("verdict"), nearness, original, text("id")]
+        .map(|cell| cell.unwrap_or_else(|| "-".to_owned()))
+        .to_vec()
 }
 
 impl Output {

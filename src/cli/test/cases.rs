@@ -104,7 +104,7 @@ impl StageName {
 /// A file that cannot be read, or that is no list of cases; the message names the line.
 pub(super) fn read(path: &Path) -> Result<Vec<Case>, Fatal> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Reason::State.because(anyhow::Error::from(error).context(format!("cannot read {}", path.display())))
+        Reason::Input.because(anyhow::Error::from(error).context(format!("cannot read {}", path.display())))
     })?;
     let options = serde_saphyr::options! { with_snippet: false };
     let cases: Vec<Case> = serde_saphyr::from_str_with_options(&text, options)

@@ -17,7 +17,8 @@ const CHANGES: usize = 30;
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}\
     section{border-top:1px solid #999;padding:1rem 0}.two{display:grid;grid-template-columns:1fr 1fr;gap:1rem}\
     del{background:#fbd5d5}ins{background:#cdeccd;text-decoration:none}small{color:#555}h2{font-size:1rem}\
-    li{margin:.2rem 0}";
+    li{margin:.2rem 0}@media(prefers-color-scheme:dark){:root{color-scheme:dark}body{background:#16181c;color:#e4e4e4}\
+    small{color:#aaa}del{background:#6b2525}ins{background:#1f5227}}";
 
 /// Writes the page.
 pub(super) fn html(analyzer: &Analyzer, pages: &[Sampled], pairs: &[Alike], tuned: &Tuned) -> String {

@@ -20,7 +20,7 @@ use crate::sieve::{Route, Sieve, SieveSettings};
 
 /// Arguments of `tune stop-shingles`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:\n  dupgate tune stop-shingles pages.jsonl --write stop-shingles.txt\n  \
+#[command(after_help = "Examples:\n  dupgate tune stop-shingles pages.jsonl --write stop-shingles.txt\n  \
                   dupgate tune stop-shingles pages.jsonl -c dupgate.yaml --share 0.02 --other 0.05")]
 pub struct StopArgs {
     /// Files of JSON lines (by `input.fields`); standard input if none is given, or for -

@@ -153,6 +153,11 @@ pub(super) fn between(settings: &Settings, found: &mut Findings) {
             found.refuse(path, format!("{} must be below transaction.timeout.ms, {}", Span(interval), Span(limit)));
         }
     }
+    let (lateness, size) = (settings.rules.lateness, settings.rules.windows.max());
+    if lateness > size {
+        let text = format!("{} is longer than the window, {}: both take memory", Span(lateness), Span(size));
+        found.warn_service("window.allowed_lateness", text);
+    }
     // Instances that only work are stateless: they come and go under any name.
     if settings.roles.worker && settings.roles.judge && settings.input.instance_id.is_none() {
         found.warn_service("input.instance_id", "is empty: a restart moves partitions, and after a crash the input waits for the session time-out and readers \

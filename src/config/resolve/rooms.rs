@@ -243,6 +243,9 @@ const fn shingling(raw: &raw::Shingle) -> Shingling {
 
 fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) -> StopShingles {
     let Some(path) = &minhash.stop_shingles else { return StopShingles::default() };
+    if given.unread.contains(path) {
+        return StopShingles::default();
+    }
     let name = path.display();
     let Some(contents) = given.words.get(path) else {
         found.refuse("match.minhash.stop_shingles", format!("the file {name} was not read"));
@@ -271,6 +274,8 @@ fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings)
             format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"),
         );
     }
+    let banding = Banding::new(bands, rows, form);
+    let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok();
     let min_similarity = per_mille("match.minhash.min_similarity", min_similarity, found)?;
     let unsure = Unsure {
         below: per_mille("match.minhash.low_confidence.below", unsure.below, found)?,
@@ -281,9 +286,7 @@ fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings)
         of_many: unsure.of_many,
     };
     let containment = share_of("match.minhash.containment", containment, found);
-    let banding = Banding::new(bands, rows, form);
-    let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok()?;
-    Some(MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket })
+    Some(MinHashRules { form, banding: banding?, agree, min_similarity, containment, unsure, max_bucket })
 }
 
 /// Takes a share that may be absent as thousandths.
@@ -339,7 +342,10 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
         simhash: own(Stage::SimHash, window.stages.simhash),
         minhash: own(Stage::MinHash, window.stages.minhash),
     };
-    let minhash = form.and_then(|form| minhash_rules(&matching.minhash, form, found));
+    // Where the form is refused, bands are looked at all the same: everything is told at once.
+    let any_form = || SketchForm::new(matching.minhash.permutations, SlotBits::B8).ok();
+    let minhash = form.or_else(any_form).and_then(|form| minhash_rules(&matching.minhash, form, found));
+    let minhash = minhash.filter(|_| form.is_some());
     Rules {
         stages,
         max_distance: distance.min(MAX_DISTANCE),

@@ -20,6 +20,10 @@ pub struct Report {
     pub said: BTreeMap<&'static str, Said>,
 }
 
+/// What the headings of the table mean.
+pub const LEGEND: &str = "WRONG: called a copy of a page that it is no copy of.  AFTER: a copy came first and was kept in its place.\n\
+    LOST: called a duplicate of a page that it has nothing to do with.  OTHER: a dead letter for another reason.";
+
 impl Copies {
     /// Returns the share of the planted copies that were found; nothing when none were planted.
     #[must_use]
@@ -116,13 +120,13 @@ fn said_json(said: Said) -> Value {
 /// A table: copies by kind, uniques, broken records, then what the verdicts were worth.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<18}{:>9}{:>9}{:>9}{:>9}{:>9}", "planted as", "planted", "found", "missed", "wrong", "recall")?;
+        writeln!(f, "{:<18}{:>9}{:>9}{:>9}{:>9}{:>9}", "COPIES", "PLANTED", "FOUND", "MISSED", "WRONG", "RECALL")?;
         for (kind, copies) in &self.copies {
             copies_row(f, kind.name(), copies)?;
         }
         copies_row(f, "all copies", &self.all_copies())?;
         let it = self.uniques;
-        writeln!(f, "{:<18}{:>9}{:>9}{:>9}{:>9}{:>9}", "", "planted", "kept", "behind", "lost", "lost")?;
+        writeln!(f, "{:<18}{:>9}{:>9}{:>9}{:>9}{:>9}", "OTHER PAGES", "PLANTED", "KEPT", "AFTER", "LOST", "LOST")?;
         let lost = percent(it.lost_share());
         writeln!(
             f,
@@ -130,7 +134,7 @@ impl fmt::Display for Report {
             "unique", it.planted, it.kept, it.behind_their_copy, it.lost
         )?;
         if !self.broken.is_empty() {
-            writeln!(f, "{:<18}{:>9}{:>9}{:>9}{:>9}", "", "planted", "dead", "other", "judged")?;
+            writeln!(f, "{:<18}{:>9}{:>9}{:>9}{:>9}", "BROKEN RECORDS", "PLANTED", "DEAD", "OTHER", "JUDGED")?;
         }
         for (name, it) in &self.broken {
             writeln!(f, "{name:<18}{:>9}{:>9}{:>9}{:>9}", it.planted, it.dead, it.other_reason, it.judged)?;
@@ -139,9 +143,11 @@ impl fmt::Display for Report {
         if wrongly_dead > 0 {
             writeln!(f, "{:<18}{wrongly_dead:>9}", "dead, not broken")?;
         }
-        writeln!(f, "{:<18}{:>9}{:>9}{:>11}", "verdict", "said", "right", "precision")?;
+        writeln!(f, "{:<18}{:>9}{:>9}{:>11}", "VERDICT", "GIVEN", "RIGHT", "PRECISION")?;
         let all = self.all_said();
         for (name, said) in self.said.iter().map(|(name, said)| (*name, *said)).chain([("all duplicates", all)]) {
+            // A unique page that names another one is of its template.
+            let name = if name == "unique" { "template" } else { name };
             writeln!(f, "{name:<18}{:>9}{:>9}{:>11}", said.said, said.right, percent(said.precision()))?;
         }
         Ok(())

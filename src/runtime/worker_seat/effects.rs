@@ -15,7 +15,7 @@ use crate::runtime::clock::{wall_clock, wall_time};
 use crate::runtime::wiring::{ended, failure, moves};
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
-use crate::worker::{Effect, LogPartition, ReadFrom, Request, Subscription, unread};
+use crate::worker::{Effect, Failure, LogPartition, ReadFrom, Request, Subscription, unread};
 
 impl WorkerSeat {
     pub(super) fn carry_out(&mut self, effect: Effect<Carried>) -> Result<(), Fatal> {
@@ -65,7 +65,10 @@ impl WorkerSeat {
                 self.command(Command::RevokeDone);
             }
             Effect::Stopped => self.stopped = true,
-            Effect::Fail(why) => return Err(ended(Reason::Failure, why, &self.plan.settings)),
+            Effect::Fail(why) => {
+                let reason = if matches!(why, Failure::Fenced(_)) { Reason::Config } else { Reason::Failure };
+                return Err(ended(reason, why, &self.plan.settings));
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{News, Ready, WorkerSeat};
 use crate::error::{Fatal, Reason};
 use crate::kafka::fingerprint_log::{Appended, NotAppended};
-use crate::kafka::member::{Command, MemberEvent};
+use crate::kafka::member::{Command, MemberEvent, SHARED_INSTANCE_ID};
 use crate::kafka::output::Carried;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews};
 use crate::record::PartitionId;
@@ -137,10 +137,16 @@ impl WorkerSeat {
                 self.report.metrics().paused(Pause::Manual, self.held);
                 Ok(())
             }
+            MemberEvent::Reaches(reaches) => {
+                self.report.reaches(reaches);
+                Ok(())
+            }
             MemberEvent::Left => Ok(()),
             MemberEvent::Failed(why) => {
                 self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
-                Err(ended(Reason::Failure, why, &self.plan.settings))
+                let is_shared = why.starts_with(SHARED_INSTANCE_ID);
+                let reason = if is_shared { Reason::Config } else { Reason::Failure };
+                Err(ended(reason, why, &self.plan.settings))
             }
         }
     }

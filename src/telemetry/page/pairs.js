@@ -9,6 +9,8 @@ const $ = (id) => document.getElementById(id);
 let token = sessionStorage.getItem('token') || '';
 let paused = false;
 let listed = new Map();
+// match.simhash.max_distance
+let configured;
 
 function element(name, text, attributes = {}) {
   const made = document.createElement(name);
@@ -21,7 +23,9 @@ class Refused extends Error {}
 
 async function ask(path, options = {}) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(`/api/v1/${path}`, { ...options, headers });
+  const answer = await fetch(`/api/v1/${path}`, { ...options, headers }).catch(() => {
+    throw new Error('The instance does not answer. The page tries again by itself.');
+  });
   const body = await answer.json().catch(() => ({}));
   if (answer.status === 401) throw new Refused(body.error);
   if (!answer.ok) throw new Error(body.error || `the instance answers ${answer.status}`);
@@ -79,7 +83,8 @@ function histogram(pairs, limit) {
   };
   const counts = new Array(HISTOGRAM_BITS + 1).fill(0);
   for (const pair of pairs) {
-    if (Number.isInteger(pair.bits)) counts[Math.min(pair.bits, HISTOGRAM_BITS)] += 1;
+    // Exact ones are all at 0: they would hide the rest.
+    if (Number.isInteger(pair.bits) && pair.verdict !== 'exact') counts[Math.min(pair.bits, HISTOGRAM_BITS)] += 1;
   }
   const most = Math.max(1, ...counts);
   svg.replaceChildren();
@@ -90,7 +95,7 @@ function histogram(pairs, limit) {
     draw('text', { x: bits * 20 + 10, y: 122 }, bits === HISTOGRAM_BITS ? `${bits}+` : bits);
   });
   draw('line', { x1: limit * 20 + 20, x2: limit * 20 + 20, y1: 0, y2: 112 });
-  $('limit').textContent = `The line stands behind match.simhash.max_distance (${limit}). Farther pairs were found by their sketches or are equal.`;
+  $('limit').textContent = `The near pairs of the list. The line marks match.simhash.max_distance (${limit}); the stage minhash found pairs to the right of it.`;
 }
 
 function clusters(found) {
@@ -138,7 +143,8 @@ async function refresh() {
     const [page, top] = await Promise.all([ask(`pairs?${query()}`), ask('index/top?n=10')]);
     $('door').hidden = true;
     document.querySelector('main').hidden = false;
-    $('totals').textContent = `${page.duplicates} duplicates delivered since the start, ${page.kept} of them looked at`;
+    $('totals').textContent = `${page.duplicates} duplicates delivered since the start; a sample of ${page.kept} is kept here`;
+    configured = page.max_distance;
     listed = new Map(page.pairs.map((pair) => [pair.source, pair]));
     $('pairs').tBodies[0].replaceChildren(...page.pairs.map(row));
     $('none').hidden = page.pairs.length > 0;
@@ -164,8 +170,8 @@ function tell(pair) {
   if (Number.isInteger(pair.bits)) facts.push(`${pair.bits} bits of the SimHash differ`);
   if (pair.similarity !== undefined) facts.push(`similarity of the sketches ${pair.similarity}`);
   if (pair.words) facts.push(`words ${pair.words.match} and ${pair.words.own}, ${pair.words.common} in common`);
-  if (pair.segmenter) facts.push(`cut by ${pair.segmenter}`);
-  facts.push(`${age(pair.age_ms)} after the original`);
+  if (pair.segmenter) facts.push(`segmenter ${pair.segmenter}`);
+  facts.push(`${age(Math.abs(pair.age_ms))} ${pair.age_ms < 0 ? 'before' : 'after'} the original`);
   if (pair.cut) facts.push('the end of a long text is left out');
   $('pair-facts').textContent = facts.join(' · ');
   $('match-name').textContent = named(pair, 'match_id', 'match');
@@ -209,7 +215,7 @@ function thresholds(pair) {
   for (let limit = 0; limit <= HIGHEST_THRESHOLD; limit += 1) {
     const says = pair.bits <= limit ? 'match' : 'no match';
     $('thresholds').tHead.rows[0].append(element('th', limit));
-    $('thresholds').tBodies[0].rows[0].append(element('td', says, pair.bits === limit ? { class: 'now' } : {}));
+    $('thresholds').tBodies[0].rows[0].append(element('td', says, limit === configured ? { class: 'now' } : {}));
   }
 }
 
@@ -220,11 +226,21 @@ $('door').addEventListener('submit', (event) => {
   refresh();
 });
 $('filters').addEventListener('submit', (event) => event.preventDefault());
-$('filters').addEventListener('input', refresh);
+// The address carries the filter: it can be shared.
+for (const [name, value] of new URLSearchParams(location.search)) {
+  const field = $('filters').elements.namedItem(name);
+  if (field) field.value = value;
+}
+$('filters').addEventListener('input', () => {
+  const set = [...new FormData($('filters'))].filter(([, value]) => value !== '');
+  const wanted = new URLSearchParams(set).toString();
+  history.replaceState(null, '', wanted ? `?${wanted}` : location.pathname);
+  refresh();
+});
 $('pause').addEventListener('click', () => {
   paused = !paused;
   $('pause').setAttribute('aria-pressed', paused);
-  $('pause').textContent = paused ? 'Go on' : 'Pause the list';
+  $('pause').textContent = paused ? 'Resume the list' : 'Pause the list';
 });
 $('close').addEventListener('click', () => $('pair').close());
 $('copy').addEventListener('click', async () => {
@@ -243,7 +259,7 @@ const handed = new URLSearchParams(location.hash.slice(1)).get('token');
 if (handed) {
   token = handed;
   sessionStorage.setItem('token', token);
-  history.replaceState(null, '', location.pathname);
+  history.replaceState(null, '', location.pathname + location.search);
 }
 refresh();
 setInterval(() => {

@@ -165,7 +165,7 @@ fn missing_output_topic_is_named() {
     let mut site = Site::new(broker, 1);
     site.duplicate = "nowhere".to_owned();
     assert_eq!(site.start("one").end().code(), Some(78));
-    assert!(site.log("one").contains("topic `nowhere` does not exist"), "{}", site.log("one"));
+    assert!(site.log("one").contains("missing topics: `nowhere`"), "{}", site.log("one"));
 }
 
 #[test]

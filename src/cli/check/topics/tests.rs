@@ -48,7 +48,7 @@ fn pages_that_would_be_deleted_on_arrival_are_told() {
     let [(State::Warn, text, Some(fix))] = &rows[..] else { panic!("{rows:?}") };
     assert_eq!(
         text,
-        "retention.ms (7days) is shorter than the oldest input record (9days): old pages may be deleted on arrival"
+        "retention.ms (7 d) is shorter than the oldest input record (9 d): old pages may be deleted on arrival"
     );
     assert!(fix.ends_with("retention.ms=-1"), "{fix}");
     assert_eq!(of_output(&view("crawl.pages.unique", &[("retention.ms", "-1")]), 9)[0].0, State::Ok);
@@ -114,5 +114,5 @@ fn an_input_from_the_future_is_told() {
 #[test]
 fn sizes_and_spans_are_short() {
     assert_eq!([size(4_194_304), size(1_048_588), size(900), size(1_572_864)], ["4 MiB", "1 MiB", "900 B", "1.5 MiB"]);
-    assert_eq!([span(-1), span(604_800_000), span(90_061_001), span(5)], ["for ever", "7days", "1day 1h", "5ms"]);
+    assert_eq!([span(-1), span(604_800_000), span(90_061_001), span(5)], ["for ever", "7 d", "1 d 1 h", "5 ms"]);
 }

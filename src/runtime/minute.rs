@@ -1,0 +1,73 @@
+//! One log line a minute: what a running service does, for those who have nothing but its log.
+
+use std::time::Duration;
+
+use crate::telemetry::Metrics;
+use crate::telemetry::figures::Figures;
+use crate::telemetry::table;
+
+/// From one line to the next.
+const INTERVAL: Duration = Duration::from_mins(1);
+
+/// Remembers the counts of the line before.
+pub(super) struct Minute {
+    at: Duration,
+    pages: u64,
+    duplicates: u64,
+    dead_letters: u64,
+}
+
+impl Minute {
+    /// Begins to count.
+    pub(super) const fn begin(now: Duration) -> Self {
+        Self { at: now, pages: 0, duplicates: 0, dead_letters: 0 }
+    }
+
+    /// Logs the line when it is time to.
+    pub(super) fn look(&mut self, now: Duration, metrics: &Metrics) {
+        let passed = now.saturating_sub(self.at);
+        if passed < INTERVAL {
+            return;
+        }
+        let figures = Figures::parse(&metrics.render());
+        let of = |verdict: &str| figures.count_of(table::DOCUMENTS.name, &[("verdict", verdict)]);
+        let pages = figures.count(table::DOCUMENTS.name);
+        let (duplicates, dead_letters) = (of("exact") + of("near"), figures.count(table::DEAD_LETTERS.name));
+        let new_pages = pages.saturating_sub(self.pages);
+        tracing::info!(
+            pages = new_pages,
+            pages_per_second = new_pages * 1000 / u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1),
+            duplicates = duplicates.saturating_sub(self.duplicates),
+            dead_letters = dead_letters.saturating_sub(self.dead_letters),
+            lag = figures.count(table::CONSUMER_LAG.name),
+            originals = figures.count(table::INDEX_ENTRIES.name),
+            "the last minute"
+        );
+        *self = Self { at: now, pages, duplicates, dead_letters };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::{self, Level};
+    use crate::telemetry::labels::Verdict;
+    use crate::telemetry::logging::captured;
+
+    #[test]
+    fn a_line_a_minute_says_what_was_done_in_it() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let mut minute = Minute::begin(Duration::ZERO);
+        let mut at = |seconds, metrics: &Metrics| {
+            captured::at(Level::Info, || minute.look(Duration::from_secs(seconds), metrics))
+        };
+        (0..120).for_each(|_| metrics.document(Verdict::Near));
+        assert_eq!(at(59, &metrics), "");
+        let line = at(60, &metrics);
+        assert!(line.contains("\"pages\":120"), "{line}");
+        assert!(line.contains("\"duplicates\":120") && line.contains("\"pages_per_second\":2"), "{line}");
+        metrics.document(Verdict::Unique);
+        let line = at(120, &metrics);
+        assert!(line.contains("\"pages\":1,") && line.contains("\"duplicates\":0"), "{line}");
+    }
+}
