@@ -115,9 +115,8 @@ impl Overview {
         let mut answer = status::summary(&figures, &examples, &checks, &inner.about.build, now);
         answer.extend(inner.about.json());
         answer.extend(more(&figures));
-        let checks = checks.iter().map(|(name, state)| {
-            json!({"name": name, "ok": state.is_ok(), "why": state.as_ref().err()})
-        });
+        let checks =
+            checks.iter().map(|(name, state)| json!({"name": name, "ok": state.is_ok(), "why": state.as_ref().err()}));
         answer.insert("checks".to_owned(), checks.collect());
         let mut state = self.lock();
         state.judges.note(now, &figures, &inner.health.readiness(), inner.about.log_partitions);

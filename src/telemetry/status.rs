@@ -159,6 +159,9 @@ mod tests {
         ] {
             assert_eq!(page[key], expected, "{key} of {page:#?}");
         }
-        assert_eq!(summary(&Figures::default(), &BTreeMap::new(), &[], &build, Timestamp::from_millis(1))["ready"], true);
+        assert_eq!(
+            summary(&Figures::default(), &BTreeMap::new(), &[], &build, Timestamp::from_millis(1))["ready"],
+            true
+        );
     }
 }

@@ -4,8 +4,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use super::*;
-use crate::record::{PartitionId, Timestamp};
 use crate::config::settings;
+use crate::record::{PartitionId, Timestamp};
 use crate::telemetry::listener::bind;
 use crate::telemetry::metrics::Build;
 use crate::telemetry::overview::About;

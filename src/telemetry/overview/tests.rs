@@ -59,9 +59,12 @@ fn the_answer_says_how_the_instance_does_and_what_happened_since() {
                 {"name": "worker", "ok": true, "why": null},
             ]),
         ),
-        ("judges", json!([{
-            "log_partition": 0, "state": "not_ready", "since_ms": 9000, "why": "restoring the index, 40 %",
-        }])),
+        (
+            "judges",
+            json!([{
+                "log_partition": 0, "state": "not_ready", "since_ms": 9000, "why": "restoring the index, 40 %",
+            }]),
+        ),
         ("no_judge", json!(null)),
         ("lag", json!(660.0)),
         ("blocked", json!({"no_offset": 2.0})),

@@ -123,7 +123,7 @@ const CHARTS = [
     tell: seconds,
     series: [
       { name: 'end to end p50', colour: 'accent', mark: 'accent', values: () => column('end_to_end_p50') },
-      { name: 'end to end p99', colour: 'accent', mark: 'accent dashed', dash: [4, 3], values: () => column('end_to_end_p99') },
+      { name: 'end to end p99', colour: 'accent', faint: '73', mark: 'accent faint', values: () => column('end_to_end_p99') },
       { name: 'verdict wait p99', colour: 'second', mark: 'second', values: () => column('verdict_wait_p99') },
     ],
   },
@@ -164,10 +164,9 @@ class Chart {
     const grid = { stroke: () => colour('grid'), width: 1, ...filter };
     const line = (series, place) => ({
       label: series.name,
-      stroke: () => colour(series.colour),
+      stroke: () => colour(series.colour) + (series.faint || ''),
       fill: kind.stacked ? () => colour(series.colour) : series.fill ? () => `${colour(series.colour)}26` : undefined,
       width: kind.stacked ? 0 : 1.75,
-      dash: series.dash,
       points: { show: (plot) => this.values.length === 1 && plot.series[place + 1].show },
     });
     this.values = [];
@@ -429,7 +428,8 @@ function tell(state) {
   const fill = state.index_memory_limit_bytes ? state.index_memory_bytes / state.index_memory_limit_bytes : null;
   const mark = fill >= 0.9 ? 'bad' : fill >= 0.8 ? 'warn' : '';
   heading('index', percent(fill), `${bytes(state.index_memory_bytes)} of ${bytes(state.index_memory_limit_bytes)}`, mark);
-  heading('dead', count(state.dead_letters), 'since the start', state.dead_letters ? 'bad' : '');
+  const held = state.dead_letter_reasons.some((one) => one.held > 0);
+  heading('dead', count(state.dead_letters), 'since the start', held ? 'bad' : '');
 
   rows('judges', state.judges, judge(state));
   const snapshot = state.snapshot_age_ms === null ? 'none yet' : `${span(state.snapshot_age_ms)} old, ${bytes(state.snapshot_bytes)}`;
@@ -519,7 +519,7 @@ function wait() {
   say(`Unreachable for ${silence} s`, 'bad', 'The instance is unreachable');
 }
 
-const isAsking = () => !document.hidden && $('door').hidden;
+const isAsking = () => !document.hidden && ($('door').hidden || lost);
 setInterval(() => { if (isAsking()) refresh(); }, EVERY_MS);
 setInterval(wait, 1000);
 document.addEventListener('visibilitychange', () => { if (isAsking()) refresh(); });
