@@ -10,6 +10,7 @@ use crate::index::Seen;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
 use crate::log::{Answer, ForgetTarget, VerdictRecord};
 use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
+use crate::telemetry::overview::{NOBODY_JUDGES, judge_check};
 use crate::telemetry::{Beat, Check, Health, IndexFigures, Metrics};
 use crate::transaction::CallError;
 use crate::worker::LogPartition;
@@ -55,7 +56,7 @@ pub(super) struct JudgeReport {
 impl JudgeReport {
     /// Of a judge whose place is given away when it is silent for longer than `session`.
     pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, log: LogPartition, session: Duration) -> Self {
-        let name = format!("judge {log}");
+        let name = judge_check(log);
         Self {
             metrics,
             clock,
@@ -119,7 +120,7 @@ impl JudgeReport {
                 if !self.is_silent {
                     tracing::warn!(log = self.log, entries, "nobody judges: waiting to take over{when}");
                 }
-                self.ready.fail(format!("waits to take over{when}: nobody judges"));
+                self.ready.fail(format!("waits to take over{when}: {NOBODY_JUDGES}"));
             }
         }
         self.is_silent = silence.is_some();

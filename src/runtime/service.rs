@@ -36,6 +36,7 @@ use crate::telemetry::figures::Figures;
 use crate::telemetry::http::{self, Endpoints};
 use crate::telemetry::listener::{Server, bind};
 use crate::telemetry::metrics::Build;
+use crate::telemetry::overview::{About, Overview};
 use crate::telemetry::pairs;
 use crate::telemetry::table;
 use crate::telemetry::{Health, Metrics};
@@ -105,7 +106,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     drop(starting);
     let operators = service.serve_operators(operators)?;
     if let Some(operators) = &operators {
-        tracing::info!(listen = %operators.address(), "pair page and what acts on this instance");
+        tracing::info!(listen = %operators.address(), "overview, pair page and what acts on this instance");
     }
     let grace = service.plan.settings.processing.shutdown_grace;
     service.supervise(&signals, grace)
@@ -113,6 +114,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
 
 struct Service {
     plan: Arc<Plan>,
+    instance: String,
     reader: Reader,
     kept: KeptPages,
     /// Of the parts that run, by name.
@@ -191,7 +193,7 @@ impl Service {
         });
 
         let (ended, ends) = unbounded();
-        let mut service = Self { plan, reader, kept, stoppers: Vec::new(), running: 0, ends };
+        let mut service = Self { plan, instance, reader, kept, stoppers: Vec::new(), running: 0, ends };
         if service.plan.settings.roles.judge {
             let folder = shelf::open(&service.plan.settings.index)?;
             for log in judge_seat::served(&service.plan.settings.judge.served_partitions, logs) {
@@ -227,15 +229,37 @@ impl Service {
                 Stopper::Judge(log, judge) => desk.judges.push((*log, judge.clone())),
             }
         }
+        let clock = self.plan.clock;
+        let overview = Overview::new(
+            self.about(),
+            self.plan.metrics.clone(),
+            self.plan.health.clone(),
+            Arc::new(move || clock.now()),
+            wall_time,
+        );
         let page = AdminPage {
             token: configured.token.clone(),
             text: configured.text,
             max_distance: settings.rules.max_distance,
             pairs: self.plan.book.as_ref().map(|book| book.pairs.clone()).unwrap_or_default(),
+            overview,
             desk: Arc::new(desk),
         };
         let server = admin::start(bound, page).map_err(failure)?;
         Ok(Some(server))
+    }
+
+    fn about(&self) -> About {
+        let settings = &self.plan.settings;
+        let roles = [("worker", settings.roles.worker), ("judge", settings.roles.judge)];
+        About {
+            build: build(),
+            instance: self.instance.clone(),
+            group: settings.input.group.clone(),
+            roles: roles.into_iter().filter(|(_, has)| *has).map(|(role, _)| role).collect(),
+            log_partitions: u32::try_from(settings.log_partitions().get()).unwrap_or(u32::MAX),
+            started: wall_time().minus(self.plan.clock.now()),
+        }
     }
 
     fn seat_judge(&mut self, log: LogPartition, folder: &Arc<Folder>, ended: &Sender<Ended>) -> Result<(), Fatal> {
@@ -403,12 +427,16 @@ fn signals() -> Result<Receiver<i32>, Fatal> {
     Ok(receiver)
 }
 
-fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Clock) -> Result<Server, Fatal> {
-    let build = Build {
+fn build() -> Build {
+    Build {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: option_env!("DUPGATE_REVISION").unwrap_or("unknown").to_owned(),
         librdkafka: crate::kafka::client::library_version(),
-    };
+    }
+}
+
+fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Clock) -> Result<Server, Fatal> {
+    let build = build();
     metrics.build_info(&build);
     let config =
         serde_json::json!({"hash": settings.hash, "scheme": settings.scheme().to_string(), "config": settings.shown});

@@ -20,6 +20,7 @@ use crate::telemetry::labels::{
     Blocked as BlockedLabel, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue,
     Output as OutputLabel, Pause, Queue, Step, TransactionResult, Verdict,
 };
+use crate::telemetry::overview::VERDICTS_CHECK;
 use crate::telemetry::pairs::{Clusters, Seen};
 use crate::telemetry::{Beat, Check, Metrics};
 use crate::transaction::{Call, CallError};
@@ -92,7 +93,7 @@ impl WorkerReport {
             last_call: plan.manner().last_call(),
             pending: (0..plan.settings.log_partitions().get()).map(|_| Pending::default()).collect(),
             rulings: {
-                let check = plan.health.check("verdicts", "starting");
+                let check = plan.health.check(VERDICTS_CHECK, "starting");
                 check.pass();
                 check
             },

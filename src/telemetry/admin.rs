@@ -1,9 +1,9 @@
-//! The listener for operators: the pair page, and what looks into a running instance or acts on it.
+//! The listener for operators: the overview, the pair page, and what looks into a running instance or acts on it.
 //!
 //! Off unless `http.admin.listen` is set. Every path below `/api/` asks for the token (compared in constant time) when
 //! there is one; without one the listener stands on a loopback address, and answers only requests that were made to
-//! that address by name. Requests that another site makes a browser send are refused either way. The page itself holds no
-//! data, so it is handed to anybody.
+//! that address by name. Requests that another site makes a browser send are refused either way. The pages themselves hold
+//! no data, so they are handed to anybody.
 
 mod door;
 
@@ -30,6 +30,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::labels::{Duplicate, LabelValue};
 use super::listener::Server;
 use super::logging;
+use super::overview::{INTERVAL, Overview};
 use super::pairs::{Filter, Pair, Pairs};
 use crate::config::Levels;
 use crate::config::settings::ShownText;
@@ -41,9 +42,11 @@ use crate::record::Source;
 const LARGEST_BODY: usize = 8 << 20;
 
 /// Every path with what it answers.
-const PATHS: [(&str, &str); 14] = [
+const PATHS: [(&str, &str); 16] = [
     ("GET  /", "this list"),
-    ("GET  /ui/", "the pair page"),
+    ("GET  /ui/", "the overview"),
+    ("GET  /ui/pairs", "the pair page"),
+    ("GET  /api/v1/overview", "the state of this instance, and the samples of the last hour after ?since=NUMBER"),
     ("GET  /api/v1/pairs", "recent duplicates: ?verdict=&min_distance=&max_distance=&site=&segmenter=&after=&limit="),
     ("GET  /api/v1/pairs/stream", "the same as server-sent events, as they come"),
     ("GET  /api/v1/pairs/{source}", "one pair, with both texts as far as http.admin.text allows"),
@@ -58,12 +61,23 @@ const PATHS: [(&str, &str); 14] = [
     ("PUT  /api/v1/log", "how much is logged from now on: {\"level\": \"debug\"}"),
 ];
 
-/// Files of the page: path, kind, contents.
-const FILES: [(&str, &str, &str); 4] = [
-    ("/ui/", "text/html; charset=utf-8", include_str!("page/pairs.html")),
-    ("/ui/pairs.css", "text/css; charset=utf-8", include_str!("page/pairs.css")),
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Files of the pages: path, kind, contents.
+const FILES: [(&str, &str, &str); 11] = [
+    ("/ui/", HTML, include_str!("page/overview.html")),
+    ("/ui/overview.css", CSS, include_str!("page/overview.css")),
+    ("/ui/overview.js", SCRIPT, include_str!("page/overview.js")),
+    ("/ui/pairs", HTML, include_str!("page/pairs.html")),
+    ("/ui/pairs.css", CSS, include_str!("page/pairs.css")),
+    ("/ui/pairs.js", SCRIPT, include_str!("page/pairs.js")),
+    ("/ui/colours.css", CSS, include_str!("page/colours.css")),
+    ("/ui/access.js", SCRIPT, include_str!("page/access.js")),
     ("/ui/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
-    ("/ui/pairs.js", "text/javascript; charset=utf-8", include_str!("page/pairs.js")),
+    ("/ui/vendor/uplot.css", CSS, include_str!("page/vendor/uplot.css")),
+    ("/ui/vendor/uplot.js", SCRIPT, include_str!("page/vendor/uplot.js")),
 ];
 
 /// Why a question has no answer.
@@ -151,6 +165,8 @@ pub struct Admin {
     pub max_distance: u8,
     /// Recent duplicates.
     pub pairs: Pairs,
+    /// The state of the instance, and the last hour.
+    pub overview: Overview,
     /// Answers the rest.
     pub desk: Arc<dyn Desk>,
 }
@@ -161,17 +177,19 @@ impl fmt::Debug for Admin {
     }
 }
 
-/// Begins to answer on an address that is bound.
+/// Begins to answer on an address that is bound, and to sample what the overview shows.
 ///
 /// # Errors
 ///
 /// No thread can be started.
 pub fn start(bound: TcpListener, admin: Admin) -> io::Result<Server> {
-    Server::start("admin", bound, router(admin), std::future::pending())
+    let sampling = admin.overview.clone().sample_every(INTERVAL);
+    Server::start("admin", bound, router(admin), sampling)
 }
 
 fn router(admin: Admin) -> Router {
     let api = Router::new()
+        .route("/overview", get(overview))
         .route("/pairs", get(pairs))
         .route("/pairs/stream", get(stream))
         .route("/pairs/{source}", get(pair))
@@ -292,6 +310,18 @@ async fn pairs(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Res
         "pairs": found.iter().map(|pair| pair.json()).collect::<Value>(),
     });
     Ok(answer(StatusCode::OK, &value))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct After {
+    since: String,
+}
+
+async fn overview(State(admin): State<Admin>, query: Queried<After>) -> Result<Response, Refusal> {
+    let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
+    let since = number("since", &asked.since)?.unwrap_or(0);
+    Ok(answer(StatusCode::OK, &admin.overview.answer(since)))
 }
 
 async fn stream(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Response, Refusal> {

@@ -56,6 +56,24 @@ impl Figures {
         self.of(name).filter_map(|series| Some((series.label(label)?.to_owned(), series.value))).collect()
     }
 
+    /// Returns the values by two labels; the second may be missing.
+    #[must_use]
+    pub fn by_two_labels(&self, name: &str, first: &str, second: &str) -> Vec<(String, Option<String>, f64)> {
+        let one = |series: &Series| {
+            Some((series.label(first)?.to_owned(), series.label(second).map(str::to_owned), series.value))
+        };
+        self.of(name).filter_map(one).collect()
+    }
+
+    /// Returns the cumulative counts of a histogram by upper bound, ascending; the last bound is infinite.
+    #[must_use]
+    pub fn buckets(&self, name: &str) -> Vec<(f64, f64)> {
+        let of = self.by_label(&format!("{name}_bucket"), "le").into_iter();
+        let mut buckets: Vec<(f64, f64)> = of.filter_map(|(le, count)| Some((le.parse().ok()?, count))).collect();
+        buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+        buckets
+    }
+
     /// Returns a label of a series that carries only labels.
     #[must_use]
     pub fn label(&self, name: &str, label: &str) -> Option<String> {
@@ -117,5 +135,14 @@ mod tests {
         assert_eq!(figures.largest("b"), Some(4.0));
         assert_eq!(figures.largest("none"), None);
         assert_eq!(figures.by_label("a", "x"), [("1".to_owned(), 2.0), ("2".to_owned(), 3.5)]);
+        let pairs = [("1".to_owned(), Some("q\"}{\\".to_owned()), 2.0), ("2".to_owned(), None, 3.5)];
+        assert_eq!(figures.by_two_labels("a", "x", "y"), pairs);
+    }
+
+    #[test]
+    fn buckets_are_read_in_the_order_of_their_bounds() {
+        let figures = Figures::parse("h_bucket{le=\"+Inf\"} 3\nh_bucket{le=\"0.5\"} 1\nh_sum 4\nh_count 3\n");
+        assert_eq!(figures.buckets("h"), [(0.5, 1.0), (f64::INFINITY, 3.0)]);
+        assert_eq!(figures.buckets("other"), []);
     }
 }

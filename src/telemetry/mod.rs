@@ -13,6 +13,7 @@ pub mod listener;
 pub mod logging;
 pub mod metrics;
 pub mod otlp;
+pub mod overview;
 pub mod pairs;
 pub mod spans;
 pub mod status;

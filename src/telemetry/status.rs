@@ -18,33 +18,31 @@ pub fn status(
     config: &str,
     now: Timestamp,
 ) -> Value {
-    let mut page = summary(&metrics.render(), &metrics.dead_letter_examples(), checks, build, now);
+    let figures = Figures::parse(&metrics.render());
+    let mut page = summary(&figures, &metrics.dead_letter_examples(), checks, build, now);
     let config: Value = serde_json::from_str(config).unwrap_or_default();
-    let input = config.pointer("/config/input").and_then(Value::as_object);
-    if let (Value::Object(page), Some(input)) = (&mut page, input) {
-        let told = ["group", "instance_id", "topics"].into_iter();
-        page.extend(told.filter_map(|key| Some((key.to_owned(), input.get(key)?.clone()))));
+    if let Some(input) = config.pointer("/config/input").and_then(Value::as_object) {
+        let named = ["group", "instance_id", "topics"].into_iter();
+        page.extend(named.filter_map(|key| Some((key.to_owned(), input.get(key)?.clone()))));
     }
-    page
+    page.into()
 }
 
-fn summary(
-    metrics: &str,
+/// Sums up what was read from the metrics.
+pub(super) fn summary(
+    figures: &Figures,
     examples: &BTreeMap<&'static str, (String, String)>,
     checks: &[(String, Result<(), String>)],
     build: &Build,
     now: Timestamp,
-) -> Value {
-    let figures = Figures::parse(metrics);
+) -> Map<String, Value> {
     let waits: Vec<String> =
         checks.iter().filter_map(|(name, state)| Some(format!("{name}: {}", state.as_ref().err()?))).collect();
     let label = |name| figures.label("dupgate_config_info", name);
     let count = |name| figures.count(name);
     let age = |name| figures.largest(name).and_then(millis).map(|then| now.millis().saturating_sub(then));
-    let oldest = figures.largest("dupgate_index_oldest_entry_timestamp_seconds").and_then(millis);
-    let newest = figures.largest("dupgate_last_record_timestamp_seconds").and_then(millis);
     let since_start = figures.largest("process_start_time_seconds").and_then(millis);
-    json!({
+    let page = json!({
         "version": build.version,
         "librdkafka": build.librdkafka,
         "at_ms": now.millis(),
@@ -56,22 +54,33 @@ fn summary(
         "config_hash": label("hash"),
         "documents": object(figures.by_label("dupgate_documents_total", "verdict")),
         "dead_letters": count("dupgate_dead_letters_total"),
-        "dead_letter_reasons": dead_letters(&figures, examples),
+        "dead_letter_reasons": dead_letters(figures, examples),
         "pending_rulings_ms": figures.largest("dupgate_oldest_pending_verdict_seconds").and_then(millis),
         "assigned_partitions": object(figures.by_label("dupgate_assigned_partitions", "topic")),
         "lag": count("dupgate_consumer_lag_records"),
         "lag_ms": age("dupgate_last_record_timestamp_seconds"),
-        "paused": set(&figures, "dupgate_consumer_paused", "reason"),
+        "paused": set(figures, "dupgate_consumer_paused", "reason"),
         "last_commit_age_ms": age("dupgate_last_commit_timestamp_seconds"),
         "judge": object(figures.by_label("dupgate_judge_active", "log_partition")),
         "index_entries": count("dupgate_index_entries"),
         "index_memory_bytes": count("dupgate_index_memory_bytes"),
         "index_memory_limit_bytes": count("dupgate_index_memory_limit_bytes"),
         "window_ms": figures.largest("dupgate_index_window_seconds").and_then(millis),
-        "effective_window_ms": oldest.zip(newest).map(|(oldest, newest)| newest.saturating_sub(oldest).max(0)),
+        "effective_window_ms": effective_window_ms(figures),
         "snapshot_age_ms": age("dupgate_snapshot_last_success_timestamp_seconds"),
-        "errors": errors(&figures),
-    })
+        "errors": errors(figures),
+    });
+    match page {
+        Value::Object(page) => page,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
+
+/// Event time from the oldest original to the newest page.
+pub(super) fn effective_window_ms(figures: &Figures) -> Option<i64> {
+    let oldest = figures.largest("dupgate_index_oldest_entry_timestamp_seconds").and_then(millis)?;
+    let newest = figures.largest("dupgate_last_record_timestamp_seconds").and_then(millis)?;
+    Some(newest.saturating_sub(oldest).max(0))
 }
 
 /// Seconds since 1970 as milliseconds; none for 0, which says that it never was.
@@ -146,7 +155,7 @@ mod tests {
         let checks = [("joined".to_owned(), Ok(())), ("restored".to_owned(), Err("restoring, 40 %".to_owned()))];
         let build = Build { version: "1.2.3".into(), revision: "abc".into(), librdkafka: "2.12.1".into() };
         let examples = BTreeMap::from([("no_text", ("a:0:7".to_owned(), "no text is left".to_owned()))]);
-        let page = summary(metrics, &examples, &checks, &build, Timestamp::from_millis(10_000));
+        let page = summary(&Figures::parse(metrics), &examples, &checks, &build, Timestamp::from_millis(10_000));
         for (key, expected) in [
             ("version", json!("1.2.3")),
             ("ready", json!(false)),
@@ -170,8 +179,11 @@ mod tests {
             ("snapshot_age_ms", json!(null)),
             ("errors", json!({"log": {"corrupt": 3}})),
         ] {
-            assert_eq!(page[key], expected, "{key} of {page:#}");
+            assert_eq!(page[key], expected, "{key} of {page:#?}");
         }
-        assert_eq!(summary("", &BTreeMap::new(), &[], &build, Timestamp::from_millis(1))["ready"], true);
+        assert_eq!(
+            summary(&Figures::default(), &BTreeMap::new(), &[], &build, Timestamp::from_millis(1))["ready"],
+            true
+        );
     }
 }

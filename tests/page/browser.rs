@@ -56,8 +56,8 @@ impl Browser {
             |name: &&&str| Command::new(**name).arg("--version").output().is_ok_and(|said| said.status.success());
         let Some(name) = NAMES.iter().find(there) else {
             let missing = "no Chromium is installed (on Debian: apt-get install chromium)";
-            assert!(std::env::var_os("CI").is_none(), "the pair page cannot be tested: {missing}");
-            eprintln!("NOT TESTED: the pair page in a browser: {missing}");
+            assert!(std::env::var_os("CI").is_none(), "the pages cannot be tested: {missing}");
+            eprintln!("NOT TESTED: the pages in a browser: {missing}");
             return None;
         };
         let profile = tempfile::tempdir().expect("a folder");
@@ -85,8 +85,8 @@ impl Browser {
         for domain in ["Page.enable", "Runtime.enable", "Log.enable", "Network.enable"] {
             tab.call(domain, &json!({}));
         }
-        let size = json!({"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false});
-        tab.call("Emulation.setDeviceMetricsOverride", &size);
+        tab.call("Emulation.setFocusEmulationEnabled", &json!({"enabled": true}));
+        tab.resize(1280, 900);
         tab.call("Page.navigate", &json!({"url": url}));
         tab
     }
@@ -146,6 +146,32 @@ impl Tab<'_> {
         let mut result = self.call("Runtime.evaluate", &params);
         assert!(result.get("exceptionDetails").is_none(), "{script}: {result}");
         result["result"]["value"].take()
+    }
+
+    /// Makes the window this large.
+    pub(super) fn resize(&mut self, width: u64, height: u64) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// Has the page believe that its reader wishes so: a media feature and its value.
+    pub(super) fn prefer(&mut self, feature: &str, value: &str) {
+        self.call("Emulation.setEmulatedMedia", &json!({"features": [{"name": feature, "value": value}]}));
+    }
+
+    /// Presses a key and lets it go.
+    pub(super) fn press(&mut self, key: &str) {
+        let (code, text) = match key {
+            "Tab" => (9, ""),
+            "Enter" => (13, "\r"),
+            "ArrowLeft" => (37, ""),
+            other => unreachable!("{other} is not pressed in any test"),
+        };
+        for kind in ["keyDown", "keyUp"] {
+            let text = if kind == "keyDown" { text } else { "" };
+            let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
+            self.call("Input.dispatchKeyEvent", &event);
+        }
     }
 
     /// Takes a picture of what is seen.

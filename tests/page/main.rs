@@ -1,7 +1,7 @@
-//! The pair page in a real browser, over a running demo.
+//! The pages for operators in a real browser: over a running demo, and over canned answers where a state is hard to play.
 //!
 //! Needs Chromium. With `CI` set it must be there; elsewhere its absence is said and the test passes without having
-//! looked. `DUPGATE_WRITE_DOCS=1` keeps the picture that the documents show.
+//! looked. `DUPGATE_WRITE_DOCS=1` keeps the pictures that the documents show.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -10,6 +10,8 @@
 )]
 
 mod browser;
+mod canned;
+mod overview;
 #[expect(dead_code, reason = "this binary waits for nothing asynchronous")]
 #[path = "../support/broker/wait.rs"]
 mod wait;
@@ -49,6 +51,25 @@ impl Drop for Demo {
     }
 }
 
+/// An address that nobody listens on.
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").to_string()
+}
+
+/// Gives the token to the door, as somebody does who types.
+fn enter(tab: &mut Tab<'_>, token: &str) {
+    tab.run(&format!("document.getElementById('token').value = {}", json!(token)));
+    tab.run("document.querySelector('#door button').click()");
+}
+
+/// Keeps a picture for the documents, or beside the program.
+fn keep_picture(name: &str, picture: &[u8]) {
+    assert!(picture.starts_with(b"\x89PNG") && picture.len() > 20_000, "{} bytes", picture.len());
+    let folder = if std::env::var_os("DUPGATE_WRITE_DOCS").is_some() { "docs" } else { "target" };
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).join(name);
+    std::fs::write(path, picture).expect("the picture");
+}
+
 /// Cells of a column of the list, by what people read.
 fn column(tab: &mut Tab<'_>, number: usize) -> Vec<String> {
     let cells = tab.run(&format!(
@@ -75,17 +96,13 @@ fn holds(tab: &mut Tab<'_>, what: &str, condition: &str) {
 #[test]
 fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
     let Some(mut browser) = Browser::start() else { return };
-    let admin = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").to_string();
+    let admin = free_address();
     let _demo = Demo::start(&admin);
     wait::until("the listener for operators", || std::net::TcpStream::connect(&admin).ok());
-    let mut tab = browser.open(&format!("http://{admin}/ui/"));
+    let mut tab = browser.open(&format!("http://{admin}/ui/pairs"));
 
     // Without the token there is a door, and a wrong one does not open it.
     holds(&mut tab, "the door", "!document.getElementById('door').hidden && document.querySelector('main').hidden");
-    let enter = |tab: &mut Tab<'_>, token: &str| {
-        tab.run(&format!("document.getElementById('token').value = {}", json!(token)));
-        tab.run("document.querySelector('#door button').click()");
-    };
     enter(&mut tab, "not the token of the test");
     holds(&mut tab, "the refusal", "document.getElementById('refused').textContent.includes('is not the token')");
     enter(&mut tab, TOKEN);
@@ -151,10 +168,7 @@ fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
 
     tab.run("document.getElementById('copied').scrollIntoView()");
     tab.run("document.getElementById('pair').scrollTop = 0");
-    let picture = tab.picture();
-    assert!(picture.starts_with(b"\x89PNG") && picture.len() > 20_000, "{} bytes", picture.len());
-    let name = if std::env::var_os("DUPGATE_WRITE_DOCS").is_some() { "docs/pairs.png" } else { "target/pairs.png" };
-    std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(name), picture).expect("the picture");
+    keep_picture("pairs.png", &tab.picture());
 
     // Forgetting asks first, and "keep it" keeps it.
     tab.run("document.getElementById('close').click()");

@@ -47,10 +47,10 @@ pub(super) fn play(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     let folder = Folder(std::env::temp_dir().join(format!("dupgate-{name}-{}", std::process::id())));
     let settings = global.with(own_settings(&name, &topics, &folder.0), &brokers).start(Purpose::Run)?.settings;
     make_topics(broker.as_ref(), &settings, &topics)?;
-    say(&format!("topics {name}.*   metrics on http://{}/metrics", settings.http.listen))?;
     if let Some(admin) = &settings.http.admin {
-        say(&format!("duplicates, and what differs, on http://{}/ui/", admin.listen))?;
+        say(&format!("overview on http://{}/ui/   duplicates, and what differs, on its page Pairs", admin.listen))?;
     }
+    say(&format!("topics {name}.*   metrics on http://{}/metrics", settings.http.listen))?;
 
     let kind = if broker.is_some() { Brokers::InProcess } else { Brokers::Cluster };
     let summary = run(args, settings, &topics, kind)?;

@@ -4,9 +4,13 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use super::*;
+use crate::config::settings;
 use crate::record::{PartitionId, Timestamp};
 use crate::telemetry::listener::bind;
+use crate::telemetry::metrics::Build;
+use crate::telemetry::overview::About;
 use crate::telemetry::pairs::{Looked, Seen};
+use crate::telemetry::{Health, Metrics};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -37,6 +41,20 @@ impl Desk for Echo {
     }
 }
 
+fn overview() -> Overview {
+    let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+    let about = About {
+        build: Build { version: "1.2.3".into(), revision: String::new(), librdkafka: "2.12.1".into() },
+        instance: "one".into(),
+        group: "g".into(),
+        roles: vec!["worker"],
+        log_partitions: 1,
+        started: Timestamp::from_millis(7),
+    };
+    let health = Health::new(Duration::from_secs(10));
+    Overview::new(about, metrics, health, Arc::new(|| Duration::ZERO), || Timestamp::from_millis(9))
+}
+
 fn server(token: Option<&str>) -> (Server, Pairs) {
     let pairs = Pairs::default();
     let admin = Admin {
@@ -44,6 +62,7 @@ fn server(token: Option<&str>) -> (Server, Pairs) {
         text: ShownText::Snippet,
         max_distance: 3,
         pairs: pairs.clone(),
+        overview: overview(),
         desk: Arc::new(Echo),
     };
     (start(bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap(), admin).unwrap(), pairs)
@@ -90,7 +109,8 @@ fn seen(offset: i64, verdict: &'static str) -> Seen {
 }
 
 /// Every path of the list, as somebody would ask for it.
-const REQUESTS: [(&str, &str, u16); 12] = [
+const REQUESTS: [(&str, &str, u16); 13] = [
+    ("GET /api/v1/overview?since=3", "", 200),
     ("GET /api/v1/pairs?verdict=near&limit=&site=", "", 200),
     ("GET /api/v1/pairs/pages:0:1", "", 200),
     ("POST /api/v1/explain", "a page", 200),
@@ -130,7 +150,7 @@ fn every_path_of_the_list_answers_those_who_have_the_token_and_nobody_else() {
         let method = request.split(' ').next().unwrap();
         assert!(listed.2.contains(&format!("{method:<4} {path} ")), "{method} {path} is not in {}", listed.2);
     }
-    assert_eq!(PATHS.len(), REQUESTS.len() + 2);
+    assert_eq!(PATHS.len(), REQUESTS.len() + 3, "the list and both pages ask for no token");
 }
 
 #[test]
@@ -146,8 +166,9 @@ fn the_page_is_whole_and_loads_nothing_from_elsewhere() {
         for foreign in
             ["http://", "https://", "//cdn", "innerHTML", "outerHTML", "insertAdjacentHTML", "eval(", "@import"]
         {
-            // The name space of drawings is a name, not a place.
+            // The name space of drawings is a name, not a place; so is the library's name in its first line.
             let text = text.replace("http://www.w3.org/2000/svg", "");
+            let text = text.replacen("/*! https://github.com/leeoniya/uPlot (v1.6.32) */", "", 1);
             assert!(!text.contains(foreign), "{path} names {foreign}");
         }
         for inline in ["<style", "style=", "onclick=", "javascript:", "<script>"] {
@@ -195,6 +216,19 @@ fn pairs_are_listed_newest_first_and_filtered() {
     assert_eq!(get(&server, "/api/v1/index/top?n=1"), (200, json!([{"cluster": "pages:0:0", "duplicates": 3}])));
     for wrong in ["/api/v1/pairs?limit=many", "/api/v1/pairs?colour=red", "/api/v1/pairs/pages", "/api/v1/index/lookup"]
     {
+        let (status, said) = get(&server, wrong);
+        assert_eq!(status, 400, "{wrong}: {said}");
+        assert!(said["error"].as_str().is_some_and(|why| !why.is_empty()), "{wrong}: {said}");
+    }
+}
+
+#[test]
+fn the_overview_answers_with_the_samples_after_a_number() {
+    let (server, _) = server(None);
+    let (status, page) = get(&server, "/api/v1/overview");
+    assert_eq!((status, &page["instance"], &page["started_ms"]), (200, &json!("one"), &json!(7)));
+    assert_eq!((&page["last_sample"], &page["samples"]["number"]), (&json!(0), &json!([])));
+    for wrong in ["/api/v1/overview?since=-1", "/api/v1/overview?since=now", "/api/v1/overview?until=3"] {
         let (status, said) = get(&server, wrong);
         assert_eq!(status, 400, "{wrong}: {said}");
         assert!(said["error"].as_str().is_some_and(|why| !why.is_empty()), "{wrong}: {said}");

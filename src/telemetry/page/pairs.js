@@ -5,32 +5,10 @@
 const EVERY_MS = 1500;
 const HIGHEST_THRESHOLD = 8;
 const HISTOGRAM_BITS = 16;
-const $ = (id) => document.getElementById(id);
-let token = sessionStorage.getItem('token') || '';
 let paused = false;
 let listed = new Map();
 // match.simhash.max_distance
 let configured;
-
-function element(name, text, attributes = {}) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
-}
-
-class Refused extends Error {}
-
-async function ask(path, options = {}) {
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(`/api/v1/${path}`, { ...options, headers }).catch(() => {
-    throw new Error('The instance does not answer. The page tries again by itself.');
-  });
-  const body = await answer.json().catch(() => ({}));
-  if (answer.status === 401) throw new Refused(body.error);
-  if (!answer.ok) throw new Error(body.error || `the instance answers ${answer.status}`);
-  return body;
-}
 
 function age(ms) {
   const units = [['d', 86400000], ['h', 3600000], ['min', 60000], ['s', 1000]];
@@ -54,7 +32,9 @@ function named(pair, id, source) {
 
 function row(pair) {
   const made = element('tr');
-  made.append(element('td', pair.verdict), element('td', pair.bits ?? '-'), element('td', age(pair.age_ms)));
+  const verdict = element('td', pair.verdict);
+  verdict.prepend(element('span', undefined, { class: `swatch ${pair.verdict}` }));
+  made.append(verdict, element('td', pair.bits ?? '-'), element('td', age(pair.age_ms)));
   const pages = element('td');
   const open = element('button', pair.id || pair.source, { type: 'button', class: 'open' });
   const other = element('div', `~ ${pair.match_id || pair.match}`, { class: 'other' });
@@ -221,8 +201,7 @@ function thresholds(pair) {
 
 $('door').addEventListener('submit', (event) => {
   event.preventDefault();
-  token = $('token').value.trim();
-  sessionStorage.setItem('token', token);
+  keepToken($('token').value.trim());
   refresh();
 });
 $('filters').addEventListener('submit', (event) => event.preventDefault());
@@ -254,13 +233,6 @@ $('copy').addEventListener('click', async () => {
   }
 });
 
-// A token behind `#token=` is taken over and taken out of the address.
-const handed = new URLSearchParams(location.hash.slice(1)).get('token');
-if (handed) {
-  token = handed;
-  sessionStorage.setItem('token', token);
-  history.replaceState(null, '', location.pathname + location.search);
-}
 refresh();
 setInterval(() => {
   if (!paused && !document.hidden && !$('pair').open && !$('forget').open && $('door').hidden) refresh();

@@ -1,0 +1,186 @@
+//! What the overview page shows: the state of this instance now, and the last hour, one sample each five seconds.
+//!
+//! Everything is read from the metrics and the checks that the process has. [`Reading`] takes from them what is sampled,
+//! [`History`] keeps the differences of two readings in a ring of [`KEPT`] samples, [`Judges`] notes since when a partition
+//! of the logs is judged as it is. These are pure; [`Overview`] owns them, and one task samples while `http.admin` is on.
+
+mod history;
+mod judges;
+mod reading;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+pub use self::judges::{NOBODY_JUDGES, VERDICTS_CHECK, judge_check};
+
+use self::history::{History, KEPT};
+use self::judges::Judges;
+use self::reading::Reading;
+use super::figures::Figures;
+use super::metrics::{Build, Metrics};
+use super::status;
+use super::{Health, table};
+use crate::record::Timestamp;
+
+/// Time between two samples.
+pub(super) const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Most partitions of the input that are listed, those with the largest lags.
+const LISTED_LAGS: usize = 8;
+
+/// Tells the time since any fixed point. The overview reads no clock of its own.
+pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// What is known of the instance from its start.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The program.
+    pub build: Build,
+    /// Name of the instance.
+    pub instance: String,
+    /// The group of the input.
+    pub group: String,
+    /// What the instance does, by name.
+    pub roles: Vec<&'static str>,
+    /// Partitions of each of the two logs.
+    pub log_partitions: u32,
+    /// When the instance was started. Sample numbers begin again with each start.
+    pub started: Timestamp,
+}
+
+/// The overview of one instance. Clones share it.
+#[derive(Clone)]
+pub struct Overview {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    about: About,
+    metrics: Metrics,
+    health: Health,
+    clock: Clock,
+    wall: fn() -> Timestamp,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    history: History,
+    judges: Judges,
+}
+
+impl fmt::Debug for Overview {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Overview").field("about", &self.inner.about).finish_non_exhaustive()
+    }
+}
+
+impl Overview {
+    /// Begins without samples. `clock` tells how much time has passed, `wall` the time of day.
+    #[must_use]
+    pub fn new(about: About, metrics: Metrics, health: Health, clock: Clock, wall: fn() -> Timestamp) -> Self {
+        Self { inner: Arc::new(Inner { about, metrics, health, clock, wall, state: Mutex::default() }) }
+    }
+
+    /// Takes a sample again and again, as long as it is polled.
+    pub(super) async fn sample_every(self, interval: Duration) {
+        let mut pace = tokio::time::interval(interval);
+        pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            pace.tick().await;
+            self.sample();
+        }
+    }
+
+    fn sample(&self) {
+        let inner = &*self.inner;
+        let figures = Figures::parse(&inner.metrics.render());
+        let checks = inner.health.readiness();
+        let (now, at) = ((inner.clock)(), (inner.wall)());
+        let mut state = self.lock();
+        state.judges.note(at, &figures, &checks, inner.about.log_partitions);
+        state.history.note(now, at, Reading::of(&figures));
+    }
+
+    /// Returns the state now, with the samples after this number.
+    pub(super) fn answer(&self, after: u64) -> Value {
+        let inner = &*self.inner;
+        let figures = Figures::parse(&inner.metrics.render());
+        let checks = inner.health.readiness();
+        let examples = inner.metrics.dead_letter_examples();
+        let now = (inner.wall)();
+        let mut answer = status::summary(&figures, &examples, &checks, &inner.about.build, now);
+        answer.extend(inner.about.json());
+        answer.extend(more(&figures));
+        let checks =
+            checks.iter().map(|(name, state)| json!({"name": name, "ok": state.is_ok(), "why": state.as_ref().err()}));
+        answer.insert("checks".to_owned(), checks.collect());
+        let mut state = self.lock();
+        state.judges.note(now, &figures, &inner.health.readiness(), inner.about.log_partitions);
+        answer.insert("judges".to_owned(), state.judges.json());
+        answer.insert("no_judge".to_owned(), state.judges.silence());
+        answer.insert("samples_kept".to_owned(), KEPT.into());
+        answer.insert("sample_interval_ms".to_owned(), millis(INTERVAL));
+        answer.insert("last_sample".to_owned(), state.history.last().into());
+        answer.insert("samples".to_owned(), state.history.columns(after));
+        answer.into()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl About {
+    fn json(&self) -> Map<String, Value> {
+        let about = json!({
+            "instance": self.instance,
+            "group": self.group,
+            "roles": self.roles,
+            "started_ms": self.started.millis(),
+        });
+        object(about)
+    }
+}
+
+/// What the page shows beside the summary.
+fn more(figures: &Figures) -> Map<String, Value> {
+    let capacity = [("reason", "capacity")];
+    let reasons = figures.by_label(table::BLOCKED_PARTITIONS.name, "reason");
+    let blocked: Map<String, Value> =
+        reasons.into_iter().filter(|(_, count)| *count > 0.0).map(|(reason, count)| (reason, count.into())).collect();
+    let interval = figures.largest(table::SNAPSHOT_INTERVAL.name).map(|seconds| seconds * 1000.0);
+    object(json!({
+        "lags": lags(figures),
+        "blocked": blocked,
+        "evicted_for_capacity": figures.sum(table::INDEX_EVICTIONS.name, &capacity),
+        "snapshot_interval_ms": interval,
+        "snapshot_bytes": figures.largest(table::SNAPSHOT_SIZE.name),
+    }))
+}
+
+/// The partitions of the input with the largest lags, largest first; those without a lag are left out.
+fn lags(figures: &Figures) -> Value {
+    let mut lags = figures.by_two_labels(table::CONSUMER_LAG.name, "topic", "partition");
+    lags.retain(|(_, _, lag)| *lag > 0.0);
+    lags.sort_by(|one, other| other.2.total_cmp(&one.2));
+    let listed = lags.iter().take(LISTED_LAGS);
+    listed.map(|(topic, partition, lag)| json!({"topic": topic, "partition": partition, "lag": lag})).collect()
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
+
+fn millis(span: Duration) -> Value {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX).into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Who judges each partition of the logs, as far as this instance knows, and since when it is so.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::record::Timestamp;
+use crate::telemetry::figures::Figures;
+use crate::telemetry::table;
+
+/// Name of the check that fails while requests wait and no verdict comes.
+pub const VERDICTS_CHECK: &str = "verdicts";
+
+/// Part of what a standby's check says while requests wait and no verdict comes.
+pub const NOBODY_JUDGES: &str = "nobody judges";
+
+/// Returns the name of the check of the judge or standby of a partition of the logs.
+#[must_use]
+pub fn judge_check(log_partition: usize) -> String {
+    format!("judge {log_partition}")
+}
+
+/// How a partition of the logs is judged, seen from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seat {
+    /// By this instance.
+    Judge,
+    /// By another one; this instance would take over.
+    Standby,
+    /// By another one if by any; this instance could not take over yet.
+    NotReady,
+    /// By another instance.
+    Elsewhere,
+    /// Requests wait, and nobody judges.
+    NoJudge,
+}
+
+impl Seat {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Judge => "judge",
+            Self::Standby => "standby",
+            Self::NotReady => "not_ready",
+            Self::Elsewhere => "elsewhere",
+            Self::NoJudge => "no_judge",
+        }
+    }
+}
+
+/// One partition of the logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Judged {
+    seat: Seat,
+    since: Timestamp,
+    why: Option<String>,
+}
+
+/// All partitions of the logs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Judges {
+    by_partition: BTreeMap<u32, Judged>,
+    /// Since when nobody judges some partition, and how that was noticed.
+    silence: Option<(Timestamp, String)>,
+}
+
+impl Judges {
+    /// Takes what is known at this moment.
+    pub(super) fn note(
+        &mut self,
+        at: Timestamp,
+        figures: &Figures,
+        checks: &[(String, Result<(), String>)],
+        log_partitions: u32,
+    ) {
+        let failing = |name: &str| {
+            let state = checks.iter().find(|(known, _)| known == name).map(|(_, state)| state);
+            state.map(|state| state.as_ref().err().cloned())
+        };
+        let no_verdicts = failing(VERDICTS_CHECK).flatten();
+        let mut silence = no_verdicts.clone();
+        for partition in 0..log_partitions {
+            let label = partition.to_string();
+            let is_judge = figures.sum(table::JUDGE_ACTIVE.name, &[("log_partition", &label)]) > 0.0;
+            let (seat, why) = match failing(&judge_check(usize::try_from(partition).unwrap_or(usize::MAX))) {
+                Some(_) if is_judge => (Seat::Judge, None),
+                Some(None) => (Seat::Standby, None),
+                Some(Some(why)) if why.contains(NOBODY_JUDGES) => (Seat::NoJudge, Some(why)),
+                Some(Some(why)) => (Seat::NotReady, Some(why)),
+                // The worker does not say for which partition it waits: where there is one, it is that.
+                None if log_partitions == 1 && no_verdicts.is_some() => (Seat::NoJudge, no_verdicts.clone()),
+                None => (Seat::Elsewhere, None),
+            };
+            if seat == Seat::NoJudge && silence.is_none() {
+                silence.clone_from(&why);
+            }
+            let judged = self.by_partition.entry(partition).or_insert_with(|| Judged { seat, since: at, why: None });
+            if judged.seat != seat {
+                (judged.seat, judged.since) = (seat, at);
+            }
+            judged.why = why;
+        }
+        let since = self.silence.take().map_or(at, |(since, _)| since);
+        self.silence = silence.map(|why| (since, why));
+    }
+
+    /// Returns all partitions with what is known of each.
+    pub(super) fn json(&self) -> Value {
+        let one = |(partition, judged): (&u32, &Judged)| {
+            json!({
+                "log_partition": partition,
+                "state": judged.seat.name(),
+                "since_ms": judged.since.millis(),
+                "why": judged.why,
+            })
+        };
+        self.by_partition.iter().map(one).collect()
+    }
+
+    /// Says since when nobody judges, and how that was noticed; null while somebody does.
+    pub(super) fn silence(&self) -> Value {
+        self.silence.as_ref().map_or(Value::Null, |(since, why)| json!({"since_ms": since.millis(), "why": why}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checks(list: &[(&str, Option<&str>)]) -> Vec<(String, Result<(), String>)> {
+        let state = |why: &Option<&str>| why.map_or(Ok(()), |why| Err(why.to_owned()));
+        list.iter().map(|(name, why)| ((*name).to_owned(), state(why))).collect()
+    }
+
+    /// Notes these states one after the other, a second apart; returns state and time of partition 0, and since when nobody judges.
+    fn noted(partitions: u32, states: &[(&str, &[(&str, Option<&str>)])]) -> Vec<(String, i64, Option<i64>)> {
+        let mut judges = Judges::default();
+        let one = |(second, (figures, known)): (usize, &(&str, &[(&str, Option<&str>)]))| {
+            let at = Timestamp::from_millis(i64::try_from(second).unwrap() * 1000);
+            judges.note(at, &Figures::parse(figures), &checks(known), partitions);
+            let json = judges.json();
+            assert_eq!(json.as_array().unwrap().len(), usize::try_from(partitions).unwrap());
+            let state = json[0]["state"].as_str().unwrap().to_owned();
+            (state, json[0]["since_ms"].as_i64().unwrap(), judges.silence()["since_ms"].as_i64())
+        };
+        states.iter().enumerate().map(one).collect()
+    }
+
+    #[test]
+    fn a_seat_is_shown_with_the_time_since_which_it_is_so() {
+        let active = "dupgate_judge_active{log_partition=\"0\"} 1\n";
+        let idle = "dupgate_judge_active{log_partition=\"0\"} 0\n";
+        let found = noted(
+            1,
+            &[
+                ("", &[("judge 0", Some("restoring the index"))]),
+                ("", &[("judge 0", Some("restoring the index, 40 % of the verdict log"))]),
+                (idle, &[("judge 0", None)]),
+                (idle, &[("judge 0", Some("waits to take over (at most 6 s): nobody judges"))]),
+                (idle, &[("judge 0", Some("waits to take over (at most 5 s): nobody judges"))]),
+                (active, &[("judge 0", None), ("verdicts", None)]),
+                (active, &[("judge 0", None), ("verdicts", None)]),
+            ],
+        );
+        let expected = [
+            ("not_ready", 0, None),
+            ("not_ready", 0, None),
+            ("standby", 2000, None),
+            ("no_judge", 3000, Some(3000)),
+            ("no_judge", 3000, Some(3000)),
+            ("judge", 5000, None),
+            ("judge", 5000, None),
+        ];
+        assert_eq!(found, expected.map(|(state, since, silence)| (state.to_owned(), since, silence)));
+    }
+
+    #[test]
+    fn a_worker_without_a_judge_says_that_nobody_judges() {
+        let waits = Some("none for 4 s (3306 pages wait; no judge answers)");
+        let states: [(&str, &[(&str, Option<&str>)]); 3] =
+            [("", &[("verdicts", None)]), ("", &[("verdicts", waits)]), ("", &[("verdicts", None)])];
+        let one = noted(1, &states);
+        assert_eq!(one[0], ("elsewhere".to_owned(), 0, None));
+        assert_eq!(one[1], ("no_judge".to_owned(), 1000, Some(1000)));
+        assert_eq!(one[2], ("elsewhere".to_owned(), 2000, None));
+        let several = noted(2, &states);
+        assert_eq!(several[1], ("elsewhere".to_owned(), 0, Some(1000)), "which of them is not known");
+    }
+}

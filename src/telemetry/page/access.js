@@ -1,0 +1,38 @@
+'use strict';
+
+// What both pages need: elements made of text nodes, the token, and questions to the instance.
+
+const $ = (id) => document.getElementById(id);
+let token = sessionStorage.getItem('token') || '';
+
+function element(name, text, attributes = {}) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+function keepToken(given) {
+  token = given;
+  sessionStorage.setItem('token', token);
+}
+
+class Refused extends Error {}
+
+async function ask(path, options = {}) {
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(`/api/v1/${path}`, { ...options, headers }).catch(() => {
+    throw new Error('The instance does not answer. The page tries again by itself.');
+  });
+  const body = await answer.json().catch(() => ({}));
+  if (answer.status === 401) throw new Refused(body.error);
+  if (!answer.ok) throw new Error(body.error || `the instance answers ${answer.status}`);
+  return body;
+}
+
+// A token behind `#token=` is taken over and taken out of the address.
+const handed = new URLSearchParams(location.hash.slice(1)).get('token');
+if (handed) {
+  keepToken(handed);
+  history.replaceState(null, '', location.pathname + location.search);
+}
