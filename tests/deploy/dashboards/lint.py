@@ -460,7 +460,8 @@ def check_services():
 
 def check_generated():
     """Check that the dashboards are what their generator writes."""
-    made = subprocess.run([sys.executable, ROOT / "config/grafana/generate.py", "--check", FILES / "dashboards"], check=False)
+    command = [sys.executable, ROOT / "config/grafana/generate.py", "--check", FILES / "dashboards"]
+    made = subprocess.run(command, capture_output=True, check=False)
     check(made.returncode == 0, "dashboards", "are not what config/grafana/generate.py writes")
     say("the dashboards are what config/grafana/generate.py writes")
 
