@@ -12,7 +12,7 @@ use clap::Args;
 use self::rows::{Report, Row, State};
 use super::output::Format;
 use super::report::count;
-use super::topics::{WHERE_TO_LOOK, input_names, no_answer, plan, survey};
+use super::topics::{WHERE_TO_LOOK, brokers, input_names, no_answer, plan, survey};
 use super::{Global, human};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
@@ -72,7 +72,7 @@ fn subjects(settings: &Settings) -> Vec<String> {
 
 fn of_cluster(settings: &Settings, survey: &Survey, report: &mut Report) -> Result<(), Fatal> {
     report.asks("the brokers");
-    let brokers = match survey.brokers() {
+    let brokers = match brokers(settings, survey) {
         Ok(brokers) => brokers,
         Err(trouble) => {
             let named = settings.kafka.brokers.join(", ");

@@ -15,6 +15,7 @@ use crate::config::Purpose;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::survey::{Survey, TopicView, Trouble};
+use crate::runtime::topics::why_not;
 use crate::runtime::wiring;
 
 /// How long one question to the cluster may take.
@@ -64,7 +65,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     let TopicsCommand::Create(args) = &args.command;
     let settings = global.start(Purpose::Run)?.settings;
     let survey = survey(&settings)?;
-    let brokers = survey.brokers().map_err(|trouble| match trouble {
+    let brokers = brokers(&settings, &survey).map_err(|trouble| match trouble {
         Trouble::Away(_) => {
             let why = no_answer(&settings, &trouble);
             Reason::Unavailable.because(anyhow::anyhow!("{why} ({WHERE_TO_LOOK})"))
@@ -122,7 +123,17 @@ pub(super) const WHERE_TO_LOOK: &str = "check kafka.brokers, kafka.security.prot
 
 /// Says which brokers do not answer, and why.
 pub(super) fn no_answer(settings: &Settings, trouble: &Trouble) -> String {
-    format!("no answer from {}: {trouble}", settings.kafka.brokers.join(", "))
+    let (named, why) = (&settings.kafka.brokers, trouble.to_string());
+    if named.iter().any(|broker| why.contains(broker.as_str())) {
+        format!("no broker answers: {why}")
+    } else {
+        format!("no answer from {}: {why}", named.join(", "))
+    }
+}
+
+/// Returns the addresses of the brokers, by id. Where nobody listens that is known at once: the client would go on trying.
+pub(super) fn brokers(settings: &Settings, survey: &Survey) -> Result<BTreeMap<i32, String>, Trouble> {
+    why_not(&settings.kafka.brokers).map_or_else(|| survey.brokers(), |why| Err(Trouble::Away(why)))
 }
 
 /// Makes the clients to look at the cluster with.

@@ -33,10 +33,6 @@ const MOST_PARTITIONS: usize = 64;
 /// Records from the end at which the last one is looked for: transactions end in markers that are no records.
 const FROM_END: i64 = 5;
 
-/// How long the client may try all addresses of all brokers before it counts that it reached none: a name may have several, and only
-/// the last of them may answer.
-const ATTEMPT: Duration = Duration::from_secs(2);
-
 /// Remembers what the client complains of, instead of logging it.
 #[derive(Clone, Debug, Default)]
 struct Ear(Arc<Mutex<Vec<Complaint>>>);
@@ -47,12 +43,6 @@ type Complaint = (Option<RDKafkaErrorCode>, String);
 impl Ear {
     fn hear(&self, code: Option<RDKafkaErrorCode>, text: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((code, text.to_owned()));
-    }
-
-    /// Says whether the client has lost, or never reached, every broker.
-    fn is_alone(&self) -> bool {
-        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.iter().any(|(code, _)| *code == Some(RDKafkaErrorCode::AllBrokersDown))
     }
 
     /// Returns the complaint that explains most.
@@ -226,20 +216,16 @@ impl Survey {
     ///
     /// Why none answers: an identity they do not believe, a certificate, an address.
     pub fn brokers(&self) -> Result<BTreeMap<i32, String>, Trouble> {
-        let late = after(self.patience);
-        loop {
-            match self.consumer.fetch_metadata(None, ATTEMPT.min(self.patience)) {
-                Ok(metadata) => {
-                    let brokers = metadata.brokers().iter();
-                    return Ok(brokers.map(|it| (it.id(), format!("{}:{}", it.host(), it.port()))).collect());
-                }
-                Err(error) => {
-                    // The client tells its background errors when it is polled.
-                    let _ = self.consumer.poll(POLL);
-                    if self.ear.is_alone() || late.try_recv().is_ok() {
-                        return Err(self.ear.complaint().unwrap_or_else(|| Trouble::Away(error.to_string())));
-                    }
-                }
+        match self.consumer.fetch_metadata(None, self.patience) {
+            Ok(metadata) => Ok(metadata
+                .brokers()
+                .iter()
+                .map(|broker| (broker.id(), format!("{}:{}", broker.host(), broker.port())))
+                .collect()),
+            Err(error) => {
+                // The client tells its background errors when it is polled.
+                let _ = self.consumer.poll(POLL);
+                Err(self.ear.complaint().unwrap_or_else(|| Trouble::Away(error.to_string())))
             }
         }
     }

@@ -27,7 +27,7 @@ pub mod service;
 mod shelf;
 mod test_case;
 mod text_pool;
-mod topics;
+pub mod topics;
 mod tree_budget;
 mod tracer;
 pub mod verdicts;

@@ -87,7 +87,8 @@ pub(super) fn wait_for(
 
 /// Returns why no connection to the brokers can be made, `kafka:9092: Connection refused`, or `None` when one can: then the trouble
 /// is another one.
-fn why_not(brokers: &[String]) -> Option<String> {
+#[must_use]
+pub fn why_not(brokers: &[String]) -> Option<String> {
     let mut found = Vec::new();
     for broker in brokers {
         let connect = || {

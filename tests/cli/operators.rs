@@ -33,14 +33,14 @@ fn brokers_that_refuse_are_told_within_seconds_and_every_finding_is_a_line() {
     let subjects: Vec<&str> = rows.iter().filter_map(|row| row["subject"].as_str()).collect();
     assert_eq!(subjects, ["brokers", "disk", "memory"], "{}", told.out);
     let why = rows[0]["text"].as_str().unwrap();
-    assert!(why.starts_with("no answer from 127.0.0.1:1: ") && why.contains("Connection refused"), "{why}");
+    assert!(why.starts_with("no broker answers: 127.0.0.1:1: Connection refused"), "{why}");
     assert!(begun.elapsed() < Duration::from_secs(9), "it took {:?}", begun.elapsed());
     let table = said(dupgate().args(["check", "-q", "-o", "table", "-c", &file])).out;
     assert!(table.starts_with("SUBJECT ") && table.contains("\nbrokers "), "{table}");
     let create = said(dupgate().args(["topics", "create", "-q", "-c", &file]));
     assert_eq!(create.code, 69, "{}", create.err);
     assert!(
-        create.err.contains("no answer from 127.0.0.1:1: ") && create.err.contains("(check kafka.brokers"),
+        create.err.contains("no broker answers: 127.0.0.1:1: ") && create.err.contains("(check kafka.brokers"),
         "{}",
         create.err
     );
