@@ -279,8 +279,8 @@ function draw() {
   const times = column('at_ms').map((at) => at / 1000);
   const end = last(times) ?? (now.at_ms / 1000);
   const begin = times.length ? times[0] : end - 60;
-  // A young instance fills the charts from the left: two minutes at least are shown.
-  const from = Math.min(Math.max(begin, end - minutes * 60), end - Math.min(120, minutes * 60));
+  // A minute at least is shown, also of an instance that is younger.
+  const from = Math.min(Math.max(begin, end - minutes * 60), end - 60);
   for (const chart of charts) chart.draw(times, from);
   moment();
 }
