@@ -69,10 +69,11 @@ fn a_slow_judge_takes_a_burst_without_being_fenced() {
         / instance.metric("dupgate_judge_wait_seconds_count", &[]);
     eprintln!("{lookups} lookups of {mean:.2?} each; a request waited {waited:.1} s for the judge in the mean");
     assert!(mean >= SLOW, "a lookup took {mean:?} only: this shows nothing");
-    assert_eq!(instance.metric("dupgate_judge_takeovers_total", &[]), 1.0, "the judge was never replaced");
+    let takeovers = instance.metric("dupgate_judge_takeovers_total", &[]);
+    assert!((takeovers - 1.0).abs() < 0.5, "the judge took over {takeovers} times");
     for kind in ["fenced", "abortable", "fatal"] {
         let label = format!("kind=\"{kind}\"");
-        assert_eq!(instance.metric("dupgate_errors_total", &[&label]), 0.0, "{kind}: {}", instance.log());
+        assert!(instance.metric("dupgate_errors_total", &[&label]) < 0.5, "{kind}: {}", instance.log());
     }
     instance.stop();
     let outcomes = Ledger::read(&cluster).outcomes(1).expect("each page comes out once (L1)");

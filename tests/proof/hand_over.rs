@@ -1,6 +1,7 @@
 //! How long a consumer of the outputs waits when the judging instance is stopped, killed or replaced.
 //!
 //! These tests measure; they take minutes and are run by `make test-failover`.
+#![expect(clippy::disallowed_methods, reason = "time is what is measured here")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -150,7 +151,7 @@ impl<'b> Scene<'b> {
         self.cluster.start_with(name, Self::named(name))
     }
 
-    /// What the pod of a StatefulSet is given: its name.
+    /// What the pod of a `StatefulSet` is given: its name.
     fn named(name: &str) -> Value {
         json!({ "input": { "instance_id": name } })
     }

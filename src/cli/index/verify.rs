@@ -145,20 +145,20 @@ fn table(report: &Value) -> String {
     let log = format!("log {}", number("/log"));
     let mut told = vec![format!(
         "{} judged anew under their own rules, {} differences (entries {} to {})",
-        number("/rulings/judged_anew"),
-        number("/rulings/differences"),
-        number("/rulings/first_entry"),
-        number("/rulings/next_entry")
+        number("/verdicts/judged_anew"),
+        number("/verdicts/differences"),
+        number("/verdicts/first_entry"),
+        number("/verdicts/next_entry")
     )];
     for (pointer, what) in [
-        ("/rulings/without_entries", "whose entries are trimmed"),
-        ("/rulings/older_than_the_log", "of originals older than the kept log, not compared"),
+        ("/verdicts/without_entries", "whose entries are trimmed"),
+        ("/verdicts/older_than_the_log", "of originals older than the kept log, not compared"),
     ] {
         if report.pointer(pointer).and_then(Value::as_u64) > Some(0) {
             told.push(format!("{} {what}", number(pointer)));
         }
     }
-    if let Some(why) = report.pointer("/rulings/broken").and_then(Value::as_str) {
+    if let Some(why) = report.pointer("/verdicts/broken").and_then(Value::as_str) {
         told.push(format!("cannot be followed further: {why}"));
     }
     let mut rows = vec![vec![word(is("/verdicts/agree")), log.clone(), "verdicts".to_owned(), told.join("; ")]];
@@ -179,4 +179,38 @@ fn table(report: &Value) -> String {
         rows.push(vec![word(is("/snapshot/agrees")), log, "snapshot".to_owned(), told]);
     }
     columns(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_number_of_the_report() {
+        let report = json!({
+            "log": 0,
+            "verdicts": {
+                "agree": false, "judged_anew": 184_211, "differences": 2, "first_entry": 17, "next_entry": 3120,
+                "without_entries": 5, "older_than_the_log": 6, "broken": "a record cannot be read"
+            },
+            "differences": [{ "offset": 9, "text": "unique, not near" }],
+            "snapshot": { "agrees": true, "offset": 3190, "originals": 151_007, "originals_in_log": 151_006 },
+        });
+        let text = table(&report);
+        for part in [
+            "184211 judged",
+            " 2 differences",
+            "(entries 17 to 3120)",
+            "5 whose",
+            "6 of originals",
+            "a record cannot be read",
+            "offset 9: unique, not near",
+            "offset 3190: 151007 originals, 151006 in the log",
+            "DIFFERS",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
 }
