@@ -126,15 +126,21 @@ impl Judges {
 mod tests {
     use super::*;
 
-    fn checks(list: &[(&str, Option<&str>)]) -> Vec<(String, Result<(), String>)> {
-        let state = |why: &Option<&str>| why.map_or(Ok(()), |why| Err(why.to_owned()));
-        list.iter().map(|(name, why)| ((*name).to_owned(), state(why))).collect()
+    /// Names of checks, with the reason of each that fails.
+    type Known = [(&'static str, Option<&'static str>)];
+
+    /// Metrics and checks.
+    type Seen = (&'static str, &'static Known);
+
+    fn checks(list: &Known) -> Vec<(String, Result<(), String>)> {
+        let state = |why: Option<&str>| why.map_or(Ok(()), |why| Err(why.to_owned()));
+        list.iter().map(|(name, why)| ((*name).to_owned(), state(*why))).collect()
     }
 
     /// Notes these states one after the other, a second apart; returns state and time of partition 0, and since when nobody judges.
-    fn noted(partitions: u32, states: &[(&str, &[(&str, Option<&str>)])]) -> Vec<(String, i64, Option<i64>)> {
+    fn noted(partitions: u32, states: &[Seen]) -> Vec<(String, i64, Option<i64>)> {
         let mut judges = Judges::default();
-        let one = |(second, (figures, known)): (usize, &(&str, &[(&str, Option<&str>)]))| {
+        let one = |(second, (figures, known)): (usize, &Seen)| {
             let at = Timestamp::from_millis(i64::try_from(second).unwrap() * 1000);
             judges.note(at, &Figures::parse(figures), &checks(known), partitions);
             let json = judges.json();
@@ -175,9 +181,9 @@ mod tests {
 
     #[test]
     fn a_worker_without_a_judge_says_that_nobody_judges() {
-        let waits = Some("none for 4 s (3306 pages wait; no judge answers)");
-        let states: [(&str, &[(&str, Option<&str>)]); 3] =
-            [("", &[("verdicts", None)]), ("", &[("verdicts", waits)]), ("", &[("verdicts", None)])];
+        const WAITS: Option<&str> = Some("none for 4 s (3306 pages wait; no judge answers)");
+        let states: [Seen; 3] =
+            [("", &[("verdicts", None)]), ("", &[("verdicts", WAITS)]), ("", &[("verdicts", None)])];
         let one = noted(1, &states);
         assert_eq!(one[0], ("elsewhere".to_owned(), 0, None));
         assert_eq!(one[1], ("no_judge".to_owned(), 1000, Some(1000)));
