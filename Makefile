@@ -95,6 +95,10 @@ kafka-down: ## End that broker
 kafka-status: ## Print its address
 	@tests/broker/kafka.sh status
 
+# Where the tests of the deployment keep tools, images and layers from one run to the next, some 5 GB: outside of target/, so that
+# a clean checkout finds them.
+export DUPGATE_DEPLOY_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dupgate/deploy
+
 # What `make test-deploy` runs. DUPGATE_BIN is the program; without it the one that the tests build.
 PROGRAM = $(or $(DUPGATE_BIN),$(or $(CARGO_TARGET_DIR),target)/debug/dupgate)
 

@@ -23,7 +23,7 @@ use super::speaking::marks;
 /// What is permitted: to what, under which prefix, and which operations.
 type Permit = (Resource, String, Vec<Operation>);
 
-/// All that a worker and judge needs, as `docs/OPERATORS.md` lists it.
+/// All that a worker and judge needs, as `docs/OPERATIONS.md` lists it.
 fn all(desk: &Desk) -> Vec<Permit> {
     let group = &desk.group;
     let mut permits = vec![

@@ -66,7 +66,7 @@ fn the_answer_says_how_the_instance_does_and_what_happened_since() {
             }]),
         ),
         ("no_judge", json!(null)),
-        ("lag", json!(660.0)),
+        ("lag", json!(660)),
         ("blocked", json!({"no_offset": 2.0})),
         ("evicted_for_capacity", json!(3.0)),
         ("snapshot_interval_ms", json!(300_000.0)),
