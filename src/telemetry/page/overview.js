@@ -185,7 +185,9 @@ class Chart {
       axes: [
         {
           ...axis, grid: { show: false }, size: 26, space: 62,
-          values: (_, splits) => splits.map((at) => clock(new Date(at * 1000)).slice(0, at % 60 ? 8 : 5)),
+          // One that would be cut by the edge is left out.
+          values: (plot, splits) => splits.map((at) => (
+            plot.valToPos(at, 'x') > plot.over.clientWidth - 20 ? '' : clock(new Date(at * 1000)).slice(0, at % 60 ? 8 : 5))),
         },
         { ...axis, ...filter, grid, size: 48, gap: 3, space: kind.logarithmic ? 18 : 34, values: (_, splits) => splits.map((value) => (value === null ? '' : kind.axis(value))) },
       ],
