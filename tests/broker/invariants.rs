@@ -72,7 +72,7 @@ fn documents_and_dead_letters_are_as_many_as_the_positions_committed() {
     // Each near match is measured once, in the measure of the stage that found it.
     let of_both = |name: &str, labels: &[&str]| first.metric(name, labels) + second.metric(name, labels);
     let by = |measure: &str| of_both(&format!("dupgate_match_{measure}_count"), &[]);
-    let measured = by("distance_bits") + by("similarity_ratio") + by("containment_ratio");
+    let measured = by("hamming_distance") + by("similarity_ratio") + by("containment_ratio");
     let near = of_both("dupgate_documents_total", &["verdict=\"near\""]);
     assert!(near > 0.0 && (near - measured).abs() < 0.5, "{near} near, {measured} measured");
     let largest = first.metric("dupgate_largest_cluster_documents", &[]);
