@@ -108,7 +108,7 @@ fn a_falsified_ruling_is_named_and_honest_ones_are_not() {
     );
     let table = desk.ask_with(broker.address(), &prefix(&false_prefix), &["index", "verify", "-o", "table"]);
     assert!(
-        table.out.starts_with("DIFFERS  log 0  rulings   5 judged anew under their own rules, 1 differences"),
+        table.out.starts_with("DIFFERS  log 0  verdicts  5 judged anew under their own rules, 1 differences"),
         "{}",
         table.out
     );
