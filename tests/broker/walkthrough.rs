@@ -83,7 +83,9 @@ fn a_newcomer_gets_from_a_broken_file_to_a_running_service_by_doing_as_told() {
     let (code, told) = newcomer.types("dupgate check -o table");
     assert_eq!(code, 69, "{told}");
     let fix = between(&told, "fix: ", "\n").expect("a remedy").replace("NUMBER", "2");
-    assert!(fix.starts_with("dupgate topics create --execute --with-input"), "{fix}");
+    // It may be pasted as it is: the configuration that was given is part of it.
+    let given = format!("dupgate topics create -c {} --execute --with-input", newcomer.file().display());
+    assert!(fix.starts_with(&given), "{fix}");
     let (code, told) = newcomer.types(&fix);
     assert_eq!(code, 0, "{told}");
     let (code, told) = newcomer.types("dupgate check -o table");
