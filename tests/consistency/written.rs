@@ -53,13 +53,15 @@ enum Code<'t> {
     Span(&'t str),
 }
 
-fn code(text: &str) -> Vec<Code<'_>> {
+fn code<'t>(text: &'t str) -> Vec<Code<'t>> {
     let mut found = Vec::new();
     // Blocks and prose take turns.
     for (number, part) in text.split("\n```").enumerate() {
         if number % 2 == 1 {
-            let (_, block) = part.split_once('\n').unwrap_or_default();
-            found.extend(block.lines().map(Code::Line));
+            let (language, block) = part.split_once('\n').unwrap_or_default();
+            // A session shows commands behind a prompt, and what they print.
+            let is_typed = |line: &'t str| if language == "console" { line.strip_prefix("$ ") } else { Some(line) };
+            found.extend(block.lines().filter_map(is_typed).map(Code::Line));
         } else {
             found.extend(part.split('`').skip(1).step_by(2).map(Code::Span));
         }

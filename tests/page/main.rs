@@ -143,7 +143,7 @@ fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
     assert!(
         facts
             .as_str()
-            .is_some_and(|facts| facts.contains("bits of the SimHash differ") && facts.contains("cut by jieba")),
+            .is_some_and(|facts| facts.contains("bits of the SimHash differ") && facts.contains("segmenter jieba")),
         "{facts}"
     );
     let thresholds = tab.run("[...document.querySelectorAll('#thresholds tbody td')].map((cell) => cell.textContent)");
