@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 const PAGES: usize = 60_000;
 
 /// Originals that the index holds. Every lookup compares with all of them: that is what makes it slow.
-const ORIGINALS: usize = 4_000;
+const ORIGINALS: usize = 1_200;
 
 /// The least that a lookup has to take for the test to show anything.
 const SLOW: Duration = Duration::from_millis(1);
