@@ -532,7 +532,7 @@ def check_well(play):
     until("quiet on the deployment that is well", lambda: not play.firing("crawl") - expected)
     say(f"on the deployment that is well fires nothing but {', '.join(sorted(play.firing('crawl')))}")
     play.expect("crawl", "DupgateColdStart", "a new deployment has an empty index")
-    play.expect("crawl", "DupgateConfigDrift", "instances on one host have ports and folders of their own")
+    play.expect("crawl", "DupgateConfigDrift", "one instance has another setting")
 
 
 def delete_what_waits(deployment):
@@ -570,7 +570,8 @@ def main(program, prometheus):
         crawl.await_ready("a")
         crawl.feed("--rate", "80/s", "--broken", "0.002")
         crawl_processes["b"] = crawl.instance("b")
-        crawl.instance("worker", roles=["worker"])
+        # What a rollout that stopped half-way leaves.
+        crawl.instance("worker", "processing.max_in_flight_bytes=48MiB", roles=["worker"])
 
         # Faults, each in a deployment of its own. Not all at once: the machine may be small.
         workers = Deployment(play, "workers")
