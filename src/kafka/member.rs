@@ -42,10 +42,6 @@ use crate::record::{PartitionId, Timestamp};
 /// How long one poll waits: also how long a command may wait for the polling thread.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Begins the reason of a member whose place in the group was taken by another process of the same name.
-pub const SHARED_INSTANCE_ID: &str = "another process runs with the same input.group and input.instance_id, and has taken over the \
-                                      place in the group: give each instance an instance_id of its own";
-
 /// How long a seek may take before it is tried again.
 const SEEK: Duration = Duration::from_millis(500);
 
@@ -113,6 +109,8 @@ pub enum MemberEvent {
     Left,
     /// The consumer is beyond repair.
     Failed(String),
+    /// Another process of the same name has taken its place in the group, and why it is known.
+    Fenced(String),
 }
 
 /// Where to begin reading.
@@ -467,23 +465,26 @@ impl Shared {
     fn failed(&self, consumer: &BaseConsumer<Context>, error: &KafkaError) {
         let denied = [RDKafkaErrorCode::TopicAuthorizationFailed, RDKafkaErrorCode::GroupAuthorizationFailed];
         let code = error.rdkafka_error_code();
-        let fatal = if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
+        let event = if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
             let fatal = consumer.client().fatal_error().map(|(code, _)| code);
             if [code, fatal].contains(&Some(RDKafkaErrorCode::FencedInstanceId)) {
-                format!("{SHARED_INSTANCE_ID} ({error})")
+                MemberEvent::Fenced(format!(
+                    "another process runs with the same input.group and input.instance_id, and has taken over the place in the \
+                     group: give each instance an instance_id of its own ({error})"
+                ))
             } else {
-                format!("the consumer is beyond repair: {error}")
+                MemberEvent::Failed(format!("the consumer is beyond repair: {error}"))
             }
         } else if code == Some(RDKafkaErrorCode::AutoOffsetReset) {
             return self.out_of_range(consumer);
         } else if code.is_some_and(|code| denied.contains(&code)) {
-            format!("the cluster does not let us read: {error}")
+            MemberEvent::Failed(format!("the cluster does not let us read: {error}"))
         } else {
             // The network, a leader on the move: the client goes on by itself, and logs it.
             tracing::debug!(%error, "consumer");
             return;
         };
-        (self.sink)(MemberEvent::Failed(fatal));
+        (self.sink)(event);
     }
 
     /// Some partition does not hold the offset that comes next. The client library does not say which: those are found

@@ -320,7 +320,7 @@ impl JudgeSeat {
             | MemberEvent::Left
             | MemberEvent::Assigned(_)
             | MemberEvent::Lost(_) => Ok(()),
-            MemberEvent::Failed(why) => {
+            MemberEvent::Failed(why) | MemberEvent::Fenced(why) => {
                 self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
                 let what = format!("judge of {ours}: {why}");
                 Err(ended(Reason::Failure, what, &self.plan.settings))

@@ -115,11 +115,11 @@ impl Overview {
         let mut answer = status::summary(&figures, &examples, &checks, &inner.about.build, now);
         answer.extend(inner.about.json());
         answer.extend(more(&figures));
-        let checks =
+        let listed =
             checks.iter().map(|(name, state)| json!({"name": name, "ok": state.is_ok(), "why": state.as_ref().err()}));
-        answer.insert("checks".to_owned(), checks.collect());
+        answer.insert("checks".to_owned(), listed.collect());
         let mut state = self.lock();
-        state.judges.note(now, &figures, &inner.health.readiness(), inner.about.log_partitions);
+        state.judges.note(now, &figures, &checks, inner.about.log_partitions);
         answer.insert("judges".to_owned(), state.judges.json());
         answer.insert("no_judge".to_owned(), state.judges.silence());
         answer.insert("samples_kept".to_owned(), KEPT.into());
@@ -142,7 +142,7 @@ impl About {
             "roles": self.roles,
             "started_ms": self.started.millis(),
         });
-        object(about)
+        status::members(about)
     }
 }
 
@@ -153,7 +153,7 @@ fn more(figures: &Figures) -> Map<String, Value> {
     let blocked: Map<String, Value> =
         reasons.into_iter().filter(|(_, count)| *count > 0.0).map(|(reason, count)| (reason, count.into())).collect();
     let interval = figures.largest(table::SNAPSHOT_INTERVAL.name).map(|seconds| seconds * 1000.0);
-    object(json!({
+    status::members(json!({
         "lags": lags(figures),
         "blocked": blocked,
         "evicted_for_capacity": figures.sum(table::INDEX_EVICTIONS.name, &capacity),
@@ -169,13 +169,6 @@ fn lags(figures: &Figures) -> Value {
     lags.sort_by(|one, other| other.2.total_cmp(&one.2));
     let listed = lags.iter().take(LISTED_LAGS);
     listed.map(|(topic, partition, lag)| json!({"topic": topic, "partition": partition, "lag": lag})).collect()
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
-    }
 }
 
 fn millis(span: Duration) -> Value {

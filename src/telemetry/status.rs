@@ -70,8 +70,13 @@ pub(super) fn summary(
         "snapshot_age_ms": age("dupgate_snapshot_last_success_timestamp_seconds"),
         "errors": errors(figures),
     });
-    match page {
-        Value::Object(page) => page,
+    members(page)
+}
+
+/// Returns the members of a JSON object; none of any other value.
+pub(super) fn members(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{News, Ready, WorkerSeat};
 use crate::error::{Fatal, Reason};
 use crate::kafka::fingerprint_log::{Appended, NotAppended};
-use crate::kafka::member::{Command, MemberEvent, SHARED_INSTANCE_ID};
+use crate::kafka::member::{Command, MemberEvent};
 use crate::kafka::output::Carried;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews};
 use crate::record::PartitionId;
@@ -142,13 +142,14 @@ impl WorkerSeat {
                 Ok(())
             }
             MemberEvent::Left => Ok(()),
-            MemberEvent::Failed(why) => {
-                self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
-                let is_shared = why.starts_with(SHARED_INSTANCE_ID);
-                let reason = if is_shared { Reason::Config } else { Reason::Failure };
-                Err(ended(reason, why, &self.plan.settings))
-            }
+            MemberEvent::Failed(why) => Err(self.consumer_failed(Reason::Failure, &why)),
+            MemberEvent::Fenced(why) => Err(self.consumer_failed(Reason::Config, &why)),
         }
+    }
+
+    fn consumer_failed(&self, reason: Reason, why: &str) -> Fatal {
+        self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
+        ended(reason, why, &self.plan.settings)
     }
 
     pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
