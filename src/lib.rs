@@ -29,5 +29,6 @@ pub mod telemetry;
 pub mod crawl;
 pub mod kafka;
 pub mod quality;
+pub mod replay;
 pub mod runtime;
 pub mod sieve;

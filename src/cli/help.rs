@@ -11,7 +11,7 @@ use crate::error::{DONE, Reason};
 const GROUPS: &[(&str, &[&str])] = &[
     ("Run and look", &["run", "status", "tap", "verdicts", "index"]),
     ("Try and tune", &["sieve", "explain", "compare", "tune", "test", "eval"]),
-    ("Operate", &["validate", "check", "config", "topics"]),
+    ("Operate", &["validate", "check", "config", "topics", "replay"]),
     ("Demo", &["demo"]),
     ("Shell", &["completions", "man"]),
 ];

@@ -17,6 +17,7 @@ pub mod index;
 pub mod output;
 pub mod page;
 mod petition;
+pub mod replay;
 mod report;
 mod ruling;
 pub mod run;
@@ -163,6 +164,8 @@ pub enum Command {
     Topics(topics::TopicsArgs),
     /// Print the effective settings, a sample file, or the cost of a change
     Config(config::ConfigArgs),
+    /// Judge a range of the input again, beside the service: plan, run, compare, clean up
+    Replay(replay::ReplayArgs),
     /// Judge JSON lines from files or standard input, without a broker
     Sieve(sieve::SieveArgs),
     /// Show what is read from a page, its fingerprints and the nearest originals
@@ -236,6 +239,7 @@ fn dispatch(cli: &Cli) -> Result<(), Fatal> {
         Command::Check(args) => check::check(args, &cli.global),
         Command::Topics(args) => topics::topics(args, &cli.global),
         Command::Config(args) => config::config(args, &cli.global),
+        Command::Replay(args) => replay::replay(args, &cli.global),
         Command::Sieve(args) => sieve::sieve(args, &cli.global),
         Command::Explain(args) => explain::explain(args, &cli.global),
         Command::Compare(args) => compare::compare(args, &cli.global),

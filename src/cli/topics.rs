@@ -111,6 +111,12 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
             "settings": plan.settings
         }));
     }
+    // Whoever starts the service next is to find them.
+    for row in rows.iter().filter(|row| row.first().is_some_and(|state| state == "created")) {
+        if let Some(name) = row.get(1) {
+            survey.await_topic(name).map_err(|trouble| about(name, trouble))?;
+        }
+    }
     print_list(Format::or_usual(global.output), &["STATE", "TOPIC", "SETTINGS"], &rows, objects)?;
     if !args.execute {
         note("nothing was done: add --execute to create what is missing");

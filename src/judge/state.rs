@@ -224,7 +224,11 @@ impl State {
     }
 
     /// Makes sure that the rulings of a batch were made under the rules in force.
-    pub(super) fn begin_batch(&self, batch: &RulingBatch) -> Result<(), Diverged> {
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged::UnknownRules`].
+    pub fn begin_batch(&self, batch: &RulingBatch) -> Result<(), Diverged> {
         if batch.rules == self.rules_number {
             return Ok(());
         }
@@ -232,7 +236,7 @@ impl State {
     }
 
     /// Takes over what a batch says once its rulings were followed.
-    pub(super) fn end_batch(&mut self, batch: &RulingBatch) {
+    pub fn end_batch(&mut self, batch: &RulingBatch) {
         self.move_tails(batch.tails);
         self.next_entry = batch.next_entry;
     }

@@ -30,7 +30,8 @@ use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, TopicPartitionList};
 
 pub use self::arrived::Arrived;
-use self::arrived::{TopicName, detach};
+use self::arrived::TopicName;
+pub(super) use self::arrived::detach;
 use self::identity::member_id;
 use self::lanes::{Lane, Lanes, list_of, partitions_of, report};
 pub use self::membership::Membership;
@@ -365,7 +366,11 @@ impl Shared {
     /// Hands over the place in the group as it is now.
     fn renew(&self, consumer: &BaseConsumer<Context>) {
         let losses = self.lanes().losses;
-        (self.sink)(MemberEvent::Renewed(Membership { consumer: consumer.context().this(), losses }));
+        (self.sink)(MemberEvent::Renewed(Membership {
+            consumer: consumer.context().this(),
+            losses,
+            ..Membership::default()
+        }));
     }
 
     /// Serves commands until the owner lets the revoked partitions go.

@@ -22,6 +22,7 @@ pub mod orphans;
 pub mod output;
 pub mod pages;
 mod pulse;
+pub mod range;
 pub mod survey;
 pub mod tail;
 pub mod transactor;

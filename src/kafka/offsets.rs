@@ -12,7 +12,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::client::Plain;
 use super::orphans::share_of;
 use super::pulse::retire;
-use crate::record::PartitionId;
+use crate::record::{PartitionId, Timestamp};
 
 /// A client that asks on behalf of one group without joining it.
 pub struct Offsets {
@@ -159,6 +159,40 @@ impl Offsets {
             Some((PartitionId::new(element.topic(), element.partition()), end))
         });
         Ok(known.collect())
+    }
+
+    /// Returns the first offset of each partition whose record has this time or a later one; the end where there is none.
+    ///
+    /// # Errors
+    ///
+    /// When a partition's leader gave no answer in time.
+    pub fn at_time(
+        &self,
+        partitions: &BTreeSet<PartitionId>,
+        time: Timestamp,
+    ) -> Result<BTreeMap<PartitionId, i64>, KafkaError> {
+        if partitions.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            let at = Offset::Offset(time.millis().max(0));
+            list.add_partition_offset(&partition.topic, partition.number, at)?;
+        }
+        let answer = self.ask(|consumer| consumer.offsets_for_times(list, self.patience))?;
+        let mut found = BTreeMap::new();
+        for element in answer.elements() {
+            element.error()?;
+            let partition = PartitionId::new(element.topic(), element.partition());
+            let offset = match element.offset() {
+                Offset::Offset(offset) => offset,
+                Offset::Beginning | Offset::End | Offset::Stored | Offset::Invalid | Offset::OffsetTail(_) => {
+                    self.range(&partition)?.1
+                }
+            };
+            found.insert(partition, offset);
+        }
+        Ok(found)
     }
 
     /// Returns what each member of the group owns; `None` while the group is not at rest.

@@ -137,7 +137,12 @@ impl Outputs {
         topics().any(|topic| !topic.times.take(time, now)).then_some(Reject::TimestampRefused)
     }
 
-    fn unload_one(
+    /// Hands over the records that a page becomes.
+    ///
+    /// # Errors
+    ///
+    /// The first error that `load` gives.
+    pub(crate) fn unload_one(
         &self,
         output: &Output<Carried>,
         load: &mut dyn FnMut(Outlet, Outgoing<'_>) -> Result<(), CallError>,
@@ -329,6 +334,7 @@ mod tests {
                 scheme: "s".to_owned(),
                 sketch: None,
                 group: "g".to_owned(),
+                replay: None,
             },
             topics: topics.into_iter().collect(),
             input_partitions: InputPartitions::default(),

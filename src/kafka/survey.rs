@@ -4,6 +4,7 @@
 //! note a transactional id of its own.
 
 mod permits;
+mod replays;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

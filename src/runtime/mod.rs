@@ -21,6 +21,7 @@ pub mod petition;
 pub(crate) mod random;
 mod reading;
 pub mod remembered;
+pub mod replay;
 pub mod retrial;
 mod ruling_watch;
 pub mod service;

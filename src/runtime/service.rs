@@ -1,6 +1,6 @@
 //! `dupgate run`: builds everything in walking order, watches it, and ends it.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -410,7 +410,12 @@ impl Service {
     }
 }
 
-fn signals() -> Result<Receiver<i32>, Fatal> {
+/// Hands over signals to stop as they come.
+///
+/// # Errors
+///
+/// When no handler can be set.
+pub fn signals() -> Result<Receiver<i32>, Fatal> {
     let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
         .map_err(failure)?;
     let (sender, receiver) = unbounded();
@@ -451,6 +456,17 @@ fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Cl
     http::start(settings.http.listen, endpoints)
         .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
         .map_err(|error| Reason::System.because(error))
+}
+
+/// Serves the metrics of a replay at an address of its own.
+///
+/// # Errors
+///
+/// When the address is taken.
+pub fn serve_replay(settings: &Settings, listen: SocketAddr, metrics: &Metrics) -> Result<Server, Fatal> {
+    let mut settings = settings.clone();
+    settings.http.listen = listen;
+    serve_http(&settings, metrics, &Health::new(settings.kafka.max_poll_interval), Clock::start())
 }
 
 /// Names the stages that decide verdicts, strongest first: `exact+simhash`.

@@ -126,7 +126,7 @@ pub(super) fn ensure_logs(admin: &Admin, names: &LogNames, settings: &Settings) 
     admin.ensure_log(&names.verdicts, LogKind::Verdicts, partitions, copies)
 }
 
-fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Result<Outputs, TopicError> {
+pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Result<Outputs, TopicError> {
     let mut topics = BTreeMap::new();
     let output = &settings.output;
     all_there(admin, settings)?;
@@ -155,6 +155,7 @@ fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Result<Outputs
             scheme,
             sketch: settings.fingerprint.minhash.form,
             group: settings.input.group.clone(),
+            replay: None,
         },
         topics,
         input_partitions,

@@ -67,6 +67,8 @@ pub struct HeaderSettings {
     pub sketch: Option<SketchForm>,
     /// The input group.
     pub group: String,
+    /// Names the replay that the pages come from, if they do.
+    pub replay: Option<String>,
 }
 
 /// Bytes that our own headers take at the most.
@@ -108,6 +110,9 @@ impl HeaderSettings {
             }
         }
         say("source", source.to_string());
+        if let Some(replay) = &self.replay {
+            say("replay", replay.clone());
+        }
         ours
     }
 
@@ -195,6 +200,7 @@ mod tests {
             scheme: "sh64-9b1f2c".to_owned(),
             sketch: SketchForm::new(128, crate::fingerprint::SlotBits::B8).ok(),
             group: "crawl".to_owned(),
+            replay: None,
         }
     }
 

@@ -25,6 +25,7 @@ mod burst;
 mod falling;
 mod hand_over;
 mod meeting;
+mod replay;
 mod restore;
 mod rewind;
 

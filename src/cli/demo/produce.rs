@@ -16,7 +16,7 @@ use crate::crawl::Truth;
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
 use crate::kafka::feed::{Feed, Page};
-use crate::runtime::wiring;
+use crate::runtime::{service, wiring};
 
 /// Pages are written in bursts this long apart.
 const BURST: Duration = Duration::from_millis(20);
@@ -52,12 +52,17 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     })
     .map_err(|error| Reason::Unavailable.because(error))?;
 
+    // As the first process of a container it would not end by a signal that nobody takes.
+    let signals = service::signals()?;
     let bar = std::io::stderr().is_terminal().then(|| bar(args.count));
     let bursts = tick(BURST);
     let (mut credit, mut written) = (0.0, 0_u64);
     let count = args.count.unwrap_or(u64::MAX);
     let crawl = args.crawl.crawl(topics.len())?;
     for page in crawl.take(usize::try_from(count).unwrap_or(usize::MAX)) {
+        if signals.try_recv().is_ok() {
+            break;
+        }
         while args.rate > 0.0 && credit < 1.0 {
             // The ticker lives as long as this loop.
             let _ = bursts.recv();

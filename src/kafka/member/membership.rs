@@ -1,13 +1,14 @@
 //! The place in the group that offsets are sent under.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
-use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerGroupMetadata};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::{ClientConfig, TopicPartitionList};
 
 use super::Context;
 use super::identity::member_id;
+use crate::kafka::client::Plain;
 
 /// A member's place in its group, as sent with offsets.
 ///
@@ -19,6 +20,8 @@ use super::identity::member_id;
 pub struct Membership {
     pub(super) consumer: Weak<BaseConsumer<Context>>,
     pub(super) losses: u64,
+    /// Names the group of whoever reads what no group shares out.
+    pub(super) outside: Option<Arc<BaseConsumer<Plain>>>,
 }
 
 impl std::fmt::Debug for Membership {
@@ -28,9 +31,22 @@ impl std::fmt::Debug for Membership {
 }
 
 impl Membership {
+    /// Makes the place of a process that belongs to no group and commits offsets under the name of one. Brokers take them
+    /// while the group has no members.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn outside(config: &ClientConfig) -> KafkaResult<Self> {
+        Ok(Self { outside: Some(Arc::new(config.create_with_context(Plain)?)), ..Self::default() })
+    }
+
     /// Returns member and generation; `None` when the group is left or something was lost that the owner has not
     /// heard of.
     pub(in super::super) fn metadata(&self) -> Option<ConsumerGroupMetadata> {
+        if let Some(outside) = &self.outside {
+            return outside.group_metadata();
+        }
         let consumer = self.consumer.upgrade()?;
         let metadata = consumer.group_metadata();
         // Looked at after the generation was taken: a loss from here on leaves it behind.

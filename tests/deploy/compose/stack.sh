@@ -74,7 +74,7 @@ pairs_status() { curl --silent --output "$cache/pairs.json" --write-out '%{http_
 
 # Precision and recall over all that was delivered, by the truth that came with the pages.
 scores_well() {
-    stack exec --no-TTY dupgate-a dupgate demo score --json > "$cache/score.json" &&
+    stack exec --no-TTY dupgate-a dupgate demo score --output json > "$cache/score.json" &&
         score=$(python3 "$here/score.py" "$cache/score.json")
 }
 

@@ -295,6 +295,9 @@ class Deployment:
         )
         for future in made.values():
             future.result(30)
+        # The broker answers before it knows of them itself.
+        wanted = {f"{job}.{name}" for name in names}
+        until(f"topics of {job}", lambda: wanted <= admin.list_topics(timeout=10).topics.keys())
 
     def alter(self, topic, key, value):
         """Change a setting of a topic."""
@@ -451,10 +454,13 @@ def check_variables(play):
             continue
         series, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"]).groups()
         query = urllib.parse.urlencode({"match[]": substituted(series)})
-        values = get(f"{play.url}/api/v1/label/{label}/values?{query}")["data"]
-        if not values:
-            raise Fault(f"variable {variable['name']} has no values")
-        say(f"variable {variable['name']}: {', '.join(values)}")
+
+        def found(query=query, label=label):
+            return get(f"{play.url}/api/v1/label/{label}/values?{query}")["data"]
+
+        # The first scrape may be yet to come.
+        until(f"values of the variable {variable['name']}", found)
+        say(f"variable {variable['name']}: {', '.join(found())}")
 
 
 def check_rules(play):

@@ -100,6 +100,28 @@ impl<'b> Cluster<'b> {
         Instance::start(name, self.folder.path(), config)
     }
 
+    /// A command of the program with the deployment's configuration, and a folder of its own for state.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let (file, disk) = (self.folder.path().join("operator.yaml"), self.disk("operator"));
+        let mut config = self.config.clone();
+        merge(&mut config, json!({ "index": { "path": disk } }));
+        std::fs::write(&file, config.to_string()).expect("the configuration is written");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
+        command.args(arguments).arg("--config").arg(file).current_dir(self.folder.path());
+        command
+    }
+
+    /// The group of the deployment.
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// What the group has committed for each partition of the input, as text: to see whether anything moved.
+    pub(crate) fn committed(&self) -> String {
+        let offsets = self.member().committed_offsets(self.input_places(Offset::Invalid), wait::LIMIT);
+        format!("{:?}", offsets.expect("offsets"))
+    }
+
     /// The folder that an instance of this name keeps its snapshots in.
     pub(crate) fn disk(&self, name: &str) -> PathBuf {
         self.folder.path().join(format!("{name}.state"))

@@ -1,0 +1,279 @@
+//! `replay plan`: what would be judged, how long it takes, and what deserves attention.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::json;
+
+use super::settings::{self, Both};
+use super::{PlanArgs, RangeArgs, When};
+use crate::cli::output::{Format, columns, print, print_json};
+use crate::cli::{Global, human, note};
+use crate::config::ByteSize;
+use crate::error::{Fatal, Reason};
+use crate::record::PartitionId;
+use crate::replay::{Order, Plan, Target};
+use crate::runtime::clock::wall_time;
+use crate::runtime::random::draw;
+use crate::runtime::replay::{Draft, Sample, Store, Wanted, estimate, make};
+use crate::telemetry::Metrics;
+
+/// Makes a plan, prints it, and writes it to a file.
+pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
+    let both = settings::read(global)?;
+    let store = Store::open(&both.live)?;
+    let draft = draft(&store, &both, &args.range)?;
+    let file = args.plan_out.clone().unwrap_or_else(|| format!("replay-{}.json", draft.plan.id).into());
+    std::fs::write(&file, draft.plan.text()).map_err(|error| {
+        Reason::State.because(anyhow::anyhow!("the plan is not written to {}: {error}", file.display()))
+    })?;
+    let sample = if args.no_sample { None } else { Some(sample(&draft.plan, &both)?) };
+    show(&draft.plan, sample, global)?;
+    note(&format!("written to {0}; run it by `dupgate replay run {0} --execute`", file.display()));
+    Ok(())
+}
+
+/// Makes a plan of what the command line asks for.
+pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draft, Fatal> {
+    let now = wall_time();
+    let ranges = args.offsets_file.as_deref().map(read_ranges).transpose()?.unwrap_or_default();
+    let Some(from) = args.from.or_else(|| (!ranges.is_empty()).then_some(When::Start)) else {
+        let why = anyhow::anyhow!("where does the range begin? Give --from, such as --from -48h or --from start");
+        return Err(Reason::Usage.because(why));
+    };
+    let id = match &args.id {
+        Some(id) => checked(id)?,
+        None => new_id(),
+    };
+    let into = Target::from(args.into);
+    if both.tried.len() > 1 && into != Target::None {
+        let why = anyhow::anyhow!("several values of a setting are judged in one pass with --into none only");
+        return Err(Reason::Usage.because(why));
+    }
+    let partitions = args.partitions.as_deref().map(numbers).transpose()?.unwrap_or_default();
+    let wanted = Wanted {
+        id,
+        from: from.extent(now),
+        to: args.to.unwrap_or(When::End).extent(now),
+        partitions,
+        ranges,
+        warm: args.warm.map(|warm| warm.0),
+        order: args.order.map(Order::from).or_else(|| (into == Target::Live).then_some(Order::Log)),
+        into,
+        max_records: args.max_records,
+        set: both.set.clone(),
+    };
+    if wanted.into == Target::Live && wanted.order != Some(Order::Log) {
+        let why = anyhow::anyhow!("--into live compares with the live verdicts: it needs --order log");
+        return Err(Reason::Usage.because(why));
+    }
+    make(store, &both.live, &both.tried, wanted)
+}
+
+/// Reads a sample of the range.
+pub(super) fn sample(plan: &Plan, both: &Both) -> Result<Sample, Fatal> {
+    let settings = both.tried.first().unwrap_or(&both.live);
+    let metrics = Metrics::new(&settings.metrics).map_err(|error| Reason::Bug.because(error))?;
+    estimate(plan, settings, &metrics)
+}
+
+/// Prints a plan, and how long it takes at the rate of a sample.
+pub(super) fn show(plan: &Plan, sample: Option<Sample>, global: &Global) -> Result<(), Fatal> {
+    let format = Format::or_usual(global.output);
+    let rate = sample.map(rate).filter(|(pages, _)| *pages > 0.0);
+    if format != Format::Table {
+        let estimate = rate.map(|(pages, bytes)| {
+            json!({"pages_per_second": round(pages), "bytes_per_page": round(bytes), "seconds": round(seconds(plan, pages))})
+        });
+        let plan = serde_json::to_value(plan).unwrap_or_default();
+        return print_json(&json!({"plan": plan, "estimate": estimate}), format);
+    }
+    let mut rows = vec![vec!["input".to_owned(), input(plan, rate.map(|(_, bytes)| bytes))]];
+    if plan.warm_up_records > 0 {
+        let records = human::count(plan.warm_up_records);
+        rows.push(vec!["warm-up".to_owned(), format!("{records} records before the range, judged and not produced")]);
+    }
+    rows.push(vec!["order".to_owned(), order(plan)]);
+    rows.push(vec!["settings".to_owned(), tried(plan)]);
+    rows.push(vec!["output".to_owned(), output(plan)]);
+    if plan.into.writes() {
+        rows.push(vec!["group".to_owned(), format!("{}; `{}` is not touched", plan.own_group(), plan.group)]);
+    }
+    if let Some((pages, _)) = rate {
+        let time = human::span(std::time::Duration::from_secs_f64(seconds(plan, pages).min(1e9)));
+        rows.push(vec![
+            "estimate".to_owned(),
+            format!("{time} at {} pages a second, measured on a sample", human::count(round(pages))),
+        ]);
+    }
+    rows.extend(plan.warnings.iter().map(|warning| vec!["warning".to_owned(), warning.clone()]));
+    let rows: Vec<Vec<String>> = rows.into_iter().map(|row| [vec![String::new()], row].concat()).collect();
+    print(&format!("replay {}", plan.id))?;
+    print(&columns(&rows))
+}
+
+fn rate(sample: Sample) -> (f64, f64) {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let (pages, bytes) = (sample.pages as f64, sample.bytes as f64);
+    (pages / sample.elapsed.as_secs_f64().max(0.001), bytes / pages.max(1.0))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn seconds(plan: &Plan, pages: f64) -> f64 {
+    (plan.records + plan.warm_up_records) as f64 / pages
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate, never negative")]
+fn round(number: f64) -> u64 {
+    number.round().max(0.0) as u64
+}
+
+fn input(plan: &Plan, bytes: Option<f64>) -> String {
+    let mut topics: BTreeMap<&str, u32> = BTreeMap::new();
+    plan.input.iter().for_each(|range| *topics.entry(&range.topic).or_default() += 1);
+    let topics: Vec<String> = topics
+        .into_iter()
+        .map(|(topic, count)| format!("{topic} ({count} partition{})", if count == 1 { "" } else { "s" }))
+        .collect();
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let size =
+        bytes.map(|bytes| format!(", about {}", rounded(round(bytes * plan.records as f64)))).unwrap_or_default();
+    format!("{}: {} records{size}", topics.join(", "), human::count(plan.records))
+}
+
+/// A size in its largest unit: about is enough.
+fn rounded(bytes: u64) -> ByteSize {
+    let unit = (1_u64 << 40, 1_u64 << 30, 1_u64 << 20, 1_u64 << 10);
+    let units = [unit.0, unit.1, unit.2, unit.3];
+    let unit = units.into_iter().find(|unit| bytes >= *unit * 2).unwrap_or(1);
+    ByteSize(bytes / unit * unit)
+}
+
+fn order(plan: &Plan) -> String {
+    match (plan.order, plan.is_what_if()) {
+        (Order::Log, false) => "that of the live verdict log: the live verdicts come out".to_owned(),
+        (Order::Log, true) => "that of the live verdict log".to_owned(),
+        (Order::Time, _) => "by event time".to_owned(),
+    }
+}
+
+fn tried(plan: &Plan) -> String {
+    let scheme = if plan.scheme == plan.live_scheme {
+        "the scheme is the live one".to_owned()
+    } else {
+        format!("another scheme: {} -> {}", plan.live_scheme, plan.scheme)
+    };
+    if plan.set.is_empty() { "the live ones".to_owned() } else { format!("{} ({scheme})", plan.set.join(" ")) }
+}
+
+fn output(plan: &Plan) -> String {
+    let topics: Vec<&str> = plan.output.topics().map(String::as_str).collect();
+    match plan.into {
+        Target::Shadow => format!("{} (created, kept until `replay clean`)", topics.join(", ")),
+        Target::Verdicts => format!("{} (verdicts only)", plan.own_verdicts()),
+        Target::Live => format!("the live topics {}: only pages whose verdict differs", topics.join(", ")),
+        Target::None => "none: the report only".to_owned(),
+    }
+}
+
+fn new_id() -> String {
+    let date = jiff::Timestamp::from_millisecond(wall_time().millis()).map(|now| now.strftime("%Y%m%d").to_string());
+    format!("{}-{:04x}", date.unwrap_or_default(), draw() & 0xffff)
+}
+
+fn checked(id: &str) -> Result<String, Fatal> {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if !id.is_empty() && id.len() <= 32 && id.chars().all(is_plain) {
+        return Ok(id.to_owned());
+    }
+    let why = anyhow::anyhow!(
+        "`{id}` cannot name a replay: expected up to 32 of a-z, 0-9 and -, because topics are named by it"
+    );
+    Err(Reason::Usage.because(why))
+}
+
+/// Reads `0,3-5`.
+fn numbers(text: &str) -> Result<BTreeSet<i32>, Fatal> {
+    let refuse = || Reason::Usage.because(anyhow::anyhow!("`{text}` lists no partitions: expected such as 0,3-5"));
+    let mut found = BTreeSet::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<i32>().ok().filter(|number| (0..100_000).contains(number));
+        let (Some(first), Some(last)) = (number(first), number(last)) else { return Err(refuse()) };
+        if first > last {
+            return Err(refuse());
+        }
+        found.extend(first..=last);
+    }
+    Ok(found)
+}
+
+/// Reads lines of `topic,partition,from,to`; what begins with # is a comment.
+fn read_ranges(path: &Path) -> Result<BTreeMap<PartitionId, (i64, i64)>, Fatal> {
+    let unreadable = |why: String| Reason::Input.because(anyhow::anyhow!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    let mut ranges = BTreeMap::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let range = match fields.as_slice() {
+            [topic, partition, from, to] => (|| {
+                let (from, to) = (from.parse::<i64>().ok()?, to.parse::<i64>().ok()?);
+                let is_range = from >= 0 && from < to && !topic.is_empty();
+                is_range.then_some((PartitionId::new(*topic, partition.parse().ok()?), (from, to)))
+            })(),
+            _ => None,
+        };
+        let Some((partition, range)) = range else {
+            return Err(unreadable(format!(
+                "line {}: `{line}` is no range: expected topic,partition,from,to",
+                number + 1
+            )));
+        };
+        ranges.insert(partition, range);
+    }
+    if ranges.is_empty() { Err(unreadable("holds no range".to_owned())) } else { Ok(ranges) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_numbers_and_spans() {
+        assert_eq!(numbers("0,3-5").unwrap(), [0, 3, 4, 5].into());
+        for text in ["", "a", "5-3", "-1", "1-", "999999999"] {
+            assert!(numbers(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_read_line_by_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ranges.csv");
+        std::fs::write(&path, "# topic,partition,from,to\npages,0,5,9\n\npages, 3, 0, 7\n").unwrap();
+        let ranges = read_ranges(&path).unwrap();
+        assert_eq!(ranges[&PartitionId::new("pages", 0)], (5, 9));
+        assert_eq!(ranges[&PartitionId::new("pages", 3)], (0, 7));
+        for text in ["", "pages,0,9,5", "pages,x,5,9", "pages,0,5", ",0,5,9"] {
+            std::fs::write(&path, text).unwrap();
+            assert!(read_ranges(&path).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_replay_is_named_by_what_a_topic_may_hold() {
+        assert!(checked(&new_id()).is_ok());
+        for id in ["", "A", "a.b", "a/b", &"x".repeat(33)] {
+            assert!(checked(id).is_err(), "{id}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_told_in_their_largest_unit() {
+        assert_eq!([900, 5000, 3 << 20].map(|bytes| rounded(bytes).to_string()), ["900B", "4KiB", "3MiB"]);
+    }
+}

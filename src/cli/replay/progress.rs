@@ -1,0 +1,80 @@
+//! How far a replay is, on standard error: a bar on a terminal, else a log line every ten seconds.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, tick};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::human;
+use crate::replay::{Counts, Plan};
+use crate::runtime::replay::{Phase, Report};
+
+/// Time between two log lines.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Shows how far a replay is.
+pub(super) struct Progress {
+    total: u64,
+    bar: Option<ProgressBar>,
+    ticks: Receiver<Instant>,
+    /// Pages that were judged before this run began.
+    before: Option<u64>,
+}
+
+impl Progress {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let total = plan.records + plan.warm_up_records;
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let template =
+                "{prefix:8} {bar:28} {percent:>3} %  {human_pos} / {human_len}  {per_sec}  {msg}  left {eta}";
+            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(total).with_style(style)
+        });
+        Self { total, bar, ticks: tick(EVERY), before: None }
+    }
+
+    /// Shows the newest figures.
+    pub(super) fn show(&mut self, report: &Report<'_>) {
+        let done = done(report.counts);
+        let before = *self.before.get_or_insert(done);
+        let (phase, more) = match report.phase {
+            Phase::Following => ("follow", String::new()),
+            Phase::WarmUp => ("warm-up", String::new()),
+            Phase::Range => ("replay", String::new()),
+            Phase::Yielding(lag) => ("replay", format!("  (yielding: the service lags by {})", human::count(lag))),
+        };
+        let duplicates = share(report.counts);
+        if let Some(bar) = &self.bar {
+            if bar.position() == 0 && before > 0 {
+                bar.reset_eta();
+            }
+            bar.set_prefix(phase);
+            bar.set_position(done.min(self.total));
+            bar.set_message(format!("duplicates {duplicates:.1} %{more}"));
+        } else if self.ticks.try_recv().is_ok() {
+            let percent = done * 100 / self.total.max(1);
+            let yielding = if let Phase::Yielding(lag) = report.phase { Some(lag) } else { None };
+            tracing::info!(phase, pages = done, of = self.total, percent, duplicates, yielding, "replaying");
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Pages judged so far.
+pub(super) fn done(counts: &Counts) -> u64 {
+    counts.pages + counts.warm_up + counts.gone
+}
+
+/// Returns how many of a hundred pages are duplicates.
+#[expect(clippy::cast_precision_loss, reason = "a share")]
+pub(super) fn share(counts: &Counts) -> f64 {
+    let judged = counts.pages.max(1) as f64;
+    (counts.duplicates() as f64 / judged * 1000.0).round() / 10.0
+}

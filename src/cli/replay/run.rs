@@ -1,0 +1,117 @@
+//! `replay run` and `replay resume`.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::Path;
+
+use super::progress::Progress;
+use super::settings::{self, Both};
+use super::{PaceArgs, ResumeArgs, RunArgs, plan, report};
+use crate::cli::{Global, note};
+use crate::error::{Fatal, Reason};
+use crate::replay::{Plan, Target};
+use crate::runtime::replay::{self, Lock, Options, Store, Stored};
+use crate::runtime::service;
+use crate::telemetry::Metrics;
+
+/// Runs a plan, or makes one and shows it.
+pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
+    let given = args.plan.as_deref().map(read).transpose()?;
+    let both = match &given {
+        Some(plan) => settings::of_plan(global, plan)?,
+        None => settings::read(global)?,
+    };
+    let store = Store::open(&both.live)?;
+    let plan = match given {
+        Some(plan) => plan,
+        None => plan::draft(&store, &both, &args.range)?.plan,
+    };
+    replay::check(&plan, &store, &both.live, &both.tried)?;
+    if !args.execute {
+        plan::show(&plan, Some(plan::sample(&plan, &both)?), global)?;
+        note("nothing was done: add --execute to run it");
+        return Ok(());
+    }
+    confirm(&plan, args.confirm_live.as_deref())?;
+    let stored = if plan.into.writes() {
+        if store.ids()?.contains(&plan.id) {
+            let id = &plan.id;
+            let why = anyhow::anyhow!(
+                "replay `{id}` was begun already: `dupgate replay resume {id}` goes on, `dupgate replay clean {id} --execute` removes it"
+            );
+            return Err(Reason::Config.because(why));
+        }
+        let lock = Lock::take(&both.live, &plan.id)?;
+        store.begin(&plan, both.tried.first().unwrap_or(&both.live))?;
+        drop(lock);
+        store.progress(plan)?
+    } else {
+        Stored { plan, total: None, marks: std::collections::BTreeMap::new() }
+    };
+    go(stored, &both, &args.pace, global)
+}
+
+/// Goes on with a replay.
+pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
+    let base = settings::read(global)?;
+    let store = Store::open(&base.live)?;
+    let stored = store.read(&args.id)?;
+    let both = settings::of_plan(global, &stored.plan)?;
+    replay::check(&stored.plan, &store, &both.live, &both.tried)?;
+    if stored.total.as_ref().is_some_and(|total| total.is_done) {
+        note(&format!("replay {} is done already", args.id));
+        return Ok(());
+    }
+    // A run that ended before it had written everything.
+    store.begin_again(&stored.plan, both.tried.first().unwrap_or(&both.live))?;
+    go(stored, &both, &args.pace, global)
+}
+
+fn go(stored: Stored, both: &Both, args: &PaceArgs, global: &Global) -> Result<(), Fatal> {
+    let _lock = stored.plan.into.writes().then(|| Lock::take(&both.live, &stored.plan.id)).transpose()?;
+    let plan = stored.plan.clone();
+    let signals = service::signals()?;
+    let mut of_metrics = both.live.metrics.clone();
+    of_metrics.labels.push(("replay".to_owned(), plan.id.clone()));
+    let metrics = Metrics::new(&of_metrics).map_err(|error| Reason::Bug.because(error))?;
+    let _server = args.listen.map(|listen| service::serve_replay(&both.live, listen, &metrics)).transpose()?;
+    let options = Options { rate: args.rate, yield_to_lag: args.yield_to_lag, max_dead_letters: args.max_dead_letters };
+    let mut progress = Progress::new(&plan);
+    let outcome =
+        replay::run(stored, &both.live, &both.tried, &options, &metrics, &signals, |report| progress.show(report));
+    progress.end();
+    report::tell(&plan, &outcome?, args.report.as_deref(), global)
+}
+
+fn read(path: &Path) -> Result<Plan, Fatal> {
+    let unreadable = |why: String| Reason::Input.because(anyhow::anyhow!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    Plan::read(&text).map_err(|error| unreadable(error.to_string()))
+}
+
+/// Asks a second time before anything is written to the live outputs.
+fn confirm(plan: &Plan, given: Option<&str>) -> Result<(), Fatal> {
+    if plan.into != Target::Live {
+        return Ok(());
+    }
+    let topic = plan.output.unique.clone().unwrap_or_default();
+    let answer = match given {
+        Some(given) => given.to_owned(),
+        None if std::io::stdin().is_terminal() => {
+            let mut err = std::io::stderr().lock();
+            // Whoever cannot see the question cannot answer it.
+            let _ = write!(
+                err,
+                "pages go to the live topic {topic}, where consumers get them a second time. Its name, to go on: "
+            );
+            let mut line = String::new();
+            let _ = std::io::stdin().lock().read_line(&mut line);
+            line.trim().to_owned()
+        }
+        None => String::new(),
+    };
+    if answer == topic && !topic.is_empty() {
+        return Ok(());
+    }
+    let why = anyhow::anyhow!("a replay into the live outputs is confirmed by --confirm-live {topic}");
+    Err(Reason::Usage.because(why))
+}

@@ -1,0 +1,90 @@
+//! `replay status` and `replay list`: which replays there are, and how far they are.
+
+use std::time::Duration;
+
+use crossbeam_channel::tick;
+use serde_json::{Value, json};
+
+use super::progress::{done, share};
+use super::{StatusArgs, settings};
+use crate::cli::output::{Format, print_list};
+use crate::cli::{Global, human};
+use crate::error::Fatal;
+use crate::replay::Target;
+use crate::runtime::replay::{Store, Stored};
+
+/// From one look to the next.
+const EVERY: Duration = Duration::from_secs(2);
+
+const HEADS: [&str; 7] = ["REPLAY", "STATE", "DONE", "PAGES", "DUPLICATES", "INTO", "SETTINGS"];
+
+/// Shows one replay, or all.
+pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
+    let Some(id) = &args.id else { return list(global) };
+    let store = Store::open(&settings::read(global)?.live)?;
+    let ticks = tick(EVERY);
+    loop {
+        let stored = store.read(id)?;
+        let is_done = stored.total.as_ref().is_some_and(|total| total.is_done);
+        let (row, object) = shown(&stored);
+        print_list(Format::or_usual(global.output), &HEADS, &[row], vec![object])?;
+        if is_done || !args.watch {
+            return Ok(());
+        }
+        // The ticker lives as long as this.
+        let _ = ticks.recv();
+    }
+}
+
+/// Lists all replays.
+pub(super) fn list(global: &Global) -> Result<(), Fatal> {
+    let store = Store::open(&settings::read(global)?.live)?;
+    let (mut rows, mut objects) = (Vec::new(), Vec::new());
+    for id in store.ids()? {
+        let (row, object) = match store.read(&id) {
+            Ok(stored) => shown(&stored),
+            Err(fatal) => {
+                let why = fatal.to_string();
+                let row = [id.as_str(), "unreadable", "-", "-", "-", "-", &why].map(str::to_owned).to_vec();
+                (row, json!({"replay": id, "state": "unreadable", "why": why}))
+            }
+        };
+        rows.push(row);
+        objects.push(object);
+    }
+    print_list(Format::or_usual(global.output), &HEADS, &rows, objects)
+}
+
+fn shown(stored: &Stored) -> (Vec<String>, Value) {
+    let Stored { plan, total, .. } = stored;
+    let counts = total.as_ref().map(|total| total.counts.clone()).unwrap_or_default();
+    let state = match total {
+        None => "planned",
+        Some(total) if total.is_done => "done",
+        Some(_) => "begun",
+    };
+    let of = plan.records + plan.warm_up_records;
+    let percent = if state == "done" { 100 } else { done(&counts) * 100 / of.max(1) };
+    let set = if plan.set.is_empty() { "live".to_owned() } else { plan.set.join(" ") };
+    let into = match plan.into {
+        Target::Shadow => "shadow",
+        Target::Verdicts => "verdicts",
+        Target::Live => "live",
+        Target::None => "none",
+    };
+    let row = vec![
+        plan.id.clone(),
+        state.to_owned(),
+        format!("{percent} %"),
+        human::count(counts.pages),
+        format!("{:.1} %", share(&counts)),
+        into.to_owned(),
+        set,
+    ];
+    let object = json!({
+        "replay": plan.id, "state": state, "percent": percent, "order": plan.order, "into": plan.into, "set": plan.set,
+        "records": plan.records, "warm_up_records": plan.warm_up_records, "counts": counts,
+        "digests": total.as_ref().map(|total| json!({"verdicts": total.verdicts, "outputs": total.outputs})),
+    });
+    (row, object)
+}

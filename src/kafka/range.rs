@@ -1,0 +1,256 @@
+//! A reader of fixed ranges of one topic's partitions, on its own thread, without a group's membership.
+//!
+//! Each partition is read from its first offset to its last and then told to have ended. Partitions are paused and resumed
+//! one by one, so that none has to wait for the pages of another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::client::Plain;
+use super::errors::is_passing;
+use super::gate::{Gate, Held};
+use super::member::{Arrived, detach};
+use super::pulse::{Pulse, retire};
+use crate::record::PartitionId;
+
+/// How long one poll waits: also how long a command may wait.
+const POLL: Duration = Duration::from_millis(20);
+
+/// What the owner wants of a reader.
+#[derive(Clone, Debug)]
+enum Command {
+    Pause(i32),
+    Resume(i32),
+}
+
+/// What a reader reports.
+#[derive(Debug)]
+pub enum RangeEvent {
+    /// The next record of a partition.
+    Record {
+        /// Its partition.
+        partition: PartitionId,
+        /// Its offset.
+        offset: i64,
+        /// The record.
+        record: Arrived,
+        /// Counts it until it is taken in.
+        held: Held,
+    },
+    /// Nothing more comes of this partition.
+    Ended(PartitionId),
+    /// Nothing more comes of any: why.
+    Failed(String),
+}
+
+/// The owner's end of a reader. Dropping it ends the thread.
+pub struct RangeReader {
+    topic: Arc<str>,
+    commands: Sender<Command>,
+}
+
+struct Reader {
+    config: ClientConfig,
+    consumer: BaseConsumer<Plain>,
+    pulse: Pulse,
+    topic: Arc<str>,
+    /// Where each partition goes on, and where it ends; those that have ended are gone.
+    open: BTreeMap<i32, Lane>,
+    gate: Arc<Gate>,
+    commands: Receiver<Command>,
+    sink: Box<dyn Fn(RangeEvent) + Send>,
+}
+
+struct Lane {
+    next: i64,
+    end: i64,
+    is_paused: bool,
+}
+
+impl RangeReader {
+    /// Starts reading `from <= offset < to` of each partition. No record is read while `gate` is shut.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings, or the thread not started.
+    pub fn start(
+        config: &ClientConfig,
+        topic: &Arc<str>,
+        ranges: &BTreeMap<i32, (i64, i64)>,
+        gate: Arc<Gate>,
+        sink: impl Fn(RangeEvent) + Send + 'static,
+    ) -> Result<Self, KafkaError> {
+        let (sender, commands) = unbounded();
+        let lane = |(&number, &(next, end)): (&i32, &(i64, i64))| (number, Lane { next, end, is_paused: false });
+        let mut reader = Reader {
+            config: config.clone(),
+            consumer: config.create_with_context(Plain)?,
+            pulse: Pulse::new(),
+            topic: Arc::clone(topic),
+            open: ranges.iter().map(lane).collect(),
+            gate,
+            commands,
+            sink: Box::new(sink),
+        };
+        reader.assign()?;
+        std::thread::Builder::new()
+            .name("replay".to_owned())
+            .spawn(move || reader.run())
+            .map_err(|error| KafkaError::ClientCreation(format!("no thread for the reader: {error}")))?;
+        Ok(Self { topic: Arc::clone(topic), commands: sender })
+    }
+
+    /// Returns the topic.
+    #[must_use]
+    pub const fn topic(&self) -> &Arc<str> {
+        &self.topic
+    }
+
+    /// Reads no more of a partition for now.
+    pub fn pause(&self, partition: i32) {
+        // A thread that has ended reads nothing any more.
+        let _ = self.commands.send(Command::Pause(partition));
+    }
+
+    /// Goes on with a partition.
+    pub fn resume(&self, partition: i32) {
+        let _ = self.commands.send(Command::Resume(partition));
+    }
+}
+
+impl Reader {
+    fn run(mut self) {
+        loop {
+            match self.commands.try_recv() {
+                Ok(command) => {
+                    self.carry_out(&command);
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => {}
+            }
+            if self.pulse.is_lost(self.consumer.client(), || Some(self.topic.to_string())) {
+                tracing::warn!(topic = %self.topic, "no broker answers this reader: a new one takes its place");
+                self.pulse = Pulse::new();
+                if let Ok(fresh) = self.config.create_with_context(Plain) {
+                    retire(std::mem::replace(&mut self.consumer, fresh));
+                    if let Err(error) = self.assign() {
+                        tracing::error!(%error, "no new reader");
+                    }
+                }
+            }
+            if self.gate.wait_open(POLL) && !self.read() {
+                return;
+            }
+        }
+    }
+
+    fn list(&self, wanted: impl Fn(&Lane) -> bool) -> Result<TopicPartitionList, KafkaError> {
+        let mut list = TopicPartitionList::new();
+        for (number, lane) in self.open.iter().filter(|(_, lane)| wanted(lane)) {
+            list.add_partition_offset(&self.topic, *number, Offset::Offset(lane.next))?;
+        }
+        Ok(list)
+    }
+
+    fn assign(&mut self) -> Result<(), KafkaError> {
+        // A range may be empty from the beginning.
+        let empty: Vec<i32> =
+            self.open.iter().filter(|(_, lane)| lane.next >= lane.end).map(|(number, _)| *number).collect();
+        for number in empty {
+            self.open.remove(&number);
+            (self.sink)(RangeEvent::Ended(PartitionId::new(Arc::clone(&self.topic), number)));
+        }
+        self.consumer.assign(&self.list(|_| true)?)?;
+        let paused = self.list(|lane| lane.is_paused)?;
+        if paused.count() > 0 { self.consumer.pause(&paused) } else { Ok(()) }
+    }
+
+    fn carry_out(&mut self, command: &Command) {
+        let (number, pause) = match command {
+            Command::Pause(number) => (*number, true),
+            Command::Resume(number) => (*number, false),
+        };
+        let Some(lane) = self.open.get_mut(&number) else { return };
+        lane.is_paused = pause;
+        let mut list = TopicPartitionList::new();
+        list.add_partition(&self.topic, number);
+        let done = if pause { self.consumer.pause(&list) } else { self.consumer.resume(&list) };
+        if let Err(error) = done {
+            tracing::debug!(topic = %self.topic, number, %error, "reader");
+        }
+    }
+
+    /// Reads on; says whether there is more to do.
+    fn read(&mut self) -> bool {
+        let (number, offset, event) = match self.consumer.poll(POLL) {
+            None => return true,
+            Some(Ok(message)) => {
+                let (number, offset) = (message.partition(), message.offset());
+                let partition = PartitionId::new(Arc::clone(&self.topic), number);
+                let record = detach(&message);
+                let held = self.gate.hold(record.bytes() + 256);
+                (number, offset, RangeEvent::Record { partition, offset, record, held })
+            }
+            // What was to be read was there when the range was fixed: it ends here, if not before.
+            Some(Err(KafkaError::PartitionEOF(number))) => {
+                self.end(number);
+                return true;
+            }
+            Some(Err(error)) => return self.failed(&error),
+        };
+        let Some(lane) = self.open.get_mut(&number) else { return true };
+        if offset >= lane.end {
+            self.end(number);
+            return true;
+        }
+        lane.next = offset + 1;
+        let is_last = lane.next >= lane.end;
+        (self.sink)(event);
+        if is_last {
+            self.end(number);
+        }
+        true
+    }
+
+    fn end(&mut self, number: i32) {
+        if self.open.remove(&number).is_some() {
+            let mut list = TopicPartitionList::new();
+            list.add_partition(&self.topic, number);
+            if let Err(error) = self.consumer.pause(&list) {
+                tracing::debug!(topic = %self.topic, number, %error, "reader");
+            }
+            (self.sink)(RangeEvent::Ended(PartitionId::new(Arc::clone(&self.topic), number)));
+        }
+    }
+
+    fn failed(&self, error: &KafkaError) -> bool {
+        let code = error.rdkafka_error_code();
+        let why = match code {
+            Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
+                "a partition does not hold the next offset of the range any more (retention, or the topic was made anew)"
+                    .to_owned()
+            }
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
+                "the topic, or a partition of it, does not exist any more".to_owned()
+            }
+            Some(RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::GroupAuthorizationFailed) => {
+                format!("the cluster does not let us read: {error}")
+            }
+            Some(code) if is_passing(code) => return true,
+            _ => {
+                tracing::debug!(topic = %self.topic, %error, "reader");
+                return true;
+            }
+        };
+        (self.sink)(RangeEvent::Failed(format!("topic `{}`: {why}", self.topic)));
+        false
+    }
+}

@@ -1,0 +1,81 @@
+//! What a replay has come to so far.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::log::Answer;
+use crate::record::Reject;
+use crate::worker::Disposition;
+use crate::worker::verdict;
+
+/// Name of a verdict, or `dead_letter`, `tombstone`, `withdrawn`.
+pub type VerdictName = &'static str;
+
+/// Totals of a replay. They are committed with the pages that they count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Pages read in the range.
+    pub pages: u64,
+    /// Bytes of their keys, values and headers.
+    pub bytes: u64,
+    /// Pages read for the warm-up, which are judged and not produced.
+    pub warm_up: u64,
+    /// Pages of the range by verdict.
+    pub verdicts: BTreeMap<String, u64>,
+    /// Dead letters by reason.
+    pub dead_letters: BTreeMap<String, u64>,
+    /// In the order of the log: pages whose verdict is another than the live one, as `live -> replay`.
+    pub changed: BTreeMap<String, u64>,
+    /// In the order of the log: verdicts taken from the log, because what they were matched with is older than the log.
+    pub taken_over: u64,
+    /// Pages that the input does not hold any more.
+    pub gone: u64,
+}
+
+impl Counts {
+    /// Counts a page of the range with its end.
+    pub fn note(&mut self, bytes: usize, disposition: &Disposition) {
+        self.pages += 1;
+        self.bytes += u64::try_from(bytes).unwrap_or(0);
+        if let Disposition::DeadLetter(reason) = disposition {
+            self.note_dead_letter(*reason);
+        }
+        *self.verdicts.entry(name_of(disposition).to_owned()).or_default() += 1;
+    }
+
+    fn note_dead_letter(&mut self, reason: Reject) {
+        *self.dead_letters.entry(reason.name().to_owned()).or_default() += 1;
+    }
+
+    /// Counts a verdict that is not the live one.
+    pub fn note_change(&mut self, live: VerdictName, replayed: VerdictName) {
+        *self.changed.entry(format!("{live} -> {replayed}")).or_default() += 1;
+    }
+
+    /// Returns how many pages came to this end.
+    #[must_use]
+    pub fn of(&self, name: &str) -> u64 {
+        self.verdicts.get(name).copied().unwrap_or(0)
+    }
+
+    /// Returns how many pages are duplicates.
+    #[must_use]
+    pub fn duplicates(&self) -> u64 {
+        self.of("exact") + self.of("near")
+    }
+}
+
+/// Returns the name of a page's end.
+#[must_use]
+pub fn name_of(disposition: &Disposition) -> VerdictName {
+    match disposition {
+        Disposition::Ruled(ruling) => match &ruling.answer {
+            Answer::Page(page) => verdict(page),
+            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => "withdrawn",
+        },
+        Disposition::DeadLetter(_) => "dead_letter",
+        Disposition::Tombstone => "tombstone",
+    }
+}

@@ -1,0 +1,110 @@
+//! Pages in the order of their offsets, each waiting for its end.
+//!
+//! In the order of the log a page may be judged before one that stands before it in its partition. Outputs keep the order
+//! of the input: a page leaves when it has an end, and all before it have left.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::record::{PartitionId, Source};
+use crate::worker::{Disposition, Errand, Output, Page};
+
+/// Pages that were read, by partition.
+#[derive(Debug)]
+pub struct Lanes<P> {
+    lanes: BTreeMap<PartitionId, VecDeque<Waiting<P>>>,
+}
+
+#[derive(Debug)]
+struct Waiting<P> {
+    page: Page<P>,
+    disposition: Option<Disposition>,
+}
+
+impl<P> Default for Lanes<P> {
+    fn default() -> Self {
+        Self { lanes: BTreeMap::new() }
+    }
+}
+
+impl<P> Lanes<P> {
+    /// Takes in the next page of a partition. One that needs no ruling has its end at once.
+    pub fn arrive(&mut self, page: Page<P>) {
+        let disposition = match &page.errand {
+            Errand::Settled(disposition) => Some(disposition.clone()),
+            Errand::Ask(..) | Errand::Withdraw(..) => None,
+        };
+        self.lanes.entry(page.source.partition.clone()).or_default().push_back(Waiting { page, disposition });
+    }
+
+    /// Returns a page that was read and has not left.
+    #[must_use]
+    pub fn get(&self, source: &Source) -> Option<&Page<P>> {
+        let lane = self.lanes.get(&source.partition)?;
+        lane.get(place(lane, source.offset)?).map(|waiting| &waiting.page)
+    }
+
+    /// Gives a page its end. Says whether it waits here.
+    pub fn end(&mut self, source: &Source, disposition: Disposition) -> bool {
+        let Some(lane) = self.lanes.get_mut(&source.partition) else { return false };
+        let Some(waiting) = place(lane, source.offset).and_then(|at| lane.get_mut(at)) else { return false };
+        waiting.disposition = Some(disposition);
+        true
+    }
+
+    /// Takes the next page of a partition that may leave.
+    pub fn leave(&mut self, partition: &PartitionId) -> Option<Output<P>> {
+        let lane = self.lanes.get_mut(partition)?;
+        let disposition = lane.front_mut()?.disposition.take()?;
+        let Waiting { page, .. } = lane.pop_front()?;
+        Some(Output { page, disposition })
+    }
+
+    /// Returns the offset of the first page of a partition that has not left.
+    #[must_use]
+    pub fn first(&self, partition: &PartitionId) -> Option<i64> {
+        self.lanes.get(partition)?.front().map(|waiting| waiting.page.source.offset)
+    }
+
+    /// Lists the pages of a partition that still have no end.
+    #[must_use]
+    pub fn open(&self, partition: &PartitionId) -> Vec<Source> {
+        let lane = self.lanes.get(partition).into_iter().flatten();
+        lane.filter(|waiting| waiting.disposition.is_none()).map(|waiting| waiting.page.source.clone()).collect()
+    }
+}
+
+fn place<P>(lane: &VecDeque<Waiting<P>>, offset: i64) -> Option<usize> {
+    let at = lane.partition_point(|waiting| waiting.page.source.offset < offset);
+    lane.get(at).filter(|waiting| waiting.page.source.offset == offset).map(|_| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Timestamp;
+
+    fn page(offset: i64, errand: Errand) -> Page<()> {
+        let source = PartitionId::new("pages", 0).at(offset);
+        let event_time = Timestamp::default();
+        Page { source, bytes: 1, event_time, paced_by: event_time, errand, payload: () }
+    }
+
+    #[test]
+    fn pages_leave_in_the_order_of_their_offsets() {
+        let partition = PartitionId::new("pages", 0);
+        let mut lanes = Lanes::default();
+        let asked = || Errand::Withdraw(0, crate::record::Reject::Gone);
+        lanes.arrive(page(3, asked()));
+        lanes.arrive(page(5, Errand::Settled(Disposition::Tombstone)));
+        lanes.arrive(page(9, asked()));
+        assert!(lanes.leave(&partition).is_none(), "the first has no end yet");
+        assert!(lanes.end(&partition.at(9), Disposition::Tombstone));
+        assert!(!lanes.end(&partition.at(4), Disposition::Tombstone), "there is no such page");
+        assert_eq!(lanes.open(&partition), [partition.at(3)]);
+        assert!(lanes.get(&partition.at(5)).is_some() && lanes.get(&partition.at(6)).is_none());
+        assert!(lanes.end(&partition.at(3), Disposition::Tombstone));
+        let left: Vec<i64> = std::iter::from_fn(|| lanes.leave(&partition)).map(|out| out.page.source.offset).collect();
+        assert_eq!(left, [3, 5, 9]);
+        assert_eq!(lanes.first(&partition), None);
+    }
+}

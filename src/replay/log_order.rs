@@ -1,0 +1,186 @@
+//! The order of the log: pages are judged where the live verdict log has their rulings.
+//!
+//! With the live rules the state before the range is followed, never judged, and so is what the log says of other pages:
+//! the state is the live one at every ruling, and so are the verdicts (law L5). A page whose live ruling names an original
+//! that is older than the kept log keeps that ruling: nobody can judge it anew. With other settings ([`LogOrder::what_if`])
+//! pages outside of the range are nobody's, and those of the warm-up are judged like all others.
+//!
+//! What operators and workers asked for (originals forgotten, pages withdrawn, ranges reopened) is followed where it
+//! stands. A page that was ruled twice, because its range was reopened, is delivered with its first ruling.
+
+use std::collections::VecDeque;
+
+use super::plan::{Part, Ranges};
+use super::rejudge::{Rejudge, page_of};
+use crate::judge::Diverged;
+use crate::log::{Answer, LogIdentity, PageEntry, PageRuling, Rules, Ruling, RulingBatch, VerdictRecord};
+use crate::record::{Reject, Source};
+
+/// Walks one partition of the live verdict log.
+#[derive(Debug)]
+pub struct LogOrder {
+    /// The judge; with other settings one for each variant.
+    judges: Vec<Rejudge>,
+    ranges: Ranges,
+    is_what_if: bool,
+    batch: Option<RulingBatch>,
+    rulings: VecDeque<Ruling>,
+}
+
+/// What comes next in the log.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// A page of the replay, with its live ruling.
+    Page(Box<Ruling>, Part),
+    /// A page of the replay was withdrawn.
+    Withdrawn(Source, Reject),
+}
+
+impl LogOrder {
+    /// Judges by the rules that the live log names.
+    #[must_use]
+    pub fn as_live(log: LogIdentity, ranges: Ranges) -> Self {
+        Self::new(vec![Rejudge::following(log)], ranges, false)
+    }
+
+    /// Judges by other rules, by each of them in one pass.
+    #[must_use]
+    pub fn what_if(log: LogIdentity, rules: impl IntoIterator<Item = Rules>, ranges: Ranges) -> Self {
+        Self::new(rules.into_iter().map(|rules| Rejudge::begin(log, rules)).collect(), ranges, true)
+    }
+
+    const fn new(judges: Vec<Rejudge>, ranges: Ranges, is_what_if: bool) -> Self {
+        Self { judges, ranges, is_what_if, batch: None, rulings: VecDeque::new() }
+    }
+
+    /// Returns the judges: one for each variant of the rules.
+    pub fn judges(&mut self) -> &mut [Rejudge] {
+        &mut self.judges
+    }
+
+    /// Says whether nothing was followed yet: the log is trimmed, and its first checkpoint is still to come.
+    fn is_without_facts(&self) -> bool {
+        !self.is_what_if && self.judges.iter().any(|judge| judge.state().log().is_none())
+    }
+
+    fn follow(&mut self, ruling: &Ruling) -> Result<(), Diverged> {
+        self.judges.iter_mut().try_for_each(|judge| judge.follow(ruling))
+    }
+
+    /// Takes the next record of the live log. [`LogOrder::advance`] must have returned `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when the record cannot follow on those before.
+    pub fn record(&mut self, record: VerdictRecord) -> Result<(), Diverged> {
+        match record {
+            VerdictRecord::Rulings(mut batch) => {
+                // Rulings without the facts before them are skipped up to the first checkpoint, as judges do.
+                if self.is_without_facts() {
+                    return Ok(());
+                }
+                if !self.is_what_if {
+                    self.judges.iter().try_for_each(|judge| judge.begin_batch(&batch))?;
+                }
+                self.rulings = std::mem::take(&mut batch.rulings).into();
+                self.batch = Some(batch);
+                Ok(())
+            }
+            VerdictRecord::Checkpoint(_) | VerdictRecord::Rules(_) if self.is_what_if => Ok(()),
+            record @ (VerdictRecord::Checkpoint(_) | VerdictRecord::Rules(_)) => {
+                if self.is_without_facts() && matches!(record, VerdictRecord::Rules(_)) {
+                    return Ok(());
+                }
+                self.judges.iter_mut().try_for_each(|judge| judge.follow_record(&record))
+            }
+        }
+    }
+
+    /// Goes on to the next page of the replay in this record; `None` behind the last.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when a ruling cannot follow on those before.
+    pub fn advance(&mut self) -> Result<Option<Next>, Diverged> {
+        while let Some(ruling) = self.rulings.pop_front() {
+            let part = ruling.answer.ruled_source().map_or(Part::Outside, |source| self.ranges.part(source));
+            match &ruling.answer {
+                Answer::Page(_) if part == Part::Range || (part == Part::WarmUp && self.is_what_if) => {
+                    return Ok(Some(Next::Page(Box::new(ruling), part)));
+                }
+                Answer::Page(_) if self.is_what_if => {}
+                Answer::Withdrawn { source, reason } if part == Part::Range => {
+                    return Ok(Some(Next::Withdrawn(source.clone(), *reason)));
+                }
+                Answer::Page(_) | Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => {
+                    self.follow(&ruling)?;
+                }
+            }
+        }
+        if let (Some(batch), false) = (self.batch.take(), self.is_what_if) {
+            self.judges.iter_mut().for_each(|judge| judge.end_batch(&batch));
+        }
+        Ok(None)
+    }
+
+    /// Judges a page of the replay: `entry` is what was read of it, `None` when the input does not hold it any more.
+    /// Returns its ruling by each variant, and whether it was taken over from the live log; `None` where it cannot be judged.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when a state does not take the ruling.
+    pub fn judge(&mut self, live: &Ruling, entry: Option<&PageEntry>) -> Result<Vec<Option<(Ruling, bool)>>, Diverged> {
+        let Some(page) = page_of(live) else { return Ok(vec![None; self.judges.len()]) };
+        let is_what_if = self.is_what_if;
+        let judge = |judge: &mut Rejudge| {
+            // Bounded by the brokers' clock when it was judged.
+            let entry = entry.map(|entry| PageEntry { event_time: page.event_time, ..entry.clone() });
+            if is_what_if {
+                let Some(entry) = entry else { return Ok(None) };
+                return Ok(judge.judge(entry, page.event_time)?.map(|ruling| (ruling, false)));
+            }
+            if judge.state().is_judged(&page.source) {
+                return Ok(None);
+            }
+            let anew = entry.and_then(|entry| judge.decide(entry, page.event_time));
+            let (ruling, is_taken_over) = match anew {
+                Some(anew) if !is_older_than_the_log(judge, page, &anew) => (anew, false),
+                Some(_) | None => (live.clone(), true),
+            };
+            judge.take(ruling.clone())?;
+            Ok(Some((ruling, is_taken_over)))
+        };
+        self.judges.iter_mut().map(judge).collect()
+    }
+
+    /// Notes that a page cannot be delivered as judged.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when a state does not take it.
+    pub fn withdraw(&mut self, source: &Source, reason: Reject) -> Result<(), Diverged> {
+        self.judges.iter_mut().try_for_each(|judge| judge.withdraw(source.clone(), reason))
+    }
+
+    /// Takes a ruling that this replay has committed before it was interrupted.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when the state does not take it.
+    pub fn take_committed(&mut self, ruling: &Ruling) -> Result<(), Diverged> {
+        self.follow(ruling)
+    }
+
+    /// Goes on writing where an interrupted run has stopped, after so many requests.
+    pub fn resume(&mut self, requests: u64) {
+        self.judges.iter_mut().for_each(|judge| judge.go_on(requests));
+    }
+}
+
+/// Says whether the live ruling names an original that stood in the part of the log that is gone.
+fn is_older_than_the_log(judge: &Rejudge, live: &PageRuling, anew: &Ruling) -> bool {
+    if page_of(anew).is_some_and(|anew| anew.decision.matched() == live.decision.matched()) {
+        return false;
+    }
+    live.decision.matched().is_some_and(|of| !judge.holds(&of.source))
+}

@@ -1,0 +1,32 @@
+//! Replay: a range of the input judged again, beside the service.
+//!
+//! Before: an edge reads the pages of the range and, for the order of the log, the live verdict log. After: rulings, and
+//! pages with their end in a fixed order. It is the judge of the service ([`crate::judge::decide`], then
+//! [`crate::judge::State::follow`]) behind another sequencer:
+//!
+//! - [`TimeOrder`] merges the partitions by event time: the same pages in the same order, whenever it runs;
+//! - [`LogOrder`] takes the pages in the order of the live verdict log: the live verdicts, or with other settings what they
+//!   would have been.
+//!
+//! [`Plan`] freezes what is judged. Laws: L3, L4, L5 (a function of plan, pages and log). Cost: that of judging, and of
+//! following what stands before the range.
+
+mod counts;
+mod digest;
+mod lanes;
+mod log_order;
+mod plan;
+mod rejudge;
+mod time_order;
+mod what_if;
+
+pub use counts::{Counts, VerdictName, name_of};
+pub use digest::Digest;
+pub use lanes::Lanes;
+pub use log_order::{LogOrder, Next};
+pub use plan::{
+    InputRange, LogRange, Order, Part, Plan, PlanError, Progress, Ranges, Shadow, Target, Total, own_name, plan_topic,
+};
+pub use rejudge::Rejudge;
+pub use time_order::{LOOKAHEAD, TimeOrder};
+pub use what_if::{MOST_VARIANTS, TooManyVariants, variants};

@@ -1,0 +1,412 @@
+//! What a replay does, frozen: ranges, order, settings. A plan is a file that people read, and must not edit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::Counts;
+use crate::record::{PartitionId, Source};
+
+/// Layout of plans that this release writes and reads.
+const VERSION: u32 = 1;
+
+/// In which order pages are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// As in the live verdict log.
+    Log,
+    /// Partitions merged by event time.
+    Time,
+}
+
+/// Where the outcome goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// Pages to topics of the replay, verdicts to a log of its own.
+    Shadow,
+    /// Verdicts to a log of the replay; no pages.
+    Verdicts,
+    /// To the live outputs, only pages whose verdict is another than the live one; verdicts to a log of the replay.
+    Live,
+    /// Nowhere: only the report tells.
+    None,
+}
+
+impl Target {
+    /// Says whether anything is written to the cluster.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        self != Self::None
+    }
+
+    /// Says whether pages are written.
+    #[must_use]
+    pub fn has_pages(self) -> bool {
+        matches!(self, Self::Shadow | Self::Live)
+    }
+}
+
+/// The offsets of one input partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputRange {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// First offset of the warm-up; `from` when there is none.
+    pub warm_from: i64,
+    /// First offset of the range.
+    pub from: i64,
+    /// Behind the last offset of the range.
+    pub to: i64,
+}
+
+impl InputRange {
+    /// Returns the partition.
+    #[must_use]
+    pub fn id(&self) -> PartitionId {
+        PartitionId::new(self.topic.as_str(), self.partition)
+    }
+}
+
+/// The part of one partition of the live verdict log that gives the order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogRange {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// First offset.
+    pub first: i64,
+    /// Behind the last offset.
+    pub end: i64,
+}
+
+/// Names of all that the replay writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shadow {
+    /// Unique pages.
+    pub unique: Option<String>,
+    /// Duplicates.
+    pub duplicate: Option<String>,
+    /// Dead letters.
+    pub dead_letter: Option<String>,
+}
+
+impl Shadow {
+    /// Lists the topics.
+    pub fn topics(&self) -> impl Iterator<Item = &String> {
+        [&self.unique, &self.duplicate, &self.dead_letter].into_iter().flatten()
+    }
+}
+
+/// What a replay does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Layout of this file.
+    pub version: u32,
+    /// Names the replay: part of the names of its topics and group.
+    pub id: String,
+    /// When it was made, in milliseconds since 1970: bounds the event times of pages.
+    pub created_ms: i64,
+    /// The cluster's own name.
+    pub cluster: String,
+    /// The group of the live service.
+    pub group: String,
+    /// First part of the names of the live logs, and so of the replay's.
+    pub logs: String,
+    /// The order.
+    pub order: Order,
+    /// Where the outcome goes.
+    pub into: Target,
+    /// Settings that differ from the live ones, `key=value`; several values of a key are judged in one pass.
+    pub set: Vec<String>,
+    /// Scheme of the live service.
+    pub live_scheme: String,
+    /// Scheme of the replay.
+    pub scheme: String,
+    /// Digest of the rules of each variant.
+    pub rules: Vec<String>,
+    /// What is read.
+    pub input: Vec<InputRange>,
+    /// What gives the order, when it is that of the log.
+    pub verdict_log: Vec<LogRange>,
+    /// What is written.
+    pub output: Shadow,
+    /// Offsets of the range.
+    pub records: u64,
+    /// Offsets of the warm-up.
+    pub warm_up_records: u64,
+    /// What deserves attention.
+    pub warnings: Vec<String>,
+    /// Digest of all the above.
+    #[serde(default)]
+    pub hash: String,
+}
+
+/// Why a plan cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// It is no plan.
+    #[error("not a plan: {0}")]
+    NotAPlan(String),
+    /// Another layout.
+    #[error("the plan has version {found}; this release reads version {VERSION}")]
+    Version {
+        /// Its version.
+        found: u32,
+    },
+    /// It is not as it was made.
+    #[error(
+        "the plan was changed after it was made (hash {hash}, but its contents have {found}): make a new one by `dupgate replay plan`"
+    )]
+    Changed {
+        /// What it says.
+        hash: String,
+        /// What it is.
+        found: String,
+    },
+}
+
+impl Plan {
+    /// The layout that this release writes.
+    pub const VERSION: u32 = VERSION;
+
+    /// Returns the plan with its hash.
+    #[must_use]
+    pub fn sealed(self) -> Self {
+        Self { hash: self.digest(), ..self }
+    }
+
+    fn digest(&self) -> String {
+        let plain = Self { hash: String::new(), ..self.clone() };
+        // A plan of strings and numbers is always written.
+        let text = serde_json::to_string(&plain).unwrap_or_default();
+        format!("{:032x}", xxh3_128(text.as_bytes()))
+    }
+
+    /// Reads a plan.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError`] when it is none, or not as it was made.
+    pub fn read(text: &str) -> Result<Self, PlanError> {
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| PlanError::NotAPlan(error.to_string()))?;
+        let found = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        if found != u64::from(VERSION) {
+            return Err(PlanError::Version { found: u32::try_from(found).unwrap_or(u32::MAX) });
+        }
+        let plan: Self = serde_json::from_value(value).map_err(|error| PlanError::NotAPlan(error.to_string()))?;
+        let found = plan.digest();
+        if plan.hash == found { Ok(plan) } else { Err(PlanError::Changed { hash: plan.hash, found }) }
+    }
+
+    /// Writes the plan as a file.
+    #[must_use]
+    pub fn text(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// Returns what all names of the replay begin with: its group, its transactional id.
+    #[must_use]
+    pub fn own_group(&self) -> String {
+        own_name(&self.group, &self.id)
+    }
+
+    /// Returns the prefix of the replay's own logs.
+    #[must_use]
+    pub fn own_logs(&self) -> String {
+        own_name(&self.logs, &self.id)
+    }
+
+    /// Returns the topic that holds the plan.
+    #[must_use]
+    pub fn plan_topic(&self) -> String {
+        plan_topic(&self.logs, &self.id)
+    }
+
+    /// Returns the topic of the replay's own verdicts.
+    #[must_use]
+    pub fn own_verdicts(&self) -> String {
+        format!("{}.verdicts.{}", self.own_logs(), self.scheme)
+    }
+
+    /// Says whether settings differ from the live ones.
+    #[must_use]
+    pub fn is_what_if(&self) -> bool {
+        !self.set.is_empty()
+    }
+
+    /// Says where a page stands with respect to the range.
+    #[must_use]
+    pub fn ranges(&self) -> Ranges {
+        Ranges(self.input.iter().map(|range| (range.id(), range.clone())).collect())
+    }
+}
+
+/// Returns what names of a replay begin with: `crawl.replay.7c1f`.
+#[must_use]
+pub fn own_name(of_service: &str, id: &str) -> String {
+    format!("{of_service}.replay.{id}")
+}
+
+/// Returns the topic that holds the plan of a replay.
+#[must_use]
+pub fn plan_topic(logs: &str, id: &str) -> String {
+    format!("{}.plan", own_name(logs, id))
+}
+
+/// The offsets of a replay by partition.
+#[derive(Clone, Debug, Default)]
+pub struct Ranges(BTreeMap<PartitionId, InputRange>);
+
+/// Where a page stands with respect to a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// In no part of it.
+    Outside,
+    /// Judged, not produced.
+    WarmUp,
+    /// Judged and produced.
+    Range,
+}
+
+impl Ranges {
+    /// Says where a page stands.
+    #[must_use]
+    pub fn part(&self, source: &Source) -> Part {
+        match self.0.get(&source.partition) {
+            Some(range) if (range.from..range.to).contains(&source.offset) => Part::Range,
+            Some(range) if (range.warm_from..range.from).contains(&source.offset) => Part::WarmUp,
+            Some(_) | None => Part::Outside,
+        }
+    }
+
+    /// Lists the partitions with their offsets.
+    pub fn iter(&self) -> impl Iterator<Item = (&PartitionId, &InputRange)> {
+        self.0.iter()
+    }
+}
+
+/// What the replay has committed, in the metadata of its offsets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Progress {
+    /// Hash of the plan.
+    pub plan: String,
+    /// Pages of the partition below this offset were read when the offset was committed.
+    pub read_to: i64,
+    /// What all of it came to; with the first partition only.
+    pub total: Option<Arc<Total>>,
+}
+
+/// What a replay has come to, at one commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Total {
+    /// Transactions committed.
+    pub batches: u64,
+    /// Digest of the verdicts in the order of judging.
+    pub verdicts: String,
+    /// Digest of the pages written, in the order of writing.
+    pub outputs: String,
+    /// Milliseconds worked.
+    pub worked_ms: u64,
+    /// Whether everything was judged and delivered.
+    pub is_done: bool,
+    /// Totals.
+    pub counts: Counts,
+}
+
+impl Progress {
+    /// Writes it as metadata of an offset.
+    #[must_use]
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads it; the default for what was not written by a replay.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        let range = InputRange { topic: "pages".to_owned(), partition: 0, warm_from: 2, from: 5, to: 9 };
+        Plan {
+            version: VERSION,
+            id: "7c1f".to_owned(),
+            created_ms: 1,
+            cluster: "c".to_owned(),
+            group: "crawl".to_owned(),
+            logs: "crawl".to_owned(),
+            order: Order::Time,
+            into: Target::Shadow,
+            set: vec![],
+            live_scheme: "s".to_owned(),
+            scheme: "s".to_owned(),
+            rules: vec!["r".to_owned()],
+            input: vec![range],
+            verdict_log: vec![],
+            output: Shadow::default(),
+            records: 4,
+            warm_up_records: 3,
+            warnings: vec![],
+            hash: String::new(),
+        }
+        .sealed()
+    }
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written() {
+        assert_eq!(Plan::read(&plan().text()), Ok(plan()));
+        assert_eq!(plan().own_verdicts(), "crawl.replay.7c1f.verdicts.s");
+    }
+
+    #[test]
+    fn a_plan_that_was_edited_is_refused() {
+        let edited = plan().text().replace("\"to\": 9", "\"to\": 10");
+        assert!(matches!(Plan::read(&edited), Err(PlanError::Changed { .. })));
+        assert!(matches!(Plan::read("{}"), Err(PlanError::Version { found: 0 })));
+        assert!(matches!(Plan::read("no"), Err(PlanError::NotAPlan(_))));
+        let newer = plan().text().replace("\"version\": 1", "\"version\": 2");
+        assert_eq!(Plan::read(&newer), Err(PlanError::Version { found: 2 }));
+    }
+
+    #[test]
+    fn a_page_is_outside_in_the_warm_up_or_in_the_range() {
+        let ranges = plan().ranges();
+        let part = |offset| ranges.part(&PartitionId::new("pages", 0).at(offset));
+        assert_eq!(
+            [1, 2, 4, 5, 8, 9].map(part),
+            [Part::Outside, Part::WarmUp, Part::WarmUp, Part::Range, Part::Range, Part::Outside]
+        );
+        assert_eq!(ranges.part(&PartitionId::new("pages", 1).at(5)), Part::Outside);
+    }
+
+    #[test]
+    fn progress_fits_the_metadata_of_an_offset() {
+        let mut counts = Counts::default();
+        for name in ["unique", "update", "template", "exact", "near", "dead_letter", "tombstone", "withdrawn"] {
+            counts.verdicts.insert(name.to_owned(), u64::MAX);
+            counts.changed.insert(format!("{name} -> dead_letter"), u64::MAX);
+            counts.dead_letters.insert(format!("{name} reason"), u64::MAX);
+        }
+        let digest = super::super::Digest::default().to_string();
+        let total = Total { verdicts: digest.clone(), outputs: digest.clone(), counts, ..Total::default() };
+        let progress = Progress { plan: digest, read_to: i64::MAX, total: Some(Arc::new(total)) };
+        assert!(progress.text().len() < 4096, "{}", progress.text().len());
+        assert_eq!(Progress::read(&progress.text()), progress);
+        assert_eq!(Progress::read("17"), Progress::default());
+    }
+}

@@ -1,0 +1,183 @@
+//! The judge of a replay: one partition of the logs, its state, and what it writes into its own verdict log.
+
+use std::collections::BTreeMap;
+
+use crate::judge::{Diverged, State, decide};
+use crate::log::{
+    Answer, Checkpoint, Entry, EntryBody, LogIdentity, PageEntry, PageRuling, RequestId, Rules, RulesRecord, Ruling,
+    RulingBatch, VerdictRecord,
+};
+use crate::record::{Reject, Source, Timestamp};
+
+/// Judges pages, and keeps what is to be written.
+#[derive(Debug)]
+pub struct Rejudge {
+    state: State,
+    /// Names the replay's own log.
+    log: LogIdentity,
+    /// Whether the own log has its first checkpoint.
+    has_begun: bool,
+    requests: u64,
+    /// Records that are to be written before `rulings`.
+    records: Vec<VerdictRecord>,
+    rulings: Vec<Ruling>,
+}
+
+impl Rejudge {
+    /// Begins with nothing remembered, under these rules.
+    #[must_use]
+    pub fn begin(log: LogIdentity, rules: Rules) -> Self {
+        Self::over(State::begin(log, rules, 0), log)
+    }
+
+    /// Begins with a state that is still to follow a log.
+    #[must_use]
+    pub fn following(log: LogIdentity) -> Self {
+        Self::over(State::default(), log)
+    }
+
+    const fn over(state: State, log: LogIdentity) -> Self {
+        Self { state, log, has_begun: false, requests: 0, records: Vec::new(), rulings: Vec::new() }
+    }
+
+    /// Goes on writing behind so many requests that stand in the own log.
+    pub const fn go_on(&mut self, requests: u64) {
+        self.has_begun = requests > 0;
+        self.requests = requests;
+    }
+
+    /// Returns the state.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Judges a page. Its event time counts as at most `bound`. `None` when its position was judged before.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when the state does not take its own ruling, which is a bug.
+    pub fn judge(&mut self, page: PageEntry, bound: Timestamp) -> Result<Option<Ruling>, Diverged> {
+        let Some(ruling) = self.decide(page, bound) else { return Ok(None) };
+        self.take(ruling.clone())?;
+        Ok(Some(ruling))
+    }
+
+    /// Finds the ruling of a page; changes nothing.
+    #[must_use]
+    pub fn decide(&self, page: PageEntry, bound: Timestamp) -> Option<Ruling> {
+        let entry = Entry { request: RequestId(self.requests + 1), body: EntryBody::Page(page) };
+        decide(&self.state, &entry, bound)
+    }
+
+    /// Follows a ruling and writes it down.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when the state does not take it.
+    pub fn take(&mut self, ruling: Ruling) -> Result<(), Diverged> {
+        self.begin_log();
+        self.requests += 1;
+        self.state.follow(&ruling)?;
+        self.rulings.push(ruling);
+        Ok(())
+    }
+
+    /// Writes down that a page cannot be delivered as judged.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when the state does not take it.
+    pub fn withdraw(&mut self, source: Source, reason: Reject) -> Result<(), Diverged> {
+        let request = RequestId(self.requests + 1);
+        self.take(Ruling { request, answer: Answer::Withdrawn { source, reason } })
+    }
+
+    /// Follows what stands in another log, without writing it down.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when the state does not take it.
+    pub fn follow(&mut self, ruling: &Ruling) -> Result<(), Diverged> {
+        self.state.follow(ruling)
+    }
+
+    /// Follows a whole record of another log. New rules are written down.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when the state does not take it.
+    pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
+        self.state.follow_record(record)?;
+        if let (VerdictRecord::Rules(rules), true) = (record, self.has_begun) {
+            self.close_batch();
+            self.records.push(VerdictRecord::Rules(RulesRecord { log: self.log, ..rules.clone() }));
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a batch of another log was ruled under the rules in force.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged::UnknownRules`].
+    pub fn begin_batch(&self, batch: &RulingBatch) -> Result<(), Diverged> {
+        self.state.begin_batch(batch)
+    }
+
+    /// Takes over what a batch of another log says behind its rulings.
+    pub fn end_batch(&mut self, batch: &RulingBatch) {
+        self.state.end_batch(batch);
+    }
+
+    /// Says whether an original that this position made can still be matched.
+    #[must_use]
+    pub fn holds(&self, source: &Source) -> bool {
+        self.state.index().live(&self.state.tails()).any(|original| original.source == *source)
+    }
+
+    /// Says how many requests were answered.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Hands over what is to be written.
+    pub fn records(&mut self) -> Vec<VerdictRecord> {
+        self.close_batch();
+        std::mem::take(&mut self.records)
+    }
+
+    /// The own log begins with the state as it stands before the first ruling.
+    fn begin_log(&mut self) {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return;
+        }
+        if let Some(checkpoint) = self.state.checkpoint(None, |_| 0, &BTreeMap::new()) {
+            let checkpoint = Checkpoint { log: self.log, next_entry: 0, ..checkpoint };
+            self.records.push(VerdictRecord::Checkpoint(Box::new(checkpoint)));
+        }
+    }
+
+    fn close_batch(&mut self) {
+        if self.rulings.is_empty() {
+            return;
+        }
+        self.records.push(VerdictRecord::Rulings(RulingBatch {
+            log: self.log,
+            rules: self.state.rules_number(),
+            tails: self.state.tails(),
+            next_entry: i64::try_from(self.requests).unwrap_or(i64::MAX),
+            rulings: std::mem::take(&mut self.rulings),
+        }));
+    }
+}
+
+/// Returns the page's part of a ruling.
+#[must_use]
+pub(super) const fn page_of(ruling: &Ruling) -> Option<&PageRuling> {
+    match &ruling.answer {
+        Answer::Page(page) => Some(page),
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+    }
+}

@@ -1,0 +1,179 @@
+//! The order of time: partitions merged by event time, then partition, then offset.
+//!
+//! A clock that is wrong on one page must not hold a whole partition back, or let it run ahead: a partition stands where
+//! the earliest of its next [`LOOKAHEAD`] pages stands. So every page that is merged needs that many behind it, or the end
+//! of its partition: what the order depends on is the pages alone, not when they come.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::record::{PartitionId, Timestamp};
+
+/// Pages of a partition that decide together where it stands.
+pub const LOOKAHEAD: usize = 8;
+
+/// Merges the partitions of a replay.
+#[derive(Debug, Default)]
+pub struct TimeOrder {
+    lanes: BTreeMap<PartitionId, Lane>,
+    /// Lanes that can be merged, the next one first.
+    ready: BTreeSet<(Timestamp, PartitionId)>,
+    /// Lanes whose next pages have to come first.
+    waiting: usize,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    times: VecDeque<Timestamp>,
+    has_ended: bool,
+    /// What stands in `ready`.
+    key: Option<Timestamp>,
+    waits: bool,
+}
+
+impl Lane {
+    fn place(&self) -> Option<Timestamp> {
+        let is_known = self.has_ended || self.times.len() >= LOOKAHEAD;
+        self.times.iter().take(LOOKAHEAD).min().copied().filter(|_| is_known)
+    }
+}
+
+impl TimeOrder {
+    /// Merges these partitions. Each has pages to come until [`TimeOrder::ended`].
+    #[must_use]
+    pub fn new(partitions: impl IntoIterator<Item = PartitionId>) -> Self {
+        let lanes: BTreeMap<PartitionId, Lane> =
+            partitions.into_iter().map(|partition| (partition, Lane { waits: true, ..Lane::default() })).collect();
+        let waiting = lanes.len();
+        Self { lanes, ready: BTreeSet::new(), waiting }
+    }
+
+    /// Notes the next page of a partition.
+    pub fn page(&mut self, partition: &PartitionId, event_time: Timestamp) {
+        self.change(partition, |lane| lane.times.push_back(event_time));
+    }
+
+    /// Notes that a partition has no more pages.
+    pub fn ended(&mut self, partition: &PartitionId) {
+        self.change(partition, |lane| lane.has_ended = true);
+    }
+
+    /// Takes the next page and returns its partition; `None` while pages have to come first, and when all were taken.
+    pub fn take(&mut self) -> Option<PartitionId> {
+        if self.waiting > 0 {
+            return None;
+        }
+        let (_, partition) = self.ready.first()?.clone();
+        self.change(&partition, |lane| {
+            lane.times.pop_front();
+        });
+        Some(partition)
+    }
+
+    /// Says whether every page was taken.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.waiting == 0 && self.ready.is_empty()
+    }
+
+    fn change(&mut self, partition: &PartitionId, change: impl FnOnce(&mut Lane)) {
+        let Some(lane) = self.lanes.get_mut(partition) else { return };
+        change(lane);
+        let place = lane.place();
+        if place != lane.key {
+            if let Some(old) = lane.key {
+                self.ready.remove(&(old, partition.clone()));
+            }
+            if let Some(new) = place {
+                self.ready.insert((new, partition.clone()));
+            }
+            lane.key = place;
+        }
+        let waits = place.is_none() && !(lane.has_ended && lane.times.is_empty());
+        if waits != lane.waits {
+            lane.waits = waits;
+            if waits { self.waiting += 1 } else { self.waiting -= 1 }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn partition(number: usize) -> PartitionId {
+        PartitionId::new("pages", i32::try_from(number).unwrap())
+    }
+
+    /// Hands the pages over in an order that `turns` chooses, and returns the order in which they are taken.
+    fn merged(pages: &[Vec<i64>], turns: &[usize]) -> Vec<(usize, i64)> {
+        let mut order = TimeOrder::new((0..pages.len()).map(partition));
+        let mut left: Vec<VecDeque<i64>> = pages.iter().map(|times| times.iter().copied().collect()).collect();
+        let mut untaken: Vec<VecDeque<i64>> = left.clone();
+        let mut ended = vec![false; pages.len()];
+        let mut taken = Vec::new();
+        let mut turns = turns.iter().copied().cycle();
+        while !order.is_over() {
+            let turn = turns.next().unwrap() % pages.len();
+            match left[turn].pop_front() {
+                Some(time) => order.page(&partition(turn), Timestamp::from_millis(time)),
+                None if !ended[turn] => {
+                    ended[turn] = true;
+                    order.ended(&partition(turn));
+                }
+                None => {
+                    let open = ended.iter().position(|ended| !ended);
+                    if let Some(open) = open {
+                        match left[open].pop_front() {
+                            Some(time) => order.page(&partition(open), Timestamp::from_millis(time)),
+                            None => {
+                                ended[open] = true;
+                                order.ended(&partition(open));
+                            }
+                        }
+                    }
+                }
+            }
+            while let Some(next) = order.take() {
+                let number = usize::try_from(next.number).unwrap();
+                taken.push((number, untaken[number].pop_front().unwrap()));
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn partitions_in_order_are_merged_by_time_and_then_by_number() {
+        let taken = merged(&[vec![1, 4, 4], vec![2, 3, 4]], &[0, 1]);
+        assert_eq!(taken, [(0, 1), (1, 2), (1, 3), (0, 4), (0, 4), (1, 4)]);
+    }
+
+    #[test]
+    fn one_wrong_clock_holds_no_partition() {
+        let honest: Vec<i64> = (0..40).collect();
+        let mut wrong = honest.clone();
+        wrong[5] = i64::MAX;
+        let taken = merged(&[wrong, honest], &[0, 1]);
+        for (at, (_, time)) in taken.iter().enumerate().filter(|(_, (_, time))| *time != i64::MAX) {
+            let here = i64::try_from(at / 2).unwrap();
+            assert!((time - here).abs() <= 8, "time {time} at place {at}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_depends_on_the_pages_alone(
+            pages in prop::collection::vec(prop::collection::vec(0_i64..50, 0..30), 1..5),
+            turns in prop::collection::vec(0_usize..5, 1..20),
+        ) {
+            let taken = merged(&pages, &turns);
+            prop_assert_eq!(taken.len(), pages.iter().map(Vec::len).sum::<usize>());
+            prop_assert_eq!(&taken, &merged(&pages, &[0, 1, 2, 3, 4]));
+            for (number, times) in pages.iter().enumerate() {
+                let own: Vec<i64> = taken.iter().filter(|(of, _)| *of == number).map(|(_, time)| *time).collect();
+                prop_assert_eq!(&own, times, "a partition keeps its order");
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The order of time: partitions are merged, and each page is judged when its turn comes.
+
+use std::mem;
+use std::sync::Arc;
+
+use super::feed::News;
+use super::run::{Phase, Report, Run};
+use super::walk::diverged;
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::kafka::output::Carried;
+use crate::log::VerdictRecord;
+use crate::record::Timestamp;
+use crate::replay::{InputRange, Part, Rejudge, TimeOrder};
+use crate::worker::{Disposition, Errand, Output, Page};
+
+impl<S: FnMut(&Report<'_>)> Run<'_, S> {
+    pub(super) fn by_time(&mut self) -> Result<(), Fatal> {
+        let mut judges = self.judges()?;
+        let mut order = TimeOrder::new(self.plan.input.iter().map(InputRange::id));
+        let bound = Timestamp::from_millis(self.plan.created_ms);
+        while !order.is_over() {
+            match self.feed.wait()? {
+                News::Page(partition, time) => order.page(&partition, time),
+                News::Ended(partition) => order.ended(&partition),
+                News::Nothing => {}
+            }
+            while let Some(partition) = order.take() {
+                let Some(page) = self.feed.take(&partition) else {
+                    return Err(Reason::Bug.because(anyhow::anyhow!("{partition}: a page that was read is not there")));
+                };
+                self.hold(page.payload.record.bytes())?;
+                self.judge_by_time(&mut judges, page, bound)?;
+                if self.is_full() {
+                    let judge = judges.iter_mut().filter_map(|variants| variants.first_mut());
+                    let records = judge.enumerate().map(|(log, judge)| (log, judge.records())).collect();
+                    judges.iter_mut().flatten().for_each(|judge| drop(judge.records()));
+                    self.flush(records)?;
+                    self.withdraw_refused(&mut judges)?;
+                }
+            }
+            self.look_around()?;
+        }
+        let firsts = judges.iter_mut().filter_map(|variants| variants.first_mut());
+        let records = firsts.enumerate().map(|(log, judge)| (log, judge.records())).collect();
+        self.flush(records)
+    }
+
+    /// Returns a judge for each log partition and variant. Those of a run that was interrupted follow its own log.
+    fn judges(&mut self) -> Result<Vec<Vec<Rejudge>>, Fatal> {
+        let logs = self.logs();
+        let identity = self.identity();
+        let fresh = |settings: &Settings| Rejudge::begin(identity, settings.rules.clone());
+        let mut judges: Vec<Vec<Rejudge>> = (0..logs).map(|_| self.settings.iter().map(fresh).collect()).collect();
+        if self.marks.is_empty() {
+            return Ok(judges);
+        }
+        for (log, variants) in judges.iter_mut().enumerate() {
+            let Some(mut own) = self.own_log(log)? else { continue };
+            let Some(judge) = variants.first_mut() else { continue };
+            *judge = Rejudge::following(identity);
+            let mut taken = 0;
+            while let Some(entry) = own.next()? {
+                if let VerdictRecord::Rulings(batch) = &entry.record {
+                    taken += batch.rulings.len() as u64;
+                }
+                judge.follow_record(&entry.record).map_err(diverged)?;
+                self.look_around()?;
+            }
+            if judge.state().log().is_none() {
+                *judge = fresh(self.settings.first().unwrap_or(self.live));
+            }
+            judge.go_on(taken);
+        }
+        Ok(judges)
+    }
+
+    fn judge_by_time(
+        &mut self,
+        judges: &mut [Vec<Rejudge>],
+        page: Page<Carried>,
+        bound: Timestamp,
+    ) -> Result<(), Fatal> {
+        let part = self.ranges.part(&page.source);
+        self.phase = if part == Part::WarmUp { Phase::WarmUp } else { Phase::Range };
+        let mut ends: Vec<Disposition> = Vec::with_capacity(self.settings.len());
+        match &page.errand {
+            Errand::Settled(disposition) => ends.resize(self.settings.len(), disposition.clone()),
+            Errand::Withdraw(log, reason) => {
+                for judge in judges.get_mut(*log).into_iter().flatten() {
+                    judge.withdraw(page.source.clone(), *reason).map_err(diverged)?;
+                    ends.push(Disposition::DeadLetter(*reason));
+                }
+            }
+            Errand::Ask(log, entry) => {
+                for judge in judges.get_mut(*log).into_iter().flatten() {
+                    let ruling = judge.judge(entry.clone(), bound).map_err(diverged)?;
+                    let Some(ruling) = ruling else {
+                        return Err(Reason::Bug.because(anyhow::anyhow!("{} was judged before", page.source)));
+                    };
+                    ends.push(Disposition::Ruled(Arc::new(ruling)));
+                }
+            }
+        }
+        let place = page.source.clone();
+        self.note(part, &place, page.payload.record.bytes(), &ends);
+        if let Some(disposition) = ends.into_iter().next().filter(|_| part == Part::Range) {
+            self.deliver(Output { page, disposition });
+        }
+        self.mark(&place.partition, place.offset + 1, place.offset + 1);
+        Ok(())
+    }
+
+    /// Takes pages that the brokers refused out of the memory of the judges.
+    fn withdraw_refused(&mut self, judges: &mut [Vec<Rejudge>]) -> Result<(), Fatal> {
+        for (source, reason) in mem::take(&mut self.withdrawn) {
+            for judge in judges.iter_mut().flatten().filter(|judge| judge.state().is_judged(&source)) {
+                judge.withdraw(source.clone(), reason).map_err(diverged)?;
+            }
+        }
+        Ok(())
+    }
+}

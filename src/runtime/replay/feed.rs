@@ -1,0 +1,230 @@
+//! The pages of a replay: read by one thread for each topic, their text worked on by all cores, handed over in the order of
+//! each partition.
+//!
+//! Every partition has its own share of the memory for pages in flight and is paused beyond it, so that a page which is
+//! waited for never stands behind pages of other partitions.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::super::clock::Clock;
+use super::super::reading::Reading;
+use super::super::text_pool::{Done, Job, LOOK_INTERVAL, TextPool};
+use super::super::wiring::failure;
+use crate::error::{Fatal, Reason};
+use crate::kafka::client::ClientSettings;
+use crate::kafka::gate::Gate;
+use crate::kafka::member::Arrived;
+use crate::kafka::output::Carried;
+use crate::kafka::range::{RangeEvent, RangeReader};
+use crate::record::{PartitionId, Timestamp};
+use crate::worker::Page;
+
+/// How long one page's text may be worked on.
+const TEXT_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long to wait for the next event before looking around.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Least share of one partition, in bytes.
+const LEAST_SHARE: usize = 256 << 10;
+
+/// Where each partition is read: its first offset, and behind its last.
+pub(super) type Extents = BTreeMap<PartitionId, (i64, i64)>;
+
+/// What happened while somebody waited.
+pub(super) enum News {
+    /// The next page of a partition was read; its event time.
+    Page(PartitionId, Timestamp),
+    /// A partition has no more pages.
+    Ended(PartitionId),
+    /// Nothing new.
+    Nothing,
+}
+
+enum Event {
+    Reader(RangeEvent),
+    Done(Box<Done>),
+}
+
+/// Reads pages.
+pub(super) struct Feed {
+    lanes: BTreeMap<PartitionId, Lane>,
+    readers: BTreeMap<Arc<str>, RangeReader>,
+    pool: TextPool,
+    gate: Arc<Gate>,
+    events: Receiver<Event>,
+    clock: Clock,
+    /// Bytes of one partition that may wait.
+    share: usize,
+    /// What was found out and not told yet.
+    news: VecDeque<News>,
+}
+
+#[derive(Default)]
+struct Lane {
+    first: u64,
+    pages: VecDeque<Slot>,
+    bytes: usize,
+    is_paused: bool,
+    /// The reader has handed over the last record.
+    is_read: bool,
+    /// Pages at the front that were told of.
+    told: usize,
+    has_ended: bool,
+}
+
+enum Slot {
+    /// Its text is worked on.
+    Open,
+    Read(Box<Page<Carried>>),
+}
+
+impl Feed {
+    /// Starts reading.
+    pub(super) fn start(
+        config: &ClientSettings,
+        extents: &Extents,
+        reading: Reading,
+        threads: usize,
+        memory: usize,
+        clock: Clock,
+    ) -> Result<Self, Fatal> {
+        let (sender, events): (Sender<Event>, _) = unbounded();
+        let done = sender.clone();
+        let pool = TextPool::start(threads, reading, clock, move |one| drop(done.send(Event::Done(Box::new(one)))));
+        let gate = Gate::new(memory.max(LEAST_SHARE));
+        let mut topics: BTreeMap<Arc<str>, BTreeMap<i32, (i64, i64)>> = BTreeMap::new();
+        for (partition, extent) in extents {
+            topics.entry(Arc::clone(&partition.topic)).or_default().insert(partition.number, *extent);
+        }
+        let mut readers = BTreeMap::new();
+        for (topic, ranges) in topics {
+            let told = sender.clone();
+            let sink = move |event| drop(told.send(Event::Reader(event)));
+            let reader = RangeReader::start(config, &topic, &ranges, Arc::clone(&gate), sink).map_err(failure)?;
+            readers.insert(topic, reader);
+        }
+        Ok(Self {
+            lanes: extents.keys().map(|partition| (partition.clone(), Lane::default())).collect(),
+            readers,
+            pool: pool.map_err(failure)?,
+            gate,
+            events,
+            clock,
+            share: (memory / extents.len().max(1)).max(LEAST_SHARE),
+            news: VecDeque::new(),
+        })
+    }
+
+    /// Waits a moment for something to happen.
+    pub(super) fn wait(&mut self) -> Result<News, Fatal> {
+        if let Some(news) = self.news.pop_front() {
+            return Ok(news);
+        }
+        let overdue = self.pool.give_up_overdue(self.clock.now(), TEXT_LIMIT).map_err(failure)?;
+        if overdue {
+            let why = anyhow::anyhow!("too many pages took longer than {TEXT_LIMIT:?} of text work: resume the replay");
+            return Err(Reason::Failure.because(why));
+        }
+        let Ok(event) = self.events.recv_timeout(STEP.min(LOOK_INTERVAL)) else { return Ok(News::Nothing) };
+        self.take_in(event)?;
+        // What has come meanwhile is taken in at once: whoever waits for one page needs the others soon.
+        while let Ok(event) = self.events.try_recv() {
+            self.take_in(event)?;
+        }
+        Ok(self.news.pop_front().unwrap_or(News::Nothing))
+    }
+
+    /// Takes the next page of a partition, if it was read.
+    pub(super) fn take(&mut self, partition: &PartitionId) -> Option<Page<Carried>> {
+        let lane = self.lanes.get_mut(partition)?;
+        let Some(Slot::Read(_)) = lane.pages.front() else { return None };
+        let Some(Slot::Read(page)) = lane.pages.pop_front() else { return None };
+        lane.first += 1;
+        lane.told = lane.told.saturating_sub(1);
+        lane.bytes = lane.bytes.saturating_sub(page.payload.record.bytes());
+        if lane.is_paused && lane.bytes < self.share / 2 {
+            self.resume(partition);
+        }
+        Some(*page)
+    }
+
+    /// Says whether every page of a partition was taken.
+    pub(super) fn is_over(&self, partition: &PartitionId) -> bool {
+        self.lanes.get(partition).is_none_or(|lane| lane.is_read && lane.pages.is_empty())
+    }
+
+    /// Reads on in a partition, however much of it waits.
+    pub(super) fn urge(&mut self, partition: &PartitionId) {
+        if self.lanes.get(partition).is_some_and(|lane| lane.is_paused) {
+            self.resume(partition);
+        }
+    }
+
+    fn resume(&mut self, partition: &PartitionId) {
+        if let (Some(lane), Some(reader)) = (self.lanes.get_mut(partition), self.readers.get(&partition.topic)) {
+            lane.is_paused = false;
+            reader.resume(partition.number);
+        }
+    }
+
+    fn take_in(&mut self, event: Event) -> Result<(), Fatal> {
+        match event {
+            Event::Reader(RangeEvent::Record { partition, offset, record, held }) => {
+                drop(held);
+                self.read(&partition, offset, record);
+            }
+            Event::Reader(RangeEvent::Ended(partition)) => {
+                if let Some(lane) = self.lanes.get_mut(&partition) {
+                    lane.is_read = true;
+                }
+                self.tell(&partition);
+            }
+            Event::Reader(RangeEvent::Failed(why)) => return Err(Reason::State.because(anyhow::anyhow!(why))),
+            Event::Done(done) => {
+                let Done { place, page, .. } = *done;
+                let partition = page.source.partition.clone();
+                if let Some(lane) = self.lanes.get_mut(&partition) {
+                    let at = place.checked_sub(lane.first).and_then(|at| usize::try_from(at).ok());
+                    if let Some(slot) = at.and_then(|at| lane.pages.get_mut(at)) {
+                        *slot = Slot::Read(Box::new(page));
+                    }
+                }
+                self.tell(&partition);
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, partition: &PartitionId, offset: i64, record: Arrived) {
+        let Some(lane) = self.lanes.get_mut(partition) else { return };
+        let bytes = record.bytes();
+        let place = lane.first + lane.pages.len() as u64;
+        lane.pages.push_back(Slot::Open);
+        lane.bytes += bytes;
+        if !lane.is_paused && lane.bytes > self.share {
+            lane.is_paused = true;
+            if let Some(reader) = self.readers.get(&partition.topic) {
+                reader.pause(partition.number);
+            }
+        }
+        let (source, record, held) = (partition.at(offset), Arc::new(record), self.gate.hold(0));
+        self.pool.read(Job { source, serial: 0, place, record, held });
+    }
+
+    /// Notes which pages at the front of a partition are new, and whether it is at its end.
+    fn tell(&mut self, partition: &PartitionId) {
+        let Some(lane) = self.lanes.get_mut(partition) else { return };
+        while let Some(Slot::Read(page)) = lane.pages.get(lane.told) {
+            lane.told += 1;
+            self.news.push_back(News::Page(partition.clone(), page.event_time));
+        }
+        if lane.is_read && lane.told == lane.pages.len() && !std::mem::replace(&mut lane.has_ended, true) {
+            self.news.push_back(News::Ended(partition.clone()));
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A verdict log as a sequence of records that is asked for the next one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, unbounded};
+
+use super::super::wiring::failure;
+use crate::error::{Fatal, Reason};
+use crate::kafka::client::ClientSettings;
+use crate::kafka::gate::Gate;
+use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews, Follower};
+use crate::log::VerdictRecord;
+use crate::record::PartitionId;
+
+/// How long the cluster may be silent while there is something to read.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Bytes of records that are read ahead.
+const AHEAD: usize = 8 << 20;
+
+/// One record, and the offset behind it.
+pub(super) struct Entry {
+    pub(super) next: i64,
+    pub(super) record: VerdictRecord,
+}
+
+/// Reads one partition of a verdict log up to a fixed end.
+pub(super) struct LogStream {
+    _follower: Follower,
+    news: Receiver<FollowEvent>,
+    partition: PartitionId,
+    end: i64,
+    is_over: bool,
+}
+
+impl LogStream {
+    /// Starts reading at the first record that is kept.
+    pub(super) fn open(config: &ClientSettings, partition: PartitionId, end: i64) -> Result<Self, Fatal> {
+        let (sender, news) = unbounded();
+        let thread = format!("log-{}", partition.number);
+        let sink = move |event| drop(sender.send(event));
+        let follower = Follower::start(config, partition.clone(), Gate::new(AHEAD), thread, sink).map_err(failure)?;
+        follower.command(FollowCommand::From(None, 1));
+        follower.command(FollowCommand::ToEnd);
+        Ok(Self { _follower: follower, news, partition, end, is_over: false })
+    }
+
+    /// Returns the next record; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Entry>, Fatal> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let Ok(event) = self.news.recv_timeout(PATIENCE) else {
+            let why = anyhow::anyhow!("{}: nothing came for {PATIENCE:?}", self.partition);
+            return Err(Reason::Unavailable.because(why));
+        };
+        match event.news {
+            FollowNews::Record { offset, next, record, .. } if offset < self.end => Ok(Some(Entry { next, record })),
+            FollowNews::Record { .. } | FollowNews::End => {
+                self.is_over = true;
+                Ok(None)
+            }
+            FollowNews::Moved(why) => Err(Reason::State.because(anyhow::anyhow!("{}: {why}", self.partition))),
+        }
+    }
+}
+
+/// Names a partition of a log.
+pub(super) fn partition(topic: &Arc<str>, number: usize) -> PartitionId {
+    PartitionId::new(Arc::clone(topic), i32::try_from(number).unwrap_or(i32::MAX))
+}

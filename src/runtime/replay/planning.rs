@@ -1,0 +1,542 @@
+//! From what was asked for to a plan: offsets of times, the part of the log that gives the order, the warm-up, and what
+//! deserves a warning.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::clock::{Clock, wall_time};
+use super::super::reading::Reading;
+use super::super::tree_budget::TreeBudget;
+use super::super::wiring::{self, failure};
+use super::QUERY;
+use super::feed::{Extents, Feed, News};
+use super::log_stream::LogStream;
+use super::store::Store;
+use crate::config::settings::{Settings, Topics};
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::Reader;
+use crate::kafka::admin::LogNames;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::output::{InputPartitions, Outputs};
+use crate::log::{Checkpoint, VerdictRecord};
+use crate::record::{PartitionId, Timestamp};
+use crate::replay::{InputRange, LogRange, Order, Plan, Shadow, Target, own_name};
+use crate::telemetry::Metrics;
+use crate::worker::HeaderSettings;
+
+/// Most pages and the longest time of the sample that an estimate is made of.
+const SAMPLE_PAGES: usize = 5000;
+const SAMPLE_TIME: Duration = Duration::from_secs(10);
+
+/// A place in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// The oldest record.
+    Start,
+    /// Behind the newest record that is committed now.
+    End,
+    /// The first record of this time or a later one.
+    At(Timestamp),
+    /// This offset.
+    Offset(i64),
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Names the replay.
+    pub id: String,
+    /// Where the range begins.
+    pub from: Extent,
+    /// Behind the range.
+    pub to: Extent,
+    /// Partitions of every input topic; all when empty.
+    pub partitions: BTreeSet<i32>,
+    /// Ranges by partition, instead of the two above.
+    pub ranges: BTreeMap<PartitionId, (i64, i64)>,
+    /// How far before the range pages are judged; `None`: one window and the lateness, where that is needed.
+    pub warm: Option<Duration>,
+    /// The order; `None`: that of the log where it reaches back.
+    pub order: Option<Order>,
+    /// Where the outcome goes.
+    pub into: Target,
+    /// Most records of the range.
+    pub max_records: Option<u64>,
+    /// Settings that differ from the live ones.
+    pub set: Vec<String>,
+}
+
+/// A plan, and what is not part of it.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The plan.
+    pub plan: Plan,
+    /// Times of the range, as far as they are known: of its first record, and of the first of the warm-up.
+    pub begins: Option<Timestamp>,
+}
+
+/// Makes a plan.
+///
+/// # Errors
+///
+/// When the cluster does not answer, or what is asked for cannot be had.
+pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wanted) -> Result<Draft, Fatal> {
+    let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
+    let first = variants.first().unwrap_or(live);
+    let cluster = wiring::cluster(&live.kafka);
+    let offsets = Offsets::new(&cluster.query(&live.input.group), QUERY).map_err(failure)?;
+    let mut planning = Planning { store, live, offsets, warnings: Vec::new() };
+    let partitions = planning.partitions(&wanted)?;
+    let mut held = BTreeMap::new();
+    for partition in &partitions {
+        held.insert(partition.clone(), planning.offsets.range(partition).map_err(unavailable)?);
+    }
+    let mut ranges = planning.ranges(&wanted, &held)?;
+    let is_what_if = !wanted.set.is_empty();
+    let order = planning.order(&wanted, &mut ranges, is_what_if)?;
+    cut(&mut ranges, wanted.max_records);
+    ranges.retain(|_, (from, to)| from < to);
+    if ranges.is_empty() {
+        return Err(Reason::Input.because(anyhow::anyhow!(
+            "the range is empty: no record of {} stands between --from and --to",
+            names(&partitions)
+        )));
+    }
+    let begins = planning.begins(&wanted, &ranges)?;
+    let is_warm = is_what_if || order.is_none();
+    let warm = wanted.warm.unwrap_or(first.rules.windows.max() + first.rules.lateness);
+    let warm_from = if is_warm { planning.warm_from(&ranges, &held, begins, warm)? } else { BTreeMap::new() };
+    let input: Vec<InputRange> = ranges
+        .iter()
+        .map(|(partition, &(from, to))| InputRange {
+            topic: partition.topic.to_string(),
+            partition: partition.number,
+            warm_from: warm_from.get(partition).copied().unwrap_or(from),
+            from,
+            to,
+        })
+        .collect();
+    let output = planning.outputs(&wanted, first)?;
+    let sum = |of: fn(&InputRange) -> i64| input.iter().map(|range| u64::try_from(of(range)).unwrap_or(0)).sum();
+    let plan = Plan {
+        version: Plan::VERSION,
+        id: wanted.id,
+        created_ms: wall_time().millis(),
+        cluster: store.survey().cluster_id(),
+        group: live.input.group.clone(),
+        logs: live.logs.prefix.clone(),
+        order: if order.is_some() { Order::Log } else { Order::Time },
+        into: wanted.into,
+        set: wanted.set,
+        live_scheme: live.scheme().to_string(),
+        scheme: first.scheme().to_string(),
+        rules: variants.iter().map(rules_digest).collect(),
+        records: sum(|range| range.to - range.from),
+        warm_up_records: sum(|range| range.from - range.warm_from),
+        input,
+        verdict_log: order.unwrap_or_default(),
+        output,
+        warnings: planning.warnings,
+        hash: String::new(),
+    };
+    Ok(Draft { plan: plan.sealed(), begins })
+}
+
+/// Makes sure that settings and cluster are those that a plan was made with.
+///
+/// # Errors
+///
+/// What differs.
+pub fn check(plan: &Plan, store: &Store, live: &Settings, variants: &[Settings]) -> Result<(), Fatal> {
+    let refuse = |why: String| Err(Reason::Config.because(anyhow::anyhow!("{why}; make a new plan")));
+    let cluster = store.survey().cluster_id();
+    if plan.cluster != cluster {
+        return refuse(format!("the plan is of cluster `{}`, this one is `{cluster}`", plan.cluster));
+    }
+    if plan.group != live.input.group || plan.logs != live.logs.prefix {
+        return refuse(format!("the plan is of group `{}`, the configuration of `{}`", plan.group, live.input.group));
+    }
+    let scheme = variants.first().map(|settings| settings.scheme().to_string());
+    if scheme.as_deref() != Some(&plan.scheme) {
+        return refuse("what decides fingerprints has changed since the plan was made".to_owned());
+    }
+    if variants.iter().map(rules_digest).ne(plan.rules.iter().cloned()) {
+        return refuse("what decides verdicts has changed since the plan was made".to_owned());
+    }
+    Ok(())
+}
+
+fn rules_digest(settings: &Settings) -> String {
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(format!("{:?}", settings.rules).as_bytes()))
+}
+
+fn names(partitions: &BTreeSet<PartitionId>) -> String {
+    let topics: BTreeSet<&str> = partitions.iter().map(|partition| &*partition.topic).collect();
+    topics.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// Shortens the ranges evenly, so that they hold so many records.
+fn cut(ranges: &mut BTreeMap<PartitionId, (i64, i64)>, max_records: Option<u64>) {
+    let Some(limit) = max_records else { return };
+    let total: u64 = ranges.values().map(|(from, to)| u64::try_from(to - from).unwrap_or(0)).sum();
+    if total <= limit || total == 0 {
+        return;
+    }
+    for (from, to) in ranges.values_mut() {
+        let length = u128::try_from(*to - *from).unwrap_or(0) * u128::from(limit) / u128::from(total);
+        *to = *from + i64::try_from(length).unwrap_or(0);
+    }
+}
+
+struct Planning<'a> {
+    store: &'a Store,
+    live: &'a Settings,
+    offsets: Offsets,
+    warnings: Vec<String>,
+}
+
+type Ranges = BTreeMap<PartitionId, (i64, i64)>;
+
+impl Planning<'_> {
+    fn partitions(&self, wanted: &Wanted) -> Result<BTreeSet<PartitionId>, Fatal> {
+        let topics = match &self.live.input.topics {
+            Topics::Names(names) => names.clone(),
+            Topics::Pattern(pattern) => vec![pattern.clone()],
+        };
+        let all = self.offsets.partitions(&topics).map_err(|error| Reason::Unavailable.because(error))?;
+        if !wanted.ranges.is_empty() {
+            return match wanted.ranges.keys().find(|partition| !all.contains(partition)) {
+                Some(unknown) => Err(Reason::Input
+                    .because(anyhow::anyhow!("{unknown} is no partition of the input ({})", topics.join(", ")))),
+                None => Ok(wanted.ranges.keys().cloned().collect()),
+            };
+        }
+        let chosen =
+            |partition: &PartitionId| wanted.partitions.is_empty() || wanted.partitions.contains(&partition.number);
+        let found: BTreeSet<PartitionId> = all.into_iter().filter(chosen).collect();
+        if found.is_empty() {
+            let why = anyhow::anyhow!("no such partition of the input ({})", topics.join(", "));
+            return Err(Reason::Input.because(why));
+        }
+        Ok(found)
+    }
+
+    fn ranges(&mut self, wanted: &Wanted, held: &Ranges) -> Result<Ranges, Fatal> {
+        let partitions: BTreeSet<PartitionId> = held.keys().cloned().collect();
+        let (from, to) = (self.place(wanted.from, held, &partitions)?, self.place(wanted.to, held, &partitions)?);
+        let mut ranges = Ranges::new();
+        for (partition, &(first, end)) in held {
+            let asked = wanted.ranges.get(partition).copied();
+            let place = |places: &BTreeMap<PartitionId, i64>| places.get(partition).copied().unwrap_or(first);
+            let (from, to) = asked.unwrap_or_else(|| (place(&from), place(&to)));
+            if from < first {
+                self.warnings.push(format!(
+                    "{partition}: the first {} records of the range are deleted already (it begins at offset {first})",
+                    first - from
+                ));
+            }
+            if to > end {
+                self.warnings.push(format!("{partition}: the range ends at offset {end}, where the partition does"));
+            }
+            ranges.insert(partition.clone(), (from.clamp(first, end), to.clamp(first, end)));
+        }
+        if let Extent::At(time) = wanted.from {
+            self.warn_of_retention(time, &ranges, held)?;
+        }
+        Ok(ranges)
+    }
+
+    /// A time before the oldest record means that what was there is gone, unless the topic is younger.
+    fn warn_of_retention(&mut self, time: Timestamp, ranges: &Ranges, held: &Ranges) -> Result<(), Fatal> {
+        for (partition, (from, _)) in ranges {
+            let Some((first, end)) = held.get(partition).filter(|(first, _)| *first == *from && *first > 0) else {
+                continue;
+            };
+            if first == end {
+                continue;
+            }
+            let oldest = self.store.survey().first_at(partition, *first).map_err(wiring::trouble)?;
+            if let Some((_, Some(oldest))) = oldest.filter(|(_, oldest)| oldest.is_some_and(|oldest| oldest > time)) {
+                self.warnings.push(format!(
+                    "{partition}: the beginning of the range is deleted already; its oldest record is of {}",
+                    written(oldest)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn place(
+        &self,
+        extent: Extent,
+        held: &Ranges,
+        partitions: &BTreeSet<PartitionId>,
+    ) -> Result<BTreeMap<PartitionId, i64>, Fatal> {
+        let each = |of: &dyn Fn(&(i64, i64)) -> i64| held.iter().map(|(id, range)| (id.clone(), of(range))).collect();
+        Ok(match extent {
+            Extent::Start => each(&|(first, _)| *first),
+            Extent::End => each(&|(_, end)| *end),
+            Extent::Offset(offset) => each(&|_| offset),
+            Extent::At(time) => {
+                self.offsets.at_time(partitions, time).map_err(|error| Reason::Unavailable.because(error))?
+            }
+        })
+    }
+
+    /// Returns the part of the live verdict log that gives the order; `None` for the order of time.
+    fn order(
+        &mut self,
+        wanted: &Wanted,
+        ranges: &mut Ranges,
+        is_what_if: bool,
+    ) -> Result<Option<Vec<LogRange>>, Fatal> {
+        if wanted.order == Some(Order::Time) {
+            return Ok(None);
+        }
+        match self.log(ranges, is_what_if)? {
+            Ok(found) => Ok(Some(found)),
+            Err(why) if wanted.order == Some(Order::Log) || wanted.into == Target::Live => {
+                Err(Reason::Input.because(anyhow::anyhow!("no order of the log: {why}; --order time does without it")))
+            }
+            Err(why) => {
+                self.warnings.push(format!("pages are judged in the order of time, not in the live order: {why}"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Looks whether the live verdict log holds a ruling of every page of the range. Pages behind what the service has
+    /// committed are left out: they have none yet.
+    fn log(&mut self, ranges: &mut Ranges, is_what_if: bool) -> Result<Result<Vec<LogRange>, String>, Fatal> {
+        let scheme = self.live.scheme().to_string();
+        let names = LogNames::new(&self.live.logs.prefix, &scheme);
+        let view = self.store.survey().topic(&names.verdicts).map_err(wiring::trouble)?;
+        let Some(view) = view else { return Ok(Err(format!("topic `{}` does not exist", names.verdicts))) };
+        let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
+        let mut found = Vec::new();
+        let mut begins: Vec<Checkpoint> = Vec::new();
+        let config = wiring::cluster(&self.live.kafka).follower(&self.live.input.group);
+        for number in 0..view.partitions {
+            let partition = super::log_stream::partition(&names.verdicts, number);
+            let (first, end) = self.offsets.range(&partition).map_err(unavailable)?;
+            found.push(LogRange { topic: names.verdicts.to_string(), partition: partition.number, first, end });
+            if first >= end {
+                continue;
+            }
+            let mut stream = LogStream::open(&config, partition, end)?;
+            while let Some(entry) = stream.next()? {
+                if let VerdictRecord::Checkpoint(checkpoint) = entry.record {
+                    begins.push(*checkpoint);
+                    break;
+                }
+            }
+        }
+        if begins.is_empty() {
+            return Ok(Err(format!("nothing was judged in `{}` yet", names.verdicts)));
+        }
+        let committed = self.offsets.last_committed(&ranges.keys().cloned().collect()).map_err(unavailable)?;
+        for (partition, (from, to)) in ranges.iter_mut() {
+            let judged_before = |checkpoint: &Checkpoint| {
+                checkpoint.partitions.get(partition).is_some_and(|said| {
+                    let mut judged = said.judged.clone();
+                    judged.raise_floor(said.floor);
+                    judged.contains_any(*from, *to)
+                })
+            };
+            if begins.iter().any(judged_before) {
+                return Ok(Err(format!("`{}` does not reach back to the beginning of {partition}", names.verdicts)));
+            }
+            let delivered = committed.get(partition).and_then(Option::as_ref).map_or(*from, |known| known.offset);
+            if delivered < *to {
+                self.warnings.push(format!(
+                    "{partition}: the range ends at offset {}, where the service is now",
+                    delivered.max(*from)
+                ));
+                *to = delivered.max(*from);
+            }
+        }
+        if !is_what_if && begins.iter().any(|checkpoint| checkpoint.next_sequence > 0) {
+            self.warnings.push(
+                "the verdict log is trimmed: a verdict whose original is older than the log is taken over, not judged"
+                    .to_owned(),
+            );
+        }
+        Ok(Ok(found))
+    }
+
+    /// Returns the time of the range's first record.
+    fn begins(&self, wanted: &Wanted, ranges: &Ranges) -> Result<Option<Timestamp>, Fatal> {
+        if let (Extent::At(time), true) = (wanted.from, wanted.ranges.is_empty()) {
+            return Ok(Some(time));
+        }
+        let mut begins: Option<Timestamp> = None;
+        for (partition, (from, _)) in ranges {
+            let first = self.store.survey().first_at(partition, *from).map_err(wiring::trouble)?;
+            if let Some((_, Some(time))) = first {
+                begins = Some(begins.map_or(time, |begins| begins.min(time)));
+            }
+        }
+        Ok(begins)
+    }
+
+    fn warm_from(
+        &mut self,
+        ranges: &Ranges,
+        held: &Ranges,
+        begins: Option<Timestamp>,
+        warm: Duration,
+    ) -> Result<BTreeMap<PartitionId, i64>, Fatal> {
+        let Some(begins) = begins.filter(|_| warm > Duration::ZERO) else {
+            if warm == Duration::ZERO {
+                self.warnings.push(
+                    "there is no warm-up: a page whose original stands before the range is called unique".to_owned(),
+                );
+            }
+            return Ok(BTreeMap::new());
+        };
+        let time = begins.minus(warm);
+        let partitions: BTreeSet<PartitionId> = ranges.keys().cloned().collect();
+        let places = self.offsets.at_time(&partitions, time).map_err(|error| Reason::Unavailable.because(error))?;
+        let mut warm_from = BTreeMap::new();
+        for (partition, (from, _)) in ranges {
+            let first = held.get(partition).map_or(0, |(first, _)| *first);
+            let place = places.get(partition).copied().unwrap_or(first).clamp(first, *from);
+            if place == first && first > 0 {
+                let oldest = self.store.survey().first_at(partition, first).map_err(wiring::trouble)?;
+                if let Some((_, Some(oldest))) = oldest.filter(|(_, oldest)| oldest.is_some_and(|oldest| oldest > time))
+                {
+                    self.warnings.push(format!(
+                        "{partition}: the warm-up begins at {}, because what was before is deleted: duplicates of older pages \
+                         are called unique",
+                        written(oldest)
+                    ));
+                }
+            }
+            warm_from.insert(partition.clone(), place);
+        }
+        Ok(warm_from)
+    }
+
+    fn outputs(&mut self, wanted: &Wanted, settings: &Settings) -> Result<Shadow, Fatal> {
+        let output = &settings.output;
+        let all = [&output.unique, &output.duplicate, &output.dead_letter];
+        if wanted.into.has_pages() && all.iter().all(|name| name.is_none()) {
+            return Err(Reason::Config.because(anyhow::anyhow!(
+                "the configuration names no output (mode: observe): --into verdicts or --into none needs none"
+            )));
+        }
+        match wanted.into {
+            Target::None | Target::Verdicts => Ok(Shadow::default()),
+            Target::Shadow => {
+                self.warnings.push(
+                    "consumers of the shadow topics see pages of aborted transactions unless they read with \
+                     isolation.level=read_committed; the topics are kept until `dupgate replay clean`"
+                        .to_owned(),
+                );
+                let [unique, duplicate, dead_letter] =
+                    all.map(|name| name.as_ref().map(|name| own_name(name, &wanted.id)));
+                Ok(Shadow { unique, duplicate, dead_letter })
+            }
+            Target::Live => {
+                self.warn_of_live_outputs(&all)?;
+                let [unique, duplicate, dead_letter] = all.map(Clone::clone);
+                Ok(Shadow { unique, duplicate, dead_letter })
+            }
+        }
+    }
+
+    fn warn_of_live_outputs(&mut self, names: &[&Option<String>]) -> Result<(), Fatal> {
+        let mut limit = 0;
+        if let Topics::Names(inputs) = &self.live.input.topics {
+            for input in inputs {
+                let view = self.store.survey().topic(input).map_err(wiring::trouble)?;
+                limit = limit.max(view.and_then(|view| view.number("max.message.bytes")).unwrap_or(0));
+            }
+        }
+        for name in names.iter().copied().flatten() {
+            let Some(view) = self.store.survey().topic(name).map_err(wiring::trouble)? else { continue };
+            if view.number("max.message.bytes").is_some_and(|bytes| bytes < limit) {
+                self.warnings
+                    .push(format!("topic `{name}` takes smaller records than the input: large pages are dead letters"));
+            }
+            if let Some(kept) = view.number("retention.ms").filter(|kept| *kept >= 0) {
+                self.warnings.push(format!(
+                    "topic `{name}` keeps records for {} of their own time: older pages may be deleted on arrival",
+                    humantime::format_duration(Duration::from_millis(kept.unsigned_abs()))
+                ));
+            }
+        }
+        self.warnings
+            .push("pages whose verdict is the live one are left out; the others arrive a second time".to_owned());
+        Ok(())
+    }
+}
+
+/// Writes a time as plans do.
+pub(super) fn written(time: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(time.millis()).map_or_else(|_| time.to_string(), |time| time.to_string())
+}
+
+/// How fast a sample of the range was read, and how large its pages are.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Pages of the sample.
+    pub pages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Reads a sample of the range, text work included, to estimate how long all of it takes.
+///
+/// # Errors
+///
+/// When the input cannot be read.
+pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<Sample, Fatal> {
+    let clock = Clock::start();
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
+        .map_err(|error| Reason::Config.because(error))?;
+    let memory = settings.processing.max_in_flight_bytes;
+    let outputs = Outputs {
+        routing: wiring::routing(settings),
+        headers: HeaderSettings {
+            prefix: String::new(),
+            drop: Vec::new(),
+            scheme: String::new(),
+            sketch: None,
+            group: String::new(),
+            replay: None,
+        },
+        topics: BTreeMap::new(),
+        input_partitions: InputPartitions::default(),
+        duplicate_value: wiring::duplicate_value(settings),
+        time: wiring::output_time(settings),
+        now: wall_time,
+    };
+    let trees = TreeBudget::new(memory, settings.record.format);
+    let reading = Reading { reader, outputs: Arc::new(outputs), clock, metrics: metrics.clone(), trees };
+    let extents: Extents = plan.input.iter().map(|range| (range.id(), (range.from, range.to))).collect();
+    let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let threads = settings.processing.threads.unwrap_or_else(cpus);
+    let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
+    let mut feed = Feed::start(&config, &extents, reading, threads, memory, clock)?;
+    let (mut pages, mut bytes, mut since) = (0_u64, 0_u64, None);
+    let mut open = extents.len();
+    while open > 0 && pages < SAMPLE_PAGES as u64 && clock.now() < SAMPLE_TIME {
+        match feed.wait()? {
+            News::Page(partition, _) => {
+                since.get_or_insert(clock.now());
+                if let Some(page) = feed.take(&partition) {
+                    pages += 1;
+                    bytes += page.payload.record.bytes() as u64;
+                }
+            }
+            News::Ended(_) => open -= 1,
+            News::Nothing => {}
+        }
+    }
+    let elapsed = clock.now().saturating_sub(since.unwrap_or_default());
+    Ok(Sample { pages, bytes, elapsed })
+}

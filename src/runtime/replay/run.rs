@@ -1,0 +1,517 @@
+//! One run of a plan: from where it stands to its end, a signal, or a failure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+use serde::Serialize;
+
+use super::super::clock::Clock;
+use super::super::reading::Reading;
+use super::super::topics;
+use super::super::tree_budget::TreeBudget;
+use super::super::wiring::{self, failure};
+use super::feed::{Extents, Feed};
+use super::log_stream::{self, LogStream};
+use super::pace::{Pace, Rate};
+use super::store::Stored;
+use super::writer::{Batch, Committed, Line, Writer};
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::Reader;
+use crate::kafka::admin::{Admin, Brokers};
+use crate::kafka::client::ProducerSettings;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::output::{Carried, Outputs};
+use crate::log::{Answer, LogIdentity, VerdictRecord};
+use crate::record::{PartitionId, Reject, Source};
+use crate::replay::{Counts, Digest, InputRange, Order, Part, Plan, Ranges, Target, Total, name_of};
+use crate::telemetry::Metrics;
+use crate::worker::{Disposition, LogPartition, Output};
+
+/// Pages, rulings or bytes after which a transaction ends.
+const BATCH_PAGES: usize = 5000;
+const BATCH_BYTES: usize = 16 << 20;
+
+/// From one call of whoever watches to the next.
+const SHOW: Duration = Duration::from_millis(200);
+
+/// From one look at the lag of the live service to the next.
+const LAG_LOOK: Duration = Duration::from_secs(5);
+
+/// Pages before the share of dead letters counts.
+const ENOUGH: u64 = 1000;
+
+/// How long the coordinator lets a transaction live.
+const TRANSACTION: Duration = Duration::from_mins(1);
+
+/// How a replay is run; nothing of it decides a verdict.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How fast it may go.
+    pub rate: Option<Rate>,
+    /// Lag of the live service above which the replay waits.
+    pub yield_to_lag: Option<u64>,
+    /// Share of dead letters above which it stops, at most 1.
+    pub max_dead_letters: Option<f64>,
+}
+
+/// What a replay is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Following what it has committed before it was interrupted, or what stands before the range.
+    Following,
+    /// Judging pages before the range.
+    WarmUp,
+    /// Judging the range.
+    Range,
+    /// Waiting for the live service, which lags by so many records.
+    Yielding(u64),
+}
+
+/// What is shown while a replay runs.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// What it is doing.
+    pub phase: Phase,
+    /// What it has come to.
+    pub counts: &'a Counts,
+}
+
+/// What a replay came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What is committed.
+    pub total: Total,
+    /// Totals of each variant of the settings, in the order of the plan.
+    pub variants: Vec<Counts>,
+    /// Milliseconds that this run took.
+    pub elapsed_ms: u64,
+}
+
+/// Runs a plan to its end. `settings` holds one set of settings for each variant; `from` is where the replay stands.
+///
+/// # Errors
+///
+/// [`Reason::Unfinished`] after a signal; what the cluster refuses; a plan that does not fit the settings or the cluster.
+pub fn run(
+    from: Stored,
+    live: &Settings,
+    settings: &[Settings],
+    options: &Options,
+    metrics: &Metrics,
+    signals: &Receiver<i32>,
+    see: impl FnMut(&Report<'_>),
+) -> Result<Outcome, Fatal> {
+    let clock = Clock::start();
+    let mut run = Run::build(from, live, settings, options, metrics, signals, clock, see)?;
+    match run.plan.order {
+        Order::Time => run.by_time()?,
+        Order::Log => run.by_log()?,
+    }
+    run.finish()
+}
+
+pub(super) struct Run<'a, S> {
+    pub(super) plan: Plan,
+    pub(super) ranges: Ranges,
+    pub(super) live: &'a Settings,
+    pub(super) settings: &'a [Settings],
+    pub(super) options: &'a Options,
+    pub(super) signals: &'a Receiver<i32>,
+    pub(super) see: S,
+    pub(super) clock: Clock,
+    pub(super) shown: Duration,
+    pub(super) pace: Pace,
+    pub(super) lag_seen: Duration,
+    pub(super) offsets: Offsets,
+    pub(super) metrics: Metrics,
+    pub(super) feed: Feed,
+    pub(super) writer: Option<Writer>,
+    /// The transaction that is being filled.
+    pub(super) batch: Batch,
+    pub(super) batch_bytes: usize,
+    /// Totals of each variant.
+    pub(super) counts: Vec<Counts>,
+    pub(super) verdicts: Digest,
+    pub(super) batches: u64,
+    /// What is committed.
+    pub(super) total: Total,
+    pub(super) worked_before: u64,
+    pub(super) phase: Phase,
+    /// Where the replay stood when this run began.
+    pub(super) marks: BTreeMap<PartitionId, (i64, i64)>,
+    pub(super) withdrawn: Vec<(Source, Reject)>,
+}
+
+impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
+    #[expect(clippy::too_many_arguments, reason = "they are what run was given")]
+    fn build(
+        from: Stored,
+        live: &'a Settings,
+        settings: &'a [Settings],
+        options: &'a Options,
+        metrics: &Metrics,
+        signals: &'a Receiver<i32>,
+        clock: Clock,
+        see: S,
+    ) -> Result<Self, Fatal> {
+        let Stored { plan, total, marks } = from;
+        let Some(first) = settings.first() else {
+            return Err(Reason::Bug.because(anyhow::anyhow!("a replay without settings")));
+        };
+        let cluster = wiring::cluster(&live.kafka);
+        let offsets = Offsets::new(&cluster.query(&live.input.group), super::QUERY).map_err(failure)?;
+        let ranges = plan.ranges();
+        let extents = extents(&plan, &marks);
+        still_there(&offsets, &extents)?;
+        let outputs = Arc::new(outputs(&plan, first)?);
+        let reader = Reader::new(&first.record, &first.text, &first.fingerprint, first.log_partitions())
+            .map_err(|error| Reason::Config.because(error))?;
+        let memory = first.processing.max_in_flight_bytes;
+        let reading = Reading {
+            reader,
+            outputs: Arc::clone(&outputs),
+            clock,
+            metrics: metrics.clone(),
+            trees: TreeBudget::new(memory, first.record.format),
+        };
+        let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        let threads = first.processing.threads.unwrap_or_else(cpus);
+        let group = plan.own_group();
+        let feed = Feed::start(&cluster.follower(&group), &extents, reading, threads, memory, clock)?;
+        let total = total.map_or_else(Total::default, |total| (*total).clone());
+        let writer = plan.into.writes().then(|| {
+            let producer = ProducerSettings {
+                compression: "zstd".to_owned(),
+                max_record_bytes: outputs.topics.values().map(|topic| topic.max_bytes).max().unwrap_or(2_000_000),
+                max_batch_bytes: crate::kafka::client::BATCH_BYTES,
+                transaction_timeout: TRANSACTION,
+            };
+            let names = Line {
+                producer: cluster.transactional_producer(&group, &producer),
+                group: cluster.query(&group),
+                outputs,
+                verdicts: Arc::from(plan.own_verdicts()),
+                plan: plan.hash.clone(),
+                total_at: total_at(&plan),
+            };
+            Writer::start(names, total.outputs.parse().unwrap_or_default())
+        });
+        let now = clock.now();
+        let mut counts = vec![Counts::default(); settings.len()];
+        if let Some(first) = counts.first_mut() {
+            first.clone_from(&total.counts);
+        }
+        Ok(Self {
+            ranges,
+            live,
+            settings,
+            options,
+            signals,
+            see,
+            clock,
+            shown: now,
+            pace: Pace::new(options.rate, now),
+            lag_seen: now,
+            offsets,
+            metrics: metrics.clone(),
+            feed,
+            writer: writer.transpose()?,
+            batch: Batch::default(),
+            batch_bytes: 0,
+            counts,
+            verdicts: total.verdicts.parse().unwrap_or_default(),
+            batches: total.batches,
+            worked_before: total.worked_ms,
+            total,
+            phase: Phase::Following,
+            marks,
+            withdrawn: Vec::new(),
+            plan,
+        })
+    }
+
+    /// Counts a page whose end is known, by each variant.
+    pub(super) fn note(&mut self, part: Part, source: &Source, bytes: usize, ends: &[Disposition]) {
+        for (counts, end) in self.counts.iter_mut().zip(ends) {
+            if part == Part::Range {
+                counts.note(bytes, end);
+            } else {
+                counts.warm_up += 1;
+            }
+        }
+        if let Some(end) = ends.first() {
+            let original = matched(end).map(ToString::to_string);
+            let (place, name) = (source.to_string(), name_of(end));
+            let fields = [Some(place.as_bytes()), Some(name.as_bytes()), original.as_deref().map(str::as_bytes)];
+            self.verdicts = self.verdicts.with(&fields);
+        }
+    }
+
+    /// Hands a page of the range to the transaction that is being filled.
+    pub(super) fn deliver(&mut self, output: Output<Carried>) {
+        self.batch_bytes += output.page.payload.record.bytes();
+        if self.plan.into.has_pages() {
+            self.batch.pages.push(Arc::new(output));
+        }
+    }
+
+    pub(super) fn mark(&mut self, partition: &PartitionId, offset: i64, read_to: i64) {
+        self.batch.marks.insert(partition.clone(), (offset, read_to));
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        let judged = self.counts.first().map_or(0, |counts| counts.pages + counts.warm_up);
+        let committed = self.total.counts.pages + self.total.counts.warm_up;
+        judged.saturating_sub(committed) >= BATCH_PAGES as u64 || self.batch_bytes >= BATCH_BYTES
+    }
+
+    /// Begins to commit what was judged. Waits while the transaction before is under way.
+    pub(super) fn flush(&mut self, records: Vec<(LogPartition, Vec<VerdictRecord>)>) -> Result<(), Fatal> {
+        self.settle()?;
+        self.batches += 1;
+        self.batch_bytes = 0;
+        let total = Total {
+            batches: self.batches,
+            verdicts: self.verdicts.to_string(),
+            outputs: String::new(),
+            worked_ms: self.worked_before + millis(self.clock.now()),
+            is_done: false,
+            counts: self.counts.first().cloned().unwrap_or_default(),
+        };
+        let first = total_at(&self.plan);
+        let mut batch = mem::take(&mut self.batch);
+        let place = self.marks.get(&first).copied().unwrap_or_else(|| start_of(&self.plan, &first));
+        batch.marks.entry(first).or_insert(place);
+        self.marks.extend(batch.marks.iter().map(|(partition, mark)| (partition.clone(), *mark)));
+        self.total = total.clone();
+        match &mut self.writer {
+            Some(writer) => writer.commit(Batch { records, total, ..batch }),
+            None => self.check_dead_letters()?,
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is on its way.
+    pub(super) fn settle(&mut self) -> Result<(), Fatal> {
+        while self.writer.as_ref().is_some_and(Writer::is_busy) {
+            self.look_at_writer(true)?;
+        }
+        Ok(())
+    }
+
+    fn look_at_writer(&mut self, wait: bool) -> Result<(), Fatal> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let Some(Committed { total, withdrawn }) = writer.step(wait)? else { return Ok(()) };
+        self.total = (*total).clone();
+        for (_, reason) in &withdrawn {
+            if let Some(counts) = self.counts.first_mut() {
+                *counts.dead_letters.entry(reason.name().to_owned()).or_default() += 1;
+            }
+        }
+        self.withdrawn.extend(withdrawn);
+        self.check_dead_letters()
+    }
+
+    fn check_dead_letters(&self) -> Result<(), Fatal> {
+        let Some(limit) = self.options.max_dead_letters else { return Ok(()) };
+        let counts = &self.total.counts;
+        let dead = counts.of("dead_letter");
+        #[expect(clippy::cast_precision_loss, reason = "a share")]
+        let share = dead as f64 / counts.pages.max(1) as f64;
+        if counts.pages < ENOUGH || share <= limit {
+            return Ok(());
+        }
+        let reasons: Vec<String> =
+            counts.dead_letters.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+        Err(Reason::Failure.because(anyhow::anyhow!(
+            "{dead} of {} pages are dead letters ({}), more than --max-dead-letters allows: what was judged is committed, \
+             `dupgate replay resume {}` goes on",
+            counts.pages,
+            reasons.join(", "),
+            self.plan.id
+        )))
+    }
+
+    /// Shows how far it is, takes answers of the brokers, and obeys signals.
+    pub(super) fn look_around(&mut self) -> Result<(), Fatal> {
+        self.look_at_writer(false)?;
+        let now = self.clock.now();
+        if now.saturating_sub(self.shown) >= SHOW {
+            self.shown = now;
+            self.metrics.upkeep();
+            if let Some(counts) = self.counts.first() {
+                (self.see)(&Report { phase: self.phase, counts });
+            }
+        }
+        if self.signals.try_recv().is_err() {
+            return Ok(());
+        }
+        self.settle()?;
+        let how = if self.plan.into.writes() {
+            format!("`dupgate replay resume {}` goes on", self.plan.id)
+        } else {
+            "nothing is kept of a replay into nothing: run it again".to_owned()
+        };
+        Err(Reason::Unfinished.because(anyhow::anyhow!("stopped: {how}")))
+    }
+
+    /// Waits before the next page as long as the rate and the live service ask for.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Fatal> {
+        self.pace.note(bytes);
+        while self.pace.wait(self.clock.now()) > Duration::ZERO {
+            let wait = self.pace.wait(self.clock.now()).min(SHOW);
+            self.rest(wait)?;
+        }
+        let Some(limit) = self.options.yield_to_lag else { return Ok(()) };
+        while self.clock.now().saturating_sub(self.lag_seen) >= LAG_LOOK {
+            let lag = self.live_lag()?;
+            if lag <= limit {
+                self.lag_seen = self.clock.now();
+                self.pace.restart(self.lag_seen);
+                break;
+            }
+            self.phase = Phase::Yielding(lag);
+            self.rest(LAG_LOOK / 5)?;
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self, wait: Duration) -> Result<(), Fatal> {
+        let over = crossbeam_channel::after(wait);
+        // Nobody sends on it; it is over when its time is.
+        let _ = over.recv();
+        self.look_around()
+    }
+
+    fn live_lag(&self) -> Result<u64, Fatal> {
+        let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
+        let partitions: BTreeSet<PartitionId> = self.plan.input.iter().map(InputRange::id).collect();
+        let committed = self.offsets.last_committed(&partitions).map_err(unavailable)?;
+        let ends = self.offsets.ends(&partitions).map_err(unavailable)?;
+        let lag = |(partition, end): (&PartitionId, &i64)| {
+            let next = committed.get(partition)?.as_ref()?.offset;
+            u64::try_from(end - next).ok()
+        };
+        Ok(ends.iter().filter_map(lag).sum())
+    }
+
+    pub(super) fn logs(&self) -> usize {
+        self.settings.first().map_or(1, |settings| settings.log_partitions().get())
+    }
+
+    pub(super) fn identity(&self) -> LogIdentity {
+        LogIdentity(xxhash_rust::xxh3::xxh3_64(self.plan.hash.as_bytes()))
+    }
+
+    /// Opens the replay's own verdict log as far as it is written.
+    pub(super) fn own_log(&self, log: usize) -> Result<Option<LogStream>, Fatal> {
+        if !self.plan.into.writes() {
+            return Ok(None);
+        }
+        let partition = log_stream::partition(&Arc::from(self.plan.own_verdicts()), log);
+        let (_, end) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+        let config = wiring::cluster(&self.live.kafka).follower(&self.plan.own_group());
+        LogStream::open(&config, partition, end).map(Some)
+    }
+
+    fn finish(mut self) -> Result<Outcome, Fatal> {
+        self.settle()?;
+        for range in &self.plan.input {
+            self.batch.marks.insert(range.id(), (range.to, range.to));
+        }
+        self.batches += 1;
+        let total = Total {
+            batches: self.batches,
+            verdicts: self.verdicts.to_string(),
+            outputs: self.writer.as_ref().map(|writer| writer.digest().to_string()).unwrap_or_default(),
+            worked_ms: self.worked_before + millis(self.clock.now()),
+            is_done: true,
+            counts: self.counts.first().cloned().unwrap_or_default(),
+        };
+        let batch = mem::take(&mut self.batch);
+        if let Some(writer) = &mut self.writer {
+            writer.commit(Batch { total: total.clone(), ..batch });
+        }
+        self.settle()?;
+        Ok(Outcome { total, variants: self.counts, elapsed_ms: millis(self.clock.now()) })
+    }
+
+    // ---- the order of the log
+}
+
+fn matched(end: &Disposition) -> Option<&Source> {
+    match end {
+        Disposition::Ruled(ruling) => match &ruling.answer {
+            Answer::Page(page) => page.decision.matched().map(|of| &of.source),
+            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+        },
+        Disposition::DeadLetter(_) | Disposition::Tombstone => None,
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The partition whose offset carries the totals.
+fn total_at(plan: &Plan) -> PartitionId {
+    plan.input.first().map_or_else(|| PartitionId::new("", 0), InputRange::id)
+}
+
+fn start_of(plan: &Plan, partition: &PartitionId) -> (i64, i64) {
+    let range = plan.input.iter().find(|range| range.id() == *partition);
+    range.map_or((0, 0), |range| (range.warm_from, range.warm_from))
+}
+
+/// Where each partition is read: behind what is committed.
+fn extents(plan: &Plan, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Extents {
+    let extent = |range: &InputRange| {
+        let from = marks.get(&range.id()).map_or(range.warm_from, |(offset, _)| *offset);
+        (range.id(), (from, range.to.max(from)))
+    };
+    plan.input.iter().map(extent).collect()
+}
+
+/// Makes sure that the input still holds what is to be read.
+fn still_there(offsets: &Offsets, extents: &Extents) -> Result<(), Fatal> {
+    for (partition, (from, to)) in extents {
+        if from >= to {
+            continue;
+        }
+        let (first, end) = offsets.range(partition).map_err(|error| Reason::Unavailable.because(error))?;
+        if end < *to {
+            let why = anyhow::anyhow!(
+                "{partition} ends at offset {end}, before the end of the range ({to}): the topic was made anew since the plan"
+            );
+            return Err(Reason::State.because(why));
+        }
+        if first > *from {
+            let why = anyhow::anyhow!(
+                "{partition} begins at offset {first}: retention has deleted {} records of the range since; make a new plan",
+                first - from
+            );
+            return Err(Reason::State.because(why));
+        }
+    }
+    Ok(())
+}
+
+/// How pages become records of the plan's topics.
+fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal> {
+    let mut settings = settings.clone();
+    let output = if plan.into.has_pages() { plan.output.clone() } else { crate::replay::Shadow::default() };
+    settings.output.unique = output.unique;
+    settings.output.duplicate = output.duplicate;
+    settings.output.dead_letter = output.dead_letter;
+    settings.roles.worker = true;
+    let admin = Admin::of(&wiring::cluster(&settings.kafka).admin(), Brokers::Cluster).map_err(topics::unavailable)?;
+    let mut outputs = topics::outputs(&admin, &settings, plan.scheme.clone()).map_err(topics::unavailable)?;
+    if plan.into == Target::Live {
+        outputs.headers.replay = Some(plan.id.clone());
+    }
+    Ok(outputs)
+}

@@ -1,0 +1,273 @@
+//! What a replay leaves in the cluster: its plan, its verdicts, its outputs, and how far it is.
+//!
+//! The plan is the only record of a topic of its own, so that every machine that reaches the cluster can show, resume,
+//! compare and remove a replay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::wiring::{self, failure};
+use super::QUERY;
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::kafka::client::Cluster;
+use crate::kafka::feed::{Feed, Page};
+use crate::kafka::offsets::{Committed, Offsets};
+use crate::kafka::pages::Pages;
+use crate::kafka::survey::{Survey, TopicPlan};
+use crate::record::PartitionId;
+use crate::replay::{InputRange, LogRange, Plan, Progress, Target, Total, own_name, plan_topic};
+
+/// Largest plan, in bytes.
+const PLAN_BYTES: &str = "8388608";
+
+/// The replays of one service.
+pub struct Store {
+    cluster: Cluster,
+    survey: Survey,
+    group: String,
+    logs: String,
+}
+
+/// Held while a replay runs on this machine: a second run of it is refused.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "the lock goes with the file")] std::fs::File);
+
+impl Lock {
+    /// Takes the lock of a replay.
+    ///
+    /// # Errors
+    ///
+    /// When another process of this machine runs it, or the folder of the state cannot be written.
+    pub fn take(settings: &Settings, id: &str) -> Result<Self, Fatal> {
+        let folder = settings.index.path.join("replays");
+        let path = folder.join(format!("{id}.lock"));
+        let failed =
+            |error: std::io::Error| Reason::State.because(anyhow::anyhow!("{}: {error} (index.path)", path.display()));
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let file = std::fs::File::create(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(std::fs::TryLockError::WouldBlock) => {
+                Err(Reason::Config.because(anyhow::anyhow!("replay `{id}` runs already on this machine")))
+            }
+            Err(std::fs::TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+}
+
+/// A replay as the cluster knows it.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its plan.
+    pub plan: Plan,
+    /// What it has committed.
+    pub total: Option<Arc<Total>>,
+    /// Next offset of each partition, and how far it was read.
+    pub marks: BTreeMap<PartitionId, (i64, i64)>,
+}
+
+impl Store {
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answers.
+    pub fn open(settings: &Settings) -> Result<Self, Fatal> {
+        let cluster = wiring::cluster(&settings.kafka);
+        let group = settings.input.group.clone();
+        let survey = Survey::new(&cluster, &group, QUERY).map_err(wiring::trouble)?;
+        if let Some(why) = super::super::topics::why_not(&settings.kafka.brokers) {
+            return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
+        }
+        survey.brokers().map_err(wiring::trouble)?;
+        Ok(Self { cluster, survey, group, logs: settings.logs.prefix.clone() })
+    }
+
+    /// Returns the clients that look at the cluster.
+    #[must_use]
+    pub const fn survey(&self) -> &Survey {
+        &self.survey
+    }
+
+    /// Lists the ids of all replays, in order.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answers.
+    pub fn ids(&self) -> Result<Vec<String>, Fatal> {
+        let (prefix, suffix) = (own_name(&self.logs, ""), ".plan");
+        let names = self.survey.topic_names().map_err(wiring::trouble)?;
+        let id = |name: &String| Some(name.strip_prefix(&prefix)?.strip_suffix(suffix)?.to_owned());
+        Ok(names.iter().filter_map(id).collect())
+    }
+
+    /// Reads a replay.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of this id, or it cannot be read.
+    pub fn read(&self, id: &str) -> Result<Stored, Fatal> {
+        let topic = plan_topic(&self.logs, id);
+        let there = self.survey.topic(&topic).map_err(wiring::trouble)?;
+        if there.is_none() {
+            let known = self.ids()?.join(", ");
+            let known = if known.is_empty() { "there are none".to_owned() } else { format!("there are {known}") };
+            return Err(Reason::Input.because(anyhow::anyhow!("no replay `{id}` of group `{}`: {known}", self.group)));
+        }
+        let first = PartitionId::new(topic.as_str(), 0).at(0);
+        let pages = Pages::open(&self.cluster.follower(&self.group), QUERY).map_err(failure)?;
+        let found = pages.fetch(&[&first]).map_err(|error| Reason::Unavailable.because(error))?;
+        let value = found.into_values().next().and_then(|page| page.value);
+        let text = value.and_then(|bytes| String::from_utf8(bytes).ok());
+        let text = text.ok_or_else(|| {
+            Reason::State.because(anyhow::anyhow!(
+                "topic `{topic}` holds no plan: `dupgate replay clean {id} --execute` removes what is left of the replay"
+            ))
+        })?;
+        let plan = Plan::read(&text).map_err(|error| Reason::State.because(error))?;
+        self.progress(plan)
+    }
+
+    /// Asks how far a replay is.
+    ///
+    /// # Errors
+    ///
+    /// When no coordinator answers.
+    pub fn progress(&self, plan: Plan) -> Result<Stored, Fatal> {
+        let offsets = Offsets::new(&self.cluster.query(&plan.own_group()), QUERY).map_err(failure)?;
+        let of_log = |range: &LogRange| PartitionId::new(range.topic.as_str(), range.partition);
+        let partitions: BTreeSet<PartitionId> =
+            plan.input.iter().map(InputRange::id).chain(plan.verdict_log.iter().map(of_log)).collect();
+        let known = offsets.committed(&partitions).map_err(|error| Reason::Unavailable.because(error))?;
+        let (mut total, mut marks) = (None, BTreeMap::new());
+        for (partition, committed) in known {
+            let Some(Committed { offset, metadata }) = committed else { continue };
+            let progress = Progress::read(&metadata);
+            if progress.plan != plan.hash {
+                let group = plan.own_group();
+                let why = anyhow::anyhow!(
+                    "group `{group}` has offsets of another plan: `dupgate replay clean {} --execute` removes them",
+                    plan.id
+                );
+                return Err(Reason::Config.because(why));
+            }
+            total = progress.total.or(total);
+            marks.insert(partition, (offset, progress.read_to));
+        }
+        Ok(Stored { plan, total, marks })
+    }
+
+    /// Creates the topics of a replay that are missing: a run may have ended before all were there.
+    ///
+    /// # Errors
+    ///
+    /// When the brokers refuse a topic.
+    pub fn begin_again(&self, plan: &Plan, settings: &Settings) -> Result<(), Fatal> {
+        let topics = self.topics(plan, settings)?;
+        for topic in &topics {
+            if self.survey.topic(&topic.name).map_err(wiring::trouble)?.is_none() {
+                self.survey.create(topic).map_err(wiring::trouble)?;
+            }
+        }
+        topics.iter().try_for_each(|topic| self.survey.await_topic(&topic.name).map_err(wiring::trouble))
+    }
+
+    /// Creates the topics of a replay and writes its plan down.
+    ///
+    /// # Errors
+    ///
+    /// When the brokers refuse a topic, or the plan is not acknowledged.
+    pub fn begin(&self, plan: &Plan, settings: &Settings) -> Result<(), Fatal> {
+        self.begin_again(plan, settings)?;
+        let refused: Arc<Mutex<Option<String>>> = Arc::default();
+        let heard = Arc::clone(&refused);
+        let feed = Feed::open(&self.cluster.entry_producer(), move |(_, place)| {
+            if let Err(error) = place {
+                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            }
+        });
+        let feed = feed.map_err(failure)?;
+        let (topic, text) = (plan.plan_topic(), plan.text());
+        let page = Page { topic: &topic, key: &plan.id, value: text.as_bytes(), header: ("hash", &plan.hash) };
+        feed.write(page).and_then(|()| feed.flush()).map_err(|error| Reason::Unavailable.because(error))?;
+        let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match refused {
+            Some(why) => {
+                Err(Reason::Failure.because(anyhow::anyhow!("the plan is not written to topic `{topic}`: {why}")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Lists what a replay needs, and how it is set.
+    ///
+    /// # Errors
+    ///
+    /// When the input cannot be seen.
+    pub fn topics(&self, plan: &Plan, settings: &Settings) -> Result<Vec<TopicPlan>, Fatal> {
+        let names: BTreeSet<&String> = plan.input.iter().map(|range| &range.topic).collect();
+        let (mut partitions, mut replicas, mut bytes) = (1, 1, 1_048_588_i64);
+        for name in names {
+            let Some(view) = self.survey.topic(name).map_err(wiring::trouble)? else { continue };
+            partitions = partitions.max(view.partitions);
+            replicas = replicas.max(view.replicas);
+            bytes = bytes.max(view.number("max.message.bytes").unwrap_or(0));
+        }
+        let text = |pairs: &[(&str, &str)]| {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<BTreeMap<_, _>>()
+        };
+        let kept = [("cleanup.policy", "delete"), ("retention.ms", "-1"), ("retention.bytes", "-1")];
+        let of = |name: String, partitions, settings| TopicPlan { name, partitions, replicas, settings };
+        let mut plan_settings = text(&kept);
+        plan_settings.insert("max.message.bytes".to_owned(), PLAN_BYTES.to_owned());
+        let mut topics = vec![
+            of(plan.own_verdicts(), settings.log_partitions().get(), text(&kept)),
+            of(plan.plan_topic(), 1, plan_settings),
+        ];
+        if plan.into == Target::Shadow {
+            // Every page fits, whatever its age and its headers.
+            let limit = bytes.saturating_add(64 << 10).min(i64::from(i32::MAX)).to_string();
+            let ever = i64::MAX.to_string();
+            let mut settings = text(&kept);
+            settings.insert("message.timestamp.type".to_owned(), "CreateTime".to_owned());
+            settings.insert("message.timestamp.before.max.ms".to_owned(), ever.clone());
+            settings.insert("message.timestamp.after.max.ms".to_owned(), ever);
+            settings.insert("max.message.bytes".to_owned(), limit);
+            topics.extend(plan.output.topics().map(|name| of(name.clone(), partitions, settings.clone())));
+        }
+        Ok(topics)
+    }
+
+    /// Lists what is left of a replay in the cluster: its topics, and its group.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answers.
+    pub fn left(&self, id: &str) -> Result<Vec<String>, Fatal> {
+        let names = self.survey.topic_names().map_err(wiring::trouble)?;
+        let (own, plan) = (own_name(&self.logs, id) + ".", self.read(id).ok());
+        let shadow: BTreeSet<String> = plan
+            .into_iter()
+            .filter(|stored| stored.plan.into == Target::Shadow)
+            .flat_map(|stored| stored.plan.output.topics().cloned().collect::<Vec<_>>())
+            .collect();
+        Ok(names.into_iter().filter(|name| name.starts_with(&own) || shadow.contains(name)).collect())
+    }
+
+    /// Removes topics, the one with the plan last, and the replay's group.
+    ///
+    /// # Errors
+    ///
+    /// What the brokers refuse.
+    pub fn remove(&self, id: &str, topics: &[String]) -> Result<(), Fatal> {
+        let plan = plan_topic(&self.logs, id);
+        let (last, first): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| **name == plan);
+        self.survey.delete_group(&own_name(&self.group, id)).map_err(wiring::trouble)?;
+        for names in [first, last] {
+            let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
+            self.survey.delete_topics(&names).map_err(wiring::trouble)?;
+        }
+        Ok(())
+    }
+}

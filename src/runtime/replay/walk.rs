@@ -1,0 +1,150 @@
+//! The live verdict log as the order of a replay: its partitions record by record, the earliest first.
+//!
+//! A run that was interrupted walks the part that it has committed once more, without a page: its own verdict log has the
+//! rulings, in the same order.
+
+use std::collections::VecDeque;
+
+use super::log_stream::LogStream;
+use crate::error::{Fatal, Reason};
+use crate::judge::Diverged;
+use crate::log::{Answer, Ruling, VerdictRecord};
+use crate::record::{PartitionId, Source, Timestamp};
+use crate::replay::{LogOrder, Next};
+
+/// One partition of the live log.
+pub(super) struct Walk {
+    pub(super) partition: PartitionId,
+    pub(super) order: LogOrder,
+    live: LogStream,
+    /// The replay's own rulings up to where it was interrupted.
+    own: Option<Own>,
+    /// Records before this offset were committed by the replay.
+    committed: i64,
+    head: Option<(i64, VerdictRecord)>,
+    /// When the head was judged, in event time.
+    key: Timestamp,
+    /// Offset behind the last record that was taken.
+    pub(super) next: i64,
+}
+
+struct Own {
+    stream: LogStream,
+    rulings: VecDeque<Ruling>,
+    taken: u64,
+}
+
+/// What a step of the walk came to.
+pub(super) enum Step {
+    /// To be done: a page, or a page that was withdrawn.
+    Do(Next),
+    /// Done before the interruption, and what was ruled on it.
+    Done(Next, Box<Ruling>),
+}
+
+impl Walk {
+    /// Begins at the beginning of the log; what stands before `committed` was done, and its rulings stand in `own`.
+    pub(super) fn new(
+        partition: PartitionId,
+        order: LogOrder,
+        live: LogStream,
+        own: Option<LogStream>,
+        committed: i64,
+    ) -> Result<Self, Fatal> {
+        let own = own.map(|stream| Own { stream, rulings: VecDeque::new(), taken: 0 });
+        let mut walk =
+            Self { partition, order, live, own, committed, head: None, key: Timestamp::MIN, next: committed };
+        walk.advance()?;
+        Ok(walk)
+    }
+
+    /// Returns when the next record was judged; `None` at the end of the log.
+    pub(super) fn key(&self) -> Option<Timestamp> {
+        self.head.as_ref().map(|_| self.key)
+    }
+
+    /// Says whether the next record was done before the interruption.
+    pub(super) fn is_done(&self) -> bool {
+        self.head.as_ref().is_some_and(|(next, _)| *next <= self.committed)
+    }
+
+    /// Ends the part that was done: from here on pages are judged.
+    pub(super) fn go_on(&mut self) {
+        if let Some(own) = self.own.take() {
+            self.order.resume(own.taken);
+        }
+    }
+
+    /// Takes the next record; its pages follow by [`Walk::step`].
+    pub(super) fn take(&mut self) -> Result<(), Fatal> {
+        let Some((next, record)) = self.head.take() else { return Ok(()) };
+        self.next = next.max(self.next);
+        self.order.record(record).map_err(diverged)?;
+        self.advance()
+    }
+
+    fn advance(&mut self) -> Result<(), Fatal> {
+        self.head = self.live.next()?.map(|entry| (entry.next, entry.record));
+        if let Some((_, VerdictRecord::Rulings(batch))) = &self.head {
+            let time = batch.rulings.iter().find_map(|ruling| match &ruling.answer {
+                Answer::Page(page) => Some(page.event_time),
+                Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+            });
+            self.key = time.unwrap_or(self.key);
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next page of the record that was taken; `None` behind the last.
+    pub(super) fn step(&mut self) -> Result<Option<Step>, Fatal> {
+        loop {
+            let Some(next) = self.order.advance().map_err(diverged)? else { return Ok(None) };
+            let Some(own) = &mut self.own else { return Ok(Some(Step::Do(next))) };
+            let source = match &next {
+                Next::Page(live, _) => live.answer.ruled_source().cloned(),
+                Next::Withdrawn(source, _) => Some(source.clone()),
+            };
+            // What cannot be judged has no ruling of ours.
+            if let Some(source) = source
+                && let Some(ruling) = own.of(&source, &mut self.order)?
+            {
+                self.order.take_committed(&ruling).map_err(diverged)?;
+                return Ok(Some(Step::Done(next, Box::new(ruling))));
+            }
+        }
+    }
+}
+
+impl Own {
+    /// Takes the own ruling on a page, if it is the next one. Withdrawals of pages that the brokers refused stand between.
+    fn of(&mut self, source: &Source, order: &mut LogOrder) -> Result<Option<Ruling>, Fatal> {
+        loop {
+            while self.rulings.is_empty() {
+                match self.stream.next()? {
+                    None => return Ok(None),
+                    Some(entry) => {
+                        if let VerdictRecord::Rulings(batch) = entry.record {
+                            self.rulings = batch.rulings.into();
+                        }
+                    }
+                }
+            }
+            let is_ours = self.rulings.front().is_some_and(|ruling| ruling.answer.ruled_source() == Some(source));
+            let is_between =
+                self.rulings.front().is_some_and(|ruling| matches!(ruling.answer, Answer::Withdrawn { .. }));
+            if !is_ours && !is_between {
+                return Ok(None);
+            }
+            let Some(ruling) = self.rulings.pop_front() else { return Ok(None) };
+            self.taken += 1;
+            if is_ours {
+                return Ok(Some(ruling));
+            }
+            order.take_committed(&ruling).map_err(diverged)?;
+        }
+    }
+}
+
+pub(super) fn diverged(error: Diverged) -> Fatal {
+    Reason::State.because(anyhow::Error::new(error).context("the verdict log cannot be followed"))
+}

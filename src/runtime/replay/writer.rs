@@ -1,0 +1,308 @@
+//! What a replay writes: pages, its own verdict log, and how far it is, in one transaction (law L2).
+//!
+//! One transaction is under way while the next pages are judged. A batch is sent until it is committed: what was judged
+//! stays judged, so nothing is ever taken back. The place in the input carries the hash of the plan and what all came to.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, unbounded};
+
+use super::super::wiring::failure;
+use crate::error::{Fatal, Reason};
+use crate::kafka::backlog::Backlog;
+use crate::kafka::client::ClientSettings;
+use crate::kafka::member::Membership;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::output::{Carried, Outputs};
+use crate::kafka::transactor::{Answer, Cargo, Delivery, Loader, Mark, Order, Outgoing, Transactor};
+use crate::log::{DEFAULT_PART_BYTES, VerdictRecord, encode_verdict};
+use crate::record::{PartitionId, Reject, Source};
+use crate::replay::{Digest, Progress, Total};
+use crate::transaction::{Call, CallError, Manner, Ritual, Turn};
+use crate::worker::{Disposition, LogPartition, Outlet, Output};
+
+/// How long one call may go unanswered before somebody looks around.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Transactions that may be aborted one after the other.
+const MOST_ABORTS: u32 = 20;
+
+/// What one transaction holds.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// In the order of writing.
+    pub(super) pages: Vec<Arc<Output<Carried>>>,
+    /// Records of the replay's own verdict log.
+    pub(super) records: Vec<(LogPartition, Vec<VerdictRecord>)>,
+    /// Next offset of each partition, of the input and of the live verdict log, and how far it was read.
+    pub(super) marks: BTreeMap<PartitionId, (i64, i64)>,
+    /// What all of it came to, but for the digest of the outputs.
+    pub(super) total: Total,
+}
+
+/// A batch that is committed.
+pub(super) struct Committed {
+    /// What all of it came to.
+    pub(super) total: Arc<Total>,
+    /// Pages that the brokers did not take: they are dead letters.
+    pub(super) withdrawn: Vec<(Source, Reject)>,
+}
+
+/// Names and clients of a writer.
+pub(super) struct Line {
+    /// Of the transactional producer.
+    pub(super) producer: ClientSettings,
+    /// Of the group whose offsets tell how far the replay is.
+    pub(super) group: ClientSettings,
+    /// How pages become records.
+    pub(super) outputs: Arc<Outputs>,
+    /// The own verdict log.
+    pub(super) verdicts: Arc<str>,
+    /// Hash of the plan.
+    pub(super) plan: String,
+    /// The partition whose metadata tells the totals.
+    pub(super) total_at: PartitionId,
+}
+
+/// Commits batch after batch.
+pub(super) struct Writer {
+    line: Line,
+    transactor: Transactor,
+    answers: Receiver<(Call, Answer)>,
+    ritual: Ritual,
+    membership: Membership,
+    offsets: Offsets,
+    /// What is being committed.
+    current: Option<Batch>,
+    withdrawn: Vec<(Source, Reject)>,
+    /// Digest of the outputs up to the last commit, and with the current batch.
+    digest: Digest,
+    next_digest: Arc<Mutex<Digest>>,
+    aborts: u32,
+    is_ready: bool,
+}
+
+impl Writer {
+    /// Takes the transactional id over. Goes on behind what `digest` is the digest of.
+    pub(super) fn start(line: Line, digest: Digest) -> Result<Self, Fatal> {
+        let (sender, answers) = unbounded();
+        let sink = move |call, answer| drop(sender.send((call, answer)));
+        let transactor = Transactor::start(
+            line.producer.clone(),
+            Delivery::ExactlyOnce,
+            "replay writer".to_owned(),
+            Arc::<Backlog>::default(),
+            sink,
+        );
+        let mut writer = Self {
+            transactor: transactor.map_err(failure)?,
+            answers,
+            ritual: Ritual::new(Manner::Transaction),
+            membership: Membership::outside(&line.group).map_err(failure)?,
+            offsets: Offsets::new(&line.group, super::QUERY).map_err(failure)?,
+            line,
+            current: None,
+            withdrawn: Vec::new(),
+            digest,
+            next_digest: Arc::default(),
+            aborts: 0,
+            is_ready: false,
+        };
+        let call = writer.ritual.init();
+        writer.call(call);
+        while !writer.is_ready {
+            writer.step(true)?;
+        }
+        Ok(writer)
+    }
+
+    /// Says whether a batch is on its way.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Begins to commit a batch. None may be on its way.
+    pub(super) fn commit(&mut self, batch: Batch) {
+        self.current = Some(batch);
+        let call = self.ritual.begin();
+        self.call(call);
+    }
+
+    /// Goes on with what is on its way, waiting a moment if told to; returns what was committed.
+    pub(super) fn step(&mut self, wait: bool) -> Result<Option<Committed>, Fatal> {
+        let patience = if wait { STEP } else { Duration::ZERO };
+        let Ok((_, answer)) = self.answers.recv_timeout(patience) else { return Ok(None) };
+        let answer = answer.map(|_| ());
+        if let Err(CallError::Undeliverable { index, reason }) = &answer {
+            self.withdraw(*index, *reason)?;
+        }
+        match self.ritual.answered(answer) {
+            Turn::Call(call) => self.call(call),
+            Turn::Ready => {
+                self.is_ready = true;
+                if self.was_committed()? {
+                    return Ok(self.committed());
+                }
+                self.send_again();
+            }
+            Turn::Committed => return Ok(self.committed()),
+            Turn::Aborted if self.is_ready => {
+                self.aborts += 1;
+                if self.aborts > MOST_ABORTS {
+                    let why =
+                        anyhow::anyhow!("{MOST_ABORTS} transactions were aborted one after the other: resume later");
+                    return Err(Reason::Unavailable.because(why));
+                }
+                self.send_again();
+            }
+            Turn::Aborted | Turn::Unknown(_) => {
+                let call = self.ritual.init();
+                self.call(call);
+            }
+            Turn::Fenced(why) => {
+                let why = anyhow::anyhow!("another process has taken this replay over: {why}");
+                return Err(Reason::Config.because(why));
+            }
+            Turn::Fatal(why) => return Err(Reason::Failure.because(anyhow::anyhow!(why))),
+        }
+        Ok(None)
+    }
+
+    /// Digest of all outputs that are committed.
+    pub(super) const fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    fn send_again(&mut self) {
+        if self.current.is_some() {
+            let call = self.ritual.begin();
+            self.call(call);
+        }
+    }
+
+    /// Asks whether the batch on its way was committed before the producer was made anew.
+    fn was_committed(&self) -> Result<bool, Fatal> {
+        let Some(batch) = &self.current else { return Ok(false) };
+        let at = &self.line.total_at;
+        let known = self.offsets.committed(&[at.clone()].into());
+        let known = known.map_err(|error| Reason::Unavailable.because(error))?;
+        let total = known.get(at).and_then(Option::as_ref).and_then(|known| Progress::read(&known.metadata).total);
+        Ok(total.is_some_and(|total| total.batches == batch.total.batches))
+    }
+
+    fn committed(&mut self) -> Option<Committed> {
+        self.aborts = 0;
+        self.digest = *self.next_digest.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch = self.current.take()?;
+        let total = Total { outputs: self.digest.to_string(), ..batch.total };
+        Some(Committed { total: Arc::new(total), withdrawn: mem::take(&mut self.withdrawn) })
+    }
+
+    fn withdraw(&mut self, index: usize, reason: Reject) -> Result<(), Fatal> {
+        let page = self.current.as_mut().and_then(|batch| batch.pages.get_mut(index));
+        let is_dead = |page: &Arc<Output<Carried>>| matches!(page.disposition, Disposition::DeadLetter(_));
+        let Some(page) = page.filter(|page| !is_dead(page)) else {
+            let why = anyhow::anyhow!("the brokers refuse what the replay writes: {}", reason.name());
+            return Err(Reason::Failure.because(why));
+        };
+        let read = page.page.clone();
+        self.withdrawn.push((read.source.clone(), reason));
+        *page = Arc::new(Output { page: read, disposition: Disposition::DeadLetter(reason) });
+        Ok(())
+    }
+
+    fn call(&self, call: Call) {
+        let empty = Batch::default();
+        let batch = self.current.as_ref().unwrap_or(&empty);
+        self.transactor.order(match call {
+            Call::Produce => Order::Produce(Box::new(Load {
+                outputs: Arc::clone(&self.line.outputs),
+                pages: batch.pages.clone(),
+                verdicts: Arc::clone(&self.line.verdicts),
+                values: encoded(&batch.records),
+                before: self.digest,
+                after: Arc::clone(&self.next_digest),
+            })),
+            Call::SendOffsets => Order::SendOffsets(self.marks(batch), self.membership.clone()),
+            call @ (Call::Init | Call::Begin | Call::Commit | Call::Abort) => Order::Plain(call),
+        });
+    }
+
+    fn marks(&self, batch: &Batch) -> Vec<Mark> {
+        let outputs = self.next_digest.lock().unwrap_or_else(PoisonError::into_inner).to_string();
+        let total = Arc::new(Total { outputs, ..batch.total.clone() });
+        let mark = |(partition, &(offset, read_to)): (&PartitionId, &(i64, i64))| {
+            let total = (*partition == self.line.total_at).then(|| Arc::clone(&total));
+            let metadata = Progress { plan: self.line.plan.clone(), read_to, total }.text();
+            Mark { partition: partition.clone(), offset, metadata }
+        };
+        batch.marks.iter().map(mark).collect()
+    }
+}
+
+type Values = Vec<(i32, Vec<Vec<u8>>)>;
+
+fn encoded(records: &[(LogPartition, Vec<VerdictRecord>)]) -> Values {
+    let of = |(log, records): &(LogPartition, Vec<VerdictRecord>)| {
+        let values = records.iter().flat_map(|record| encode_verdict(record, DEFAULT_PART_BYTES)).collect();
+        (i32::try_from(*log).unwrap_or(i32::MAX), values)
+    };
+    records.iter().map(of).collect()
+}
+
+/// The records of one transaction.
+struct Load {
+    outputs: Arc<Outputs>,
+    pages: Vec<Arc<Output<Carried>>>,
+    verdicts: Arc<str>,
+    values: Values,
+    before: Digest,
+    after: Arc<Mutex<Digest>>,
+}
+
+impl Cargo for Load {
+    fn len(&self) -> usize {
+        self.pages.len() + 1
+    }
+
+    fn unload(&self, load: &mut Loader<'_>) -> Result<(), CallError> {
+        let mut digest = self.before;
+        for (index, page) in self.pages.iter().enumerate() {
+            self.outputs.unload_one(page, &mut |outlet, outgoing| {
+                digest = with_record(digest, outlet, &outgoing);
+                load(index, outgoing)
+            })?;
+        }
+        *self.after.lock().unwrap_or_else(PoisonError::into_inner) = digest;
+        for (partition, values) in &self.values {
+            for value in values {
+                let value = Some(value.as_slice().into());
+                let record =
+                    Outgoing { topic: &self.verdicts, partition: Some(*partition), value, ..Outgoing::default() };
+                load(self.pages.len(), record)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All of a record but the name of its topic, which is another one for each replay.
+fn with_record(digest: Digest, outlet: Outlet, record: &Outgoing<'_>) -> Digest {
+    let partition = record.partition.unwrap_or(-1).to_le_bytes();
+    let time = record.timestamp.unwrap_or(-1).to_le_bytes();
+    let mut fields = vec![
+        Some(outlet.name().as_bytes()),
+        Some(&partition[..]),
+        record.key,
+        record.value.as_deref(),
+        Some(&time[..]),
+    ];
+    for (name, value) in &record.headers {
+        fields.push(Some(name.as_bytes()));
+        fields.push(value.as_deref());
+    }
+    digest.with(&fields)
+}

@@ -1,0 +1,224 @@
+//! Replays of what a live deployment has judged, by the program as a user runs it.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Output, Stdio};
+
+use dupgate::crawl::{Crawl, CrawlSettings};
+use dupgate::record::Source;
+use serde_json::{Value, json};
+
+use crate::broker::{Broker, wait};
+use crate::cluster::records::{Page, Pen, Record, Shelf};
+use crate::cluster::{Cluster, Shape};
+use crate::ledger::{Ledger, Outcome};
+use crate::team::Team;
+
+/// Writes a generated crawl evenly to the partitions of the input.
+fn crawl(broker: &Broker, cluster: &Cluster<'_>, pages: usize, partitions: u64) {
+    let settings = CrawlSettings { seed: 17, topics: 1, bytes: 200..=900, ..CrawlSettings::default() };
+    let pen = Pen::new(broker);
+    for planted in Crawl::new(settings).unwrap().take(pages) {
+        let page = Page {
+            key: planted.key,
+            value: Some(planted.value),
+            timestamp: Some(planted.timestamp.millis()),
+            ..Page::default()
+        };
+        pen.write(&cluster.inputs()[0], i32::try_from(planted.number % partitions).unwrap(), &page);
+    }
+    pen.flush();
+}
+
+fn cluster(broker: &Broker, partitions: i32) -> Cluster<'_> {
+    let shape = Shape { topics: 1, partitions, input_settings: &[], output_settings: &[], config: json!({}) };
+    Cluster::new(broker, shape)
+}
+
+/// Runs the program to its end.
+fn run(mut command: Command) -> Output {
+    command.stdin(Stdio::null()).output().expect("the program starts")
+}
+
+/// Runs the program, which must succeed, and reads its last line of output as JSON.
+fn ask(cluster: &Cluster<'_>, arguments: &[&str]) -> Value {
+    let output = run(cluster.command(&[arguments, &["-o", "jsonl"]].concat()));
+    let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    let last = text.lines().last().unwrap_or_else(|| panic!("{arguments:?} prints nothing: {said}"));
+    serde_json::from_str(last).unwrap_or_else(|why| panic!("{arguments:?}: {why}: {last}"))
+}
+
+/// Runs the program, which must end with this code, and returns what it says.
+fn refused(cluster: &Cluster<'_>, arguments: &[&str], code: i32) -> String {
+    let output = run(cluster.command(arguments));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    said
+}
+
+/// Records of the shadow topics of a replay, by topic and partition, without their places in the input topics' names.
+fn shadow(cluster: &Cluster<'_>, id: &str) -> BTreeMap<(String, i32), Vec<Record>> {
+    let names = [cluster.unique(), cluster.duplicate(), cluster.dead()];
+    let mut found: BTreeMap<(String, i32), Vec<Record>> = BTreeMap::new();
+    for name in names {
+        let topic = format!("{name}.replay.{id}");
+        for mut record in Shelf::open(cluster.broker(), &[&topic]).read_to_end() {
+            let partition = record.source.partition.number;
+            // Offsets count the markers of transactions, too: where they fall is not part of the outcome.
+            record.source = record.source.partition.at(0);
+            record.source.partition.topic = name.into();
+            found.entry((name.to_owned(), partition)).or_default().push(record);
+        }
+    }
+    found
+}
+
+/// The verdicts of a replay's shadow topics by page.
+fn said(records: &BTreeMap<(String, i32), Vec<Record>>) -> BTreeMap<Source, (String, Option<String>)> {
+    let mut said = BTreeMap::new();
+    for record in records.values().flatten() {
+        let Some(source) = record.header("dupgate.source") else { continue };
+        let verdict = record.header("dupgate.verdict").expect("a verdict").to_owned();
+        let before = said.insert(source.parse().unwrap(), (verdict, record.header("dupgate.match").map(str::to_owned)));
+        assert_eq!(before, None, "{source} came out twice");
+    }
+    said
+}
+
+fn as_said(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<Source, (String, Option<String>)> {
+    let judged = outcomes.iter().filter(|(_, outcome)| outcome.outlet != crate::ledger::Outlet::Dead);
+    judged
+        .map(|(source, outcome)| {
+            let (word, matched) = outcome.said();
+            (source.clone(), (word.to_owned(), matched.map(ToString::to_string)))
+        })
+        .collect()
+}
+
+/// A replay that runs beside the test.
+struct Running(Child);
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
+    }
+
+    fn kill(mut self) {
+        self.0.kill().expect("it is killed");
+        self.0.wait().expect("it has ended");
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("a status").is_some()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_live() {
+    const PAGES: usize = 12_000;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 4);
+    crawl(broker, &cluster, PAGES, 4);
+    let mut team = Team::new(&cluster);
+    ["one", "two"].into_iter().for_each(|name| team.join(name));
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    // A judge that falls in the middle, and a worker after it.
+    team.deliver(&mut out, PAGES / 4);
+    let judge = team.judge();
+    team.kill(&judge);
+    team.judge_other_than(&judge);
+    team.join(&judge);
+    team.deliver(&mut out, PAGES / 2);
+    let worker = team.plain_worker();
+    team.kill(&worker);
+    team.join(&worker);
+    team.deliver(&mut out, PAGES);
+    team.disband();
+    let live = Ledger::read(&cluster).outcomes(1).unwrap();
+
+    let before = (cluster.committed(), log_digest(&cluster), Ledger::read(&cluster).outcomes(1).unwrap());
+    let first = ask(&cluster, &["replay", "run", "--from", "start", "--order", "log", "--id", "one", "--execute"]);
+    assert_eq!(said(&shadow(&cluster, "one")), as_said(&live), "the live verdicts, page for page");
+    assert_eq!(first["variants"][0]["counts"]["changed"], json!({}));
+    assert_eq!(first["variants"][0]["counts"]["pages"], PAGES);
+    assert_eq!((cluster.committed(), log_digest(&cluster), Ledger::read(&cluster).outcomes(1).unwrap()), before);
+
+    // The same plan under another name: the same bytes.
+    let second = ask(&cluster, &["replay", "run", "--from", "start", "--order", "log", "--id", "two", "--execute"]);
+    assert_eq!(first["digests"], second["digests"]);
+    assert_eq!(shadow(&cluster, "one"), shadow(&cluster, "two"));
+
+    // Other settings find other duplicates, and say how many verdicts change.
+    let strict = ["replay", "run", "--from", "start", "--id", "strict", "--into", "verdicts", "--execute"];
+    let strict = ask(&cluster, &[&strict[..], &["-s", "match.minhash.min_similarity=0.95"]].concat());
+    let changed = &strict["variants"][0]["counts"]["changed"];
+    assert!(changed["near -> unique"].as_u64() > Some(50), "{strict}");
+
+    let listed = run(cluster.command(&["replay", "list", "-o", "jsonl"]));
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let states: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(states.iter().map(|one| &one["replay"]).collect::<Vec<_>>(), ["one", "strict", "two"]);
+    assert!(states.iter().all(|one| one["state"] == "done"), "{listed}");
+    ask(&cluster, &["replay", "clean", "one", "--execute"]);
+    let gone = refused(&cluster, &["replay", "status", "one"], 66);
+    assert!(gone.contains("there are strict, two"), "{gone}");
+}
+
+/// What stands in the live logs.
+fn log_digest(cluster: &Cluster<'_>) -> usize {
+    let topic = cluster.log_topic("verdicts");
+    Shelf::open(cluster.broker(), &[&topic]).read_to_end().len()
+}
+
+#[test]
+fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
+    const PAGES: usize = 6_000;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 6);
+    crawl(broker, &cluster, PAGES, 6);
+    let by_time = |id: &'static str| ["replay", "run", "--from", "start", "--order", "time", "--id", id, "--execute"];
+    let whole = ask(&cluster, &by_time("whole"));
+    assert_eq!(whole["variants"][0]["counts"]["pages"], PAGES);
+
+    let slow = [&by_time("torn")[..], &["--rate", "4000/s"]].concat();
+    let mut running = Running::start(cluster.command(&slow));
+    let mut kills = 0;
+    let mut batches = 0;
+    while kills < 10 {
+        let far = wait::until("progress, or the end", || {
+            if running.has_ended() {
+                return Some(None);
+            }
+            let output = run(cluster.command(&["replay", "status", "torn", "-o", "json"]));
+            let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+            let pages = status[0]["counts"]["pages"].as_u64()?;
+            (kills == 0 || pages > batches).then_some(Some(pages))
+        });
+        let Some(pages) = far else { break };
+        batches = pages;
+        running.kill();
+        kills += 1;
+        running = Running::start(cluster.command(&["replay", "resume", "torn", "--rate", "6000/s"]));
+    }
+    drop(running);
+    assert!(kills > 1, "it was over before it could be killed");
+    // What the last one left, to its end.
+    let ended = run(cluster.command(&["replay", "resume", "torn"]));
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let torn = ask(&cluster, &["replay", "status", "torn"]);
+    assert_eq!(torn["state"], "done");
+    assert_eq!(torn["digests"], whole["digests"]);
+    assert_eq!(shadow(&cluster, "torn"), shadow(&cluster, "whole"));
+
+    let twice = refused(&cluster, &by_time("torn"), 78);
+    assert!(twice.contains("was begun already"), "{twice}");
+}
