@@ -110,30 +110,19 @@ mod tests {
     fn merged(pages: &[Vec<i64>], turns: &[usize]) -> Vec<(usize, i64)> {
         let mut order = TimeOrder::new((0..pages.len()).map(partition));
         let mut left: Vec<VecDeque<i64>> = pages.iter().map(|times| times.iter().copied().collect()).collect();
-        let mut untaken: Vec<VecDeque<i64>> = left.clone();
-        let mut ended = vec![false; pages.len()];
-        let mut taken = Vec::new();
+        let mut untaken = left.clone();
+        // Each partition hands over its pages and then its end; whose turn it is when it has nothing left passes on.
+        let mut open: Vec<usize> = (0..pages.len()).collect();
         let mut turns = turns.iter().copied().cycle();
+        let mut taken = Vec::new();
         while !order.is_over() {
-            let turn = turns.next().unwrap() % pages.len();
-            match left[turn].pop_front() {
-                Some(time) => order.page(&partition(turn), Timestamp::from_millis(time)),
-                None if !ended[turn] => {
-                    ended[turn] = true;
-                    order.ended(&partition(turn));
-                }
-                None => {
-                    let open = ended.iter().position(|ended| !ended);
-                    if let Some(open) = open {
-                        match left[open].pop_front() {
-                            Some(time) => order.page(&partition(open), Timestamp::from_millis(time)),
-                            None => {
-                                ended[open] = true;
-                                order.ended(&partition(open));
-                            }
-                        }
-                    }
-                }
+            let at = turns.next().unwrap() % open.len();
+            let turn = open[at];
+            if let Some(time) = left[turn].pop_front() {
+                order.page(&partition(turn), Timestamp::from_millis(time));
+            } else {
+                order.ended(&partition(turn));
+                open.remove(at);
             }
             while let Some(next) = order.take() {
                 let number = usize::try_from(next.number).unwrap();

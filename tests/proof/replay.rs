@@ -189,7 +189,8 @@ fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
     let whole = ask(&cluster, &by_time("whole"));
     assert_eq!(whole["variants"][0]["counts"]["pages"], PAGES);
 
-    let slow = [&by_time("torn")[..], &["--rate", "4000/s"]].concat();
+    // A kill follows a commit: each run goes on where the one before has stopped.
+    let slow = [&by_time("torn")[..], &["--rate", "300/s"]].concat();
     let mut running = Running::start(cluster.command(&slow));
     let mut kills = 0;
     let mut batches = 0;
@@ -207,10 +208,10 @@ fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
         batches = pages;
         running.kill();
         kills += 1;
-        running = Running::start(cluster.command(&["replay", "resume", "torn", "--rate", "6000/s"]));
+        running = Running::start(cluster.command(&["replay", "resume", "torn", "--rate", "300/s"]));
     }
     drop(running);
-    assert!(kills > 1, "it was over before it could be killed");
+    assert_eq!(kills, 10, "it was over before it could be killed");
     // What the last one left, to its end.
     let ended = run(cluster.command(&["replay", "resume", "torn"]));
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
@@ -221,4 +222,115 @@ fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
 
     let twice = refused(&cluster, &by_time("torn"), 78);
     assert!(twice.contains("was begun already"), "{twice}");
+}
+
+/// Pages of a replay's report by verdict, of one variant.
+fn count(report: &Value, variant: usize, verdict: &str) -> u64 {
+    report["variants"][variant]["counts"]["verdicts"][verdict].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn ranges_warm_ups_sweeps_and_targets_do_what_the_plan_says() {
+    const PAGES: u64 = 3_000;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 2);
+    crawl(broker, &cluster, usize::try_from(PAGES).unwrap(), 2);
+    let mut team = Team::new(&cluster);
+    team.join_as("one", json!({}));
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    team.deliver(&mut out, usize::try_from(PAGES).unwrap());
+    team.disband();
+
+    // The second half as it comes out of all, after a warm-up, and without one.
+    let by_time = ["replay", "run", "--order", "time", "--execute"];
+    let replay = |more: &[&str]| ask(&cluster, &[&by_time[..], more].concat());
+    replay(&["--from", "start", "--id", "all"]);
+    let half = (PAGES / 4).to_string();
+    let from = format!("offset:{half}");
+    let warm = replay(&["--from", &from, "--id", "warm"]);
+    assert_eq!(warm["variants"][0]["counts"]["warm_up"], PAGES / 2);
+    let cold = replay(&["--from", &from, "--id", "cold", "--warm", "none"]);
+    let (all, warm, cold_said) =
+        (said(&shadow(&cluster, "all")), said(&shadow(&cluster, "warm")), said(&shadow(&cluster, "cold")));
+    assert!(warm.len() > 1_000 && warm.iter().all(|(source, verdict)| all.get(source) == Some(verdict)));
+    let missed = cold_said.iter().filter(|(source, verdict)| all.get(source) != Some(verdict)).count();
+    assert!(missed > 20, "without a warm-up {missed} verdicts differ");
+    assert!(count(&cold, 0, "unique") > 0);
+
+    // Several thresholds in one pass come to what each comes to alone.
+    let sweep = ["--from", "start", "--into", "none", "-s", "match.minhash.min_similarity=0.3,0.5,0.95"];
+    let swept = replay(&sweep);
+    let near = [0, 1, 2].map(|variant| count(&swept, variant, "near"));
+    assert!(near[0] >= near[1] && near[1] > near[2], "{near:?}");
+    let alone = replay(&["--from", "start", "--into", "none", "-s", "match.minhash.min_similarity=0.95"]);
+    assert_eq!(count(&alone, 0, "near"), near[2]);
+    assert_eq!(count(&alone, 0, "unique"), count(&swept, 2, "unique"));
+
+    // Into the live outputs go the pages whose verdict differs, and those only.
+    let live =
+        ["replay", "run", "--from", "start", "--into", "live", "-s", "match.minhash.min_similarity=0.95", "--execute"];
+    let unsure = refused(&cluster, &[&live[..], &["--confirm-live", "another"]].concat(), 2);
+    assert!(unsure.contains(&format!("--confirm-live {}", cluster.unique())), "{unsure}");
+    let before = out.advance();
+    let report = ask(&cluster, &[&live[..], &["--id", "again", "--confirm-live", cluster.unique()]].concat());
+    let changed = report["variants"][0]["counts"]["changed"].as_object().unwrap();
+    let changed: u64 = changed.values().map(|count| count.as_u64().unwrap()).sum();
+    assert!(changed > 10);
+    out.wait_for(before + usize::try_from(changed).unwrap());
+    let unique = Shelf::open(broker, &[cluster.unique(), cluster.duplicate()]).read_to_end();
+    let again: Vec<&Record> = unique.iter().filter(|record| record.header("dupgate.replay").is_some()).collect();
+    assert_eq!(again.len(), usize::try_from(changed).unwrap());
+    assert!(again.iter().all(|record| record.header("dupgate.replay") == Some("again")));
+}
+
+#[test]
+fn a_plan_that_does_not_fit_is_refused_and_an_input_that_goes_away_ends_the_run() {
+    const PAGES: usize = 3_000;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 2);
+    crawl(broker, &cluster, PAGES, 2);
+    let file = cluster.disk("plan.json");
+    let (file, folder) = (file.to_str().unwrap(), file.parent().unwrap());
+    let planned =
+        ["replay", "plan", "--from", "start", "--order", "time", "--id", "x", "--no-sample", "--plan-out", file];
+    let planned = ask(&cluster, &planned);
+    assert_eq!(planned["plan"]["records"], PAGES);
+    assert_eq!(planned["plan"]["order"], "time");
+
+    let text = std::fs::read_to_string(file).unwrap();
+    let edited = folder.join("edited.json");
+    std::fs::write(&edited, text.replace("\"warm_from\": 0", "\"warm_from\": 1")).unwrap();
+    let run = |file: &str, more: &[&str], code| {
+        refused(&cluster, &[&["replay", "run", file, "--execute"], more].concat(), code)
+    };
+    assert!(run(edited.to_str().unwrap(), &[], 66).contains("was changed after it was made"));
+    let plan = dupgate::replay::Plan::read(&text).unwrap();
+    std::fs::write(&edited, dupgate::replay::Plan { cluster: "another".to_owned(), ..plan.clone() }.sealed().text())
+        .unwrap();
+    assert!(run(edited.to_str().unwrap(), &[], 78).contains("the plan is of cluster `another`"));
+    std::fs::write(&edited, dupgate::replay::Plan { rules: vec!["x".to_owned()], ..plan }.sealed().text()).unwrap();
+    assert!(run(edited.to_str().unwrap(), &[], 78).contains("what decides verdicts has changed"));
+    assert!(run(file, &["-s", "match.same_id=duplicate"], 2).contains("--set cannot change them"));
+    assert!(run("no-such-file.json", &[], 66).contains("no-such-file.json"));
+    let empty = refused(&cluster, &["replay", "plan", "--from", "end"], 66);
+    assert!(empty.contains("the range is empty"), "{empty}");
+    let unknown = refused(&cluster, &["replay", "resume", "never"], 66);
+    assert!(unknown.contains("no replay `never`"), "{unknown}");
+
+    // While it runs nobody else runs it; when the input is deleted it says so, and what it has done stays.
+    let mut running = Running::start(cluster.command(&["replay", "run", file, "--execute", "--rate", "500/s"]));
+    wait::until("the replay to begin", || {
+        let output = self::run(cluster.command(&["replay", "status", "x", "-o", "json"]));
+        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+        (status[0]["state"] == "begun").then_some(())
+    });
+    assert!(run(file, &[], 78).contains("was begun already"));
+    let second = refused(&cluster, &["replay", "resume", "x"], 78);
+    assert!(second.contains("runs already"), "{second}");
+    broker.delete_topic(&cluster.inputs()[0]);
+    let code = wait::until("the replay to end", || running.0.try_wait().expect("a status")).code();
+    assert_eq!(code, Some(74));
+    assert!(!shadow(&cluster, "x").is_empty());
 }

@@ -35,8 +35,14 @@ use crate::worker::{Disposition, LogPartition, Output};
 const BATCH_PAGES: usize = 5000;
 const BATCH_BYTES: usize = 16 << 20;
 
+/// Longest time between the beginnings of two transactions, while there is something to commit.
+const COMMIT: Duration = Duration::from_millis(500);
+
 /// From one call of whoever watches to the next.
 const SHOW: Duration = Duration::from_millis(200);
+
+/// Time that a transaction may take before somebody looks whether the input is still there.
+const SLOW_COMMIT: Duration = Duration::from_secs(10);
 
 /// From one look at the lag of the live service to the next.
 const LAG_LOOK: Duration = Duration::from_secs(5);
@@ -133,6 +139,8 @@ pub(super) struct Run<'a, S> {
     /// The transaction that is being filled.
     pub(super) batch: Batch,
     pub(super) batch_bytes: usize,
+    /// When the last transaction began.
+    pub(super) flushed: Duration,
     /// Totals of each variant.
     pub(super) counts: Vec<Counts>,
     pub(super) verdicts: Digest,
@@ -222,6 +230,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             writer: writer.transpose()?,
             batch: Batch::default(),
             batch_bytes: 0,
+            flushed: now,
             counts,
             verdicts: total.verdicts.parse().unwrap_or_default(),
             batches: total.batches,
@@ -265,13 +274,15 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     pub(super) fn is_full(&self) -> bool {
         let judged = self.counts.first().map_or(0, |counts| counts.pages + counts.warm_up);
-        let committed = self.total.counts.pages + self.total.counts.warm_up;
-        judged.saturating_sub(committed) >= BATCH_PAGES as u64 || self.batch_bytes >= BATCH_BYTES
+        let uncommitted = judged.saturating_sub(self.total.counts.pages + self.total.counts.warm_up);
+        let is_due = self.clock.now().saturating_sub(self.flushed) >= COMMIT;
+        (is_due && uncommitted > 0) || uncommitted >= BATCH_PAGES as u64 || self.batch_bytes >= BATCH_BYTES
     }
 
     /// Begins to commit what was judged. Waits while the transaction before is under way.
     pub(super) fn flush(&mut self, records: Vec<(LogPartition, Vec<VerdictRecord>)>) -> Result<(), Fatal> {
         self.settle()?;
+        self.flushed = self.clock.now();
         self.batches += 1;
         self.batch_bytes = 0;
         let total = Total {
@@ -305,7 +316,15 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     fn look_at_writer(&mut self, wait: bool) -> Result<(), Fatal> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        let Some(Committed { total, withdrawn }) = writer.step(wait)? else { return Ok(()) };
+        let Some(Committed { total, withdrawn }) = writer.step(wait)? else {
+            // Offsets of a topic that is gone are never taken, and the client tries again for minutes.
+            let now = self.clock.now();
+            if writer.is_busy() && now.saturating_sub(self.flushed) >= SLOW_COMMIT {
+                self.flushed = now;
+                self.topics_are_there()?;
+            }
+            return Ok(());
+        };
         self.total = (*total).clone();
         for (_, reason) in &withdrawn {
             if let Some(counts) = self.counts.first_mut() {
@@ -314,6 +333,20 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
         self.withdrawn.extend(withdrawn);
         self.check_dead_letters()
+    }
+
+    fn topics_are_there(&self) -> Result<(), Fatal> {
+        let topics: BTreeSet<String> = self.plan.input.iter().map(|range| range.topic.clone()).collect();
+        let topics: Vec<String> = topics.into_iter().collect();
+        // Brokers that do not answer are no reason: they may come back.
+        let Ok(found) = self.offsets.partitions(&topics) else { return Ok(()) };
+        match self.plan.input.iter().find(|range| !found.contains(&range.id())) {
+            Some(range) => Err(Reason::State.because(anyhow::anyhow!(
+                "{} does not exist any more; what was judged before is committed",
+                range.id()
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn check_dead_letters(&self) -> Result<(), Fatal> {

@@ -51,9 +51,22 @@ build_images() {
     local arguments=(--volume "$(cd "$top" && rustc --print sysroot):/usr/local/rust:ro" --build-arg "BUILDER=$local/builder"
         --build-arg "BASE=$local/base" --build-arg "PROFILE=$profile" --build-arg "VERSION=$version"
         --build-arg "REVISION=$revision" --build-arg "CREATED=$created" --file "$top/config/docker/Dockerfile")
+    [[ -z $built ]] || { lay_out "$folder/built/out" && arguments+=(--build-context "build=$folder/built"); }
     build dupgate "${arguments[@]}" --tag "$local/dupgate" "$top"
     rm -rf "$cache/debug"
     build "debug information" "${arguments[@]}" --target debug --output "type=local,dest=$cache/debug" "$top"
+}
+
+# What the Dockerfile's stage `build` leaves, of a program that is built already.
+lay_out() {
+    local out=$1 id debug libz
+    id=$(readelf --notes "$built" | sed -n 's/^ *Build ID: //p')
+    debug=$out/debug/.build-id/${id:0:2}/${id:2}.debug
+    install -d "$(dirname "$debug")" "$out/root/usr/local/bin" "$out/root/usr/lib" "$out/state"
+    objcopy --only-keep-debug "$built" "$debug"
+    objcopy --strip-debug "$built" "$out/root/usr/local/bin/dupgate"
+    libz=$(ldd "$built" | sed -n 's/.*libz\.so\.1 => \([^ ]*\).*/\1/p')
+    install -D --mode 0644 "$libz" "$out/root/usr${libz#/usr}"
 }
 
 # The jars that the tests against a real broker use.

@@ -8,7 +8,8 @@
 #   run.sh clean    removes what the runs keep for the next one (images, layers, tools)
 #
 # Needs root and a Debian-like machine; installs the packages it lacks. What can be used again is kept below target/deploy
-# (DUPGATE_DEPLOY_TOOLS names another folder). DUPGATE_IMAGE_PROFILE=release builds the image as it is shipped.
+# (DUPGATE_DEPLOY_TOOLS names another folder). DUPGATE_IMAGE_PROFILE=release builds the image as it is shipped;
+# DUPGATE_IMAGE_BINARY=FILE takes a program that was built on Debian 12 instead of building one, which is most of the time.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -16,6 +17,7 @@ top=$(cd "$here/../../.." && pwd)
 tools=$(realpath -m "${DUPGATE_DEPLOY_TOOLS:-$top/target/deploy}")
 cache=$tools/compose
 profile=${DUPGATE_IMAGE_PROFILE:-dev}
+built=${DUPGATE_IMAGE_BINARY:+$(realpath "$DUPGATE_IMAGE_BINARY")}
 compose_version=2.40.3
 hadolint_version=2.15.1
 local=localhost/dupgate-test

@@ -37,3 +37,12 @@ pub(super) fn alter_topic(config: &ClientConfig, name: &str, settings: &[(&str, 
         result.unwrap_or_else(|(topic, code)| panic!("{topic:?} was not altered: {code}"));
     }
 }
+
+/// Deletes a topic.
+pub(super) fn delete_topic(config: &ClientConfig, name: &str) {
+    let answer =
+        block_on(client(config).delete_topics(&[name], &AdminOptions::new())).expect("an answer to DeleteTopics");
+    for result in answer {
+        result.unwrap_or_else(|(topic, code)| panic!("topic {topic} was not deleted: {code}"));
+    }
+}

@@ -120,6 +120,11 @@ impl Broker {
         name
     }
 
+    /// Deletes a topic.
+    pub(crate) fn delete_topic(&self, name: &str) {
+        admin::delete_topic(&self.client(), name);
+    }
+
     /// Sets a topic's settings; all others go back to the cluster's defaults.
     pub(crate) fn alter(&self, topic: &str, settings: &[(&str, &str)]) {
         admin::alter_topic(&self.client(), topic, settings);
