@@ -187,7 +187,7 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
     let partitions = count(sum(page, "assigned_partitions"));
     row("input", format!("{partitions} partitions{topics}, lag {}{paused}", count(figure(page, "lag"))));
     row("group", word("group").to_owned());
-    if let Some(ms) = page["pending_rulings_ms"].as_i64().filter(|ms| *ms >= 2000) {
+    if let Some(ms) = page["pending_verdicts_ms"].as_i64().filter(|ms| *ms >= 2000) {
         row("verdicts", format!("the oldest request has waited for its verdict for {}", age(ms)));
     }
     row("last commit", ago("last_commit_age_ms", "none since the start"));
@@ -236,7 +236,7 @@ mod tests {
             "dead_letter_reasons": [{
                 "reason": "missing_field", "delivered": 50, "held": 2, "example": "a:0:7", "why": "no `/text`"
             }],
-            "pending_rulings_ms": 4500,
+            "pending_verdicts_ms": 4500,
             "assigned_partitions": {"a": 2, "b": 3}, "lag": 1234, "paused": ["manual"],
             "last_commit_age_ms": 2500, "judge": {"0": 1, "1": 0}, "effective_window_ms": 111_600_000,
             "snapshot_age_ms": null, "errors": {"log": {"corrupt": 3}},

@@ -55,7 +55,7 @@ pub(super) fn summary(
         "documents": object(figures.by_label("dupgate_documents_total", "verdict")),
         "dead_letters": count("dupgate_dead_letters_total"),
         "dead_letter_reasons": dead_letters(figures, examples),
-        "pending_rulings_ms": figures.largest("dupgate_oldest_pending_verdict_seconds").and_then(millis),
+        "pending_verdicts_ms": figures.largest("dupgate_oldest_pending_verdict_seconds").and_then(millis),
         "assigned_partitions": object(figures.by_label("dupgate_assigned_partitions", "topic")),
         "lag": count("dupgate_consumer_lag_records"),
         "lag_ms": age("dupgate_last_record_timestamp_seconds"),
@@ -176,7 +176,7 @@ mod tests {
                     "reason": "no_text", "delivered": 3, "held": 2, "example": "a:0:7", "why": "no text is left"
                 }]),
             ),
-            ("pending_rulings_ms", json!(4500)),
+            ("pending_verdicts_ms", json!(4500)),
             ("last_commit_age_ms", json!(2500)),
             ("lag_ms", json!(1000)),
             ("effective_window_ms", json!(7000)),

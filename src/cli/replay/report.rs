@@ -71,11 +71,8 @@ fn text(plan: &Plan, outcome: &Outcome) -> String {
         let many = human::count(counts.gone);
         rows.push(vec!["gone".to_owned(), format!("{many} pages that the input does not hold any more")]);
     }
-    let digest = match outcome.total.outputs.as_str() {
-        "" => format!("verdicts {}", outcome.total.verdicts),
-        outputs => format!("verdicts {}  outputs {outputs}", outcome.total.verdicts),
-    };
-    rows.push(vec!["digest".to_owned(), digest]);
+    let outputs = if plan.into.has_pages() { format!("  outputs {}", outcome.total.outputs) } else { String::new() };
+    rows.push(vec!["digest".to_owned(), format!("verdicts {}{outputs}", outcome.total.verdicts)]);
     let mut text = format!("replay {} is done\n{}", plan.id, columns(&indented(rows)));
     if outcome.variants.len() > 1 {
         text += "\n\n";
