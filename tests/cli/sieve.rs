@@ -283,13 +283,40 @@ fn verdicts_are_printed_in_the_format_that_is_asked_for() {
 }
 
 #[test]
-fn a_compressed_file_is_refused_with_what_unpacks_it() {
+fn packed_files_are_read_as_what_is_in_them() {
     let folder = TempDir::new().unwrap();
-    fs::write(folder.path().join("pages.jsonl.gz"), b"\x1f\x8b\x08\x00rest\nof it\n").unwrap();
-    let output = dupgate(folder.path()).args(["sieve", "pages.jsonl.gz"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(66), 0), "{told}");
-    assert!(told.contains("it is compressed: `gunzip -c pages.jsonl.gz |`"), "{told}");
+    let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    let lines = [FIRST, "Something else entirely, of which nothing stands in the other page."]
+        .map(|text| serde_json::json!({"text": text}).to_string() + "\n");
+    let gzip = |text: &str| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
+    write("pages.jsonl", lines.concat().as_bytes());
+    // Two archives, one behind the other.
+    write("pages.jsonl.gz", &lines.each_ref().map(|line| gzip(line)).concat());
+    write("pages.jsonl.zst", &lines.each_ref().map(|line| zstd(line)).concat());
+    let verdicts = |name: &str| {
+        let output = succeeds(dupgate(folder.path()).args(["sieve", name]));
+        String::from_utf8(output.stdout).unwrap().replace(name, "FILE")
+    };
+    let plain = verdicts("pages.jsonl");
+    assert_eq!(plain.lines().count(), 2);
+    assert_eq!([verdicts("pages.jsonl.gz"), verdicts("pages.jsonl.zst")], [plain.clone(), plain]);
+
+    let whole = gzip(&lines.concat());
+    write("torn.jsonl.gz", &whole[..whole.len() / 2]);
+    for (name, bytes, why) in
+        [("torn.jsonl.gz", None, "torn.jsonl.gz"), ("pages.jsonl.bz2", Some(b"BZh9rest\n"), "`bunzip2 -c FILE |`")]
+    {
+        bytes.into_iter().for_each(|bytes| write(name, bytes));
+        let output = dupgate(folder.path()).args(["sieve", name]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(66), "{told}");
+        assert!(told.contains(why), "{told}");
+    }
 }
 
 /// A page of a million elements took a hundred times its size: 831 MB.

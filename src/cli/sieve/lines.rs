@@ -69,9 +69,15 @@ pub(in crate::cli) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>
             (name, file, length)
         };
         let mut reader = BufReader::with_capacity(BATCH_BYTES, reader);
+        let mut length = length;
         // Whoever writes into a pipe may come later: it is not looked at yet.
         if length.is_some() {
-            refuse_compressed(&name, &mut reader)?;
+            let begin = reader.fill_buf().map_err(|source| Unreadable { name: name.clone(), source })?;
+            if let Some(packing) = Packing::of(begin) {
+                reader = packing.unpack(reader).map_err(|source| Unreadable { name: name.clone(), source })?;
+                // How much is in it shows at its end.
+                length = None;
+            }
         }
         size = size.zip(length).map(|(sum, length)| sum + length);
         inputs.push(Input { partition: PartitionId::new(name, number), reader, line: 0 });
@@ -79,17 +85,42 @@ pub(in crate::cli) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>
     Ok((inputs, size))
 }
 
-/// How compressed files begin, and what unpacks them.
-const COMPRESSED: [(&[u8], &str); 4] =
-    [(b"\x1f\x8b", "gunzip -c"), (b"\x28\xb5\x2f\xfd", "zstd -dc"), (b"BZh", "bunzip2 -c"), (b"\xfd7zXZ", "xz -dc")];
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    Gzip,
+    Zstd,
+    /// Not read here: the command that unpacks it.
+    Other(&'static str),
+}
 
-/// A compressed file has no lines: better told once than of each of them.
-fn refuse_compressed(name: &str, reader: &mut impl BufRead) -> Result<(), Unreadable> {
-    let unreadable = |source| Unreadable { name: name.to_owned(), source };
-    let begin = reader.fill_buf().map_err(unreadable)?;
-    let Some((_, unpack)) = COMPRESSED.iter().find(|(magic, _)| begin.starts_with(magic)) else { return Ok(()) };
-    let why = format!("it is compressed: `{unpack} {name} |` before the command hands its lines to standard input");
-    Err(unreadable(io::Error::other(why)))
+/// How compressed files begin.
+const PACKINGS: [(&[u8], Packing); 4] = [
+    (b"\x1f\x8b", Packing::Gzip),
+    (b"\x28\xb5\x2f\xfd", Packing::Zstd),
+    (b"BZh", Packing::Other("bunzip2 -c")),
+    (b"\xfd7zXZ", Packing::Other("xz -dc")),
+];
+
+impl Packing {
+    fn of(begin: &[u8]) -> Option<Self> {
+        PACKINGS.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, packing)| *packing)
+    }
+
+    /// Reads what is in it. Archives that were written one behind the other are one.
+    fn unpack(self, packed: BufReader<Box<dyn Read + Send>>) -> io::Result<BufReader<Box<dyn Read + Send>>> {
+        let unpacked: Box<dyn Read + Send> = match self {
+            Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
+            Self::Zstd => Box::new(zstd::Decoder::with_buffer(packed)?),
+            Self::Other(command) => {
+                let why = format!(
+                    "it is compressed: `{command} FILE |` before the command hands its lines to standard input"
+                );
+                return Err(io::Error::other(why));
+            }
+        };
+        Ok(BufReader::with_capacity(BATCH_BYTES, unpacked))
+    }
 }
 
 /// Says whether the path stands for standard input (or output).

@@ -32,11 +32,11 @@ check_files() {
     check "the compose file's Kafka is that of the tests" \
         grep -q "<kafka.version>$(kafka_version)</kafka.version>" "$top/tests/broker/pom.xml"
     local name=docker-compose.yml override=config/compose/secure.yaml profiles
-    for profiles in "" "ui"; do
+    for profiles in "" "ui" "replay"; do
         check "schema: docker-compose.yml, profiles: ${profiles:-none}" combination --file $name ${profiles:+--profile "$profiles"}
         check "schema: with secure.yaml, profiles: ${profiles:-none}" combination --file $name --file $override ${profiles:+--profile "$profiles"}
     done
-    (cd "$top" && "$compose" --file $name --file $override --profile ui config --format json < /dev/null) > "$cache/config.json"
+    (cd "$top" && "$compose" --file $name --file $override --profile ui --profile replay config --format json < /dev/null) > "$cache/config.json"
     check "ports, capabilities, privileges and pins" python3 "$here/hardened.py" "$cache/config.json"
 }
 
@@ -144,6 +144,9 @@ run_plain() {
     until_true 60 "all pages are delivered" drained
     scores_well || fail "outputs and truth agree: ${score:-}"
     passed "outputs and truth agree: $score"
+    stack --profile replay run --rm --no-deps --no-TTY replay > "$cache/replay.json" 2> "$cache/replay.log" ||
+        { cat "$cache/replay.log"; fail "a replay of everything"; }
+    check "a replay of everything comes to the live verdicts" python3 "$here/replayed.py" "$cache/replay.json"
     stack stop dupgate-a dupgate-b worker > /dev/null 2>&1
     for service in dupgate-a dupgate-b worker; do
         check "$service ended well" is "$(exit_code $service)" 0
