@@ -58,6 +58,12 @@ impl LogOrder {
         &mut self.judges
     }
 
+    /// Says whether this position was judged.
+    #[must_use]
+    pub fn has_judged(&self, source: &Source) -> bool {
+        self.judges.first().is_some_and(|judge| judge.state().is_judged(source))
+    }
+
     /// Says whether nothing was followed yet: the log is trimmed, and its first checkpoint is still to come.
     fn is_without_facts(&self) -> bool {
         !self.is_what_if && self.judges.iter().any(|judge| judge.state().log().is_none())

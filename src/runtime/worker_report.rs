@@ -241,21 +241,13 @@ impl WorkerReport {
 
     fn ruled(&mut self, ruling: &Ruling, bytes: u64) {
         let Answer::Page(PageRuling { decision, .. }) = &ruling.answer else { return };
-        match decision {
-            Decision::Unique { .. } => self.metrics.document(Verdict::Unique),
-            Decision::Update { .. } => self.metrics.document(Verdict::Update),
-            Decision::Template { .. } => self.metrics.document(Verdict::Template),
-            Decision::Duplicate { of } => {
-                let (verdict, found_by) = match of.stage {
-                    Stage::Exact => (Verdict::Exact, Duplicate::Exact),
-                    Stage::SimHash | Stage::MinHash => (Verdict::Near, Duplicate::Near),
-                };
-                self.matched(of);
-                self.clusters.count(&of.cluster);
-                self.metrics.document(verdict);
-                self.metrics.duplicate_bytes(found_by, bytes);
-                self.metrics.match_age(found_by, of.age_ms);
-            }
+        let (verdict, found_by) = labels_of(decision);
+        self.metrics.document(verdict);
+        if let (Decision::Duplicate { of }, Some(found_by)) = (decision, found_by) {
+            self.matched(of);
+            self.clusters.count(&of.cluster);
+            self.metrics.duplicate_bytes(found_by, bytes);
+            self.metrics.match_age(found_by, of.age_ms);
         }
     }
 
@@ -448,5 +440,17 @@ const fn label_of(outlet: Outlet) -> OutputLabel {
         Outlet::Unique => OutputLabel::Unique,
         Outlet::Duplicate => OutputLabel::Duplicate,
         Outlet::DeadLetter => OutputLabel::DeadLetter,
+    }
+}
+/// Returns the labels of a decision: its verdict, and how a duplicate was found.
+pub(super) const fn labels_of(decision: &Decision) -> (Verdict, Option<Duplicate>) {
+    match decision {
+        Decision::Unique { .. } => (Verdict::Unique, None),
+        Decision::Update { .. } => (Verdict::Update, None),
+        Decision::Template { .. } => (Verdict::Template, None),
+        Decision::Duplicate { of } => match of.stage {
+            Stage::Exact => (Verdict::Exact, Some(Duplicate::Exact)),
+            Stage::SimHash | Stage::MinHash => (Verdict::Near, Some(Duplicate::Near)),
+        },
     }
 }

@@ -1,6 +1,7 @@
 //! The order of the log: pages are judged where the live verdict log has their rulings, and leave in the order of the input.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem;
 use std::sync::Arc;
 
 use super::super::wiring;
@@ -285,7 +286,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             self.batch.marks.insert(partition, (offset, read_to));
         }
         let mut records = Vec::new();
-        for walk in walks {
+        for walk in walks.iter_mut() {
             let number = usize::try_from(walk.partition.number).unwrap_or(0);
             for (variant, judge) in walk.order.judges().iter_mut().enumerate() {
                 let made = judge.records();
@@ -294,7 +295,14 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 }
             }
         }
-        self.flush(records)
+        self.flush(records)?;
+        // Pages that the brokers refused are no originals any more.
+        for (source, reason) in mem::take(&mut self.withdrawn) {
+            for walk in walks.iter_mut().filter(|walk| walk.order.has_judged(&source)) {
+                walk.order.withdraw(&source, reason).map_err(diverged)?;
+            }
+        }
+        Ok(())
     }
 }
 

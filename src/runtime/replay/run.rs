@@ -13,6 +13,7 @@ use super::super::reading::Reading;
 use super::super::topics;
 use super::super::tree_budget::TreeBudget;
 use super::super::wiring::{self, failure};
+use super::super::worker_report::labels_of;
 use super::feed::{Extents, Feed};
 use super::log_stream::{self, LogStream};
 use super::pace::{Pace, Rate};
@@ -29,6 +30,7 @@ use crate::log::{Answer, LogIdentity, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source};
 use crate::replay::{Counts, Digest, InputRange, Order, Part, Plan, Ranges, Target, Total, name_of};
 use crate::telemetry::Metrics;
+use crate::telemetry::labels::BypassReason;
 use crate::worker::{Disposition, LogPartition, Output};
 
 /// Pages, rulings or bytes after which a transaction ends.
@@ -253,10 +255,26 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             }
         }
         if let Some(end) = ends.first() {
+            if part == Part::Range {
+                self.tell_metrics(source, bytes, end);
+            }
             let original = matched(end).map(ToString::to_string);
             let (place, name) = (source.to_string(), name_of(end));
             let fields = [Some(place.as_bytes()), Some(name.as_bytes()), original.as_deref().map(str::as_bytes)];
             self.verdicts = self.verdicts.with(&fields);
+        }
+    }
+
+    fn tell_metrics(&self, source: &Source, bytes: usize, end: &Disposition) {
+        self.metrics.consumed(&source.partition.topic, 1, bytes as u64);
+        match end {
+            Disposition::Ruled(ruling) => {
+                if let Answer::Page(page) = &ruling.answer {
+                    self.metrics.document(labels_of(&page.decision).0);
+                }
+            }
+            Disposition::DeadLetter(reason) => self.metrics.dead_letter(*reason),
+            Disposition::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
         }
     }
 
