@@ -120,9 +120,33 @@ impl Drop for Running {
     }
 }
 
+/// Runs a replay that is killed after a commit, again and again, and resumed each time, and then to its end. Returns its status.
+fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, kills: usize) -> Value {
+    let slow = ["--rate", "300/s"];
+    let mut running = Running::start(cluster.command(&[first, &slow].concat()));
+    let mut before = None;
+    for kill in 0..kills {
+        let pages = wait::until("progress", || {
+            assert!(!running.has_ended(), "it was over before it was killed for the {kill}th time");
+            let output = run(cluster.command(&["replay", "status", id, "-o", "json"]));
+            let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+            status[0]["counts"]["pages"].as_u64().filter(|pages| before.is_none_or(|before| *pages > before))
+        });
+        before = Some(pages);
+        running.kill();
+        running = Running::start(cluster.command(&[&["replay", "resume", id][..], &slow].concat()));
+    }
+    drop(running);
+    let ended = run(cluster.command(&["replay", "resume", id]));
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let status = ask(cluster, &["replay", "status", id]);
+    assert_eq!(status["state"], "done");
+    status
+}
+
 #[test]
 fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_live() {
-    const PAGES: usize = 12_000;
+    const PAGES: usize = 6_000;
     let _turn = crate::turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 4);
@@ -155,6 +179,10 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     let second = ask(&cluster, &["replay", "run", "--from", "start", "--order", "log", "--id", "two", "--execute"]);
     assert_eq!(first["digests"], second["digests"]);
     assert_eq!(shadow(&cluster, "one"), shadow(&cluster, "two"));
+
+    let by_log = ["replay", "run", "--from", "start", "--order", "log", "--id", "torn", "--execute"];
+    assert_eq!(torn(&cluster, &by_log, "torn", 3)["digests"], first["digests"]);
+    ask(&cluster, &["replay", "clean", "torn", "--execute"]);
 
     // Other settings find other duplicates, and say how many verdicts change.
     let strict = ["replay", "run", "--from", "start", "--id", "strict", "--into", "verdicts", "--execute"];
@@ -189,34 +217,7 @@ fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
     let whole = ask(&cluster, &by_time("whole"));
     assert_eq!(whole["variants"][0]["counts"]["pages"], PAGES);
 
-    // A kill follows a commit: each run goes on where the one before has stopped.
-    let slow = [&by_time("torn")[..], &["--rate", "300/s"]].concat();
-    let mut running = Running::start(cluster.command(&slow));
-    let mut kills = 0;
-    let mut batches = 0;
-    while kills < 10 {
-        let far = wait::until("progress, or the end", || {
-            if running.has_ended() {
-                return Some(None);
-            }
-            let output = run(cluster.command(&["replay", "status", "torn", "-o", "json"]));
-            let status: Value = serde_json::from_slice(&output.stdout).ok()?;
-            let pages = status[0]["counts"]["pages"].as_u64()?;
-            (kills == 0 || pages > batches).then_some(Some(pages))
-        });
-        let Some(pages) = far else { break };
-        batches = pages;
-        running.kill();
-        kills += 1;
-        running = Running::start(cluster.command(&["replay", "resume", "torn", "--rate", "300/s"]));
-    }
-    drop(running);
-    assert_eq!(kills, 10, "it was over before it could be killed");
-    // What the last one left, to its end.
-    let ended = run(cluster.command(&["replay", "resume", "torn"]));
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    let torn = ask(&cluster, &["replay", "status", "torn"]);
-    assert_eq!(torn["state"], "done");
+    let torn = torn(&cluster, &by_time("torn"), "torn", 10);
     assert_eq!(torn["digests"], whole["digests"]);
     assert_eq!(shadow(&cluster, "torn"), shadow(&cluster, "whole"));
 

@@ -12,7 +12,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::output::Carried;
 use crate::log::{Answer, Ruling};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
-use crate::replay::{Lanes, LogOrder, LogRange, Next, Part, Target, name_of};
+use crate::replay::{InputRange, Lanes, LogOrder, LogRange, Next, Part, Target, name_of};
 use crate::worker::{Disposition, Errand, Page, verdict};
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
@@ -93,10 +93,13 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     fn catch_up(&mut self, walks: &mut [Walk], log: &mut InLog) -> Result<(), Fatal> {
         walks.iter_mut().for_each(Walk::go_on);
         log.is_caught_up = true;
-        let marks: Vec<(PartitionId, i64)> =
-            self.plan.input.iter().filter_map(|range| Some((range.id(), self.marks.get(&range.id())?.1))).collect();
-        for (partition, read_to) in marks {
+        let mark = |range: &InputRange| Some((range.id(), *self.marks.get(&range.id())?));
+        let marks: Vec<(PartitionId, (i64, i64))> = self.plan.input.iter().filter_map(mark).collect();
+        for (partition, (delivered, read_to)) in marks {
             log.read_to.insert(partition.clone(), read_to);
+            if delivered >= read_to {
+                continue;
+            }
             while let Some(page) = self.next_page(&partition)? {
                 let source = page.source.clone();
                 log.lanes.arrive(page);
