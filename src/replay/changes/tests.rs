@@ -127,7 +127,7 @@ fn compared(steps: &[Step], most_held: usize, most: usize) -> Compared {
     changes.finish()
 }
 
-fn kind_of(said: &Sides<Option<(Verdict, u8)>>) -> Kind {
+fn kind_of(said: Sides<Option<(Verdict, u8)>>) -> Kind {
     Kind { before: said.before.map(|(verdict, _)| verdict), after: said.after.map(|(verdict, _)| verdict) }
 }
 
@@ -137,12 +137,12 @@ proptest! {
         let (said, compared) = (plain(&steps), compared(&steps, most_held, most));
         let mut counts: BTreeMap<Kind, u64> = BTreeMap::new();
         for said in said.values() {
-            *counts.entry(kind_of(said)).or_default() += 1;
+            *counts.entry(kind_of(*said)).or_default() += 1;
         }
         prop_assert_eq!(&compared.counts, &counts);
         for example in &compared.examples {
             let said = &said[&example.source];
-            prop_assert_eq!(example.kind(), kind_of(said));
+            prop_assert_eq!(example.kind(), kind_of(*said));
             prop_assert!(!example.kind().is_same());
             for side in Side::BOTH {
                 let of = example.ruled.of(side).as_ref().and_then(|ruled| ruled.of.as_ref());
