@@ -12,6 +12,7 @@ pub mod demo;
 pub mod eval;
 pub mod explain;
 mod help;
+mod html;
 mod human;
 pub mod index;
 pub mod output;

@@ -1,6 +1,7 @@
 //! `replay`: a range of the input judged again, beside the service.
 
 mod clean;
+mod diff;
 mod plan;
 mod progress;
 mod report;
@@ -18,6 +19,7 @@ use crate::error::Fatal;
 use crate::replay::{Order, Target};
 use crate::runtime::replay::Rate;
 
+pub use diff::DiffArgs;
 use when::When;
 
 /// Arguments of `replay`.
@@ -50,6 +52,11 @@ pub enum ReplayCommand {
     /// List the replays of this group
     #[command(after_help = "Examples:\n  dupgate replay list")]
     List,
+    /// Count the verdicts that differ from the live ones, or from another replay's, and show examples
+    #[command(
+        after_help = "Examples:\n  dupgate replay diff 20261123-7c1f\n  dupgate replay diff 20261123-7c1f --against 20261122-0b9e --page diff.html --examples 50"
+    )]
+    Diff(DiffArgs),
     /// Delete the topics and the group of a replay; without --execute, only name them
     #[command(after_help = "Examples:\n  dupgate replay clean 20261123-7c1f --execute")]
     Clean(CleanArgs),
@@ -252,6 +259,7 @@ pub fn replay(args: &ReplayArgs, global: &Global) -> Result<(), Fatal> {
         ReplayCommand::Resume(args) => run::resume(args, global),
         ReplayCommand::Status(args) => show::status(args, global),
         ReplayCommand::List => show::list(global),
+        ReplayCommand::Diff(args) => diff::diff(args, global),
         ReplayCommand::Clean(args) => clean::clean(args, global),
     }
 }

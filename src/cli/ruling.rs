@@ -74,23 +74,31 @@ pub(super) fn object(page: &PageRuling, form: Form) -> Map<String, Value> {
     put("verdict", verdict(page).into());
     put("event_time_ms", page.event_time.millis().into());
     if let Some(of) = page.decision.matched() {
-        put("stage", of.stage.name().into());
-        match Measure::of(of, form) {
-            Measure::Bits(bits) => put("distance", bits.into()),
-            Measure::Similarity(similarity) => put("similarity", similarity.into()),
-            Measure::Containment(share, similarity) => {
-                similarity.into_iter().for_each(|similarity| put("similarity", similarity.into()));
-                put("containment", share.into());
-            }
-            Measure::Unknown => {}
-        }
-        put("match", of.source.to_string().into());
-        put("age_ms", of.age_ms.into());
-        put("cluster", of.cluster.to_string().into());
+        object.extend(matched(of, form));
     }
     if let Some(simhash) = page.decision.original().and_then(|original| original.fingerprints.simhash) {
-        put("fp", simhash.to_string().into());
+        object.insert("fp".to_owned(), simhash.to_string().into());
     }
+    object
+}
+
+/// Returns what a page was matched with, and how near both are, as a JSON object.
+pub(super) fn matched(of: &Match, form: Form) -> Map<String, Value> {
+    let mut object = Map::new();
+    let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
+    put("stage", of.stage.name().into());
+    match Measure::of(of, form) {
+        Measure::Bits(bits) => put("distance", bits.into()),
+        Measure::Similarity(similarity) => put("similarity", similarity.into()),
+        Measure::Containment(share, similarity) => {
+            similarity.into_iter().for_each(|similarity| put("similarity", similarity.into()));
+            put("containment", share.into());
+        }
+        Measure::Unknown => {}
+    }
+    put("match", of.source.to_string().into());
+    put("age_ms", of.age_ms.into());
+    put("cluster", of.cluster.to_string().into());
     object
 }
 

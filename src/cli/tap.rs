@@ -15,7 +15,7 @@ use super::ruling::{Form, HEADS, cells, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::kafka::pages::Pages;
+use crate::kafka::pages::{PageBytes, Pages};
 use crate::log::{Answer, PageRuling, VerdictRecord};
 use crate::record::{Decoder, Source};
 use crate::runtime::clock::wall_time;
@@ -276,13 +276,14 @@ impl Names {
         let sources: Vec<&Source> =
             std::iter::once(&page.source).chain(page.decision.matched().map(|of| &of.source)).collect();
         let found = self.pages.fetch(&sources).unwrap_or_default();
-        let id = |(source, bytes): (Source, crate::kafka::pages::PageBytes)| {
-            let id = self.decoder.decode(&bytes.record()).ok()?.id?.into_owned();
-            // One line, whatever the page calls itself.
-            Some((source, id.chars().filter(|c| !c.is_control()).take(256).collect()))
-        };
-        found.into_iter().filter_map(id).collect()
+        found.into_iter().filter_map(|(source, bytes)| Some((source, id(&self.decoder, &bytes)?))).collect()
     }
+}
+
+/// Returns what a page calls itself, in one line.
+pub(super) fn id(decoder: &Decoder, page: &PageBytes) -> Option<String> {
+    let id = decoder.decode(&page.record()).ok()?.id?;
+    Some(id.chars().filter(|c| !c.is_control()).take(256).collect())
 }
 
 #[cfg(test)]

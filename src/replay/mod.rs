@@ -8,9 +8,12 @@
 //! - [`LogOrder`] takes the pages in the order of the live verdict log: the live verdicts, or with other settings what they
 //!   would have been.
 //!
+//! [`Changes`] compares the verdicts of a replay with those of the service, or of another replay.
+//!
 //! [`Plan`] freezes what is judged. Laws: L3, L4, L5 (a function of plan, pages and log). Cost: that of judging, and of
 //! following what stands before the range.
 
+mod changes;
 mod counts;
 mod digest;
 mod lanes;
@@ -20,6 +23,7 @@ mod rejudge;
 mod time_order;
 mod what_if;
 
+pub use changes::{Changes, Compared, Example, Kind, MOST_HELD, Ruled, Side, Sides, Verdict};
 pub use counts::{Counts, VerdictName, name_of};
 pub use digest::Digest;
 pub use lanes::Lanes;

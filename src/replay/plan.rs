@@ -245,7 +245,7 @@ impl Plan {
     /// Says where a page stands with respect to the range.
     #[must_use]
     pub fn ranges(&self) -> Ranges {
-        Ranges(self.input.iter().map(|range| (range.id(), range.clone())).collect())
+        self.input.iter().cloned().collect()
     }
 }
 
@@ -290,6 +290,30 @@ impl Ranges {
     /// Lists the partitions with their offsets.
     pub fn iter(&self) -> impl Iterator<Item = (&PartitionId, &InputRange)> {
         self.0.iter()
+    }
+
+    /// Returns the offsets that are in the range of both replays. Those of either warm-up stay a warm-up.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Self {
+        let common = |(partition, one): (&PartitionId, &InputRange)| {
+            let other = other.0.get(partition)?;
+            let (from, to) = (one.from.max(other.from), one.to.min(other.to));
+            let warm_from = one.warm_from.min(other.warm_from);
+            (from < to).then(|| InputRange { warm_from, from, to, ..one.clone() })
+        };
+        self.0.iter().filter_map(common).collect()
+    }
+
+    /// Returns how many offsets are in the range.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.0.values().map(|range| u64::try_from(range.to - range.from).unwrap_or(0)).sum()
+    }
+}
+
+impl FromIterator<InputRange> for Ranges {
+    fn from_iter<T: IntoIterator<Item = InputRange>>(ranges: T) -> Self {
+        Self(ranges.into_iter().map(|range| (range.id(), range)).collect())
     }
 }
 
@@ -392,6 +416,17 @@ mod tests {
             [Part::Outside, Part::WarmUp, Part::WarmUp, Part::Range, Part::Range, Part::Outside]
         );
         assert_eq!(ranges.part(&PartitionId::new("pages", 1).at(5)), Part::Outside);
+    }
+
+    #[test]
+    fn two_replays_have_the_offsets_in_common_that_both_judge() {
+        let range =
+            |partition, warm_from, from, to| InputRange { topic: "pages".to_owned(), partition, warm_from, from, to };
+        let one: Ranges = [range(0, 2, 5, 9), range(1, 0, 0, 4), range(2, 0, 0, 9)].into_iter().collect();
+        let other: Ranges = [range(0, 6, 7, 12), range(1, 4, 4, 9)].into_iter().collect();
+        let common: Vec<InputRange> = one.common(&other).iter().map(|(_, range)| range.clone()).collect();
+        assert_eq!(common, [range(0, 2, 7, 9)]);
+        assert_eq!((one.records(), one.common(&other).records()), (17, 2));
     }
 
     #[test]

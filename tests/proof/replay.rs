@@ -190,6 +190,24 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     let changed = &strict["variants"][0]["counts"]["changed"];
     assert!(changed["near -> unique"].as_u64() > Some(50), "{strict}");
 
+    // Both logs, compared page for page, say the same as the replay did; two replays by the same settings do not differ.
+    let differ = ask(&cluster, &["replay", "diff", "strict", "--page", "diff.html", "--examples", "3"]);
+    assert_eq!(differ["changed"], *changed);
+    // Dead letters that never reached a judge have no verdict in either log.
+    let judged = as_said(&live).len() as u64;
+    let all: u64 = changed.as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert_eq!((&differ["pages"], &differ["same"]), (&json!(judged), &json!(judged - all)));
+    assert_eq!((&differ["only_in_against"], &differ["only_in_replay"]), (&json!({}), &json!({})));
+    shows_examples(&cluster, &differ, &live);
+    let same = ["replay", "diff", "two", "--against", "one", "--no-page", "--exit-code"];
+    for same in [&same[..], &["replay", "diff", "two", "--no-page", "--exit-code"]] {
+        let same = ask(&cluster, same);
+        assert_eq!((&same["same"], &same["changed"], &same["pages"]), (&json!(judged), &json!({}), &json!(judged)));
+    }
+    let differ = ["replay", "diff", "two", "--against", "strict", "--no-page", "--exit-code"];
+    assert!(refused(&cluster, &differ, 1).contains("verdicts differ"));
+    assert!(!cluster.disk("none").with_file_name("replay-two-diff.html").exists(), "no page was asked for");
+
     let listed = run(cluster.command(&["replay", "list", "-o", "jsonl"]));
     let listed = String::from_utf8(listed.stdout).unwrap();
     let states: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -198,6 +216,28 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     ask(&cluster, &["replay", "clean", "one", "--execute"]);
     let gone = refused(&cluster, &["replay", "status", "one"], 66);
     assert!(gone.contains("there are strict, two"), "{gone}");
+}
+
+/// The examples of a stricter threshold: why each page is unique now, and the page of both texts.
+fn shows_examples(cluster: &Cluster<'_>, differ: &Value, live: &BTreeMap<Source, Outcome>) {
+    let examples = differ["examples"].as_array().unwrap();
+    let lost: Vec<&Value> = examples.iter().filter(|example| example["change"] == "near -> unique").collect();
+    assert_eq!(lost.len(), 3, "{differ}");
+    let html = std::fs::read_to_string(cluster.disk("none").with_file_name("diff.html")).expect("the page");
+    assert_eq!(html.matches("<section").count(), examples.len());
+    for example in lost {
+        let source = example["source"].as_str().unwrap();
+        let (word, matched) = live[&source.parse().unwrap()].said();
+        assert_eq!((word, matched.map(ToString::to_string).as_deref()), ("near", example["against"]["match"].as_str()));
+        let similarity = example["against"]["similarity"].as_f64().unwrap();
+        assert!(similarity < 0.95, "{example}");
+        let why = example["why"].as_str().unwrap();
+        assert!(why.starts_with(&format!("similarity {similarity}: live needs ")), "{why}");
+        assert!(why.ends_with(", replay strict needs 0.95"), "{why}");
+        assert!(html.contains(&format!("<section id=\"{source}\"")) && html.contains(why), "{source}");
+    }
+    assert!(html.contains("<del>") && html.contains("<ins>"), "both texts with what differs");
+    assert!(!html.contains("does not hold this page"), "the input holds all of them");
 }
 
 /// What stands in the live logs.

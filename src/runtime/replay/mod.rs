@@ -1,7 +1,8 @@
-//! Running a replay: pages come in, rulings and pages go out, in the order of the plan.
+//! Running a replay: pages come in, rulings and pages go out, in the order of the plan. And comparing its verdicts.
 
 mod by_log;
 mod by_time;
+mod compare;
 mod feed;
 mod log_stream;
 mod pace;
@@ -13,6 +14,7 @@ mod writer;
 
 use std::time::Duration;
 
+pub use compare::{Texts, compare};
 pub use pace::{NotARate, Rate};
 pub use planning::{Draft, Extent, Sample, Wanted, check, estimate, make};
 pub use run::{Options, Outcome, Phase, Report, run};

@@ -1,0 +1,274 @@
+//! `replay diff`: the verdicts of a replay against those of the service, or of another replay.
+
+mod page;
+mod why;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use crossbeam_channel::tick;
+use indicatif::ProgressBar;
+use serde_json::{Map, Value, json};
+
+use self::page::Shown;
+use super::settings::{self, Both};
+use crate::cli::output::{Format, print, print_json};
+use crate::cli::{Global, human, note, ruling, tap};
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::Reader;
+use crate::kafka::admin::LogNames;
+use crate::kafka::pages::PageBytes;
+use crate::record::{Decoder, Source};
+use crate::replay::{Changes, Compared, Example, Kind, Plan, Ranges, Side, Sides};
+use crate::runtime::replay::{Store, Stored, Texts, compare};
+use crate::runtime::wiring::failure;
+
+/// What stands for the service in `--against`.
+const LIVE: &str = "live";
+
+/// Time between two log lines.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Examples whose pages are fetched at once.
+const AT_ONCE: usize = 16;
+
+/// Arguments of `replay diff`.
+#[derive(Clone, Debug, Args)]
+pub struct DiffArgs {
+    /// The replay
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Compare with the live verdicts, or with those of another replay
+    #[arg(long, value_name = "live|ID", default_value = LIVE)]
+    pub against: String,
+    /// Write examples to this HTML file [default: replay-ID-diff.html]
+    #[arg(long, value_name = "FILE", conflicts_with = "no_page")]
+    pub page: Option<PathBuf>,
+    /// Write no HTML file
+    #[arg(long)]
+    pub no_page: bool,
+    /// Most examples of each kind of change
+    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+    pub examples: usize,
+    /// Exit with code 1 when verdicts differ
+    #[arg(long)]
+    pub exit_code: bool,
+}
+
+/// What was compared, and what it came to.
+struct Counted<'a> {
+    plan: &'a Plan,
+    /// What both runs are called.
+    names: Sides<String>,
+    compared: Compared,
+    /// Offsets of the range.
+    records: u64,
+    /// Pages that are examples.
+    anchors: BTreeSet<Source>,
+}
+
+impl Counted<'_> {
+    fn why(&self, example: &Example) -> String {
+        why::why(example, &self.names, |side, source| self.compared.verdict(side, source))
+    }
+}
+
+/// Compares, prints the counts, and writes examples to a file.
+pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
+    let base = settings::read(global)?;
+    let store = Store::open(&base.live)?;
+    let stored = written(&store, &args.id)?;
+    let both = settings::of_plan(global, &stored.plan)?;
+    let plan = &stored.plan;
+    let (ranges, topic, name) = against(&store, plan, &args.against)?;
+    let names = Sides { before: name, after: format!("replay {}", plan.id) };
+    let topics = Sides { before: topic, after: plan.own_verdicts() };
+    let mut changes = Changes::new(&ranges, args.examples);
+    let mut progress = Progress::new();
+    let read = compare(&both.live, &topics, &mut changes, |rulings| progress.show(rulings));
+    progress.end();
+    read?;
+    let compared = changes.finish();
+    let anchors = compared.examples.iter().map(|example| example.source.clone()).collect();
+    let counted = Counted { plan, names, compared, records: ranges.records(), anchors };
+    match Format::or_usual(global.output) {
+        Format::Table => print(&line(&counted))?,
+        format @ (Format::Json | Format::Jsonl) => print_json(&object(&counted), format)?,
+    }
+    if !args.no_page {
+        let file = args.page.clone().unwrap_or_else(|| format!("replay-{}-diff.html", plan.id).into());
+        write_page(&counted, &both, &file)?;
+        note(&format!("examples written to {}", file.display()));
+    }
+    let differ = counted.compared.total() - counted.compared.same();
+    if args.exit_code && differ > 0 {
+        return Err(Reason::Failure.because(anyhow::anyhow!("{} verdicts differ", human::count(differ))));
+    }
+    Ok(())
+}
+
+/// Reads a replay. One that has not come to its end is compared as far as it is.
+fn written(store: &Store, id: &str) -> Result<Stored, Fatal> {
+    let stored = store.read(id)?;
+    let done = stored.total.as_ref().map_or(0, |total| total.counts.pages);
+    if stored.total.as_ref().is_none_or(|total| !total.is_done) {
+        note(&format!(
+            "warning: replay {id} is not done: it has judged {} of {} pages; `dupgate replay resume {id}` goes on",
+            human::count(done),
+            human::count(stored.plan.records)
+        ));
+    }
+    Ok(stored)
+}
+
+/// Returns what is compared with: the offsets that both have, the topic of the verdicts, and the name of the run.
+fn against(store: &Store, plan: &Plan, other: &str) -> Result<(Ranges, String, String), Fatal> {
+    if other == LIVE {
+        let verdicts = LogNames::new(&plan.logs, &plan.live_scheme).verdicts.to_string();
+        return Ok((plan.ranges(), verdicts, LIVE.to_owned()));
+    }
+    let other = written(store, other)?.plan;
+    let ranges = plan.ranges().common(&other.ranges());
+    let (records, of) = (ranges.records(), plan.ranges().records());
+    if records == 0 {
+        let why = anyhow::anyhow!("replays `{}` and `{}` have no offset in common", plan.id, other.id);
+        return Err(Reason::Input.because(why));
+    }
+    if records < of {
+        let [records, of] = [records, of].map(human::count);
+        note(&format!(
+            "warning: only {records} of the {of} offsets of replay {} are in replay {}, too",
+            plan.id, other.id
+        ));
+    }
+    Ok((ranges, other.own_verdicts(), format!("replay {}", other.id)))
+}
+
+/// Names a kind of change: `unique -> near`, `only in live`.
+fn kind_name(kind: Kind, names: &Sides<String>) -> String {
+    match (kind.before, kind.after) {
+        (Some(before), Some(after)) => format!("{} -> {}", before.name(), after.name()),
+        (Some(only), None) => format!("{} only in {}", only.name(), names.before),
+        (None, Some(only)) => format!("{} only in {}", only.name(), names.after),
+        (None, None) => "none".to_owned(),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share")]
+fn percent(count: u64, of: u64) -> String {
+    format!("{:.1} %", count as f64 * 100.0 / of.max(1) as f64)
+}
+
+/// The counts in one line, the most frequent change first.
+fn line(counted: &Counted<'_>) -> String {
+    let Counted { names, compared, .. } = counted;
+    let same = compared.same();
+    let mut parts = vec![format!("same verdict {} ({})", human::count(same), percent(same, compared.total()))];
+    let mut changed: Vec<(Kind, u64)> = compared.changed().collect();
+    changed.sort_by_key(|(kind, count)| (std::cmp::Reverse(*count), *kind));
+    parts
+        .extend(changed.into_iter().map(|(kind, count)| format!("{} {}", kind_name(kind, names), human::count(count))));
+    parts.extend(compared.unchanged().map(|verdict| format!("{} unchanged", verdict.name())));
+    parts.join("   ")
+}
+
+fn object(counted: &Counted<'_>) -> Value {
+    let Counted { plan, names, compared, records, .. } = counted;
+    let (mut changed, mut only): (Map<String, Value>, BTreeMap<Side, Map<String, Value>>) = Default::default();
+    for (kind, count) in compared.changed() {
+        let (object, name) = match (kind.only_in(), kind.before.or(kind.after)) {
+            (Some(side), Some(verdict)) => (only.entry(side).or_default(), verdict.name().to_owned()),
+            (_, _) => (&mut changed, kind_name(kind, names)),
+        };
+        object.insert(name, count.into());
+    }
+    let against = names.before.strip_prefix("replay ").unwrap_or(&names.before);
+    let examples: Vec<Value> = compared.examples.iter().map(|example| example_object(counted, example)).collect();
+    json!({
+        "replay": plan.id, "against": against, "set": plan.set, "offsets": records, "pages": compared.total(),
+        "same": compared.same(), "changed": changed,
+        "only_in_against": only.remove(&Side::Before).unwrap_or_default(),
+        "only_in_replay": only.remove(&Side::After).unwrap_or_default(),
+        "examples": examples,
+    })
+}
+
+fn example_object(counted: &Counted<'_>, example: &Example) -> Value {
+    let side = |side: Side| {
+        let Some(ruled) = example.ruled.of(side) else { return Value::Null };
+        let mut object = Map::new();
+        object.insert("verdict".to_owned(), ruled.verdict.name().into());
+        if let Some(reason) = ruled.reason {
+            object.insert("reason".to_owned(), reason.name().into());
+        }
+        if let Some(of) = &ruled.of {
+            object.extend(ruling::matched(of, why::form(ruled)));
+        }
+        Value::Object(object)
+    };
+    json!({
+        "change": kind_name(example.kind(), &counted.names), "source": example.source.to_string(),
+        "against": side(Side::Before), "replay": side(Side::After), "why": counted.why(example),
+    })
+}
+
+/// Fetches the pages of the examples and writes them to a file.
+fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Result<(), Fatal> {
+    let settings = both.tried.first().unwrap_or(&both.live);
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
+        .map_err(|error| Reason::Config.because(error))?;
+    let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
+    let mut texts = Texts::open(&both.live)?;
+    let mut out = page::begin(counted);
+    for examples in counted.compared.examples.chunks(AT_ONCE) {
+        let matches = examples.iter().filter_map(page::shown_match).map(|(_, of)| of);
+        let sources: Vec<&Source> = examples.iter().map(|example| &example.source).chain(matches).collect();
+        let read = |(source, bytes): (Source, PageBytes)| {
+            let text = reader.normal_text(&bytes.record()).map_err(|rejection| rejection.to_string());
+            (source, Shown { id: tap::id(&decoder, &bytes), text })
+        };
+        let pages: BTreeMap<Source, Shown> = texts.fetch(&sources)?.into_iter().map(read).collect();
+        for example in examples {
+            page::section(&mut out, counted, example, reader.analyzer(), &pages);
+        }
+    }
+    page::end(&mut out);
+    std::fs::write(file, out).map_err(|error| {
+        Reason::State.because(anyhow::anyhow!("the examples are not written to {}: {error}", file.display()))
+    })
+}
+
+/// How many rulings were read, on standard error: a line on a terminal, else a log line every ten seconds.
+struct Progress {
+    bar: Option<ProgressBar>,
+    ticks: crossbeam_channel::Receiver<std::time::Instant>,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
+        Self { bar, ticks: tick(EVERY) }
+    }
+
+    fn show(&mut self, rulings: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(rulings);
+            bar.set_message(format!("{} rulings read", human::count(rulings)));
+        } else if self.ticks.try_recv().is_ok() {
+            tracing::info!(rulings, "comparing");
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

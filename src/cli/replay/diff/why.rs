@@ -1,0 +1,354 @@
+//! Why two runs do not say the same of a page, in one sentence.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::cli::human;
+use crate::cli::ruling::{Form, Measure};
+use crate::fingerprint::share;
+use crate::log::{Match, Rules, SameId, Stage};
+use crate::record::Source;
+use crate::replay::{Example, Ruled, Side, Sides, Verdict};
+
+/// Returns the form of the sketches that a run compares.
+pub(super) fn form(ruled: &Ruled) -> Form {
+    ruled.rules.as_ref()?.minhash.map(|minhash| minhash.form)
+}
+
+/// Says why both runs do not say the same. `verdict` is what a run says of another page.
+pub(super) fn why(
+    example: &Example,
+    names: &Sides<String>,
+    verdict: impl Fn(Side, &Source) -> Option<Verdict>,
+) -> String {
+    let Sides { before, after } = &example.ruled;
+    let (Some(before), Some(after)) = (before, after) else {
+        let missing = if before.is_none() { Side::Before } else { Side::After };
+        return format!("{} has no verdict on this page", names.of(missing));
+    };
+    let ruled = Sides { before, after };
+    for side in Side::BOTH {
+        let of = ruled.of(side);
+        if of.verdict == Verdict::Withdrawn {
+            let reason = of.reason.map_or("unknown reason", crate::record::Reject::name);
+            return format!("{} withdrew the page: {reason}", names.of(side));
+        }
+    }
+    match (before.of.as_deref(), after.of.as_deref()) {
+        (Some(one), Some(other)) => of_two(Sides { before: one, after: other }, &ruled, names, verdict),
+        (Some(of), None) => of_one(Side::Before, of, &ruled, names, verdict),
+        (None, Some(of)) => of_one(Side::After, of, &ruled, names, verdict),
+        (None, None) => "no threshold says why".to_owned(),
+    }
+}
+
+/// Only one run has matched the page.
+fn of_one(
+    side: Side,
+    of: &Match,
+    ruled: &Sides<&Ruled>,
+    names: &Sides<String>,
+    verdict: impl Fn(Side, &Source) -> Option<Verdict>,
+) -> String {
+    let other = side.other();
+    let name = names.of(other);
+    if let (Some(own), Some(others)) = (&ruled.of(side).rules, &ruled.of(other).rules)
+        && let Some(words) = threshold(side, of, own, others, names)
+    {
+        return words;
+    }
+    if let Some(original) = verdict(other, &of.source).filter(|verdict| *verdict != Verdict::Unique) {
+        if original.is_duplicate() {
+            return format!("{} matched a page that {name} calls a duplicate ({})", names.of(side), original.name());
+        }
+        if original == Verdict::Withdrawn {
+            return format!("{} matched a page that {name} has withdrawn", names.of(side));
+        }
+    }
+    let differ = match (&ruled.before.rules, &ruled.after.rules) {
+        (Some(before), Some(after)) => differing(before, after),
+        (_, _) => Vec::new(),
+    };
+    let remembers = format!("{name} remembers other originals (window, warm-up)");
+    if differ.is_empty() {
+        format!("no threshold says why: {remembers}")
+    } else {
+        format!("no threshold says why: {} differs, or {remembers}", differ.join(", "))
+    }
+}
+
+/// Says which threshold of the other run the match does not pass.
+fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<String>) -> Option<String> {
+    let stage = of.stage;
+    let has = |rules: &Rules| rules.stages.contains(&stage) && (stage != Stage::MinHash || rules.minhash.is_some());
+    if !has(others) {
+        return Some(format!("{} has no stage {}", names.of(side.other()), stage.name()));
+    }
+    let measure = Measure::of(of, own.minhash.map(|minhash| minhash.form)).in_words();
+    let both = |needs: &dyn Fn(&Rules) -> String| {
+        let (own, others) = (needs(own), needs(others));
+        let (before, after) = if side == Side::Before { (own, others) } else { (others, own) };
+        Some(format!("{measure}: {} {before}, {} {after}", names.before, names.after))
+    };
+    match stage {
+        Stage::SimHash if of.distance > others.max_distance => {
+            return both(&|rules| format!("allows {}", rules.max_distance));
+        }
+        Stage::Exact | Stage::SimHash => {}
+        Stage::MinHash => {
+            let minhash = others.minhash?;
+            if let Some(contained) = of.contained {
+                if minhash.containment.is_none_or(|least| contained < least) {
+                    let needs = |rules: &Rules| {
+                        let least = rules.minhash.and_then(|minhash| minhash.containment);
+                        least.map_or_else(
+                            || "does not match by containment".to_owned(),
+                            |least| format!("needs {}", share(least)),
+                        )
+                    };
+                    return both(&needs);
+                }
+            } else if minhash.form.similarity(of.distance) < minhash.min_similarity {
+                let needs = |rules: &Rules| {
+                    let least = rules.minhash.map_or(0, |minhash| minhash.min_similarity);
+                    format!("needs {}", share(least))
+                };
+                return both(&needs);
+            }
+        }
+    }
+    let age = Duration::from_millis(u64::try_from(of.age_ms).unwrap_or(0));
+    if age > others.windows.of(stage) {
+        let age = human::span(age);
+        let (before, after) = if side == Side::Before { (own, others) } else { (others, own) };
+        let window = |rules: &Rules| human::span(rules.windows.of(stage));
+        return Some(format!(
+            "the original is {age} older: {} remembers {}, {} {}",
+            names.before,
+            window(before),
+            names.after,
+            window(after)
+        ));
+    }
+    None
+}
+
+/// Both runs have matched the page.
+fn of_two(
+    of: Sides<&Match>,
+    ruled: &Sides<&Ruled>,
+    names: &Sides<String>,
+    verdict: impl Fn(Side, &Source) -> Option<Verdict>,
+) -> String {
+    if of.before.source != of.after.source {
+        let measured = |side: Side| {
+            let of = of.of(side);
+            let measure = Measure::of(of, form(ruled.of(side))).in_words();
+            format!("{} matched {} ({measure})", names.of(side), of.source)
+        };
+        let mut words = format!("original differs: {}, {}", measured(Side::Before), measured(Side::After));
+        for side in Side::BOTH {
+            let (of, name) = (&of.of(side).source, names.of(side.other()));
+            if let Some(other) = verdict(side.other(), of).filter(|other| other.is_duplicate()) {
+                // Writing to a `String` cannot fail.
+                let _ = write!(words, "; {of} is a duplicate in {name} ({})", other.name());
+            }
+        }
+        return words;
+    }
+    let (Some(before), Some(after)) = (&ruled.before.rules, &ruled.after.rules) else {
+        return "same original, and the rules are not known".to_owned();
+    };
+    let is = |one: Verdict| ruled.before.verdict == one || ruled.after.verdict == one;
+    if is(Verdict::Update) && before.same_id != after.same_id {
+        let word = |rules: &Rules| match rules.same_id {
+            SameId::Update => "update",
+            SameId::Duplicate => "duplicate",
+        };
+        return format!(
+            "same id: match.same_id is {} in {}, {} in {}",
+            word(before),
+            names.before,
+            word(after),
+            names.after
+        );
+    }
+    if is(Verdict::Template) && before.number_guard != after.number_guard {
+        let least = |rules: &Rules| {
+            rules.number_guard.map_or_else(
+                || "does not compare them".to_owned(),
+                |least| format!("needs {} of them in common", share(least)),
+            )
+        };
+        return format!("the numbers differ: {} {}, {} {}", names.before, least(before), names.after, least(after));
+    }
+    "same original, and no threshold says why".to_owned()
+}
+
+/// Lists the settings that decide verdicts and that differ.
+fn differing(one: &Rules, other: &Rules) -> Vec<&'static str> {
+    let of_minhash = one.minhash.zip(other.minhash);
+    let minhash = |differs: fn(crate::log::MinHashRules, crate::log::MinHashRules) -> bool| {
+        of_minhash.is_some_and(|(one, other)| differs(one, other))
+    };
+    [
+        ("match.stages", one.stages != other.stages),
+        ("match.simhash.max_distance", one.max_distance != other.max_distance),
+        ("match.simhash.min_similarity", one.simhash_similarity != other.simhash_similarity),
+        ("match.minhash.min_similarity", minhash(|one, other| one.min_similarity != other.min_similarity)),
+        ("match.minhash.containment", minhash(|one, other| one.containment != other.containment)),
+        ("match.minhash.bands", minhash(|one, other| one.banding != other.banding || one.agree != other.agree)),
+        ("match.minhash.low_confidence", minhash(|one, other| one.unsure != other.unsure)),
+        ("match.minhash.max_bucket", minhash(|one, other| one.max_bucket != other.max_bucket)),
+        ("match.same_id", one.same_id != other.same_id),
+        ("match.same_site", one.same_site != other.same_site),
+        ("match.number_guard", one.number_guard != other.number_guard),
+        ("window", one.windows != other.windows || one.lateness != other.lateness),
+        ("index.max_memory", one.max_entries != other.max_entries),
+    ]
+    .into_iter()
+    .filter_map(|(name, differs)| differs.then_some(name))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::log::Windows;
+    use crate::record::{PartitionId, Reject};
+
+    fn rules(assignments: &[&str]) -> Rules {
+        let set: Vec<String> = assignments.iter().map(|text| (*text).to_owned()).collect();
+        let sources = crate::config::Sources { set, ..crate::config::Sources::default() };
+        let loaded = crate::config::load(&sources, crate::config::Purpose::Sieve);
+        loaded.unwrap_or_else(|refused| panic!("{refused}")).settings.rules
+    }
+
+    fn at(offset: i64) -> Source {
+        PartitionId::new("pages", 0).at(offset)
+    }
+
+    fn matched(stage: Stage, distance: u8, original: i64) -> Match {
+        Match { stage, distance, contained: None, source: at(original), age_ms: 3_600_000, cluster: at(original) }
+    }
+
+    fn ruled(verdict: Verdict, of: Option<Match>, rules: &Rules) -> Ruled {
+        Ruled { verdict, of: of.map(Box::new), reason: None, rules: Some(Arc::new(rules.clone())) }
+    }
+
+    fn words(before: Option<Ruled>, after: Option<Ruled>, said: &[(Side, i64, Verdict)]) -> String {
+        let names = Sides { before: "live".to_owned(), after: "replay 7c1f".to_owned() };
+        why(&Example { source: at(9), ruled: Sides { before, after } }, &names, |side, source| {
+            let (_, _, verdict) = said.iter().find(|(of, offset, _)| (*of, *offset) == (side, source.offset))?;
+            Some(*verdict)
+        })
+    }
+
+    /// Live says unique, the replay near.
+    fn gained(of: Match, live: &Rules, tried: &Rules, said: &[(Side, i64, Verdict)]) -> String {
+        words(Some(ruled(Verdict::Unique, None, live)), Some(ruled(Verdict::Near, Some(of), tried)), said)
+    }
+
+    #[test]
+    fn the_threshold_that_the_match_does_not_pass_is_named_with_both_values() {
+        let live = rules(&["match.minhash.min_similarity=0.5"]);
+        let tried = rules(&["match.minhash.min_similarity=0.3"]);
+        let form = live.minhash.unwrap().form;
+        let distance = (0..=u8::MAX).find(|distance| form.similarity(*distance) < 450).unwrap();
+        let similarity = share(form.similarity(distance));
+        let of = matched(Stage::MinHash, distance, 3);
+        let expected = format!("similarity {similarity}: live needs 0.5, replay 7c1f needs 0.3");
+        assert_eq!(gained(of.clone(), &live, &tried, &[]), expected);
+        let lost = words(Some(ruled(Verdict::Near, Some(of), &tried)), Some(ruled(Verdict::Unique, None, &live)), &[]);
+        assert_eq!(lost, format!("similarity {similarity}: live needs 0.3, replay 7c1f needs 0.5"));
+
+        let bits = |max_distance| Rules { max_distance, stages: Stage::ALL.to_vec(), ..live.clone() };
+        let of = matched(Stage::SimHash, 4, 3);
+        assert_eq!(gained(of, &bits(3), &bits(4), &[]), "4 bits differ: live allows 3, replay 7c1f allows 4");
+
+        let mut by_containment = live.clone();
+        by_containment.minhash.as_mut().unwrap().containment = Some(800);
+        let of = Match { contained: Some(875), ..matched(Stage::MinHash, distance, 3) };
+        assert_eq!(
+            gained(of, &live, &by_containment, &[]),
+            "0.875 of the smaller page is in the other: live does not match by containment, replay 7c1f needs 0.8"
+        );
+    }
+
+    #[test]
+    fn a_stage_that_is_missing_and_a_window_that_is_shorter_are_named() {
+        let live = rules(&[]);
+        let without = Rules { stages: vec![Stage::Exact], ..live.clone() };
+        assert_eq!(gained(matched(Stage::MinHash, 0, 3), &without, &live, &[]), "live has no stage minhash");
+        let short = Rules { windows: Windows::all(Duration::from_mins(30)), ..live.clone() };
+        let long = Rules { windows: Windows::all(Duration::from_hours(2)), ..live };
+        assert_eq!(
+            gained(matched(Stage::MinHash, 0, 3), &short, &long, &[]),
+            "the original is 1 h older: live remembers 30 min, replay 7c1f 2 h"
+        );
+    }
+
+    #[test]
+    fn where_no_threshold_says_why_the_original_does_or_what_is_remembered() {
+        let live = rules(&[]);
+        let of = || matched(Stage::MinHash, 0, 3);
+        assert_eq!(
+            gained(of(), &live, &live, &[(Side::Before, 3, Verdict::Near)]),
+            "replay 7c1f matched a page that live calls a duplicate (near)"
+        );
+        assert_eq!(
+            gained(of(), &live, &live, &[(Side::Before, 3, Verdict::Withdrawn)]),
+            "replay 7c1f matched a page that live has withdrawn"
+        );
+        assert_eq!(
+            gained(of(), &live, &live, &[(Side::Before, 3, Verdict::Unique), (Side::After, 3, Verdict::Near)]),
+            "no threshold says why: live remembers other originals (window, warm-up)"
+        );
+        let other = Rules { same_site: None, max_entries: 7, ..live.clone() };
+        let said = gained(of(), &other, &live, &[]);
+        assert!(
+            said.ends_with("index.max_memory differs, or live remembers other originals (window, warm-up)"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn two_matches_differ_by_their_original_or_by_what_is_compared_beside_the_text() {
+        let live = rules(&[]);
+        let of = |verdict, original| Some(ruled(verdict, Some(matched(Stage::SimHash, 2, original)), &live));
+        assert_eq!(
+            words(of(Verdict::Near, 3), of(Verdict::Template, 4), &[(Side::Before, 4, Verdict::Exact)]),
+            "original differs: live matched pages:0:3 (2 bits differ), replay 7c1f matched pages:0:4 (2 bits differ); \
+             pages:0:4 is a duplicate in live (exact)"
+        );
+        assert_eq!(
+            words(of(Verdict::Near, 3), of(Verdict::Template, 3), &[]),
+            "same original, and no threshold says why"
+        );
+        let guarded = Rules { number_guard: Some(250), ..live.clone() };
+        let plain = Rules { number_guard: None, ..live.clone() };
+        let near = |verdict, rules: &Rules| Some(ruled(verdict, Some(matched(Stage::SimHash, 2, 3)), rules));
+        assert_eq!(
+            words(near(Verdict::Near, &plain), near(Verdict::Template, &guarded), &[]),
+            "the numbers differ: live does not compare them, replay 7c1f needs 0.25 of them in common"
+        );
+        let update = Rules { same_id: SameId::Update, ..live.clone() };
+        let duplicate = Rules { same_id: SameId::Duplicate, ..live };
+        assert_eq!(
+            words(near(Verdict::Update, &update), near(Verdict::Near, &duplicate), &[]),
+            "same id: match.same_id is update in live, duplicate in replay 7c1f"
+        );
+    }
+
+    #[test]
+    fn a_page_that_one_run_lacks_or_withdrew_is_said_to_be_so() {
+        let live = rules(&[]);
+        let unique = || Some(ruled(Verdict::Unique, None, &live));
+        assert_eq!(words(unique(), None, &[]), "replay 7c1f has no verdict on this page");
+        let withdrawn = Ruled { reason: Some(Reject::Gone), ..ruled(Verdict::Withdrawn, None, &live) };
+        let said = words(Some(withdrawn), unique(), &[]);
+        assert_eq!(said, format!("live withdrew the page: {}", Reject::Gone.name()));
+    }
+}

@@ -1,0 +1,417 @@
+//! What two runs say of the same pages: verdicts that differ, counted by kind, with examples of each kind.
+//!
+//! Before: the rulings of both runs, each in the order of its log. After: counts of all positions of the ranges, and
+//! examples that are chosen by a hash of their position, so that they are the same whenever the same logs are compared.
+//! The last ruling of a position counts.
+//!
+//! Cost: one byte for each offset of the ranges, and the match of each position that only one run has ruled so far.
+//! Past [`MOST_HELD`] of them positions are counted all the same, but do not become examples.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::plan::Ranges;
+use crate::log::{Answer, Decision, Match, Rules, Ruling, Stage};
+use crate::record::{PartitionId, Reject, Source};
+
+/// Most positions whose match is held until the other run has ruled them.
+pub const MOST_HELD: usize = 1 << 20;
+
+/// Bits of a position's byte that hold the verdict of one run.
+const BITS: u8 = 4;
+
+/// One of the two runs that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The run that is compared against: the live service, or another replay.
+    Before,
+    /// The replay.
+    After,
+}
+
+impl Side {
+    /// Both, in order.
+    pub const BOTH: [Self; 2] = [Self::Before, Self::After];
+
+    /// Returns the other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Before => Self::After,
+            Self::After => Self::Before,
+        }
+    }
+}
+
+/// One value for each of the two runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sides<T> {
+    /// Value of the run that is compared against.
+    pub before: T,
+    /// Value of the replay.
+    pub after: T,
+}
+
+impl<T> Sides<T> {
+    /// Returns the value of one run.
+    pub const fn of(&self, side: Side) -> &T {
+        match side {
+            Side::Before => &self.before,
+            Side::After => &self.after,
+        }
+    }
+
+    /// Returns the value of one run, to be changed.
+    pub const fn of_mut(&mut self, side: Side) -> &mut T {
+        match side {
+            Side::Before => &mut self.before,
+            Side::After => &mut self.after,
+        }
+    }
+}
+
+/// The verdict on a page, as it is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Verdict {
+    /// Nothing near it is remembered.
+    Unique = 1,
+    /// A known page with changed text.
+    Update = 2,
+    /// Near an original, with other figures.
+    Template = 3,
+    /// The text of an original.
+    Exact = 4,
+    /// Near an original.
+    Near = 5,
+    /// Not delivered as judged.
+    Withdrawn = 6,
+}
+
+impl Verdict {
+    /// Every verdict.
+    pub const ALL: [Self; 6] = [Self::Unique, Self::Update, Self::Template, Self::Exact, Self::Near, Self::Withdrawn];
+
+    /// Returns the name used in headers, or `withdrawn`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Update => "update",
+            Self::Template => "template",
+            Self::Exact => "exact",
+            Self::Near => "near",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+
+    /// Returns the verdict of an answer, if it is about a single page.
+    #[must_use]
+    pub const fn of(answer: &Answer) -> Option<Self> {
+        match answer {
+            Answer::Page(page) => Some(match &page.decision {
+                Decision::Unique { .. } => Self::Unique,
+                Decision::Update { .. } => Self::Update,
+                Decision::Template { .. } => Self::Template,
+                Decision::Duplicate { of } => match of.stage {
+                    Stage::Exact => Self::Exact,
+                    Stage::SimHash | Stage::MinHash => Self::Near,
+                },
+            }),
+            Answer::Withdrawn { .. } => Some(Self::Withdrawn),
+            Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+        }
+    }
+
+    /// Says whether the page is no original.
+    #[must_use]
+    pub const fn is_duplicate(self) -> bool {
+        matches!(self, Self::Exact | Self::Near)
+    }
+
+    fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|verdict| *verdict as u8 == code)
+    }
+}
+
+/// What both runs say of a page; `None` where a run has no ruling of it.
+pub type Kind = Sides<Option<Verdict>>;
+
+impl Kind {
+    /// Says whether both say the same.
+    #[must_use]
+    pub fn is_same(&self) -> bool {
+        self.before == self.after
+    }
+
+    /// Returns the run that alone has a ruling.
+    #[must_use]
+    pub const fn only_in(&self) -> Option<Side> {
+        match (self.before, self.after) {
+            (Some(_), None) => Some(Side::Before),
+            (None, Some(_)) => Some(Side::After),
+            (Some(_), Some(_)) | (None, None) => None,
+        }
+    }
+
+    fn of_byte(byte: u8) -> Self {
+        let before = Verdict::from_code(byte & ((1 << BITS) - 1));
+        Self { before, after: Verdict::from_code(byte >> BITS) }
+    }
+
+    fn byte(self) -> u8 {
+        let code = |verdict: Option<Verdict>| verdict.map_or(0, |verdict| verdict as u8);
+        code(self.before) | (code(self.after) << BITS)
+    }
+}
+
+/// What one run says of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ruled {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What it was matched with.
+    pub of: Option<Box<Match>>,
+    /// Why it was withdrawn.
+    pub reason: Option<Reject>,
+    /// The rules that it was judged by, where the log still names them.
+    pub rules: Option<Arc<Rules>>,
+}
+
+impl Ruled {
+    fn of(answer: &Answer, rules: Option<&Arc<Rules>>) -> Option<Self> {
+        let (of, reason) = match answer {
+            Answer::Page(page) => (page.decision.matched().cloned().map(Box::new), None),
+            Answer::Withdrawn { reason, .. } => (None, Some(*reason)),
+            Answer::Forgotten(_) | Answer::Reopened { .. } => return None,
+        };
+        Some(Self { verdict: Verdict::of(answer)?, of, reason, rules: rules.cloned() })
+    }
+}
+
+/// A page that both runs do not say the same of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Example {
+    /// Its position.
+    pub source: Source,
+    /// What each run says of it.
+    pub ruled: Sides<Option<Ruled>>,
+}
+
+impl Example {
+    /// Returns the verdicts.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        let verdict = |ruled: &Option<Ruled>| ruled.as_ref().map(|ruled| ruled.verdict);
+        Kind { before: verdict(&self.ruled.before), after: verdict(&self.ruled.after) }
+    }
+}
+
+/// The verdicts of both runs on each offset of a partition.
+#[derive(Debug)]
+struct Offsets {
+    /// Offset of the first byte.
+    first: i64,
+    /// First offset that is counted.
+    from: i64,
+    bytes: Vec<u8>,
+}
+
+impl Offsets {
+    fn place(&self, offset: i64) -> Option<usize> {
+        usize::try_from(offset.checked_sub(self.first)?).ok()
+    }
+
+    fn counted(&self) -> &[u8] {
+        let skipped = self.place(self.from).unwrap_or(0);
+        self.bytes.get(skipped..).unwrap_or_default()
+    }
+}
+
+/// Compares two runs ruling by ruling.
+#[derive(Debug)]
+pub struct Changes {
+    offsets: BTreeMap<PartitionId, Offsets>,
+    /// Counted positions that only this run has ruled so far.
+    waiting: Sides<u64>,
+    /// What is known of positions that only one run has ruled so far.
+    held: HashMap<Source, Ruled>,
+    most_held: usize,
+    examples: Examples,
+}
+
+/// At most so many pages of each kind, those with the smallest hashes.
+#[derive(Debug)]
+struct Examples {
+    most: usize,
+    of: BTreeMap<Kind, BTreeMap<(u64, Source), Both>>,
+}
+
+/// What each run says of a page.
+type Both = Sides<Option<Ruled>>;
+
+impl Examples {
+    fn offer(&mut self, kind: Kind, source: Source, ruled: Both) {
+        let of = self.of.entry(kind).or_default();
+        of.insert((hash(&source), source), ruled);
+        if of.len() > self.most {
+            of.pop_last();
+        }
+    }
+
+    fn take(&mut self, kind: Kind, source: &Source) -> Option<Both> {
+        self.of.get_mut(&kind)?.remove(&(hash(source), source.clone()))
+    }
+}
+
+fn hash(source: &Source) -> u64 {
+    xxh3_64(source.to_string().as_bytes())
+}
+
+impl Changes {
+    /// Begins with no ruling. Positions of the ranges are counted; at most `examples` of each kind are kept.
+    #[must_use]
+    pub fn new(ranges: &Ranges, examples: usize) -> Self {
+        let offsets = ranges.iter().map(|(partition, range)| {
+            let length = usize::try_from(range.to.saturating_sub(range.warm_from)).unwrap_or(0);
+            (partition.clone(), Offsets { first: range.warm_from, from: range.from, bytes: vec![0; length] })
+        });
+        Self {
+            offsets: offsets.collect(),
+            waiting: Sides::default(),
+            held: HashMap::new(),
+            most_held: MOST_HELD,
+            examples: Examples { most: examples, of: BTreeMap::new() },
+        }
+    }
+
+    /// Takes the next ruling of a run, and the rules that it was made by.
+    pub fn push(&mut self, side: Side, ruling: &Ruling, rules: Option<&Arc<Rules>>) {
+        let (Some(source), Some(verdict)) = (ruling.answer.ruled_source(), Verdict::of(&ruling.answer)) else { return };
+        let Some(offsets) = self.offsets.get_mut(&source.partition) else { return };
+        let Some(byte) = offsets.place(source.offset).and_then(|place| offsets.bytes.get_mut(place)) else { return };
+        let old = Kind::of_byte(*byte);
+        let mut new = old;
+        *new.of_mut(side) = Some(verdict);
+        *byte = new.byte();
+        if source.offset < offsets.from {
+            return;
+        }
+        self.count_waiting(old, new);
+        let mut known = self.known(old, source);
+        *known.of_mut(side) = Ruled::of(&ruling.answer, rules);
+        if new.only_in().is_some() {
+            if let (Some(ruled), true) = (known.of_mut(side).take(), self.held.len() < self.most_held) {
+                self.held.insert(source.clone(), ruled);
+            }
+        } else if !new.is_same() && known.before.is_some() && known.after.is_some() {
+            self.examples.offer(new, source.clone(), known);
+        }
+    }
+
+    fn count_waiting(&mut self, old: Kind, new: Kind) {
+        if old.only_in() == new.only_in() {
+            return;
+        }
+        if let Some(side) = old.only_in() {
+            *self.waiting.of_mut(side) -= 1;
+        }
+        if let Some(side) = new.only_in() {
+            *self.waiting.of_mut(side) += 1;
+        }
+    }
+
+    /// Takes out what is known of a position.
+    fn known(&mut self, kind: Kind, source: &Source) -> Both {
+        let mut known = Sides::default();
+        if let Some(side) = kind.only_in() {
+            *known.of_mut(side) = self.held.remove(source);
+        } else if !kind.is_same() {
+            known = self.examples.take(kind, source).unwrap_or_default();
+        }
+        known
+    }
+
+    /// Returns the run whose rulings are to be read next so that little is held: the other one is ahead.
+    #[must_use]
+    pub const fn behind(&self) -> Side {
+        if self.waiting.before > self.waiting.after { Side::After } else { Side::Before }
+    }
+
+    /// Ends the comparison: what only one run has ruled by now, the other one does not have.
+    #[must_use]
+    pub fn finish(self) -> Compared {
+        let Self { offsets, held, mut examples, .. } = self;
+        for (source, ruled) in held {
+            let side = offsets.get(&source.partition).and_then(|offsets| kind(offsets, &source)?.only_in());
+            let Some(side) = side else { continue };
+            let mut both = Sides::default();
+            let mut kind = Kind::default();
+            *kind.of_mut(side) = Some(ruled.verdict);
+            *both.of_mut(side) = Some(ruled);
+            examples.offer(kind, source, both);
+        }
+        let mut counts: BTreeMap<Kind, u64> = BTreeMap::new();
+        for byte in offsets.values().flat_map(Offsets::counted).filter(|byte| **byte != 0) {
+            *counts.entry(Kind::of_byte(*byte)).or_default() += 1;
+        }
+        let mut examples: Vec<Example> =
+            examples.of.into_values().flatten().map(|((_, source), ruled)| Example { source, ruled }).collect();
+        examples.sort_by(|one, other| (one.kind(), &one.source).cmp(&(other.kind(), &other.source)));
+        Compared { counts, examples, offsets }
+    }
+}
+
+fn kind(offsets: &Offsets, source: &Source) -> Option<Kind> {
+    offsets.bytes.get(offsets.place(source.offset)?).copied().map(Kind::of_byte)
+}
+
+/// What comparing two runs came to.
+#[derive(Debug)]
+pub struct Compared {
+    /// Positions by what both runs say of them, those of which both say the same included.
+    pub counts: BTreeMap<Kind, u64>,
+    /// Pages of which both do not say the same, by kind and position.
+    pub examples: Vec<Example>,
+    offsets: BTreeMap<PartitionId, Offsets>,
+}
+
+impl Compared {
+    /// Returns what a run says of a page of the range or the warm-up.
+    #[must_use]
+    pub fn verdict(&self, side: Side, source: &Source) -> Option<Verdict> {
+        *kind(self.offsets.get(&source.partition)?, source)?.of(side)
+    }
+
+    /// Returns how many positions a run has ruled, or both.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
+    /// Returns of how many positions both say the same.
+    #[must_use]
+    pub fn same(&self) -> u64 {
+        self.counts.iter().filter(|(kind, _)| kind.is_same()).map(|(_, count)| count).sum()
+    }
+
+    /// Lists the kinds of change with their counts.
+    pub fn changed(&self) -> impl Iterator<Item = (Kind, u64)> {
+        self.counts.iter().filter(|(kind, _)| !kind.is_same()).map(|(kind, count)| (*kind, *count))
+    }
+
+    /// Lists the verdicts that occur and that no page has won or lost.
+    pub fn unchanged(&self) -> impl Iterator<Item = Verdict> {
+        let is_there =
+            |verdict: &Verdict| self.counts.contains_key(&Kind { before: Some(*verdict), after: Some(*verdict) });
+        let is_changed = |verdict: Verdict| {
+            self.changed().any(|(kind, _)| kind.before == Some(verdict) || kind.after == Some(verdict))
+        };
+        Verdict::ALL.into_iter().filter(is_there).filter(move |verdict| !is_changed(*verdict))
+    }
+}
+
+#[cfg(test)]
+mod tests;

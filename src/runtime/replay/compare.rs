@@ -1,0 +1,154 @@
+//! Two verdict logs read at once, ruling by ruling, and the pages of which they do not say the same.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::wiring::{self, failure};
+use super::QUERY;
+use super::log_stream::{self, LogStream};
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::kafka::client::ClientSettings;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::pages::{PageBytes, Pages};
+use crate::kafka::survey::Survey;
+use crate::log::{Rules, RulesNumber, VerdictRecord};
+use crate::record::{PartitionId, Source};
+use crate::replay::{Changes, Side, Sides};
+
+/// How long pages are waited for that the input should hold.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reads the verdict logs of both runs to their ends. Says now and then how many rulings were read.
+///
+/// # Errors
+///
+/// When there is no such log, it cannot be read, or the cluster does not answer.
+pub fn compare(
+    settings: &Settings,
+    topics: &Sides<String>,
+    changes: &mut Changes,
+    mut see: impl FnMut(u64),
+) -> Result<(), Fatal> {
+    let cluster = wiring::cluster(&settings.kafka);
+    let group = &settings.input.group;
+    let survey = Survey::new(&cluster, group, QUERY).map_err(wiring::trouble)?;
+    let offsets = Offsets::new(&cluster.query(group), QUERY).map_err(failure)?;
+    let config = cluster.follower(group);
+    let open = |topic: &str| Log::open(&survey, &offsets, &config, topic);
+    let mut logs = Sides { before: open(&topics.before)?, after: open(&topics.after)? };
+    let mut read = 0;
+    loop {
+        // The log that is behind is read, so that little is held of positions that it has not come to.
+        let behind = changes.behind();
+        let side = if logs.of(behind).is_over() { behind.other() } else { behind };
+        if logs.of(side).is_over() {
+            return Ok(());
+        }
+        read += logs.of_mut(side).step(side, changes)?;
+        see(read);
+    }
+}
+
+/// The verdict log of one run: its partitions in turn, record by record.
+struct Log {
+    open: VecDeque<Partition>,
+}
+
+struct Partition {
+    stream: LogStream,
+    rules: HashMap<RulesNumber, Arc<Rules>>,
+}
+
+impl Log {
+    fn open(survey: &Survey, offsets: &Offsets, config: &ClientSettings, topic: &str) -> Result<Self, Fatal> {
+        let Some(view) = survey.topic(topic).map_err(wiring::trouble)? else {
+            return Err(
+                Reason::Input.because(anyhow::anyhow!("topic `{topic}`, which has the verdicts, does not exist"))
+            );
+        };
+        let topic: Arc<str> = Arc::from(topic);
+        let mut open = VecDeque::new();
+        for number in 0..view.partitions {
+            let partition = log_stream::partition(&topic, number);
+            let (_, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+            open.push_back(Partition { stream: LogStream::open(config, partition, end)?, rules: HashMap::new() });
+        }
+        Ok(Self { open })
+    }
+
+    fn is_over(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Takes the next record of the next partition; returns how many rulings it has.
+    fn step(&mut self, side: Side, changes: &mut Changes) -> Result<u64, Fatal> {
+        let Some(mut partition) = self.open.pop_front() else { return Ok(0) };
+        let Some(entry) = partition.stream.next()? else { return Ok(0) };
+        let count = partition.take(entry.record, side, changes);
+        self.open.push_back(partition);
+        Ok(count)
+    }
+}
+
+impl Partition {
+    fn take(&mut self, record: VerdictRecord, side: Side, changes: &mut Changes) -> u64 {
+        match record {
+            VerdictRecord::Rules(record) => self.learn(record.number, record.rules),
+            VerdictRecord::Checkpoint(checkpoint) => self.learn(checkpoint.rules_number, checkpoint.rules),
+            VerdictRecord::Rulings(batch) => {
+                let rules = self.rules.get(&batch.rules);
+                batch.rulings.iter().for_each(|ruling| changes.push(side, ruling, rules));
+                return batch.rulings.len() as u64;
+            }
+        }
+        0
+    }
+
+    fn learn(&mut self, number: RulesNumber, rules: Rules) {
+        self.rules.entry(number).or_insert_with(|| Arc::new(rules));
+    }
+}
+
+/// Fetches the pages of which two runs do not say the same.
+pub struct Texts {
+    pages: Pages,
+    offsets: Offsets,
+    kept: HashMap<PartitionId, (i64, i64)>,
+}
+
+impl Texts {
+    /// Makes the clients.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be made of these settings.
+    pub fn open(settings: &Settings) -> Result<Self, Fatal> {
+        let cluster = wiring::cluster(&settings.kafka);
+        let group = &settings.input.group;
+        let pages = Pages::open(&cluster.follower(group), PATIENCE).map_err(failure)?;
+        Ok(Self { pages, offsets: Offsets::new(&cluster.query(group), QUERY).map_err(failure)?, kept: HashMap::new() })
+    }
+
+    /// Fetches these pages; those that the input does not hold any more are missing in the answer.
+    ///
+    /// # Errors
+    ///
+    /// When the client does not take the positions.
+    pub fn fetch(&mut self, sources: &[&Source]) -> Result<BTreeMap<Source, PageBytes>, Fatal> {
+        let there: Vec<&Source> = sources.iter().copied().filter(|source| self.is_kept(source)).collect();
+        self.pages.fetch(&there).map_err(|error| Reason::Unavailable.because(error))
+    }
+
+    /// Says whether the input holds this offset, so that nothing is waited for that is gone.
+    fn is_kept(&mut self, source: &Source) -> bool {
+        let partition = &source.partition;
+        if !self.kept.contains_key(partition) {
+            // A topic that does not exist any more holds nothing.
+            let kept = self.offsets.range(partition).unwrap_or_default();
+            self.kept.insert(partition.clone(), kept);
+        }
+        self.kept.get(partition).is_some_and(|(first, end)| (*first..*end).contains(&source.offset))
+    }
+}
