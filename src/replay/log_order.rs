@@ -190,3 +190,127 @@ fn is_older_than_the_log(judge: &Rejudge, live: &PageRuling, anew: &Ruling) -> b
     }
     live.decision.matched().is_some_and(|of| !judge.holds(&of.source))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::{Given, Layers, Purpose};
+    use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
+    use crate::record::{PartitionId, Timestamp};
+    use crate::replay::{InputRange, Plan};
+
+    const LIVE: LogIdentity = LogIdentity(1);
+    const OWN: LogIdentity = LogIdentity(2);
+
+    fn rules() -> Rules {
+        let resolved = Layers::default().resolve(&Given::default(), Purpose::Sieve);
+        resolved.unwrap_or_else(|refused| panic!("{refused}")).0.rules
+    }
+
+    /// A page whose text is number `text`.
+    fn page(partition: i32, offset: i64, text: u128) -> PageEntry {
+        PageEntry {
+            source: PartitionId::new("pages", partition).at(offset),
+            event_time: Timestamp::from_millis(1000 * offset),
+            id: None,
+            scope: None,
+            site: None,
+            is_variant: false,
+            fingerprints: Fingerprints {
+                exact: ExactHash(text),
+                simhash: None,
+                sketch: None,
+                numbers: Numbers::of(""),
+            },
+            digest: PageDigest(7),
+        }
+    }
+
+    /// Two partitions, of which each has a warm-up of `from` pages and a range behind it.
+    fn ranges(from: i64) -> Ranges {
+        let range = |partition| InputRange { topic: "pages".to_owned(), partition, warm_from: 0, from, to: i64::MAX };
+        let text = serde_json::json!({
+            "version": 1, "id": "x", "created_ms": 0, "cluster": "", "group": "g", "logs": "g", "order": "log", "into": "none",
+            "set": [], "live_scheme": "s", "scheme": "s", "rules": [], "input": [range(0), range(1)], "verdict_log": [],
+            "output": {"unique": null, "duplicate": null, "dead_letter": null}, "records": 0, "warm_up_records": 0,
+            "warnings": []
+        });
+        serde_json::from_value::<Plan>(text).unwrap().ranges()
+    }
+
+    /// Judges pages live, so many in a record, and returns the log and all rulings.
+    fn live(texts: &[u128], each: usize) -> (Vec<VerdictRecord>, Vec<Ruling>) {
+        let mut judge = Rejudge::begin(LIVE, rules());
+        let (mut log, mut rulings) = (Vec::new(), Vec::new());
+        for (at, text) in texts.iter().enumerate() {
+            let offset = i64::try_from(at / 2).unwrap();
+            let entry = page(i32::try_from(at % 2).unwrap(), offset, *text);
+            rulings.extend(judge.judge(entry, Timestamp::from_millis(i64::MAX)).unwrap());
+            if (at + 1) % each == 0 {
+                log.extend(judge.records());
+            }
+        }
+        log.extend(judge.records());
+        (log, rulings)
+    }
+
+    /// Replays a log and returns what came out, with the live ruling of each page.
+    fn replay(mut order: LogOrder, log: &[VerdictRecord], texts: &[u128], gone: bool) -> Vec<(Ruling, Option<Ruling>)> {
+        let mut made = Vec::new();
+        for record in log {
+            order.record(record.clone()).unwrap();
+            while let Some(next) = order.advance().unwrap() {
+                let Next::Page(ruling, _) = next else { panic!("{next:?}") };
+                let source = ruling.answer.ruled_source().unwrap().clone();
+                let at = usize::try_from(source.offset * 2 + i64::from(source.partition.number)).unwrap();
+                let entry = page(source.partition.number, source.offset, texts[at]);
+                let judged = order.judge(&ruling, Some(&entry).filter(|_| !gone)).unwrap();
+                made.push((*ruling, judged.into_iter().next().flatten().map(|(ruling, _)| ruling)));
+            }
+        }
+        made
+    }
+
+    fn decided(ruling: &Ruling) -> String {
+        format!("{:?}", page_of(ruling).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn with_the_live_rules_the_live_verdicts_come_out(
+            texts in prop::collection::vec(0_u128..6, 1..60), each in 1_usize..9, from in 0_i64..20, gone: bool,
+        ) {
+            let (log, rulings) = live(&texts, each);
+            let made = replay(LogOrder::as_live(OWN, ranges(from)), &log, &texts, gone);
+            let in_range = rulings.iter().filter(|ruling| page_of(ruling).unwrap().source.offset >= from);
+            prop_assert_eq!(made.len(), in_range.count());
+            for (live, again) in made {
+                prop_assert_eq!(decided(&live), decided(&again.unwrap()));
+            }
+        }
+
+        #[test]
+        fn other_rules_judge_the_warm_up_as_well(texts in prop::collection::vec(0_u128..6, 1..60), from in 0_i64..20) {
+            let (log, rulings) = live(&texts, 4);
+            let made = replay(LogOrder::what_if(OWN, [rules()], ranges(from)), &log, &texts, false);
+            prop_assert_eq!(made.len(), rulings.len());
+            for (live, again) in made {
+                prop_assert_eq!(decided(&live), decided(&again.unwrap()), "the rules are the live ones after all");
+            }
+        }
+    }
+
+    #[test]
+    fn a_verdict_whose_original_is_older_than_the_log_is_taken_over() {
+        let texts = [1, 2, 1, 3];
+        let (log, rulings) = live(&texts, 1);
+        // A checkpoint, and what follows behind the original: as trimming leaves it.
+        let kept = [&log[..1], &log[3..]].concat();
+        let made = replay(LogOrder::as_live(OWN, ranges(1)), &kept, &texts, false);
+        let again: Vec<String> = made.iter().map(|(_, again)| decided(again.as_ref().unwrap())).collect();
+        assert_eq!(again, [decided(&rulings[2]), decided(&rulings[3])]);
+        assert!(page_of(&rulings[2]).unwrap().decision.matched().is_some(), "a duplicate of what is gone");
+    }
+}

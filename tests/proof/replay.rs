@@ -375,3 +375,24 @@ fn a_plan_that_does_not_fit_is_refused_and_an_input_that_goes_away_ends_the_run(
     assert_eq!(code, Some(74));
     assert!(!shadow(&cluster, "x").is_empty());
 }
+
+#[test]
+fn pages_larger_than_a_partitions_share_of_the_memory_hold_nobody() {
+    const PAGES: i32 = 12;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let config = json!({ "processing": { "max_in_flight_bytes": "1MiB" }, "input": { "max_document": "1MiB" } });
+    let shape = Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config };
+    let cluster = Cluster::new(broker, shape);
+    let pen = Pen::new(broker);
+    for number in 0..2 * PAGES {
+        let words: Vec<String> = (0..40_000).map(|word| format!("w{number}x{word}")).collect();
+        let value = json!({ "url": format!("https://a.example/{number}"), "text": words.join(" ") }).to_string();
+        let page = Page { key: number.to_string(), value: Some(value.into()), ..Page::default() };
+        pen.write(&cluster.inputs()[0], number % 2, &page);
+    }
+    pen.flush();
+    let replay = ["replay", "run", "--from", "start", "--order", "time", "--into", "none", "--execute"];
+    let report = ask(&cluster, &replay);
+    assert_eq!(report["variants"][0]["counts"]["pages"], 2 * PAGES);
+}

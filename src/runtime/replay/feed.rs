@@ -21,6 +21,7 @@ use crate::kafka::member::Arrived;
 use crate::kafka::output::Carried;
 use crate::kafka::range::{RangeEvent, RangeReader};
 use crate::record::{PartitionId, Timestamp};
+use crate::replay::LOOKAHEAD;
 use crate::worker::Page;
 
 /// How long one page's text may be worked on.
@@ -147,7 +148,7 @@ impl Feed {
         lane.first += 1;
         lane.told = lane.told.saturating_sub(1);
         lane.bytes = lane.bytes.saturating_sub(page.payload.record.bytes());
-        if lane.is_paused && lane.bytes < self.share / 2 {
+        if lane.is_paused && (lane.bytes < self.share / 2 || lane.pages.len() < LOOKAHEAD) {
             self.resume(partition);
         }
         Some(*page)
@@ -206,7 +207,8 @@ impl Feed {
         let place = lane.first + lane.pages.len() as u64;
         lane.pages.push_back(Slot::Open);
         lane.bytes += bytes;
-        if !lane.is_paused && lane.bytes > self.share {
+        // The order of time needs so many pages of each partition, however large they are.
+        if !lane.is_paused && lane.bytes > self.share && lane.pages.len() >= LOOKAHEAD {
             lane.is_paused = true;
             if let Some(reader) = self.readers.get(&partition.topic) {
                 reader.pause(partition.number);
