@@ -554,8 +554,8 @@ def kafka():
         ),
         states(
             "Paused",
-            "Why the input stands still. backpressure comes and goes under load and restore after a rebalance; breaker and "
-            "manual stay until somebody acts.",
+            "Why the input stands still. backpressure comes and goes under load, pacing while partitions wait for a slower "
+            "one, and restore after a rebalance; breaker and manual stay until somebody acts.",
             [query(f"max by (instance, reason) ({metric('consumer_paused')})", "{{instance}} {{reason}}")],
             {0: ("reading", GREEN), 1: ("paused", ORANGE)},
             runbooks=("DupgateBreakerPaused", "DupgatePausedManually"),

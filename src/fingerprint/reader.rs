@@ -255,6 +255,12 @@ impl Reader {
         Ok((scope, partition_of(scope, self.partitions)))
     }
 
+    /// Returns a page's event time without a look at its text, when it is read from a field and the field is there.
+    #[must_use]
+    pub fn event_time(&self, record: &RawRecord<'_>) -> Option<Timestamp> {
+        self.decoder.decode(record).ok()?.fetched_at
+    }
+
     /// Makes the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. A shingle that
     /// repeats counts once.
     fn sketch(&self, normal: &str, letters: &mut Letters, scratch: &mut SketchScratch) -> Option<Sketch> {

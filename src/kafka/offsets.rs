@@ -10,6 +10,7 @@ use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::Plain;
+use super::member::Start;
 use super::orphans::share_of;
 use super::pulse::retire;
 use crate::record::{PartitionId, Timestamp};
@@ -145,18 +146,40 @@ impl Offsets {
     ///
     /// When no broker answered in time.
     pub fn ends(&self, partitions: &BTreeSet<PartitionId>) -> Result<BTreeMap<PartitionId, i64>, KafkaError> {
+        self.starts(partitions, Start::Latest)
+    }
+
+    /// Returns the first offset that whoever begins at `start` reads, for many partitions by one question to each broker. A
+    /// partition whose leader does not answer is left out, as is one that holds nothing from the wanted time on.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answered in time.
+    pub fn starts(
+        &self,
+        partitions: &BTreeSet<PartitionId>,
+        start: Start,
+    ) -> Result<BTreeMap<PartitionId, i64>, KafkaError> {
+        let wanted = match start {
+            Start::Offset(offset) | Start::NotBefore(offset) => {
+                return Ok(partitions.iter().map(|partition| (partition.clone(), offset)).collect());
+            }
+            Start::Earliest => Offset::Beginning,
+            Start::Latest => Offset::End,
+            Start::At(time) => Offset::Offset(time.millis()),
+        };
         if partitions.is_empty() {
             return Ok(BTreeMap::new());
         }
         let mut list = TopicPartitionList::new();
         for partition in partitions {
-            list.add_partition_offset(&partition.topic, partition.number, Offset::End)?;
+            list.add_partition_offset(&partition.topic, partition.number, wanted)?;
         }
         let answer = self.ask(|consumer| consumer.offsets_for_times(list, self.patience))?;
         let elements = answer.elements();
         let known = elements.iter().filter(|element| element.error().is_ok()).filter_map(|element| {
-            let Offset::Offset(end) = element.offset() else { return None };
-            Some((PartitionId::new(element.topic(), element.partition()), end))
+            let Offset::Offset(offset) = element.offset() else { return None };
+            Some((PartitionId::new(element.topic(), element.partition()), offset))
         });
         Ok(known.collect())
     }

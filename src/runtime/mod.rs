@@ -5,6 +5,7 @@
 //! effects out by the `kafka` room, and is the only owner of that machine. [`text_pool`] is where text work runs.
 
 pub mod affected;
+mod backlogs;
 pub mod clock;
 pub mod cores;
 mod dead_letter_report;

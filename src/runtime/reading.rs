@@ -9,7 +9,7 @@ use crate::kafka::member::Arrived;
 use crate::kafka::output::{Carried, Outputs};
 use crate::log::PageEntry;
 use crate::panics::shielded;
-use crate::record::{Encoding, Headers, RawRecord, Reject, Source, Timestamp};
+use crate::record::{Encoding, EventTime, Headers, RawRecord, Reject, Source, Timestamp};
 use crate::telemetry::{Metrics, labels};
 use crate::text::{CutBy, Extraction};
 use crate::worker::{Disposition, Errand, Header, Page};
@@ -111,6 +111,13 @@ impl Reading {
             }
         }
     }
+}
+
+/// Returns a record's event time without a look at its text.
+pub(super) fn event_time(reader: &Reader, source: EventTime, record: &Arrived) -> Timestamp {
+    let of_field = || shielded(|| reader.event_time(&raw(record, &Named(&record.headers)))).flatten();
+    let field = if source == EventTime::Field { of_field() } else { None };
+    field.or(record.timestamp).unwrap_or_default()
 }
 
 const fn label_of(step: Step) -> labels::Step {

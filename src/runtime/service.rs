@@ -48,6 +48,13 @@ const REMEMBERED_RULINGS: usize = 100_000;
 /// Offsets that a worker keeps rulings for that it reads back.
 const RECALLED_POSITIONS: i64 = 300_000;
 
+/// How far a partition may be ahead of a slower one at the least: `window.allowed_lateness` may be nothing.
+const LEAST_LEAD: Duration = Duration::from_mins(1);
+
+/// How long a partition of another worker that does not move is waited for: a worker that is killed is replaced after its
+/// session time-out of 30 s and has to start.
+const AWAY_AFTER: Duration = Duration::from_mins(1);
+
 /// Most pages in one transaction.
 const TRANSACTION_PAGES: usize = 20_000;
 
@@ -302,10 +309,13 @@ impl Service {
             revoke_grace: REVOKE_GRACE,
             shutdown_grace: settings.processing.shutdown_grace,
             pacing: Pacing {
-                lead: settings.rules.lateness,
+                // The other half is for what is asked about and not judged yet.
+                lead: (settings.rules.lateness / 2).max(LEAST_LEAD),
                 reach: settings.rules.lateness + 2 * settings.rules.windows.max(),
                 idle_after: Duration::from_secs(5),
-                interval: Duration::from_millis(100),
+                away_after: AWAY_AFTER,
+                interval: Duration::from_millis(50),
+                look_interval: Duration::from_secs(2),
             },
             pause_above_dead_letter_ratio: f64::from(settings.processing.pause_above_dead_letter_percent) / 100.0,
             manner: plan.manner(),

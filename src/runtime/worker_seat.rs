@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
+use super::backlogs::Backlogs;
 use super::clock::Clock;
 use super::errands::Errands;
 use super::in_order::InOrder;
@@ -32,7 +33,7 @@ use crate::kafka::verdict_log::{FollowEvent, Follower};
 use crate::record::PartitionId;
 use crate::telemetry::labels::Log;
 use crate::transaction::Call;
-use crate::worker::{Event, LogPartition, Page, Worker, WorkerSettings};
+use crate::worker::{Backlog, Event, LogPartition, Page, Worker, WorkerSettings};
 
 /// How long the seat waits for news before it says that time passed.
 const TICK: Duration = Duration::from_millis(10);
@@ -67,6 +68,7 @@ enum News {
     Checkpoint(LogPartition, Option<i64>),
     Unread(BTreeSet<PartitionId>),
     Committed(BTreeMap<PartitionId, Option<i64>>),
+    Backlog(BTreeMap<PartitionId, Backlog>),
     /// The partitions of the input, and what each member of a group at rest owns.
     Group(BTreeSet<PartitionId>, Option<Vec<BTreeSet<PartitionId>>>),
     Hold(bool),
@@ -145,6 +147,7 @@ pub struct WorkerSeat {
     errands: Errands,
     lag_errands: Errands,
     offsets: Arc<Offsets>,
+    backlogs: Arc<Backlogs>,
     judge_offsets: Vec<Arc<Offsets>>,
     pool: TextPool,
     gate: Arc<Gate>,
@@ -213,6 +216,14 @@ impl WorkerSeat {
             move |_, answer| drop(answered.send(News::Called(answer))),
         )
         .map_err(failure)?;
+        let offsets = Arc::new(Offsets::new(&plan.cluster.query(group), QUESTION).map_err(failure)?);
+        let backlogs = Arc::new(Backlogs {
+            offsets: Arc::clone(&offsets),
+            client: plan.cluster.query(group),
+            topics: plan.input_topics(),
+            reader: reading.reader.clone(),
+            event_time: plan.settings.record.event_time,
+        });
         let pool = TextPool::start(plan.text_threads(), reading, clock, sink(&sender, News::Read)).map_err(failure)?;
         Ok(Self {
             worker: Worker::new(settings),
@@ -229,7 +240,8 @@ impl WorkerSeat {
             transactor,
             errands: Errands::start("worker-errands".to_owned()).map_err(failure)?,
             lag_errands: Errands::start("lags".to_owned()).map_err(failure)?,
-            offsets: Arc::new(Offsets::new(&plan.cluster.query(group), QUESTION).map_err(failure)?),
+            offsets,
+            backlogs,
             judge_offsets,
             pool,
             gate,

@@ -221,6 +221,8 @@ label! {
     Pause = "reason" {
         /// Enough pages are in flight.
         Backpressure = "backpressure",
+        /// The next pages of a partition are much later than those of a slower one.
+        Pacing = "pacing",
         /// Old rulings are read back.
         Restore = "restore",
         /// Too many dead letters.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::progress::Backlog;
 use crate::log::{Entry, PageEntry, RequestId, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::transaction::{Call, CallError};
@@ -87,6 +88,8 @@ pub enum Event<P> {
     Unread(BTreeSet<PartitionId>),
     /// Answers [`Effect::FetchCommitted`].
     Committed(BTreeMap<PartitionId, Option<i64>>),
+    /// Answers [`Effect::FetchBacklog`].
+    Backlog(BTreeMap<PartitionId, Backlog>),
     /// Reading of this partition begins at this offset: comes before its first page where [`Effect::Seek`] did not name
     /// the offset.
     Started(PartitionId, i64),
@@ -155,6 +158,9 @@ pub enum Effect<P> {
     /// Ask for the group's stable committed offsets: of these partitions alone, because the answer waits for every
     /// transaction that is about to move one of them. Each is answered by one [`Event::Committed`], in order.
     FetchCommitted(BTreeSet<PartitionId>),
+    /// What is left to read of all partitions of the input, as far as it can be told without waiting? For these, the times of
+    /// the pages from this offset on are wanted, too. Answered by one [`Event::Backlog`].
+    FetchBacklog(BTreeMap<PartitionId, i64>),
     /// Hand over pages from here on. No page read before this comes after it, from however far down the line of text
     /// threads.
     Seek {

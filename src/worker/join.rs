@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::events::{Disposition, Effect, Errand, LogPartition, ReadFrom};
@@ -25,10 +26,10 @@ enum Meeting {
 impl<P> Worker<P> {
     // ---- following
 
-    pub(super) fn followed(&mut self, log: LogPartition, offset: i64, record: &VerdictRecord) {
+    pub(super) fn followed(&mut self, now: Duration, log: LogPartition, offset: i64, record: &VerdictRecord) {
         let Some(followed) = self.logs.get_mut(log) else { return };
         match followed.known.follow(offset, record) {
-            Ok(news) => news.into_iter().for_each(|news| self.heard(log, news)),
+            Ok(news) => news.into_iter().for_each(|news| self.heard(now, log, news)),
             Err(OutOfPlace) => self.learn_anew(log),
         }
     }
@@ -50,10 +51,12 @@ impl<P> Worker<P> {
         }
     }
 
-    fn heard(&mut self, log: LogPartition, news: News) {
+    fn heard(&mut self, now: Duration, log: LogPartition, news: News) {
         match news {
             News::Ruled(ruling) => {
                 let Some(source) = ruling.answer.ruled_source() else { return };
+                let time = if let Answer::Page(page) = &ruling.answer { Some(page.event_time) } else { None };
+                self.progress.judged(now, source, time);
                 if let Some(recall) = self.logs.get_mut(log).and_then(|log| log.recall.as_mut()) {
                     recall.superseded(source, &ruling);
                 }

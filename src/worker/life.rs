@@ -9,10 +9,11 @@ use super::breaker::Breaker;
 use super::events::{Disposition, Effect, Errand, Event, LogPartition, Output, Page, ReadFrom, Request};
 use super::known::Known;
 use super::lane::{Anchor, Lane};
+use super::progress::Progress;
 use super::recall::Recall;
 use super::settings::WorkerSettings;
 use crate::log::RequestId;
-use crate::record::{PartitionId, Reject, Source};
+use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::transaction::{Call, Manner, Ritual};
 
 /// One worker: pages in, rulings in; routed pages and offsets out.
@@ -44,8 +45,14 @@ pub struct Worker<P> {
     pub(super) last_commit: Duration,
     pub(super) breaker: Breaker,
     pub(super) full: bool,
-    /// When it was looked last which partitions are ahead of others.
+    /// How far all partitions of the input have come.
+    pub(super) progress: Progress,
+    /// Time of the slowest partition that has pages: pages that are much later have to wait.
+    pub(super) slowest: Option<Timestamp>,
+    /// When that was looked for last.
     pub(super) paced_at: Duration,
+    /// Time of our fastest partition then.
+    pub(super) checked_up_to: Option<Timestamp>,
     /// Fetches of committed offsets that are not answered. Only the last one counts: it asks for all that is needed.
     pub(super) fetches: usize,
     pub(super) effects: VecDeque<Effect<P>>,
@@ -110,7 +117,10 @@ impl<P> Worker<P> {
             last_commit: Duration::ZERO,
             breaker: Breaker::new(settings.pause_above_dead_letter_ratio),
             full: false,
+            progress: Progress::default(),
+            slowest: None,
             paced_at: Duration::ZERO,
+            checked_up_to: None,
             fetches: 0,
             effects: VecDeque::new(),
             settings,
@@ -130,14 +140,19 @@ impl<P> Worker<P> {
     pub fn handle(&mut self, now: Duration, event: Event<P>) {
         match event {
             Event::Checkpoint(log, offset) => self.follow_from(log, offset),
-            Event::Followed { log, offset, record } => self.followed(log, offset, &record),
+            Event::Followed { log, offset, record } => self.followed(now, log, offset, &record),
             Event::FollowedToEnd(log) => self.followed_to_end(log),
             Event::LogMoved(log) => self.learn_anew(log),
-            Event::Assigned(partitions) => self.assigned(partitions),
+            Event::Assigned(partitions) => self.assigned(now, partitions),
             Event::Revoked(partitions) => self.revoked(now, partitions),
             Event::Lost(partitions) => self.lost(&partitions),
             Event::Unread(partitions) => self.unread = Some(partitions),
             Event::Committed(offsets) => self.seek(offsets),
+            Event::Backlog(backlogs) => {
+                self.progress.answered(now, backlogs);
+                self.find_slowest(now);
+                self.admit_all();
+            }
             Event::Started(partition, offset) => self.started(&partition, offset),
             Event::Page(page) => self.read(now, page),
             Event::AtEnd(partition) => {
@@ -171,6 +186,7 @@ impl<P> Worker<P> {
             in_transaction: self.sent.outputs.len(),
             in_flight_bytes: self.in_flight_bytes(),
             full: self.full,
+            ahead: self.lanes.values().filter(|lane| lane.ahead.is_some()).count(),
             partitions: self.lanes.len(),
         }
     }
@@ -191,7 +207,7 @@ impl<P> Worker<P> {
     #[must_use]
     pub fn dead_letters_held(&self) -> BTreeMap<Reject, u64> {
         let mut held = BTreeMap::new();
-        let waiting = self.lanes.values().flat_map(Lane::waiting).map(|waiting| &waiting.page);
+        let waiting = self.lanes.values().flat_map(Lane::pages);
         for page in waiting.chain(self.sent.outputs.iter().map(|output| &output.page)) {
             if let Errand::Settled(Disposition::DeadLetter(reason)) | Errand::Withdraw(_, reason) = &page.errand {
                 *held.entry(*reason).or_default() += 1;
@@ -242,9 +258,9 @@ impl<P> Worker<P> {
 
     // ---- the group
 
-    fn assigned(&mut self, partitions: BTreeSet<PartitionId>) {
+    fn assigned(&mut self, now: Duration, partitions: BTreeSet<PartitionId>) {
         for partition in &partitions {
-            self.lanes.insert(partition.clone(), Lane::new());
+            self.lanes.insert(partition.clone(), Lane::new(now));
         }
         // A pause survives in the client; it is set anew where it is still wanted.
         self.effects.push_back(Effect::Resume(partitions));
@@ -344,14 +360,16 @@ impl<P> Worker<P> {
 
     fn read(&mut self, now: Duration, page: Page<P>) {
         let Some(lane) = self.lanes.get_mut(&page.source.partition) else { return };
-        let offset = page.source.offset;
-        if lane.seeking || lane.leaving || lane.is_blocked() || offset < lane.next {
+        if !lane.takes(page.source.offset) {
             return;
         }
         lane.answers();
-        let source = page.source.clone();
+        let (partition, time) = (page.source.partition.clone(), page.paced_by);
         lane.push(now, page);
-        self.resolve(&source);
+        if self.is_unchecked(now, time) {
+            self.find_slowest(now);
+        }
+        self.admit(&partition);
     }
 
     // ---- what time brings
@@ -443,6 +461,8 @@ pub struct Status {
     pub in_flight_bytes: usize,
     /// Reading is paused because that is too many.
     pub full: bool,
+    /// Partitions whose next pages wait for a slower partition.
+    pub ahead: usize,
     /// Partitions owned.
     pub partitions: usize,
 }

@@ -20,6 +20,7 @@ mod known;
 mod lane;
 mod life;
 mod pace;
+mod progress;
 mod recall;
 mod route;
 mod settings;
@@ -30,6 +31,7 @@ pub use events::{Disposition, Effect, Errand, Event, Failure, LogPartition, Outp
 pub use headers::{Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, message, verdict};
 pub use life::{Status, Worker};
 pub use pace::Pacing;
+pub use progress::Backlog;
 pub use route::{BadRecords, Mode, Partitioning, Routing, Tombstones, murmur2};
 pub use settings::WorkerSettings;
 pub use start::{Subscription, unread};

@@ -20,6 +20,7 @@ mod alone;
 mod ledger;
 mod team;
 
+mod backlog;
 mod bad_input;
 mod burst;
 mod falling;

@@ -10,6 +10,7 @@
     reason = "a test stops at the first thing that is wrong, and says what it is"
 )]
 
+mod backlog;
 mod bounded_work;
 #[path = "../support/bus/mod.rs"]
 mod bus;

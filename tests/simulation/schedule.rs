@@ -240,7 +240,14 @@ impl Schedule {
             commit_interval: ms(2),
             revoke_grace: ms(10),
             shutdown_grace: ms(20),
-            pacing: Pacing { lead: ms(6), reach: ms(40), idle_after: ms(20), interval: ms(1) },
+            pacing: Pacing {
+                lead: ms(6),
+                reach: ms(40),
+                idle_after: ms(20),
+                away_after: ms(40),
+                interval: ms(1),
+                look_interval: ms(8),
+            },
             pause_above_dead_letter_ratio: 1.0,
             manner: Manner::Transaction,
         };

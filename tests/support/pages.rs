@@ -60,6 +60,28 @@ impl WorldPage {
         Self { tombstone: true, event_time, ..Self::draw(rng, width, 0, 0) }
     }
 
+    /// A page of a text that no other page has but its copies. Only the exact stage sees it.
+    pub(crate) fn copy_of(text: u64, width: Width, time: i64) -> Self {
+        Self {
+            width,
+            text,
+            variant: 0,
+            too_short: true,
+            event_time: Timestamp::from_millis(time),
+            id: None,
+            scope: 0,
+            digest: 0,
+            tombstone: false,
+            reject: None,
+            size: 1,
+            poison: false,
+        }
+    }
+
+    pub(crate) fn event_time(&self) -> Timestamp {
+        self.event_time
+    }
+
     /// The log partition that this page's scope goes to.
     pub(crate) fn log(&self, logs: usize) -> LogPartition {
         usize::try_from(self.scope).unwrap() % logs
@@ -78,10 +100,10 @@ impl WorldPage {
 
     fn entry(&self, source: &Source) -> PageEntry {
         // Neighbouring texts differ in one bit, about the middle; the variant changes the text, but no bit.
-        let simhash = SimHash::cut(self.width, ((1 << self.text) - 1) << (self.width.bits() / 2 - 4));
+        let simhash = || SimHash::cut(self.width, ((1 << self.text) - 1) << (self.width.bits() / 2 - 4));
         let fingerprints = Fingerprints {
             exact: ExactHash(u128::from(self.text * 2 + self.variant)),
-            simhash: (!self.too_short).then_some(simhash),
+            simhash: (!self.too_short).then(simhash),
             // Neighbouring texts differ in three of sixteen slots; behind them stands how long each is.
             sketch: (!self.too_short).then(|| {
                 let slot = |slot: u64| u8::try_from((self.text + slot * 3) / 5 % 251).unwrap();

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use dupgate::config::settings::Mode;
 use dupgate::log::{Entry, VerdictReader};
-use dupgate::record::PartitionId;
+use dupgate::record::{PartitionId, Timestamp};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{
-    Blocked, Disposition, Effect, Event, LogPartition, Output, Page, ReadFrom, Request, Status, Subscription, Worker,
-    WorkerSettings, unread,
+    Backlog, Blocked, Disposition, Effect, Event, LogPartition, Output, Page, ReadFrom, Request, Status, Subscription,
+    Worker, WorkerSettings, unread,
 };
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
@@ -50,6 +50,7 @@ pub(crate) struct WorkerDriver {
 enum Todo {
     FetchCheckpoint(LogPartition),
     FetchUnread,
+    FetchBacklog(BTreeMap<PartitionId, i64>),
     FindEnd(LogPartition),
     Join,
     Leave,
@@ -245,6 +246,7 @@ impl WorkerDriver {
                     self.todo.push_back(Todo::FindEnd(log));
                 }
                 Effect::FetchUnread => self.todo.push_back(Todo::FetchUnread),
+                Effect::FetchBacklog(heads) => self.todo.push_back(Todo::FetchBacklog(heads)),
                 Effect::Join => self.todo.push_back(Todo::Join),
                 Effect::Leave => self.todo.push_back(Todo::Leave),
                 Effect::FetchCommitted(partitions) => self.fetches.push_back(partitions),
@@ -323,6 +325,7 @@ impl WorkerDriver {
                 let unread = unread(&partitions, &known.collect(), Subscription::Topics);
                 event = unread.map(Event::Unread);
             }
+            Todo::FetchBacklog(heads) => event = Some(Event::Backlog(backlogs(world, &heads))),
             Todo::FindEnd(log) => self.follows[log].end = Some(world.bus.stable_end(&verdicts_of(log))),
             Todo::Join => self.join(world),
             Todo::Leave => {
@@ -581,6 +584,28 @@ impl WorkerDriver {
         self.owned.clear();
         self.reading.clear();
     }
+}
+
+/// What is left to read of every partition of the input.
+fn backlogs(world: &World, heads: &BTreeMap<PartitionId, i64>) -> BTreeMap<PartitionId, Backlog> {
+    let backlog = |input: &PartitionId| {
+        let begins = if world.starts_at_end { world.bus.stable_end(input) } else { world.bus.start(input) };
+        let next = world.bus.committed(GROUP, input).map_or(begins, |committed| committed.offset);
+        let head = heads.get(input).map(|&from| first_times(world, input, from));
+        (input.clone(), Backlog { next, end: world.bus.stable_end(input), head })
+    };
+    world.inputs.iter().map(backlog).collect()
+}
+
+fn first_times(world: &World, input: &PartitionId, mut from: i64) -> Vec<Timestamp> {
+    let mut times = Vec::new();
+    while times.len() < Backlog::PAGES
+        && let Fetched::Record { offset, value: Value::Page(page), .. } = world.bus.fetch(input, from)
+    {
+        times.push(page.event_time());
+        from = offset + 1;
+    }
+    times
 }
 
 /// Sends pages where they belong; a poisoned page is taken only as a dead letter.

@@ -48,7 +48,7 @@ impl TopicName {
     }
 }
 
-pub(in super::super) fn detach(message: &BorrowedMessage<'_>) -> Arrived {
+pub(in crate::kafka) fn detach(message: &BorrowedMessage<'_>) -> Arrived {
     let headers = match message.headers() {
         None => Some(Vec::new()),
         // The client library panics on a name that is not UTF-8, and nothing keeps a producer from sending one.

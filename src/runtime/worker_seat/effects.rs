@@ -1,6 +1,6 @@
 //! What the worker wants done, and the calls that do it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{InOrder, Lane, News, Reader, WorkerSeat, sink};
@@ -11,11 +11,12 @@ use crate::kafka::output::{Carried, Pages};
 use crate::kafka::transactor::{Mark, Order};
 use crate::kafka::verdict_log::FollowCommand;
 use crate::record::{PartitionId, Timestamp};
+use crate::runtime::backlogs::subscription;
 use crate::runtime::clock::{wall_clock, wall_time};
 use crate::runtime::wiring::{ended, failure, moves};
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
-use crate::worker::{Effect, Failure, LogPartition, ReadFrom, Request, Subscription, unread};
+use crate::worker::{Effect, Failure, LogPartition, ReadFrom, Request, unread};
 
 impl WorkerSeat {
     pub(super) fn carry_out(&mut self, effect: Effect<Carried>) -> Result<(), Fatal> {
@@ -37,6 +38,7 @@ impl WorkerSeat {
             Effect::Join => self.join()?,
             Effect::Leave => self.command(Command::Leave),
             Effect::FetchCommitted(partitions) => self.fetch_committed(partitions),
+            Effect::FetchBacklog(heads) => self.fetch_backlog(heads),
             Effect::FetchUnread => self.fetch_unread(),
             Effect::Seek { partition, from } => self.seek(partition, from),
             Effect::Pause(partitions) => {
@@ -112,16 +114,25 @@ impl WorkerSeat {
 
     pub(super) fn fetch_unread(&self) {
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.plan.input_topics());
-        let by_pattern = topics.iter().any(|topic| topic.starts_with('^'));
-        let subscription = if by_pattern { Subscription::Pattern } else { Subscription::Topics };
         self.errands.run(move || {
             let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
             let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
             let committed =
                 committed.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset)));
-            let unread = unread(&partitions, &committed.collect(), subscription);
+            let unread = unread(&partitions, &committed.collect(), subscription(&topics));
             let unread = unread.ok_or("the coordinator has not answered for all partitions of the input")?;
             drop(sender.send(News::Unread(unread)));
+            Ok(())
+        });
+    }
+
+    pub(super) fn fetch_backlog(&self, heads: BTreeMap<PartitionId, i64>) {
+        let (sender, backlogs) = (self.sender.clone(), Arc::clone(&self.backlogs));
+        let start = self.plan.settings.input.start;
+        // Not behind the questions that wait for other workers' transactions.
+        self.lag_errands.run(move || {
+            let answer = backlogs.ask(&heads, start_of(start)).map_err(|error| error.to_string())?;
+            drop(sender.send(News::Backlog(answer)));
             Ok(())
         });
     }

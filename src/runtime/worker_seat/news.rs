@@ -43,6 +43,7 @@ impl WorkerSeat {
             News::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
             News::Unread(partitions) => self.handle(Event::Unread(partitions)),
             News::Committed(offsets) => self.handle(Event::Committed(offsets)),
+            News::Backlog(backlogs) => self.handle(Event::Backlog(backlogs)),
             News::Group(all, shares) => {
                 self.group(&all, shares.as_deref());
                 Ok(())

@@ -1,0 +1,180 @@
+//! The first start on a long backlog: three workers of unequal speed find the duplicates that a run in order finds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
+use dupgate::log::{Answer, Decision, LogIdentity, Rules, SameId, Stage, Windows};
+use dupgate::transaction::Manner;
+use dupgate::worker::{Disposition, Pacing, WorkerSettings};
+
+use crate::judge_driver::JudgeDriver;
+use crate::pages::WorldPage;
+use crate::rng::Rng;
+use crate::worker_driver::WorkerDriver;
+use crate::world::{GROUP, Moment, Step, Value, World, routed};
+
+const PARTITIONS: usize = 24;
+const PAGES: usize = 4_000;
+/// Event time, in milliseconds.
+const WINDOW: i64 = 10_000;
+const BEGIN: i64 = 100_000;
+const END: i64 = BEGIN + 7 * WINDOW;
+const LATENESS: u64 = 2_000;
+
+/// Moves that each worker makes in a millisecond: one is slow.
+const SPEEDS: [usize; 3] = [3, 40, 40];
+
+/// Moves of the judge and of the network in a millisecond.
+const OTHER_MOVES: usize = 60;
+
+/// The part of the backlog that a partition has: of unequal density, some begin late, some end early.
+fn partition_at(rng: &mut Rng, time: i64) -> usize {
+    loop {
+        let at = rng.below(PARTITIONS);
+        let is_there = match at % 6 {
+            4 => time < BEGIN + 3 * WINDOW,
+            5 => time >= BEGIN + 5 * WINDOW,
+            _ => true,
+        };
+        if is_there && rng.below(8) <= at % 8 {
+            return at;
+        }
+    }
+}
+
+/// Pages in the order of their times, with the number of their text, and how many of them are duplicates in that order.
+fn backlog(rng: &mut Rng) -> (Vec<(i64, u64)>, usize) {
+    let mut pages: Vec<(i64, u64)> = Vec::new();
+    let (mut originals, mut duplicates) = (BTreeMap::new(), 0);
+    let step = (END - BEGIN) / i64::try_from(PAGES).unwrap();
+    for number in 0..PAGES {
+        let time = BEGIN + i64::try_from(number).unwrap() * step;
+        // A copy of a page of any age that the window holds.
+        let age = usize::try_from(WINDOW / step).unwrap();
+        let copied = number.checked_sub(1 + rng.below(age)).filter(|_| rng.chance(500));
+        let text = copied.map_or(1_000 + number as u64, |copied| pages[copied].1);
+        match originals.get(&text) {
+            Some(original) if time - original <= WINDOW => duplicates += 1,
+            _ => drop(originals.insert(text, time)),
+        }
+        pages.push((time, text));
+    }
+    (pages, duplicates)
+}
+
+fn rules() -> Rules {
+    Rules {
+        stages: vec![Stage::Exact],
+        max_distance: 1,
+        windows: Windows::all(Duration::from_millis(WINDOW.unsigned_abs())),
+        lateness: Duration::from_millis(LATENESS),
+        max_future_skew: Duration::ZERO,
+        max_entries: 100_000,
+        same_id: SameId::Update,
+        minhash: None,
+        number_guard: None,
+        simhash_similarity: None,
+        same_site: None,
+    }
+}
+
+fn judge() -> JudgeDriver {
+    let ms = Duration::from_millis;
+    let settings = JudgeSettings {
+        keep: ms(WINDOW.unsigned_abs() + LATENESS),
+        rules: rules(),
+        new_log: LogIdentity(1),
+        cold_start: ColdStart::Stop,
+        commit_interval: ms(1),
+        checkpoint_interval_records: 2_000,
+        batch_rulings: 50,
+        pending_rulings: 100,
+        pending_time: ms(20),
+        step_entries: 50,
+        snapshot_interval: None,
+        revoke_grace: ms(10),
+    };
+    JudgeDriver::new("judge", 0, settings)
+}
+
+fn worker(world: &mut World, number: usize, lead: Duration) -> WorkerDriver {
+    let ms = Duration::from_millis;
+    let settings = WorkerSettings {
+        logs: 1,
+        first_request: 0,
+        remembered_rulings: 10_000,
+        recalled_positions: 10_000,
+        in_flight_bytes: 300,
+        transaction_pages: 100,
+        commit_interval: ms(1),
+        revoke_grace: ms(10),
+        shutdown_grace: ms(20),
+        pacing: Pacing {
+            lead,
+            reach: ms(2 * WINDOW.unsigned_abs() + LATENESS),
+            idle_after: ms(500),
+            away_after: ms(5_000),
+            interval: ms(1),
+            look_interval: ms(80),
+        },
+        pause_above_dead_letter_ratio: 1.0,
+        manner: Manner::Transaction,
+    };
+    WorkerDriver::new(world, &format!("w{number}"), None, 2, &settings)
+}
+
+/// Runs the backlog to its end. Returns how many duplicates were found, how many a run in order finds, and the time it
+/// took.
+fn run(seed: u64, lead: Duration) -> (usize, usize, Duration) {
+    let mut rng = Rng::new(seed);
+    let mut world = World::new(seed, i32::try_from(PARTITIONS).unwrap(), 1);
+    (world.faults, world.crash_at, world.clock) = (false, Some((u64::MAX, Moment::Before)), END);
+    let inputs = world.inputs.clone();
+    let (pages, expected) = backlog(&mut rng);
+    for (time, text) in pages {
+        let (page, now) = (WorldPage::copy_of(text, world.width, time), world.now());
+        world.bus.append(&inputs[partition_at(&mut rng, time)], now, Value::Page(Arc::new(page)));
+    }
+    let (mut judge, mut disk): (_, Option<Snapshot>) = (judge(), None);
+    let mut workers: Vec<WorkerDriver> = (0..SPEEDS.len()).map(|number| worker(&mut world, number, lead)).collect();
+    let is_done = |world: &World| {
+        let committed = |input| world.bus.committed(GROUP, input).map_or(0, |committed| committed.offset);
+        inputs.iter().all(|input| committed(input) == world.bus.end(input))
+    };
+    while !is_done(&world) {
+        assert!(world.elapsed < Duration::from_mins(2), "pages wait for ever");
+        world.elapsed += Duration::from_millis(1);
+        world.clock += 1;
+        for (worker, moves) in workers.iter_mut().zip(SPEEDS) {
+            (0..moves).for_each(|_| assert_eq!(worker.step(&mut world), Step::Went, "{}", worker.name));
+        }
+        for _ in 0..OTHER_MOVES {
+            world.carry();
+            assert_eq!(judge.step(&mut world, &mut disk), Step::Went);
+        }
+        assert_eq!(world.violation, None);
+    }
+    let is_duplicate = |value: &Value| {
+        let Value::Routed { disposition: Disposition::Ruled(ruling), .. } = value else { return false };
+        matches!(&ruling.answer, Answer::Page(page) if matches!(page.decision, Decision::Duplicate { .. }))
+    };
+    let found =
+        world.bus.slots(&routed()).iter().filter_map(|slot| slot.value.as_ref()).filter(|value| is_duplicate(value));
+    (found.count(), expected, world.elapsed)
+}
+
+#[test]
+fn a_slow_worker_and_two_fast_ones_find_the_duplicates_that_a_run_in_order_finds() {
+    for seed in 1..=3 {
+        let (found, expected, took) = run(seed, Duration::from_millis(LATENESS / 2));
+        let (unpaced, _, least) = run(seed, Duration::from_hours(1));
+        eprintln!(
+            "seed {seed}: {found} of {expected} duplicates in {took:?}; each at its own pace {unpaced} in {least:?}"
+        );
+        assert!(expected > 1_000, "too few to show anything: {expected}");
+        assert!(found * 100 >= expected * 99, "seed {seed}: {found} of {expected}");
+        assert!(unpaced * 100 < expected * 80, "seed {seed}: {unpaced} of {expected} without waiting: shows nothing");
+    }
+}
