@@ -118,7 +118,7 @@ impl<P> Lane<P> {
         // What stands where lost records stood is no reason to read on.
         let is_cut = |why: &Blocked| matches!(why, Blocked::OutOfRange { offset, end, .. } if offset > end);
         let blocked = self.blocked.take().filter(is_cut);
-        *self = Self { start, leaving, blocked, paused, times, ..Self::new(last_read) };
+        *self = Self { start, leaving, times, blocked, paused, ..Self::new(last_read) };
     }
 
     /// Returns the page at an offset.

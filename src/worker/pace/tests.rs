@@ -44,14 +44,14 @@ impl Reading {
 
     fn handle(&mut self, event: Event<()>) {
         for effect in self.bench.handle(event) {
-            match effect {
-                Effect::Pause(some) => self.paused.extend(some),
-                Effect::Resume(some) => self.paused.retain(|partition| !some.contains(partition)),
-                Effect::Seek { partition, from: ReadFrom::Offset(offset) } => {
-                    self.seeks.push((partition.number, offset));
-                }
-                Effect::FetchBacklog(heads) => self.asked.push(heads),
-                _ => {}
+            if let Effect::Pause(some) = effect {
+                self.paused.extend(some);
+            } else if let Effect::Resume(some) = effect {
+                self.paused.retain(|partition| !some.contains(partition));
+            } else if let Effect::Seek { partition, from: ReadFrom::Offset(offset) } = effect {
+                self.seeks.push((partition.number, offset));
+            } else if let Effect::FetchBacklog(heads) = effect {
+                self.asked.push(heads);
             }
         }
         if self.alone && self.asked.pop().is_some() {
@@ -114,7 +114,7 @@ impl Reading {
         self.paused.contains(&input(partition))
     }
 
-    fn waiting(&self) -> usize {
+    fn held(&self) -> usize {
         self.bench.worker.status().ahead
     }
 }
@@ -130,7 +130,7 @@ fn a_page_of_the_year_2100_parks_no_partition() {
     reading.a_moment();
     assert!(reading.paused.is_empty(), "{:?}", reading.paused);
     (0..2).for_each(|partition| reading.page(partition, NOW + 20));
-    assert_eq!(reading.waiting(), 0);
+    assert_eq!(reading.held(), 0);
 }
 
 proptest! {
@@ -156,7 +156,7 @@ proptest! {
             prop_assert!(reading.paused.is_empty(), "{:?} at {step}", reading.paused);
         }
         (0..2).for_each(|partition| reading.page(partition, NOW + 200));
-        prop_assert_eq!(reading.waiting(), 0);
+        prop_assert_eq!(reading.held(), 0);
     }
 }
 
@@ -308,7 +308,7 @@ fn pages_that_come_late_and_are_judged_at_once_hold_nobody() {
     for step in 0..100 {
         reading.verdicts([NOW - 10 * HOUR + step]);
         reading.page(0, NOW + step);
-        assert_eq!(reading.waiting(), 0, "step {step}");
+        assert_eq!(reading.held(), 0, "step {step}");
         reading.a_moment();
         if !reading.asked.is_empty() {
             // The next page is always on its way.
@@ -325,7 +325,7 @@ fn a_service_without_a_backlog_asks_nothing() {
         reading.verdicts([NOW + step]);
         (0..2).for_each(|partition| reading.page(partition, NOW + step));
         reading.a_moment();
-        assert!(reading.asked.is_empty() && reading.waiting() == 0, "step {step}");
+        assert!(reading.asked.is_empty() && reading.held() == 0, "step {step}");
     }
 }
 
@@ -333,15 +333,15 @@ fn a_service_without_a_backlog_asks_nothing() {
 fn nothing_is_asked_about_before_the_times_of_all_partitions_are_known() {
     let mut reading = Reading::beside_another();
     (0..2).for_each(|partition| reading.page(partition, NOW + 2 * HOUR));
-    assert_eq!((reading.waiting(), &reading.asked[..]), (2, &[BTreeMap::new()][..]));
+    assert_eq!((reading.held(), &reading.asked[..]), (2, &[BTreeMap::new()][..]));
     reading.answer(1000, &[]);
-    assert_eq!((reading.waiting(), &reading.asked[..]), (2, &[BTreeMap::from([(input(OTHER), 0)])][..]));
+    assert_eq!((reading.held(), &reading.asked[..]), (2, &[BTreeMap::from([(input(OTHER), 0)])][..]));
     reading.answer(1000, &[NOW; 8]);
-    assert_eq!(reading.waiting(), 2, "the other one begins earlier");
+    assert_eq!(reading.held(), 2, "the other one begins earlier");
     (0..2).for_each(|partition| reading.page(partition, NOW + 2 * HOUR));
     reading.verdicts([NOW + 2 * HOUR; 8]);
     reading.a_moment();
-    assert_eq!(reading.waiting(), 0);
+    assert_eq!(reading.held(), 0);
 }
 
 #[test]
@@ -349,9 +349,9 @@ fn nobody_waits_for_ever_for_an_answer() {
     let mut reading = Reading::beside_another();
     reading.page(0, NOW);
     reading.wait(Duration::from_secs(4));
-    assert_eq!(reading.waiting(), 1);
+    assert_eq!(reading.held(), 1);
     reading.wait(Duration::from_secs(2));
-    assert_eq!(reading.waiting(), 0);
+    assert_eq!(reading.held(), 0);
 
     // Nor for the times of a partition that cannot be read.
     let mut reading = Reading::beside_another();
@@ -361,7 +361,7 @@ fn nobody_waits_for_ever_for_an_answer() {
             reading.asked.clear();
             reading.handle(Event::Backlog(BTreeMap::from([(input(OTHER), Backlog { next: 0, end: 9, head: None })])));
         }
-        assert_eq!(reading.waiting(), usize::from(second < 61), "second {second}");
+        assert_eq!(reading.held(), usize::from(second < 61), "second {second}");
         reading.wait(Duration::from_secs(1));
     }
 }
@@ -371,5 +371,5 @@ fn a_worker_that_starts_beside_a_live_service_reads_at_once() {
     let mut reading = Reading::beside_another();
     (0..8).for_each(|offset| reading.verdict(0, offset, NOW));
     reading.page(1, NOW + HOUR / 2);
-    assert_eq!((reading.waiting(), reading.asked.len()), (0, 0), "the judge has come as far as that");
+    assert_eq!((reading.held(), reading.asked.len()), (0, 0), "the judge has come as far as that");
 }
