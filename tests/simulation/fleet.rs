@@ -118,6 +118,9 @@ fn one_who_joins_fifty_busy_workers_reads_within_a_second() {
     let inputs = fleet.world.inputs.clone();
     (0..50).for_each(|_| fleet.join());
     fleet.until("all read", |fleet| (0..50).all(|at| fleet.reads_all_it_owns(at)));
+    // The first pages wait until each worker knows what others have to read.
+    inputs.iter().for_each(|input| fleet.write(input, 20));
+    fleet.until("the fleet is busy", |fleet| inputs.iter().any(|input| fleet.world.bus.is_pending(GROUP, input)));
     // No moment at which no transaction is about to move some offset of the topic.
     for _ in 0..100 {
         inputs.iter().for_each(|input| fleet.write(input, 1));
