@@ -118,19 +118,19 @@ fn one_who_joins_fifty_busy_workers_reads_within_a_second() {
     let inputs = fleet.world.inputs.clone();
     (0..50).for_each(|_| fleet.join());
     fleet.until("all read", |fleet| (0..50).all(|at| fleet.reads_all_it_owns(at)));
-    // The first pages wait until each worker knows what others have to read.
-    inputs.iter().for_each(|input| fleet.write(input, 20));
-    fleet.until("the fleet is busy", |fleet| inputs.iter().any(|input| fleet.world.bus.is_pending(GROUP, input)));
+    // All pages are of one time: none waits for another. The first pages wait until each worker knows what others have to read.
+    (0..200).for_each(|_| inputs.iter().for_each(|input| fleet.write_dated(input, 100)));
+    fleet.until("pages are delivered", |fleet| inputs.iter().all(|input| fleet.committed(input) > Some(0)));
     // No moment at which no transaction is about to move some offset of the topic.
     for _ in 0..100 {
-        inputs.iter().for_each(|input| fleet.write(input, 1));
+        inputs.iter().for_each(|input| fleet.write_dated(input, 100));
         fleet.pass();
         assert!(inputs.iter().any(|input| fleet.world.bus.is_pending(GROUP, input)), "the fleet is not busy");
     }
     fleet.join();
     let since = fleet.world.elapsed;
     while !fleet.reads_all_it_owns(50) {
-        inputs.iter().for_each(|input| fleet.write(input, 1));
+        inputs.iter().for_each(|input| fleet.write_dated(input, 100));
         fleet.pass();
         let took = fleet.world.elapsed.saturating_sub(since);
         assert!(took < Duration::from_secs(1), "not within {took:?}: {:?}", fleet.workers[50].owned());
