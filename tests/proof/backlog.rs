@@ -16,7 +16,7 @@ const HOUR: i64 = 3_600_000;
 const WINDOW: i64 = HOUR;
 /// Seven windows, long ago.
 const BEGIN: i64 = 1_700_000_000_000;
-const STEP: i64 = 7 * WINDOW / PAGES as i64;
+const STEP: i64 = 7 * WINDOW / 8_400;
 
 /// The slow worker stands still but for one look at the outputs out of so many.
 const PULSE: usize = 4;
@@ -48,7 +48,7 @@ fn texts() -> Vec<usize> {
     let age = usize::try_from(WINDOW / STEP).unwrap();
     let mut texts: Vec<usize> = Vec::new();
     for number in 0..PAGES {
-        let copied = number.checked_sub(1 + draw(number, 2) % age).filter(|_| draw(number, 3) % 2 == 0);
+        let copied = number.checked_sub(1 + draw(number, 2) % age).filter(|_| draw(number, 3).is_multiple_of(2));
         texts.push(copied.map_or(number, |copied| texts[copied]));
     }
     texts
@@ -99,8 +99,8 @@ fn a_backlog_of_seven_windows_is_judged_in_order_by_workers_of_unequal_speed() {
     // Each has a third of the partitions before there is a page.
     let mut team = Team::new(&cluster);
     join(&mut team);
-    let share = f64::from(partitions) / 3.0;
-    let have_a_third = |team: &Team<'_>| team.members().all(|member| (member.partitions() - share).abs() < 0.5);
+    let third = f64::from(partitions) / 3.0;
+    let have_a_third = |team: &Team<'_>| team.members().all(|member| (member.partitions() - third).abs() < 0.5);
     wait::until("a third of the partitions for each worker", || have_a_third(&team).then_some(()));
     team.disband();
 
@@ -118,9 +118,9 @@ fn a_backlog_of_seven_windows_is_judged_in_order_by_workers_of_unequal_speed() {
     out.wait_while(PAGES, || {
         let slow = team.member("slow");
         if looks % PULSE == 0 {
-            slow.thaw()
+            slow.thaw();
         } else {
-            slow.freeze()
+            slow.freeze();
         }
         looks += 1;
     });
