@@ -575,7 +575,11 @@ def main(program, prometheus):
         crawl_processes = {"a": crawl.instance("a")}
         crawl.await_ready("a")
         crawl.feed("--rate", "80/s", "--broken", "0.002")
+        # Only what Prometheus has seen before it grows is an increase, and it looks for new targets every five seconds.
+        revocations = 'sum(dupgate_rebalances_total{job="crawl",kind="revoke"})'
+        until("the counters of the first instance are scraped", lambda: play.value(revocations) is not None)
         crawl_processes["b"] = crawl.instance("b")
+        until("the first instance gives up partitions for the second", lambda: play.value(revocations))
         # What a rollout that stopped half-way leaves.
         crawl.instance("worker", "processing.max_in_flight_bytes=48MiB", roles=["worker"])
 
