@@ -232,7 +232,7 @@ mod tests {
     fn ranges(from: i64) -> Ranges {
         let range = |partition| InputRange { topic: "pages".to_owned(), partition, warm_from: 0, from, to: i64::MAX };
         let text = serde_json::json!({
-            "version": 1, "id": "x", "created_ms": 0, "cluster": "", "group": "g", "logs": "g", "order": "log", "into": "none",
+            "version": 1, "id": "x", "created_ms": 0, "cluster": "", "group": "g", "logs": "g", "order": "log", "reads": "pages", "into": "none",
             "set": [], "live_scheme": "s", "scheme": "s", "rules": [], "input": [range(0), range(1)], "verdict_log": [],
             "output": {"unique": null, "duplicate": null, "dead_letter": null}, "records": 0, "warm_up_records": 0,
             "warnings": []

@@ -29,7 +29,8 @@ pub use digest::Digest;
 pub use lanes::Lanes;
 pub use log_order::{LogOrder, Next};
 pub use plan::{
-    InputRange, LogRange, Order, Part, Plan, PlanError, Progress, Ranges, Shadow, Target, Total, own_name, plan_topic,
+    InputRange, LogRange, Order, Part, Plan, PlanError, Progress, Ranges, Reads, Shadow, Target, Total, own_name,
+    plan_topic,
 };
 pub use rejudge::Rejudge;
 pub use time_order::{LOOKAHEAD, TimeOrder};

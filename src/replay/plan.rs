@@ -22,6 +22,17 @@ pub enum Order {
     Time,
 }
 
+/// What is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reads {
+    /// Pages of the input.
+    #[default]
+    Pages,
+    /// Fingerprints that the live service made of them, as far as its fingerprint log keeps them.
+    Fingerprints,
+}
+
 /// Where the outcome goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,6 +132,8 @@ pub struct Plan {
     pub logs: String,
     /// The order.
     pub order: Order,
+    /// What is judged.
+    pub reads: Reads,
     /// Where the outcome goes.
     pub into: Target,
     /// Settings that differ from the live ones, `key=value`; several values of a key are judged in one pass.
@@ -375,6 +388,7 @@ mod tests {
             group: "crawl".to_owned(),
             logs: "crawl".to_owned(),
             order: Order::Time,
+            reads: Reads::Pages,
             into: Target::Shadow,
             set: vec![],
             live_scheme: "s".to_owned(),

@@ -130,6 +130,8 @@ pub enum Event<P> {
     Tick,
     /// Deliver what can be delivered and leave.
     Stop,
+    /// The same, once every page of this partition that was read has had its turn: none comes after them.
+    StopBehind(PartitionId),
 }
 
 /// What the worker wants done.

@@ -41,6 +41,8 @@ pub struct Worker<P> {
     pub(super) draining: Option<Draining>,
     /// When to leave at the latest.
     pub(super) stop_by: Option<Duration>,
+    /// Leave when all pages that were read of this partition are taken in.
+    pub(super) stop_behind: Option<PartitionId>,
     pub(super) stopped: bool,
     pub(super) last_commit: Duration,
     pub(super) breaker: Breaker,
@@ -113,6 +115,7 @@ impl<P> Worker<P> {
             unread: None,
             draining: None,
             stop_by: None,
+            stop_behind: None,
             stopped: false,
             last_commit: Duration::ZERO,
             breaker: Breaker::new(settings.pause_above_dead_letter_ratio),
@@ -168,7 +171,8 @@ impl<P> Worker<P> {
             Event::RecallMoved(log) => self.recall_moved(log),
             Event::Called(result) => self.called(result),
             Event::Tick => {}
-            Event::Stop => self.stop_by = self.stop_by.or(Some(now + self.settings.shutdown_grace)),
+            Event::Stop => self.stop(now),
+            Event::StopBehind(partition) => self.stop_behind = Some(partition),
         }
         self.go_on(now);
     }
@@ -382,9 +386,22 @@ impl<P> Worker<P> {
         self.recall_what_is_missing();
         self.recheck_blocked(now);
         self.pace(now);
+        self.stop_if_behind(now);
         self.deliver(now);
         self.finish_draining(now);
         self.leave_if_done(now);
+    }
+
+    fn stop(&mut self, now: Duration) {
+        self.stop_by = self.stop_by.or(Some(now + self.settings.shutdown_grace));
+    }
+
+    /// Pages that are held back were read and have not had their turn.
+    fn stop_if_behind(&mut self, now: Duration) {
+        let is_held_back = |partition: &PartitionId| self.lanes.get(partition).is_some_and(Lane::holds_back);
+        if self.stop_behind.take_if(|partition| !is_held_back(partition)).is_some() {
+            self.stop(now);
+        }
     }
 
     fn finish_draining(&mut self, now: Duration) {

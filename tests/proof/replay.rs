@@ -190,6 +190,8 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     let changed = &strict["variants"][0]["counts"]["changed"];
     assert!(changed["near -> unique"].as_u64() > Some(50), "{strict}");
 
+    judges_kept_fingerprints(&cluster, &first, changed);
+
     // Both logs, compared page for page, say the same as the replay did; two replays by the same settings do not differ.
     let differ = ask(&cluster, &["replay", "diff", "strict", "--page", "diff.html", "--examples", "3"]);
     assert_eq!(differ["changed"], *changed);
@@ -216,6 +218,28 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     ask(&cluster, &["replay", "clean", "one", "--execute"]);
     let gone = refused(&cluster, &["replay", "status", "one"], 66);
     assert!(gone.contains("there are strict, two"), "{gone}");
+}
+
+/// The fingerprints that the live log keeps come to the live verdicts, and with other settings to those of the pages.
+fn judges_kept_fingerprints(cluster: &Cluster<'_>, by_pages: &Value, changed: &Value) {
+    let kept = ["replay", "run", "--from", "start", "--from-fingerprints", "--into", "none", "--execute"];
+    let judged = ["unique", "update", "template", "exact", "near"];
+    let same = ask(cluster, &kept);
+    assert_eq!(judged.map(|name| count(&same, 0, name)), judged.map(|name| count(by_pages, 0, name)));
+    assert_eq!(
+        (&same["variants"][0]["counts"]["changed"], &same["variants"][0]["counts"]["gone"]),
+        (&json!({}), &json!(0))
+    );
+    let sweep = ask(cluster, &[&kept[..], &["-s", "match.minhash.min_similarity=0.95,0.3"]].concat());
+    assert_eq!(sweep["variants"][0]["counts"]["changed"], *changed);
+    let pages =
+        ["replay", "run", "--from", "start", "--into", "none", "--execute", "-s", "match.minhash.min_similarity=0.3"];
+    let pages = ask(cluster, &pages);
+    assert_eq!(judged.map(|name| count(&sweep, 1, name)), judged.map(|name| count(&pages, 0, name)));
+    let shadow = refused(cluster, &["replay", "plan", "--from", "start", "--from-fingerprints"], 2);
+    assert!(shadow.contains("it needs --into none"), "{shadow}");
+    let other = refused(cluster, &[&kept[..], &["-s", "match.simhash.bits=128"]].concat(), 65);
+    assert!(other.contains("make other fingerprints"), "{other}");
 }
 
 /// The examples of a stricter threshold: why each page is unique now, and the page of both texts.

@@ -6,13 +6,13 @@ use std::path::Path;
 use serde_json::json;
 
 use super::settings::{self, Both};
-use super::{PlanArgs, RangeArgs, When};
+use super::{OrderArg, PlanArgs, RangeArgs, When};
 use crate::cli::output::{Format, columns, print, print_json};
 use crate::cli::{Global, human, note};
 use crate::config::ByteSize;
 use crate::error::{Fatal, Reason};
 use crate::record::PartitionId;
-use crate::replay::{Order, Plan, Target};
+use crate::replay::{Order, Plan, Reads, Target};
 use crate::runtime::clock::wall_time;
 use crate::runtime::random::draw;
 use crate::runtime::replay::{Draft, Sample, Store, Wanted, estimate, make};
@@ -27,7 +27,7 @@ pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
     std::fs::write(&file, draft.plan.text()).map_err(|error| {
         Reason::State.because(anyhow::anyhow!("the plan is not written to {}: {error}", file.display()))
     })?;
-    let sample = if args.no_sample { None } else { Some(sample(&draft.plan, &both)?) };
+    let sample = if args.no_sample { None } else { sample(&draft.plan, &both)? };
     show(&draft.plan, sample, global)?;
     note(&format!("written to {0}; run it by `dupgate replay run {0} --execute`", file.display()));
     Ok(())
@@ -50,6 +50,12 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
         let why = anyhow::anyhow!("several values of a setting are judged in one pass with --into none only");
         return Err(Reason::Usage.because(why));
     }
+    if args.from_fingerprints && (into != Target::None || args.order == Some(OrderArg::Time)) {
+        let why = "--from-fingerprints judges in the order of the log and writes nothing: it needs --into none";
+        return Err(Reason::Usage.because(anyhow::anyhow!(why)));
+    }
+    let reads = if args.from_fingerprints { Reads::Fingerprints } else { Reads::Pages };
+    let needs_log = into == Target::Live || reads == Reads::Fingerprints;
     let partitions = args.partitions.as_deref().map(numbers).transpose()?.unwrap_or_default();
     let wanted = Wanted {
         id,
@@ -58,7 +64,8 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
         partitions,
         ranges,
         warm: args.warm.map(|warm| warm.0),
-        order: args.order.map(Order::from).or_else(|| (into == Target::Live).then_some(Order::Log)),
+        order: args.order.map(Order::from).or_else(|| needs_log.then_some(Order::Log)),
+        reads,
         into,
         max_records: args.max_records,
         set: both.set.clone(),
@@ -70,11 +77,14 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
     make(store, &both.live, &both.tried, wanted)
 }
 
-/// Reads a sample of the range.
-pub(super) fn sample(plan: &Plan, both: &Both) -> Result<Sample, Fatal> {
+/// Reads a sample of the range. Fingerprints are judged too fast for it to be worth the while.
+pub(super) fn sample(plan: &Plan, both: &Both) -> Result<Option<Sample>, Fatal> {
+    if plan.reads == Reads::Fingerprints {
+        return Ok(None);
+    }
     let settings = both.tried.first().unwrap_or(&both.live);
     let metrics = Metrics::new(&settings.metrics).map_err(|error| Reason::Bug.because(error))?;
-    estimate(plan, settings, &metrics)
+    estimate(plan, settings, &metrics).map(Some)
 }
 
 /// Prints a plan, and how long it takes at the rate of a sample.
@@ -129,6 +139,10 @@ fn round(number: f64) -> u64 {
 }
 
 fn input(plan: &Plan, bytes: Option<f64>) -> String {
+    let what = match plan.reads {
+        Reads::Pages => "records",
+        Reads::Fingerprints => "records, by their fingerprints in the live log",
+    };
     let mut topics: BTreeMap<&str, u32> = BTreeMap::new();
     plan.input.iter().for_each(|range| *topics.entry(&range.topic).or_default() += 1);
     let topics: Vec<String> = topics
@@ -138,7 +152,7 @@ fn input(plan: &Plan, bytes: Option<f64>) -> String {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     let size =
         bytes.map(|bytes| format!(", about {}", rounded(round(bytes * plan.records as f64)))).unwrap_or_default();
-    format!("{}: {} records{size}", topics.join(", "), human::count(plan.records))
+    format!("{}: {} {what}{size}", topics.join(", "), human::count(plan.records))
 }
 
 /// A size in its largest unit: about is enough.

@@ -27,7 +27,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     };
     replay::check(&plan, &store, &both.live, &both.tried)?;
     if !args.execute {
-        plan::show(&plan, Some(plan::sample(&plan, &both)?), global)?;
+        plan::show(&plan, plan::sample(&plan, &both)?, global)?;
         note("nothing was done: add --execute to run it");
         return Ok(());
     }

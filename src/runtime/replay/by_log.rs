@@ -48,7 +48,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         self.flush_log(&mut walks, &log)
     }
 
-    fn walks(&mut self) -> Result<Vec<Walk>, Fatal> {
+    pub(super) fn walks(&mut self) -> Result<Vec<Walk>, Fatal> {
         let config = wiring::cluster(&self.live.kafka).follower(&self.plan.own_group());
         let mut walks = Vec::new();
         for range in self.plan.verdict_log.clone() {
@@ -324,12 +324,14 @@ struct InLog {
     is_caught_up: bool,
 }
 
-fn next_walk(walks: &[Walk]) -> Option<usize> {
+/// Returns the partition of the log whose next record was judged first.
+pub(super) fn next_walk(walks: &[Walk]) -> Option<usize> {
     let keyed = walks.iter().enumerate().filter_map(|(at, walk)| Some((walk.key()?, at)));
     keyed.min().map(|(_, at)| at)
 }
 
-fn live_name(live: &Ruling) -> &'static str {
+/// Names the verdict of the live service.
+pub(super) fn live_name(live: &Ruling) -> &'static str {
     match &live.answer {
         Answer::Page(page) => verdict(page),
         Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => "withdrawn",

@@ -1,5 +1,6 @@
 //! Running a replay: pages come in, rulings and pages go out, in the order of the plan. And comparing its verdicts.
 
+mod by_fingerprints;
 mod by_log;
 mod by_time;
 mod compare;

@@ -21,7 +21,7 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::output::{InputPartitions, Outputs};
 use crate::log::{Checkpoint, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
-use crate::replay::{InputRange, LogRange, Order, Plan, Shadow, Target, own_name};
+use crate::replay::{InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name};
 use crate::telemetry::Metrics;
 use crate::worker::HeaderSettings;
 
@@ -59,6 +59,8 @@ pub struct Wanted {
     pub warm: Option<Duration>,
     /// The order; `None`: that of the log where it reaches back.
     pub order: Option<Order>,
+    /// What is judged.
+    pub reads: Reads,
     /// Where the outcome goes.
     pub into: Target,
     /// Most records of the range.
@@ -94,6 +96,14 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
     }
     let mut ranges = planning.ranges(&wanted, &held)?;
     let is_what_if = !wanted.set.is_empty();
+    if wanted.reads == Reads::Fingerprints && first.scheme() != live.scheme() {
+        return Err(Reason::Input.because(anyhow::anyhow!(
+            "these settings make other fingerprints (scheme {}) than the live service has written ({}): without \
+             --from-fingerprints the pages are read",
+            first.scheme(),
+            live.scheme()
+        )));
+    }
     let order = planning.order(&wanted, &mut ranges, is_what_if)?;
     cut(&mut ranges, wanted.max_records);
     ranges.retain(|_, (from, to)| from < to);
@@ -127,6 +137,7 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
         group: live.input.group.clone(),
         logs: live.logs.prefix.clone(),
         order: if order.is_some() { Order::Log } else { Order::Time },
+        reads: wanted.reads,
         into: wanted.into,
         set: wanted.set,
         live_scheme: live.scheme().to_string(),
@@ -294,7 +305,7 @@ impl Planning<'_> {
         if wanted.order == Some(Order::Time) {
             return Ok(None);
         }
-        match self.log(ranges, is_what_if)? {
+        match self.log(ranges, wanted.reads, is_what_if)? {
             Ok(found) => Ok(Some(found)),
             Err(why) if wanted.order == Some(Order::Log) || wanted.into == Target::Live => {
                 Err(Reason::Input.because(anyhow::anyhow!("no order of the log: {why}; --order time does without it")))
@@ -308,7 +319,12 @@ impl Planning<'_> {
 
     /// Looks whether the live verdict log holds a ruling of every page of the range. Pages behind what the service has
     /// committed are left out: they have none yet.
-    fn log(&mut self, ranges: &mut Ranges, is_what_if: bool) -> Result<Result<Vec<LogRange>, String>, Fatal> {
+    fn log(
+        &mut self,
+        ranges: &mut Ranges,
+        reads: Reads,
+        is_what_if: bool,
+    ) -> Result<Result<Vec<LogRange>, String>, Fatal> {
         let scheme = self.live.scheme().to_string();
         let names = LogNames::new(&self.live.logs.prefix, &scheme);
         let view = self.store.survey().topic(&names.verdicts).map_err(wiring::trouble)?;
@@ -334,6 +350,9 @@ impl Planning<'_> {
         }
         if begins.is_empty() {
             return Ok(Err(format!("nothing was judged in `{}` yet", names.verdicts)));
+        }
+        if reads == Reads::Fingerprints {
+            self.warn_of_trimmed_entries(&names, &begins)?;
         }
         let committed = self.offsets.last_committed(&ranges.keys().cloned().collect()).map_err(unavailable)?;
         for (partition, (from, to)) in ranges.iter_mut() {
@@ -363,6 +382,20 @@ impl Planning<'_> {
             );
         }
         Ok(Ok(found))
+    }
+
+    /// Both logs are trimmed together; an operator may have trimmed one further.
+    fn warn_of_trimmed_entries(&mut self, names: &LogNames, begins: &[Checkpoint]) -> Result<(), Fatal> {
+        for (number, checkpoint) in (0..).zip(begins) {
+            let partition = PartitionId::new(Arc::clone(&names.fingerprints), number);
+            let (first, _) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+            if first > checkpoint.next_entry {
+                self.warnings.push(format!(
+                    "{partition} begins at offset {first}, behind the first verdicts: pages before it are not judged anew"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the time of the range's first record.

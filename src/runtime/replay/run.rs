@@ -28,7 +28,7 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::output::{Carried, Outputs};
 use crate::log::{Answer, LogIdentity, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source};
-use crate::replay::{Counts, Digest, InputRange, Order, Part, Plan, Ranges, Target, Total, name_of};
+use crate::replay::{Counts, Digest, InputRange, Order, Part, Plan, Ranges, Reads, Target, Total, name_of};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
 use crate::worker::{Disposition, LogPartition, Output};
@@ -115,9 +115,10 @@ pub fn run(
 ) -> Result<Outcome, Fatal> {
     let clock = Clock::start();
     let mut run = Run::build(from, live, settings, options, metrics, signals, clock, see)?;
-    match run.plan.order {
-        Order::Time => run.by_time()?,
-        Order::Log => run.by_log()?,
+    match (run.plan.reads, run.plan.order) {
+        (Reads::Fingerprints, _) => run.by_fingerprints()?,
+        (Reads::Pages, Order::Time) => run.by_time()?,
+        (Reads::Pages, Order::Log) => run.by_log()?,
     }
     run.finish()
 }
@@ -518,8 +519,11 @@ fn start_of(plan: &Plan, partition: &PartitionId) -> (i64, i64) {
     range.map_or((0, 0), |range| (range.warm_from, range.warm_from))
 }
 
-/// Where each partition is read: behind what is committed.
+/// Where each partition is read: behind what is committed. No page is read where fingerprints are.
 fn extents(plan: &Plan, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Extents {
+    if plan.reads == Reads::Fingerprints {
+        return Extents::new();
+    }
     let extent = |range: &InputRange| {
         let from = marks.get(&range.id()).map_or(range.warm_from, |(offset, _)| *offset);
         (range.id(), (from, range.to.max(from)))

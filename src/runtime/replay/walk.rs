@@ -68,6 +68,14 @@ impl Walk {
         self.head.as_ref().is_some_and(|(next, _)| *next <= self.committed)
     }
 
+    /// Returns the offset in the fingerprint log behind the entries that the next record answers, if it answers any.
+    pub(super) fn entries_end(&self) -> Option<i64> {
+        match &self.head {
+            Some((_, VerdictRecord::Rulings(batch))) => Some(batch.next_entry),
+            Some((_, VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_))) | None => None,
+        }
+    }
+
     /// Ends the part that was done: from here on pages are judged.
     pub(super) fn go_on(&mut self) {
         if let Some(own) = self.own.take() {

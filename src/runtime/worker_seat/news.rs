@@ -180,7 +180,7 @@ impl WorkerSeat {
                 Ready::Page(page, _held) => {
                     if self.must_stop_at(&page) {
                         self.lanes.remove(partition);
-                        return self.handle(Event::Stop);
+                        return self.handle(Event::StopBehind(partition.clone()));
                     }
                     self.report.page(&page);
                     self.handle(Event::Page(*page))?;

@@ -133,11 +133,16 @@ fn a_page_of_the_year_2100_parks_no_partition() {
     assert_eq!(reading.held(), 0);
 }
 
+/// Any time, or one that is near enough to be waited for.
+fn wild_time() -> impl Strategy<Value = i64> {
+    prop_oneof![any::<i64>(), NOW - 90 * HOUR..NOW + 90 * HOUR]
+}
+
 proptest! {
     /// As many wild pages as it takes for all of the last ones to be wild are a partition of another time.
     #[test]
     fn wild_times_among_right_ones_park_nobody(
-        wild in prop::collection::vec((0..200_usize, 0..3_usize, any::<i64>()), 0..7)
+        wild in prop::collection::vec((0..200_usize, 0..3_usize, wild_time()), 0..7)
     ) {
         let mut reading = Reading::beside_another();
         for step in 0..200 {
@@ -180,6 +185,32 @@ fn a_partition_far_ahead_waits_until_the_other_is_near() {
         reading.a_moment();
         assert_eq!(reading.is_paused(0), paused, "{minutes} min");
     }
+}
+
+#[test]
+fn a_verdict_of_a_wild_time_does_not_end_the_pacing() {
+    let mut reading = Reading::new();
+    reading.verdicts([NOW; 8]);
+    reading.verdicts([NOW + 1000 * HOUR]);
+    for step in 0..20 {
+        reading.page(0, NOW + step + 2 * HOUR);
+        reading.page(1, NOW + step);
+    }
+    reading.a_moment();
+    assert!(reading.is_paused(0) && !reading.is_paused(1), "{:?}", reading.paused);
+}
+
+#[test]
+fn a_stop_behind_a_partition_waits_for_its_pages_that_are_held_back() {
+    let mut reading = ahead();
+    reading.handle(Event::StopBehind(input(0)));
+    reading.a_moment();
+    assert!(!reading.is_paused(1), "the slower partition goes on");
+    (0..8).for_each(|_| reading.page(1, NOW + 2 * HOUR));
+    reading.a_moment();
+    assert_eq!(reading.held(), 0);
+    reading.a_moment();
+    assert!(reading.is_paused(0) && reading.is_paused(1), "it is stopping");
 }
 
 #[test]

@@ -2,7 +2,7 @@ use super::*;
 use crate::config::settings::Settings;
 use crate::log::{Answer, Decision, Match, PageRuling, RequestId, Ruling, Stage};
 use crate::record::{PartitionId, Reject, Timestamp};
-use crate::replay::{InputRange, Order, Target};
+use crate::replay::{InputRange, Order, Reads, Target};
 use crate::text::Analyzer;
 
 fn settings() -> Settings {
@@ -24,6 +24,7 @@ fn plan() -> Plan {
         group: "crawl".to_owned(),
         logs: "crawl".to_owned(),
         order: Order::Log,
+        reads: Reads::Pages,
         into: Target::Verdicts,
         set: vec!["match.minhash.min_similarity=0.3".to_owned()],
         live_scheme: "s".to_owned(),

@@ -1,0 +1,167 @@
+//! Fingerprints instead of pages: what the live fingerprint log keeps is judged again, in the order of the verdict log and
+//! without any text work.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+
+use super::super::wiring::{self, failure};
+use super::by_log::{live_name, next_walk};
+use super::run::{Phase, Report, Run};
+use super::walk::{Step, Walk, diverged};
+use crate::error::{Fatal, Reason};
+use crate::judge::Asked;
+use crate::kafka::admin::LogNames;
+use crate::kafka::client::ClientSettings;
+use crate::kafka::entries::{Entries, EntriesError};
+use crate::kafka::offsets::Offsets;
+use crate::log::{Entry, EntryBody, PageEntry, RequestId, Ruling};
+use crate::record::PartitionId;
+use crate::replay::{Next, Part, name_of};
+use crate::worker::Disposition;
+
+/// How long entries may take to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Records of the fingerprint log that are asked for at once, and how many such portions are read ahead.
+const PORTION: i64 = 64;
+const AHEAD: usize = 2;
+
+/// Rulings between two looks around.
+const LOOK: usize = 256;
+
+impl<S: FnMut(&Report<'_>)> Run<'_, S> {
+    pub(super) fn by_fingerprints(&mut self) -> Result<(), Fatal> {
+        let mut walks = self.walks()?;
+        let names = LogNames::new(&self.plan.logs, &self.plan.live_scheme);
+        let config = wiring::cluster(&self.live.kafka).follower(&self.plan.own_group());
+        let open = |walk: &Walk| {
+            let partition = PartitionId::new(Arc::clone(&names.fingerprints), walk.partition.number);
+            Kept::open(&config, &self.offsets, partition)
+        };
+        let mut kept: Vec<Kept> = walks.iter().map(open).collect::<Result<_, Fatal>>()?;
+        while let Some(at) = next_walk(&walks) {
+            let (Some(walk), Some(kept)) = (walks.get_mut(at), kept.get_mut(at)) else { continue };
+            if let Some(end) = walk.entries_end() {
+                kept.read_up_to(end)?;
+            }
+            walk.take()?;
+            let mut steps = 0;
+            while let Some(step) = walk.step()? {
+                if let Step::Do(next) = step {
+                    self.judge_kept(walk, kept, next)?;
+                }
+                steps += 1;
+                if steps % LOOK == 0 {
+                    self.look_around()?;
+                }
+            }
+            // Nothing is written of it: what was ruled is counted, and that is all.
+            walk.order.judges().iter_mut().for_each(|judge| drop(judge.records()));
+            if self.is_full() {
+                self.flush(Vec::new())?;
+            }
+            self.look_around()?;
+        }
+        self.flush(Vec::new())
+    }
+
+    fn judge_kept(&mut self, walk: &mut Walk, kept: &mut Kept, next: Next) -> Result<(), Fatal> {
+        let (live, part) = match next {
+            Next::Withdrawn(source, reason) => {
+                walk.order.withdraw(&source, reason).map_err(diverged)?;
+                let ends = vec![Disposition::DeadLetter(reason); self.settings.len()];
+                self.note(Part::Range, &source, 0, &ends);
+                return Ok(());
+            }
+            Next::Page(live, part) => (live, part),
+        };
+        self.phase = if part == Part::WarmUp { Phase::WarmUp } else { Phase::Range };
+        self.hold(0)?;
+        let entry = kept.take(live.request);
+        if let (Some(counts), None, Part::Range) = (self.counts.first_mut(), &entry, part) {
+            counts.gone += 1;
+        }
+        let judged = walk.order.judge(&live, entry.as_ref()).map_err(diverged)?;
+        let is_taken_over = judged.first().is_some_and(|first| matches!(first, Some((_, true))));
+        if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
+            counts.taken_over += 1;
+        }
+        let ends: Vec<Disposition> =
+            judged.into_iter().flatten().map(|(ruling, _)| Disposition::Ruled(Arc::new(ruling))).collect();
+        self.note_kept(&live, part, &ends);
+        Ok(())
+    }
+
+    fn note_kept(&mut self, live: &Ruling, part: Part, ends: &[Disposition]) {
+        let (Some(first), Some(source)) = (ends.first(), live.answer.ruled_source()) else { return };
+        self.note(part, source, 0, ends);
+        if let (Some(counts), true) =
+            (self.counts.first_mut(), part == Part::Range && name_of(first) != live_name(live))
+        {
+            counts.note_change(live_name(live), name_of(first));
+        }
+    }
+}
+
+/// The entries that one partition of the fingerprint log still holds, read ahead on a thread of its own.
+struct Kept {
+    portions: Receiver<Result<Vec<Asked>, EntriesError>>,
+    /// Pages asked about, in the order of the log.
+    pages: VecDeque<(RequestId, PageEntry)>,
+    /// Records below this offset were handed over.
+    next: i64,
+    /// Records from this offset on are not read.
+    end: i64,
+}
+
+impl Kept {
+    /// Starts reading at the first entry that is kept.
+    fn open(config: &ClientSettings, offsets: &Offsets, partition: PartitionId) -> Result<Self, Fatal> {
+        let (first, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+        let name = format!("entries-{}", partition.number);
+        let mut entries = Entries::open(config, partition, PATIENCE).map_err(failure)?;
+        let (sender, portions) = bounded(AHEAD);
+        let read = move || {
+            let mut next = first;
+            while next < end {
+                let to = end.min(next + PORTION);
+                let read = entries.between(next, to);
+                let is_over = read.is_err();
+                // Nobody takes them any more when the replay is over.
+                if sender.send(read).is_err() || is_over {
+                    return;
+                }
+                next = to;
+            }
+        };
+        std::thread::Builder::new().name(name).spawn(read).map_err(failure)?;
+        Ok(Self { portions, pages: VecDeque::new(), next: first, end })
+    }
+
+    /// Takes in all entries below this offset, and perhaps some behind it.
+    fn read_up_to(&mut self, offset: i64) -> Result<(), Fatal> {
+        while self.next < offset.min(self.end) {
+            let Ok(read) = self.portions.recv() else { return Ok(()) };
+            let read = read.map_err(|error| Reason::Unavailable.because(error))?;
+            for Asked { offset, entries, .. } in read {
+                self.next = offset + 1;
+                let pages = entries.into_iter().filter_map(|Entry { request, body }| match body {
+                    EntryBody::Page(page) => Some((request, page)),
+                    EntryBody::Withdraw { .. } | EntryBody::Forget(_) | EntryBody::Reopen { .. } => None,
+                });
+                self.pages.extend(pages);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the page of a request, if the log still has it. Rulings stand in the order of their entries: what stands
+    /// before it is not asked for any more.
+    fn take(&mut self, request: RequestId) -> Option<PageEntry> {
+        let at = self.pages.iter().position(|(found, _)| *found == request)?;
+        self.pages.drain(..=at).next_back().map(|(_, page)| page)
+    }
+}
