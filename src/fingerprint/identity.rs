@@ -19,12 +19,13 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Reads it from a document. A canonical address on another site is not believed: whoever may write a page could
-    /// claim any page by it.
+    /// claim any page by it. Nor is the front page of a site: it stands in all pages of careless ones.
     pub(super) fn of(document: &Document<'_>) -> Self {
         let address = address_of(document);
         let own = |address: &Address| {
             let named = canonical_of(document, address)?;
-            (named != *address && named.site() == address.site()).then(|| named.as_str().to_owned())
+            let is_other = named != *address && named.site() == address.site();
+            (is_other && !named.is_front_page()).then(|| named.as_str().to_owned())
         };
         let canonical = address.as_ref().and_then(own);
         let id = canonical.as_deref().or(document.id.as_deref()).map(id_hash);

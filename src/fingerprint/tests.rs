@@ -570,6 +570,8 @@ fn a_canonical_address_of_another_site_is_not_believed() {
         let page = at("https://a.example.com/copy", &format!("<link rel=canonical href=\"{named}\"><p>{EN}"));
         assert_eq!((page.id, page.canonical), (Some(id_hash("https://a.example.com/copy")), None), "{named}");
     }
+    let front = at("https://a.example.com/story?page=2", &format!("<link rel=canonical href=/><p>{EN}"));
+    assert_eq!((front.id, front.canonical), (Some(id_hash("https://a.example.com/story?page=2")), None));
     let nameless = at("page-17", &format!("<link rel=canonical href=https://a.example.com/x><p>{EN}"));
     assert_eq!((nameless.id, nameless.site), (Some(id_hash("page-17")), None), "an id that is no address has no site");
 }

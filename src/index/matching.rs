@@ -8,6 +8,10 @@ use super::sketches::Wanted;
 use crate::fingerprint::{Numbers, SimHash};
 use crate::log::{Placement, Stage};
 
+/// Most originals of its id that a variant is compared with, the oldest ones: as many unlike pages under one canonical
+/// address say that it names no page.
+const MOST_VARIANTS: usize = 64;
+
 impl Index {
     /// Shows every original that matches the probe, each once with its strongest stage, in no order.
     ///
@@ -63,17 +67,18 @@ impl Index {
                 }
             });
             self.sketches.compare(&wanted, &variants, show);
-            seen.compared += compared;
+            seen.compared += compared + u32::try_from(variants.len()).unwrap_or(u32::MAX);
         }
         seen
     }
 
-    /// Returns the originals of the id that a variant has, the newest last.
+    /// Returns the oldest originals of the id that a variant has, the newest last.
     fn variants(&self, probe: &Probe<'_>) -> Vec<u64> {
-        match probe.id {
-            Some(id) if probe.is_variant => self.positions_of_id(id, &probe.tails),
-            Some(_) | None => Vec::new(),
-        }
+        let Some(id) = probe.id.filter(|_| probe.is_variant) else { return Vec::new() };
+        let mut found = self.positions_of_id(id, &probe.tails);
+        found.sort_unstable();
+        found.truncate(MOST_VARIANTS);
+        found
     }
 
     fn candidate(

@@ -198,6 +198,17 @@ fn pages_of_one_site_are_not_duplicates_of_each_other_but_of_themselves() {
 }
 
 #[test]
+fn unlike_pages_under_one_canonical_address_are_compared_with_few_of_them() {
+    let mut court = Court::of(rules(64));
+    for number in 0..2_000 {
+        let page =
+            Made { block: number, text: number, site: Some(7), id: Some(70), is_variant: true, ..Made::default() };
+        assert!(!is_duplicate(&court.judge(page)), "{number}");
+        assert!(court.compared <= 100, "{number} is compared with {}", court.compared);
+    }
+}
+
+#[test]
 fn a_page_that_names_its_canonical_address_is_found_whatever_surrounds_it() {
     let mut court = Court::of(rules(64));
     let page = Made { block: 2, own: 300, text: 1, site: Some(7), id: Some(70), ..Made::default() };
@@ -207,6 +218,13 @@ fn a_page_that_names_its_canonical_address_is_found_whatever_surrounds_it() {
     assert!(is_duplicate(&court.judge(amp)));
     // Without the name it is another page of the site.
     assert!(!is_duplicate(&court.judge(Made { id: None, is_variant: false, edits: 9, ..amp })));
+    // Pages of one template with other figures are not one page, whatever they name.
+    let listed = Made { block: 90, own: 20, figures: 1, ..page };
+    court.judge(listed);
+    for number in 2..20 {
+        let other = Made { text: number, figures: number, is_variant: true, ..listed };
+        assert!(!is_duplicate(&court.judge(other)), "{number}");
+    }
     // A text that has nothing to do with the page does not become it by its name.
     let unlike = Made { block: 80, own: 0, text: 80, ..amp };
     assert!(!is_duplicate(&court.judge(unlike)));

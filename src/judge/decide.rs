@@ -67,7 +67,9 @@ fn judge_page(
     let index = state.index();
     // Other figures are what an update is about, and of no account between renderings of one page.
     let as_judged = |candidate: Candidate| Candidate {
-        other_numbers: candidate.other_numbers && !is_update(rules, page, candidate) && !is_rendering(page, candidate),
+        other_numbers: candidate.other_numbers
+            && !is_update(rules, page, candidate)
+            && !is_rendering(rules, page, &candidate),
         ..candidate
     };
     let (mut choice, mut heads) = (Choice::default(), Heads::default());
@@ -121,9 +123,11 @@ fn is_update(rules: &Rules, page: &PageEntry, candidate: Candidate) -> bool {
     candidate.same_id && candidate.stage != Stage::Exact && rules.same_id == SameId::Update && !page.is_variant
 }
 
-/// The page says itself that it is another rendering of that one.
-const fn is_rendering(page: &PageEntry, candidate: Candidate) -> bool {
-    page.is_variant && candidate.same_id
+/// The page says itself that it is another rendering of that one, and other figures stand in what surrounds the text of
+/// either. Where nearly all of both is the same, the figures are what they are about: pages of one template, under one
+/// careless canonical address.
+fn is_rendering(rules: &Rules, page: &PageEntry, candidate: &Candidate) -> bool {
+    page.is_variant && candidate.same_id && !is_of_family(rules, candidate)
 }
 
 /// Least estimated Jaccard index of the members of a family with its head, in thousandths: what differs is a small part.

@@ -34,6 +34,16 @@ impl Judged {
         from < to && (from < self.floor || self.above.range_cardinality(from..to) > 0)
     }
 
+    /// Returns how many offsets of `from <= offset < to` were judged.
+    #[must_use]
+    pub fn count(&self, from: i64, to: i64) -> u64 {
+        let (from, to) = (u64::try_from(from).unwrap_or(0), u64::try_from(to).unwrap_or(0));
+        if from >= to {
+            return 0;
+        }
+        self.floor.clamp(from, to) - from + self.above.range_cardinality(from..to)
+    }
+
     /// Notes that the offset was judged; says whether that is news.
     pub fn insert(&mut self, offset: i64) -> bool {
         match u64::try_from(offset) {
@@ -115,6 +125,17 @@ impl Eq for Judged {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offsets_are_counted_below_and_above_the_floor() {
+        let mut judged = Judged::default();
+        judged.raise_floor(10);
+        judged.insert(12);
+        judged.insert(14);
+        let counts = [(0, 5), (5, 20), (9, 13), (11, 14), (15, 99), (5, 5), (7, 3), (-3, 2)];
+        let counts = counts.map(|(from, to)| judged.count(from, to));
+        assert_eq!(counts, [5, 7, 2, 1, 0, 0, 0, 2]);
+    }
 
     #[test]
     fn reopening_below_the_floor_opens_the_range_alone() {

@@ -44,6 +44,12 @@ impl Address {
         self.0.as_str()
     }
 
+    /// Says whether it is the front page of its host.
+    #[must_use]
+    pub fn is_front_page(&self) -> bool {
+        self.0.path() == "/" && self.0.query().is_none()
+    }
+
     /// Returns the site: the domain that somebody has registered, in lower case; an IP address as it is.
     ///
     /// Only the suffixes that registries sell names under count (the ICANN part of the Public Suffix List). The pages of

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::log::{Answer, Decision, EntryBody, ForgetTarget, PageRuling, Stage, Tails, VerdictRecord};
+use crate::log::{Answer, Decision, EntryBody, ForgetTarget, Judged, PageRuling, Stage, Tails, VerdictRecord};
 use crate::record::{PartitionId, Source, Timestamp};
 
 /// What one request found in one partition of the log.
@@ -32,7 +32,7 @@ pub(super) struct Affected {
     ids: BTreeSet<crate::fingerprint::IdHash>,
     ranges: Vec<(PartitionId, i64, i64)>,
     originals: BTreeMap<Source, Held>,
-    judged: BTreeMap<PartitionId, BTreeSet<i64>>,
+    judged: BTreeMap<PartitionId, Judged>,
     next_sequence: Option<u64>,
     tails: Option<Tails>,
 }
@@ -71,12 +71,11 @@ impl Affected {
             VerdictRecord::Checkpoint(checkpoint) => {
                 self.next_sequence = Some(checkpoint.next_sequence);
                 self.tails = Some(checkpoint.tails);
-                for (partition, from, to) in &self.ranges {
-                    let judged = self.judged.entry(partition.clone()).or_default();
-                    if let Some(known) = checkpoint.partitions.get(partition) {
-                        judged.extend((*from..*to).filter(|offset| known.judged.contains(*offset)));
-                    }
-                }
+                // A checkpoint names all that was judged before it.
+                let known = |(partition, _, _): &(PartitionId, i64, i64)| {
+                    Some((partition.clone(), checkpoint.partitions.get(partition)?.judged.clone()))
+                };
+                self.judged = self.ranges.iter().filter_map(known).collect();
             }
             VerdictRecord::Rulings(batch) => {
                 for (number, ruling) in batch.rulings.iter().enumerate() {
@@ -115,8 +114,7 @@ impl Affected {
             }
         }
         if let Answer::Reopened { partition, from, to } = answer {
-            let judged = self.judged.get(partition).map_or(0, |judged| judged.range(from..to).count());
-            found.positions = judged as u64;
+            found.positions = self.judged.get(partition).map_or(0, |judged| judged.count(*from, *to));
         }
         found
     }
@@ -127,7 +125,7 @@ impl Affected {
         if let Answer::Reopened { partition, from, to } = answer
             && let Some(judged) = self.judged.get_mut(partition)
         {
-            judged.retain(|offset| !(*from..*to).contains(offset));
+            judged.reopen(*from, *to);
         }
         found
     }
@@ -188,9 +186,12 @@ fn is_target(answer: &Answer, source: &Source, held: &Held) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Given, Layers, Purpose};
     use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest};
+    use crate::judge::State;
     use crate::log::{
-        LogIdentity, Match, NewOriginal, Placement, RequestId, RulesNumber, Ruling, RulingBatch, Windows,
+        Checkpoint, LogIdentity, Match, NewOriginal, PartitionCheckpoint, Placement, RequestId, Rules, RulesNumber,
+        Ruling, RulingBatch, Windows,
     };
     use crate::record::Reject;
 
@@ -267,5 +268,30 @@ mod tests {
         affected.follow(&batch(8, 1, vec![unique(1, 7, 30)]), nothing);
         affected.follow(&batch(8, 1, vec![Answer::Withdrawn { source: at(1), reason: Reject::Refused }]), nothing);
         assert!(affected.would_find(&by_source).is_empty() && affected.would_find(&by_id).is_empty());
+    }
+
+    #[test]
+    fn a_range_without_an_end_is_counted_and_never_walked() {
+        let partition = PartitionId::new("pages", 0);
+        let range = EntryBody::Reopen { partition: partition.clone(), from: 5, to: i64::MAX };
+        let mut affected = Affected::by(std::slice::from_ref(&range));
+        let mut judged = Judged::default();
+        judged.raise_floor(1_000_000_000);
+        judged.insert(1_000_000_007);
+        let said = PartitionCheckpoint { judged, floor: 0, delivered: i64::MAX };
+        let Some(checkpoint) = State::begin(LogIdentity(1), rules(), 0).checkpoint(None, |_| 0, &BTreeMap::new())
+        else {
+            panic!("rules are in force")
+        };
+        let checkpoint = Checkpoint { partitions: BTreeMap::from([(partition, said)]), ..checkpoint };
+        affected.follow(&VerdictRecord::Checkpoint(Box::new(checkpoint)), |_, found| panic!("{found:?}"));
+        affected
+            .follow(&batch(0, 0, vec![duplicate(1_000_000_009, 1), duplicate(2, 1)]), |_, found| panic!("{found:?}"));
+        assert_eq!(affected.would_find(&range).positions, 1_000_000_000 - 5 + 2);
+    }
+
+    fn rules() -> Rules {
+        let resolved = Layers::default().resolve(&Given::default(), Purpose::Sieve);
+        resolved.unwrap_or_else(|refused| panic!("{refused}")).0.rules
     }
 }
