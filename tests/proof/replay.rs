@@ -122,7 +122,8 @@ impl Drop for Running {
 
 /// Runs a replay that is killed after a commit, again and again, and resumed each time, and then to its end. Returns its status.
 fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, kills: usize) -> Value {
-    let slow = ["--rate", "300/s"];
+    // Slow enough that a busy machine kills it in time.
+    let slow = ["--rate", "120/s"];
     let mut running = Running::start(cluster.command(&[first, &slow].concat()));
     let mut before = None;
     for kill in 0..kills {
@@ -181,7 +182,7 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     assert_eq!(shadow(&cluster, "one"), shadow(&cluster, "two"));
 
     let by_log = ["replay", "run", "--from", "start", "--order", "log", "--id", "torn", "--execute"];
-    assert_eq!(torn(&cluster, &by_log, "torn", 3)["digests"], first["digests"]);
+    assert_eq!(torn(&cluster, &by_log, "torn", 2)["digests"], first["digests"]);
     ask(&cluster, &["replay", "clean", "torn", "--execute"]);
 
     // Other settings find other duplicates, and say how many verdicts change.
@@ -238,7 +239,7 @@ fn judges_kept_fingerprints(cluster: &Cluster<'_>, by_pages: &Value, changed: &V
     assert_eq!(judged.map(|name| count(&sweep, 1, name)), judged.map(|name| count(&pages, 0, name)));
     let shadow = refused(cluster, &["replay", "plan", "--from", "start", "--from-fingerprints"], 2);
     assert!(shadow.contains("it needs --into none"), "{shadow}");
-    let other = refused(cluster, &[&kept[..], &["-s", "match.simhash.bits=128"]].concat(), 65);
+    let other = refused(cluster, &[&kept[..], &["-s", "match.simhash.bits=128"]].concat(), 66);
     assert!(other.contains("make other fingerprints"), "{other}");
 }
 
