@@ -1,4 +1,4 @@
-//! dupgate removes near-duplicate pages from a crawler's message bus.
+//! Routes the near-duplicate pages of Kafka topics to a topic of their own.
 //!
 //! One record's way through the rooms; every arrow leads to a new room, none is visited twice:
 //!

@@ -119,11 +119,10 @@ fn of_cluster(settings: &Settings, survey: &Survey, report: &mut Report) -> Resu
                 report.add(topics::input(&view, &ends, wall_time(), settings))?;
                 input.push(view);
             }
-            Ok(None) => report.add([Row::fail(
-                name,
-                "topic does not exist".to_owned(),
-                Some("dupgate topics create --execute --with-input --partitions NUMBER".to_owned()),
-            )])?,
+            Ok(None) => {
+                let create = format!("{} --with-input --partitions NUMBER", report.create());
+                report.add([topics::missing(name, create)])?;
+            }
             Err(trouble) => report.add([Row::trouble(name, &trouble)])?,
         }
     }
@@ -171,7 +170,7 @@ fn outputs(
                 let rows = topics::output(&view, of_input, oldest, wall_time(), settings);
                 permits::with(rows, permits::write(survey, name))
             }
-            Ok(None) => vec![topics::missing(name)],
+            Ok(None) => vec![topics::missing(name, report.create())],
             Err(trouble) => vec![Row::trouble(name, &trouble)],
         })?;
     }
@@ -187,7 +186,11 @@ fn logs(settings: &Settings, survey: &Survey, brokers: &[i32], report: &mut Repo
         report.add(match survey.topic(&plan.name) {
             Ok(view) => {
                 let rows = topics::log(&plan, view.as_ref(), brokers.len(), settings);
-                permits::with(rows, permits::log(settings, survey, kind, &plan, view.as_ref()))
+                let denied = match &view {
+                    Some(view) => permits::log(settings, survey, kind, view),
+                    None => permits::new_log(survey, &plan, &report.create()),
+                };
+                permits::with(rows, denied)
             }
             Err(trouble) => vec![Row::trouble(&plan.name, &trouble)],
         })?;

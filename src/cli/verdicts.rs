@@ -144,7 +144,7 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
         }
     })?;
     if found.is_empty() {
-        let why = "no ruling: not judged under this scheme yet, or trimmed past logs.retention; by id only originals are found, and \
+        let why = "no verdict: not judged under this scheme yet, or trimmed past logs.retention; by id only originals are found, and \
                    duplicates among the recent pairs of a running instance (http.admin.listen)";
         return Err(Reason::Failure.because(anyhow::anyhow!(why)));
     }

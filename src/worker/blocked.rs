@@ -37,7 +37,7 @@ impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RulingLost => {
-                f.write_str("its rulings are gone for good: `dupgate verdicts reopen` has a range judged anew")
+                f.write_str("its verdicts are gone for good: `dupgate verdicts reopen` has a range judged anew")
             }
             Self::ForeignPage(offset) => write!(
                 f,

@@ -88,7 +88,7 @@ fn topics_are_created_like_the_input_and_only_when_told_so() {
     assert_eq!(dry.out.lines().filter(|line| line.starts_with("missing  ")).count(), 5, "{}", dry.out);
     assert_eq!(create(&desk, &[]).out, dry.out, "a dry run creates nothing");
     let unique = dry.out.lines().find(|line| line.contains(&desk.outputs[0])).unwrap();
-    for expected in ["3 partitions, 1 copies", "max.message.bytes=4259840", "retention.ms=3600000"] {
+    for expected in ["3 partitions, replication factor 1", "max.message.bytes=4259840", "retention.ms=3600000"] {
         assert!(unique.contains(expected), "{unique}");
     }
 

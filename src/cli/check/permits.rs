@@ -22,25 +22,20 @@ pub(super) fn write(survey: &Survey, topic: &str) -> Vec<Row> {
     survey.may_write(topic).err().iter().map(|trouble| Row::trouble(topic, trouble)).collect()
 }
 
-/// Whether a log may be created, or read, written and trimmed, as the roles of this instance need it.
-pub(super) fn log(
-    settings: &Settings,
-    survey: &Survey,
-    kind: LogKind,
-    plan: &TopicPlan,
-    view: Option<&TopicView>,
-) -> Vec<Row> {
-    let name = plan.name.as_str();
-    let Some(view) = view else {
-        let refused = survey.may_create(plan).err();
-        let remedy = "or have somebody run `dupgate topics create --execute` who may".to_owned();
-        let row = |trouble: &Trouble| {
-            let row = Row::trouble(name, trouble);
-            let fix = row.fix.as_ref().map(|fix| format!("{fix}, {remedy}"));
-            Row { fix, ..row }
-        };
-        return refused.iter().map(row).collect();
+/// Whether a log that is not there may be created; `create` is the command for somebody else to do it.
+pub(super) fn new_log(survey: &Survey, plan: &TopicPlan, create: &str) -> Vec<Row> {
+    let refused = survey.may_create(plan).err();
+    let row = |trouble: &Trouble| {
+        let row = Row::trouble(&plan.name, trouble);
+        let fix = row.fix.as_ref().map(|fix| format!("{fix}, or have somebody run `{create}` who may"));
+        Row { fix, ..row }
     };
+    refused.iter().map(row).collect()
+}
+
+/// Whether a log may be read, written and trimmed, as the roles of this instance need it.
+pub(super) fn log(settings: &Settings, survey: &Survey, kind: LogKind, view: &TopicView) -> Vec<Row> {
+    let name = view.name.as_str();
     let (roles, is_asked) = (settings.roles, kind == LogKind::Fingerprints);
     let mut rows = Vec::new();
     // Judges read what is asked; both roles follow what was answered.

@@ -10,9 +10,9 @@ use crate::config::settings::Settings;
 use crate::kafka::survey::{Ends, TopicPlan, TopicView, Trouble};
 use crate::record::Timestamp;
 
-/// A topic that we write to and that is not there.
-pub(super) fn missing(name: &str) -> Row {
-    Row::fail(name, "topic does not exist".to_owned(), Some("dupgate topics create --execute".to_owned()))
+/// A topic that is not there, and the command that creates it.
+pub(super) fn missing(name: &str, create: String) -> Row {
+    Row::fail(name, "topic does not exist".to_owned(), Some(create))
 }
 
 /// An input topic: whether it can be read, what it holds, and whether its clocks are believable.
@@ -115,12 +115,12 @@ pub(super) fn output(
     }
     if view.in_sync < usize::try_from(view.number("min.insync.replicas").unwrap_or(1)).unwrap_or(1) {
         let text = format!(
-            "{} of {} copies are in step, min.insync.replicas is {}: nothing can be written",
+            "{} of {} replicas in sync, min.insync.replicas is {}: nothing can be written",
             view.in_sync,
             view.replicas,
             view.number("min.insync.replicas").unwrap_or(1)
         );
-        rows.push(Row::fail(name, text, Some("bring the brokers back that hold its copies".to_owned())));
+        rows.push(Row::fail(name, text, Some("bring the brokers back that hold its replicas".to_owned())));
     }
     if rows.is_empty() {
         let same = if input.is_some_and(|input| input.partitions == view.partitions) { " (same as input)" } else { "" };
@@ -153,11 +153,11 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
             "retention.ms" | "retention.bytes" => (true, "facts would be deleted that nothing else holds"),
             "cleanup.policy" => (true, "a log has no keys to be compacted by"),
             "message.timestamp.type" => (true, "event time is bounded by the brokers' clock"),
-            "unclean.leader.election.enable" => (false, "a broker that lags may take over and lose rulings"),
-            "min.insync.replicas" => (false, "rulings on one broker alone are lost with it"),
+            "unclean.leader.election.enable" => (false, "a broker that lags may take over and lose verdicts"),
+            "min.insync.replicas" => (false, "verdicts on one broker alone are lost with it"),
             _ => (false, "not as it was planned"),
         };
-        // More copies in step than planned is no fault.
+        // More replicas in sync than planned is no fault.
         let is_more = key == "min.insync.replicas" && found.parse::<u32>().ok() > wanted.parse::<u32>().ok();
         if !is_more {
             let text = format!("{key} is {found}, expected {wanted}: {why}");
@@ -174,7 +174,7 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
 
 fn few_copies(name: &str, copies: usize, brokers: usize) -> Option<Row> {
     let possible = brokers.min(3);
-    let text = || format!("{copies} copies on {brokers} brokers: a broker that is lost takes rulings with it");
+    let text = || format!("replication factor {copies} on {brokers} brokers: a lost broker takes verdicts with it");
     let fix =
         format!("set logs.replication_factor: {possible} before the first start, or kafka-reassign-partitions.sh");
     (copies < possible).then(|| Row::warn(name, text(), Some(fix)))

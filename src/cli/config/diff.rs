@@ -133,7 +133,7 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
     if was.rules != will.rules {
         costs.push((
             Decides::Rules,
-            "other rules: they count from the first ruling of a judge that has them; what was ruled stays ruled, the index \
+            "other rules: they count from the first verdict of a judge that has them; what was ruled stays ruled, the index \
              stays"
                 .to_owned(),
         ));

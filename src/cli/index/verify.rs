@@ -64,7 +64,7 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     }
     let any = |pointer: &str| reports.iter().any(|report| report.pointer(pointer) == Some(&Value::Bool(false)));
     let why = if any("/verdicts/agree") {
-        "rulings are not what the fingerprint log comes to under its own rules: keep both logs and report it; pages that \
+        "verdicts are not what the fingerprint log comes to under its own rules: keep both logs and report it; pages that \
          were ruled wrongly are judged anew by `dupgate verdicts reopen`"
     } else if any("/snapshot/agrees") {
         "the snapshot is not what the verdict log says: stop the judge, delete the snapshot, start it again"
@@ -114,15 +114,15 @@ fn as_json(offset: i64, difference: &Difference, form: Form) -> Value {
         Difference::Ruling { entry, written, anew } => {
             let said = |ruling: &Option<Box<Ruling>>| ruling.as_ref().map(|ruling| ruling::other(&ruling.answer, form));
             json!({
-                "what": "ruling", "offset": offset, "entry": entry, "written": said(written), "anew": said(anew),
+                "what": "verdict", "offset": offset, "entry": entry, "written": said(written), "anew": said(anew),
                 "text": format!("written: {}; judged anew: {}", in_words(written.as_deref(), form), in_words(anew.as_deref(), form)),
             })
         }
         Difference::Tails => json!({
-            "what": "tails", "offset": offset, "text": "the tails are not those that its rulings lead to",
+            "what": "tails", "offset": offset, "text": "the tails are not those that its verdicts lead to",
         }),
         Difference::Checkpoint => json!({
-            "what": "checkpoint", "offset": offset, "text": "the checkpoint is not what the rulings before it lead to",
+            "what": "checkpoint", "offset": offset, "text": "the checkpoint is not what the verdicts before it lead to",
         }),
     }
 }

@@ -242,7 +242,7 @@ fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Res
     })
 }
 
-/// How many rulings were read, on standard error: a line on a terminal, else a log line every ten seconds.
+/// How many verdicts were read, on standard error: a line on a terminal, else a log line every ten seconds.
 struct Progress {
     bar: Option<ProgressBar>,
     ticks: crossbeam_channel::Receiver<std::time::Instant>,
@@ -257,9 +257,9 @@ impl Progress {
     fn show(&mut self, rulings: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(rulings);
-            bar.set_message(format!("{} rulings read", human::count(rulings)));
+            bar.set_message(format!("{} verdicts read", human::count(rulings)));
         } else if self.ticks.try_recv().is_ok() {
-            tracing::info!(rulings, "comparing");
+            tracing::info!(verdicts = rulings, "comparing");
         }
     }
 

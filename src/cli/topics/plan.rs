@@ -122,7 +122,7 @@ pub(in crate::cli) fn logs(settings: &Settings, default_copies: usize) -> [Topic
 /// Spells a plan out on one line.
 pub(super) fn describe(plan: &TopicPlan) -> String {
     let settings = plan.settings.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
-    format!("{} partitions, {} copies {settings}", plan.partitions, plan.replicas).trim_end().to_owned()
+    format!("{} partitions, replication factor {} {settings}", plan.partitions, plan.replicas).trim_end().to_owned()
 }
 
 #[cfg(test)]

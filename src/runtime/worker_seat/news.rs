@@ -242,7 +242,7 @@ impl WorkerSeat {
                 self.handle(Event::RecalledToEnd(log))
             }
             FollowNews::Moved(why) => {
-                tracing::warn!(log, why, "old rulings cannot be read back");
+                tracing::warn!(log, why, "old verdicts cannot be read back");
                 self.handle(Event::RecallMoved(log))
             }
         }

@@ -71,6 +71,7 @@ BREAKAGES = [
     (RUNBOOKS, "anel *Paused*", "anel *Halted*", "there is no panel Halted"),
     (RUNBOOKS, "`judge.session_timeout`", "`judge.session_time`", "no such setting: judge.session_time"),
     (RUNBOOKS, "(#dupgatedraintimehigh)", "(#dupgatedrain)", "links to no section"),
+    (RUNBOOKS, "worker: waits for verdicts", "worker: waits for rulings", "printed once: waits for rulings"),
     ("config/prometheus/prometheus.yml", "dupgate-b:9464", "dupgate-c:9464", "prometheus.yml: scrapes"),
     ("config/grafana/provisioning/datasources/prometheus.yaml", "uid: prometheus", "uid: prom", "its uid is prometheus"),
     ("config/grafana/provisioning/dashboards/dupgate.yaml", "/var/lib/grafana/dashboards", "/dashboards", "the folder that is mounted"),

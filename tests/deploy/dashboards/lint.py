@@ -431,6 +431,8 @@ def check_runbooks(program, alerts, panels):
     settings += "".join(f"{part}:" for name in OTHERS for part in name.split("."))
     for setting in re.findall(r"`([a-z]+(?:\.[a-z_]+)+)`", text):
         check(all(re.search(rf"\b{part}:", settings) for part in setting.split(".")), "RUNBOOKS.md", f"no such setting: {setting}")
+    for old in re.findall(r"waits for rulings|\d+days|trimmed behind", text):
+        fault("RUNBOOKS.md", f"shows what the program printed once: {old}")
     found = commands(text)
     for line in found:
         check_command(program, line)

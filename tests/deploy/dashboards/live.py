@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Play the service under a real Prometheus: every panel has data, every rule is evaluated, every fault is told.
 
-    live.py PROGRAM PROMETHEUS    the dupgate binary and the Prometheus binary
+    live.py PROGRAM PROMETHEUS PROMTOOL    the binaries of dupgate, Prometheus and promtool
 
 A real Kafka carries several deployments, each a job of its own: `crawl` is healthy, the others have a fault each. The
 rules are loaded twice: as they are, to see that they are evaluated without an error, and with every duration divided,
@@ -128,12 +128,12 @@ class Kafka:
 class Play:
     """The broker, Prometheus, and every process that is started."""
 
-    def __init__(self, program, prometheus):
+    def __init__(self, program, prometheus, promtool):
         self.program, self.folder = program, pathlib.Path(tempfile.mkdtemp(prefix="dupgate-dashboards."))
         self.processes, self.names, self.targets, self.logs = [], [], {}, {}
         self.seen, self.watching = {}, True
         self.kafka = None
-        self.prometheus = prometheus
+        self.prometheus, self.promtool = prometheus, promtool
         self.url = f"http://127.0.0.1:{free_port()}"
 
     def __enter__(self):
@@ -486,6 +486,14 @@ def scraped_metrics(play):
     if told - documented:
         raise Fault(f"metrics without documentation: {sorted(told - documented)}")
     say(f"{len(told)} of {len(documented)} documented metrics are scraped, and no other")
+    with urllib.request.urlopen(f"http://{play.targets['crawl'][0]}/metrics", timeout=20) as answer:
+        exposed = answer.read()
+    # 3 is the exit code for names against Prometheus' conventions, 1 that for a text that cannot be parsed.
+    checked = subprocess.run([play.promtool, "check", "metrics"], input=exposed, capture_output=True, timeout=20)
+    lines = (checked.stdout + checked.stderr).decode().splitlines()
+    if checked.returncode not in (0, 3) or any("dupgate_" in line for line in lines):
+        raise Fault(f"promtool check metrics: {lines}")
+    say("promtool finds nothing against the names of the metrics")
 
 
 BLOCK = (
@@ -561,11 +569,11 @@ def damage(folder):
     return files
 
 
-def main(program, prometheus):
+def main(program, prometheus, promtool):
     """Play it all."""
     begun = time.monotonic()
     writers = Writers()
-    with Play(program, prometheus) as play:
+    with Play(program, prometheus, promtool) as play:
         play.kafka = Kafka()
         play.prepare_prometheus()
         say(f"Kafka and Prometheus {play.version()} run")

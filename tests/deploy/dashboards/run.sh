@@ -85,4 +85,4 @@ ok "test rules: $(grep -c '^  - name:' "$files/alerts_test.yaml") tests"
 [[ $what == quick ]] && exit
 
 begin "the service under Prometheus"
-"$python" "$here/live.py" "$program" "$prometheus"
+"$python" "$here/live.py" "$program" "$prometheus" "$promtool"

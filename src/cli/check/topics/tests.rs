@@ -56,7 +56,7 @@ fn pages_that_would_be_deleted_on_arrival_are_told() {
 }
 
 #[test]
-fn partitions_and_copies_in_step_are_looked_at() {
+fn partitions_and_replicas_in_sync_are_looked_at() {
     let few = TopicView { partitions: 6, ..view("crawl.pages.unique", &[]) };
     let rows = of_output(&few, 5);
     assert!(rows[0].1.contains("6 partitions, the input has 24") && rows[0].2.is_some(), "{rows:?}");
@@ -92,7 +92,11 @@ fn a_log_that_would_lose_facts_fails() {
     assert_eq!(look(&asked, &[("min.insync.replicas", "1")])[0].0, State::Warn);
     assert_eq!(look(&asked, &[("min.insync.replicas", "3")])[0].0, State::Ok);
     let single = TopicView { replicas: 1, ..good(&asked) };
-    assert!(log(&asked, Some(&single), 3, &settings).iter().any(|row| row.text.contains("1 copies on 3 brokers")));
+    assert!(
+        log(&asked, Some(&single), 3, &settings)
+            .iter()
+            .any(|row| row.text.contains("replication factor 1 on 3 brokers"))
+    );
     assert_eq!(log(&asked, None, 3, &settings)[0].state, State::Ok);
     let split = TopicView { partitions: 2, ..good(&asked) };
     assert_eq!(log(&asked, Some(&split), 3, &settings)[0].state, State::Fail);
