@@ -6,9 +6,14 @@ use std::time::Duration;
 use super::rows::Row;
 use crate::config::settings::{Index, Settings};
 use crate::kafka::survey::Ends;
+use crate::record::Format;
 
 /// What the process needs beside index and pages in flight: dictionaries, client buffers, code.
 const BESIDE: u64 = 512 << 20;
+
+/// What work on the text of pages takes, in times of `processing.max_in_flight_bytes`; with the trees of HTML.
+const TEXT_TIMES: u64 = 2;
+const HTML_TIMES: u64 = 6;
 
 /// Fewer records than this, or a shorter time, say nothing about the rate.
 const ENOUGH_RECORDS: u64 = 1000;
@@ -62,12 +67,14 @@ pub(super) fn memory(settings: &Settings) -> Vec<Row> {
         return vec![Row::warn("memory", "this machine does not tell its memory".to_owned(), None)];
     };
     let index = if settings.roles.judge { settings.index.max_memory } else { 0 };
-    let pages = if settings.roles.worker { settings.processing.max_in_flight_bytes } else { 0 };
-    vec![fits(limit, index, u64::try_from(pages).unwrap_or(u64::MAX))]
+    let in_flight = if settings.roles.worker { settings.processing.max_in_flight_bytes } else { 0 };
+    let times = if settings.record.format == Format::Text { TEXT_TIMES } else { HTML_TIMES };
+    let pages = u64::try_from(in_flight).unwrap_or(u64::MAX).saturating_mul(times);
+    vec![fits(limit, index, pages)]
 }
 
 fn fits(limit: u64, index: u64, pages: u64) -> Row {
-    let need = index.saturating_add(pages.saturating_mul(2)).saturating_add(BESIDE);
+    let need = index.saturating_add(pages).saturating_add(BESIDE);
     let text = format!("{} here; index.max_memory {}, about {} in all", gib(limit), gib(index), gib(need));
     if index > limit {
         Row::fail("memory", text, Some(format!("set index.max_memory below {}", gib(limit))))
@@ -154,8 +161,8 @@ mod tests {
 
     #[test]
     fn an_index_that_does_not_fit_is_told_with_one_that_does() {
-        assert_eq!(fits(8 * GIB, 4 * GIB, 64 << 20).state, State::Ok);
-        let tight = fits(4 * GIB, 4 * GIB, 64 << 20);
+        assert_eq!(fits(8 * GIB, 4 * GIB, 128 << 20).state, State::Ok);
+        let tight = fits(4 * GIB, 4 * GIB, 128 << 20);
         assert_eq!((tight.state, tight.fix.as_deref()), (State::Warn, Some("set index.max_memory to at most 3456MiB")));
         assert_eq!(fits(2 * GIB, 4 * GIB, 0).state, State::Fail);
     }
