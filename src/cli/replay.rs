@@ -35,12 +35,12 @@ pub struct ReplayArgs {
 pub enum ReplayCommand {
     /// Make a plan: which records, in which order, how long it takes; nothing is written to the cluster
     #[command(
-        after_help = "Examples:\n  dupgate replay plan --from -48h -c dupgate.yaml\n  dupgate replay plan --from 2026-09-01 --to 2026-09-08 -s match.simhash.max_distance=4 --plan-out plan.json"
+        after_help = "Examples:\n  dupgate replay plan --from -48h -c dupgate.yaml\n  dupgate replay plan --from 2026-09-01 --to 2026-09-08 -s match.simhash.max_distance=4 --plan-out plan.json\n  dupgate replay plan --from-files pages-2024.jsonl.zst pages-2025.jsonl.zst"
     )]
     Plan(PlanArgs),
     /// Run a plan; without a plan file, make one; without --execute, only show it
     #[command(
-        after_help = "Examples:\n  dupgate replay run plan.json --execute\n  dupgate replay run --from -48h --into none -s match.minhash.min_similarity=0.3,0.4,0.5 --execute"
+        after_help = "Examples:\n  dupgate replay run plan.json --execute\n  dupgate replay run --from -48h --into none -s match.minhash.min_similarity=0.3,0.4,0.5 --execute\n  dupgate replay run --from-files pages.jsonl.gz --execute"
     )]
     Run(Box<RunArgs>),
     /// Go on with a replay that was stopped
@@ -77,6 +77,14 @@ pub struct RangeArgs {
     /// File of ranges, one a line: topic,partition,from,to
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "to", "partitions"])]
     pub offsets_file: Option<PathBuf>,
+    /// Files of JSON lines instead of the input topics, plain or packed by gzip or zstd, judged in this order
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 1..,
+        conflicts_with_all = ["from", "to", "partitions", "offsets_file", "warm", "order", "max_records", "from_fingerprints"]
+    )]
+    pub from_files: Vec<PathBuf>,
     /// How far before the range pages are judged and not produced; none for no warm-up [default: window and lateness]
     #[arg(long, value_name = "DURATION")]
     pub warm: Option<Warm>,
@@ -115,7 +123,7 @@ pub struct PlanArgs {
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
     /// Plan file of `replay plan`
-    #[arg(value_name = "PLAN", conflicts_with_all = ["from", "to", "offsets_file"])]
+    #[arg(value_name = "PLAN", conflicts_with_all = ["from", "to", "offsets_file", "from_files"])]
     pub plan: Option<PathBuf>,
     /// What, where there is no plan.
     #[command(flatten)]

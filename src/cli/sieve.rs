@@ -3,7 +3,6 @@
 //! Lines are read on one thread, their text on all cores, and judged here, in the order of the input: the number of
 //! threads changes nothing but the time it takes.
 
-pub(super) mod lines;
 mod pool;
 mod progress;
 mod routes;
@@ -20,6 +19,7 @@ use crate::config::settings::{OnBadRecord, Settings};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::record::Timestamp;
+use crate::runtime::lines;
 use crate::sieve::{Sieve, SieveSettings, Verdict, place_of};
 
 use progress::Progress;

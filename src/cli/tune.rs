@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use super::Global;
 use super::compare::thousandths;
 use super::output::{Format, columns, print, print_json};
-use super::sieve::lines::{self, Line};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, Letters, MOST_DISTANCE, Reader, share};
 use crate::quality::{Sample, Sketching, Sweep, Tried, set_of};
 use crate::record::RawRecord;
+use crate::runtime::lines::{self, Line};
 use crate::sieve::place_of;
 
 /// Thresholds of the `minhash` stage that are tried, in thousandths.

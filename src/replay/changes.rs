@@ -216,12 +216,23 @@ struct Offsets {
     first: i64,
     /// First offset that is counted.
     from: i64,
+    /// Offsets of the range.
+    length: usize,
+    /// One byte for each offset up to the largest that was ruled.
     bytes: Vec<u8>,
 }
 
 impl Offsets {
     fn place(&self, offset: i64) -> Option<usize> {
         usize::try_from(offset.checked_sub(self.first)?).ok()
+    }
+
+    fn byte(&mut self, offset: i64) -> Option<&mut u8> {
+        let place = self.place(offset).filter(|place| *place < self.length)?;
+        if place >= self.bytes.len() {
+            self.bytes.resize(place + 1, 0);
+        }
+        self.bytes.get_mut(place)
     }
 
     fn counted(&self) -> &[u8] {
@@ -276,7 +287,7 @@ impl Changes {
     pub fn new(ranges: &Ranges, examples: usize) -> Self {
         let offsets = ranges.iter().map(|(partition, range)| {
             let length = usize::try_from(range.to.saturating_sub(range.warm_from)).unwrap_or(0);
-            (partition.clone(), Offsets { first: range.warm_from, from: range.from, bytes: vec![0; length] })
+            (partition.clone(), Offsets { first: range.warm_from, from: range.from, length, bytes: Vec::new() })
         });
         Self {
             offsets: offsets.collect(),
@@ -291,12 +302,13 @@ impl Changes {
     pub fn push(&mut self, side: Side, ruling: &Ruling, rules: Option<&Arc<Rules>>) {
         let (Some(source), Some(verdict)) = (ruling.answer.ruled_source(), Verdict::of(&ruling.answer)) else { return };
         let Some(offsets) = self.offsets.get_mut(&source.partition) else { return };
-        let Some(byte) = offsets.place(source.offset).and_then(|place| offsets.bytes.get_mut(place)) else { return };
+        let from = offsets.from;
+        let Some(byte) = offsets.byte(source.offset) else { return };
         let old = Kind::of_byte(*byte);
         let mut new = old;
         *new.of_mut(side) = Some(verdict);
         *byte = new.byte();
-        if source.offset < offsets.from {
+        if source.offset < from {
             return;
         }
         self.count_waiting(old, new);

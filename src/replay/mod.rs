@@ -6,7 +6,8 @@
 //!
 //! - [`TimeOrder`] merges the partitions by event time: the same pages in the same order, whenever it runs;
 //! - [`LogOrder`] takes the pages in the order of the live verdict log: the live verdicts, or with other settings what they
-//!   would have been.
+//!   would have been;
+//! - pages of [`ArchiveFile`]s, which are in no topic any more, come in the order of the files and of their lines.
 //!
 //! [`Changes`] compares the verdicts of a replay with those of the service, or of another replay.
 //!
@@ -16,6 +17,7 @@
 mod changes;
 mod counts;
 mod digest;
+mod files;
 mod lanes;
 mod log_order;
 mod plan;
@@ -26,6 +28,7 @@ mod what_if;
 pub use changes::{Changes, Compared, Example, Kind, MOST_HELD, Ruled, Side, Sides, Verdict};
 pub use counts::{Counts, VerdictName, name_of};
 pub use digest::Digest;
+pub use files::{ArchiveFile, FilePlace};
 pub use lanes::Lanes;
 pub use log_order::{LogOrder, Next};
 pub use plan::{

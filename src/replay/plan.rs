@@ -1,12 +1,12 @@
 //! What a replay does, frozen: ranges, order, settings. A plan is a file that people read, and must not edit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::Counts;
+use super::{ArchiveFile, Counts, FilePlace};
 use crate::record::{PartitionId, Source};
 
 /// Layout of plans that this release writes and reads.
@@ -20,6 +20,8 @@ pub enum Order {
     Log,
     /// Partitions merged by event time.
     Time,
+    /// Files in the order of the plan, line by line.
+    Files,
 }
 
 /// What is judged.
@@ -144,13 +146,16 @@ pub struct Plan {
     pub scheme: String,
     /// Digest of the rules of each variant.
     pub rules: Vec<String>,
-    /// What is read.
+    /// What is read; empty when files are.
     pub input: Vec<InputRange>,
+    /// Files of pages that are read instead of the input topics.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ArchiveFile>,
     /// What gives the order, when it is that of the log.
     pub verdict_log: Vec<LogRange>,
     /// What is written.
     pub output: Shadow,
-    /// Offsets of the range.
+    /// Offsets of the range; 0 for files, whose lines nobody has counted.
     pub records: u64,
     /// Offsets of the warm-up.
     pub warm_up_records: u64,
@@ -255,10 +260,53 @@ impl Plan {
         !self.set.is_empty()
     }
 
-    /// Says where a page stands with respect to the range.
+    /// Returns the offsets of the range. All lines of files are in it.
     #[must_use]
     pub fn ranges(&self) -> Ranges {
-        self.input.iter().cloned().collect()
+        self.input.iter().cloned().chain(self.files.iter().enumerate().map(ArchiveFile::range)).collect()
+    }
+
+    /// Says whether pages are read from files, not from the input topics.
+    #[must_use]
+    pub const fn is_of_files(&self) -> bool {
+        matches!(self.order, Order::Files)
+    }
+
+    /// Returns the bytes of all files.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Returns how many bytes of the files were read when the replay came to a place in them.
+    #[must_use]
+    pub fn file_bytes_before(&self, place: &FilePlace) -> u64 {
+        let before: u64 = self.files.iter().take(place.file).map(|file| file.bytes).sum();
+        before + self.files.get(place.file).map_or(0, |file| place.packed.min(file.bytes))
+    }
+
+    /// Returns how much is done, and of how much: bytes of files, records of topics.
+    #[must_use]
+    pub fn done(&self, counts: &Counts, place: Option<&FilePlace>) -> (u64, u64) {
+        if self.is_of_files() {
+            return (place.map_or(0, |place| self.file_bytes_before(place)), self.file_bytes());
+        }
+        (counts.pages + counts.warm_up + counts.gone, self.records + self.warm_up_records)
+    }
+
+    /// Returns the partition whose committed offset carries the totals. Files have no offsets to commit: their place stands
+    /// with the replay's own verdict log.
+    #[must_use]
+    pub fn total_at(&self) -> PartitionId {
+        self.input.first().map_or_else(|| PartitionId::new(self.own_verdicts(), 0), InputRange::id)
+    }
+
+    /// Lists the partitions whose committed offsets say how far the replay is.
+    #[must_use]
+    pub fn committed_at(&self) -> BTreeSet<PartitionId> {
+        let of_log = |range: &LogRange| PartitionId::new(range.topic.as_str(), range.partition);
+        let committed = self.input.iter().map(InputRange::id).chain(self.verdict_log.iter().map(of_log));
+        committed.chain([self.total_at()]).collect()
     }
 }
 
@@ -320,7 +368,8 @@ impl Ranges {
     /// Returns how many offsets are in the range.
     #[must_use]
     pub fn records(&self) -> u64 {
-        self.0.values().map(|range| u64::try_from(range.to - range.from).unwrap_or(0)).sum()
+        let length = |range: &InputRange| u64::try_from(range.to.saturating_sub(range.from)).unwrap_or(0);
+        self.0.values().map(length).fold(0, u64::saturating_add)
     }
 }
 
@@ -358,6 +407,9 @@ pub struct Total {
     pub is_done: bool,
     /// Totals.
     pub counts: Counts,
+    /// The place in the files up to which all was judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<FilePlace>,
 }
 
 impl Progress {
@@ -395,6 +447,7 @@ mod tests {
             scheme: "s".to_owned(),
             rules: vec!["r".to_owned()],
             input: vec![range],
+            files: vec![],
             verdict_log: vec![],
             output: Shadow::default(),
             records: 4,
@@ -419,6 +472,44 @@ mod tests {
         assert!(matches!(Plan::read("no"), Err(PlanError::NotAPlan(_))));
         let newer = plan().text().replace("\"version\": 1", "\"version\": 2");
         assert_eq!(Plan::read(&newer), Err(PlanError::Version { found: 2 }));
+    }
+
+    /// A plan of two files, of 100 and of 50 bytes.
+    fn of_files() -> Plan {
+        let file = |path: &str, bytes| ArchiveFile { path: path.to_owned(), bytes, digest: "d".to_owned() };
+        let files = vec![file("a.jsonl", 100), file("b.jsonl.gz", 50)];
+        Plan { order: Order::Files, input: vec![], files, records: 0, warm_up_records: 0, ..plan() }.sealed()
+    }
+
+    #[test]
+    fn a_plan_without_files_is_written_as_before_there_were_any() {
+        assert!(!plan().text().contains("files"));
+        assert_eq!(Plan::read(&of_files().text()), Ok(of_files()));
+        let edited = of_files().text().replace("\"bytes\": 50", "\"bytes\": 51");
+        assert!(matches!(Plan::read(&edited), Err(PlanError::Changed { .. })));
+    }
+
+    #[test]
+    fn how_far_files_are_is_told_by_their_bytes_and_committed_with_the_own_verdicts() {
+        let (topics, files, counts) = (plan(), of_files(), Counts { pages: 2, warm_up: 3, ..Counts::default() });
+        assert_eq!(topics.done(&counts, None), (5, 7));
+        assert_eq!(files.done(&counts, None), (0, 150));
+        let at = |file, packed| FilePlace { file, packed, ..FilePlace::default() };
+        let done = [at(0, 30), at(0, 999), at(1, 20), at(2, 0)].map(|place| files.done(&counts, Some(&place)).0);
+        assert_eq!(done, [30, 100, 120, 150]);
+        assert_eq!(topics.committed_at(), [PartitionId::new("pages", 0)].into());
+        assert_eq!(files.committed_at(), [PartitionId::new("crawl.replay.7c1f.verdicts.s", 0)].into());
+        let lines = files.ranges();
+        assert_eq!(lines.part(&PartitionId::new("b.jsonl.gz", 1).at(1)), Part::Range);
+        assert_eq!(lines.part(&PartitionId::new("b.jsonl.gz", 0).at(1)), Part::Outside);
+        let many = (0..3).map(|partition| InputRange {
+            topic: "a.jsonl".to_owned(),
+            partition,
+            warm_from: 1,
+            from: 1,
+            to: i64::MAX,
+        });
+        assert_eq!(many.collect::<Ranges>().records(), u64::MAX, "nobody has counted the lines");
     }
 
     #[test]
@@ -452,7 +543,10 @@ mod tests {
             counts.dead_letters.insert(format!("{name} reason"), u64::MAX);
         }
         let digest = super::super::Digest::default().to_string();
-        let total = Total { verdicts: digest.clone(), outputs: digest.clone(), counts, ..Total::default() };
+        let place =
+            FilePlace { file: usize::MAX, line: i64::MAX, bytes: u64::MAX, packed: u64::MAX, latest_ms: i64::MIN };
+        let (verdicts, outputs) = (digest.clone(), digest.clone());
+        let total = Total { verdicts, outputs, counts, place: Some(place), ..Total::default() };
         let progress = Progress { plan: digest, read_to: i64::MAX, total: Some(Arc::new(total)) };
         assert!(progress.text().len() < 4096, "{}", progress.text().len());
         assert_eq!(Progress::read(&progress.text()), progress);

@@ -16,6 +16,7 @@ mod judge_report;
 pub mod judge_seat;
 mod judge_turn;
 mod kept_pages;
+pub(crate) mod lines;
 mod lookout;
 mod minute;
 pub mod petition;

@@ -26,6 +26,8 @@ pub(super) struct Reading {
     pub(super) metrics: Metrics,
     /// Bounds the memory of all threads.
     pub(super) trees: Arc<TreeBudget>,
+    /// Event time of a page that names none and came without a timestamp.
+    pub(super) untimed: Timestamp,
 }
 
 struct Named<'r>(&'r [Header]);
@@ -51,7 +53,7 @@ impl Reading {
     pub(super) fn withdrawn(&self, source: Source, record: &Arc<Arrived>, reason: Reject) -> Page<Carried> {
         let log = shielded(|| self.reader.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
         let errand = Errand::Withdraw(log.map_or(0, |(_, log)| log), reason);
-        let event_time = record.timestamp.unwrap_or_default();
+        let event_time = record.timestamp.unwrap_or(self.untimed);
         let payload = self.carried(record);
         page(source, record, errand, event_time, payload)
     }
@@ -61,7 +63,7 @@ impl Reading {
     }
 
     fn errand(&self, source: &Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> (Errand, Timestamp, Carried) {
-        let stamped = record.timestamp.unwrap_or_default();
+        let stamped = record.timestamp.unwrap_or(self.untimed);
         let mut payload = self.carried(record);
         if record.headers_unreadable {
             payload.message = Some("the name of a header is not UTF-8".to_owned());

@@ -30,6 +30,7 @@ use crate::kafka::admin::Brokers;
 use crate::kafka::client::ProducerSettings;
 use crate::log::{LogIdentity, Stage};
 use crate::panics;
+use crate::record::Timestamp;
 use crate::snapshot::Folder;
 use crate::telemetry::admin::{self, Admin as AdminPage};
 use crate::telemetry::figures::Figures;
@@ -329,6 +330,7 @@ impl Service {
             clock: plan.clock,
             metrics: plan.metrics.clone(),
             trees: Arc::clone(&plan.trees),
+            untimed: Timestamp::default(),
         };
         let seat = WorkerSeat::new(Arc::clone(&plan), reading, worker)?;
         self.start("worker".to_owned(), Stopper::Worker(seat.stopper()), ended, move || seat.run())

@@ -13,6 +13,7 @@
 //! live originals alone. Cost: that of [`decide`], and one map entry an original with an id.
 
 mod line;
+mod times;
 mod versus;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use crate::log::{
 use crate::record::{EventTime, Rejection, Source, Timestamp};
 
 pub use line::place_of;
+pub use times::LineTimes;
 pub use versus::{StageSays, Versus};
 
 /// What decides the verdicts, and what time it is.
@@ -48,8 +50,7 @@ pub struct SieveSettings {
 pub struct Sieve {
     settings: SieveSettings,
     judges: Vec<Seat>,
-    pages: u64,
-    latest: Timestamp,
+    times: LineTimes,
 }
 
 /// One judge, and the ids of the originals that it holds.
@@ -182,7 +183,8 @@ impl Sieve {
             order: VecDeque::new(),
         };
         let judges = (0..settings.partitions.get()).map(|_| seat()).collect();
-        Self { settings, judges, pages: 0, latest: Timestamp::from_millis(0) }
+        let times = LineTimes::new(settings.event_time, 0, Timestamp::from_millis(0));
+        Self { settings, judges, times }
     }
 
     /// Judges what was read at `source`, behind everything judged before.
@@ -191,12 +193,12 @@ impl Sieve {
     ///
     /// [`SieveError`] when the caller hands over a place twice or a page of another scheme.
     pub fn judge(&mut self, source: Source, reading: Result<Reading, Rejection>) -> Result<Sifted, SieveError> {
-        self.pages += 1;
+        self.times.page();
         let reading = match reading {
             Ok(reading) => reading,
             Err(rejection) => return Ok(Sifted { source, id: None, verdict: Verdict::Dead(rejection) }),
         };
-        let event_time = self.event_time(&reading);
+        let event_time = self.times.of(reading.event_time);
         let (partition, judges) = (reading.partition, self.judges.len());
         let seat = self.judges.get_mut(partition).ok_or(SieveError::NoJudge { partition, judges })?;
         let page = PageEntry {
@@ -209,7 +211,7 @@ impl Sieve {
             fingerprints: reading.fingerprints,
             digest: reading.digest,
         };
-        let entry = Entry { request: RequestId(self.pages), body: EntryBody::Page(page) };
+        let entry = Entry { request: RequestId(self.times.pages()), body: EntryBody::Page(page) };
         let verdict = seat.judge(&entry, self.settings.clock, reading.id_text.as_deref())?;
         let Some(verdict) = verdict else { return Err(SieveError::Repeated(source)) };
         Ok(Sifted { source, id: reading.id_text, verdict })
@@ -219,15 +221,6 @@ impl Sieve {
     #[must_use]
     pub fn originals(&self) -> usize {
         self.judges.iter().map(|seat| seat.state.index().len()).sum()
-    }
-
-    fn event_time(&mut self, reading: &Reading) -> Timestamp {
-        let time = match self.settings.event_time {
-            EventTime::Record => Timestamp::from_millis(i64::try_from(self.pages).unwrap_or(i64::MAX)),
-            EventTime::Field => reading.event_time.unwrap_or(self.latest),
-        };
-        self.latest = time;
-        time
     }
 }
 

@@ -14,6 +14,7 @@ mod listen;
 mod operators;
 mod printed;
 mod program;
+mod replay;
 mod secrets;
 mod sieve;
 mod tune;

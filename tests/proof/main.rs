@@ -27,6 +27,7 @@ mod falling;
 mod hand_over;
 mod meeting;
 mod replay;
+mod replay_files;
 mod restore;
 mod rewind;
 

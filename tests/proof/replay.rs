@@ -29,18 +29,18 @@ fn crawl(broker: &Broker, cluster: &Cluster<'_>, pages: usize, partitions: u64) 
     pen.flush();
 }
 
-fn cluster(broker: &Broker, partitions: i32) -> Cluster<'_> {
+pub(crate) fn cluster(broker: &Broker, partitions: i32) -> Cluster<'_> {
     let shape = Shape { topics: 1, partitions, input_settings: &[], output_settings: &[], config: json!({}) };
     Cluster::new(broker, shape)
 }
 
 /// Runs the program to its end.
-fn run(mut command: Command) -> Output {
+pub(crate) fn run(mut command: Command) -> Output {
     command.stdin(Stdio::null()).output().expect("the program starts")
 }
 
 /// Runs the program, which must succeed, and reads its last line of output as JSON.
-fn ask(cluster: &Cluster<'_>, arguments: &[&str]) -> Value {
+pub(crate) fn ask(cluster: &Cluster<'_>, arguments: &[&str]) -> Value {
     let output = run(cluster.command(&[arguments, &["-o", "jsonl"]].concat()));
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{arguments:?}: {said}");
@@ -49,7 +49,7 @@ fn ask(cluster: &Cluster<'_>, arguments: &[&str]) -> Value {
 }
 
 /// Runs the program, which must end with this code, and returns what it says.
-fn refused(cluster: &Cluster<'_>, arguments: &[&str], code: i32) -> String {
+pub(crate) fn refused(cluster: &Cluster<'_>, arguments: &[&str], code: i32) -> String {
     let output = run(cluster.command(arguments));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
@@ -57,7 +57,7 @@ fn refused(cluster: &Cluster<'_>, arguments: &[&str], code: i32) -> String {
 }
 
 /// Records of the shadow topics of a replay, by topic and partition, without their places in the input topics' names.
-fn shadow(cluster: &Cluster<'_>, id: &str) -> BTreeMap<(String, i32), Vec<Record>> {
+pub(crate) fn shadow(cluster: &Cluster<'_>, id: &str) -> BTreeMap<(String, i32), Vec<Record>> {
     let names = [cluster.unique(), cluster.duplicate(), cluster.dead()];
     let mut found: BTreeMap<(String, i32), Vec<Record>> = BTreeMap::new();
     for name in names {
@@ -74,7 +74,7 @@ fn shadow(cluster: &Cluster<'_>, id: &str) -> BTreeMap<(String, i32), Vec<Record
 }
 
 /// The verdicts of a replay's shadow topics by page.
-fn said(records: &BTreeMap<(String, i32), Vec<Record>>) -> BTreeMap<Source, (String, Option<String>)> {
+pub(crate) fn said(records: &BTreeMap<(String, i32), Vec<Record>>) -> BTreeMap<Source, (String, Option<String>)> {
     let mut said = BTreeMap::new();
     for record in records.values().flatten() {
         let Some(source) = record.header("dupgate.source") else { continue };
@@ -96,19 +96,19 @@ fn as_said(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<Source, (String, Op
 }
 
 /// A replay that runs beside the test.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Running {
-    fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts"))
     }
 
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.0.kill().expect("it is killed");
         self.0.wait().expect("it has ended");
     }
 
-    fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         self.0.try_wait().expect("a status").is_some()
     }
 }
@@ -121,9 +121,9 @@ impl Drop for Running {
 }
 
 /// Runs a replay that is killed after a commit, again and again, and resumed each time, and then to its end. Returns its status.
-fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, kills: usize) -> Value {
-    // Slow enough that a busy machine kills it in time.
-    let slow = ["--rate", "120/s"];
+/// The rate is such that a busy machine kills it in time.
+pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, kills: usize, rate: &str) -> Value {
+    let slow = ["--rate", rate];
     let mut running = Running::start(cluster.command(&[first, &slow].concat()));
     let mut before = None;
     for kill in 0..kills {
@@ -182,7 +182,7 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     assert_eq!(shadow(&cluster, "one"), shadow(&cluster, "two"));
 
     let by_log = ["replay", "run", "--from", "start", "--order", "log", "--id", "torn", "--execute"];
-    assert_eq!(torn(&cluster, &by_log, "torn", 2)["digests"], first["digests"]);
+    assert_eq!(torn(&cluster, &by_log, "torn", 2, "120/s")["digests"], first["digests"]);
     ask(&cluster, &["replay", "clean", "torn", "--execute"]);
 
     // Other settings find other duplicates, and say how many verdicts change.
@@ -282,7 +282,7 @@ fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
     let whole = ask(&cluster, &by_time("whole"));
     assert_eq!(whole["variants"][0]["counts"]["pages"], PAGES);
 
-    let torn = torn(&cluster, &by_time("torn"), "torn", 10);
+    let torn = torn(&cluster, &by_time("torn"), "torn", 10, "300/s");
     assert_eq!(torn["digests"], whole["digests"]);
     assert_eq!(shadow(&cluster, "torn"), shadow(&cluster, "whole"));
 

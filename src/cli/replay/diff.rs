@@ -24,7 +24,7 @@ use crate::kafka::admin::LogNames;
 use crate::kafka::pages::PageBytes;
 use crate::record::{Decoder, Source};
 use crate::replay::{Changes, Compared, Example, Kind, Plan, Ranges, Side, Sides};
-use crate::runtime::replay::{Store, Stored, Texts, compare};
+use crate::runtime::replay::{Store, Stored, Texts, compare, fetch_lines};
 use crate::runtime::wiring::failure;
 
 /// What stands for the service in `--against`.
@@ -84,7 +84,7 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     let stored = written(&store, &args.id)?;
     let both = settings::of_plan(global, &stored.plan)?;
     let plan = &stored.plan;
-    let (ranges, topic, name) = against(&store, plan, &args.against)?;
+    let (ranges, topic, name, records) = against(&store, &stored, &args.against)?;
     let names = Sides { before: name, after: format!("replay {}", plan.id) };
     let topics = Sides { before: topic, after: plan.own_verdicts() };
     let mut changes = Changes::new(&ranges, args.examples);
@@ -94,7 +94,7 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     read?;
     let compared = changes.finish();
     let anchors = compared.examples.iter().map(|example| example.source.clone()).collect();
-    let counted = Counted { plan, names, compared, records: ranges.records(), anchors };
+    let counted = Counted { plan, names, compared, records, anchors };
     match Format::or_usual(global.output) {
         Format::Table => print(&line(&counted))?,
         format @ (Format::Json | Format::Jsonl) => print_json(&object(&counted), format)?,
@@ -119,33 +119,54 @@ fn written(store: &Store, id: &str) -> Result<Stored, Fatal> {
         note(&format!(
             "warning: replay {id} is not done: it has judged {} of {} pages; `dupgate replay resume {id}` goes on",
             human::count(done),
-            human::count(stored.plan.records)
+            if stored.plan.is_of_files() { "the".to_owned() } else { human::count(stored.plan.records) }
         ));
     }
     Ok(stored)
 }
 
-/// Returns what is compared with: the offsets that both have, the topic of the verdicts, and the name of the run.
-fn against(store: &Store, plan: &Plan, other: &str) -> Result<(Ranges, String, String), Fatal> {
+/// Returns what is compared with: the offsets that both have, the topic of the verdicts, the name of the run, and how many
+/// records there are.
+fn against(store: &Store, stored: &Stored, other: &str) -> Result<(Ranges, String, String, u64), Fatal> {
+    let plan = &stored.plan;
     if other == LIVE {
+        if plan.is_of_files() {
+            let id = &plan.id;
+            let why = anyhow::anyhow!(
+                "replay `{id}` has read files, of whose lines the service has judged none: --against names another replay of them"
+            );
+            return Err(Reason::Usage.because(why));
+        }
         let verdicts = LogNames::new(&plan.logs, &plan.live_scheme).verdicts.to_string();
-        return Ok((plan.ranges(), verdicts, LIVE.to_owned()));
+        return Ok((plan.ranges(), verdicts, LIVE.to_owned(), plan.ranges().records()));
     }
-    let other = written(store, other)?.plan;
+    let other_stored = written(store, other)?;
+    let other = &other_stored.plan;
+    if plan.is_of_files() && plan.files != other.files {
+        let why = anyhow::anyhow!(
+            "replays `{}` and `{}` have not read the same files in the same order: a verdict depends on what was judged before",
+            plan.id,
+            other.id
+        );
+        return Err(Reason::Input.because(why));
+    }
     let ranges = plan.ranges().common(&other.ranges());
+    let name = format!("replay {}", other.id);
+    if plan.is_of_files() {
+        // Lines are counted where they were read.
+        let pages = |stored: &Stored| stored.total.as_ref().map_or(0, |total| total.counts.pages);
+        return Ok((ranges, other.own_verdicts(), name, pages(stored).min(pages(&other_stored))));
+    }
     let (records, of) = (ranges.records(), plan.ranges().records());
     if records == 0 {
         let why = anyhow::anyhow!("replays `{}` and `{}` have no offset in common", plan.id, other.id);
         return Err(Reason::Input.because(why));
     }
     if records < of {
-        let [records, of] = [records, of].map(human::count);
-        note(&format!(
-            "warning: only {records} of the {of} offsets of replay {} are in replay {}, too",
-            plan.id, other.id
-        ));
+        let [few, of] = [records, of].map(human::count);
+        note(&format!("warning: only {few} of the {of} offsets of replay {} are in replay {}, too", plan.id, other.id));
     }
-    Ok((ranges, other.own_verdicts(), format!("replay {}", other.id)))
+    Ok((ranges, other.own_verdicts(), name, records))
 }
 
 /// Names a kind of change: `unique -> near`, `only in live`.
@@ -224,14 +245,18 @@ fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Res
     let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
     let mut texts = Texts::open(&both.live)?;
     let mut out = page::begin(counted);
-    for examples in counted.compared.examples.chunks(AT_ONCE) {
+    let (files, all) = (&counted.plan.files, &counted.compared.examples);
+    // A file is read from its beginning: once for all examples.
+    let at_once = if files.is_empty() { AT_ONCE } else { all.len().max(1) };
+    for examples in all.chunks(at_once) {
         let matches = examples.iter().filter_map(page::shown_match).map(|(_, of)| of);
         let sources: Vec<&Source> = examples.iter().map(|example| &example.source).chain(matches).collect();
         let read = |(source, bytes): (Source, PageBytes)| {
             let text = reader.normal_text(&bytes.record()).map_err(|rejection| rejection.to_string());
             (source, Shown { id: tap::id(&decoder, &bytes), text })
         };
-        let pages: BTreeMap<Source, Shown> = texts.fetch(&sources)?.into_iter().map(read).collect();
+        let found = if files.is_empty() { texts.fetch(&sources)? } else { fetch_lines(files, &sources) };
+        let pages: BTreeMap<Source, Shown> = found.into_iter().map(read).collect();
         for example in examples {
             page::section(&mut out, counted, example, reader.analyzer(), &pages);
         }

@@ -12,7 +12,7 @@ use crate::cli::{Global, human, note};
 use crate::config::ByteSize;
 use crate::error::{Fatal, Reason};
 use crate::record::PartitionId;
-use crate::replay::{Order, Plan, Reads, Target};
+use crate::replay::{Counts, Order, Plan, Reads, Target};
 use crate::runtime::clock::wall_time;
 use crate::runtime::random::draw;
 use crate::runtime::replay::{Draft, Sample, Store, Wanted, estimate, make};
@@ -37,8 +37,11 @@ pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
 pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draft, Fatal> {
     let now = wall_time();
     let ranges = args.offsets_file.as_deref().map(read_ranges).transpose()?.unwrap_or_default();
-    let Some(from) = args.from.or_else(|| (!ranges.is_empty()).then_some(When::Start)) else {
-        let why = anyhow::anyhow!("where does the range begin? Give --from, such as --from -48h or --from start");
+    let is_named = !ranges.is_empty() || !args.from_files.is_empty();
+    let Some(from) = args.from.or_else(|| is_named.then_some(When::Start)) else {
+        let why = anyhow::anyhow!(
+            "where does the range begin? Give --from, such as --from -48h or --from start, or --from-files"
+        );
         return Err(Reason::Usage.because(why));
     };
     let id = match &args.id {
@@ -48,6 +51,13 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
     let into = Target::from(args.into);
     if both.tried.len() > 1 && into != Target::None {
         let why = anyhow::anyhow!("several values of a setting are judged in one pass with --into none only");
+        return Err(Reason::Usage.because(why));
+    }
+    if into == Target::Live && !args.from_files.is_empty() {
+        let why = anyhow::anyhow!(
+            "pages of files have no live verdict to differ from, so --into live does not know which to write: --into shadow \
+             writes them to topics of the replay"
+        );
         return Err(Reason::Usage.because(why));
     }
     if args.from_fingerprints && (into != Target::None || args.order == Some(OrderArg::Time)) {
@@ -62,6 +72,7 @@ pub(super) fn draft(store: &Store, both: &Both, args: &RangeArgs) -> Result<Draf
         from: from.extent(now),
         to: args.to.unwrap_or(When::End).extent(now),
         partitions,
+        files: args.from_files.clone(),
         ranges,
         warm: args.warm.map(|warm| warm.0),
         order: args.order.map(Order::from).or_else(|| needs_log.then_some(Order::Log)),
@@ -90,15 +101,16 @@ pub(super) fn sample(plan: &Plan, both: &Both) -> Result<Option<Sample>, Fatal> 
 /// Prints a plan, and how long it takes at the rate of a sample.
 pub(super) fn show(plan: &Plan, sample: Option<Sample>, global: &Global) -> Result<(), Fatal> {
     let format = Format::or_usual(global.output);
-    let rate = sample.map(rate).filter(|(pages, _)| *pages > 0.0);
+    let rate = sample.map(Rate::of).filter(|rate| rate.pages > 0.0);
     if format != Format::Table {
-        let estimate = rate.map(|(pages, bytes)| {
-            json!({"pages_per_second": round(pages), "bytes_per_page": round(bytes), "seconds": round(seconds(plan, pages))})
+        let estimate = rate.map(|rate| {
+            let seconds = round(rate.seconds(plan));
+            json!({"pages_per_second": round(rate.pages), "bytes_per_page": round(rate.page_bytes), "seconds": seconds})
         });
         let plan = serde_json::to_value(plan).unwrap_or_default();
         return print_json(&json!({"plan": plan, "estimate": estimate}), format);
     }
-    let mut rows = vec![vec!["input".to_owned(), input(plan, rate.map(|(_, bytes)| bytes))]];
+    let mut rows = vec![vec!["input".to_owned(), input(plan, rate)]];
     if plan.warm_up_records > 0 {
         let records = human::count(plan.warm_up_records);
         rows.push(vec!["warm-up".to_owned(), format!("{records} records before the range, judged and not produced")]);
@@ -109,11 +121,11 @@ pub(super) fn show(plan: &Plan, sample: Option<Sample>, global: &Global) -> Resu
     if plan.into.writes() {
         rows.push(vec!["group".to_owned(), format!("{}; `{}` is not touched", plan.own_group(), plan.group)]);
     }
-    if let Some((pages, _)) = rate {
-        let time = human::span(std::time::Duration::from_secs_f64(seconds(plan, pages).min(1e9)));
+    if let Some(rate) = rate {
+        let time = human::span(std::time::Duration::from_secs_f64(rate.seconds(plan).min(1e9)));
         rows.push(vec![
             "estimate".to_owned(),
-            format!("{time} at {} pages a second, measured on a sample", human::count(round(pages))),
+            format!("{time} at {} pages a second, measured on a sample", human::count(round(rate.pages))),
         ]);
     }
     rows.extend(plan.warnings.iter().map(|warning| vec!["warning".to_owned(), warning.clone()]));
@@ -122,15 +134,29 @@ pub(super) fn show(plan: &Plan, sample: Option<Sample>, global: &Global) -> Resu
     print(&columns(&rows))
 }
 
-fn rate(sample: Sample) -> (f64, f64) {
-    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    let (pages, bytes) = (sample.pages as f64, sample.bytes as f64);
-    (pages / sample.elapsed.as_secs_f64().max(0.001), bytes / pages.max(1.0))
+/// How fast a sample was read.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// Pages each second.
+    pages: f64,
+    /// Bytes of one page.
+    page_bytes: f64,
+    /// How much of the plan was done each second: records of topics, bytes of files.
+    done: f64,
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn seconds(plan: &Plan, pages: f64) -> f64 {
-    (plan.records + plan.warm_up_records) as f64 / pages
+impl Rate {
+    fn of(sample: Sample) -> Self {
+        let (pages, bytes, done) = (sample.pages as f64, sample.bytes as f64, sample.done as f64);
+        let seconds = sample.elapsed.as_secs_f64().max(0.001);
+        Self { pages: pages / seconds, page_bytes: bytes / pages.max(1.0), done: done / seconds }
+    }
+
+    fn seconds(self, plan: &Plan) -> f64 {
+        let (_, of) = plan.done(&Counts::default(), None);
+        of as f64 / self.done.max(f64::MIN_POSITIVE)
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate, never negative")]
@@ -138,7 +164,14 @@ fn round(number: f64) -> u64 {
     number.round().max(0.0) as u64
 }
 
-fn input(plan: &Plan, bytes: Option<f64>) -> String {
+fn input(plan: &Plan, rate: Option<Rate>) -> String {
+    if let Some(first) = plan.files.first() {
+        let more = if let [_, .., last] = plan.files.as_slice() { format!(" to {}", last.path) } else { String::new() };
+        let count = plan.files.len();
+        let files = format!("{} file{}", human::count(count as u64), if count == 1 { "" } else { "s" });
+        let size = rounded(plan.file_bytes());
+        return format!("{}{more}: {files} of {size}", first.path);
+    }
     let what = match plan.reads {
         Reads::Pages => "records",
         Reads::Fingerprints => "records, by their fingerprints in the live log",
@@ -150,8 +183,9 @@ fn input(plan: &Plan, bytes: Option<f64>) -> String {
         .map(|(topic, count)| format!("{topic} ({count} partition{})", if count == 1 { "" } else { "s" }))
         .collect();
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    let size =
-        bytes.map(|bytes| format!(", about {}", rounded(round(bytes * plan.records as f64)))).unwrap_or_default();
+    let size = rate
+        .map(|rate| format!(", about {}", rounded(round(rate.page_bytes * plan.records as f64))))
+        .unwrap_or_default();
     format!("{}: {} {what}{size}", topics.join(", "), human::count(plan.records))
 }
 
@@ -168,6 +202,7 @@ fn order(plan: &Plan) -> String {
         (Order::Log, false) => "that of the live verdict log: the live verdicts come out".to_owned(),
         (Order::Log, true) => "that of the live verdict log".to_owned(),
         (Order::Time, _) => "by event time".to_owned(),
+        (Order::Files, _) => "that of the files and their lines".to_owned(),
     }
 }
 

@@ -15,28 +15,32 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// Shows how far a replay is.
 pub(super) struct Progress {
-    total: u64,
+    plan: Plan,
     bar: Option<ProgressBar>,
     ticks: Receiver<Instant>,
-    /// Pages that were judged before this run began.
+    /// What was done before this run began.
     before: Option<u64>,
 }
 
 impl Progress {
     pub(super) fn new(plan: &Plan) -> Self {
-        let total = plan.records + plan.warm_up_records;
+        let (_, total) = plan.done(&Counts::default(), None);
+        let is_of_files = plan.is_of_files();
         let bar = std::io::stderr().is_terminal().then(|| {
-            let template =
-                "{prefix:8} {bar:28} {percent:>3} %  {human_pos} / {human_len}  {per_sec}  {msg}  left {eta}";
+            let template = if is_of_files {
+                "{prefix:8} {bar:28} {percent:>3} %  {bytes} / {total_bytes}  {bytes_per_sec}  {msg}  left {eta}"
+            } else {
+                "{prefix:8} {bar:28} {percent:>3} %  {human_pos} / {human_len}  {per_sec}  {msg}  left {eta}"
+            };
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(total).with_style(style)
         });
-        Self { total, bar, ticks: tick(EVERY), before: None }
+        Self { plan: plan.clone(), bar, ticks: tick(EVERY), before: None }
     }
 
     /// Shows the newest figures.
     pub(super) fn show(&mut self, report: &Report<'_>) {
-        let done = done(report.counts);
+        let (done, total) = self.plan.done(report.counts, report.place.as_ref());
         let before = *self.before.get_or_insert(done);
         let (phase, more) = match report.phase {
             Phase::Following => ("follow", String::new()),
@@ -50,12 +54,17 @@ impl Progress {
                 bar.reset_eta();
             }
             bar.set_prefix(phase);
-            bar.set_position(done.min(self.total));
+            bar.set_position(done.min(total));
             bar.set_message(format!("duplicates {duplicates:.1} %{more}"));
         } else if self.ticks.try_recv().is_ok() {
-            let percent = done * 100 / self.total.max(1);
+            let percent = percent(done, total);
             let yielding = if let Phase::Yielding(lag) = report.phase { Some(lag) } else { None };
-            tracing::info!(phase, pages = done, of = self.total, percent, duplicates, yielding, "replaying");
+            if self.plan.is_of_files() {
+                let pages = report.counts.pages;
+                tracing::info!(phase, pages, bytes = done, of = total, percent, duplicates, yielding, "replaying");
+            } else {
+                tracing::info!(phase, pages = done, of = total, percent, duplicates, yielding, "replaying");
+            }
         }
     }
 
@@ -67,9 +76,10 @@ impl Progress {
     }
 }
 
-/// Pages judged so far.
-pub(super) fn done(counts: &Counts) -> u64 {
-    counts.pages + counts.warm_up + counts.gone
+/// Returns how many of a hundred parts are done. Files of terabytes are not too many.
+pub(super) fn percent(done: u64, of: u64) -> u64 {
+    let percent = u128::from(done) * 100 / u128::from(of.max(1));
+    u64::try_from(percent).unwrap_or(100).min(100)
 }
 
 /// Returns how many of a hundred pages are duplicates.

@@ -36,7 +36,7 @@ fn document(plan: &Plan, outcome: &Outcome) -> Value {
         .collect();
     json!({
         "replay": plan.id, "plan": plan.hash, "order": plan.order, "into": plan.into, "scheme": plan.scheme,
-        "records": plan.records, "warm_up_records": plan.warm_up_records,
+        "records": plan.records, "warm_up_records": plan.warm_up_records, "files": plan.files,
         "elapsed_ms": outcome.elapsed_ms, "worked_ms": outcome.total.worked_ms,
         "digests": {"verdicts": outcome.total.verdicts, "outputs": outcome.total.outputs},
         "variants": variants,

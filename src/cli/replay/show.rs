@@ -5,7 +5,7 @@ use std::time::Duration;
 use crossbeam_channel::tick;
 use serde_json::{Value, json};
 
-use super::progress::{done, share};
+use super::progress::{percent, share};
 use super::{StatusArgs, settings};
 use crate::cli::output::{Format, print_list};
 use crate::cli::{Global, human};
@@ -63,8 +63,8 @@ fn shown(stored: &Stored) -> (Vec<String>, Value) {
         Some(total) if total.is_done => "done",
         Some(_) => "begun",
     };
-    let of = plan.records + plan.warm_up_records;
-    let percent = if state == "done" { 100 } else { done(&counts) * 100 / of.max(1) };
+    let (done, of) = plan.done(&counts, total.as_ref().and_then(|total| total.place.as_ref()));
+    let percent = if state == "done" { 100 } else { percent(done, of) };
     let set = if plan.set.is_empty() { "live".to_owned() } else { plan.set.join(" ") };
     let into = match plan.into {
         Target::Shadow => "shadow",
@@ -83,7 +83,8 @@ fn shown(stored: &Stored) -> (Vec<String>, Value) {
     ];
     let object = json!({
         "replay": plan.id, "state": state, "percent": percent, "order": plan.order, "into": plan.into, "set": plan.set,
-        "records": plan.records, "warm_up_records": plan.warm_up_records, "counts": counts,
+        "records": plan.records, "warm_up_records": plan.warm_up_records, "files": plan.files.len(),
+        "file_bytes": plan.file_bytes(), "counts": counts,
         "digests": total.as_ref().map(|total| json!({"verdicts": total.verdicts, "outputs": total.outputs})),
     });
     (row, object)

@@ -9,11 +9,11 @@ use std::thread::{Builder, Scope};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::lines::{Input, Line, Unreadable};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Reader, Reading, Scratch};
 use crate::panics::shielded;
 use crate::record::{RawRecord, Reject, Rejection};
+use crate::runtime::lines::{Input, Line, Unreadable};
 
 /// Stack of a thread for text work: parsers of deep documents go deep.
 const STACK_BYTES: usize = 64 << 20;

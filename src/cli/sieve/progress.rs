@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, tick};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::lines::Line;
 use crate::cli::human;
 use crate::record::Rejection;
+use crate::runtime::lines::Line;
 use crate::sieve::{Sifted, Verdict, place_of};
 
 /// Time between two log lines.

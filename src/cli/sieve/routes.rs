@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::lines::{Line, is_stdin};
 use crate::cli::output::{Format, Growing};
 use crate::error::{Fatal, Reason};
+use crate::runtime::lines::{Line, is_stdin};
 use crate::sieve::{Route, Sifted};
 
 /// The outputs of one run.

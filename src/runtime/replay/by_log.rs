@@ -225,7 +225,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 
     /// Waits for the next page of a partition; `None` at its end.
-    fn next_page(&mut self, partition: &PartitionId) -> Result<Option<Page<Carried>>, Fatal> {
+    pub(super) fn next_page(&mut self, partition: &PartitionId) -> Result<Option<Page<Carried>>, Fatal> {
         loop {
             if let Some(page) = self.feed.take(partition) {
                 return Ok(Some(page));

@@ -1,4 +1,4 @@
-//! The order of time: partitions are merged, and each page is judged when its turn comes.
+//! The order of time: partitions are merged, and each page is judged when its turn comes. Files are judged likewise.
 
 use std::mem;
 use std::sync::Arc;
@@ -30,24 +30,29 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     return Err(Reason::Bug.because(anyhow::anyhow!("{partition}: a page that was read is not there")));
                 };
                 self.hold(page.payload.record.bytes())?;
-                self.judge_by_time(&mut judges, page, bound)?;
+                let place = page.source.clone();
+                self.judge_page(&mut judges, page, bound)?;
+                self.mark(&place.partition, place.offset + 1, place.offset + 1);
                 if self.is_full() {
-                    let judge = judges.iter_mut().filter_map(|variants| variants.first_mut());
-                    let records = judge.enumerate().map(|(log, judge)| (log, judge.records())).collect();
-                    judges.iter_mut().flatten().for_each(|judge| drop(judge.records()));
-                    self.flush(records)?;
-                    self.withdraw_refused(&mut judges)?;
+                    self.flush_judges(&mut judges)?;
                 }
             }
             self.look_around()?;
         }
+        self.flush_judges(&mut judges)
+    }
+
+    /// Begins to commit what the judges have ruled, by the first settings of each.
+    pub(super) fn flush_judges(&mut self, judges: &mut [Vec<Rejudge>]) -> Result<(), Fatal> {
         let firsts = judges.iter_mut().filter_map(|variants| variants.first_mut());
         let records = firsts.enumerate().map(|(log, judge)| (log, judge.records())).collect();
-        self.flush(records)
+        judges.iter_mut().flatten().for_each(|judge| drop(judge.records()));
+        self.flush(records)?;
+        self.withdraw_refused(judges)
     }
 
     /// Returns a judge for each log partition and variant. Those of a run that was interrupted follow its own log.
-    fn judges(&mut self) -> Result<Vec<Vec<Rejudge>>, Fatal> {
+    pub(super) fn judges(&mut self) -> Result<Vec<Vec<Rejudge>>, Fatal> {
         let logs = self.logs();
         let identity = self.identity();
         let fresh = |settings: &Settings| Rejudge::begin(identity, settings.rules.clone());
@@ -75,7 +80,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         Ok(judges)
     }
 
-    fn judge_by_time(
+    /// Judges a page by all settings and hands it to the transaction that is being filled.
+    pub(super) fn judge_page(
         &mut self,
         judges: &mut [Vec<Rejudge>],
         page: Page<Carried>,
@@ -107,7 +113,6 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         if let Some(disposition) = ends.into_iter().next().filter(|_| part == Part::Range) {
             self.deliver(Output { page, disposition });
         }
-        self.mark(&place.partition, place.offset + 1, place.offset + 1);
         Ok(())
     }
 

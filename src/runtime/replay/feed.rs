@@ -1,8 +1,9 @@
-//! The pages of a replay: read by one thread for each topic, their text worked on by all cores, handed over in the order of
-//! each partition.
+//! The pages of a replay: read by one thread for each topic, or by one for all files, their text worked on by all cores,
+//! handed over in the order of each partition. The lines of a file are a partition.
 //!
-//! Every partition has its own share of the memory for pages in flight and is paused beyond it, so that a page which is
-//! waited for never stands behind pages of other partitions.
+//! Every partition of a topic has its own share of the memory for pages in flight and is paused beyond it, so that a page
+//! which is waited for never stands behind pages of other partitions. Files are read one after the other, and all lines
+//! count together until they are taken: the next one that is taken is the first one that was read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,14 +15,15 @@ use super::super::clock::Clock;
 use super::super::reading::Reading;
 use super::super::text_pool::{Done, Job, LOOK_INTERVAL, TextPool};
 use super::super::wiring::failure;
+use super::file_reader::{self, FileEvent};
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::ClientSettings;
-use crate::kafka::gate::Gate;
+use crate::kafka::gate::{Gate, Held};
 use crate::kafka::member::Arrived;
 use crate::kafka::output::Carried;
 use crate::kafka::range::{RangeEvent, RangeReader};
 use crate::record::{PartitionId, Timestamp};
-use crate::replay::LOOKAHEAD;
+use crate::replay::{ArchiveFile, FilePlace, LOOKAHEAD};
 use crate::worker::Page;
 
 /// How long one page's text may be worked on.
@@ -48,6 +50,7 @@ pub(super) enum News {
 
 enum Event {
     Reader(RangeEvent),
+    File(FileEvent),
     Done(Box<Done>),
 }
 
@@ -76,17 +79,22 @@ struct Lane {
     /// Pages at the front that were told of.
     told: usize,
     has_ended: bool,
+    /// Place of the last page that was taken, in files.
+    taken: FilePlace,
 }
 
-enum Slot {
-    /// Its text is worked on.
-    Open,
-    Read(Box<Page<Carried>>),
+struct Slot {
+    /// Absent while its text is worked on.
+    page: Option<Box<Page<Carried>>>,
+    /// Where the file is read on after it.
+    place: FilePlace,
+    /// Counts a line until it is taken.
+    _held: Option<Held>,
 }
 
 impl Feed {
-    /// Starts reading.
-    pub(super) fn start(
+    /// Starts reading partitions of topics.
+    pub(super) fn of_topics(
         config: &ClientSettings,
         extents: &Extents,
         reading: Reading,
@@ -94,31 +102,58 @@ impl Feed {
         memory: usize,
         clock: Clock,
     ) -> Result<Self, Fatal> {
-        let (sender, events): (Sender<Event>, _) = unbounded();
-        let done = sender.clone();
-        let pool = TextPool::start(threads, reading, clock, move |one| drop(done.send(Event::Done(Box::new(one)))));
-        let gate = Gate::new(memory.max(LEAST_SHARE));
+        let (mut feed, sender) = Self::build(extents.keys().cloned(), reading, threads, memory, clock)?;
+        feed.share = (memory / extents.len().max(1)).max(LEAST_SHARE);
         let mut topics: BTreeMap<Arc<str>, BTreeMap<i32, (i64, i64)>> = BTreeMap::new();
         for (partition, extent) in extents {
             topics.entry(Arc::clone(&partition.topic)).or_default().insert(partition.number, *extent);
         }
-        let mut readers = BTreeMap::new();
         for (topic, ranges) in topics {
             let told = sender.clone();
             let sink = move |event| drop(told.send(Event::Reader(event)));
-            let reader = RangeReader::start(config, &topic, &ranges, Arc::clone(&gate), sink).map_err(failure)?;
-            readers.insert(topic, reader);
+            let reader = RangeReader::start(config, &topic, &ranges, Arc::clone(&feed.gate), sink).map_err(failure)?;
+            feed.readers.insert(topic, reader);
         }
-        Ok(Self {
-            lanes: extents.keys().map(|partition| (partition.clone(), Lane::default())).collect(),
-            readers,
+        Ok(feed)
+    }
+
+    /// Starts reading files behind a place.
+    pub(super) fn of_files(
+        files: &[ArchiveFile],
+        from: FilePlace,
+        reading: Reading,
+        threads: usize,
+        memory: usize,
+        clock: Clock,
+    ) -> Result<Self, Fatal> {
+        let partitions = files.iter().enumerate().map(|(number, file)| file.partition(number));
+        let (feed, sender) = Self::build(partitions, reading, threads, memory, clock)?;
+        let sink = move |event| sender.send(Event::File(event)).is_ok();
+        file_reader::start(files, from, Arc::clone(&feed.gate), sink).map_err(failure)?;
+        Ok(feed)
+    }
+
+    fn build(
+        partitions: impl Iterator<Item = PartitionId>,
+        reading: Reading,
+        threads: usize,
+        memory: usize,
+        clock: Clock,
+    ) -> Result<(Self, Sender<Event>), Fatal> {
+        let (sender, events): (Sender<Event>, _) = unbounded();
+        let done = sender.clone();
+        let pool = TextPool::start(threads, reading, clock, move |one| drop(done.send(Event::Done(Box::new(one)))));
+        let feed = Self {
+            lanes: partitions.map(|partition| (partition, Lane::default())).collect(),
+            readers: BTreeMap::new(),
             pool: pool.map_err(failure)?,
-            gate,
+            gate: Gate::new(memory.max(LEAST_SHARE)),
             events,
             clock,
-            share: (memory / extents.len().max(1)).max(LEAST_SHARE),
+            share: usize::MAX,
             news: VecDeque::new(),
-        })
+        };
+        Ok((feed, sender))
     }
 
     /// Waits a moment for something to happen.
@@ -143,8 +178,10 @@ impl Feed {
     /// Takes the next page of a partition, if it was read.
     pub(super) fn take(&mut self, partition: &PartitionId) -> Option<Page<Carried>> {
         let lane = self.lanes.get_mut(partition)?;
-        let Some(Slot::Read(_)) = lane.pages.front() else { return None };
-        let Some(Slot::Read(page)) = lane.pages.pop_front() else { return None };
+        lane.pages.front()?.page.as_ref()?;
+        let Slot { page, place, .. } = lane.pages.pop_front()?;
+        let page = page?;
+        lane.taken = place;
         lane.first += 1;
         lane.told = lane.told.saturating_sub(1);
         lane.bytes = lane.bytes.saturating_sub(page.payload.record.bytes());
@@ -152,6 +189,11 @@ impl Feed {
             self.resume(partition);
         }
         Some(*page)
+    }
+
+    /// Returns where a file is read on after the last line that was taken.
+    pub(super) fn place(&self, partition: &PartitionId) -> FilePlace {
+        self.lanes.get(partition).map_or_else(FilePlace::default, |lane| lane.taken)
     }
 
     /// Says whether every page of a partition was taken.
@@ -177,22 +219,27 @@ impl Feed {
         match event {
             Event::Reader(RangeEvent::Record { partition, offset, record, held }) => {
                 drop(held);
-                self.read(&partition, offset, record);
+                self.read(&partition, offset, record, FilePlace::default(), None);
             }
-            Event::Reader(RangeEvent::Ended(partition)) => {
+            Event::File(FileEvent::Line { source, record, place, held }) => {
+                self.read(&source.partition, source.offset, record, place, Some(held));
+            }
+            Event::Reader(RangeEvent::Ended(partition)) | Event::File(FileEvent::Ended(partition)) => {
                 if let Some(lane) = self.lanes.get_mut(&partition) {
                     lane.is_read = true;
                 }
                 self.tell(&partition);
             }
-            Event::Reader(RangeEvent::Failed(why)) => return Err(Reason::State.because(anyhow::anyhow!(why))),
+            Event::Reader(RangeEvent::Failed(why)) | Event::File(FileEvent::Failed(why)) => {
+                return Err(Reason::State.because(anyhow::anyhow!(why)));
+            }
             Event::Done(done) => {
                 let Done { place, page, .. } = *done;
                 let partition = page.source.partition.clone();
                 if let Some(lane) = self.lanes.get_mut(&partition) {
                     let at = place.checked_sub(lane.first).and_then(|at| usize::try_from(at).ok());
                     if let Some(slot) = at.and_then(|at| lane.pages.get_mut(at)) {
-                        *slot = Slot::Read(Box::new(page));
+                        slot.page = Some(Box::new(page));
                     }
                 }
                 self.tell(&partition);
@@ -201,11 +248,18 @@ impl Feed {
         Ok(())
     }
 
-    fn read(&mut self, partition: &PartitionId, offset: i64, record: Arrived) {
+    fn read(
+        &mut self,
+        partition: &PartitionId,
+        offset: i64,
+        record: Arrived,
+        place_after: FilePlace,
+        held: Option<Held>,
+    ) {
         let Some(lane) = self.lanes.get_mut(partition) else { return };
         let bytes = record.bytes();
         let place = lane.first + lane.pages.len() as u64;
-        lane.pages.push_back(Slot::Open);
+        lane.pages.push_back(Slot { page: None, place: place_after, _held: held });
         lane.bytes += bytes;
         // The order of time needs so many pages of each partition, however large they are.
         if !lane.is_paused && lane.bytes > self.share && lane.pages.len() >= LOOKAHEAD {
@@ -221,7 +275,7 @@ impl Feed {
     /// Notes which pages at the front of a partition are new, and whether it is at its end.
     fn tell(&mut self, partition: &PartitionId) {
         let Some(lane) = self.lanes.get_mut(partition) else { return };
-        while let Some(Slot::Read(page)) = lane.pages.get(lane.told) {
+        while let Some(page) = lane.pages.get(lane.told).and_then(|slot| slot.page.as_ref()) {
             lane.told += 1;
             self.news.push_back(News::Page(partition.clone(), page.event_time));
         }

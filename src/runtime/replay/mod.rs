@@ -1,14 +1,19 @@
 //! Running a replay: pages come in, rulings and pages go out, in the order of the plan. And comparing its verdicts.
 
+mod by_files;
 mod by_fingerprints;
 mod by_log;
 mod by_time;
 mod compare;
 mod feed;
+mod file_reader;
+mod files;
 mod log_stream;
 mod pace;
 mod planning;
 mod run;
+mod sample;
+mod setup;
 mod store;
 mod walk;
 mod writer;
@@ -16,9 +21,11 @@ mod writer;
 use std::time::Duration;
 
 pub use compare::{Texts, compare};
+pub use files::fetch_lines;
 pub use pace::{NotARate, Rate};
-pub use planning::{Draft, Extent, Sample, Wanted, check, estimate, make};
+pub use planning::{Draft, Extent, Wanted, check, make};
 pub use run::{Options, Outcome, Phase, Report, run};
+pub use sample::{Sample, estimate};
 pub use store::{Lock, Store, Stored};
 
 /// How long a question to the cluster may take.

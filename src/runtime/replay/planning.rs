@@ -2,32 +2,23 @@
 //! deserves a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::clock::{Clock, wall_time};
-use super::super::reading::Reading;
-use super::super::tree_budget::TreeBudget;
+use super::super::clock::wall_time;
 use super::super::wiring::{self, failure};
 use super::QUERY;
-use super::feed::{Extents, Feed, News};
+use super::files;
 use super::log_stream::LogStream;
 use super::store::Store;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Reader;
 use crate::kafka::admin::LogNames;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::output::{InputPartitions, Outputs};
 use crate::log::{Checkpoint, VerdictRecord};
-use crate::record::{PartitionId, Timestamp};
-use crate::replay::{InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name};
-use crate::telemetry::Metrics;
-use crate::worker::HeaderSettings;
-
-/// Most pages and the longest time of the sample that an estimate is made of.
-const SAMPLE_PAGES: usize = 5000;
-const SAMPLE_TIME: Duration = Duration::from_secs(10);
+use crate::record::{EventTime, PartitionId, Timestamp};
+use crate::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name};
 
 /// A place in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +44,8 @@ pub struct Wanted {
     pub to: Extent,
     /// Partitions of every input topic; all when empty.
     pub partitions: BTreeSet<i32>,
+    /// Files of pages, instead of any range.
+    pub files: Vec<PathBuf>,
     /// Ranges by partition, instead of the two above.
     pub ranges: BTreeMap<PartitionId, (i64, i64)>,
     /// How far before the range pages are judged; `None`: one window and the lateness, where that is needed.
@@ -84,49 +77,12 @@ pub struct Draft {
 ///
 /// When the cluster does not answer, or what is asked for cannot be had.
 pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wanted) -> Result<Draft, Fatal> {
-    let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
     let first = variants.first().unwrap_or(live);
     let cluster = wiring::cluster(&live.kafka);
     let offsets = Offsets::new(&cluster.query(&live.input.group), QUERY).map_err(failure)?;
     let mut planning = Planning { store, live, offsets, warnings: Vec::new() };
-    let partitions = planning.partitions(&wanted)?;
-    let mut held = BTreeMap::new();
-    for partition in &partitions {
-        held.insert(partition.clone(), planning.offsets.range(partition).map_err(unavailable)?);
-    }
-    let mut ranges = planning.ranges(&wanted, &held)?;
-    let is_what_if = !wanted.set.is_empty();
-    if wanted.reads == Reads::Fingerprints && first.scheme() != live.scheme() {
-        return Err(Reason::Input.because(anyhow::anyhow!(
-            "these settings make other fingerprints (scheme {}) than the live service has written ({}): without \
-             --from-fingerprints the pages are read",
-            first.scheme(),
-            live.scheme()
-        )));
-    }
-    let order = planning.order(&wanted, &mut ranges, is_what_if)?;
-    cut(&mut ranges, wanted.max_records);
-    ranges.retain(|_, (from, to)| from < to);
-    if ranges.is_empty() {
-        return Err(Reason::Input.because(anyhow::anyhow!(
-            "the range is empty: no record of {} stands between --from and --to",
-            names(&partitions)
-        )));
-    }
-    let begins = planning.begins(&wanted, &ranges)?;
-    let is_warm = is_what_if || order.is_none();
-    let warm = wanted.warm.unwrap_or(first.rules.windows.max() + first.rules.lateness);
-    let warm_from = if is_warm { planning.warm_from(&ranges, &held, begins, warm)? } else { BTreeMap::new() };
-    let input: Vec<InputRange> = ranges
-        .iter()
-        .map(|(partition, &(from, to))| InputRange {
-            topic: partition.topic.to_string(),
-            partition: partition.number,
-            warm_from: warm_from.get(partition).copied().unwrap_or(from),
-            from,
-            to,
-        })
-        .collect();
+    let Scope { order, input, verdict_log, files, begins } =
+        if wanted.files.is_empty() { planning.topics(&wanted, first)? } else { planning.files(&wanted)? };
     let output = planning.outputs(&wanted, first)?;
     let sum = |of: fn(&InputRange) -> i64| input.iter().map(|range| u64::try_from(of(range)).unwrap_or(0)).sum();
     let plan = Plan {
@@ -136,7 +92,7 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
         cluster: store.survey().cluster_id(),
         group: live.input.group.clone(),
         logs: live.logs.prefix.clone(),
-        order: if order.is_some() { Order::Log } else { Order::Time },
+        order,
         reads: wanted.reads,
         into: wanted.into,
         set: wanted.set,
@@ -146,7 +102,8 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
         records: sum(|range| range.to - range.from),
         warm_up_records: sum(|range| range.from - range.warm_from),
         input,
-        verdict_log: order.unwrap_or_default(),
+        files,
+        verdict_log,
         output,
         warnings: planning.warnings,
         hash: String::new(),
@@ -154,7 +111,7 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
     Ok(Draft { plan: plan.sealed(), begins })
 }
 
-/// Makes sure that settings and cluster are those that a plan was made with.
+/// Makes sure that settings, cluster and files are those that a plan was made with.
 ///
 /// # Errors
 ///
@@ -175,7 +132,7 @@ pub fn check(plan: &Plan, store: &Store, live: &Settings, variants: &[Settings])
     if variants.iter().map(rules_digest).ne(plan.rules.iter().cloned()) {
         return refuse("what decides verdicts has changed since the plan was made".to_owned());
     }
-    Ok(())
+    plan.files.iter().try_for_each(files::verify)
 }
 
 fn rules_digest(settings: &Settings) -> String {
@@ -209,7 +166,74 @@ struct Planning<'a> {
 
 type Ranges = BTreeMap<PartitionId, (i64, i64)>;
 
+/// What is judged, and in which order.
+struct Scope {
+    order: Order,
+    input: Vec<InputRange>,
+    verdict_log: Vec<LogRange>,
+    files: Vec<ArchiveFile>,
+    begins: Option<Timestamp>,
+}
+
 impl Planning<'_> {
+    /// Plans to read files.
+    fn files(&mut self, wanted: &Wanted) -> Result<Scope, Fatal> {
+        let files = files::describe(&wanted.files)?;
+        if files.iter().all(|file| file.bytes == 0) {
+            return Err(Reason::Input.because(anyhow::anyhow!("the files are empty")));
+        }
+        if self.live.record.event_time == EventTime::Record {
+            self.warnings.push(
+                "lines have no timestamp: each counts as a millisecond younger than the one before it, as in `dupgate sieve`; \
+                 window.timestamp_source: field takes the time from the page"
+                    .to_owned(),
+            );
+        }
+        Ok(Scope { order: Order::Files, input: Vec::new(), verdict_log: Vec::new(), files, begins: None })
+    }
+
+    /// Plans to read partitions of the input.
+    fn topics(&mut self, wanted: &Wanted, first: &Settings) -> Result<Scope, Fatal> {
+        let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
+        let partitions = self.partitions(wanted)?;
+        let mut held = BTreeMap::new();
+        for partition in &partitions {
+            held.insert(partition.clone(), self.offsets.range(partition).map_err(unavailable)?);
+        }
+        let mut ranges = self.ranges(wanted, &held)?;
+        let is_what_if = !wanted.set.is_empty();
+        if wanted.reads == Reads::Fingerprints && first.scheme() != self.live.scheme() {
+            return Err(Reason::Input.because(anyhow::anyhow!(
+                "these settings make other fingerprints (scheme {}) than the live service has written ({}): without \
+                 --from-fingerprints the pages are read",
+                first.scheme(),
+                self.live.scheme()
+            )));
+        }
+        let log = self.order(wanted, &mut ranges, is_what_if)?;
+        cut(&mut ranges, wanted.max_records);
+        ranges.retain(|_, (from, to)| from < to);
+        if ranges.is_empty() {
+            return Err(Reason::Input.because(anyhow::anyhow!(
+                "the range is empty: no record of {} stands between --from and --to",
+                names(&partitions)
+            )));
+        }
+        let begins = self.begins(wanted, &ranges)?;
+        let is_warm = is_what_if || log.is_none();
+        let warm = wanted.warm.unwrap_or(first.rules.windows.max() + first.rules.lateness);
+        let warm_from = if is_warm { self.warm_from(&ranges, &held, begins, warm)? } else { BTreeMap::new() };
+        let input = ranges.iter().map(|(partition, &(from, to))| InputRange {
+            topic: partition.topic.to_string(),
+            partition: partition.number,
+            warm_from: warm_from.get(partition).copied().unwrap_or(from),
+            from,
+            to,
+        });
+        let order = if log.is_some() { Order::Log } else { Order::Time };
+        Ok(Scope { order, input: input.collect(), verdict_log: log.unwrap_or_default(), files: Vec::new(), begins })
+    }
+
     fn partitions(&self, wanted: &Wanted) -> Result<BTreeSet<PartitionId>, Fatal> {
         let topics = match &self.live.input.topics {
             Topics::Names(names) => names.clone(),
@@ -509,67 +533,4 @@ impl Planning<'_> {
 /// Writes a time as plans do.
 pub(super) fn written(time: Timestamp) -> String {
     jiff::Timestamp::from_millisecond(time.millis()).map_or_else(|_| time.to_string(), |time| time.to_string())
-}
-
-/// How fast a sample of the range was read, and how large its pages are.
-#[derive(Clone, Copy, Debug)]
-pub struct Sample {
-    /// Pages of the sample.
-    pub pages: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// How long it took.
-    pub elapsed: Duration,
-}
-
-/// Reads a sample of the range, text work included, to estimate how long all of it takes.
-///
-/// # Errors
-///
-/// When the input cannot be read.
-pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<Sample, Fatal> {
-    let clock = Clock::start();
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
-        .map_err(|error| Reason::Config.because(error))?;
-    let memory = settings.processing.max_in_flight_bytes;
-    let outputs = Outputs {
-        routing: wiring::routing(settings),
-        headers: HeaderSettings {
-            prefix: String::new(),
-            drop: Vec::new(),
-            scheme: String::new(),
-            sketch: None,
-            group: String::new(),
-            replay: None,
-        },
-        topics: BTreeMap::new(),
-        input_partitions: InputPartitions::default(),
-        duplicate_value: wiring::duplicate_value(settings),
-        time: wiring::output_time(settings),
-        now: wall_time,
-    };
-    let trees = TreeBudget::new(memory, settings.record.format);
-    let reading = Reading { reader, outputs: Arc::new(outputs), clock, metrics: metrics.clone(), trees };
-    let extents: Extents = plan.input.iter().map(|range| (range.id(), (range.from, range.to))).collect();
-    let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
-    let threads = settings.processing.threads.unwrap_or_else(cpus);
-    let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
-    let mut feed = Feed::start(&config, &extents, reading, threads, memory, clock)?;
-    let (mut pages, mut bytes, mut since) = (0_u64, 0_u64, None);
-    let mut open = extents.len();
-    while open > 0 && pages < SAMPLE_PAGES as u64 && clock.now() < SAMPLE_TIME {
-        match feed.wait()? {
-            News::Page(partition, _) => {
-                since.get_or_insert(clock.now());
-                if let Some(page) = feed.take(&partition) {
-                    pages += 1;
-                    bytes += page.payload.record.bytes() as u64;
-                }
-            }
-            News::Ended(_) => open -= 1,
-            News::Nothing => {}
-        }
-    }
-    let elapsed = clock.now().saturating_sub(since.unwrap_or_default());
-    Ok(Sample { pages, bytes, elapsed })
 }

@@ -10,25 +10,24 @@ use serde::Serialize;
 
 use super::super::clock::Clock;
 use super::super::reading::Reading;
-use super::super::topics;
 use super::super::tree_budget::TreeBudget;
 use super::super::wiring::{self, failure};
 use super::super::worker_report::labels_of;
-use super::feed::{Extents, Feed};
+use super::feed::Feed;
 use super::log_stream::{self, LogStream};
 use super::pace::{Pace, Rate};
+use super::setup::{extents, outputs, start_of, still_there};
 use super::store::Stored;
 use super::writer::{Batch, Committed, Line, Writer};
-use crate::config::settings::Settings;
+use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
-use crate::kafka::admin::{Admin, Brokers};
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::output::{Carried, Outputs};
+use crate::kafka::output::Carried;
 use crate::log::{Answer, LogIdentity, VerdictRecord};
-use crate::record::{PartitionId, Reject, Source};
-use crate::replay::{Counts, Digest, InputRange, Order, Part, Plan, Ranges, Reads, Target, Total, name_of};
+use crate::record::{PartitionId, Reject, Source, Timestamp};
+use crate::replay::{Counts, Digest, FilePlace, InputRange, Order, Part, Plan, Ranges, Reads, Total, name_of};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
 use crate::worker::{Disposition, LogPartition, Output};
@@ -86,6 +85,8 @@ pub struct Report<'a> {
     pub phase: Phase,
     /// What it has come to.
     pub counts: &'a Counts,
+    /// Where it is in the files, if files are read.
+    pub place: Option<FilePlace>,
 }
 
 /// What a replay came to.
@@ -119,6 +120,7 @@ pub fn run(
         (Reads::Fingerprints, _) => run.by_fingerprints()?,
         (Reads::Pages, Order::Time) => run.by_time()?,
         (Reads::Pages, Order::Log) => run.by_log()?,
+        (Reads::Pages, Order::Files) => run.by_files()?,
     }
     run.finish()
 }
@@ -152,6 +154,8 @@ pub(super) struct Run<'a, S> {
     pub(super) total: Total,
     pub(super) worked_before: u64,
     pub(super) phase: Phase,
+    /// Where it is in the files, if files are read.
+    pub(super) place: Option<FilePlace>,
     /// Where the replay stood when this run began.
     pub(super) marks: BTreeMap<PartitionId, (i64, i64)>,
     pub(super) withdrawn: Vec<(Source, Reject)>,
@@ -188,12 +192,17 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             clock,
             metrics: metrics.clone(),
             trees: TreeBudget::new(memory, first.record.format),
+            untimed: if plan.is_of_files() { super::by_files::UNTIMED } else { Timestamp::default() },
         };
         let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         let threads = first.processing.threads.unwrap_or_else(cpus);
         let group = plan.own_group();
-        let feed = Feed::start(&cluster.follower(&group), &extents, reading, threads, memory, clock)?;
         let total = total.map_or_else(Total::default, |total| (*total).clone());
+        let place = plan.is_of_files().then(|| total.place.unwrap_or_default());
+        let feed = match place {
+            Some(place) => Feed::of_files(&plan.files, place, reading, threads, memory, clock)?,
+            None => Feed::of_topics(&cluster.follower(&group), &extents, reading, threads, memory, clock)?,
+        };
         let writer = plan.into.writes().then(|| {
             let producer = ProducerSettings {
                 compression: "zstd".to_owned(),
@@ -207,7 +216,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
                 outputs,
                 verdicts: Arc::from(plan.own_verdicts()),
                 plan: plan.hash.clone(),
-                total_at: total_at(&plan),
+                total_at: plan.total_at(),
             };
             Writer::start(names, total.outputs.parse().unwrap_or_default())
         });
@@ -240,6 +249,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             worked_before: total.worked_ms,
             total,
             phase: Phase::Following,
+            place,
             marks,
             withdrawn: Vec::new(),
             plan,
@@ -267,7 +277,9 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 
     fn tell_metrics(&self, source: &Source, bytes: usize, end: &Disposition) {
-        self.metrics.consumed(&source.partition.topic, 1, bytes as u64);
+        // There may be thousands of files, and each name would be a series.
+        let topic = if self.plan.is_of_files() { "files" } else { &*source.partition.topic };
+        self.metrics.consumed(topic, 1, bytes as u64);
         match end {
             Disposition::Ruled(ruling) => {
                 if let Answer::Page(page) = &ruling.answer {
@@ -311,8 +323,9 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             worked_ms: self.worked_before + millis(self.clock.now()),
             is_done: false,
             counts: self.counts.first().cloned().unwrap_or_default(),
+            place: self.place,
         };
-        let first = total_at(&self.plan);
+        let first = self.plan.total_at();
         let mut batch = mem::take(&mut self.batch);
         let place = self.marks.get(&first).copied().unwrap_or_else(|| start_of(&self.plan, &first));
         batch.marks.entry(first).or_insert(place);
@@ -355,15 +368,14 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 
     fn topics_are_there(&self) -> Result<(), Fatal> {
-        let topics: BTreeSet<String> = self.plan.input.iter().map(|range| range.topic.clone()).collect();
+        let needed = self.plan.committed_at();
+        let topics: BTreeSet<String> = needed.iter().map(|partition| partition.topic.to_string()).collect();
         let topics: Vec<String> = topics.into_iter().collect();
         // Brokers that do not answer are no reason: they may come back.
         let Ok(found) = self.offsets.partitions(&topics) else { return Ok(()) };
-        match self.plan.input.iter().find(|range| !found.contains(&range.id())) {
-            Some(range) => Err(Reason::State.because(anyhow::anyhow!(
-                "{} does not exist any more; what was judged before is committed",
-                range.id()
-            ))),
+        match needed.iter().find(|partition| !found.contains(partition)) {
+            Some(partition) => Err(Reason::State
+                .because(anyhow::anyhow!("{partition} does not exist any more; what was judged before is committed"))),
             None => Ok(()),
         }
     }
@@ -396,7 +408,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             self.shown = now;
             self.metrics.upkeep();
             if let Some(counts) = self.counts.first() {
-                (self.see)(&Report { phase: self.phase, counts });
+                (self.see)(&Report { phase: self.phase, counts, place: self.place });
             }
         }
         if self.signals.try_recv().is_err() {
@@ -441,7 +453,14 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     fn live_lag(&self) -> Result<u64, Fatal> {
         let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
-        let partitions: BTreeSet<PartitionId> = self.plan.input.iter().map(InputRange::id).collect();
+        let mut partitions: BTreeSet<PartitionId> = self.plan.input.iter().map(InputRange::id).collect();
+        if self.plan.is_of_files() {
+            let topics = match &self.live.input.topics {
+                Topics::Names(names) => names.clone(),
+                Topics::Pattern(pattern) => vec![pattern.clone()],
+            };
+            partitions = self.offsets.partitions(&topics).map_err(|error| Reason::Unavailable.because(error))?;
+        }
         let committed = self.offsets.last_committed(&partitions).map_err(unavailable)?;
         let ends = self.offsets.ends(&partitions).map_err(unavailable)?;
         let lag = |(partition, end): (&PartitionId, &i64)| {
@@ -483,7 +502,12 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             worked_ms: self.worked_before + millis(self.clock.now()),
             is_done: true,
             counts: self.counts.first().cloned().unwrap_or_default(),
+            place: self.place,
         };
+        let first = self.plan.total_at();
+        if let (true, Some(mark)) = (self.plan.is_of_files(), self.marks.get(&first)) {
+            self.batch.marks.insert(first, *mark);
+        }
         let batch = mem::take(&mut self.batch);
         if let Some(writer) = &mut self.writer {
             writer.commit(Batch { total: total.clone(), ..batch });
@@ -491,8 +515,6 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         self.settle()?;
         Ok(Outcome { total, variants: self.counts, elapsed_ms: millis(self.clock.now()) })
     }
-
-    // ---- the order of the log
 }
 
 fn matched(end: &Disposition) -> Option<&Source> {
@@ -507,66 +529,4 @@ fn matched(end: &Disposition) -> Option<&Source> {
 
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The partition whose offset carries the totals.
-fn total_at(plan: &Plan) -> PartitionId {
-    plan.input.first().map_or_else(|| PartitionId::new("", 0), InputRange::id)
-}
-
-fn start_of(plan: &Plan, partition: &PartitionId) -> (i64, i64) {
-    let range = plan.input.iter().find(|range| range.id() == *partition);
-    range.map_or((0, 0), |range| (range.warm_from, range.warm_from))
-}
-
-/// Where each partition is read: behind what is committed. No page is read where fingerprints are.
-fn extents(plan: &Plan, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Extents {
-    if plan.reads == Reads::Fingerprints {
-        return Extents::new();
-    }
-    let extent = |range: &InputRange| {
-        let from = marks.get(&range.id()).map_or(range.warm_from, |(offset, _)| *offset);
-        (range.id(), (from, range.to.max(from)))
-    };
-    plan.input.iter().map(extent).collect()
-}
-
-/// Makes sure that the input still holds what is to be read.
-fn still_there(offsets: &Offsets, extents: &Extents) -> Result<(), Fatal> {
-    for (partition, (from, to)) in extents {
-        if from >= to {
-            continue;
-        }
-        let (first, end) = offsets.range(partition).map_err(|error| Reason::Unavailable.because(error))?;
-        if end < *to {
-            let why = anyhow::anyhow!(
-                "{partition} ends at offset {end}, before the end of the range ({to}): the topic was made anew since the plan"
-            );
-            return Err(Reason::State.because(why));
-        }
-        if first > *from {
-            let why = anyhow::anyhow!(
-                "{partition} begins at offset {first}: retention has deleted {} records of the range since; make a new plan",
-                first - from
-            );
-            return Err(Reason::State.because(why));
-        }
-    }
-    Ok(())
-}
-
-/// How pages become records of the plan's topics.
-fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal> {
-    let mut settings = settings.clone();
-    let output = if plan.into.has_pages() { plan.output.clone() } else { crate::replay::Shadow::default() };
-    settings.output.unique = output.unique;
-    settings.output.duplicate = output.duplicate;
-    settings.output.dead_letter = output.dead_letter;
-    settings.roles.worker = true;
-    let admin = Admin::of(&wiring::cluster(&settings.kafka).admin(), Brokers::Cluster).map_err(topics::unavailable)?;
-    let mut outputs = topics::outputs(&admin, &settings, plan.scheme.clone()).map_err(topics::unavailable)?;
-    if plan.into == Target::Live {
-        outputs.headers.replay = Some(plan.id.clone());
-    }
-    Ok(outputs)
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::wiring::{self, failure};
 use super::QUERY;
-use crate::config::settings::Settings;
+use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::Cluster;
 use crate::kafka::feed::{Feed, Page};
@@ -16,7 +16,7 @@ use crate::kafka::offsets::{Committed, Offsets};
 use crate::kafka::pages::Pages;
 use crate::kafka::survey::{Survey, TopicPlan};
 use crate::record::PartitionId;
-use crate::replay::{InputRange, LogRange, Plan, Progress, Target, Total, own_name, plan_topic};
+use crate::replay::{Plan, Progress, Target, Total, own_name, plan_topic};
 
 /// Largest plan, in bytes.
 const PLAN_BYTES: &str = "8388608";
@@ -136,10 +136,7 @@ impl Store {
     /// When no coordinator answers.
     pub fn progress(&self, plan: Plan) -> Result<Stored, Fatal> {
         let offsets = Offsets::new(&self.cluster.query(&plan.own_group()), QUERY).map_err(failure)?;
-        let of_log = |range: &LogRange| PartitionId::new(range.topic.as_str(), range.partition);
-        let partitions: BTreeSet<PartitionId> =
-            plan.input.iter().map(InputRange::id).chain(plan.verdict_log.iter().map(of_log)).collect();
-        let known = offsets.committed(&partitions).map_err(|error| Reason::Unavailable.because(error))?;
+        let known = offsets.committed(&plan.committed_at()).map_err(|error| Reason::Unavailable.because(error))?;
         let (mut total, mut marks) = (None, BTreeMap::new());
         for (partition, committed) in known {
             let Some(Committed { offset, metadata }) = committed else { continue };
@@ -206,8 +203,17 @@ impl Store {
     ///
     /// When the input cannot be seen.
     pub fn topics(&self, plan: &Plan, settings: &Settings) -> Result<Vec<TopicPlan>, Fatal> {
-        let names: BTreeSet<&String> = plan.input.iter().map(|range| &range.topic).collect();
+        let mut names: BTreeSet<&String> = plan.input.iter().map(|range| &range.topic).collect();
         let (mut partitions, mut replicas, mut bytes) = (1, 1, 1_048_588_i64);
+        if plan.is_of_files() {
+            // Files tell nothing of partitions and copies: the live topics are followed, as far as they exist.
+            let output = &settings.output;
+            names.extend([&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten());
+            if let Topics::Names(inputs) = &settings.input.topics {
+                names.extend(inputs);
+            }
+            bytes = bytes.max(i64::try_from(settings.record.max_document).unwrap_or(i64::MAX));
+        }
         for name in names {
             let Some(view) = self.survey.topic(name).map_err(wiring::trouble)? else { continue };
             partitions = partitions.max(view.partitions);

@@ -31,6 +31,7 @@ fn plan() -> Plan {
         scheme: "s".to_owned(),
         rules: vec![],
         input: vec![range],
+        files: vec![],
         verdict_log: vec![],
         output: crate::replay::Shadow::default(),
         records: 20,

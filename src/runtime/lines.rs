@@ -1,0 +1,285 @@
+//! Files of lines, plain or packed: read line by line, in batches worth a thread's while.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::record::{PartitionId, Source};
+
+/// Lines of a batch at most.
+const BATCH_LINES: usize = 64;
+/// Bytes after which a batch is full.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// One line, with the line break that it came with.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// The input and the line's number in it, from 1.
+    pub(crate) source: Source,
+    /// All its bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// Where the input stands behind it.
+    pub(crate) place: InFile,
+}
+
+/// A place between two lines of an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InFile {
+    /// Lines before it.
+    pub(crate) line: i64,
+    /// Bytes before it, unpacked.
+    pub(crate) bytes: u64,
+    /// Bytes of the file that were read to come here.
+    pub(crate) packed: u64,
+}
+
+impl Line {
+    /// Returns the line without its line break.
+    pub(crate) fn content(&self) -> &[u8] {
+        let bytes = self.bytes.as_slice();
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        bytes.strip_suffix(b"\r").unwrap_or(bytes)
+    }
+}
+
+/// One opened input.
+pub(crate) struct Input {
+    partition: PartitionId,
+    reader: BufReader<Box<dyn Read + Send>>,
+    place: InFile,
+    /// Bytes of the file that were read so far.
+    packed: Arc<AtomicU64>,
+}
+
+/// An input that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {name}")]
+pub(crate) struct Unreadable {
+    name: String,
+    source: io::Error,
+}
+
+/// Opens all inputs, in order; standard input when none is named, or for `-`. Returns their size, too, when all
+/// are files.
+pub(crate) fn open(files: &[PathBuf]) -> Result<(Vec<Input>, Option<u64>), Unreadable> {
+    let stdin = [PathBuf::from("-")];
+    let files = if files.is_empty() { stdin.as_slice() } else { files };
+    let mut inputs = Vec::new();
+    let mut size = Some(0_u64);
+    for (number, path) in (0..).zip(files) {
+        let (input, length) = if is_stdin(path) {
+            (Input::over(PartitionId::new("stdin", number), Box::new(io::stdin())), None)
+        } else {
+            let name = path.display().to_string();
+            let partition = PartitionId::new(name.as_str(), number);
+            Input::of_file(path, partition, InFile::default()).map_err(|source| Unreadable { name, source })?
+        };
+        size = size.zip(length).map(|(sum, length)| sum + length);
+        inputs.push(input);
+    }
+    Ok((inputs, size))
+}
+
+/// Opens one file behind a place that was read before. Its lines are named as those of `partition`.
+pub(crate) fn open_at(path: &Path, partition: PartitionId, place: InFile) -> Result<Input, Unreadable> {
+    let name = path.display().to_string();
+    let opened = Input::of_file(path, partition, place).map_err(|source| Unreadable { name, source })?;
+    Ok(opened.0)
+}
+
+/// Counts what is read.
+struct Counted<R> {
+    inner: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    Gzip,
+    Zstd,
+    /// Not read here: the command that unpacks it.
+    Other(&'static str),
+}
+
+/// How compressed files begin.
+const PACKINGS: [(&[u8], Packing); 4] = [
+    (b"\x1f\x8b", Packing::Gzip),
+    (b"\x28\xb5\x2f\xfd", Packing::Zstd),
+    (b"BZh", Packing::Other("bunzip2 -c")),
+    (b"\xfd7zXZ", Packing::Other("xz -dc")),
+];
+
+/// Bytes of the longest of them.
+const LONGEST_MAGIC: u64 = 4;
+
+impl Packing {
+    fn of(begin: &[u8]) -> Option<Self> {
+        PACKINGS.iter().find(|(magic, _)| begin.starts_with(magic)).map(|(_, packing)| *packing)
+    }
+
+    /// Reads what is in it. Archives that were written one behind the other are one.
+    fn unpack(self, packed: BufReader<Box<dyn Read + Send>>) -> io::Result<BufReader<Box<dyn Read + Send>>> {
+        let unpacked: Box<dyn Read + Send> = match self {
+            Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
+            Self::Zstd => Box::new(zstd::Decoder::with_buffer(packed)?),
+            Self::Other(command) => {
+                let why = format!(
+                    "it is compressed: `{command} FILE |` before the command hands its lines to standard input"
+                );
+                return Err(io::Error::other(why));
+            }
+        };
+        Ok(BufReader::with_capacity(BATCH_BYTES, unpacked))
+    }
+}
+
+/// Says whether the path stands for standard input (or output).
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+impl Input {
+    fn over(partition: PartitionId, reader: Box<dyn Read + Send>) -> Self {
+        let reader = BufReader::with_capacity(BATCH_BYTES, reader);
+        Self { partition, reader, place: InFile::default(), packed: Arc::default() }
+    }
+
+    /// Opens a file behind a place. Returns its length, too, when it is known how much is in it.
+    fn of_file(path: &Path, partition: PartitionId, place: InFile) -> io::Result<(Self, Option<u64>)> {
+        let mut file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        // Whoever writes into a pipe may come later: it is not looked at yet.
+        if !metadata.is_file() {
+            return Ok((Self::over(partition, Box::new(file)), None));
+        }
+        let mut begin = Vec::new();
+        file.by_ref().take(LONGEST_MAGIC).read_to_end(&mut begin)?;
+        let packing = Packing::of(&begin);
+        // Packed files are read from their beginning, and what was read before is thrown away.
+        let start = if packing.is_some() { 0 } else { place.bytes.min(metadata.len()) };
+        file.seek(SeekFrom::Start(start))?;
+        let packed = Arc::new(AtomicU64::new(start));
+        let file: Box<dyn Read + Send> = Box::new(Counted { inner: file, read: Arc::clone(&packed) });
+        let mut reader = BufReader::with_capacity(BATCH_BYTES, file);
+        if let Some(packing) = packing {
+            reader = packing.unpack(reader)?;
+            let skipped = io::copy(&mut reader.by_ref().take(place.bytes), &mut io::sink())?;
+            if skipped < place.bytes {
+                return Err(io::Error::other(format!("it ends before the place that was read before ({place:?})")));
+            }
+        }
+        // How much is in a packed file shows at its end.
+        let length = packing.is_none().then_some(metadata.len());
+        Ok((Self { partition, reader, place, packed }, length))
+    }
+
+    /// Reads the next lines, none at the end. Lines of white space hold no page and are passed over, though they
+    /// count as lines.
+    pub(crate) fn batch(&mut self) -> Result<Vec<Line>, Unreadable> {
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while lines.is_empty() || (lines.len() < BATCH_LINES && bytes < BATCH_BYTES) {
+            let mut line = Vec::new();
+            let read = self.reader.read_until(b'\n', &mut line).map_err(|source| self.unreadable(source))?;
+            if read == 0 {
+                break;
+            }
+            self.place.line += 1;
+            self.place.bytes += read as u64;
+            self.place.packed = self.packed.load(Ordering::Relaxed);
+            bytes += read;
+            if !line.trim_ascii().is_empty() {
+                lines.push(Line { source: self.partition.at(self.place.line), bytes: line, place: self.place });
+            }
+            // Whoever writes into a pipe line by line sees verdicts line by line.
+            if !lines.is_empty() && self.reader.buffer().is_empty() {
+                break;
+            }
+        }
+        Ok(lines)
+    }
+
+    fn unreadable(&self, source: io::Error) -> Unreadable {
+        Unreadable { name: Arc::clone(&self.partition.topic).to_string(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(text: &[u8]) -> Input {
+        Input::over(PartitionId::new("f", 0), Box::new(io::Cursor::new(text.to_vec())))
+    }
+
+    #[test]
+    fn reading_goes_on_behind_every_line_however_the_file_is_packed() {
+        let text = b"one\n\ntwo\r\nthree\n\nfour".to_vec();
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        io::Write::write_all(&mut gzip, &text).unwrap();
+        let packed = [text.clone(), gzip.finish().unwrap(), zstd::encode_all(&*text, 1).unwrap()];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pages");
+        for bytes in packed {
+            std::fs::write(&path, &bytes).unwrap();
+            let read = |place| {
+                let mut input = open_at(&path, PartitionId::new("f", 3), place).unwrap();
+                let lines = std::iter::from_fn(|| Some(input.batch().unwrap()).filter(|lines| !lines.is_empty()));
+                lines.flatten().collect::<Vec<Line>>()
+            };
+            let all = read(InFile::default());
+            let numbers: Vec<i64> = all.iter().map(|line| line.source.offset).collect();
+            assert_eq!(numbers, [1, 3, 4, 6]);
+            assert_eq!(all[3].place, InFile { line: 6, bytes: text.len() as u64, packed: bytes.len() as u64 });
+            for (at, line) in all.iter().enumerate() {
+                let rest = read(line.place);
+                let seen =
+                    |lines: &[Line]| lines.iter().map(|line| (line.source.clone(), line.bytes.clone())).collect();
+                let (rest, expected): (Vec<_>, Vec<_>) = (seen(&rest), seen(&all[at + 1..]));
+                assert_eq!(rest, expected);
+            }
+            let beyond = InFile { line: 9, bytes: 1000, packed: 0 };
+            let beyond = open_at(&path, PartitionId::new("f", 3), beyond).map(|mut input| input.batch().unwrap().len());
+            assert!(beyond.is_err() || beyond.is_ok_and(|lines| lines == 0), "nothing stands there");
+        }
+    }
+
+    #[test]
+    fn lines_keep_their_bytes_and_their_numbers() {
+        let mut input = input(b"a\r\n\n  \t\nb\xff\n\nc");
+        let lines = input.batch().unwrap();
+        let seen: Vec<_> =
+            lines.iter().map(|line| (line.source.offset, line.bytes.as_slice(), line.content())).collect();
+        let expected: [(i64, &[u8], &[u8]); 3] = [(1, b"a\r\n", b"a"), (4, b"b\xff\n", b"b\xff"), (6, b"c", b"c")];
+        assert_eq!(seen, expected);
+        assert!(input.batch().unwrap().is_empty());
+    }
+
+    #[test]
+    fn blank_lines_do_not_end_the_input() {
+        let mut text = vec![b'\n'; BATCH_BYTES * 2];
+        text.extend_from_slice(b"page\n");
+        let lines = input(&text).batch().unwrap();
+        assert_eq!(lines.len(), 1);
+    }
+
+    #[test]
+    fn a_batch_ends_by_lines_or_bytes() {
+        assert_eq!(input(&b"x\n".repeat(1000)).batch().unwrap().len(), BATCH_LINES);
+        let long = [vec![b'x'; BATCH_BYTES], vec![b'\n']].concat().repeat(3);
+        assert_eq!(input(&long).batch().unwrap().len(), 1);
+    }
+}

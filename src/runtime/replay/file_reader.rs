@@ -1,0 +1,158 @@
+//! The lines of a replay's files, one file after the other, read on a thread of its own.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::lines::{self, InFile};
+use super::files;
+use crate::kafka::gate::{Gate, Held};
+use crate::kafka::member::Arrived;
+use crate::record::{PartitionId, Source};
+use crate::replay::{ArchiveFile, FilePlace};
+
+/// How long to wait for room before looking again.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// What a line costs beside its bytes, at the least.
+const LINE_OVERHEAD: usize = 256;
+
+/// What the reader reports.
+pub(super) enum FileEvent {
+    /// The next line that holds something.
+    Line {
+        /// Its file and its number.
+        source: Source,
+        /// The line without its line break, as the value of a record without a timestamp.
+        record: Arrived,
+        /// Where the file is read on after it.
+        place: FilePlace,
+        /// Counts it until it is taken.
+        held: Held,
+    },
+    /// Nothing more comes of this file.
+    Ended(PartitionId),
+    /// Nothing more comes of any: why.
+    Failed(String),
+}
+
+/// Starts reading behind a place. No line is read while `gate` is shut. The thread ends when `sink` takes no more.
+pub(super) fn start(
+    files: &[ArchiveFile],
+    from: FilePlace,
+    gate: Arc<Gate>,
+    sink: impl Fn(FileEvent) -> bool + Send + 'static,
+) -> io::Result<()> {
+    let files = files.to_vec();
+    let thread = std::thread::Builder::new().name("replay".to_owned());
+    thread.spawn(move || read(&files, from, &gate, &sink)).map(drop)
+}
+
+fn read(files: &[ArchiveFile], from: FilePlace, gate: &Arc<Gate>, sink: &impl Fn(FileEvent) -> bool) {
+    for (number, file) in files.iter().enumerate() {
+        let place = if number == from.file { from } else { FilePlace { file: number, ..FilePlace::default() } };
+        // What was read before has ended.
+        let goes_on = if number < from.file { Ok(true) } else { read_one(file, place, gate, sink) };
+        let goes_on = match goes_on {
+            Ok(goes_on) => goes_on && sink(FileEvent::Ended(file.partition(number))),
+            Err(why) => {
+                sink(FileEvent::Failed(format!("{why:#}; what was judged before is committed")));
+                false
+            }
+        };
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+/// Reads one file; says whether anybody wants more.
+fn read_one(
+    file: &ArchiveFile,
+    from: FilePlace,
+    gate: &Arc<Gate>,
+    sink: &impl Fn(FileEvent) -> bool,
+) -> anyhow::Result<bool> {
+    let begin = InFile { line: from.line, bytes: from.bytes, packed: from.packed };
+    let mut input = lines::open_at(Path::new(&file.path), file.partition(from.file), begin)?;
+    loop {
+        while !gate.wait_open(WAIT) {}
+        let batch = input.batch()?;
+        if batch.is_empty() {
+            break;
+        }
+        for line in batch {
+            let InFile { line: number, bytes, packed } = line.place;
+            let place = FilePlace { file: from.file, line: number, bytes, packed, latest_ms: 0 };
+            let record = Arrived { value: Some(Box::from(line.content())), ..Arrived::default() };
+            let held = gate.hold(record.bytes() + LINE_OVERHEAD);
+            if !sink(FileEvent::Line { source: line.source, record, place, held }) {
+                return Ok(false);
+            }
+        }
+    }
+    // Whatever was done to it while it was read shows at its end.
+    files::verify(file)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Reads files behind a place; yields lines as `file:line text`, ends, and why it failed.
+    fn lines_of(files: &[ArchiveFile], from: FilePlace) -> (Vec<String>, Vec<FilePlace>) {
+        let said = Mutex::new((Vec::new(), Vec::new()));
+        read(files, from, &Gate::new(1 << 20), &|event| {
+            let mut said = said.lock().unwrap();
+            match event {
+                FileEvent::Line { source, record, place, .. } => {
+                    let text = String::from_utf8(record.value.unwrap().into_vec()).unwrap();
+                    said.0.push(format!("{}:{} {text}", source.partition.number, source.offset));
+                    said.1.push(place);
+                }
+                FileEvent::Ended(partition) => said.0.push(format!("{} ended", partition.number)),
+                FileEvent::Failed(why) => said.0.push(why),
+            }
+            true
+        });
+        said.into_inner().unwrap()
+    }
+
+    #[test]
+    fn files_are_read_in_their_order_and_on_from_every_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("a"), "one\n\ntwo\n").unwrap();
+        std::fs::write(path("b"), "").unwrap();
+        std::fs::write(path("c"), zstd::encode_all(&b"three\r\nfour"[..], 1).unwrap()).unwrap();
+        let files = files::describe(&["a", "b", "c"].map(path)).unwrap();
+        let (all, places) = lines_of(&files, FilePlace::default());
+        assert_eq!(all, ["0:1 one", "0:3 two", "0 ended", "1 ended", "2:1 three", "2:2 four", "2 ended"]);
+        let ended = |from: FilePlace| (0..from.file).map(|file| format!("{file} ended")).collect::<Vec<_>>();
+        for (at, place) in [0, 1, 4, 5].into_iter().zip(places) {
+            let (rest, _) = lines_of(&files, place);
+            assert_eq!(rest, [ended(place).as_slice(), &all[at + 1..]].concat(), "behind {place:?}");
+        }
+        std::fs::write(path("b"), "more").unwrap();
+        let (changed, _) = lines_of(&files, FilePlace::default());
+        let why = changed.last().unwrap();
+        assert!(why.contains("/b has changed since the plan was made") && why.contains("is committed"), "{why}");
+    }
+
+    #[test]
+    fn reading_ends_when_nobody_takes_the_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "one\ntwo\n").unwrap();
+        let files = files::describe(&[folder.path().join("a")]).unwrap();
+        let taken = Mutex::new(0);
+        read(&files, FilePlace::default(), &Gate::new(1), &|_| {
+            *taken.lock().unwrap() += 1;
+            false
+        });
+        assert_eq!(taken.into_inner().unwrap(), 1);
+    }
+}

@@ -1,0 +1,102 @@
+//! How long a replay takes, measured on the first pages that it would read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::clock::{Clock, wall_time};
+use super::super::reading::Reading;
+use super::super::tree_budget::TreeBudget;
+use super::super::wiring;
+use super::feed::{Extents, Feed, News};
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::Reader;
+use crate::kafka::output::{InputPartitions, Outputs};
+use crate::record::Timestamp;
+use crate::replay::{FilePlace, Plan};
+use crate::telemetry::Metrics;
+use crate::worker::HeaderSettings;
+
+/// Most pages and the longest time of the sample that an estimate is made of.
+const SAMPLE_PAGES: usize = 5000;
+const SAMPLE_TIME: Duration = Duration::from_secs(10);
+
+/// How fast a sample of the range was read, and how large its pages are.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Pages of the sample.
+    pub pages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How much of the plan they are: records of topics, bytes of files.
+    pub done: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Reads a sample of the range, text work included, to estimate how long all of it takes.
+///
+/// # Errors
+///
+/// When the input cannot be read.
+pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<Sample, Fatal> {
+    let clock = Clock::start();
+    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
+        .map_err(|error| Reason::Config.because(error))?;
+    let memory = settings.processing.max_in_flight_bytes;
+    let outputs = Outputs {
+        routing: wiring::routing(settings),
+        headers: HeaderSettings {
+            prefix: String::new(),
+            drop: Vec::new(),
+            scheme: String::new(),
+            sketch: None,
+            group: String::new(),
+            replay: None,
+        },
+        topics: BTreeMap::new(),
+        input_partitions: InputPartitions::default(),
+        duplicate_value: wiring::duplicate_value(settings),
+        time: wiring::output_time(settings),
+        now: wall_time,
+    };
+    let trees = TreeBudget::new(memory, settings.record.format);
+    let reading = Reading {
+        reader,
+        outputs: Arc::new(outputs),
+        clock,
+        metrics: metrics.clone(),
+        trees,
+        untimed: Timestamp::default(),
+    };
+    let extents: Extents = plan.input.iter().map(|range| (range.id(), (range.from, range.to))).collect();
+    let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    let threads = settings.processing.threads.unwrap_or_else(cpus);
+    let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
+    let mut feed = if plan.is_of_files() {
+        Feed::of_files(&plan.files, FilePlace::default(), reading, threads, memory, clock)?
+    } else {
+        Feed::of_topics(&config, &extents, reading, threads, memory, clock)?
+    };
+    let (mut pages, mut bytes, mut since) = (0_u64, 0_u64, None);
+    let mut open = extents.len() + plan.files.len();
+    let mut place = FilePlace::default();
+    while open > 0 && pages < SAMPLE_PAGES as u64 && clock.now() < SAMPLE_TIME {
+        match feed.wait()? {
+            News::Page(partition, _) => {
+                since.get_or_insert(clock.now());
+                if let Some(page) = feed.take(&partition) {
+                    pages += 1;
+                    bytes += page.payload.record.bytes() as u64;
+                    place = feed.place(&partition).max(place);
+                }
+            }
+            News::Ended(_) => open -= 1,
+            News::Nothing => {}
+        }
+    }
+    let elapsed = clock.now().saturating_sub(since.unwrap_or_default());
+    let done = if plan.is_of_files() { plan.file_bytes_before(&place) } else { pages };
+    Ok(Sample { pages, bytes, done, elapsed })
+}

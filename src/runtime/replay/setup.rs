@@ -1,0 +1,76 @@
+//! What a run reads, and how pages become records of the topics that it writes.
+
+use std::collections::BTreeMap;
+
+use super::super::topics;
+use super::super::wiring;
+use super::feed::Extents;
+use crate::config::settings::{Settings, Topics};
+use crate::error::{Fatal, Reason};
+use crate::kafka::admin::{Admin, Brokers};
+use crate::kafka::offsets::Offsets;
+use crate::kafka::output::Outputs;
+use crate::record::PartitionId;
+use crate::replay::{InputRange, Plan, Reads, Shadow, Target};
+
+/// Where a replay begins in a partition.
+pub(super) fn start_of(plan: &Plan, partition: &PartitionId) -> (i64, i64) {
+    let range = plan.input.iter().find(|range| range.id() == *partition);
+    range.map_or((0, 0), |range| (range.warm_from, range.warm_from))
+}
+
+/// Where each partition is read: behind what is committed. No page is read where fingerprints are.
+pub(super) fn extents(plan: &Plan, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Extents {
+    if plan.reads == Reads::Fingerprints {
+        return Extents::new();
+    }
+    let extent = |range: &InputRange| {
+        let from = marks.get(&range.id()).map_or(range.warm_from, |(offset, _)| *offset);
+        (range.id(), (from, range.to.max(from)))
+    };
+    plan.input.iter().map(extent).collect()
+}
+
+/// Makes sure that the input still holds what is to be read.
+pub(super) fn still_there(offsets: &Offsets, extents: &Extents) -> Result<(), Fatal> {
+    for (partition, (from, to)) in extents {
+        if from >= to {
+            continue;
+        }
+        let (first, end) = offsets.range(partition).map_err(|error| Reason::Unavailable.because(error))?;
+        if end < *to {
+            let why = anyhow::anyhow!(
+                "{partition} ends at offset {end}, before the end of the range ({to}): the topic was made anew since the plan"
+            );
+            return Err(Reason::State.because(why));
+        }
+        if first > *from {
+            let why = anyhow::anyhow!(
+                "{partition} begins at offset {first}: retention has deleted {} records of the range since; make a new plan",
+                first - from
+            );
+            return Err(Reason::State.because(why));
+        }
+    }
+    Ok(())
+}
+
+/// How pages become records of the plan's topics.
+pub(super) fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal> {
+    let mut settings = settings.clone();
+    let output = if plan.into.has_pages() { plan.output.clone() } else { Shadow::default() };
+    settings.output.unique = output.unique;
+    settings.output.duplicate = output.duplicate;
+    settings.output.dead_letter = output.dead_letter;
+    settings.roles.worker = true;
+    if plan.is_of_files() {
+        // The topics that the pages were in may be gone.
+        settings.input.topics = Topics::Names(Vec::new());
+    }
+    let admin = Admin::of(&wiring::cluster(&settings.kafka).admin(), Brokers::Cluster).map_err(topics::unavailable)?;
+    let mut outputs = topics::outputs(&admin, &settings, plan.scheme.clone()).map_err(topics::unavailable)?;
+    if plan.into == Target::Live {
+        outputs.headers.replay = Some(plan.id.clone());
+    }
+    Ok(outputs)
+}
