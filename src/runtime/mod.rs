@@ -14,6 +14,7 @@ mod errands;
 mod in_order;
 mod judge_report;
 pub mod judge_seat;
+mod judge_settings;
 mod judge_turn;
 mod kept_pages;
 mod lookout;
