@@ -8,6 +8,8 @@
 //! - [`LogOrder`] takes the pages in the order of the live verdict log: the live verdicts, or with other settings what they
 //!   would have been.
 //!
+//! [`WarmUp`] picks the pages of that order that fill the logs of a new scheme.
+//!
 //! [`Changes`] compares the verdicts of a replay with those of the service, or of another replay.
 //!
 //! [`Plan`] freezes what is judged. Laws: L3, L4, L5 (a function of plan, pages and log). Cost: that of judging, and of
@@ -21,6 +23,7 @@ mod log_order;
 mod plan;
 mod rejudge;
 mod time_order;
+mod warm;
 mod what_if;
 
 pub use changes::{Changes, Compared, Example, Kind, MOST_HELD, Ruled, Side, Sides, Verdict};
@@ -33,4 +36,5 @@ pub use plan::{
 };
 pub use rejudge::Rejudge;
 pub use time_order::{LOOKAHEAD, TimeOrder};
+pub use warm::{LogMerge, WarmAsk, WarmCounts, WarmStep, WarmUp};
 pub use what_if::{MOST_VARIANTS, TooManyVariants, variants};
