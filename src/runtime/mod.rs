@@ -34,6 +34,7 @@ pub mod topics;
 mod tree_budget;
 mod tracer;
 pub mod verdicts;
+pub mod warm;
 pub mod wiring;
 mod worker_report;
 pub mod worker_seat;
