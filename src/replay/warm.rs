@@ -272,15 +272,15 @@ mod tests {
 
     /// A list of positions, looked through again and again.
     fn oracle(log: &[Ruling]) -> Vec<u64> {
-        let (mut there, mut passed): (Vec<i64>, Vec<u64>) = (Vec::new(), Vec::new());
+        let (mut there, mut requests): (Vec<i64>, Vec<u64>) = (Vec::new(), Vec::new());
         for ruling in log {
-            let passes = match &ruling.answer {
+            let is_passed = match &ruling.answer {
                 Answer::Page(page) => {
                     let is_delivered = !matches!(page.decision, Decision::Duplicate { .. });
                     let is_new = !there.contains(&page.source.offset);
-                    let passes = is_delivered && page.event_time.millis() >= FROM && is_new;
-                    there.extend(passes.then_some(page.source.offset));
-                    passes
+                    let is_asked = is_delivered && page.event_time.millis() >= FROM && is_new;
+                    there.extend(is_asked.then_some(page.source.offset));
+                    is_asked
                 }
                 Answer::Withdrawn { source, .. } | Answer::Forgotten(ForgetTarget::Source(source)) => {
                     there.contains(&source.offset)
@@ -292,9 +292,9 @@ mod tests {
                     there.len() < before
                 }
             };
-            passed.extend(passes.then_some(ruling.request.0));
+            requests.extend(is_passed.then_some(ruling.request.0));
         }
-        passed
+        requests
     }
 
     /// The originals that a log leaves, with the new scheme's own rulings taken to be like those of the running one.
