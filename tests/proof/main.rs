@@ -29,6 +29,7 @@ mod meeting;
 mod replay;
 mod restore;
 mod rewind;
+mod warm;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
