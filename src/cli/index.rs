@@ -1,8 +1,9 @@
-//! `index`: what the judge remembers: by its snapshot, and by the verdict log.
+//! `index`: what the judge remembers: by its snapshot, and by the verdict log; and filling the one of a new scheme.
 
 mod plan;
 mod top;
 mod verify;
+mod warm;
 
 use std::time::Duration;
 
@@ -58,6 +59,11 @@ pub enum IndexCommand {
         after_help = "Example:\n  dupgate index plan --entries 10000000 --max-distance 3\n\nA judge begins with the plan for uniform codes; when it restores a snapshot it takes the codes in it for a sample."
     )]
     Plan(plan::PlanArgs),
+    /// Fill the index of a new scheme from the input, beside the running service; without --execute, only show it
+    #[command(
+        after_help = "Examples:\n  dupgate index warm -c new.yaml --running old.yaml\n  dupgate index warm -c new.yaml --running old.yaml --rate 5000/s --execute\n\nIt follows the running service until it is stopped, and says when to stop the old instances and start the new ones."
+    )]
+    Warm(warm::WarmArgs),
     /// Forget an original (a takedown, a block page): no later page matches it
     #[command(after_help = "Example:\n  dupgate index forget --id https://a.example/1 -c dupgate.yaml --execute")]
     Forget(ForgetArgs),
@@ -111,6 +117,7 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
         IndexCommand::Top(args) => top::top(args, global),
         IndexCommand::Verify => verify::verify(global),
         IndexCommand::Plan(args) => plan::plan(args, global),
+        IndexCommand::Warm(args) => warm::warm(args, global),
         IndexCommand::Forget(args) => {
             let sources = args.source.iter().cloned().map(ForgetTarget::Source);
             let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));

@@ -20,7 +20,7 @@ use crate::replay::{Order, Target};
 use crate::runtime::replay::Rate;
 
 pub use diff::DiffArgs;
-use when::When;
+pub(super) use when::When;
 
 /// Arguments of `replay`.
 #[derive(Clone, Debug, Args)]

@@ -3,7 +3,7 @@
 //! Each file is one conversation with the cluster, with a thread of its own where the client wants to be polled:
 //! [`member`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows), [`fingerprint_log`]
 //! (appending entries), [`transactor`] (one transactional producer), [`output`] (pages to records), [`offsets`],
-//! [`heads`], [`pages`], [`entries`], [`survey`] and [`admin`] (questions with one answer); for the demo [`feed`] and [`tail`] (both ends of the service) and [`mock`]. All of them report by handing values to a sink given at the start, in the
+//! [`heads`], [`pages`], [`picks`], [`entries`], [`survey`] and [`admin`] (questions with one answer); for the demo [`feed`] and [`tail`] (both ends of the service) and [`mock`]. All of them report by handing values to a sink given at the start, in the
 //! order in which things happened; none decides anything.
 //! [`backlog`] counts what the producers have yet to deliver.
 
@@ -22,6 +22,7 @@ pub mod offsets;
 pub mod orphans;
 pub mod output;
 pub mod pages;
+pub mod picks;
 mod pulse;
 pub mod range;
 pub mod survey;

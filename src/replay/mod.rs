@@ -9,6 +9,8 @@
 //!   would have been;
 //! - pages of [`ArchiveFile`]s, which are in no topic any more, come in the order of the files and of their lines.
 //!
+//! [`WarmUp`] picks the pages of that order that fill the logs of a new scheme.
+//!
 //! [`Changes`] compares the verdicts of a replay with those of the service, or of another replay.
 //!
 //! [`Plan`] freezes what is judged. Laws: L3, L4, L5 (a function of plan, pages and log). Cost: that of judging, and of
@@ -23,6 +25,7 @@ mod log_order;
 mod plan;
 mod rejudge;
 mod time_order;
+mod warm;
 mod what_if;
 
 pub use changes::{Changes, Compared, Example, Kind, MOST_HELD, Ruled, Side, Sides, Verdict};
@@ -37,4 +40,5 @@ pub use plan::{
 };
 pub use rejudge::Rejudge;
 pub use time_order::{LOOKAHEAD, TimeOrder};
+pub use warm::{LogMerge, WarmAsk, WarmCounts, WarmStep, WarmUp};
 pub use what_if::{MOST_VARIANTS, TooManyVariants, variants};

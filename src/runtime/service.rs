@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 use super::clock::{Clock, wall_time};
 use super::desk::OwnDesk;
 use super::judge_seat::{self, JudgeSeat, Shelf};
-use super::judge_turn::STEP_ENTRIES;
+use super::judge_settings::judge_settings;
 use super::kept_pages::KeptPages;
 use super::lookout::{self, Lookout};
 use super::minute::Minute;
@@ -21,14 +21,11 @@ use super::topics::{self, Topics};
 use super::tree_budget::TreeBudget;
 use super::wiring::{self, Plan, REVOKE_GRACE, failure};
 use super::worker_seat::{self, WorkerSeat};
-use crate::config::raw::ColdStart as ConfiguredColdStart;
 use crate::config::settings::{Settings, Topics as InputTopics};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
-use crate::judge::{ColdStart, JudgeSettings};
 use crate::kafka::admin::Brokers;
-use crate::kafka::client::ProducerSettings;
-use crate::log::{LogIdentity, Stage};
+use crate::log::Stage;
 use crate::panics;
 use crate::record::Timestamp;
 use crate::snapshot::Folder;
@@ -275,24 +272,7 @@ impl Service {
         let settings = &plan.settings;
         let (folder, metrics) = (Arc::clone(folder), plan.metrics.clone());
         let snapshots: Arc<dyn Shelf> = Arc::new(FolderShelf::new(folder, log, &plan.scheme, plan.clock, metrics));
-        let judge = JudgeSettings {
-            rules: settings.rules.clone(),
-            new_log: LogIdentity(draw()),
-            cold_start: match settings.index.cold_start {
-                ConfiguredColdStart::Proceed => ColdStart::Proceed,
-                ConfiguredColdStart::Stop => ColdStart::Stop,
-            },
-            commit_interval: settings.judge.commit_interval,
-            checkpoint_interval_records: settings.judge.checkpoint_interval_records,
-            keep: settings.logs.retention,
-            batch_rulings: 2_000,
-            pending_rulings: 50_000,
-            pending_time: ProducerSettings::of_judge().transaction_timeout / 5,
-            step_entries: STEP_ENTRIES,
-            snapshot_interval: Some(settings.index.snapshot_interval),
-            revoke_grace: REVOKE_GRACE,
-        };
-        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge, Some(snapshots))?;
+        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge_settings(settings), Some(snapshots))?;
         self.start(format!("judge-{log}"), Stopper::Judge(log, seat.stopper()), ended, move || seat.run())
     }
 

@@ -167,10 +167,23 @@ fn diff_says_what_a_change_costs() {
     );
     assert!(scheme.contains("stop every old instance cleanly before the first new one starts"), "{scheme}");
     assert!(!scheme.contains("other rules"), "{scheme}");
+    let first = "dupgate index warm -c a.yaml --running a.yaml -s text.html=all_text --execute";
+    assert!(
+        scheme.contains(&format!("\n1. {first}\n2. when it says that it has caught up: stop every old")),
+        "{scheme}"
+    );
+    for other in [&work, &rules] {
+        assert!(!other.contains("index warm"), "{other}");
+    }
+    let arguments = ["config", "diff", "a.yaml", "-s", "match.seed=it's a secret", "-o", "json"];
+    let told: Value = serde_json::from_str(&run(&files, &[], &arguments).out).unwrap();
+    let first = "dupgate index warm -c a.yaml --running a.yaml -s 'match.seed=it'\\''s a secret' --execute";
+    assert_eq!((&told["warm_up"][0], told["warm_up"].as_array().map(Vec::len)), (&first.into(), Some(3)), "{told}");
     let group = diff(&["input.group=other"]).out;
     assert!(group.contains("another group: other begins where input.start says (earliest)"), "{group}");
     assert!(group.contains("pages that dupgate has delivered are delivered again"), "{group}");
     assert!(group.contains("starts a new index in other.fingerprints.sh64-"), "{group}");
+    assert!(!group.contains("index warm"), "another group judges other pages: {group}");
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod replay;
 mod replay_files;
 mod restore;
 mod rewind;
+mod warm;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -12,6 +12,7 @@ use crate::cli::{Global, human};
 use crate::config::settings::Mode;
 use crate::config::{Decides, Shown};
 use crate::error::Fatal;
+use crate::runtime::warm::fits;
 
 /// Arguments of `config diff`.
 #[derive(Clone, Debug, Args)]
@@ -33,9 +34,35 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     let new = read(global, std::slice::from_ref(new_file), true).map_err(|fatal| fatal.in_part(&of(new_file)))?;
     let changes = changes(&old, &new);
     let costs = costs(&old, &new, &changes);
+    let steps = if fits(&old.settings, &new.settings).is_ok() {
+        warm_steps(&of(&args.running), &of(new_file), &global.set)
+    } else {
+        Vec::new()
+    };
     match global.output.unwrap_or(Format::Table) {
-        Format::Table => print(&text(&changes, &costs)),
-        format @ (Format::Json | Format::Jsonl) => print_json(&document(&old, &new, &changes, &costs), format),
+        Format::Table => print(&text(&changes, &costs, &steps)),
+        format @ (Format::Json | Format::Jsonl) => print_json(&document(&old, &new, &changes, &costs, &steps), format),
+    }
+}
+
+/// How to change the scheme without missing duplicates, step by step.
+fn warm_steps(running: &str, new: &str, set: &[String]) -> Vec<String> {
+    let set: Vec<String> = set.iter().map(|assignment| format!(" -s {}", in_shell(assignment))).collect();
+    let (running, new, set) = (in_shell(running), in_shell(new), set.concat());
+    vec![
+        format!("dupgate index warm -c {new} --running {running}{set} --execute"),
+        "when it says that it has caught up: stop every old instance cleanly".to_owned(),
+        "when it says that nothing new is judged: start the new instances, then stop it (SIGTERM)".to_owned(),
+    ]
+}
+
+/// Writes a word as a shell reads it.
+fn in_shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
@@ -172,19 +199,23 @@ fn value_of(read: &Read, path: &str) -> String {
     shown.and_then(|shown| shown.value.as_str()).unwrap_or_default().to_owned()
 }
 
-fn text(changes: &[Change], costs: &[(Decides, String)]) -> String {
+fn text(changes: &[Change], costs: &[(Decides, String)], steps: &[String]) -> String {
     if changes.is_empty() {
         return "no difference".to_owned();
     }
     let row = |change: &Change| {
         vec![change.decides.to_string(), change.path.clone(), format!("{} -> {}", change.old, change.new)]
     };
-    let costs = costs.iter().map(|(_, cost)| format!("* {cost}")).collect::<Vec<_>>().join("\n");
+    let mut costs: Vec<String> = costs.iter().map(|(_, cost)| format!("* {cost}")).collect();
+    if !steps.is_empty() {
+        costs.push("\nto miss no duplicates, fill the new index beside the running service first:".to_owned());
+        costs.extend(steps.iter().enumerate().map(|(at, step)| format!("{}. {step}", at + 1)));
+    }
     let rows: Vec<Vec<String>> = changes.iter().map(row).collect();
-    format!("{}\n\n{costs}", table(&["DECIDES", "KEY", "CHANGE"], &rows))
+    format!("{}\n\n{}", table(&["DECIDES", "KEY", "CHANGE"], &rows), costs.join("\n"))
 }
 
-fn document(old: &Read, new: &Read, changes: &[Change], costs: &[(Decides, String)]) -> Value {
+fn document(old: &Read, new: &Read, changes: &[Change], costs: &[(Decides, String)], steps: &[String]) -> Value {
     let change = |change: &Change| json!({"key": change.path, "old": change.old, "new": change.new, "decides": change.decides.name()});
     let side = |read: &Read| json!({"hash": read.settings.hash, "scheme": read.settings.scheme().to_string()});
     json!({
@@ -192,6 +223,7 @@ fn document(old: &Read, new: &Read, changes: &[Change], costs: &[(Decides, Strin
         "new": side(new),
         "rules_change": old.settings.rules != new.settings.rules,
         "changes": changes.iter().map(change).collect::<Vec<_>>(),
+        "warm_up": steps,
         "costs": costs.iter().map(|(decides, cost)| json!({"decides": decides.name(), "cost": cost})).collect::<Vec<_>>(),
     })
 }

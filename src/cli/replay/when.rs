@@ -24,7 +24,7 @@ pub enum When {
 
 impl When {
     /// Returns the place, with ages counted from `now`.
-    pub(super) fn extent(self, now: Timestamp) -> Extent {
+    pub(in crate::cli) fn extent(self, now: Timestamp) -> Extent {
         match self {
             Self::Start => Extent::Start,
             Self::End => Extent::End,

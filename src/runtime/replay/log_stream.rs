@@ -20,13 +20,13 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const AHEAD: usize = 8 << 20;
 
 /// One record, and the offset behind it.
-pub(super) struct Entry {
-    pub(super) next: i64,
-    pub(super) record: VerdictRecord,
+pub(in crate::runtime) struct Entry {
+    pub(in crate::runtime) next: i64,
+    pub(in crate::runtime) record: VerdictRecord,
 }
 
 /// Reads one partition of a verdict log up to a fixed end.
-pub(super) struct LogStream {
+pub(in crate::runtime) struct LogStream {
     _follower: Follower,
     news: Receiver<FollowEvent>,
     partition: PartitionId,
@@ -37,17 +37,27 @@ pub(super) struct LogStream {
 impl LogStream {
     /// Starts reading at the first record that is kept.
     pub(super) fn open(config: &ClientSettings, partition: PartitionId, end: i64) -> Result<Self, Fatal> {
+        Self::open_at(config, partition, None, end)
+    }
+
+    /// Starts reading at this offset.
+    pub(in crate::runtime) fn open_at(
+        config: &ClientSettings,
+        partition: PartitionId,
+        from: Option<i64>,
+        end: i64,
+    ) -> Result<Self, Fatal> {
         let (sender, news) = unbounded();
         let thread = format!("log-{}", partition.number);
         let sink = move |event| drop(sender.send(event));
         let follower = Follower::start(config, partition.clone(), Gate::new(AHEAD), thread, sink).map_err(failure)?;
-        follower.command(FollowCommand::From(None, 1));
+        follower.command(FollowCommand::From(from, 1));
         follower.command(FollowCommand::ToEnd);
         Ok(Self { _follower: follower, news, partition, end, is_over: false })
     }
 
     /// Returns the next record; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Entry>, Fatal> {
+    pub(in crate::runtime) fn next(&mut self) -> Result<Option<Entry>, Fatal> {
         if self.is_over {
             return Ok(None);
         }
@@ -67,6 +77,6 @@ impl LogStream {
 }
 
 /// Names a partition of a log.
-pub(super) fn partition(topic: &Arc<str>, number: usize) -> PartitionId {
+pub(in crate::runtime) fn partition(topic: &Arc<str>, number: usize) -> PartitionId {
     PartitionId::new(Arc::clone(topic), i32::try_from(number).unwrap_or(i32::MAX))
 }

@@ -46,7 +46,7 @@ impl fmt::Display for Rate {
 
 /// Holds a replay to its rate.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(in crate::runtime) struct Pace {
     rate: Option<Rate>,
     since: Duration,
     pages: u64,
@@ -54,18 +54,18 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) const fn new(rate: Option<Rate>, now: Duration) -> Self {
+    pub(in crate::runtime) const fn new(rate: Option<Rate>, now: Duration) -> Self {
         Self { rate, since: now, pages: 0, bytes: 0 }
     }
 
     /// Counts a page.
-    pub(super) fn note(&mut self, bytes: usize) {
+    pub(in crate::runtime) fn note(&mut self, bytes: usize) {
         self.pages += 1;
         self.bytes += bytes as u64;
     }
 
     /// Returns how long to wait before the next page.
-    pub(super) fn wait(&self, now: Duration) -> Duration {
+    pub(in crate::runtime) fn wait(&self, now: Duration) -> Duration {
         let (done, rate) = match self.rate {
             None => return Duration::ZERO,
             Some(Rate::Pages(rate)) => (self.pages, rate),
@@ -77,7 +77,7 @@ impl Pace {
     }
 
     /// Begins to count anew: time that somebody else has used is not caught up with.
-    pub(super) fn restart(&mut self, now: Duration) {
+    pub(in crate::runtime) fn restart(&mut self, now: Duration) {
         *self = Self::new(self.rate, now);
     }
 }

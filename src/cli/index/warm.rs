@@ -1,0 +1,294 @@
+//! `index warm`: fills the logs of a new scheme beside the running one.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{ArgAction, Args};
+use crossbeam_channel::{Receiver, tick};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::cli::output::{Format, columns, print, print_json};
+use crate::cli::replay::When;
+use crate::cli::{Global, human, note};
+use crate::config::{Purpose, load};
+use crate::error::Fatal;
+use crate::record::Timestamp;
+use crate::runtime::clock::wall_time;
+use crate::runtime::replay::Rate;
+use crate::runtime::service::signals;
+use crate::runtime::warm::{Draft, Judging, Options, Outcome, Phase, Report, Until, draft, run};
+
+/// Time between two log lines.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// Arguments of `index warm`.
+#[derive(Clone, Debug, Args)]
+pub struct WarmArgs {
+    /// Configuration file of the running service
+    #[arg(long, value_name = "FILE")]
+    pub running: PathBuf,
+    /// First event time: start, a time or an age [default: window and lateness before the newest page]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true)]
+    pub from: Option<When>,
+    /// Most pages or bytes each second: 5000/s, 20MiB/s
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<Rate>,
+    /// Wait while the running service lags by more records than this, until it has caught up
+    #[arg(long, value_name = "RECORDS")]
+    pub yield_to_lag: Option<u64>,
+    /// Judge in this process; false when instances with the new configuration judge already
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    pub judge: bool,
+    /// End when it has caught up, instead of following the running service
+    #[arg(long)]
+    pub once: bool,
+    /// Apply the change; without it, only print what would be done
+    #[arg(long)]
+    pub execute: bool,
+}
+
+/// Fills the logs of the new configuration, or says what it would do.
+pub(super) fn warm(args: &WarmArgs, global: &Global) -> Result<(), Fatal> {
+    let new = global.start(Purpose::Run)?.settings;
+    let mut sources = global.sources();
+    sources.files = vec![args.running.clone()];
+    sources.default_file = None;
+    // Assignments are those of the new configuration.
+    sources.set.clear();
+    let running = load(&sources, Purpose::Run).map_err(Fatal::from);
+    let running = running.map_err(|fatal| fatal.in_part(&args.running.display().to_string()))?.settings;
+    let from = args.from.map(|from| from.extent(wall_time()));
+    let format = Format::or_usual(global.output);
+    if !args.execute {
+        let draft = draft(&running, &new, from)?;
+        match format {
+            Format::Table => print(&table(&draft, args, new.index.max_memory))?,
+            Format::Json | Format::Jsonl => print_json(&document(&draft), format)?,
+        }
+        note("nothing was done: add --execute to do it");
+        return Ok(());
+    }
+    let options = Options {
+        from,
+        rate: args.rate,
+        yield_to_lag: args.yield_to_lag,
+        judging: if args.judge { Judging::Here } else { Judging::Elsewhere },
+        until: if args.once { Until::CaughtUp } else { Until::Stopped },
+    };
+    let mut progress = Progress::new();
+    let outcome = run(&running, new, &options, &signals()?, |report| progress.show(report));
+    progress.end();
+    tell(&outcome?, format)
+}
+
+fn table(draft: &Draft, args: &WarmArgs, max_memory: u64) -> String {
+    let state = |is_there: bool| if is_there { "exists" } else { "missing, is created" };
+    let mut rows: Vec<[String; 2]> = draft
+        .topics
+        .iter()
+        .map(|(name, is_there)| ["topic".to_owned(), format!("{name} ({})", state(*is_there))])
+        .collect();
+    let newest =
+        draft.newest.map_or_else(|| "nothing was judged yet".to_owned(), |time| format!("newest page: {}", date(time)));
+    rows.push(["from".to_owned(), format!("{} ({newest})", date(draft.from))]);
+    for (partition, (from, end)) in &draft.log {
+        rows.push(["log".to_owned(), format!("{partition}, offsets {from} to {end}, and what follows")]);
+    }
+    let (partitions, records) = draft.input;
+    let records = human::count(records);
+    rows.push(["input".to_owned(), format!("{partitions} partitions: at most {records} records to read")]);
+    rows.push([
+        "judge".to_owned(),
+        if args.judge {
+            format!(
+                "in this process, which holds an index of up to {} (index.max_memory)",
+                crate::config::ByteSize(max_memory)
+            )
+        } else {
+            "instances of the new configuration that run already".to_owned()
+        },
+    ]);
+    rows.extend(draft.warnings.iter().map(|warning| ["warning".to_owned(), warning.clone()]));
+    let rows: Vec<Vec<String>> = rows.into_iter().map(|[head, text]| vec![String::new(), head, text]).collect();
+    format!("warm {} -> {}\n{}", draft.running, draft.scheme, columns(&rows))
+}
+
+fn document(draft: &Draft) -> Value {
+    let topics = draft.topics.iter().map(|(name, is_there)| json!({"topic": name, "exists": is_there}));
+    let log = draft.log.iter();
+    let log = log.map(|(partition, (from, end))| json!({"partition": partition.to_string(), "from": from, "end": end}));
+    json!({
+        "running_scheme": draft.running,
+        "scheme": draft.scheme,
+        "from_ms": draft.from.millis(),
+        "newest_ms": draft.newest.map(Timestamp::millis),
+        "log": log.collect::<Vec<_>>(),
+        "topics": topics.collect::<Vec<_>>(),
+        "input_partitions": draft.input.0,
+        "input_records": draft.input.1,
+        "warnings": draft.warnings,
+        "done": false,
+    })
+}
+
+fn date(time: Timestamp) -> String {
+    let known = jiff::Timestamp::from_millisecond(time.millis()).ok();
+    known.map_or_else(|| "the beginning".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+fn tell(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
+    if format != Format::Table {
+        return print_json(&serde_json::to_value(outcome).unwrap_or_default(), format);
+    }
+    let filled = &outcome.filled;
+    let count = human::count;
+    let rows = [
+        [
+            "pages",
+            &format!("{} asked in {}", count(filled.asked), human::span(Duration::from_millis(outcome.elapsed_ms))),
+        ],
+        ["changes", &format!("{} withdrawals, takedowns and reopened ranges", count(filled.rulings.changes))],
+        [
+            "left out",
+            &format!(
+                "{} duplicates, {} older, {} known already",
+                count(filled.rulings.duplicates),
+                count(filled.rulings.older),
+                count(filled.rulings.known)
+            ),
+        ],
+        [
+            "missing",
+            &format!(
+                "{} gone from the input, {} not readable by the new scheme",
+                count(filled.gone),
+                count(filled.refused)
+            ),
+        ],
+    ];
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|[head, text]| vec![String::new(), (*head).to_owned(), (*text).to_string()]).collect();
+    let state = match (outcome.caught_up, outcome.waiting) {
+        (false, _) => "stopped before it had caught up: the same command goes on".to_owned(),
+        (true, 0) => "caught up".to_owned(),
+        (true, waiting) => format!("caught up once; {} rulings were left when it was stopped", count(waiting)),
+    };
+    print(&format!("{state}\n{}", columns(&rows)))
+}
+
+/// Shows how far it is: a bar on a terminal, else log lines; and what to do next, when that changes.
+struct Progress {
+    bar: Option<ProgressBar>,
+    ticks: Receiver<Instant>,
+    shown: Option<Phase>,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let template = "{prefix:8} {bar:28} {percent:>3} %  {msg}  left {eta}";
+            let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(1).with_style(style)
+        });
+        Self { bar, ticks: tick(EVERY), shown: None }
+    }
+
+    fn show(&mut self, report: &Report<'_>) {
+        let was_caught_up = matches!(self.shown, Some(Phase::Following | Phase::Quiet));
+        match report.phase {
+            Phase::Following if !was_caught_up => self.say(
+                "caught up, and follows the running service. Next: stop the old instances cleanly, and wait until it says that \
+                 nothing new is judged",
+            ),
+            Phase::Quiet if self.shown != Some(Phase::Quiet) => self.say(
+                "nothing new is judged, and everything is filled in. Where the old instances are stopped: start the new ones, then \
+                 stop this command (SIGTERM or Ctrl-C)",
+            ),
+            Phase::Starting | Phase::CatchingUp | Phase::Yielding(_) | Phase::Following | Phase::Quiet => {}
+        }
+        self.shown = Some(report.phase);
+        let (read, total) = report.read;
+        let (phase, lag) = match report.phase {
+            Phase::Starting => ("start", None),
+            Phase::CatchingUp => ("warm", None),
+            Phase::Yielding(lag) => ("yield", Some(lag)),
+            Phase::Following => ("follow", None),
+            Phase::Quiet => ("quiet", None),
+        };
+        let (asked, waiting) = (report.filled.asked, report.waiting);
+        if let Some(bar) = &self.bar {
+            bar.set_length(total.max(1));
+            bar.set_position(read.min(total));
+            bar.set_prefix(phase);
+            bar.set_message(format!("pages {}  waiting {}", human::count(asked), human::count(waiting)));
+        } else if self.ticks.try_recv().is_ok() {
+            let percent = (read * 100 / total.max(1)).min(100);
+            tracing::info!(phase, pages = asked, percent, waiting, service_lag = lag, "warming");
+        }
+    }
+
+    fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| note(text)),
+            None => note(text),
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::record::PartitionId;
+
+    #[test]
+    fn the_plan_names_both_schemes_the_range_and_what_deserves_attention() {
+        let args = WarmArgs {
+            running: "old.yaml".into(),
+            from: None,
+            rate: None,
+            yield_to_lag: None,
+            judge: true,
+            once: false,
+            execute: false,
+        };
+        let draft = Draft {
+            running: "sh64-a".to_owned(),
+            scheme: "sh64-b".to_owned(),
+            from: Timestamp::from_millis(1_788_220_800_000),
+            newest: Some(Timestamp::from_millis(1_788_307_200_000)),
+            log: BTreeMap::from([(PartitionId::new("dupgate.verdicts.sh64-a", 0), (5, 905))]),
+            topics: vec![
+                ("dupgate.fingerprints.sh64-b".to_owned(), true),
+                ("dupgate.verdicts.sh64-b".to_owned(), false),
+            ],
+            input: (6, 20_000),
+            warnings: vec!["retention".to_owned()],
+        };
+        let text = table(&draft, &args, 1 << 30);
+        for part in [
+            "warm sh64-a -> sh64-b\n",
+            "dupgate.fingerprints.sh64-b (exists)",
+            "dupgate.verdicts.sh64-b (missing, is created)",
+            "2026-09-01T00:00:00Z (newest page: 2026-09-02T00:00:00Z)",
+            "dupgate.verdicts.sh64-a:0, offsets 5 to 905",
+            "6 partitions: at most 20,000 records",
+            "an index of up to 1GiB",
+            "warning  retention",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(table(&draft, &WarmArgs { judge: false, ..args }, 0).contains("instances of the new configuration"));
+        assert_eq!(draft.offsets(), 900);
+        assert_eq!(date(Timestamp::MIN), "the beginning");
+    }
+}

@@ -1,0 +1,435 @@
+//! What a new scheme is filled with: the pages that the running scheme delivers, in the order of its verdict log.
+//!
+//! Only a page that goes to the unique topic may become an original of the new scheme (law L8), so duplicates of the
+//! running scheme are left out. Whatever removes an original from the running index removes it from the new one, too:
+//! withdrawals, takedowns and reopened ranges are asked for where they stand in the log.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+
+use crate::log::{
+    Answer, Decision, EntryBody, ForgetTarget, Judged, PageRuling, RequestId, Ruling, RulingBatch, VerdictRecord,
+};
+use crate::record::{PartitionId, Source, Timestamp};
+
+/// Says which rulings of the running scheme are passed on to the new one.
+#[derive(Clone, Debug)]
+pub struct WarmUp {
+    from: Timestamp,
+    /// What the new scheme had judged before anything was asked.
+    known: BTreeMap<PartitionId, Judged>,
+    /// Positions passed on, up to this place of the log: by this run or by one before.
+    asked: BTreeMap<PartitionId, Judged>,
+    counts: WarmCounts,
+}
+
+/// One thing to be asked of the new scheme.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WarmStep {
+    /// The request of the running scheme. It names the one of the new scheme, too, so that a second run asks nothing twice.
+    pub request: RequestId,
+    /// What is asked.
+    pub what: WarmAsk,
+}
+
+/// What is asked of the new scheme.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WarmAsk {
+    /// To judge this page, which has to be read from the input; its ruling by the running scheme.
+    Page(PageRuling),
+    /// To remove originals, or to open a range.
+    Change(EntryBody),
+}
+
+/// Rulings of the running scheme by what was made of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WarmCounts {
+    /// Pages to be asked about.
+    pub pages: u64,
+    /// Withdrawals, takedowns and reopened ranges passed on.
+    pub changes: u64,
+    /// Duplicates, left out.
+    pub duplicates: u64,
+    /// Pages before the wanted time, left out.
+    pub older: u64,
+    /// Pages that the new scheme knows already.
+    pub known: u64,
+}
+
+impl WarmUp {
+    /// Passes on pages of this event time or a later one.
+    #[must_use]
+    pub fn new(from: Timestamp) -> Self {
+        Self { from, known: BTreeMap::new(), asked: BTreeMap::new(), counts: WarmCounts::default() }
+    }
+
+    /// Takes a record of the new scheme's verdict log, before anything is asked: what it has judged is not asked again.
+    pub fn know(&mut self, record: &VerdictRecord) {
+        match record {
+            VerdictRecord::Checkpoint(checkpoint) => {
+                for (partition, said) in &checkpoint.partitions {
+                    let known = self.known.entry(partition.clone()).or_insert_with(|| said.judged.clone());
+                    known.raise_floor(said.floor);
+                }
+            }
+            VerdictRecord::Rulings(batch) => batch.rulings.iter().for_each(|ruling| match &ruling.answer {
+                Answer::Reopened { partition, from, to } => {
+                    self.known.entry(partition.clone()).or_default().reopen(*from, *to);
+                }
+                answer @ (Answer::Page(_) | Answer::Withdrawn { .. } | Answer::Forgotten(_)) => {
+                    if let Some(source) = answer.ruled_source() {
+                        self.known.entry(source.partition.clone()).or_default().insert(source.offset);
+                    }
+                }
+            }),
+            VerdictRecord::Rules(_) => {}
+        }
+    }
+
+    /// Takes the next ruling of the running scheme, and returns what the new scheme is to be asked.
+    pub fn take(&mut self, ruling: &Ruling) -> Option<WarmStep> {
+        let what = match &ruling.answer {
+            Answer::Page(page) => WarmAsk::Page(self.page(page)?),
+            Answer::Withdrawn { source, reason } => self
+                .is_asked(&source.partition, source.offset)
+                .then(|| WarmAsk::Change(EntryBody::Withdraw { source: source.clone(), reason: *reason }))?,
+            Answer::Forgotten(target) => {
+                let is_here = match target {
+                    ForgetTarget::Source(source) => self.is_asked(&source.partition, source.offset),
+                    ForgetTarget::Id(_) => true,
+                };
+                is_here.then(|| WarmAsk::Change(EntryBody::Forget(target.clone())))?
+            }
+            Answer::Reopened { partition, from, to } => {
+                // A range that nothing was asked of is open.
+                self.asked.get(partition).filter(|asked| asked.contains_any(*from, *to))?;
+                self.positions(partition).reopen(*from, *to);
+                self.opened(partition, *from, *to);
+                WarmAsk::Change(EntryBody::Reopen { partition: partition.clone(), from: *from, to: *to })
+            }
+        };
+        match &what {
+            WarmAsk::Page(_) => self.counts.pages += 1,
+            WarmAsk::Change(_) => self.counts.changes += 1,
+        }
+        Some(WarmStep { request: ruling.request, what })
+    }
+
+    fn page(&mut self, page: &PageRuling) -> Option<PageRuling> {
+        if matches!(page.decision, Decision::Duplicate { .. }) {
+            self.counts.duplicates += 1;
+            return None;
+        }
+        if page.event_time < self.from {
+            self.counts.older += 1;
+            return None;
+        }
+        let is_news = self.positions(&page.source.partition).insert(page.source.offset);
+        if !is_news || self.is_known(&page.source) {
+            self.counts.known += 1;
+            return None;
+        }
+        let decision = page.decision.without_original();
+        Some(PageRuling { source: page.source.clone(), decision, ..*page })
+    }
+
+    /// Lets pages of a range be asked about that the new scheme has opened and not judged since.
+    fn opened(&mut self, partition: &PartitionId, from: i64, to: i64) {
+        if let Some(known) = self.known.get_mut(partition) {
+            let mut waits = known.reopened().clone();
+            waits.remove_range(u64::try_from(from).unwrap_or(0)..u64::try_from(to).unwrap_or(0));
+            *known = Judged::from_parts(known.floor(), known.above().clone(), waits);
+        }
+    }
+
+    fn positions(&mut self, partition: &PartitionId) -> &mut Judged {
+        self.asked.entry(partition.clone()).or_default()
+    }
+
+    /// Says whether the new scheme had judged the position, even if it was reopened there.
+    fn is_known(&self, source: &Source) -> bool {
+        let is_open = |known: &Judged| u64::try_from(source.offset).is_ok_and(|at| known.reopened().contains(at));
+        self.known.get(&source.partition).is_some_and(|known| known.contains(source.offset) || is_open(known))
+    }
+
+    fn is_asked(&self, partition: &PartitionId, offset: i64) -> bool {
+        self.asked.get(partition).is_some_and(|asked| asked.contains(offset))
+    }
+
+    /// Returns what was made of the rulings so far.
+    #[must_use]
+    pub const fn counts(&self) -> &WarmCounts {
+        &self.counts
+    }
+}
+
+/// The partitions of a verdict log as one sequence of batches: the earliest first, as far as that can be told.
+///
+/// While a partition is read that has nothing at hand and has not come to its end, the others wait for it.
+#[derive(Debug, Default)]
+pub struct LogMerge {
+    logs: Vec<OneLog>,
+}
+
+#[derive(Debug, Default)]
+struct OneLog {
+    batches: VecDeque<RulingBatch>,
+    /// When the batch before was judged, in event time: what a batch without a page counts as.
+    key: Option<Timestamp>,
+    is_at_end: bool,
+}
+
+impl LogMerge {
+    /// Begins with this many partitions.
+    #[must_use]
+    pub fn new(logs: usize) -> Self {
+        Self { logs: (0..logs).map(|_| OneLog::default()).collect() }
+    }
+
+    /// Takes the next batch of a partition.
+    pub fn push(&mut self, log: usize, batch: RulingBatch) {
+        let Some(one) = self.logs.get_mut(log) else { return };
+        one.is_at_end = false;
+        one.batches.push_back(batch);
+    }
+
+    /// Notes that a partition has no more batches for now.
+    pub fn at_end(&mut self, log: usize) {
+        if let Some(one) = self.logs.get_mut(log) {
+            one.is_at_end = true;
+        }
+    }
+
+    /// Says whether every partition was read to its end, and everything was taken.
+    #[must_use]
+    pub fn is_at_end(&self) -> bool {
+        self.logs.iter().all(|log| log.is_at_end && log.batches.is_empty())
+    }
+
+    /// Returns how many rulings wait to be taken.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.logs.iter().flat_map(|log| &log.batches).map(|batch| batch.rulings.len()).sum()
+    }
+
+    /// Takes the batch that was judged first, with the number of its partition; `None` while that cannot be told.
+    pub fn take(&mut self) -> Option<(usize, RulingBatch)> {
+        if self.logs.iter().any(|log| log.batches.is_empty() && !log.is_at_end) {
+            return None;
+        }
+        let with_batch = self.logs.iter_mut().enumerate().filter(|(_, log)| !log.batches.is_empty());
+        let (number, first) = with_batch.min_by_key(|(_, log)| log.next_key())?;
+        first.key = first.next_key();
+        Some((number, first.batches.pop_front()?))
+    }
+}
+
+impl OneLog {
+    fn next_key(&self) -> Option<Timestamp> {
+        let time = self.batches.front()?.rulings.iter().find_map(|ruling| match &ruling.answer {
+            Answer::Page(page) => Some(page.event_time),
+            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+        });
+        time.or(self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fingerprint::{IdHash, PageDigest};
+    use crate::log::{LogIdentity, Match, RulesNumber, Stage, Tails};
+    use crate::record::Reject;
+
+    const FROM: i64 = 20;
+
+    fn source(offset: i64) -> Source {
+        PartitionId::new("pages", 0).at(offset)
+    }
+
+    fn matched() -> Match {
+        let of = source(1000);
+        Match { stage: Stage::Exact, distance: 0, contained: None, source: of.clone(), age_ms: 0, cluster: of }
+    }
+
+    fn page(offset: i64, time: i64, decision: Decision) -> Answer {
+        let event_time = Timestamp::from_millis(time);
+        Answer::Page(PageRuling { source: source(offset), event_time, digest: PageDigest(7), decision })
+    }
+
+    fn answer() -> impl Strategy<Value = Answer> {
+        let decision = prop_oneof![
+            2 => Just(Decision::Unique { original: None }),
+            1 => Just(Decision::Update { of: matched(), original: None }),
+            1 => Just(Decision::Template { of: matched(), original: None }),
+            2 => Just(Decision::Duplicate { of: matched() }),
+        ];
+        prop_oneof![
+            8 => (0_i64..12, 0_i64..60, decision).prop_map(|(offset, time, decision)| page(offset, time, decision)),
+            2 => (0_i64..12).prop_map(|at| Answer::Withdrawn { source: source(at), reason: Reject::Refused }),
+            1 => (0_i64..12).prop_map(|at| Answer::Forgotten(ForgetTarget::Source(source(at)))),
+            1 => Just(Answer::Forgotten(ForgetTarget::Id(IdHash(3)))),
+            2 => (0_i64..12, 0_i64..12).prop_map(|(from, to)| {
+                Answer::Reopened { partition: source(0).partition, from: from.min(to), to: from.max(to) }
+            }),
+        ]
+    }
+
+    fn log() -> impl Strategy<Value = Vec<Ruling>> {
+        prop::collection::vec(answer(), 0..40).prop_map(|answers| {
+            let number = |(at, answer)| Ruling { request: RequestId(at as u64), answer };
+            answers.into_iter().enumerate().map(number).collect()
+        })
+    }
+
+    fn warm(up: &mut WarmUp, log: &[Ruling]) -> Vec<WarmStep> {
+        log.iter().filter_map(|ruling| up.take(ruling)).collect()
+    }
+
+    /// A list of positions, looked through again and again.
+    fn oracle(log: &[Ruling]) -> Vec<u64> {
+        let (mut there, mut requests): (Vec<i64>, Vec<u64>) = (Vec::new(), Vec::new());
+        for ruling in log {
+            let is_passed = match &ruling.answer {
+                Answer::Page(page) => {
+                    let is_delivered = !matches!(page.decision, Decision::Duplicate { .. });
+                    let is_new = !there.contains(&page.source.offset);
+                    let is_asked = is_delivered && page.event_time.millis() >= FROM && is_new;
+                    there.extend(is_asked.then_some(page.source.offset));
+                    is_asked
+                }
+                Answer::Withdrawn { source, .. } | Answer::Forgotten(ForgetTarget::Source(source)) => {
+                    there.contains(&source.offset)
+                }
+                Answer::Forgotten(ForgetTarget::Id(_)) => true,
+                Answer::Reopened { from, to, .. } => {
+                    let before = there.len();
+                    there.retain(|at| at < from || at >= to);
+                    there.len() < before
+                }
+            };
+            requests.extend(is_passed.then_some(ruling.request.0));
+        }
+        requests
+    }
+
+    /// The originals that a log leaves, with the new scheme's own rulings taken to be like those of the running one.
+    fn originals(steps: &[WarmStep]) -> BTreeSet<i64> {
+        let mut held = BTreeSet::new();
+        for step in steps {
+            match &step.what {
+                WarmAsk::Page(page) => drop(held.insert(page.source.offset)),
+                WarmAsk::Change(
+                    EntryBody::Withdraw { source, .. } | EntryBody::Forget(ForgetTarget::Source(source)),
+                ) => drop(held.remove(&source.offset)),
+                WarmAsk::Change(EntryBody::Reopen { from, to, .. }) => held.retain(|at| at < from || at >= to),
+                WarmAsk::Change(EntryBody::Forget(ForgetTarget::Id(_)) | EntryBody::Page(_)) => {}
+            }
+        }
+        held
+    }
+
+    fn batch(rulings: Vec<Ruling>) -> RulingBatch {
+        RulingBatch { log: LogIdentity(1), rules: RulesNumber(1), tails: Tails::START, next_entry: 0, rulings }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_delivered_is_passed_on_once_and_in_the_order_of_the_log(log in log()) {
+            let mut up = WarmUp::new(Timestamp::from_millis(FROM));
+            let passed: Vec<u64> = warm(&mut up, &log).iter().map(|step| step.request.0).collect();
+            prop_assert_eq!(passed, oracle(&log));
+            let counts = up.counts();
+            let pages = log.iter().filter(|ruling| matches!(ruling.answer, Answer::Page(_))).count() as u64;
+            prop_assert_eq!(counts.pages + counts.duplicates + counts.older + counts.known, pages);
+        }
+
+        #[test]
+        fn nothing_becomes_an_original_that_the_running_scheme_does_not_deliver(log in log()) {
+            let held = originals(&warm(&mut WarmUp::new(Timestamp::MIN), &log));
+            for at in held {
+                let last = log.iter().rfind(|ruling| match &ruling.answer {
+                    Answer::Page(page) => page.source.offset == at && !matches!(page.decision, Decision::Duplicate { .. }),
+                    Answer::Withdrawn { source, .. } => source.offset == at,
+                    Answer::Reopened { from, to, .. } => (from..to).contains(&&at),
+                    Answer::Forgotten(_) => false,
+                });
+                prop_assert!(last.is_some_and(|ruling| matches!(ruling.answer, Answer::Page(_))), "{at}: {last:?}");
+            }
+        }
+
+        #[test]
+        fn a_second_run_asks_about_no_page_that_the_first_one_entered(log in log(), split in 0_usize..40) {
+            // Up to where the first run came, the new scheme holds its rulings.
+            let first = warm(&mut WarmUp::new(Timestamp::MIN), &log[..split.min(log.len())]);
+            let ruled = |step: &WarmStep| {
+                let answer = match &step.what {
+                    WarmAsk::Page(page) => Answer::Page(page.clone()),
+                    WarmAsk::Change(EntryBody::Withdraw { source, reason }) => {
+                        Answer::Withdrawn { source: source.clone(), reason: *reason }
+                    }
+                    WarmAsk::Change(EntryBody::Forget(target)) => Answer::Forgotten(target.clone()),
+                    WarmAsk::Change(EntryBody::Reopen { partition, from, to }) => {
+                        Answer::Reopened { partition: partition.clone(), from: *from, to: *to }
+                    }
+                    WarmAsk::Change(EntryBody::Page(_)) => unreachable!("pages are read first"),
+                };
+                Ruling { request: step.request, answer }
+            };
+            let mut again = WarmUp::new(Timestamp::MIN);
+            again.know(&VerdictRecord::Rulings(batch(first.iter().map(ruled).collect())));
+            let whole = warm(&mut WarmUp::new(Timestamp::MIN), &log);
+            let second = warm(&mut again, &log);
+            let is_reopened = log.iter().any(|ruling| matches!(ruling.answer, Answer::Reopened { .. }));
+            let pages = |steps: &[WarmStep]| {
+                let of = |step: &&WarmStep| matches!(step.what, WarmAsk::Page(_));
+                steps.iter().filter(of).map(|step| step.request).collect::<Vec<_>>()
+            };
+            let changes = |steps: &[WarmStep]| {
+                let of = |step: &&WarmStep| matches!(step.what, WarmAsk::Change(_));
+                steps.iter().filter(of).map(|step| step.request).collect::<Vec<_>>()
+            };
+            // The same requests again, which are applied once.
+            prop_assert_eq!(changes(&second), changes(&whole));
+            if !is_reopened {
+                prop_assert_eq!([pages(&first), pages(&second)].concat(), pages(&whole));
+            }
+        }
+
+        #[test]
+        fn partitions_are_merged_by_time_and_each_in_its_order(
+            times in prop::collection::vec((0_usize..3, 0_i64..50), 1..40),
+        ) {
+            let mut merge = LogMerge::new(3);
+            let mut logs: Vec<Vec<i64>> = vec![Vec::new(); 3];
+            for (log, time) in &times {
+                logs[*log].push(*time);
+            }
+            // Each partition was judged in order of time, as far as this goes.
+            logs.iter_mut().for_each(|log| log.sort_unstable());
+            for (number, log) in logs.iter().enumerate() {
+                prop_assert!(merge.take().is_none(), "one is still to come");
+                for (at, time) in (0..).zip(log) {
+                    let answer = page(at, *time, Decision::Unique { original: None });
+                    merge.push(number, batch(vec![Ruling { request: RequestId(0), answer }]));
+                }
+                merge.at_end(number);
+            }
+            prop_assert_eq!(merge.waiting(), times.len());
+            let mut taken = Vec::new();
+            while let Some((_, batch)) = merge.take() {
+                let Answer::Page(page) = &batch.rulings[0].answer else { panic!("a page") };
+                taken.push(page.event_time.millis());
+            }
+            let mut sorted: Vec<i64> = logs.concat();
+            sorted.sort_unstable();
+            prop_assert_eq!(taken, sorted);
+            prop_assert!(merge.is_at_end());
+        }
+    }
+}

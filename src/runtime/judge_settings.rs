@@ -1,0 +1,31 @@
+//! What a judge of this configuration needs to know, whoever runs it.
+
+use super::judge_turn::STEP_ENTRIES;
+use super::random::draw;
+use super::wiring::REVOKE_GRACE;
+use crate::config::raw::ColdStart as ConfiguredColdStart;
+use crate::config::settings::Settings;
+use crate::judge::{ColdStart, JudgeSettings};
+use crate::kafka::client::ProducerSettings;
+use crate::log::LogIdentity;
+
+/// Returns the settings of a judge. A log that it has to begin gets an identity of its own.
+pub(super) fn judge_settings(settings: &Settings) -> JudgeSettings {
+    JudgeSettings {
+        rules: settings.rules.clone(),
+        new_log: LogIdentity(draw()),
+        cold_start: match settings.index.cold_start {
+            ConfiguredColdStart::Proceed => ColdStart::Proceed,
+            ConfiguredColdStart::Stop => ColdStart::Stop,
+        },
+        commit_interval: settings.judge.commit_interval,
+        checkpoint_interval_records: settings.judge.checkpoint_interval_records,
+        keep: settings.logs.retention,
+        batch_rulings: 2_000,
+        pending_rulings: 50_000,
+        pending_time: ProducerSettings::of_judge().transaction_timeout / 5,
+        step_entries: STEP_ENTRIES,
+        snapshot_interval: Some(settings.index.snapshot_interval),
+        revoke_grace: REVOKE_GRACE,
+    }
+}

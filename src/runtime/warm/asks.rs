@@ -1,0 +1,174 @@
+//! Asking the judges of the new scheme, and learning how far they have come.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+
+use super::super::wiring::{self, Plan, failure};
+use super::News;
+use crate::error::{Fatal, Reason};
+use crate::kafka::fingerprint_log::{Appended, EntryLog, NotAppended};
+use crate::kafka::gate::Gate;
+use crate::kafka::verdict_log::{FollowCommand, FollowNews, Follower};
+use crate::log::{Entry, EntryBody, RequestId, VerdictRecord};
+use crate::worker::LogPartition;
+
+/// Bytes of rulings that are read ahead.
+const AHEAD: usize = 16 << 20;
+
+/// What was asked, by partition of the logs.
+pub(super) struct Asks {
+    entries: EntryLog,
+    topic: Arc<str>,
+    followers: Vec<Follower>,
+    /// Asked, and not known to stand in the log.
+    unsure: BTreeMap<RequestId, (LogPartition, EntryBody)>,
+    logs: Vec<Asked>,
+    total: u64,
+}
+
+/// One partition of the logs.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Requests in the fingerprint log that no judge has passed, by offset.
+    written: BTreeMap<i64, usize>,
+    /// The judge has passed every entry before this one.
+    next_entry: i64,
+}
+
+impl Asked {
+    fn append(&mut self, offset: i64) {
+        if offset >= self.next_entry {
+            *self.written.entry(offset).or_default() += 1;
+        }
+    }
+
+    fn pass(&mut self, next_entry: i64) {
+        self.next_entry = self.next_entry.max(next_entry);
+        self.written = self.written.split_off(&self.next_entry);
+    }
+
+    fn pending(&self) -> usize {
+        self.written.values().sum()
+    }
+}
+
+impl Asks {
+    /// Connects to both logs of the new scheme. Its verdict log is handed over from its beginning.
+    pub(super) fn open(plan: &Plan, logs: usize, sender: &Sender<News>) -> Result<Self, Fatal> {
+        let gate = Gate::new(AHEAD);
+        let mut followers = Vec::new();
+        for log in 0..logs {
+            let told = sender.clone();
+            let follower = plan.follow(log, "warm", &gate, move |event| drop(told.send(News::New(log, event))))?;
+            follower.command(FollowCommand::From(None, 1));
+            follower.command(FollowCommand::ToEnd);
+            followers.push(follower);
+        }
+        let (topic, told) = (Arc::clone(&plan.names.fingerprints), sender.clone());
+        let config = plan.cluster.entry_producer();
+        let entries = EntryLog::open(&config, topic.to_string(), logs, Arc::clone(&plan.backlog), move |appended| {
+            drop(told.send(News::Appended(appended)));
+        })
+        .map_err(failure)?;
+        let asked = (0..logs).map(|_| Asked::default()).collect();
+        Ok(Self { entries, topic, followers, unsure: BTreeMap::new(), logs: asked, total: 0 })
+    }
+
+    /// Says how many partitions the logs have.
+    pub(super) fn logs(&self) -> usize {
+        self.followers.len()
+    }
+
+    /// Asks the judge of one partition. It leaves with the next [`Asks::send`].
+    pub(super) fn ask(&mut self, log: LogPartition, request: RequestId, body: EntryBody) {
+        // One partition's requests are told apart from another's.
+        let request = RequestId(request.0 ^ (log as u64).rotate_right(16));
+        self.unsure.insert(request, (log, body.clone()));
+        self.total += 1;
+        self.entries.append(log, Entry { request, body });
+    }
+
+    /// Hands everything asked to the client.
+    pub(super) fn send(&mut self) {
+        self.entries.send();
+        self.entries.look_after();
+    }
+
+    /// Returns how many requests there were.
+    pub(super) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Returns how many requests no judge has passed.
+    pub(super) fn pending(&self) -> usize {
+        self.unsure.len() + self.logs.iter().map(Asked::pending).sum::<usize>()
+    }
+
+    /// Notes where a request came to stand.
+    pub(super) fn appended(&mut self, appended: Appended) -> Result<(), Fatal> {
+        let Appended { request, offset } = appended;
+        match offset {
+            Ok(offset) => {
+                if let Some((log, _)) = self.unsure.remove(&request)
+                    && let Some(asked) = self.logs.get_mut(log)
+                {
+                    asked.append(offset);
+                }
+                Ok(())
+            }
+            Err(NotAppended::Denied) => Err(wiring::append_denied(&self.topic)),
+            // A request is applied once, however often it stands in the log.
+            Err(NotAppended::Uncertain) => {
+                if let Some((log, body)) = self.unsure.get(&request) {
+                    self.entries.append(*log, Entry { request, body: body.clone() });
+                    self.entries.send();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Follows a record of the new verdict log; says whether it is at its end.
+    pub(super) fn followed(&mut self, log: LogPartition, news: &FollowNews) -> Result<bool, Fatal> {
+        match news {
+            FollowNews::Record { record: VerdictRecord::Rulings(batch), .. } => {
+                if let Some(asked) = self.logs.get_mut(log) {
+                    asked.pass(batch.next_entry);
+                }
+                Ok(false)
+            }
+            FollowNews::Record { record: VerdictRecord::Checkpoint(checkpoint), .. } => {
+                if let Some(asked) = self.logs.get_mut(log) {
+                    asked.pass(checkpoint.next_entry);
+                }
+                Ok(false)
+            }
+            FollowNews::Record { record: VerdictRecord::Rules(_), .. } => Ok(false),
+            FollowNews::End => Ok(true),
+            FollowNews::Moved(why) => {
+                Err(Reason::State.because(anyhow::anyhow!("verdict log {log} of the new scheme: {why}")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_pending_until_the_judge_has_passed_its_record() {
+        let mut asked = Asked::default();
+        [4, 4, 5, 7].into_iter().for_each(|offset| asked.append(offset));
+        assert_eq!(asked.pending(), 4);
+        asked.pass(5);
+        assert_eq!(asked.pending(), 2, "the record at 4 is passed, that at 5 comes next");
+        asked.append(4);
+        assert_eq!(asked.pending(), 2, "the report of a record may come after its rulings");
+        asked.pass(3);
+        asked.pass(8);
+        assert_eq!(asked.pending(), 0);
+    }
+}

@@ -1,0 +1,252 @@
+//! What a warm-up would do: which part of the running scheme's log it follows, and what deserves attention.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::replay::Extent;
+use super::super::replay::log_stream::{LogStream, partition};
+use super::super::wiring::{self, failure};
+use crate::config::settings::{Settings, Topics};
+use crate::error::{Fatal, Reason};
+use crate::kafka::admin::LogNames;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::survey::Survey;
+use crate::log::{Answer, VerdictRecord};
+use crate::record::{PartitionId, Timestamp};
+
+/// How long a question to the cluster may take.
+pub(super) const QUERY: Duration = Duration::from_secs(30);
+
+/// Offsets at the end of the log that are looked at first for the newest page.
+const LAST: i64 = 2_000;
+
+/// How far the clocks of judges and brokers may be apart.
+const CLOCKS: Duration = Duration::from_mins(5);
+
+/// What a warm-up would do.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The running scheme.
+    pub running: String,
+    /// The scheme whose logs are filled.
+    pub scheme: String,
+    /// Pages before this event time are left out.
+    pub from: Timestamp,
+    /// Event time of the newest page that the running scheme has judged; `None` when it has judged nothing.
+    pub newest: Option<Timestamp>,
+    /// The part of the running scheme's verdict log that is read: first offset, and end at this moment.
+    pub log: BTreeMap<PartitionId, (i64, i64)>,
+    /// The logs of the new scheme, and whether they are there.
+    pub topics: Vec<(String, bool)>,
+    /// Partitions of the input, and records in them from [`Draft::from`] on.
+    pub input: (usize, u64),
+    /// What deserves attention.
+    pub warnings: Vec<String>,
+}
+
+impl Draft {
+    /// Returns how many offsets of the running scheme's log there are to read.
+    #[must_use]
+    pub fn offsets(&self) -> u64 {
+        self.log.values().map(|(from, end)| u64::try_from(end - from).unwrap_or(0)).sum()
+    }
+}
+
+/// Says why the logs of one configuration cannot be filled beside the other one.
+///
+/// # Errors
+///
+/// The reason.
+pub fn fits(running: &Settings, new: &Settings) -> Result<(), String> {
+    if running.scheme() == new.scheme() {
+        return Err(format!(
+            "both configurations have the scheme {}: its logs are in use, and there is nothing to fill",
+            new.scheme()
+        ));
+    }
+    let topics = |settings: &Settings| match &settings.input.topics {
+        Topics::Names(names) => names.iter().cloned().collect::<BTreeSet<String>>(),
+        Topics::Pattern(pattern) => BTreeSet::from([pattern.clone()]),
+    };
+    let (was, will) = (topics(running), topics(new));
+    let differ = |key: &str, was: &str, will: &str| {
+        Err(format!("{key} differs ({was} -> {will}): pages of the running service are not those of the new one"))
+    };
+    if running.input.group != new.input.group {
+        return differ("input.group", &running.input.group, &new.input.group);
+    }
+    if running.logs.prefix != new.logs.prefix {
+        return differ("logs.prefix", &running.logs.prefix, &new.logs.prefix);
+    }
+    if was != will {
+        let listed = |topics: &BTreeSet<String>| topics.iter().cloned().collect::<Vec<_>>().join(" ");
+        return differ("input.topics", &listed(&was), &listed(&will));
+    }
+    Ok(())
+}
+
+/// Looks at the cluster. Nothing is written.
+///
+/// # Errors
+///
+/// Configurations that do not fit each other, a running scheme without a log, a cluster that does not answer.
+pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result<Draft, Fatal> {
+    fits(running, new).map_err(|why| Reason::Config.because(anyhow::anyhow!(why)))?;
+    let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
+    let cluster = wiring::cluster(&running.kafka);
+    let group = &running.input.group;
+    let survey = Survey::new(&cluster, group, QUERY).map_err(wiring::trouble)?;
+    survey.brokers().map_err(wiring::trouble)?;
+    let names = |settings: &Settings| LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
+    let (old_names, new_names) = (names(running), names(new));
+    if survey.topic(&old_names.verdicts).map_err(wiring::trouble)?.is_none() {
+        let why = anyhow::anyhow!(
+            "topic `{}` does not exist: nothing was judged under the running scheme, and there is nothing to fill from",
+            old_names.verdicts
+        );
+        return Err(Reason::Config.because(why));
+    }
+    let is_there = |name: &Arc<str>| -> Result<(String, bool), Fatal> {
+        Ok((name.to_string(), survey.topic(name).map_err(wiring::trouble)?.is_some()))
+    };
+    let topics = vec![is_there(&new_names.fingerprints)?, is_there(&new_names.verdicts)?];
+
+    let offsets = Offsets::new(&cluster.query(group), QUERY).map_err(failure)?;
+    let logs = (0..running.log_partitions().get()).map(|log| partition(&old_names.verdicts, log));
+    let logs: BTreeSet<PartitionId> = logs.collect();
+    let config = cluster.follower(group);
+    let mut held: BTreeMap<PartitionId, (i64, i64)> = BTreeMap::new();
+    let mut newest: Option<Timestamp> = None;
+    for log in &logs {
+        let (first, end) = offsets.range(log).map_err(unavailable)?;
+        newest = newest.max(newest_in(&config, log, first, end)?);
+        held.insert(log.clone(), (first, end));
+    }
+
+    let mut warnings = Vec::new();
+    let span = new.rules.windows.max() + new.rules.lateness;
+    let now = super::super::clock::wall_time();
+    let from = match from {
+        None => newest.unwrap_or(now).minus(span),
+        Some(Extent::Start) => Timestamp::MIN,
+        Some(Extent::End) => now,
+        Some(Extent::At(time)) => time,
+        Some(Extent::Offset(_)) => {
+            let why = anyhow::anyhow!("a warm-up begins at a time: partitions are at different offsets then");
+            return Err(Reason::Usage.because(why));
+        }
+    };
+    // No page is dated later than that after its verdict.
+    let written = from.minus(running.rules.max_future_skew + CLOCKS);
+    let starts = offsets.at_time(&logs, written).map_err(unavailable)?;
+    let mut log = BTreeMap::new();
+    for (partition, (first, end)) in held {
+        let start = starts.get(&partition).copied().unwrap_or(first).clamp(first, end);
+        if start == first && first > 0 {
+            warnings
+                .push(format!("{partition} is kept from offset {first} on: what was judged before is not filled in"));
+        }
+        log.insert(partition, (start, end));
+    }
+    let input = offsets.partitions(&input_topics(new)).map_err(unavailable)?;
+    let starts = offsets.at_time(&input, from).map_err(unavailable)?;
+    let (mut records, mut cut) = (0, Vec::new());
+    for partition in &input {
+        let (first, end) = offsets.range(partition).map_err(unavailable)?;
+        let start = starts.get(partition).copied().unwrap_or(first).clamp(first, end);
+        records += u64::try_from(end - start).unwrap_or(0);
+        if start == first && first > 0 && first < end {
+            cut.push(partition.to_string());
+        }
+    }
+    if !cut.is_empty() {
+        warnings.push(format!(
+            "the input does not hold everything since then ({}): pages that retention has deleted are counted and left out",
+            cut.join(", ")
+        ));
+    }
+    Ok(Draft {
+        running: running.scheme().to_string(),
+        scheme: new.scheme().to_string(),
+        from,
+        newest,
+        log,
+        topics,
+        input: (input.len(), records),
+        warnings,
+    })
+}
+
+/// The input topics, or the pattern.
+fn input_topics(settings: &Settings) -> Vec<String> {
+    match &settings.input.topics {
+        Topics::Names(names) => names.clone(),
+        Topics::Pattern(pattern) => vec![pattern.clone()],
+    }
+}
+
+/// Returns the newest event time that the end of a log speaks of.
+fn newest_in(
+    config: &crate::kafka::client::ClientSettings,
+    log: &PartitionId,
+    first: i64,
+    end: i64,
+) -> Result<Option<Timestamp>, Fatal> {
+    let mut back = LAST;
+    loop {
+        let from = end.saturating_sub(back).max(first);
+        let mut stream = LogStream::open_at(config, log.clone(), Some(from), end)?;
+        let mut newest = None;
+        while let Some(entry) = stream.next()? {
+            newest = newest.max(newest_of(&entry.record));
+        }
+        if newest.is_some() || from == first {
+            return Ok(newest);
+        }
+        back = back.saturating_mul(8);
+    }
+}
+
+fn newest_of(record: &VerdictRecord) -> Option<Timestamp> {
+    match record {
+        VerdictRecord::Checkpoint(checkpoint) => Some(checkpoint.newest).filter(|newest| *newest > Timestamp::MIN),
+        VerdictRecord::Rules(_) => None,
+        VerdictRecord::Rulings(batch) => {
+            let times = batch.rulings.iter().filter_map(|ruling| match &ruling.answer {
+                Answer::Page(page) => Some(page.event_time),
+                Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+            });
+            times.max()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Given, Layers, Purpose};
+
+    fn settings() -> Settings {
+        let resolved = Layers::default().resolve(&Given::default(), Purpose::Sieve);
+        resolved.unwrap_or_else(|refused| panic!("{refused}")).0
+    }
+
+    #[test]
+    fn only_another_scheme_of_the_same_group_and_input_is_filled() {
+        let (running, mut new) = (settings(), settings());
+        let refused = |new: &Settings| fits(&running, new).unwrap_err();
+        assert!(refused(&new).contains("both configurations have the scheme sh64-"), "{}", refused(&new));
+        new.judge.partitions = 2;
+        assert_eq!(fits(&running, &new), Ok(()));
+        let with = |change: fn(&mut Settings)| {
+            let mut other = new.clone();
+            change(&mut other);
+            refused(&other)
+        };
+        assert!(with(|new| new.input.group = "other".to_owned()).starts_with("input.group differs (dupgate -> other)"));
+        assert!(with(|new| new.logs.prefix = "other".to_owned()).starts_with("logs.prefix differs (dupgate -> other)"));
+        let other = with(|new| new.input.topics = Topics::Names(vec!["b".to_owned(), "a".to_owned()]));
+        assert!(other.starts_with("input.topics differs (") && other.contains("-> a b)"), "{other}");
+    }
+}

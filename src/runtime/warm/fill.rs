@@ -1,0 +1,450 @@
+//! The loop of a warm-up: rulings of the running scheme in, requests to the new one out, in the order of the log.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, after, unbounded};
+
+use super::super::clock::Clock;
+use super::super::replay::log_stream::partition;
+use super::super::replay::pace::Pace;
+use super::super::wiring::{self, Plan, failure};
+use super::asks::Asks;
+use super::draft::{Draft, QUERY};
+use super::pages::{Pages, Read};
+use super::{Filled, Judges, News, Options, Outcome, Phase, Report, Until};
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::kafka::admin::LogNames;
+use crate::kafka::gate::{Gate, Held};
+use crate::kafka::offsets::Offsets;
+use crate::kafka::verdict_log::{FollowCommand, FollowNews, Follower};
+use crate::log::{EntryBody, PageEntry, PageRuling, Ruling, VerdictRecord};
+use crate::record::{EventTime, PartitionId};
+use crate::replay::{LogMerge, WarmAsk, WarmStep, WarmUp};
+use crate::worker::LogPartition;
+
+/// Most requests of one round.
+const ROUND: usize = 2_000;
+
+/// Requests without a ruling above which no more is read.
+const MOST_PENDING: usize = 4_000;
+
+/// Bytes of the running scheme's rulings that are read ahead, for each partition.
+const AHEAD: usize = 8 << 20;
+
+/// How long a look waits for something to come.
+const STEP: Duration = Duration::from_millis(50);
+
+/// From one call of whoever watches to the next.
+const SHOW: Duration = Duration::from_millis(200);
+
+/// From one question for the end of the running scheme's log to the next.
+const END_LOOK: Duration = Duration::from_secs(1);
+
+/// From one look at the lag of the running service to the next.
+const LAG_LOOK: Duration = Duration::from_secs(5);
+
+/// How long nothing is judged before the running service counts as stopped.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// How long requests may wait before that is said.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// One partition of the running scheme's verdict log.
+struct Log {
+    follower: Follower,
+    /// Counts the batches that wait.
+    held: VecDeque<Held>,
+    next: i64,
+    /// When the question for its end was asked that is not answered.
+    asks_end: Option<Duration>,
+    asked_end: Duration,
+    /// When the question was asked that was answered last: what was committed then was handed over.
+    ended: Option<Duration>,
+}
+
+pub(super) struct Fill<'a, S> {
+    plan: &'a Plan,
+    options: &'a Options,
+    signals: &'a Receiver<i32>,
+    judges: &'a Judges,
+    see: S,
+    clock: Clock,
+    news: Receiver<News>,
+    asks: Asks,
+    logs: Vec<Log>,
+    merge: LogMerge,
+    warm: WarmUp,
+    /// Rulings of the batch that was taken last.
+    rulings: VecDeque<Ruling>,
+    draft: Draft,
+    offsets: Offsets,
+    input: BTreeSet<PartitionId>,
+    /// Event times of both schemes are read from the same place.
+    same_time: bool,
+    pace: Pace,
+    lag_seen: Option<Duration>,
+    filled: Filled,
+    phase: Phase,
+    shown: Duration,
+    /// Rulings of the running scheme that came, that were taken into a round, and whose requests were handed over.
+    came: u64,
+    taken: u64,
+    dealt: u64,
+    last_came: Duration,
+    /// Rulings that had come when all logs were at their ends for the first time.
+    first_end: Option<u64>,
+    /// Requests that had been handed over when those rulings were dealt with.
+    last_asked: Option<u64>,
+    caught_up: bool,
+    /// The most requests without a ruling, and since when there are that many or more.
+    waits: (usize, Duration),
+    /// Partitions of the new verdict log that were read to their ends.
+    known: BTreeSet<LogPartition>,
+}
+
+impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
+    pub(super) fn new(
+        running: &Settings,
+        plan: &'a Plan,
+        options: &'a Options,
+        draft: Draft,
+        signals: &'a Receiver<i32>,
+        judges: &'a Judges,
+        see: S,
+    ) -> Result<Self, Fatal> {
+        let (sender, news) = unbounded();
+        let (clock, group) = (plan.clock, &running.input.group);
+        let cluster = wiring::cluster(&running.kafka);
+        let names = LogNames::new(&running.logs.prefix, &draft.running);
+        let mut logs = Vec::new();
+        for number in 0..running.log_partitions().get() {
+            let told = sender.clone();
+            let log = partition(&names.verdicts, number);
+            let next = draft.log.get(&log).map_or(0, |(start, _)| *start);
+            let thread = format!("running-{number}");
+            let sink = move |event| drop(told.send(News::Running(number, event)));
+            let follower =
+                Follower::start(&cluster.follower(group), log, Gate::new(AHEAD), thread, sink).map_err(failure)?;
+            let asked_end = Duration::ZERO;
+            logs.push(Log { follower, held: VecDeque::new(), next, asks_end: None, asked_end, ended: None });
+        }
+        let offsets = Offsets::new(&cluster.query(group), QUERY).map_err(failure)?;
+        let input = offsets.partitions(&plan.input_topics());
+        let input = input.map_err(|error| Reason::Unavailable.because(error))?;
+        let (was, will) = (&running.record, &plan.settings.record);
+        let same_time = was.event_time == will.event_time
+            && (will.event_time == EventTime::Record || was.fields.fetched_at == will.fields.fetched_at);
+        Ok(Self {
+            asks: Asks::open(plan, plan.settings.log_partitions().get(), &sender)?,
+            plan,
+            options,
+            signals,
+            judges,
+            see,
+            clock,
+            news,
+            merge: LogMerge::new(logs.len()),
+            logs,
+            warm: WarmUp::new(draft.from),
+            rulings: VecDeque::new(),
+            draft,
+            offsets,
+            input,
+            same_time,
+            pace: Pace::new(options.rate, clock.now()),
+            lag_seen: None,
+            filled: Filled::default(),
+            phase: Phase::Starting,
+            shown: Duration::ZERO,
+            came: 0,
+            taken: 0,
+            dealt: 0,
+            last_came: Duration::ZERO,
+            first_end: None,
+            last_asked: None,
+            caught_up: false,
+            waits: (0, Duration::ZERO),
+            known: BTreeSet::new(),
+        })
+    }
+
+    /// Works until it is to end.
+    pub(super) fn run(&mut self, pages: &mut Pages) -> Result<Outcome, Fatal> {
+        if self.work(pages)?.is_continue() {
+            tracing::info!("caught up");
+        }
+        self.show();
+        Ok(Outcome {
+            filled: self.filled.clone(),
+            caught_up: self.caught_up,
+            waiting: self.waiting(),
+            elapsed_ms: u64::try_from(self.clock.now().as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Breaks when it was stopped, goes on when it has caught up and that was all.
+    fn work(&mut self, pages: &mut Pages) -> Result<ControlFlow<()>, Fatal> {
+        // What the new scheme has judged is not asked again.
+        while self.known.len() < self.asks.logs() {
+            if self.look_around(STEP)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        for log in &self.logs {
+            log.follower.command(FollowCommand::From(Some(log.next), 1));
+        }
+        self.phase = Phase::CatchingUp;
+        loop {
+            let steps = self.steps();
+            let wait = if steps.is_empty() { STEP } else { Duration::ZERO };
+            if self.look_around(wait)?.is_break() || self.fill(pages, &steps)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            if self.caught_up && self.options.until == Until::CaughtUp {
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+    }
+
+    /// Takes the next requests from the rulings that have come.
+    fn steps(&mut self) -> Vec<WarmStep> {
+        let mut steps = Vec::new();
+        while steps.len() < ROUND {
+            if let Some(ruling) = self.rulings.pop_front() {
+                self.taken += 1;
+                steps.extend(self.warm.take(&ruling));
+            } else if let Some((log, batch)) = self.merge.take() {
+                self.rulings = batch.rulings.into();
+                if let Some(log) = self.logs.get_mut(log) {
+                    log.held.pop_front();
+                }
+            } else {
+                break;
+            }
+        }
+        self.filled.rulings.clone_from(self.warm.counts());
+        steps
+    }
+
+    fn fill(&mut self, pages: &mut Pages, steps: &[WarmStep]) -> Result<ControlFlow<()>, Fatal> {
+        if steps.is_empty() {
+            self.dealt = self.taken;
+            return Ok(ControlFlow::Continue(()));
+        }
+        if self.hold()?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let mut wanted: BTreeMap<PartitionId, BTreeSet<i64>> = BTreeMap::new();
+        for step in steps {
+            if let WarmAsk::Page(page) = &step.what {
+                wanted.entry(page.source.partition.clone()).or_default().insert(page.source.offset);
+            }
+        }
+        let mut stopped = false;
+        let read = pages.read(wanted, || {
+            let flow = self.look_around(Duration::ZERO)?;
+            stopped = flow.is_break();
+            Ok(flow)
+        })?;
+        if stopped {
+            return Ok(ControlFlow::Break(()));
+        }
+        for step in steps {
+            match &step.what {
+                WarmAsk::Page(ruled) => self.ask_page(step, ruled, read.get(&ruled.source))?,
+                WarmAsk::Change(body) => {
+                    for log in 0..self.asks.logs() {
+                        self.asks.ask(log, step.request, body.clone());
+                    }
+                }
+            }
+        }
+        self.asks.send();
+        self.dealt = self.taken;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn ask_page(&mut self, step: &WarmStep, ruled: &PageRuling, found: Option<&Read>) -> Result<(), Fatal> {
+        match found {
+            None | Some(Read::Gone) => self.filled.gone += 1,
+            Some(Read::Refused) => self.filled.refused += 1,
+            Some(Read::Page(_, entry, _)) if entry.digest != ruled.digest => {
+                let source = &ruled.source;
+                let why = anyhow::anyhow!(
+                    "{source}: the input holds another page than the one that was judged: the topic was made anew"
+                );
+                return Err(Reason::State.because(why));
+            }
+            Some(Read::Page(log, entry, bytes)) => {
+                // Bounded by the brokers' clock when it was judged.
+                let event_time = if self.same_time { ruled.event_time } else { entry.event_time };
+                let entry = PageEntry { event_time, ..(**entry).clone() };
+                self.asks.ask(*log, step.request, EntryBody::Page(entry));
+                self.pace.note(*bytes);
+                self.filled.asked += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits as long as the rate, the judges and the running service ask for.
+    fn hold(&mut self) -> Result<ControlFlow<()>, Fatal> {
+        loop {
+            let wait = self.pace.wait(self.clock.now());
+            if wait.is_zero() && self.asks.pending() < MOST_PENDING && !self.yields()? {
+                return Ok(ControlFlow::Continue(()));
+            }
+            if self.look_around(STEP)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+    }
+
+    /// Says whether the running service lags by more than it may.
+    fn yields(&mut self) -> Result<bool, Fatal> {
+        let Some(limit) = self.options.yield_to_lag.filter(|_| !self.caught_up) else { return Ok(false) };
+        let now = self.clock.now();
+        let yields = matches!(self.phase, Phase::Yielding(_));
+        if self.lag_seen.is_some_and(|seen| now.saturating_sub(seen) < LAG_LOOK) {
+            return Ok(yields);
+        }
+        self.lag_seen = Some(now);
+        let lag = self.lag()?;
+        self.phase = if lag > limit { Phase::Yielding(lag) } else { Phase::CatchingUp };
+        if yields && lag <= limit {
+            self.pace.restart(now);
+        }
+        Ok(lag > limit)
+    }
+
+    fn lag(&self) -> Result<u64, Fatal> {
+        let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
+        let committed = self.offsets.last_committed(&self.input).map_err(unavailable)?;
+        let ends = self.offsets.ends(&self.input).map_err(unavailable)?;
+        let lag = |(partition, end): (&PartitionId, &i64)| {
+            u64::try_from(end - committed.get(partition)?.as_ref()?.offset).ok()
+        };
+        Ok(ends.iter().filter_map(lag).sum())
+    }
+
+    /// Takes what has come, and sees to what time brings. Breaks when it is to stop.
+    fn look_around(&mut self, wait: Duration) -> Result<ControlFlow<()>, Fatal> {
+        let mut next = if wait.is_zero() { None } else { self.news.recv_timeout(wait).ok() };
+        let enough = after(STEP);
+        while let Some(news) = next.take().or_else(|| self.news.try_recv().ok()) {
+            self.take(news)?;
+            if enough.try_recv().is_ok() {
+                break;
+            }
+        }
+        self.judges.look()?;
+        self.ask_ends();
+        self.settle();
+        let now = self.clock.now();
+        if now.saturating_sub(self.shown) >= SHOW {
+            self.shown = now;
+            self.plan.metrics.upkeep();
+            self.show();
+        }
+        Ok(if self.signals.try_recv().is_ok() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    fn show(&mut self) {
+        let read: i64 = self.logs.iter().map(|log| log.next).sum();
+        let began: i64 = self.draft.log.values().map(|(start, _)| start).sum();
+        let read = u64::try_from(read.saturating_sub(began)).unwrap_or(0);
+        let waiting = self.waiting();
+        (self.see)(&Report { phase: self.phase, filled: &self.filled, read: (read, self.draft.offsets()), waiting });
+    }
+
+    /// Rulings that came and are not filled in.
+    fn waiting(&self) -> u64 {
+        self.came - self.dealt + self.asks.pending() as u64
+    }
+
+    fn take(&mut self, news: News) -> Result<(), Fatal> {
+        match news {
+            News::Appended(appended) => self.asks.appended(appended),
+            News::New(log, event) => {
+                if let (FollowNews::Record { record, .. }, false) = (&event.news, self.known.contains(&log)) {
+                    self.warm.know(record);
+                }
+                if self.asks.followed(log, &event.news)? {
+                    self.known.insert(log);
+                }
+                Ok(())
+            }
+            News::Running(number, event) => self.of_running(number, event.news),
+        }
+    }
+
+    fn of_running(&mut self, number: LogPartition, news: FollowNews) -> Result<(), Fatal> {
+        let Some(log) = self.logs.get_mut(number) else { return Ok(()) };
+        match news {
+            FollowNews::Record { next, record, held, .. } => {
+                log.next = next;
+                if let VerdictRecord::Rulings(batch) = record
+                    && !batch.rulings.is_empty()
+                {
+                    self.came += batch.rulings.len() as u64;
+                    self.last_came = self.clock.now();
+                    log.held.push_back(held);
+                    self.merge.push(number, batch);
+                }
+                Ok(())
+            }
+            FollowNews::End => {
+                log.ended = log.asks_end.take();
+                self.merge.at_end(number);
+                Ok(())
+            }
+            FollowNews::Moved(why) => {
+                Err(Reason::State.because(anyhow::anyhow!("verdict log {number} of the running scheme: {why}")))
+            }
+        }
+    }
+
+    fn ask_ends(&mut self) {
+        if self.phase == Phase::Starting {
+            return;
+        }
+        let now = self.clock.now();
+        for log in &mut self.logs {
+            let is_due = log.ended.is_none() || now.saturating_sub(log.asked_end) >= END_LOOK;
+            if log.asks_end.is_none() && is_due {
+                (log.asks_end, log.asked_end) = (Some(now), now);
+                log.follower.command(FollowCommand::ToEnd);
+            }
+        }
+    }
+
+    /// Notes how far it has come.
+    fn settle(&mut self) {
+        let now = self.clock.now();
+        if self.first_end.is_none() && !self.logs.is_empty() && self.logs.iter().all(|log| log.ended.is_some()) {
+            self.first_end = Some(self.came);
+        }
+        let pending = self.asks.pending();
+        if pending < self.waits.0.max(1) {
+            self.waits = (pending, now);
+        } else if now.saturating_sub(self.waits.1) >= SILENCE {
+            tracing::warn!(pending, "requests wait and no judge of the new scheme answers");
+            self.waits.1 = now;
+        }
+        self.waits.0 = pending;
+        if self.last_asked.is_none() && self.first_end.is_some_and(|end| self.dealt >= end) {
+            self.last_asked = Some(self.asks.total());
+        }
+        let answered = self.asks.total() - pending as u64;
+        self.caught_up = self.caught_up || self.last_asked.is_some_and(|last| answered >= last);
+        if self.caught_up {
+            let since = self.last_came + QUIET;
+            let is_quiet =
+                self.dealt == self.came && pending == 0 && self.logs.iter().all(|log| log.ended >= Some(since));
+            self.phase = if is_quiet { Phase::Quiet } else { Phase::Following };
+        }
+    }
+}

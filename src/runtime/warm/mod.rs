@@ -1,0 +1,244 @@
+//! `index warm`: fills the logs of a new scheme beside the running one.
+//!
+//! The verdict log of the running scheme says which pages go to the unique topic, and in which order they were judged
+//! ([`WarmUp`](crate::replay::WarmUp)). Those pages are read from the input, fingerprinted by the new scheme, and asked
+//! about in the new fingerprint log as a worker asks. An ordinary judge of the new scheme rules on them: in this process,
+//! or in instances that run already.
+
+mod asks;
+mod draft;
+mod fill;
+mod pages;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, unbounded};
+use serde::Serialize;
+
+use super::clock::Clock;
+use super::judge_seat::{JudgeSeat, Stopper};
+use super::judge_settings::judge_settings;
+use super::reading::Reading;
+use super::replay::{Extent, Rate};
+use super::topics;
+use super::tree_budget::TreeBudget;
+use super::wiring::{self, Plan, failure};
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::fingerprint::Reader;
+use crate::kafka::admin::Brokers;
+use crate::kafka::fingerprint_log::Appended;
+use crate::kafka::offsets::Offsets;
+use crate::kafka::verdict_log::FollowEvent;
+use crate::record::Timestamp;
+use crate::replay::WarmCounts;
+use crate::telemetry::{Health, Metrics};
+use crate::worker::LogPartition;
+
+pub use draft::{Draft, draft, fits};
+
+/// How long the judges may take to commit and leave their groups.
+const CLOSE: Duration = Duration::from_secs(15);
+
+/// Who judges the new scheme meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judging {
+    /// This process.
+    Here,
+    /// Instances that run already.
+    Elsewhere,
+}
+
+/// When a warm-up ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// As soon as everything that the running scheme had judged is judged by the new one.
+    CaughtUp,
+    /// When it is stopped.
+    Stopped,
+}
+
+/// How a warm-up is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// First event time; one window and the lateness before the newest page when absent.
+    pub from: Option<Extent>,
+    /// How fast pages may be read.
+    pub rate: Option<Rate>,
+    /// Lag of the running service above which it waits.
+    pub yield_to_lag: Option<u64>,
+    /// Who judges.
+    pub judging: Judging,
+    /// When it ends.
+    pub until: Until,
+}
+
+/// What a warm-up is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Reads what the new scheme knows already.
+    Starting,
+    /// Reads what was judged before it began.
+    CatchingUp,
+    /// Waits for the running service, which lags by this many records.
+    Yielding(u64),
+    /// Has caught up, and follows the running scheme.
+    Following,
+    /// Everything that was judged is filled in, and nothing was judged for some seconds.
+    Quiet,
+}
+
+/// Pages by what the new scheme made of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Filled {
+    /// Rulings of the running scheme by what was made of them.
+    #[serde(flatten)]
+    pub rulings: WarmCounts,
+    /// Pages that the judges were asked about.
+    pub asked: u64,
+    /// Pages that the new scheme gives no entry: undecodable for it, too large.
+    pub refused: u64,
+    /// Pages that the input does not hold any more.
+    pub gone: u64,
+}
+
+/// What is shown while it runs.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// What it is doing.
+    pub phase: Phase,
+    /// What was filled in.
+    pub filled: &'a Filled,
+    /// Offsets of the running scheme's log that were read, and how many there were to read when it began.
+    pub read: (u64, u64),
+    /// Rulings of the running scheme that are not filled in yet.
+    pub waiting: u64,
+}
+
+/// What a warm-up came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// What was filled in.
+    #[serde(flatten)]
+    pub filled: Filled,
+    /// Whether everything was filled in that was judged when it began.
+    pub caught_up: bool,
+    /// Rulings of the running scheme that were left when it ended.
+    pub waiting: u64,
+    /// Milliseconds that it took.
+    pub elapsed_ms: u64,
+}
+
+/// What reaches the thread that fills.
+enum News {
+    /// From the verdict log of the running scheme.
+    Running(LogPartition, FollowEvent),
+    /// From the verdict log of the new scheme.
+    New(LogPartition, FollowEvent),
+    Appended(Appended),
+}
+
+/// Fills the logs of `new` with what `running` delivers, until it is caught up or stopped.
+///
+/// # Errors
+///
+/// Configurations that do not fit each other; what the cluster refuses; an input that was made anew.
+pub fn run(
+    running: &Settings,
+    new: Settings,
+    options: &Options,
+    signals: &Receiver<i32>,
+    see: impl FnMut(&Report<'_>),
+) -> Result<Outcome, Fatal> {
+    let clock = Clock::start();
+    let draft = draft(running, &new, options.from)?;
+    let metrics = Metrics::new(&new.metrics).map_err(failure)?;
+    let health = Health::new(new.kafka.max_poll_interval);
+    let reader = Reader::new(&new.record, &new.text, &new.fingerprint, new.log_partitions())
+        .map_err(|error| Reason::Config.because(error))?;
+    let starting = health.check("started", "starting");
+    let Some(topics) = topics::wait_for(&new, Brokers::Cluster, clock, signals, &starting)? else {
+        return Err(Reason::Unfinished.because(anyhow::anyhow!("stopped before a broker answered")));
+    };
+    drop(starting);
+    let trees = TreeBudget::new(new.processing.max_in_flight_bytes, new.record.format);
+    let plan = Arc::new(Plan {
+        book: None,
+        // No worker runs here.
+        transactional_id: String::new(),
+        scheme: draft.scheme.clone(),
+        cluster: wiring::cluster(&new.kafka),
+        settings: Arc::new(new),
+        brokers: Brokers::Cluster,
+        names: topics.logs,
+        outputs: Arc::new(topics.outputs),
+        clock,
+        backlog: Arc::default(),
+        trees: Arc::clone(&trees),
+        metrics: metrics.clone(),
+        health,
+    });
+    let untimed = Timestamp::default();
+    let reading = Reading { reader, outputs: Arc::clone(&plan.outputs), clock, metrics, trees, untimed };
+    let offsets = Offsets::new(&plan.cluster.query(&plan.settings.input.group), draft::QUERY).map_err(failure)?;
+    let mut pages = pages::Pages::start(
+        &plan.cluster.follower(&plan.settings.input.group),
+        offsets,
+        reading,
+        plan.text_threads(),
+        plan.settings.processing.max_in_flight_bytes,
+        clock,
+    )?;
+    let judges = Judges::start(&plan, options.judging)?;
+    let outcome = fill::Fill::new(running, &plan, options, draft, signals, &judges, see)
+        .and_then(|mut fill| fill.run(&mut pages));
+    // Whoever judges next is not to wait for our session's end.
+    judges.stop(clock);
+    outcome
+}
+
+/// The judges of this process.
+struct Judges {
+    stoppers: Vec<Stopper>,
+    ends: Receiver<(LogPartition, Result<(), Fatal>)>,
+}
+
+impl Judges {
+    /// Seats a judge for each partition of the logs. It keeps no snapshots: the folder is that of the service.
+    fn start(plan: &Arc<Plan>, judging: Judging) -> Result<Self, Fatal> {
+        let (ended, ends) = unbounded();
+        let logs = if judging == Judging::Here { plan.settings.log_partitions().get() } else { 0 };
+        let mut stoppers = Vec::new();
+        for log in 0..logs {
+            let seat = JudgeSeat::new(Arc::clone(plan), log, judge_settings(&plan.settings), None)?;
+            stoppers.push(seat.stopper());
+            let ended = ended.clone();
+            let thread = std::thread::Builder::new().name(format!("judge-{log}"));
+            thread.spawn(move || drop(ended.send((log, seat.run())))).map_err(failure)?;
+        }
+        Ok(Self { stoppers, ends })
+    }
+
+    /// Looks whether a judge has ended, which it does not do by itself.
+    fn look(&self) -> Result<(), Fatal> {
+        match self.ends.try_recv() {
+            Ok((log, Err(fatal))) => Err(fatal.in_part(&format!("judge-{log}"))),
+            Ok((log, Ok(()))) => Err(Reason::Failure.because(anyhow::anyhow!("judge-{log} ended by itself"))),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Has them commit what is judged and leave their groups.
+    fn stop(&self, clock: Clock) {
+        self.stoppers.iter().for_each(Stopper::stop);
+        let until = clock.now() + CLOSE;
+        for _ in &self.stoppers {
+            match self.ends.recv_timeout(until.saturating_sub(clock.now())) {
+                Ok((_, Ok(()))) => {}
+                Ok((log, Err(error))) => tracing::warn!(log, %error, "the judge has not ended well"),
+                Err(_) => tracing::warn!("a judge has not ended in time: others wait for its session's end"),
+            }
+        }
+    }
+}
