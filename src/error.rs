@@ -53,7 +53,7 @@ impl Reason {
         self as u8
     }
 
-    /// Returns what the exit code means, as `dupgate --help` and the README say it.
+    /// Returns what the exit code means, as `dupgate --help` and docs/TROUBLESHOOTING.md say it.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! How fast dupgate is: tables for people, then one JSON object as the last line of standard output.
 //!
-//! `make bench`, or `cargo bench --bench speed -- [text] [sketch] [end-to-end] [latency]` for some parts of it.
+//! `make bench`, or `cargo bench --bench speed -- [text] [sketch] [end-to-end] [replay] [latency]` for some parts of it.
 //! `DUPGATE_BENCH_QUICK=1` makes it short and rough. Each part says what it measures and over which pages. All of it
 //! is measured, nothing is asserted: floors are printed beside the figures. Parts that need a broker start one as the
 //! tests do (`tests/broker/kafka.sh`); it takes its share of the same cores.
@@ -16,6 +16,7 @@ mod end_to_end;
 mod latency;
 mod measure;
 mod pure;
+mod replay;
 mod report;
 mod service;
 mod sketch;
@@ -73,7 +74,7 @@ fn main() {
 
     let mut floors = Vec::new();
     let (mut text, mut end_to_end, mut cpu, mut latency) = (Value::Null, Value::Null, Value::Null, Value::Null);
-    let mut sketch = Value::Null;
+    let (mut sketch, mut replay) = (Value::Null, Value::Null);
     if wants("text") {
         text = text::run(scale, &mut floors);
     }
@@ -85,6 +86,11 @@ fn main() {
     {
         (end_to_end, cpu) = end_to_end::run(broker, scale, &mut floors);
     }
+    if wants("replay")
+        && let Some(broker) = broker::Broker::shared()
+    {
+        replay = replay::run(broker, scale, &mut floors);
+    }
     if wants("latency")
         && let Some(broker) = broker::Broker::shared()
     {
@@ -93,7 +99,8 @@ fn main() {
     let floors = report::print(&floors);
     let figures = json!({
         "version": env!("CARGO_PKG_VERSION"), "quick": quick, "cores": measure::cores(), "load_before": load,
-        "text": text, "sketch": sketch, "end_to_end": end_to_end, "cpu": cpu, "latency": latency, "floors": floors,
+        "text": text, "sketch": sketch, "end_to_end": end_to_end, "cpu": cpu, "replay": replay, "latency": latency,
+        "floors": floors,
     });
     println!("{figures}");
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ use tempfile::TempDir;
 use crate::broker::Broker;
 use crate::bus;
 
+/// Name of the file of its configuration.
+const CONFIGURATION: &str = "dupgate.yaml";
+
 /// A running service with topics and a group of its own.
 pub(crate) struct Service {
     pub(crate) group: String,
@@ -21,7 +25,8 @@ pub(crate) struct Service {
     pub(crate) settings: Settings,
     child: Child,
     http: SocketAddr,
-    folder: TempDir,
+    /// Taken out when it is stopped.
+    folder: Option<TempDir>,
 }
 
 impl Service {
@@ -32,7 +37,7 @@ impl Service {
         // Free now; nobody else is expected to take it in the next moment.
         let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("dupgate.yaml");
+        let file = folder.path().join(CONFIGURATION);
         let [unique, duplicate, dead] = &outputs;
         let config = format!(
             "version: 1\n\
@@ -56,7 +61,7 @@ impl Service {
             .stderr(said)
             .spawn()
             .unwrap();
-        Self { group, outputs, settings, child, http, folder }
+        Self { group, outputs, settings, child, http, folder: Some(folder) }
     }
 
     /// Its process id.
@@ -74,7 +79,8 @@ impl Service {
     }
 
     fn said(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        let log = self.folder.as_ref().map(|folder| folder.path().join("log"));
+        log.and_then(|log| std::fs::read_to_string(log).ok()).unwrap_or_default()
     }
 
     /// Waits until it says that it is ready: it is in its groups, and the judge is at work.
@@ -99,10 +105,21 @@ impl Service {
     }
 
     /// Stops it as an operator would.
-    pub(crate) fn stop(mut self) {
+    pub(crate) fn stop(mut self) -> Stopped {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let ended = self.child.wait().unwrap();
         assert!(ended.success(), "the service ended with {ended}:\n{}", self.said());
+        Stopped(self.folder.take().unwrap())
+    }
+}
+
+/// What a service leaves behind: its configuration and its snapshots.
+pub(crate) struct Stopped(TempDir);
+
+impl Stopped {
+    /// The file of its configuration.
+    pub(crate) fn configuration(&self) -> PathBuf {
+        self.0.path().join(CONFIGURATION)
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn grammar() -> Command {
     command.help_template(text).after_help(exit_codes())
 }
 
-/// Lists the exit codes, as the README does.
+/// Lists the exit codes, as docs/TROUBLESHOOTING.md does.
 fn exit_codes() -> String {
     let mut text = "Exit codes:\n".to_owned();
     let rows = std::iter::once((0, DONE)).chain(Reason::ALL.map(|reason| (reason.code(), reason.meaning())));

@@ -15,7 +15,7 @@ use crate::record::Timestamp;
 pub(super) const TURN: Duration = Duration::from_millis(5);
 
 /// Most entries that are judged between two looks at the clock.
-pub(super) const STEP_ENTRIES: usize = 8;
+pub(super) const STEP_ENTRIES: usize = 4;
 
 /// One Kafka record of the fingerprint log that was fetched and not judged.
 pub(super) struct FetchedEntries {
@@ -289,7 +289,7 @@ mod tests {
         while thread.committed < 60_001 {
             thread.run_once();
         }
-        assert!(thread.longest_turn <= 20 * MILLI, "{:?}", thread.longest_turn);
+        assert!(thread.longest_turn <= 10 * MILLI, "{:?}", thread.longest_turn);
         assert!(thread.longest_open <= TRANSACTION / 4, "{:?}", thread.longest_open);
         assert!(thread.now.get() <= Duration::from_secs(62), "{:?}", thread.now.get());
     }

@@ -1,7 +1,10 @@
 //! What the Kafka edge takes for granted of rdkafka and of the broker, each fact by itself.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use dupgate::kafka::offsets::Offsets;
+use dupgate::record::PartitionId;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -45,6 +48,46 @@ fn metadata_of_offsets_in_a_transaction_is_read_back() {
     assert_eq!((with.offset(), with.metadata()), (Offset::Offset(7), "checkpoint 42"));
     let without = committed.find_partition(&topic, 1).unwrap();
     assert_eq!((without.offset(), without.metadata()), (Offset::Offset(9), ""));
+}
+
+#[test]
+fn committed_offsets_wait_for_open_transactions_over_the_partitions_asked_for_and_no_others() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("pending", 2);
+    let group = broker.unique("pending-group");
+    let consumer: BaseConsumer = broker.client().set("group.id", &group).create().unwrap();
+    let producer = transactional_producer(broker, &broker.unique("pending"));
+    let send = |partition: i32, offset: i64| {
+        let mut offsets = TopicPartitionList::new();
+        offsets.add_partition_offset(&topic, partition, Offset::Offset(offset)).unwrap();
+        producer.send_offsets_to_transaction(&offsets, &consumer.group_metadata().unwrap(), wait::LIMIT).unwrap();
+    };
+    producer.begin_transaction().unwrap();
+    send(0, 3);
+    send(1, 4);
+    producer.commit_transaction(wait::LIMIT).unwrap();
+    producer.begin_transaction().unwrap();
+    send(1, 9);
+
+    let [first, second] = [0, 1].map(|number| PartitionId::new(topic.as_str(), number));
+    let of = |offsets: &Offsets, partition: &PartitionId, is_final: bool| {
+        let asked = BTreeSet::from([partition.clone()]);
+        let answer = if is_final { offsets.committed(&asked) } else { offsets.last_committed(&asked) };
+        answer.map(|known| known[partition].as_ref().map(|committed| committed.offset))
+    };
+    let config = broker.client().set("group.id", &group).set("isolation.level", "read_committed").clone();
+    let brief = Offsets::new(&config, Duration::from_secs(2)).unwrap();
+    assert_eq!(of(&brief, &first, true), Ok(Some(3)), "nobody is about to move it");
+    assert!(of(&brief, &second, true).is_err(), "its transaction is open");
+    assert_eq!(of(&brief, &second, false), Ok(Some(4)), "as it was committed last");
+
+    let patient = Offsets::new(&config, wait::LIMIT).unwrap();
+    let told = std::thread::scope(|scope| {
+        let asker = scope.spawn(|| of(&patient, &second, true));
+        producer.commit_transaction(wait::LIMIT).unwrap();
+        asker.join().unwrap()
+    });
+    assert_eq!(told, Ok(Some(9)));
 }
 
 #[test]

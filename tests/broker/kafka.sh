@@ -108,6 +108,7 @@ num.io.threads=4
 num.recovery.threads.per.data.dir=2
 background.threads=2
 log.cleaner.dedupe.buffer.size=16777216
+log.cleaner.backoff.ms=3000
 controlled.shutdown.enable=true
 SETTINGS
 }

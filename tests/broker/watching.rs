@@ -97,6 +97,11 @@ fn a_running_service_shows_what_it_does() {
     let shown = running.lines(&["verdicts", "show", "--id", "http://a/1", "--duplicates"]);
     assert_eq!((&shown[0]["source"], &shown[0]["verdict"]), (&format!("{input}:0:0").into(), &"unique".into()));
     assert!(shown.len() > 1 && shown[1..].iter().all(|ruling| ruling["verdict"] == "exact"), "{shown:?}");
+    let shown = running.lines(&["verdicts", "show", "--id", "http://b/1"]);
+    assert!(
+        shown.iter().any(|ruling| ruling["source"] == format!("{input}:1:0") && ruling["verdict"] == "exact"),
+        "{shown:?}"
+    );
     let none = running.ask(&["verdicts", "show", &format!("{input}:1:999999")]);
     assert_eq!(none.code, Some(1), "{}", none.err);
     let top = running.lines(&["index", "top", "-n", "1"]);
@@ -129,6 +134,14 @@ fn a_running_service_shows_what_it_does() {
     let verified: Value = serde_json::from_str(&verified.out).expect("JSON");
     assert_eq!((&verified["verdicts"]["agree"], &verified["snapshot"]["agrees"]), (&true.into(), &true.into()));
     assert!(verified["verdicts"]["judged_anew"].as_u64() >= Some(2), "{verified}");
+
+    // What is forgotten once is not there to be forgotten again.
+    let forget = ["index", "forget", "--id", "http://a/1", "--execute", "-o", "jsonl"];
+    let once = running.ask(&forget);
+    assert_eq!(once.code, Some(0), "{}", once.err);
+    assert!(once.out.contains(&format!("\"source\":\"{input}:0:0\"")), "{}", once.out);
+    let twice = running.ask(&forget);
+    assert_eq!(twice.code, Some(1), "{}{}", twice.out, twice.err);
 }
 
 #[test]
@@ -143,6 +156,8 @@ fn what_is_withdrawn_is_listed() {
     let withdrawn = running.lines(&["verdicts", "withdrawn"]);
     assert_eq!(withdrawn[0]["source"], format!("{}:0:0", running.desk.input));
     assert_eq!(withdrawn[0]["verdict"], "withdrawn");
+    let dead = running.lines(&["tap", "--kept", "--verdict", "dead"]);
+    assert_eq!((dead.len(), &dead[0]["source"]), (1, &withdrawn[0]["source"]), "{dead:?}");
 }
 
 #[test]

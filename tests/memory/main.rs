@@ -1,21 +1,64 @@
-//! What a snapshot costs the judge while it is written: memory above the index, and time without judging. A binary of its
-//! own with one test, because the memory of a whole process is measured.
+//! What a snapshot costs the judge while it is written: memory above the index, and time without judging. Each case
+//! has a process of its own, because the memory of a whole process is measured.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first thing that is wrong")]
+#![expect(clippy::print_stdout, reason = "a measurement is shown")]
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use dupgate::fingerprint::{ExactHash, Fingerprints, Numbers, SchemeId, SimHash};
+use dupgate::fingerprint::{
+    Banding, ExactHash, Fingerprints, Numbers, SchemeId, SimHash, Sketch, SketchForm, SlotBits, Unsure,
+};
 use dupgate::index::{Index, Original};
 use dupgate::judge::SharedSnapshot;
-use dupgate::log::{Checkpoint, LogIdentity, Placement, Rules, RulesNumber, SameId, Stage, Tails, Windows};
+use dupgate::log::{
+    Checkpoint, LogIdentity, MinHashRules, Placement, Rules, RulesNumber, SameId, Stage, Tails, Windows,
+};
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::snapshot::Folder;
 
-const ORIGINALS: u64 = 2_000_000;
+/// What an index holds.
+#[derive(Clone, Copy)]
+struct Case {
+    originals: u64,
+    sketches: bool,
+}
 
-fn original(sequence: u64, partition: &PartitionId) -> Original {
+fn form() -> SketchForm {
+    SketchForm::new(128, SlotBits::B8).unwrap().with_count()
+}
+
+impl Case {
+    fn minhash(self) -> Option<MinHashRules> {
+        self.sketches.then(|| MinHashRules {
+            form: form(),
+            banding: Banding::new(42, 3, form()).unwrap(),
+            agree: 2,
+            min_similarity: 500,
+            containment: None,
+            unsure: Unsure::NEVER,
+            max_bucket: 256,
+        })
+    }
+}
+
+/// Bytes like those of a sketch: no two are alike.
+fn sketch(sequence: u64) -> Sketch {
+    let mut bytes: Vec<u8> = (0..16).flat_map(|word| mixed(sequence * 16 + word).to_be_bytes()).collect();
+    bytes.resize(form().bytes(), 1);
+    Sketch::from_bytes(&bytes)
+}
+
+/// Mixes all bits: the finaliser of `SplitMix64`.
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}
+
+fn original(sequence: u64, partition: &PartitionId, sketches: bool) -> Original {
     let source = partition.at(i64::try_from(sequence).unwrap());
     let mixed = sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     Original {
@@ -26,7 +69,7 @@ fn original(sequence: u64, partition: &PartitionId) -> Original {
         fingerprints: Fingerprints {
             exact: ExactHash(u128::from(mixed) << 64 | u128::from(sequence)),
             simhash: Some(SimHash::B64(mixed)),
-            sketch: None,
+            sketch: sketches.then(|| sketch(sequence)),
             numbers: Numbers::EMPTY,
         },
         id: None,
@@ -36,7 +79,7 @@ fn original(sequence: u64, partition: &PartitionId) -> Original {
     }
 }
 
-fn checkpoint() -> Checkpoint {
+fn checkpoint(case: Case) -> Checkpoint {
     Checkpoint {
         log: LogIdentity(1),
         rules_number: RulesNumber(1),
@@ -46,16 +89,16 @@ fn checkpoint() -> Checkpoint {
             windows: Windows::all(Duration::from_hours(1)),
             lateness: Duration::ZERO,
             max_future_skew: Duration::ZERO,
-            max_entries: ORIGINALS,
+            max_entries: case.originals,
             same_id: SameId::Update,
-            minhash: None,
+            minhash: case.minhash(),
             number_guard: None,
             simhash_similarity: None,
             same_site: None,
         },
         newest: Timestamp::MIN,
         tails: Tails::START,
-        next_sequence: ORIGINALS,
+        next_sequence: case.originals,
         next_entry: 0,
         previous: None,
         partitions: BTreeMap::new(),
@@ -70,40 +113,89 @@ fn memory(name: &str) -> u64 {
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
 }
 
-#[test]
-#[expect(clippy::disallowed_methods, reason = "a pause is wall time")]
-fn a_snapshot_takes_next_to_no_memory_and_no_pause() {
+/// How long this thread has been running on a processor: what others do on the machine does not count.
+fn worked() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+/// Runs something; returns its result and how long it took.
+fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
+    let began = worked();
+    let result = run();
+    (result, worked().saturating_sub(began))
+}
+
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+fn measure(case: Case) {
     let partition = PartitionId::new("pages", 0);
-    let mut index = Index::sized(3, ORIGINALS);
-    (0..ORIGINALS).for_each(|sequence| index.insert(&original(sequence, &partition)));
+    let of = |sequence| original(sequence, &partition, case.sketches);
+    let mut index = Index::sized(3, case.originals);
+    index.set_minhash(case.minhash());
+    (0..case.originals).for_each(|sequence| index.insert(&of(sequence)));
     let folder = tempfile::tempdir().unwrap();
     let snapshots = Folder::open(folder.path(), NonZeroUsize::MIN).unwrap();
 
     let held = memory("VmRSS:");
     // The high-water mark begins anew.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
-    let share = || {
-        let began = Instant::now();
-        (index.share(&Tails::START), began.elapsed())
-    };
-    // Of three, because the machine may be busy with something else.
-    let (originals, pause) = (0..3).map(|_| share()).min_by_key(|(_, pause)| *pause).unwrap();
-    let shared = SharedSnapshot { at: 1, state: checkpoint(), originals, latest_checkpoint: None, spans: Vec::new() };
+    let (originals, shared_in) = timed(|| index.share(&Tails::START));
+    let state = checkpoint(case);
+    let shared = SharedSnapshot { at: 1, state, originals, latest_checkpoint: None, spans: Vec::new() };
     let writer = std::thread::spawn(move || snapshots.store_shared("0", &SchemeId("s".to_owned()), shared).unwrap());
     // The judge goes on meanwhile: as many come as go, as in an index that is full.
-    let mut next = ORIGINALS;
-    while !writer.is_finished() && next < ORIGINALS + ORIGINALS / 50 {
-        index.insert(&original(next, &partition));
+    let (mut next, mut longest_insert) = (case.originals, Duration::ZERO);
+    while !writer.is_finished() && next < case.originals + case.originals / 50 {
+        let original = of(next);
         next += 1;
-        index.advance(&Tails { first_sequence: next - ORIGINALS, ..Tails::START });
+        let tails = Tails { first_sequence: next - case.originals, ..Tails::START };
+        let ((), pause) = timed(|| {
+            index.insert(&original);
+            index.advance(&tails);
+        });
+        longest_insert = longest_insert.max(pause);
     }
     let written = writer.join().unwrap();
     let peak = memory("VmHWM:");
 
     let limit = index.memory_bytes() as u64;
     let above = peak.saturating_sub(held);
-    println!("{limit} bytes held, {above} more while {written} were written; shared in {pause:?}");
-    assert!(written > ORIGINALS * 30, "{written} bytes are not a snapshot");
+    println!(
+        "{} originals{}: {limit} bytes held, {above} more while {written} were written; shared in {shared_in:?}, \
+         {} inserts meanwhile, the longest {longest_insert:?}",
+        case.originals,
+        if case.sketches { " with sketches" } else { "" },
+        next - case.originals
+    );
+    let least = if case.sketches { 30 + form().bytes() as u64 } else { 30 };
+    assert!(written > case.originals * least, "{written} bytes are not a snapshot");
     assert!(above * 20 <= limit, "{above} bytes above {held}; the index takes {limit}");
-    assert!(pause < Duration::from_millis(50), "{pause:?}");
+    assert!(shared_in < LONGEST_PAUSE, "{shared_in:?}");
+    assert!(next > case.originals, "nothing was inserted while the snapshot was written");
+    assert!(longest_insert < LONGEST_PAUSE, "{longest_insert:?}");
+}
+
+/// Measures in a process of its own, which has no memory left over from anything else.
+fn measure_alone(test: &str, case: Case) {
+    const ALONE: &str = "DUPGATE_MEMORY_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return measure(case);
+    }
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new(program);
+    let status = command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").status().unwrap();
+    assert!(status.success(), "see above");
+}
+
+#[test]
+fn a_snapshot_takes_next_to_no_memory_and_no_pause() {
+    let case = Case { originals: 2_000_000, sketches: false };
+    measure_alone("a_snapshot_takes_next_to_no_memory_and_no_pause", case);
+}
+
+#[test]
+fn a_snapshot_of_sketches_takes_next_to_no_memory_and_no_pause() {
+    let case = Case { originals: 500_000, sketches: true };
+    measure_alone("a_snapshot_of_sketches_takes_next_to_no_memory_and_no_pause", case);
 }

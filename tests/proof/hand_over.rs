@@ -29,14 +29,22 @@ const STOPPED: Duration = Duration::from_secs(2);
 /// What a busy machine may add to the longest pause before a test fails; the median has to be what is promised.
 const SLACK: Duration = Duration::from_secs(2);
 
+/// Longest pause after a broker is back that was away for [`AWAY`].
+const BROKER_BACK: Duration = Duration::from_secs(15);
+
+/// How long the broker is away.
+const AWAY: Duration = Duration::from_secs(20);
+
 /// Partitions of the input.
 const PARTITIONS: i32 = 4;
 
 /// Time from one page to the next one, over all partitions.
 const BEAT: Duration = Duration::from_millis(10);
 
-/// How often each event is measured.
-const TIMES: usize = 5;
+/// How often each event is measured: `DUPGATE_FAILOVER_TIMES`, or three times.
+fn rounds() -> usize {
+    std::env::var("DUPGATE_FAILOVER_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(3)
+}
 
 /// Writes a page every [`BEAT`] until dropped.
 struct Feed {
@@ -82,6 +90,8 @@ impl Consumed {
         let mut config = broker.client();
         config.set("group.id", broker.unique("consumer")).set("auto.offset.reset", "earliest");
         config.set("isolation.level", "read_committed").set("fetch.wait.max.ms", "50");
+        // Its own way back to a broker is not what is measured.
+        config.set("reconnect.backoff.max.ms", "200");
         let consumer: BaseConsumer = config.create().expect("a consumer");
         consumer.subscribe(topics).expect("subscribed");
         let (arrivals, stop): (Arc<Mutex<Vec<Instant>>>, _) = (Arc::default(), Arc::new(AtomicBool::new(false)));
@@ -200,7 +210,7 @@ fn a_standby_takes_over_within_the_session_timeout() {
     wait::until("a judge", || judging.judges().then_some(()));
     let mut standby = scene.start("two");
     let (mut stopped, mut killed) = (Vec::new(), Vec::new());
-    for round in 0..2 * TIMES {
+    for round in 0..2 * rounds() {
         standby.wait_ready();
         // A stopped static member keeps its partitions until its session ends; what is measured is the judge.
         wait::until("partitions for the standby", || (standby.partitions() > 0.5).then_some(()));
@@ -234,7 +244,7 @@ fn a_single_instance_judges_again_soon_after_its_restart() {
     let mut instance = scene.start("one");
     instance.wait_ready();
     let mut times = Vec::new();
-    for _ in 0..TIMES {
+    for _ in 0..rounds() {
         scene.consumed.wait_for_a_steady_flow();
         instance.stop();
         let from = Instant::now();
@@ -256,7 +266,7 @@ fn a_rolling_upgrade_of_a_stateful_set_loses_nothing_and_hands_the_judge_over() 
     let mut pods = vec![scene.start("dupgate-0"), scene.start("dupgate-1")];
     pods.iter_mut().for_each(Instance::wait_ready);
     let mut pauses = Vec::new();
-    for _ in 0..TIMES {
+    for _ in 0..rounds() {
         // The controller replaces the pods from the last one to the first, each when the one before is ready.
         for number in (0..pods.len()).rev() {
             let pod = pods.remove(number);
@@ -277,4 +287,33 @@ fn a_rolling_upgrade_of_a_stateful_set_loses_nothing_and_hands_the_judge_over() 
     }
     scene.end(pods);
     report("rolling upgrade of a StatefulSet of two", pauses, KILLED);
+}
+
+#[test]
+#[ignore = "measures for minutes; make test-failover runs it"]
+fn outputs_flow_again_soon_after_the_broker_is_back() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::private() else { return };
+    let scene = Scene::new(&broker);
+    let mut instances = [scene.start("one"), scene.start("two")];
+    instances.iter_mut().for_each(Instance::wait_ready);
+    let (mut pauses, mut noticed) = (Vec::new(), Vec::new());
+    for _ in 0..rounds().min(2) {
+        scene.consumed.wait_for_a_steady_flow();
+        let gone = Instant::now();
+        broker.kill();
+        wait::until("every instance to say that it is not ready", || {
+            (!instances.iter().any(Instance::is_ready)).then_some(())
+        });
+        noticed.push(gone.elapsed());
+        std::thread::park_timeout(AWAY.saturating_sub(gone.elapsed()));
+        broker.start();
+        let back = Instant::now();
+        scene.consumed.wait_for_a_steady_flow();
+        pauses.push(scene.consumed.longest_pause_since(back));
+        instances.iter_mut().for_each(Instance::wait_ready);
+    }
+    scene.end(instances.into());
+    report("a broker that is away: noticed by readiness", noticed, AWAY);
+    report("a broker that was away, from its return on", pauses, BROKER_BACK);
 }

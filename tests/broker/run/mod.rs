@@ -12,7 +12,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use serde_json::json;
 
 use self::instance::Site;
-use self::topics::{Given, committed, page, produce};
+use self::topics::{Given, committed, count, page, produce};
 use super::broker::{Broker, wait};
 
 /// A text of forty words that has nothing in common with the text of another seed.
@@ -138,4 +138,29 @@ fn operator_has_an_original_forgotten_and_a_range_judged_anew() {
     let said = site.ask(&["verdicts", "reopen", &range, "--execute"]);
     assert!(said.contains(&format!("\"reopen\":\"{range}\"")), "{said}");
     instance.stop();
+}
+
+#[test]
+fn pages_that_were_only_observed_are_judged_anew_once_pages_are_routed() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    produce(broker, &site.input, 0, &[page(&text(1)), page(&text(2))]);
+    let observer = site.start_with("one", json!({ "mode": "observe" }));
+    wait::until("both pages to be judged", || {
+        (observer.metric("dupgate_documents_total", &["unique"]) > 1.5).then_some(())
+    });
+    observer.stop();
+    assert_eq!(count(broker, &site.unique), 0, "whoever observes writes nothing");
+
+    // Both are copies of what was seen, and nothing of it was ever delivered.
+    produce(broker, &site.input, 0, &[page(&text(1)), page(&text(2))]);
+    let router = site.start("one");
+    let unique = committed(broker, &site.unique, 2);
+    let duplicates = committed(broker, &site.duplicate, 2);
+    router.stop();
+    let sources = |pages: &[topics::Got]| -> Vec<String> {
+        pages.iter().map(|page| page.header("dupgate.source").concat()).collect()
+    };
+    assert_eq!(sources(&unique), [0, 1].map(|offset| format!("{}:0:{offset}", site.input)));
+    assert_eq!(sources(&duplicates), [2, 3].map(|offset| format!("{}:0:{offset}", site.input)));
 }

@@ -79,3 +79,32 @@ fn a_partition_that_begins_at_its_end_loses_nothing_that_comes_after_a_restart()
     let sources: Vec<String> = unique.iter().map(|page| page.header("dupgate.source").concat()).collect();
     assert_eq!(sources, [format!("{}:0:2", site.input), format!("{}:0:3", site.input)]);
 }
+
+#[test]
+fn a_topic_that_was_made_anew_stops_nobody_else_and_is_judged_once_its_range_is_reopened() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let other = broker.topic("pages", 1);
+    let start = || site.start_with("one", json!({ "input": { "topics": [&site.input, &other] } }));
+    produce(broker, &site.input, 0, &pages(0, 0..3));
+    produce(broker, &other, 0, &pages(1, 0..3));
+    let first = start();
+    committed(broker, &site.unique, 6);
+    first.stop();
+
+    broker.recreate_topic(&other, 1);
+    produce(broker, &other, 0, &pages(1, 3..5));
+    produce(broker, &site.input, 0, &pages(0, 3..6));
+    let mut second = start();
+    committed(broker, &site.unique, 6 + 3);
+    let why = format!("{other}:0 is blocked: ");
+    wait::until("the partition to be named", || second.readiness().contains(&why).then_some(()));
+    assert_eq!(second.has_ended(), None);
+
+    // The way out that is named.
+    let told = second.readiness();
+    assert!(told.contains("`dupgate verdicts reopen`"), "{told}");
+    site.ask(&["verdicts", "reopen", &format!("{other}:0:0-3"), "--execute"]);
+    committed(broker, &site.unique, 6 + 3 + 2);
+    second.stop();
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
+use rdkafka::error::RDKafkaErrorCode;
 
 use super::wait::block_on;
 
@@ -15,15 +16,24 @@ pub(super) fn client(config: &ClientConfig) -> AdminClient<DefaultClientContext>
 
 /// Creates a topic and waits until the broker has it.
 pub(super) fn create_topic(config: &ClientConfig, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+    let created = try_create_topic(config, name, partitions, settings);
+    created.unwrap_or_else(|code| panic!("topic {name} was not created: {code}"));
+}
+
+/// Creates a topic and waits until the broker has it, or says why it does not take it.
+pub(super) fn try_create_topic(
+    config: &ClientConfig,
+    name: &str,
+    partitions: i32,
+    settings: &[(&str, &str)],
+) -> Result<(), RDKafkaErrorCode> {
     let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
     for (key, value) in settings {
         topic = topic.set(key, value);
     }
     let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(30)));
     let results = block_on(client(config).create_topics([&topic], &options)).expect("an answer to CreateTopics");
-    for result in results {
-        result.unwrap_or_else(|(topic, code)| panic!("topic {topic} was not created: {code}"));
-    }
+    results.into_iter().try_for_each(|result| result.map(drop).map_err(|(_, code)| code))
 }
 
 /// Sets a topic's settings; all others go back to the cluster's defaults.

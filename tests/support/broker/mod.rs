@@ -125,6 +125,15 @@ impl Broker {
         admin::delete_topic(&self.client(), name);
     }
 
+    /// Deletes a topic and makes another one of its name, with nothing in it.
+    pub(crate) fn recreate_topic(&self, name: &str, partitions: i32) {
+        admin::delete_topic(&self.client(), name);
+        // A topic is gone some time after its deletion was answered.
+        wait::until("the name to be free", || {
+            admin::try_create_topic(&self.client(), name, partitions, &[("retention.ms", "-1")]).ok()
+        });
+    }
+
     /// Sets a topic's settings; all others go back to the cluster's defaults.
     pub(crate) fn alter(&self, topic: &str, settings: &[(&str, &str)]) {
         admin::alter_topic(&self.client(), topic, settings);

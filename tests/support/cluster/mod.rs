@@ -105,7 +105,11 @@ impl<'b> Cluster<'b> {
         let (file, disk) = (self.folder.path().join("operator.yaml"), self.disk("operator"));
         let mut config = self.config.clone();
         merge(&mut config, json!({ "index": { "path": disk } }));
-        std::fs::write(&file, config.to_string()).expect("the configuration is written");
+        let text = config.to_string();
+        // A command that is starting must not find half of it.
+        if std::fs::read_to_string(&file).ok().as_deref() != Some(&text) {
+            std::fs::write(&file, text).expect("the configuration is written");
+        }
         let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));
         command.args(arguments).arg("--config").arg(file).current_dir(self.folder.path());
         command

@@ -1,0 +1,122 @@
+//! Replays of what the service has judged, beside the service and beside a copy of the same topic.
+//!
+//! Corpus: the topic of the end-to-end part, three times as long. The service judges it once; then each kind of replay judges
+//! the whole of it again, in a process of its own. Unit: pages a second from the replay's first question to its last
+//! commit, clients and reading of the log included; for service and copy, the middle of their runs. Memory: what the process
+//! holds in the middle of its run and at its end.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::broker::Broker;
+use crate::bus::{self, PARTITIONS};
+use crate::end_to_end::crawl;
+use crate::measure::{cores, round};
+use crate::report::Floor;
+use crate::service::{Service, Stopped};
+use crate::{Scale, copy};
+
+/// Pages, in times of the end-to-end part: fingerprints are judged fast.
+const TIMES: usize = 3;
+
+/// Least entries a second from the kept fingerprints.
+const ENTRIES_FLOOR: f64 = 300_000.0;
+
+/// Least share of the live service's rate, pages read and judged again.
+const PAGES_FLOOR: f64 = 1.0;
+
+/// From one look at the memory to the next.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A kind of replay and its arguments.
+const KINDS: [(&str, &[&str]); 4] = [
+    ("kept fingerprints", &["--into", "none", "--from-fingerprints"]),
+    ("pages, report only", &["--into", "none", "--order", "log"]),
+    ("pages by time, report only", &["--into", "none", "--order", "time"]),
+    ("pages, shadow topics", &["--into", "shadow", "--order", "log"]),
+];
+
+/// What one replay came to.
+struct Run {
+    rate: f64,
+    /// Bytes in the middle of the run, and the most in its second half.
+    memory: (u64, u64),
+}
+
+/// Measures; prints the table.
+pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Value {
+    let pages = scale.pages * TIMES;
+    let input = bus::topic(broker, "replayed");
+    bus::fill(broker, &input, crawl(), pages);
+    let mut service = Service::start(broker, &input);
+    let (group, settings) = (service.group.clone(), service.settings.clone());
+    let live = bus::rate(&bus::follow(broker, &group, &input, pages, || service.lives()), pages);
+    let left = service.stop();
+    let plain = bus::rate(&copy::run(broker, &settings, &input, pages), pages);
+
+    println!("Replay: {pages} pages in {PARTITIONS} partitions, the broker on the same {} cores", cores());
+    println!("{:<28} {:>10} {:>8} {:>8} {:>12} {:>12}", "", "pages/s", "service", "copy", "MiB, middle", "MiB, most");
+    let row = |what: &str, rate: f64| format!("{what:<28} {rate:>10.0} {:>8.2} {:>8.3}", rate / live, rate / plain);
+    println!("{}", row("live service", live));
+    println!("{}", row("copy", plain));
+    let mut figures = serde_json::Map::new();
+    for (number, (kind, arguments)) in KINDS.iter().enumerate() {
+        let run = replay(&left, number, arguments, pages);
+        let (middle, most) = (run.memory.0 >> 20, run.memory.1 >> 20);
+        println!("{} {middle:>12} {most:>12}", row(kind, run.rate));
+        let of_run = json!({
+            "pages_per_second": run.rate.round(), "of_service": round(run.rate / live), "of_copy": round(run.rate / plain),
+            "bytes_in_the_middle": run.memory.0, "most_bytes_after_it": run.memory.1,
+        });
+        figures.insert((*kind).to_owned(), of_run);
+        match number {
+            0 => floors.push(Floor::at_least("replay of kept fingerprints, entries/s", ENTRIES_FLOOR, run.rate)),
+            1 => floors.push(Floor::at_least(
+                "replay of pages, share of the service's rate",
+                PAGES_FLOOR,
+                run.rate / live,
+            )),
+            _ => {}
+        }
+    }
+    println!();
+    json!({
+        "pages": pages, "partitions": PARTITIONS, "service_pages_per_second": live.round(),
+        "copy_pages_per_second": plain.round(), "replays": figures,
+    })
+}
+
+fn replay(stopped: &Stopped, number: usize, arguments: &[&str], pages: usize) -> Run {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
+        .args(["replay", "run", "--from", "start", "--execute", "-q", "-o", "json", "--id", &format!("bench-{number}")])
+        .args(arguments)
+        .arg("--config")
+        .arg(stopped.configuration())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut looks = Vec::new();
+    while child.try_wait().unwrap().is_none() {
+        looks.extend(resident(child.id()));
+        std::thread::sleep(LOOK);
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "a replay ended with {}", output.status);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counts = &report["variants"][0]["counts"];
+    assert_eq!(counts["pages"], pages, "{counts}");
+    let milliseconds = report["elapsed_ms"].as_f64().unwrap();
+    let half = looks.get(looks.len() / 2..).unwrap_or_default();
+    let memory = (half.first().copied().unwrap_or(0), half.iter().copied().max().unwrap_or(0));
+    Run { rate: pages as f64 * 1e3 / milliseconds, memory }
+}
+
+/// What a process holds in memory, in bytes.
+fn resident(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
+}
