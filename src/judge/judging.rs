@@ -1,5 +1,6 @@
 //! Entries in, rulings out, committed with the place in the fingerprint log (law L2).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,7 +172,8 @@ impl Judge {
         self.close_batch();
         let (state, spans) = (&self.state, &self.spans);
         let floor = |partition: &PartitionId| spans.floor(partition, state.delivered(partition), input);
-        let Some(checkpoint) = state.checkpoint(self.latest_checkpoint, floor, &input.committed) else { return };
+        let delivered = self.delivered(input);
+        let Some(checkpoint) = state.checkpoint(self.latest_checkpoint, floor, &delivered) else { return };
         let keep_from = self.state.newest().minus(self.keep());
         self.output.trim = self
             .spans
@@ -182,6 +184,21 @@ impl Judge {
         self.output.since_checkpoint = 0;
         self.output.checkpointing = true;
         self.output.closed.push(VerdictRecord::Checkpoint(Box::new(checkpoint)));
+    }
+
+    /// Returns how far each partition was delivered, as far as the input group says. A group has no offset of a topic that was
+    /// made anew, because brokers delete offsets with their topic: where a range of such a partition is to be reopened, all
+    /// that was judged of it counts as delivered, because nobody goes on there before.
+    fn delivered(&self, input: &InputOffsets) -> BTreeMap<PartitionId, i64> {
+        let mut delivered = input.committed.clone();
+        let waiting = self.unfinished.as_ref().filter(|record| record.waits);
+        if let Some(EntryBody::Reopen { partition, .. }) =
+            waiting.and_then(|record| record.entries.first()).map(|entry| &entry.body)
+            && input.partitions.contains(partition)
+        {
+            delivered.entry(partition.clone()).or_insert_with(|| self.state.judged_end(partition));
+        }
+        delivered
     }
 
     /// How long rulings are kept: as configured, and never less than an original can be matched.

@@ -379,6 +379,12 @@ impl State {
         self.partitions.get(partition).map_or(0, |seen| seen.delivered)
     }
 
+    /// Returns the offset behind the last one of a partition that was judged.
+    #[must_use]
+    pub fn judged_end(&self, partition: &PartitionId) -> i64 {
+        self.partitions.get(partition).map_or(0, |seen| seen.judged.end())
+    }
+
     /// Says whether a request other than a page was applied.
     #[must_use]
     pub fn is_applied(&self, request: RequestId) -> bool {

@@ -102,6 +102,13 @@ impl Judged {
         &self.reopened
     }
 
+    /// Returns the offset behind the last one that was judged.
+    #[must_use]
+    pub fn end(&self) -> i64 {
+        let behind = self.above.max().map_or(0, |last| last.saturating_add(1));
+        i64::try_from(self.floor.max(behind)).unwrap_or(i64::MAX)
+    }
+
     /// Says whether nothing at all was judged.
     #[must_use]
     pub fn is_empty(&self) -> bool {
