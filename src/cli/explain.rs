@@ -180,6 +180,9 @@ impl Told<'_> {
         );
         for near in &found.nearest {
             row("", near_line(near));
+            if let Some(refused) = &near.refusal {
+                row("", format!("  no match: {}", refused.why));
+            }
         }
     }
 
@@ -235,6 +238,8 @@ fn found_json(found: &Found) -> Value {
             "containment": near.contained.map(share),
             "event_time_ms": near.original.event_time.millis(),
             "cluster": near.original.cluster.to_string(),
+            "refused_by": near.refusal.as_ref().map(|refused| refused.by),
+            "reason": near.refusal.as_ref().map(|refused| refused.why.as_str()),
         })
     };
     json!({

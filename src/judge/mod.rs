@@ -25,7 +25,8 @@ mod state;
 mod tests;
 
 pub use counts::Counts;
-pub use decide::decide;
+pub use crate::index::Refusal;
+pub use decide::{decide, refusal};
 pub use events::{Effect, Event, Failure, Request};
 pub use life::{Judge, Role};
 pub use retrial::{Asked, Difference, Retrial, RetrialCounts};
