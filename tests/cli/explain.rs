@@ -151,6 +151,23 @@ fn the_nearest_originals_of_a_snapshot_are_named_with_the_verdict() {
 }
 
 #[test]
+fn an_original_that_is_near_and_not_matched_has_its_reason() {
+    let folder = TempDir::new().unwrap();
+    let results = |numbers: &str| format!("{EN} Results: {numbers}.");
+    remember(folder.path(), &[&results("17, 42, 99, 310")]);
+    fs::write(folder.path().join("same.txt"), results("17, 42, 99, 310")).unwrap();
+    fs::write(folder.path().join("other.txt"), results("18, 43, 98, 311")).unwrap();
+    let nearest = |file: &str| told(folder.path(), &[file])["lookup"]["nearest"][0].clone();
+    let same = nearest("same.txt");
+    assert_eq!((&same["refused_by"], &same["reason"]), (&Value::Null, &Value::Null), "{same}");
+    let why = "0 of the smaller page's numbers are in the other (match.number_overlap is 0.5)";
+    let other = nearest("other.txt");
+    assert_eq!((&other["refused_by"], &other["reason"]), (&"number_guard".into(), &why.into()), "{other}");
+    let table = explain(folder.path(), &["other.txt", "-o", "table"]).out;
+    assert!(table.contains(&format!("  no match: {why}\n")), "{table}");
+}
+
+#[test]
 fn runs_of_words_are_shown_as_such() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("page.txt"), EN).unwrap();
