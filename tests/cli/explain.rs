@@ -92,6 +92,7 @@ fn programs_read_all_of_it() {
     let told = told(folder.path(), &["page.txt", "-s", "text.min_features=1", "-s", "match.simhash.top_k=2"]);
     assert_eq!(told["text"], "snow, snow and rain 在 北京! 北京!");
     assert_eq!((&told["from"], &told["tokens"], &told["fp"].is_null()), (&"text".into(), &5.into(), &false));
+    assert_eq!(told["fp_missing"], Value::Null);
     let words = told["words"].as_array().unwrap();
     let word = |text: &str| words.iter().find(|word| word["text"] == text).unwrap();
     assert_eq!((&word("snow")["count"], &word("snow")["weight"]), (&2.into(), &12.0.into()));
@@ -151,6 +152,16 @@ fn the_nearest_originals_of_a_snapshot_are_named_with_the_verdict() {
 }
 
 #[test]
+fn a_page_without_a_simhash_has_the_reason_wherever_it_is_explained() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("short.txt"), "今天天气不错").unwrap();
+    let told = told(folder.path(), &["short.txt"]);
+    assert_eq!((&told["fp"], &told["fp_missing"]), (&Value::Null, &"fewer than 20 different words".into()));
+    let table = explain(folder.path(), &["short.txt", "-o", "table"]).out;
+    assert!(table.contains("simhash    none: fewer than 20 different words\n"), "{table}");
+}
+
+#[test]
 fn an_original_that_is_near_and_not_matched_has_its_reason() {
     let folder = TempDir::new().unwrap();
     let results = |numbers: &str| format!("{EN} Results: {numbers}.");
@@ -164,7 +175,7 @@ fn an_original_that_is_near_and_not_matched_has_its_reason() {
     let other = nearest("other.txt");
     assert_eq!((&other["refused_by"], &other["reason"]), (&"number_guard".into(), &why.into()), "{other}");
     let table = explain(folder.path(), &["other.txt", "-o", "table"]).out;
-    assert!(table.contains(&format!("  no match: {why}\n")), "{table}");
+    assert!(table.contains(&format!("  not a duplicate: {why}\n")), "{table}");
 }
 
 #[test]
