@@ -91,7 +91,8 @@ impl Refusal {
         match self {
             Self::Scope => "the pages have different scopes (input.fields.scope)".to_owned(),
             Self::Window => {
-                "the original is outside the window of the stages that would match it (window.size, window.stages)".to_owned()
+                "the original is outside the window of the stages that would match it (window.size, window.stages)"
+                    .to_owned()
             }
             Self::Stages => "the texts differ, and match.stages has no other stage than exact".to_owned(),
             Self::TooShort => "the texts differ, and one of them is too short for the other stages \
@@ -99,11 +100,17 @@ impl Refusal {
                 .to_owned(),
             Self::Distance { bits, similarity, contained } => {
                 let far = bits.map(|bits| {
-                    format!("the SimHashes differ in {bits} bits (match.simhash.max_distance is {})", rules.max_distance)
+                    format!(
+                        "the SimHashes differ in {bits} bits (match.simhash.max_distance is {})",
+                        rules.max_distance
+                    )
                 });
                 let unlike = similarity.zip(rules.minhash).map(|(similarity, minhash)| {
                     let least = share(minhash.min_similarity);
-                    format!("the estimated similarity is {} (match.minhash.min_similarity is {least})", share(similarity))
+                    format!(
+                        "the estimated similarity is {} (match.minhash.min_similarity is {least})",
+                        share(similarity)
+                    )
                 });
                 let least = rules.minhash.and_then(|minhash| minhash.containment);
                 let held = contained.zip(least).map(|(contained, least)| {

@@ -141,9 +141,8 @@ pub fn refusal(state: &State, page: &PageEntry, append_time: Timestamp, original
 
 /// Other numbers are what an update is about, and of no account between renderings of one page.
 fn as_judged(rules: &Rules, page: &PageEntry, candidate: Candidate) -> Candidate {
-    let other_numbers = candidate.other_numbers
-        && !is_update(rules, page, candidate)
-        && !is_rendering(rules, page, &candidate);
+    let other_numbers =
+        candidate.other_numbers && !is_update(rules, page, candidate) && !is_rendering(rules, page, &candidate);
     Candidate { other_numbers, ..candidate }
 }
 

@@ -97,7 +97,11 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
     let main = if visible.text.trim().len() < LEAST_MAIN_TEXT { None } else { main_text(page) };
     let main = match main {
         Some(main) if consent::is_notice(&main) => {
-            if visible.text.len() <= MOST_SEARCHED { main_text_without_notice(html, max_depth) } else { None }
+            if visible.text.len() <= MOST_SEARCHED {
+                main_text_without_notice(html, max_depth)
+            } else {
+                None
+            }
         }
         main => main.filter(|main| is_trusted(main, &visible)),
     };

@@ -66,11 +66,13 @@ fn what_is_not_as_expected_is_told_with_its_distances_and_fails() {
     let said = run(&cases(), &["-s", "match.minhash.min_similarity=0.95"]);
     let why = "the SimHashes differ in 7 bits (match.simhash.max_distance is 3) and the estimated similarity is 0.89 \
                (match.minhash.min_similarity is 0.95)";
-    let expected = format!("\
+    let expected = format!(
+        "\
 RESULT  CASE                                EXPECTED         GOT     WHY
 FAIL    \"two words changed\"                 near by minhash  unique  {why}
 FAIL    \"the same address with a new text\"  update           unique  {why}
-");
+"
+    );
     assert_eq!((said.code, said.out), (1, expected));
     assert_eq!(said.err, "error: 2 of 6 cases not as expected\n");
 }

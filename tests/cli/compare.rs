@@ -189,49 +189,103 @@ fn the_rule_that_refuses_a_pair_is_named_with_its_setting() {
     let near = text(&NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
     let numbers = |n: [u32; 3]| text(&format!("{NEWS} {} {} {}", n[0], n[1], n[2]));
     let framed = |host: &str, story: &str| serde_json::json!({"url": format!("https://{host}/{}", story.len()), "text": format!("{DIGEST} {story}")});
-    let snow = "A ferry ran aground near the lighthouse early on Sunday, and forty passengers spent the night in a school.";
+    let snow =
+        "A ferry ran aground near the lighthouse early on Sunday, and forty passengers spent the night in a school.";
     let unsure = "match.minhash.low_confidence={below: 0.95, below_short: 0.95, containment: 0.99, max_distance: 2}";
     let in_scope = |scope: &str| serde_json::json!({"text": NEWS, "lang": scope});
     assert_eq!(refused(&news, &near, &[]), ("near".into(), String::new(), String::new()));
     let cases: &[(&Value, &Value, &[&str], [&str; 3])] = &[
         (&framed("a.example", NEWS), &framed("b.example", snow), &[], ["near", "", ""]),
-        (&framed("a.example", NEWS), &framed("a.example", snow), &[], [
-            "unique", "same_site", "both pages are of one site, and about 0.… of the smaller page is in the other (match.same_site is 0.95)",
-        ]),
-        (&news, &near, &[unsure], [
-            "unique", "low_confidence",
-            "the estimated similarity 0.89 is below 0.95 (match.minhash.low_confidence.below_short is 0.95), 0.… of the smaller page \
+        (
+            &framed("a.example", NEWS),
+            &framed("a.example", snow),
+            &[],
+            [
+                "unique",
+                "same_site",
+                "both pages are of one site, and about 0.… of the smaller page is in the other (match.same_site is 0.95)",
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &[unsure],
+            [
+                "unique",
+                "low_confidence",
+                "the estimated similarity 0.89 is below 0.95 (match.minhash.low_confidence.below_short is 0.95), 0.… of the smaller page \
              is in the other (containment is 0.99) and the SimHashes differ in 7 bits (max_distance is 2)",
-        ]),
-        (&news, &near, &["match.minhash.min_shared_bands=42"], [
-            "unique", "min_shared_bands",
-            "the sketches share 31 band keys (match.minhash.min_shared_bands is 42), although the estimated similarity is 0.89",
-        ]),
-        (&news, &near, &["match.stages=simhash", "match.simhash.max_distance=8", "match.simhash.min_similarity=0.9"], [
-            "unique", "simhash_min_similarity",
-            "the SimHashes are near, but the estimated similarity is 0.89 (match.simhash.min_similarity is 0.9)",
-        ]),
-        (&numbers([11, 40, 7]), &numbers([12, 55, 7]), &[], [
-            "template", "number_guard", "0.333 of the smaller page's numbers are in the other (match.number_overlap is 0.5)",
-        ]),
-        (&news, &near, &["match.minhash.min_similarity=0.9", "match.minhash.containment=0.99"], [
-            "unique", "distance",
-            "the SimHashes differ in 7 bits (match.simhash.max_distance is 3) and the estimated similarity is 0.89 \
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &["match.minhash.min_shared_bands=42"],
+            [
+                "unique",
+                "min_shared_bands",
+                "the sketches share 31 band keys (match.minhash.min_shared_bands is 42), although the estimated similarity is 0.89",
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &["match.stages=simhash", "match.simhash.max_distance=8", "match.simhash.min_similarity=0.9"],
+            [
+                "unique",
+                "simhash_min_similarity",
+                "the SimHashes are near, but the estimated similarity is 0.89 (match.simhash.min_similarity is 0.9)",
+            ],
+        ),
+        (
+            &numbers([11, 40, 7]),
+            &numbers([12, 55, 7]),
+            &[],
+            [
+                "template",
+                "number_guard",
+                "0.333 of the smaller page's numbers are in the other (match.number_overlap is 0.5)",
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &["match.minhash.min_similarity=0.9", "match.minhash.containment=0.99"],
+            [
+                "unique",
+                "distance",
+                "the SimHashes differ in 7 bits (match.simhash.max_distance is 3) and the estimated similarity is 0.89 \
              (match.minhash.min_similarity is 0.9) and 0.… of the smaller page is in the other (match.minhash.containment is 0.99)",
-        ]),
-        (&news, &near, &["match.stages=simhash"], [
-            "unique", "distance", "the SimHashes differ in 7 bits (match.simhash.max_distance is 3)",
-        ]),
-        (&news, &text("今天天气不错"), &[], [
-            "unique", "too_short",
-            "the texts differ, and one of them is too short for the other stages (text.min_features, match.minhash.min_shingles)",
-        ]),
-        (&news, &near, &["match.stages=exact"], [
-            "unique", "stages", "the texts differ, and match.stages has no other stage than exact",
-        ]),
-        (&in_scope("en"), &in_scope("fr"), &["input.fields.scope=/lang"], [
-            "unique", "scope", "the pages have different scopes (input.fields.scope)",
-        ]),
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &["match.stages=simhash"],
+            ["unique", "distance", "the SimHashes differ in 7 bits (match.simhash.max_distance is 3)"],
+        ),
+        (
+            &news,
+            &text("今天天气不错"),
+            &[],
+            [
+                "unique",
+                "too_short",
+                "the texts differ, and one of them is too short for the other stages (text.min_features, match.minhash.min_shingles)",
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &["match.stages=exact"],
+            ["unique", "stages", "the texts differ, and match.stages has no other stage than exact"],
+        ),
+        (
+            &in_scope("en"),
+            &in_scope("fr"),
+            &["input.fields.scope=/lang"],
+            ["unique", "scope", "the pages have different scopes (input.fields.scope)"],
+        ),
     ];
     for (one, other, settings, [verdict, by, why]) in cases {
         let told = refused(one, other, settings);

@@ -79,7 +79,11 @@ fn records() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("an object for an id", br#"{"url":{},"text":"a"}"#.to_vec(), "wrong_type"),
         ("a huge number beside it", beside(r#""n":1e999999999"#, 4), "unique"),
         ("a number of a million digits beside it", beside(&format!(r#""n":{}"#, "7".repeat(1_000_000)), 5), "unique"),
-        ("100,000 members", beside(&(0..100_000).map(|n| format!(r#""m{n}":{n}"#)).collect::<Vec<_>>().join(","), 6), "unique"),
+        (
+            "100,000 members",
+            beside(&(0..100_000).map(|n| format!(r#""m{n}":{n}"#)).collect::<Vec<_>>().join(","), 6),
+            "unique",
+        ),
         ("a text twice, the last one counts", beside(&format!(r#""text":"{}""#, words(7)), 8), "unique"),
         ("the text that counted", text(&words(7)), "exact"),
         ("the text that did not", text(&words(8)), "unique"),
@@ -91,7 +95,11 @@ fn texts() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let base64 = "aGVsbG8gd29ybGQhIGJhc2U2NA".repeat(160_000);
     vec![
         ("an empty text", text(""), "no_text"),
-        ("white space of all kinds", text(&" \t\r\n\u{b}\u{c}\u{85}\u{a0}\u{2028}\u{2029}\u{3000}\u{feff}".repeat(100)), "no_text"),
+        (
+            "white space of all kinds",
+            text(&" \t\r\n\u{b}\u{c}\u{85}\u{a0}\u{2028}\u{2029}\u{3000}\u{feff}".repeat(100)),
+            "no_text",
+        ),
         ("a million spaces that are nothing", text(&"\u{200b}\u{200c}\u{2060}\u{feff}".repeat(250_000)), "no_text"),
         ("spaces that are nothing between all letters", text(&words(20).replace("", "\u{200b}")), "unique"),
         ("the same without them", text(&words(20)), "exact"),
@@ -105,7 +113,11 @@ fn texts() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("one word 100,000 times", text(&"harbour ".repeat(100_000)), "unique"),
         ("one word of five megabytes", text(&"x".repeat(5_000_000)), "unique"),
         ("a million Han characters without an end", text(&"深海珊瑚研究人员".repeat(125_000)), "unique"),
-        ("numbers of 100,000 digits", text(&format!("{} {}", words(24), "1234567890 ".repeat(10) + &"9".repeat(100_000))), "unique"),
+        (
+            "numbers of 100,000 digits",
+            text(&format!("{} {}", words(24), "1234567890 ".repeat(10) + &"9".repeat(100_000))),
+            "unique",
+        ),
         ("dates and times without end", text(&"2026-11-23 14:06:00 12:30 1.000.000,00 ".repeat(20_000)), "unique"),
         ("addresses without end", text(&format!("{} {}", words(25), "https://a.example/?q=".repeat(50_000))), "unique"),
     ]
@@ -124,27 +136,72 @@ fn pages() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("10,000 tables in tables", nested("<table><tr><td>", "", 10_000, 44), "too_deep"),
         ("10,000 templates in templates", nested("<template>", "", 10_000, 45), "too_deep"),
         ("10,000 drawings in drawings", nested("<svg><g>", "", 10_000, 46), "too_deep"),
-        ("400 fonts before 4,000 paragraphs", html(&format!("{}{}{}", (0..400).map(|n| format!("<font size={n}>")).collect::<String>(), words(47), "<p>a".repeat(4_000))), "unique"),
-        ("100 bold words that cross paragraphs", html(&format!("{}{}", words(48), "<b><p></b><i></p>".repeat(100))), "unique"),
-        ("3,000 links that are never closed", html(&format!("<p>{}</p>{}", words(49), "<a href=x><p>".repeat(3_000))), "too_deep"),
+        (
+            "400 fonts before 4,000 paragraphs",
+            html(&format!(
+                "{}{}{}",
+                (0..400).map(|n| format!("<font size={n}>")).collect::<String>(),
+                words(47),
+                "<p>a".repeat(4_000)
+            )),
+            "unique",
+        ),
+        (
+            "100 bold words that cross paragraphs",
+            html(&format!("{}{}", words(48), "<b><p></b><i></p>".repeat(100))),
+            "unique",
+        ),
+        (
+            "3,000 links that are never closed",
+            html(&format!("<p>{}</p>{}", words(49), "<a href=x><p>".repeat(3_000))),
+            "too_deep",
+        ),
         ("an attribute of ten megabytes", html(&format!("<p title=\"{attribute}\">{}</p>", words(50))), "unique"),
-        ("an attribute that never ends", html(&format!("<p>{}</p><p title=\"{}", words(51), &attribute[..1_000_000])), "unique"),
+        (
+            "an attribute that never ends",
+            html(&format!("<p>{}</p><p title=\"{}", words(51), &attribute[..1_000_000])),
+            "unique",
+        ),
         ("100,000 attributes", html(&format!("<p{attributes}>{}</p>", words(52))), "unique"),
         ("a comment that never ends", html(&format!("<p>{}</p><!-- {}", words(53), "-".repeat(1_000_000))), "unique"),
         ("a script that never ends", html(&format!("<script>{}", "var a = '<p>';".repeat(50_000))), "no_text"),
         ("plain text to the end", html(&format!("<plaintext>{}", "</p><b>x ".repeat(50_000))), "unique"),
         ("20,000 frames", html(&format!("<frameset>{}", "<frame src=a.html>".repeat(20_000))), "no_text"),
-        ("5,000 frames within the page", html(&format!("<p>{}</p>{}", words(54), "<iframe src=a></iframe>".repeat(5_000))), "unique"),
+        (
+            "5,000 frames within the page",
+            html(&format!("<p>{}</p>{}", words(54), "<iframe src=a></iframe>".repeat(5_000))),
+            "unique",
+        ),
         ("50,000 options", html(&format!("<p>{}</p><select>{}", words(55), "<option>a".repeat(50_000))), "unique"),
-        ("text between the cells of 20,000 tables", html(&format!("<p>{}</p>{}", words(56), "<table>x<b>".repeat(20_000))), "unique"),
+        (
+            "text between the cells of 20,000 tables",
+            html(&format!("<p>{}</p>{}", words(56), "<table>x<b>".repeat(20_000))),
+            "unique",
+        ),
         ("an entity within an entity", html(&format!("<p>{} &{}lt;</p>", words(57), "amp;".repeat(200_000))), "unique"),
-        ("100,000 entities", html(&format!("<p>{}{}</p>", words(58), "&#x110000;&#0;&#99999999999999;&CounterClockwiseContourIntegral;&#xD800;".repeat(20_000))), "unique"),
-        ("an image of four megabytes", html(&format!("<p>{}<img src=\"data:image/png;base64,{}\"></p>", words(59), "iVBORw0KGgo".repeat(400_000))), "unique"),
+        (
+            "100,000 entities",
+            html(&format!(
+                "<p>{}{}</p>",
+                words(58),
+                "&#x110000;&#0;&#99999999999999;&CounterClockwiseContourIntegral;&#xD800;".repeat(20_000)
+            )),
+            "unique",
+        ),
+        (
+            "an image of four megabytes",
+            html(&format!("<p>{}<img src=\"data:image/png;base64,{}\"></p>", words(59), "iVBORw0KGgo".repeat(400_000))),
+            "unique",
+        ),
         ("nul characters in tags", html(&format!("<p\0 ti\0tle=x>{}</p\0>", words(60))), "unique"),
         ("a million less-than signs", html(&format!("<p>{}</p>{}", words(61), "<".repeat(1_000_000))), "unique"),
         ("a megabyte of end tags", html(&format!("<p>{}</p>{}", words(62), "</p></div></b>".repeat(70_000))), "unique"),
         ("markup and no text", html(&"<p><br><hr>".repeat(5_000)), "no_text"),
-        ("a page of notices about cookies", html(&format!("<article>{}</article>{}", notice.repeat(8), format!("<div>{notice}</div>").repeat(4_000))), "unique"),
+        (
+            "a page of notices about cookies",
+            html(&format!("<article>{}</article>{}", notice.repeat(8), format!("<div>{notice}</div>").repeat(4_000))),
+            "unique",
+        ),
     ]
 }
 

@@ -94,9 +94,10 @@ impl Caution {
     }
 
     pub(super) fn json(&self) -> Value {
-        let chance = self.chance.as_ref().map(|chance| {
-            json!({"max_entries": chance.max_entries, "a_page": chance.a_page, "a_day": chance.a_day})
-        });
+        let chance = self
+            .chance
+            .as_ref()
+            .map(|chance| json!({"max_entries": chance.max_entries, "a_page": chance.a_page, "a_day": chance.a_day}));
         json!({
             "pages": self.pages, "duplicate_pairs": self.duplicates, "is_small": self.is_small(),
             "at_limit": self.at_limit, "chance_matches": chance, "caution": self.line(),
@@ -123,10 +124,15 @@ mod tests {
     fn a_large_sample_with_a_recommendation_inside_the_range_needs_no_caution() {
         assert_eq!(caution(2000, 50, Vec::new()).line(), None);
         for small in [caution(1999, 50, Vec::new()), caution(2000, 49, Vec::new())] {
-            assert!(small.line().unwrap().contains(" are a small sample (take 2,000 pages, 50 pairs); unrelated pages in an index of 8,000,000 "));
+            assert!(small.line().unwrap().contains(
+                " are a small sample (take 2,000 pages, 50 pairs); unrelated pages in an index of 8,000,000 "
+            ));
         }
         let line = caution(4000, 900, vec!["match.simhash.max_distance"]).line().unwrap();
-        assert!(line.starts_with("caution: the recommended match.simhash.max_distance is the last value of its range; "), "{line}");
+        assert!(
+            line.starts_with("caution: the recommended match.simhash.max_distance is the last value of its range; "),
+            "{line}"
+        );
         assert!(line.contains("with match.simhash.max_distance 8 about 6,012 pages a day match by chance"), "{line}");
     }
 }

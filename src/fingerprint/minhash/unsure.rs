@@ -67,8 +67,8 @@ impl Unsure {
     /// Returns what the estimate of a pair is compared with.
     #[must_use]
     pub fn limits(self, form: SketchForm, witnesses: Witnesses) -> Limits {
-        let is_short = witnesses.of_two_sites
-            || witnesses.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
+        let is_short =
+            witnesses.of_two_sites || witnesses.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
         let below = if is_short { self.below_short } else { self.below };
         let errors = if self.of_many { in_tenths(witnesses.rivals) } else { 0 };
         let margin = form.standard_error(below) * errors / 10;
