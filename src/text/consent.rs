@@ -12,9 +12,6 @@ const MOST_SOLID: usize = 3000;
 /// Topics of which a notice names so many.
 const LEAST_TOPICS: usize = 3;
 
-/// Topics of which a single paragraph of a notice names so many.
-const LEAST_TOPICS_OF_PART: usize = 2;
-
 /// Asking for consent: the topic that a notice never lacks.
 const CONSENT: &[&str] = &[
     "consent",
@@ -174,12 +171,6 @@ pub(super) fn is_notice(text: &str) -> bool {
     }
     let language = Language::of(text);
     language.is_mostly_asking() && language.topics & 1 == 1 && language.count() >= LEAST_TOPICS
-}
-
-/// Says whether a paragraph is a part of a notice, on a page that has one.
-pub(super) fn is_part_of_notice(paragraph: &str) -> bool {
-    let language = Language::of(paragraph);
-    language.is_mostly_asking() && language.count() >= LEAST_TOPICS_OF_PART
 }
 
 fn names_cookies(text: &str) -> bool {

