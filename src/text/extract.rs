@@ -99,13 +99,7 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
     }
     let main = if visible.text.trim().len() < LEAST_MAIN_TEXT { None } else { main_text(page) };
     let main = match main {
-        Some(main) if consent::is_notice(&main) => {
-            if visible.text.len() <= MOST_SEARCHED {
-                main_text_without_notice(html, max_depth)
-            } else {
-                None
-            }
-        }
+        Some(notice) if consent::is_notice(&notice) => main_text_without(&notice, html, max_depth, &visible),
         main => main.filter(|main| is_trusted(main, &visible)),
     };
     Ok(match main {
