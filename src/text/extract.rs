@@ -132,7 +132,10 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
         }
     })?;
     gone.iter().for_each(NodeRef::remove_from_parent);
-    main_text(page).filter(|main| is_trusted(main, visible) && !consent::is_notice(main))
+    // A list of links is no article, however long.
+    let running = visible_text(&page, max_depth)?.running;
+    let is_running = |main: &str| running.saturating_mul(2) >= solid(main);
+    main_text(page).filter(|main| is_running(main) && is_trusted(main, visible) && !consent::is_notice(main))
 }
 
 fn main_text(page: Document) -> Option<String> {

@@ -84,7 +84,7 @@ fn a_case_that_is_unsure_is_told_with_its_share() {
         &["-s", "match.minhash.low_confidence={below: 0.95, below_short: 0.95, containment: 0.99, max_distance: 0}"],
     );
     let why = said.out.lines().nth(1).unwrap();
-    let begin = "the estimated similarity 0.89 is below 0.95 (match.minhash.low_confidence.below_short is 0.95), 0.9";
+    let begin = "the estimated similarity 0.89 is below 0.95 (match.minhash.low_confidence.below is 0.95), 0.9";
     assert!(why.contains(begin), "{}", said.out);
     let end = " of the smaller page is in the other (containment is 0.99) and the SimHashes differ in 7 bits (max_distance is 0)";
     assert!(why.ends_with(end), "{}", said.out);

@@ -57,7 +57,13 @@ fn thresholds_are_tried_and_the_doubtful_pairs_written() {
     assert_eq!((&sample["pages"], &sample["is_small"]), (&told["pages"], &true.into()));
     assert!(sample["caution"].as_str().unwrap().starts_with("caution: "), "{sample}");
     let distance = format!("match.simhash.max_distance={bits}");
-    let kafka = ["kafka.brokers=[k:9092]", "input.topics=[pages]", "output.unique.topic=u", "output.duplicate.topic=d"];
+    let kafka = [
+        "kafka.brokers=[k:9092]",
+        "input.topics=[pages]",
+        "output.unique.topic=u",
+        "output.duplicate.topic=d",
+        "output.dead_letter.topic=x",
+    ];
     let sets = kafka.iter().flat_map(|set| ["-s", set]).chain(["-s", &distance]);
     let validated = super::program::said(
         dupgate().args(["validate", "--matching", "-o", "json"]).args(sets).current_dir(folder.path()),
