@@ -12,6 +12,7 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, Unsure, share};
+use crate::judge::Refusal;
 use crate::log::Stage;
 use crate::quality::{contained, jaccard, set_of};
 use crate::sieve::Versus;
@@ -160,6 +161,9 @@ impl Pair {
             None => self.versus.verdict.name().to_owned(),
         };
         rows.push(vec!["verdict".to_owned(), verdict]);
+        if let Some(refusal) = self.versus.refusal {
+            rows.push(vec!["why".to_owned(), refusal.sentence(&settings.rules)]);
+        }
         let which = if self.diff.is_cut { "beginnings of the normalised texts" } else { "normalised texts" };
         let equal = format!("{:.1} % of the {which}", self.diff.equal * 100.0);
         rows.push(vec!["equal".to_owned(), equal]);
@@ -280,6 +284,8 @@ impl Pair {
             "pages": [page(&self.one, &args.one), page(&self.other, &args.other)],
             "verdict": self.versus.verdict.name(),
             "stage": self.versus.verdict.original().map(|of| of.stage.name()),
+            "refused_by": self.versus.refusal.map(Refusal::name),
+            "reason": self.versus.refusal.map(|refusal| refusal.sentence(&settings.rules)),
             "exact": {"in_use": exact.1, "matches": exact.0},
             "simhash": {
                 "in_use": simhash.1, "matches": simhash.0, "distance": near.bits,

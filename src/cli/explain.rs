@@ -102,8 +102,8 @@ impl Told<'_> {
         row("figures", format!("{} different{first}", figures.len()));
         row("exact", format!("{:032x}", reading.fingerprints.exact.0));
         let simhash = reading.fingerprints.simhash.map(|simhash| simhash.to_string());
-        let few = format!("none: fewer than {} different words", self.settings.text.min_features);
-        row("simhash", simhash.unwrap_or(few));
+        let missing = reading.fp_missing(self.settings.text.min_features).map(|why| format!("none: {why}"));
+        row("simhash", simhash.or(missing).unwrap_or_default());
         row("minhash", self.sketch_row(reading));
         row("scheme", self.settings.scheme().to_string());
         self.lookup_rows(&mut row);
@@ -180,6 +180,9 @@ impl Told<'_> {
         );
         for near in &found.nearest {
             row("", near_line(near));
+            if let Some(refused) = &near.refusal {
+                row("", format!("  not a duplicate: {}", refused.why));
+            }
         }
     }
 
@@ -218,6 +221,7 @@ impl Told<'_> {
             "scheme": self.settings.scheme().to_string(),
             "exact": format!("{:032x}", reading.fingerprints.exact.0),
             "fp": reading.fingerprints.simhash.map(|simhash| simhash.to_string()),
+            "fp_missing": reading.fp_missing(self.settings.text.min_features),
             "sketch": sketch.map(ToString::to_string),
             "lookup": self.found.map(found_json),
         })
@@ -235,6 +239,8 @@ fn found_json(found: &Found) -> Value {
             "containment": near.contained.map(share),
             "event_time_ms": near.original.event_time.millis(),
             "cluster": near.original.cluster.to_string(),
+            "refused_by": near.refusal.as_ref().map(|refused| refused.by),
+            "reason": near.refusal.as_ref().map(|refused| refused.why.as_str()),
         })
     };
     json!({

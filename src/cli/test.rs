@@ -18,6 +18,7 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, share};
+use crate::judge::Refusal;
 use crate::log::Stage;
 use crate::record::{self, Rejection};
 use crate::sieve::{Verdict, Versus};
@@ -48,7 +49,9 @@ struct Outcome {
     stage: Option<Stage>,
     /// Absent when a page was refused.
     near: Option<Nearness>,
-    /// Why the page was refused, or the case could not be run.
+    /// The rule that kept the pages from being duplicates.
+    refusal: Option<Refusal>,
+    /// Why they are none, the page was refused, or the case could not be run.
     why: Option<String>,
     /// Why the case could not be run decides the exit code.
     unread: Option<Reason>,
@@ -57,7 +60,8 @@ struct Outcome {
 impl Outcome {
     /// A case that could not be run.
     fn unread(case: Case, fatal: &Fatal) -> Self {
-        Self { case, got: "nothing", stage: None, near: None, why: Some(fatal.to_string()), unread: Some(fatal.reason) }
+        let why = Some(fatal.to_string());
+        Self { case, got: "nothing", stage: None, near: None, refusal: None, why, unread: Some(fatal.reason) }
     }
 
     fn passed(&self) -> bool {
@@ -127,14 +131,15 @@ fn run(case: &Case, folder: &Path, desk: &mut Desk) -> Result<Outcome, Fatal> {
         (Ok(_), Err(rejection)) => {
             let why = Some(rejection.to_string());
             let got = Verdict::Dead(rejection).name();
-            return Ok(Outcome { case, got, stage: None, near: None, why, unread: None });
+            return Ok(Outcome { case, got, stage: None, near: None, refusal: None, why, unread: None });
         }
     };
     let versus = Versus::of(&desk.settings().rules, &one.reading, &other.reading);
-    let verdict = versus.map_err(|error| Reason::Bug.because(error))?.verdict;
+    let Versus { verdict, refusal, .. } = versus.map_err(|error| Reason::Bug.because(error))?;
     let near = Some(Nearness::of(&one, &other, desk.settings()));
     let stage = verdict.original().map(|of| of.stage);
-    Ok(Outcome { case, got: verdict.name(), stage, near, why: None, unread: None })
+    let why = refusal.map(|refusal| refusal.sentence(&desk.settings().rules));
+    Ok(Outcome { case, got: verdict.name(), stage, near, refusal, why, unread: None })
 }
 
 fn read(page: &Page, folder: &Path, desk: &mut Desk) -> Result<Result<Inspection, Rejection>, Fatal> {
@@ -167,7 +172,7 @@ fn rows(outcomes: &[Outcome], settings: &Settings) -> Vec<Vec<String>> {
             None => outcome.got.to_owned(),
         };
         let measured = outcome.near.as_ref().map(|near| measured(near, settings));
-        let why = measured.or_else(|| outcome.why.clone()).unwrap_or_default();
+        let why = outcome.why.clone().or(measured).unwrap_or_default();
         let name = format!("\"{}\"", outcome.case.name);
         let result = if outcome.unread.is_some() { "ERROR" } else { "FAIL" };
         vec![result.to_owned(), name, expected, got, why]
@@ -203,6 +208,7 @@ fn object(outcome: &Outcome) -> Value {
         "expected_stage": outcome.case.stage.map(|stage| stage.stage().name()),
         "got": outcome.got,
         "stage": outcome.stage.map(Stage::name),
+        "refused_by": outcome.refusal.map(Refusal::name),
         "distance": near.and_then(|near| near.bits),
         "similarity": near.and_then(|near| near.estimate).map(share),
         "containment": near.and_then(|near| near.contained).map(share),

@@ -1,6 +1,7 @@
 //! `tune`: thresholds tried out on a sample of pages, and pairs to look at.
 
 mod page;
+mod sample;
 mod stop;
 
 use std::num::NonZeroUsize;
@@ -21,14 +22,13 @@ use crate::record::RawRecord;
 use crate::runtime::lines::{self, Line};
 use crate::sieve::place_of;
 
+use sample::Caution;
+
 /// Thresholds of the `minhash` stage that are tried, in thousandths.
 const SIMILARITIES: [u16; 9] = [100, 200, 300, 400, 500, 600, 700, 800, 900];
 
 /// The referee's threshold, in thousandths, where neither the sample nor the configuration has one.
 const WITHOUT_SKETCHES: u16 = 500;
-
-/// Pages from which on a sample shows how alike strangers are.
-const ENOUGH: usize = 2000;
 
 /// Arguments of `tune`.
 #[derive(Clone, Debug, Args)]
@@ -114,7 +114,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
     })?;
     match Format::or_usual(global.output) {
         Format::Table => print(&tuned.table(&settings, doubtful.len(), &args.html.display().to_string())),
-        format @ (Format::Json | Format::Jsonl) => print_json(&tuned.json(), format),
+        format @ (Format::Json | Format::Jsonl) => print_json(&tuned.json(&settings), format),
     }
 }
 
@@ -230,13 +230,7 @@ impl Tuned {
             recommended = format!("{recommended}, match.minhash.min_similarity: {}", thousandths(self.similarity));
         }
         parts.push(recommended);
-        if self.pages < ENOUGH {
-            parts.push(format!(
-                "few pages: strangers that are alike come with millions of pages, and {} say nothing of them; with fewer than {ENOUGH} \
-                 take a recommendation\nlooser than the defaults for no more than a hint",
-                self.pages
-            ));
-        }
+        parts.extend(Caution::of(self, settings).line());
         parts.push(format!("{looked} pairs to look at were written to {html}"));
         parts.join("\n")
     }
@@ -261,7 +255,7 @@ impl Tuned {
         ]
     }
 
-    fn json(&self) -> Value {
+    fn json(&self, settings: &Settings) -> Value {
         let tried = |threshold: Value, tried: &Tried| {
             json!({
                 "threshold": threshold, "pages_near": tried.near, "pairs": tried.pairs.said,
@@ -275,6 +269,7 @@ impl Tuned {
             "pages": self.pages, "pairs": self.pairs, "truth": self.truth,
             "max_distance": bits.collect::<Vec<_>>(),
             "min_similarity": similarity.collect::<Vec<_>>(),
+            "sample": Caution::of(self, settings).json(),
             "recommended": {
                 "match.simhash.max_distance": self.bits,
                 "match.minhash.min_similarity": sketches.then(|| share(self.similarity)),

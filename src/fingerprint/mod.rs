@@ -30,8 +30,8 @@ pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;
 pub use minhash::{
-    BadBanding, BadForm, Banding, Bottom, Permutations, SameSite, Sketch, SketchForm, SlotBits, Unsure, Witnesses,
-    share,
+    BadBanding, BadForm, Banding, Bottom, Limits, Permutations, SameSite, Sketch, SketchForm, SlotBits, TwoPages,
+    Unsure, Witnesses, share,
 };
 pub use numbers::{Numbers, dates};
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};

@@ -100,6 +100,14 @@ pub struct Reading {
     pub cut_by: CutBy,
 }
 
+impl Reading {
+    /// Returns why the page has no `SimHash`, where it has none; `min_features` is that of the settings it was read by.
+    #[must_use]
+    pub fn fp_missing(&self, min_features: usize) -> Option<String> {
+        self.fingerprints.simhash.is_none().then(|| format!("fewer than {min_features} different words"))
+    }
+}
+
 /// Why settings cannot be used for reading.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {

@@ -3,6 +3,7 @@
 use super::Index;
 use super::families::{Difference, Families, FamilyKeys};
 use super::original::{Candidate, Probe, Seen};
+use super::refusal::Refusal;
 use super::ring::{self, masked};
 use super::sketches::Wanted;
 use crate::fingerprint::{Numbers, SimHash};
@@ -90,6 +91,7 @@ impl Index {
         contained: Option<u16>,
     ) -> Candidate {
         let same_id = probe.id.is_some() && probe.id == facts.id;
+        let of_site = || if same_id { None } else { self.other_page_of_site(probe, position, facts) };
         Candidate {
             sequence: facts.sequence,
             stage,
@@ -97,32 +99,29 @@ impl Index {
             contained,
             same_id,
             other_numbers: probe.are_other_numbers(stage, || self.ring.numbers(position)),
-            is_refused: stage != Stage::Exact
-                && (self.has_no_witness(probe, position, stage)
-                    || (!same_id && self.is_other_page_of_site(probe, position, facts))),
+            refused_by: match stage {
+                Stage::Exact => None,
+                Stage::SimHash => self.without_witness(probe, position).or_else(of_site),
+                Stage::MinHash => of_site(),
+            },
         }
     }
 
-    /// Says whether a `SimHash` match has sketches that speak against it.
-    fn has_no_witness(&self, probe: &Probe<'_>, position: u64, stage: Stage) -> bool {
-        let least = probe.simhash_similarity.filter(|_| stage == Stage::SimHash);
-        least.is_some_and(|least| {
-            let sketch = probe.fingerprints.sketch.as_ref();
-            let distance = sketch.and_then(|sketch| self.sketches.distance_to(sketch, position));
-            distance.zip(self.sketches.form()).is_some_and(|(distance, form)| form.similarity(distance) < least)
-        })
+    /// Returns the likeness of the sketches where it speaks against a `SimHash` match.
+    fn without_witness(&self, probe: &Probe<'_>, position: u64) -> Option<Refusal> {
+        let least = probe.simhash_similarity?;
+        let distance = self.sketches.distance_to(probe.fingerprints.sketch.as_ref()?, position)?;
+        let similarity = self.sketches.form()?.similarity(distance);
+        (similarity < least).then_some(Refusal::SimHashSimilarity { similarity })
     }
 
-    /// Says whether an original is of the page's site and by its sketch another page.
-    fn is_other_page_of_site(&self, probe: &Probe<'_>, position: u64, facts: &ring::Facts) -> bool {
-        let Some(rule) = probe.same_site.filter(|_| probe.site.is_some() && probe.site == facts.site) else {
-            return false;
-        };
-        let (Some(sketch), Some(form)) = (probe.fingerprints.sketch.as_ref(), self.sketches.form()) else {
-            return false;
-        };
-        let distance = self.sketches.distance_to(sketch, position).zip(self.sketches.row(position));
-        distance.is_some_and(|(distance, held)| !rule.are_one(form, sketch, held, distance))
+    /// Returns what says that an original of the page's site is another page.
+    fn other_page_of_site(&self, probe: &Probe<'_>, position: u64, facts: &ring::Facts) -> Option<Refusal> {
+        let rule = probe.same_site.filter(|_| probe.site.is_some() && probe.site == facts.site)?;
+        let sketch = probe.fingerprints.sketch.as_ref()?;
+        let distance = self.sketches.distance_to(sketch, position)?;
+        let two = rule.are_two(self.sketches.form()?, sketch, self.sketches.row(position)?, distance)?;
+        Some(Refusal::SameSite(two))
     }
 
     pub(super) fn bits_to(&self, masked: SimHash, position: u64) -> Option<u8> {

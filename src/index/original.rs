@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::refusal::Refusal;
 use super::ring::Facts;
 use crate::fingerprint::{Fingerprints, IdHash, Numbers, SameSite, ScopeHash, SiteHash};
 use crate::log::{Placement, Stage, Tails, Windows};
@@ -117,9 +118,9 @@ pub struct Candidate {
     pub same_id: bool,
     /// Whether its figures are others than those of the page; never in the exact stage.
     pub other_numbers: bool,
-    /// Whether it is near, but not to be taken for the same page: of the same site and not enough alike, or near by its
-    /// `SimHash` alone. Never in the exact stage.
-    pub is_refused: bool,
+    /// Why it is not to be taken for the same page although it is near: of the same site and not enough alike, or near by
+    /// its `SimHash` alone. Never in the exact stage.
+    pub refused_by: Option<Refusal>,
 }
 
 /// How many originals left the memory, by reason. Those that were forgotten by name count as neither.

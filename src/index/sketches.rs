@@ -15,7 +15,7 @@ use super::ring::{Ring, in_scope};
 use super::stats::TableStats;
 use super::tables::{Keys, Tables};
 use super::tasks::{Task, in_turn};
-use crate::fingerprint::{ScopeHash, SiteHash, Sketch, SketchForm};
+use crate::fingerprint::{ScopeHash, SiteHash, Sketch, SketchForm, Witnesses};
 use crate::log::{MinHashRules, Placement};
 
 /// Sketches by the positions of the ring, and the tables that find them.
@@ -101,6 +101,25 @@ struct Compared {
     distance: u8,
     is_rival: bool,
     shares_enough: bool,
+}
+
+/// What is known of a page and one original.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    pub(super) rules: MinHashRules,
+    pub(super) witnesses: Witnesses,
+    /// Keys that both have.
+    pub(super) shared: u8,
+}
+
+/// Pages of the same site have a rule of their own: they say nothing of those of others.
+fn is_rival<M, D>(wanted: &Wanted<'_, M, D>, one: &Compared) -> bool {
+    one.is_rival && (wanted.site.is_none() || wanted.ring.site(one.position) != wanted.site)
+}
+
+/// Says whether page and original are known to be of two sites.
+fn is_of_other_site<M, D>(wanted: &Wanted<'_, M, D>, position: u64) -> bool {
+    wanted.site.and(wanted.ring.site(position)).is_some_and(|site| Some(site) != wanted.site)
 }
 
 impl Column {
@@ -232,14 +251,21 @@ impl Sketches {
         wanted: &Wanted<'_, M, D>,
         mut visit: impl FnMut(u64, u8, Option<u16>),
     ) -> u32 {
-        let Some(Finder { rules, tables, .. }) = &self.finder else { return 0 };
+        let compared = self.compared(wanted);
+        self.show(wanted, &compared, &mut visit);
+        u32::try_from(compared.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Compares what shares enough keys.
+    fn compared<M: Fn(u64) -> bool, D>(&self, wanted: &Wanted<'_, M, D>) -> Vec<Compared> {
+        let mut compared = Vec::new();
+        let Some(Finder { rules, tables, .. }) = &self.finder else { return compared };
         let MinHashRules { form, banding, agree, .. } = *rules;
         if wanted.sketch.len() != form.bytes() {
-            return 0;
+            return compared;
         }
         let own: Vec<u64> = banding.keys(form, wanted.sketch).collect();
         let keys: Vec<u64> = own.iter().map(|key| in_scope(*key, wanted.scope)).collect();
-        let mut compared = Vec::new();
         tables.found_in(&keys, u32::from(rules.least_keys()), self.positions(), |position| {
             let Some(held) = self.column.row(position).filter(|_| (wanted.may_match)(position)) else { return };
             // The tables may show more: whether a pair matches may not depend on them.
@@ -251,8 +277,28 @@ impl Sketches {
                 compared.push(Compared { position, distance, is_rival, shares_enough });
             }
         });
-        self.show(wanted, &compared, &mut visit);
-        u32::try_from(compared.len()).unwrap_or(u32::MAX)
+        compared
+    }
+
+    /// Measures one original as [`Sketches::probe`] does, whether it is shown there or not; `None` when one of both has no
+    /// sketch that is compared.
+    pub(super) fn measure<M: Fn(u64) -> bool, D: Fn(u64) -> Option<u8>>(
+        &self,
+        wanted: &Wanted<'_, M, D>,
+        position: u64,
+    ) -> Option<Measured> {
+        let rules = self.finder.as_ref()?.rules;
+        let distance = self.distance_to(wanted.sketch, position)?;
+        let held = self.column.row(position)?;
+        let own: Vec<u64> = rules.banding.keys(rules.form, wanted.sketch).collect();
+        let shared = u8::try_from(rules.banding.shared(rules.form, held, &own)).unwrap_or(u8::MAX);
+        let compared = self.compared(wanted);
+        let others = compared.iter().filter(|one| one.position != position && is_rival(wanted, one));
+        let rivals = u32::try_from(others.count()).unwrap_or(u32::MAX);
+        let bits = (wanted.bits_to)(position);
+        let of_two_sites = is_of_other_site(wanted, position);
+        let witnesses = rules.witnesses([wanted.sketch, held], distance, bits, of_two_sites, rivals);
+        Some(Measured { rules, witnesses, shared })
     }
 
     /// Shows those of these positions that match, as [`Sketches::probe`] does. They need share no key.
@@ -281,15 +327,12 @@ impl Sketches {
         visit: &mut impl FnMut(u64, u8, Option<u16>),
     ) {
         let Some(Finder { rules, reach, .. }) = &self.finder else { return };
-        let site_of = |position| wanted.site.and(wanted.ring.site(position));
-        // Pages of the same site have a rule of their own: they say nothing of those of others.
-        let is_rival =
-            |one: &&Compared| one.is_rival && site_of(one.position).is_none_or(|site| Some(site) != wanted.site);
-        let near = u32::try_from(compared.iter().filter(is_rival).count()).unwrap_or(u32::MAX);
+        let near = compared.iter().filter(|one| is_rival(wanted, one)).count();
+        let near = u32::try_from(near).unwrap_or(u32::MAX);
         for one @ &Compared { position, distance, shares_enough, .. } in compared {
             let Some(held) = self.column.row(position) else { continue };
-            let rivals = near - u32::from(is_rival(&one));
-            let of_two_sites = site_of(position).is_some_and(|site| Some(site) != wanted.site);
+            let rivals = near - u32::from(is_rival(wanted, one));
+            let of_two_sites = is_of_other_site(wanted, position);
             let is_near = shares_enough && reach.is_some_and(|reach| distance <= reach);
             if is_near
                 && rules.is_sure([wanted.sketch, held], distance, (wanted.bits_to)(position), of_two_sites, rivals)

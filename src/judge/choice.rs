@@ -18,8 +18,8 @@ type Rank = (bool, bool, bool, Stage, bool, u8, u64);
 const MOST_HEADS: usize = 4;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
-    let Candidate { sequence, stage, distance, contained, same_id, other_numbers, is_refused } = *candidate;
-    (is_refused, other_numbers, !same_id, stage, contained.is_some(), distance, sequence)
+    let Candidate { sequence, stage, distance, contained, same_id, other_numbers, refused_by } = *candidate;
+    (refused_by.is_some(), other_numbers, !same_id, stage, contained.is_some(), distance, sequence)
 }
 
 impl Choice {
@@ -45,7 +45,7 @@ pub(super) struct Heads(Vec<Candidate>);
 impl Heads {
     /// Looks at one candidate.
     pub(super) fn consider(&mut self, candidate: Candidate) {
-        if candidate.stage == Stage::Exact || !(candidate.is_refused || candidate.other_numbers) {
+        if candidate.stage == Stage::Exact || !(candidate.refused_by.is_some() || candidate.other_numbers) {
             return;
         }
         let rank = |candidate: &Candidate| (candidate.stage, candidate.distance, candidate.sequence);
@@ -81,7 +81,7 @@ mod tests {
                 contained,
                 same_id,
                 other_numbers,
-                is_refused: false,
+                refused_by: None,
             });
         }
         choice.best().unwrap().sequence

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::decide::decide_watched;
+use super::decide::{decide_watched, refusal};
 use super::tests::rules as tiny_rules;
 use super::*;
 use crate::fingerprint::{
     Banding, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, SameSite, ScopeHash, SimHash, SiteHash, Sketch,
     SketchForm, SlotBits, Unsure,
 };
-use crate::index::{Seen, in_turn};
+use crate::index::{Refusal, Seen, in_turn};
 use crate::log::{
     Answer, Decision, Entry, EntryBody, LogIdentity, MinHashRules, PageEntry, PageRuling, RequestId, Rules, Ruling,
     Windows,
@@ -263,6 +263,39 @@ fn made() -> impl Strategy<Value = Made> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Every original that is held has a reason when the page is unique, and the one that a page is a duplicate of has none.
+    #[test]
+    fn a_page_that_is_no_duplicate_has_a_reason_for_each_original(pages in prop::collection::vec(made(), 1..60), few in 0_u16..4) {
+        let small = Rules { windows: Windows::all(Duration::from_millis(40)), max_entries: 40, ..rules(few) };
+        let mut state = State::begin(LogIdentity(1), small, 0);
+        for (number, page) in pages.into_iter().enumerate() {
+            let time = Timestamp::from_millis(i64::try_from(number).unwrap());
+            let entry = page.entry(number);
+            let ruling = decide(&state, &entry, time).unwrap();
+            let EntryBody::Page(asked) = &entry.body else { panic!() };
+            let Answer::Page(PageRuling { decision, .. }) = &ruling.answer else { panic!() };
+            let reason = |sequence| refusal(&state, asked, time, sequence);
+            let live: Vec<_> = state.index().live(&state.tails()).collect();
+            let chosen = decision.matched().and_then(|of| live.iter().find(|original| original.source == of.source));
+            prop_assert_eq!(chosen.is_some(), decision.matched().is_some());
+            match decision {
+                Decision::Unique { .. } => {
+                    for original in &live {
+                        prop_assert!(reason(original.sequence).is_some(), "{} is no duplicate of {}", number, original.source);
+                    }
+                }
+                Decision::Template { .. } => {
+                    let reason = reason(chosen.unwrap().sequence);
+                    prop_assert!(matches!(reason, Some(Refusal::Numbers { overlap: 0..500 })), "{:?}", reason);
+                }
+                Decision::Duplicate { .. } | Decision::Update { .. } => {
+                    prop_assert_eq!(reason(chosen.unwrap().sequence), None);
+                }
+            }
+            state.follow(&ruling).unwrap();
+        }
+    }
 
     /// Law L5 where keys are full and families are large: a judge restored from a snapshot, and one that follows the
     /// rulings alone, decide on every later page as the one that judged all of them.

@@ -2,7 +2,7 @@
 
 use super::State;
 use super::choice::{Choice, Heads};
-use crate::index::{Candidate, Original, Seen};
+use crate::index::{Candidate, Original, Refusal, Seen};
 use crate::log::{
     Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageRuling, Rules, Ruling, SameId, Stage,
 };
@@ -65,13 +65,7 @@ fn judge_page(
     let event_time = page.event_time.min(append_time.plus(rules.max_future_skew));
     let probe = state.probe(rules, page, event_time);
     let index = state.index();
-    // Other figures are what an update is about, and of no account between renderings of one page.
-    let as_judged = |candidate: Candidate| Candidate {
-        other_numbers: candidate.other_numbers
-            && !is_update(rules, page, candidate)
-            && !is_rendering(rules, page, &candidate),
-        ..candidate
-    };
+    let as_judged = |candidate| as_judged(rules, page, candidate);
     let (mut choice, mut heads) = (Choice::default(), Heads::default());
     let mut seen = index.candidates(&probe, |candidate| {
         let candidate = as_judged(candidate);
@@ -80,12 +74,12 @@ fn judge_page(
     });
     let max_bucket = rules.minhash.map_or(0, |minhash| minhash.max_bucket);
     let family = heads.nearest().filter(|head| max_bucket > 0 && is_of_family(rules, head));
-    if max_bucket > 0 && choice.best().is_none_or(|best| best.is_refused || best.other_numbers) {
+    if max_bucket > 0 && choice.best().is_none_or(|best| best.refused_by.is_some() || best.other_numbers) {
         seen.compared +=
             index.members(&probe, &heads.sequences(), |member| choice.consider(as_judged(member))).compared;
     }
     looked(seen);
-    let best = choice.best().filter(|best| !best.is_refused);
+    let best = choice.best().filter(|best| best.refused_by.is_none());
     let best = best.and_then(|candidate| Some((candidate, index.get(candidate.sequence)?)));
 
     // A page behind every tail is delivered like any other, but not remembered.
@@ -116,6 +110,40 @@ fn judge_page(
         }
     };
     PageRuling { source: page.source.clone(), event_time, digest: page.digest, decision }
+}
+
+/// Finds why a page is no duplicate of one original that is held, by the rules in force: for people who ask. `None` when no
+/// rule speaks against it, or when it is not held; a better original may have been chosen all the same.
+#[must_use]
+pub fn refusal(state: &State, page: &PageEntry, append_time: Timestamp, original: u64) -> Option<Refusal> {
+    let rules = state.rules()?;
+    let probe = state.probe(rules, page, page.event_time.min(append_time.plus(rules.max_future_skew)));
+    let index = state.index();
+    let (mut heads, mut found) = (Heads::default(), None);
+    let mut note = |candidate: Candidate| {
+        if candidate.sequence == original {
+            found = Some(candidate);
+        }
+    };
+    index.candidates(&probe, |candidate| {
+        let candidate = as_judged(rules, page, candidate);
+        heads.consider(candidate);
+        note(candidate);
+    });
+    index.members(&probe, &heads.sequences(), |member| note(as_judged(rules, page, member)));
+    let Some(found) = found else { return index.why_not(&probe, original) };
+    found.refused_by.or_else(|| {
+        let held = index.get(original).filter(|_| found.other_numbers)?;
+        let overlap = page.fingerprints.numbers.overlap(&held.fingerprints.numbers)?;
+        Some(Refusal::Numbers { overlap })
+    })
+}
+
+/// Other numbers are what an update is about, and of no account between renderings of one page.
+fn as_judged(rules: &Rules, page: &PageEntry, candidate: Candidate) -> Candidate {
+    let other_numbers =
+        candidate.other_numbers && !is_update(rules, page, candidate) && !is_rendering(rules, page, &candidate);
+    Candidate { other_numbers, ..candidate }
 }
 
 /// The page was seen before, and its text changed.

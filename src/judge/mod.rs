@@ -24,8 +24,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use crate::index::Refusal;
 pub use counts::Counts;
-pub use decide::decide;
+pub use decide::{decide, refusal};
 pub use events::{Effect, Event, Failure, Request};
 pub use life::{Judge, Role};
 pub use retrial::{Asked, Difference, Retrial, RetrialCounts};

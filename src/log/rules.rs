@@ -162,11 +162,23 @@ impl MinHashRules {
         of_two_sites: bool,
         rivals: u32,
     ) -> bool {
+        self.unsure.is_sure(self.form, self.witnesses([one, other], distance, bits, of_two_sites, rivals))
+    }
+
+    /// Returns what is known of such a pair.
+    #[must_use]
+    pub fn witnesses(
+        &self,
+        [one, other]: [&[u8]; 2],
+        distance: u8,
+        bits: Option<u8>,
+        of_two_sites: bool,
+        rivals: u32,
+    ) -> Witnesses {
         let contained = self.form.contained(one, other, distance, self.banding.rows());
         let shingles = self.form.count(one).zip(self.form.count(other)).map(|(one, other)| one.min(other));
         let estimate = self.form.similarity(distance);
-        let witnesses = Witnesses { estimate, contained, distance: bits, shingles, of_two_sites, rivals };
-        self.unsure.is_sure(self.form, witnesses)
+        Witnesses { estimate, contained, distance: bits, shingles, of_two_sites, rivals }
     }
 
     /// Says whether a pair of sketches at this distance may be taken for a match by chance.

@@ -29,9 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Words of a page that are shown when it is explained.
 const SHOWN_WORDS: usize = 12;
 
-/// Why a page has no code.
-const TOO_FEW_WORDS: &str = "the page has fewer different words than text.min_features";
-
 /// How much of what differs stands in lists: characters of what both have, of one run, and runs.
 const IN_LISTS: (usize, usize, usize) = (40, 200, 24);
 
@@ -77,6 +74,8 @@ pub(super) struct Lookout {
     trees: Arc<TreeBudget>,
     form: Option<SketchForm>,
     format: Format,
+    /// Fewer different words make no `SimHash`.
+    min_features: usize,
     text: ShownText,
     kept: KeptPages,
 }
@@ -115,7 +114,8 @@ impl Lookout {
         let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
         let pages = Mutex::new(Pages::open(&config, PATIENCE).map_err(failure)?);
         let (form, format) = (settings.fingerprint.minhash.form, settings.record.format);
-        Ok(Self { pages, reader, trees, form, format, text, kept: kept.clone() })
+        let min_features = settings.text.min_features;
+        Ok(Self { pages, reader, trees, form, format, min_features, text, kept: kept.clone() })
     }
 
     /// Says what differs, in few words.
@@ -200,7 +200,7 @@ impl Lookout {
             "distinct_words": reading.features,
             "first_words": words,
             "fp": code(&reading),
-            "fp_missing": reading.fingerprints.simhash.is_none().then_some(TOO_FEW_WORDS),
+            "fp_missing": reading.fp_missing(self.min_features),
             "scheme": self.reader.scheme().to_string(),
             "log_partition": reading.partition,
         });

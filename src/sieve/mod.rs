@@ -22,7 +22,7 @@ use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
 
 use crate::fingerprint::Reading;
-use crate::judge::{Diverged, State, decide};
+use crate::judge::{Diverged, Refusal, State, decide, refusal};
 use crate::log::{
     Answer, Decision, Entry, EntryBody, LogIdentity, Match, PageEntry, PageRuling, RequestId, Rules, Stage,
 };
@@ -201,26 +201,43 @@ impl Sieve {
         let event_time = self.times.of(reading.event_time);
         let (partition, judges) = (reading.partition, self.judges.len());
         let seat = self.judges.get_mut(partition).ok_or(SieveError::NoJudge { partition, judges })?;
-        let page = PageEntry {
-            source: source.clone(),
-            event_time,
-            id: reading.id,
-            scope: reading.scope,
-            site: reading.site,
-            is_variant: reading.canonical.is_some(),
-            fingerprints: reading.fingerprints,
-            digest: reading.digest,
-        };
+        let id = reading.id_text.clone();
+        let page = asked(reading, source.clone(), event_time);
         let entry = Entry { request: RequestId(self.times.pages()), body: EntryBody::Page(page) };
-        let verdict = seat.judge(&entry, self.settings.clock, reading.id_text.as_deref())?;
+        let verdict = seat.judge(&entry, self.settings.clock, id.as_deref())?;
         let Some(verdict) = verdict else { return Err(SieveError::Repeated(source)) };
-        Ok(Sifted { source, id: reading.id_text, verdict })
+        Ok(Sifted { source, id, verdict })
+    }
+
+    /// Returns why a page that comes now is no duplicate of the oldest original, with the rules of the refusal. `None` when
+    /// no rule speaks against it, or nothing is remembered. Where several judges share the pages, that of the page answers.
+    #[must_use]
+    pub fn refusal(&self, reading: &Reading) -> Option<Refusal> {
+        let state = &self.judges.get(reading.partition)?.state;
+        let oldest = state.index().live(&state.tails()).next()?;
+        // Times do not count: it comes right behind the original.
+        let page = asked(reading.clone(), oldest.source.clone(), oldest.event_time);
+        refusal(state, &page, self.settings.clock, oldest.sequence)
     }
 
     /// Returns the number of originals remembered.
     #[must_use]
     pub fn originals(&self) -> usize {
         self.judges.iter().map(|seat| seat.state.index().len()).sum()
+    }
+}
+
+/// What the judge is asked about a page.
+fn asked(reading: Reading, source: Source, event_time: Timestamp) -> PageEntry {
+    PageEntry {
+        source,
+        event_time,
+        id: reading.id,
+        scope: reading.scope,
+        site: reading.site,
+        is_variant: reading.canonical.is_some(),
+        fingerprints: reading.fingerprints,
+        digest: reading.digest,
     }
 }
 

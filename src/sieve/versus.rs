@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use super::{Sieve, SieveError, SieveSettings, Verdict};
 use crate::fingerprint::{MOST_DISTANCE, Reading};
+use crate::judge::Refusal;
 use crate::log::{MinHashRules, Rules, Stage};
 use crate::record::{EventTime, PartitionId, Timestamp};
 
@@ -12,6 +13,8 @@ use crate::record::{EventTime, PartitionId, Timestamp};
 pub struct Versus {
     /// The verdict on the second page when the first is the only original.
     pub verdict: Verdict,
+    /// Why the second page is no duplicate of the first, where it is unique or a template.
+    pub refusal: Option<Refusal>,
     /// What each stage says when it is asked alone, strongest first, whether it is in use or not.
     pub stages: Vec<StageSays>,
 }
@@ -39,7 +42,9 @@ impl Versus {
     ///
     /// [`SieveError`] when they were read for several judges.
     pub fn of(rules: &Rules, one: &Reading, other: &Reading) -> Result<Self, SieveError> {
-        let verdict = ask(rules.clone(), one, other)?;
+        let mut sieve = of_one(rules.clone(), one)?;
+        let refusal = sieve.refusal(other);
+        let verdict = second(&mut sieve, other)?;
         let stages = Stage::ALL.map(|stage| {
             let by_likeness = rules.minhash.map(|minhash| MinHashRules { containment: None, ..minhash });
             let alone = Rules { stages: vec![stage], minhash: by_likeness, ..rules.clone() };
@@ -58,7 +63,8 @@ impl Versus {
             })
         });
         let stages: Result<Vec<StageSays>, SieveError> = stages.into_iter().collect();
-        Ok(Self { verdict, stages: stages? })
+        let refusal = refusal.filter(|_| matches!(verdict, Verdict::Unique | Verdict::Template(_)));
+        Ok(Self { verdict, refusal, stages: stages? })
     }
 
     /// Returns what one stage says.
@@ -73,12 +79,20 @@ fn loose(minhash: MinHashRules) -> MinHashRules {
 }
 
 fn ask(rules: Rules, one: &Reading, other: &Reading) -> Result<Verdict, SieveError> {
+    second(&mut of_one(rules, one)?, other)
+}
+
+/// Returns a judge that remembers one page.
+fn of_one(rules: Rules, one: &Reading) -> Result<Sieve, SieveError> {
     // Room for a few: tables for millions would be made for two pages.
     let rules = Rules { max_entries: rules.max_entries.clamp(1, 16), ..rules };
     let clock = Timestamp::from_millis(i64::MAX / 2);
     let event_time = EventTime::Record;
     let mut sieve = Sieve::new(SieveSettings { rules, event_time, partitions: NonZeroUsize::MIN, clock });
-    let place = PartitionId::new("pair", 0);
-    sieve.judge(place.at(1), Ok(one.clone()))?;
-    Ok(sieve.judge(place.at(2), Ok(other.clone()))?.verdict)
+    sieve.judge(PartitionId::new("pair", 0).at(1), Ok(one.clone()))?;
+    Ok(sieve)
+}
+
+fn second(sieve: &mut Sieve, other: &Reading) -> Result<Verdict, SieveError> {
+    Ok(sieve.judge(PartitionId::new("pair", 0).at(2), Ok(other.clone()))?.verdict)
 }

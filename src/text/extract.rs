@@ -1,11 +1,12 @@
 //! HTML -> the text that a reader sees.
 
+use super::consent;
 use super::nesting::{self, Shape};
 use super::settings::HtmlText;
 use super::stripped;
 use super::tree::{self, MOST_ATTRIBUTES, NoTree};
 use crate::record::{Reject, Rejection};
-use dom_query::Document;
+use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
 
 /// Main text shorter than this many bytes is not trusted: then all visible text counts.
@@ -17,6 +18,12 @@ const SURE_MAIN_TEXT: usize = 500;
 
 /// Main text that may be a notice is not trusted unless one in this many characters of the page's running text stands in it.
 const LEAST_SHARE_OF_TEXT: usize = 4;
+
+/// Visible text of more bytes than this is not searched for the article beside a notice: reading stays bounded.
+const MOST_SEARCHED: usize = 1 << 19;
+
+/// Paragraphs of fewer characters stay where the others of a notice are left out: buttons and single words.
+const LEAST_PARAGRAPH: usize = 20;
 
 /// Elements whose content is not shown.
 pub(super) const HIDDEN: [&str; 10] =
@@ -91,10 +98,44 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
         return Ok((visible.text, Extraction::All));
     }
     let main = if visible.text.trim().len() < LEAST_MAIN_TEXT { None } else { main_text(page) };
-    Ok(match main.filter(|main| is_trusted(main, &visible)) {
+    let main = match main {
+        Some(notice) if consent::is_notice(&notice) => main_text_without(&notice, html, max_depth, &visible),
+        main => main.filter(|main| is_trusted(main, &visible)),
+    };
+    Ok(match main {
         Some(main) => (main, Extraction::Main),
         None => (visible.text, Extraction::AllFallback),
     })
+}
+
+/// Looks for the article of a page whose notice about cookies was taken for it: without the paragraphs of the notice. `None`
+/// where what is left has no article, or a small one; the page may be about cookies.
+fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visible) -> Option<String> {
+    if visible.text.len() > MOST_SEARCHED {
+        return None;
+    }
+    let solid_text = |text: &str| text.split_whitespace().collect::<String>();
+    let notice = solid_text(notice);
+    let page = tree::build(html, max_depth).ok()?;
+    let (mut paragraph, mut text, mut gone) = (Vec::new(), String::new(), Vec::new());
+    walk(&page, max_depth, |step| match step {
+        Step::Text { node, .. } => {
+            text.push_str(&node.text());
+            paragraph.push(node);
+        }
+        Step::Break => {
+            if solid(&text) >= LEAST_PARAGRAPH && notice.contains(&solid_text(&text)) {
+                gone.append(&mut paragraph);
+            }
+            paragraph.clear();
+            text.clear();
+        }
+    })?;
+    gone.iter().for_each(NodeRef::remove_from_parent);
+    // A list of links is no article, however long.
+    let running = visible_text(&page, max_depth)?.running;
+    let is_running = |main: &str| running.saturating_mul(2) >= solid(main);
+    main_text(page).filter(|main| is_running(main) && is_trusted(main, visible) && !consent::is_notice(main))
 }
 
 fn main_text(page: Document) -> Option<String> {
@@ -111,7 +152,7 @@ fn is_trusted(main: &str, visible: &Visible) -> bool {
 }
 
 /// Counts the characters that are no blanks.
-fn solid(text: &str) -> usize {
+pub(super) fn solid(text: &str) -> usize {
     text.chars().filter(|c| !c.is_whitespace()).count()
 }
 
@@ -122,9 +163,30 @@ struct Visible {
     running: usize,
 }
 
-/// Walks the tree without recursion; `None` when it is deeper than `max_depth`.
+/// One step through what is shown.
+enum Step<'a> {
+    /// A text node, and whether it stands in a link.
+    Text { node: NodeRef<'a>, is_link: bool },
+    /// A block begins or ends: no word goes on.
+    Break,
+}
+
+/// Collects what is shown; `None` when the tree is deeper than `max_depth`.
 fn visible_text(page: &Document, max_depth: usize) -> Option<Visible> {
     let mut visible = Visible { text: String::new(), running: 0 };
+    walk(page, max_depth, |step| match step {
+        Step::Text { node, is_link } => {
+            let text = node.text();
+            visible.text.push_str(&text);
+            visible.running += if is_link { 0 } else { solid(&text) };
+        }
+        Step::Break => visible.text.push('\n'),
+    })?;
+    Some(visible)
+}
+
+/// Walks through what is shown without recursion; `None` when the tree is deeper than `max_depth`.
+fn walk<'a>(page: &'a Document, max_depth: usize, mut see: impl FnMut(Step<'a>)) -> Option<()> {
     let (mut depth, mut links) = (0_usize, 0_usize);
     let root = page.root();
     let mut node = root;
@@ -132,14 +194,12 @@ fn visible_text(page: &Document, max_depth: usize) -> Option<Visible> {
         let mut shown = true;
         let mut is_link = false;
         if node.is_text() {
-            let text = node.text();
-            visible.text.push_str(&text);
-            visible.running += if links == 0 { solid(&text) } else { 0 };
+            see(Step::Text { node, is_link: links > 0 });
         } else if let Some(name) = node.node_name() {
             shown = !HIDDEN.contains(&&*name);
             is_link = &*name == "a";
             if !INLINE.contains(&&*name) {
-                visible.text.push('\n');
+                see(Step::Break);
             }
         }
         if shown && let Some(child) = node.first_child() {
@@ -153,19 +213,19 @@ fn visible_text(page: &Document, max_depth: usize) -> Option<Visible> {
         }
         loop {
             if node.id == root.id {
-                return Some(visible);
+                return Some(());
             }
             if let Some(sibling) = node.next_sibling() {
                 node = sibling;
                 break;
             }
-            let Some(parent) = node.parent() else { return Some(visible) };
+            let Some(parent) = node.parent() else { return Some(()) };
             node = parent;
             depth = depth.saturating_sub(1);
             if let Some(name) = node.node_name() {
                 links -= usize::from(&*name == "a" && links > 0);
                 if !INLINE.contains(&&*name) {
-                    visible.text.push('\n');
+                    see(Step::Break);
                 }
             }
         }

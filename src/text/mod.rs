@@ -8,6 +8,7 @@
 //! Cost: some tens of microseconds for 2 KB, most of it segmentation; HTML costs about as much again.
 
 mod analyzer;
+mod consent;
 mod entities;
 mod extract;
 mod han;

@@ -168,6 +168,136 @@ fn other_figures_make_a_template() {
     assert!(off.out.contains("verdict  near, by stage minhash") && !off.out.contains("figures"), "{}", off.out);
 }
 
+/// Compares two records, and returns the verdict, the rule that refused the pair and its sentence.
+fn refused(one: &Value, other: &Value, settings: &[&str]) -> (String, String, String) {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("pages.jsonl"), format!("{one}\n{other}\n")).unwrap();
+    let settings: Vec<&str> = settings.iter().flat_map(|set| ["-s", set]).collect();
+    let pages = [&["pages.jsonl:1", "pages.jsonl:2"][..], &settings].concat();
+    let told = json(&folder, &pages);
+    let text = |of: &str| told[of].as_str().unwrap_or_default().to_owned();
+    let table = compare(&folder, &[&pages[..], &["-o", "table"]].concat()).out;
+    let why = table.lines().find_map(|line| line.strip_prefix("why ")).unwrap_or_default().trim();
+    assert_eq!(why, text("reason"), "{table}");
+    (text("verdict"), text("refused_by"), text("reason"))
+}
+
+#[test]
+fn the_rule_that_refuses_a_pair_is_named_with_its_setting() {
+    let text = |text: &str| serde_json::json!({"text": text});
+    let news = text(NEWS);
+    let near = text(&NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
+    let numbers = |n: [u32; 3]| text(&format!("{NEWS} {} {} {}", n[0], n[1], n[2]));
+    let framed = |host: &str, from: usize| {
+        let text = format!("{NEWS} {}", &DIGEST[from..from + 200]);
+        serde_json::json!({"url": format!("https://{host}/{from}"), "text": text})
+    };
+    let unsure = "match.minhash.low_confidence={below: 0.95, below_short: 0.95, containment: 0.99, max_distance: 2}";
+    let in_scope = |scope: &str| serde_json::json!({"text": NEWS, "lang": scope});
+    assert_eq!(refused(&news, &near, &[]), ("near".into(), String::new(), String::new()));
+    let cases: &[(&Value, &Value, &[&str], [&str; 3])] = &[
+        (&framed("a.example", 0), &framed("b.example", 300), &[], ["near", "", ""]),
+        (
+            &framed("a.example", 0),
+            &framed("a.example", 300),
+            &[],
+            [
+                "unique",
+                "same_site",
+                "both pages are of one site, and about 0.… of the smaller page is in the other (match.same_site is 0.95)",
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &[unsure],
+            [
+                "unique",
+                "low_confidence",
+                "the estimated similarity 0.89 is below 0.95 (match.minhash.low_confidence.below is 0.95), 0.… of the smaller page \
+             is in the other (containment is 0.99) and the SimHashes differ in 7 bits (max_distance is 2)",
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &["match.minhash.min_shared_bands=42"],
+            [
+                "unique",
+                "min_shared_bands",
+                "the sketches share 31 band keys (match.minhash.min_shared_bands is 42), although the estimated similarity is 0.89",
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &["match.stages=simhash", "match.simhash.max_distance=8", "match.simhash.min_similarity=0.9"],
+            [
+                "unique",
+                "simhash_min_similarity",
+                "the SimHashes are near, but the estimated similarity is 0.89 (match.simhash.min_similarity is 0.9)",
+            ],
+        ),
+        (
+            &numbers([11, 40, 7]),
+            &numbers([12, 55, 7]),
+            &[],
+            [
+                "template",
+                "number_guard",
+                "0.333 of the smaller page's numbers are in the other (match.number_overlap is 0.5)",
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &["match.minhash.min_similarity=0.9", "match.minhash.containment=0.99"],
+            [
+                "unique",
+                "distance",
+                "the SimHashes differ in 7 bits (match.simhash.max_distance is 3) and the estimated similarity is 0.89 \
+             (match.minhash.min_similarity is 0.9) and 0.… of the smaller page is in the other (match.minhash.containment is 0.99)",
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &["match.stages=simhash"],
+            ["unique", "distance", "the SimHashes differ in 7 bits (match.simhash.max_distance is 3)"],
+        ),
+        (
+            &news,
+            &text("今天天气不错"),
+            &[],
+            [
+                "unique",
+                "too_short",
+                "the texts differ, and one of them is too short for the other stages (text.min_features, match.minhash.min_shingles)",
+            ],
+        ),
+        (
+            &news,
+            &near,
+            &["match.stages=exact"],
+            ["unique", "stages", "the texts differ, and match.stages has no other stage than exact"],
+        ),
+        (
+            &in_scope("en"),
+            &in_scope("fr"),
+            &["input.fields.scope=/lang"],
+            ["unique", "scope", "the pages have different scopes (input.fields.scope)"],
+        ),
+    ];
+    for (one, other, settings, [verdict, by, why]) in cases {
+        let told = refused(one, other, settings);
+        assert_eq!((told.0.as_str(), told.1.as_str()), (*verdict, *by), "{settings:?}: {told:?}");
+        // An estimate stands for itself.
+        let (begin, end) = why.split_once('…').unwrap_or((why, ""));
+        assert!(told.2.starts_with(begin) && told.2.ends_with(end), "{settings:?}: {told:?}");
+        assert!(why.contains('…') || told.2 == *why, "{settings:?}: {told:?}");
+    }
+}
+
 /// A page in which the story stands among three times as much of others.
 const DIGEST: &str = "Snow fell in the mountains overnight, and most of the roads to the valley were closed until noon, \
     the police said. Trains ran late, and two schools sent their pupils home early because the heating had failed in both \

@@ -79,7 +79,7 @@ fn people_see_text_words_shingles_and_fingerprints() {
     assert!(row("shingles ").contains("first: 据了解研, 了解研究, "), "{}", said.out);
     assert_eq!(row("figures "), "0 different");
     assert_eq!(row("simhash "), "41aba784b07e92e3", "as the library has it");
-    assert_eq!(row("scheme "), "sh64-e86707");
+    assert_eq!(row("scheme "), "sh64-805a5f");
     assert!(row("lookup ").starts_with("no snapshot of this scheme in "), "{}", said.out);
 }
 
@@ -92,6 +92,7 @@ fn programs_read_all_of_it() {
     let told = told(folder.path(), &["page.txt", "-s", "text.min_features=1", "-s", "match.simhash.top_k=2"]);
     assert_eq!(told["text"], "snow, snow and rain 在 北京! 北京!");
     assert_eq!((&told["from"], &told["tokens"], &told["fp"].is_null()), (&"text".into(), &5.into(), &false));
+    assert_eq!(told["fp_missing"], Value::Null);
     let words = told["words"].as_array().unwrap();
     let word = |text: &str| words.iter().find(|word| word["text"] == text).unwrap();
     assert_eq!((&word("snow")["count"], &word("snow")["weight"]), (&2.into(), &12.0.into()));
@@ -148,6 +149,33 @@ fn the_nearest_originals_of_a_snapshot_are_named_with_the_verdict() {
     let table = explain(folder.path(), &["near.txt", "-o", "table"]).out;
     assert!(table.contains("lookup     near of pages:3:2, by stage "), "{table}");
     assert!(table.contains(" of pages:3:2") && table.contains("cluster pages:3:2"), "{table}");
+}
+
+#[test]
+fn a_page_without_a_simhash_has_the_reason_wherever_it_is_explained() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("short.txt"), "今天天气不错").unwrap();
+    let told = told(folder.path(), &["short.txt"]);
+    assert_eq!((&told["fp"], &told["fp_missing"]), (&Value::Null, &"fewer than 20 different words".into()));
+    let table = explain(folder.path(), &["short.txt", "-o", "table"]).out;
+    assert!(table.contains("simhash    none: fewer than 20 different words\n"), "{table}");
+}
+
+#[test]
+fn an_original_that_is_near_and_not_matched_has_its_reason() {
+    let folder = TempDir::new().unwrap();
+    let results = |numbers: &str| format!("{EN} Results: {numbers}.");
+    remember(folder.path(), &[&results("17, 42, 99, 310")]);
+    fs::write(folder.path().join("same.txt"), results("17, 42, 99, 310")).unwrap();
+    fs::write(folder.path().join("other.txt"), results("18, 43, 98, 311")).unwrap();
+    let nearest = |file: &str| told(folder.path(), &[file])["lookup"]["nearest"][0].clone();
+    let same = nearest("same.txt");
+    assert_eq!((&same["refused_by"], &same["reason"]), (&Value::Null, &Value::Null), "{same}");
+    let why = "0 of the smaller page's numbers are in the other (match.number_overlap is 0.5)";
+    let other = nearest("other.txt");
+    assert_eq!((&other["refused_by"], &other["reason"]), (&"number_guard".into(), &why.into()), "{other}");
+    let table = explain(folder.path(), &["other.txt", "-o", "table"]).out;
+    assert!(table.contains(&format!("  not a duplicate: {why}\n")), "{table}");
 }
 
 #[test]

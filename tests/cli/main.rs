@@ -10,6 +10,7 @@ mod config;
 mod demo;
 mod eval;
 mod explain;
+mod hostile;
 mod listen;
 mod operators;
 mod printed;

@@ -52,6 +52,34 @@ fn thresholds_are_tried_and_the_doubtful_pairs_written() {
     let bits = usize::try_from(recommended["match.simhash.max_distance"].as_u64().unwrap()).unwrap();
     assert!(column("max_distance", "precision")[bits] > 0.95, "{told}");
 
+    // What it would mean for a full index is said as `validate --matching` says it.
+    let sample = &told["sample"];
+    assert_eq!((&sample["pages"], &sample["is_small"]), (&told["pages"], &true.into()));
+    assert!(sample["caution"].as_str().unwrap().starts_with("caution: "), "{sample}");
+    let distance = format!("match.simhash.max_distance={bits}");
+    let kafka = [
+        "kafka.brokers=[k:9092]",
+        "input.topics=[pages]",
+        "output.unique.topic=u",
+        "output.duplicate.topic=d",
+        "output.dead_letter.topic=x",
+    ];
+    let sets = kafka.iter().flat_map(|set| ["-s", set]).chain(["-s", &distance]);
+    let validated = super::program::said(
+        dupgate().args(["validate", "--matching", "-o", "json"]).args(sets).current_dir(folder.path()),
+    );
+    let validated: Value = serde_json::from_str(&validated.out).unwrap();
+    let (chance, simhash) = (&sample["chance_matches"], &validated["simhash"]);
+    assert_eq!(
+        (&chance["a_page"], &chance["max_entries"]),
+        (&simhash["by_chance"], &simhash["max_entries"]),
+        "{validated}"
+    );
+    let [a_page, a_day] = ["a_page", "a_day"].map(|of| chance[of].as_f64().unwrap());
+    // Three days fill the index.
+    let expected = a_page * simhash["max_entries"].as_f64().unwrap() / 3.0;
+    assert!((a_day - expected).abs() <= expected * 1e-9, "{chance}");
+
     let html = fs::read_to_string(folder.path().join("tune-pairs.html")).unwrap();
     assert_eq!(html.matches("<section>").count(), 10);
     assert!(html.contains("<del>") && html.contains("<ins>") && html.contains("pages.jsonl:"), "{html}");
@@ -68,7 +96,15 @@ fn people_see_what_is_configured_and_what_is_recommended() {
     let line = |begin: &str| said.out.lines().find(|line| line.starts_with(begin)).unwrap_or_default().to_owned();
     assert!(said.out.contains("from a Jaccard index of 0.4 on\n"), "{}", said.out);
     assert!(tune(folder.path(), &["-o", "table"]).out.contains(" on, where strangers end\n"));
-    assert!(said.out.contains("few pages: "), "{}", said.out);
+    let caution = line("caution: ");
+    assert!(
+        caution.contains(" pages with ") && caution.contains(" are a small sample (take 2,000 pages, 50 pairs)"),
+        "{caution}"
+    );
+    assert!(
+        caution.contains("; unrelated pages in an index of ") && caution.contains(" a day match by chance"),
+        "{caution}"
+    );
     assert!(line("3 ").contains("as configured"), "{}", said.out);
     assert!(line("0.4 ").ends_with("recommended") && line("0.5 ").ends_with("as configured"), "{}", said.out);
     assert!(line("recommended: ").ends_with("match.minhash.min_similarity: 0.4"), "{}", said.out);

@@ -18,6 +18,7 @@ use dupgate::log::{
 };
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::snapshot::Folder;
+use rustix::time::{ClockId, clock_gettime};
 
 /// What an index holds.
 #[derive(Clone, Copy)]
@@ -115,8 +116,8 @@ fn memory(name: &str) -> u64 {
 
 /// How long this thread has been running on a processor: what others do on the machine does not count.
 fn worked() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())
 }
 
 /// Runs something; returns its result and how long it took.

@@ -7,9 +7,9 @@ use crate::config::settings::Settings;
 use crate::error::Fatal;
 use crate::fingerprint::{Inspection, MOST_DISTANCE, partition_of};
 use crate::index::{Original, in_turn};
-use crate::judge::{Snapshot, State, decide};
+use crate::judge::{Snapshot, State, decide, refusal};
 use crate::log::{Answer, Entry, EntryBody, PageEntry, PageRuling, RequestId};
-use crate::record::PartitionId;
+use crate::record::{PartitionId, Timestamp};
 
 /// Originals less alike than this, in thousandths, are not near by any rules worth having.
 const LEAST_SIMILARITY: u16 = 100;
@@ -40,6 +40,17 @@ pub(super) struct Near {
     pub(super) similarity: Option<u16>,
     /// Estimated share of the smaller page in the other one, in thousandths, where containment is in use.
     pub(super) contained: Option<u16>,
+    /// Why the page is no duplicate of it.
+    pub(super) refusal: Option<Refused>,
+}
+
+/// The rule that keeps a page from being a duplicate.
+#[derive(Clone)]
+pub(super) struct Refused {
+    /// Its name.
+    pub(super) by: &'static str,
+    /// What was measured, and the setting.
+    pub(super) why: String,
 }
 
 /// Looks through the newest snapshot of the page's log partition; `None` when there is none at hand.
@@ -68,35 +79,48 @@ fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found 
             || bits.is_some_and(|bits| bits <= u32::from(MOST_DISTANCE))
             || similarity.is_some_and(|similarity| similarity >= least.min(LEAST_SIMILARITY))
             || holds.is_some_and(|(share, least)| share >= least);
-        is_near.then(|| Near { original: original.clone(), exact, bits, similarity, contained })
+        is_near.then(|| Near { original: original.clone(), exact, bits, similarity, contained, refusal: None })
     };
     let mut nearest: Vec<Near> = snapshot.originals.iter().filter_map(measure).collect();
     // Whatever can match is among them: the judge's answer is that from all originals.
     let few: Vec<Original> = nearest.iter().map(|near| near.original.clone()).collect();
-    let ruling = judge(page, snapshot, &few);
+    let state = state_of(snapshot, &few);
+    let asked = asked(page, snapshot);
+    let ruling = judge(&state, asked.clone(), snapshot.state.newest);
     nearest.sort_by_key(|near| (!near.exact, Reverse(near.similarity), near.bits, near.original.sequence));
     nearest.truncate(most);
+    for near in &mut nearest {
+        let refusal = refusal(&state, &asked, snapshot.state.newest, near.original.sequence);
+        let rules = &snapshot.state.rules;
+        near.refusal = refusal.map(|refusal| Refused { by: refusal.name(), why: refusal.sentence(rules) });
+    }
     Found { log, at: snapshot.at, originals: snapshot.originals.len(), nearest, ruling }
 }
 
-fn judge(page: &Inspection, snapshot: &Snapshot, originals: &[Original]) -> Option<PageRuling> {
+/// Returns the state of the snapshot with a few of its originals.
+fn state_of(snapshot: &Snapshot, originals: &[Original]) -> State {
     let mut checkpoint = snapshot.state.clone();
     // Tables for millions would be made for a handful.
     checkpoint.rules.max_entries = checkpoint.rules.max_entries.min(originals.len() as u64 + 1);
-    let state = State::load(&checkpoint, originals, in_turn);
-    let now = checkpoint.newest;
-    let asked = PageEntry {
+    State::load(&checkpoint, originals, in_turn)
+}
+
+fn asked(page: &Inspection, snapshot: &Snapshot) -> PageEntry {
+    PageEntry {
         source: PartitionId::new("", 0).at(0),
-        event_time: page.reading.event_time.unwrap_or(now),
+        event_time: page.reading.event_time.unwrap_or(snapshot.state.newest),
         id: page.reading.id,
         scope: page.reading.scope,
         site: page.reading.site,
         is_variant: page.reading.canonical.is_some(),
         fingerprints: page.reading.fingerprints.clone(),
         digest: page.reading.digest,
-    };
+    }
+}
+
+fn judge(state: &State, asked: PageEntry, now: Timestamp) -> Option<PageRuling> {
     let entry = Entry { request: RequestId(0), body: EntryBody::Page(asked) };
-    match decide(&state, &entry, now)?.answer {
+    match decide(state, &entry, now)?.answer {
         Answer::Page(page) => Some(page),
         Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
     }

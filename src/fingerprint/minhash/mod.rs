@@ -26,4 +26,4 @@ pub use bottom::Bottom;
 pub(super) use distinct::Distinct;
 pub use permutations::Permutations;
 pub use sketch::{BadForm, Sketch, SketchForm, SlotBits, share};
-pub use unsure::{SameSite, Unsure, Witnesses};
+pub use unsure::{Limits, SameSite, TwoPages, Unsure, Witnesses};

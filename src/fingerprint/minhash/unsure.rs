@@ -24,6 +24,17 @@ pub struct Unsure {
     pub of_many: bool,
 }
 
+/// What an estimate is compared with, for one pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The least estimate that needs no witness, in thousandths, inclusive.
+    pub least: u16,
+    /// Whether it comes from [`Unsure::below_short`].
+    pub is_short: bool,
+    /// Largest distance of the `SimHash`es that is a witness, in bits, inclusive; 0: none is.
+    pub max_distance: u8,
+}
+
 /// What is known of a pair whose sketches are near.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witnesses {
@@ -53,19 +64,31 @@ impl Unsure {
     pub const NEVER: Self =
         Self { below: 0, below_short: 0, short: 0, containment: 0, max_distance: 0, of_many: false };
 
+    /// Returns what the estimate of a pair is compared with.
+    #[must_use]
+    pub fn limits(self, form: SketchForm, witnesses: Witnesses) -> Limits {
+        let is_short =
+            witnesses.of_two_sites || witnesses.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
+        let below = if is_short { self.below_short } else { self.below };
+        let errors = if self.of_many { in_tenths(witnesses.rivals) } else { 0 };
+        let margin = form.standard_error(below) * errors / 10;
+        let stricter = u8::try_from(errors * BITS_DEVIATION / 100).unwrap_or(u8::MAX);
+        Limits {
+            least: below.saturating_add(margin),
+            is_short,
+            max_distance: self.max_distance.saturating_sub(stricter),
+        }
+    }
+
     /// Says whether an estimate needs no witness, or has one.
     #[must_use]
     pub fn is_sure(self, form: SketchForm, witnesses: Witnesses) -> bool {
-        let Witnesses { estimate, contained, distance, shingles, of_two_sites, rivals } = witnesses;
-        let is_short = shingles.is_some_and(|shingles| shingles < u32::from(self.short));
-        let below = if is_short || of_two_sites { self.below_short } else { self.below };
-        let errors = if self.of_many { in_tenths(rivals) } else { 0 };
-        let margin = form.standard_error(below) * errors / 10;
-        let max_distance = u16::from(self.max_distance).saturating_sub(errors * BITS_DEVIATION / 100);
+        let Witnesses { estimate, contained, distance, .. } = witnesses;
+        let Limits { least, max_distance, .. } = self.limits(form, witnesses);
         self.below == 0
-            || estimate >= below.saturating_add(margin)
+            || estimate >= least
             || contained.is_some_and(|share| share >= self.containment)
-            || (max_distance > 0 && distance.is_some_and(|distance| u16::from(distance) <= max_distance))
+            || (max_distance > 0 && distance.is_some_and(|distance| distance <= max_distance))
     }
 
     /// Says whether an original with this estimate could be taken for a match by chance: it is at most three standard
@@ -90,6 +113,15 @@ pub struct SameSite {
     pub containment: u16,
 }
 
+/// How far two pages of one site are from being one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TwoPages {
+    /// The estimated Jaccard index, in thousandths.
+    pub similarity: u16,
+    /// Estimated share of the smaller page that is in the other one, in thousandths, where the sketches have sizes.
+    pub contained: Option<u16>,
+}
+
 /// Least estimated share of the smaller page, however uncertain the estimate is, in thousandths.
 const LEAST_CONTAINED: u16 = 800;
 
@@ -99,6 +131,12 @@ impl SameSite {
     /// [`containment`](Self::containment) of the smaller one is in the other.
     #[must_use]
     pub fn are_one(self, form: SketchForm, one: &[u8], other: &[u8], distance: u8) -> bool {
+        self.are_two(form, one, other, distance).is_none()
+    }
+
+    /// Returns what speaks against their being one page, when [`SameSite::are_one`] says no.
+    #[must_use]
+    pub fn are_two(self, form: SketchForm, one: &[u8], other: &[u8], distance: u8) -> Option<TwoPages> {
         let sizes = form.count(one).zip(form.count(other)).map(|(one, other)| [one, other].map(u64::from));
         // Without sizes they count as equal.
         let [one_size, other_size] = sizes.unwrap_or([1000, 1000]);
@@ -106,8 +144,10 @@ impl SameSite {
         let all = 1000 * (one_size + other_size);
         let expected = u16::try_from(1000 * both / all.saturating_sub(both).max(1)).unwrap_or(1000).min(1000);
         let least = expected.saturating_sub(2 * form.standard_error(expected));
-        let contained = form.contained(one, other, distance, 0).unwrap_or(0);
-        form.similarity(distance) >= least && (sizes.is_none() || contained >= LEAST_CONTAINED)
+        let similarity = form.similarity(distance);
+        let contained = sizes.map(|_| form.contained(one, other, distance, 0).unwrap_or(0));
+        let is_one = similarity >= least && contained.is_none_or(|share| share >= LEAST_CONTAINED);
+        (!is_one).then_some(TwoPages { similarity, contained })
     }
 }
 

@@ -1,0 +1,217 @@
+//! Notices that ask for consent to cookies, told from articles by their language.
+//!
+//! Most sentences of a notice speak to the reader about cookies, data, partners and choices. An article about cookies has the
+//! same words, but seldom says "we" and "you"; a recipe for cookies says "you", but asks for no consent. English, German and
+//! Chinese are known. What was measured stands in `docs/QUALITY.md`, the cases in the tests.
+//!
+//! Cost: one search for "cookie" for most pages; for the others some tens of microseconds.
+
+/// A longer text is no notice, and if it is one, it is what the page is about.
+const MOST_SOLID: usize = 3000;
+
+/// Topics of which a notice names so many.
+const LEAST_TOPICS: usize = 3;
+
+/// Asking for consent: the topic that a notice never lacks.
+const CONSENT: &[&str] = &[
+    "consent",
+    "withdraw",
+    "reject",
+    "decline",
+    "refuse",
+    "opt out",
+    "opt-out",
+    "accept all",
+    "accept cookie",
+    "you agree",
+    "your privacy",
+    "einwillig",
+    "willigen",
+    "zustimm",
+    "akzeptier",
+    "ablehn",
+    "widerruf",
+    "widersp",
+    "privatsphäre",
+    "同意",
+    "拒绝",
+    "拒絕",
+    "撤回",
+    "接受",
+];
+
+/// Beginnings of words, by topic, in lower case. The first is what is asked for.
+const TOPICS: [&[&str]; 6] = [
+    CONSENT,
+    &[
+        "cookie",
+        "similar technolog",
+        "tracking",
+        "tracker",
+        "ähnliche technolog",
+        "ähnlichen technolog",
+        "类似技术",
+        "類似技術",
+        "跟踪技术",
+        "追踪技术",
+        "追蹤技術",
+    ],
+    &[
+        "privacy",
+        "personal data",
+        "your data",
+        "personal information",
+        "ip address",
+        "identifier",
+        "browsing",
+        "data protection",
+        "gdpr",
+        "datenschutz",
+        "personenbezogen",
+        "ihre daten",
+        "ip-adress",
+        "kennung",
+        "dsgvo",
+        "隐私",
+        "隱私",
+        "个人信息",
+        "個人資料",
+        "个人数据",
+        "個人資訊",
+        "个人资料",
+        "浏览",
+        "瀏覽",
+    ],
+    &[
+        "partner",
+        "vendor",
+        "third part",
+        "third-part",
+        "drittanbieter",
+        "dritte",
+        "anbieter",
+        "合作伙伴",
+        "合作夥伴",
+        "第三方",
+        "供应商",
+        "供應商",
+    ],
+    &[
+        "personalis",
+        "personaliz",
+        "advertis",
+        "analytics",
+        "measure",
+        "audience",
+        "tailor",
+        "relevant ads",
+        "werbung",
+        "anzeigen",
+        "analyse",
+        "messung",
+        "reichweite",
+        "nutzungsprofil",
+        "个性化",
+        "個人化",
+        "個性化",
+        "广告",
+        "廣告",
+        "分析",
+        "流量",
+        "统计",
+        "統計",
+    ],
+    &[
+        "setting",
+        "preference",
+        "manage",
+        "choice",
+        "choose",
+        "purpose",
+        "necessary",
+        "einstellung",
+        "präferenz",
+        "auswahl",
+        "zweck",
+        "notwendig",
+        "设置",
+        "設定",
+        "設置",
+        "偏好",
+        "选择",
+        "選擇",
+        "必要",
+        "目的",
+    ],
+];
+
+/// Words that name the site or the reader.
+const ADDRESSES: [&str; 20] = [
+    "we", "our", "us", "you", "your", "wir", "uns", "unser", "unsere", "unserer", "unseren", "unserem", "sie", "ihr",
+    "ihre", "ihrer", "ihren", "ihrem", "du", "deine",
+];
+
+/// The same where words are not set apart.
+const HAN_ADDRESSES: [&str; 6] = ["我们", "我們", "您", "你", "本网站", "本網站"];
+
+/// What a text speaks of.
+#[derive(Default)]
+struct Language {
+    solid: usize,
+    /// Characters of the sentences that speak to the reader about a topic, or of three topics at once.
+    asking: usize,
+    /// Topics of those sentences, a bit each.
+    topics: u8,
+}
+
+/// Says whether a whole text is a notice.
+pub(super) fn is_notice(text: &str) -> bool {
+    if !names_cookies(text) || text.chars().filter(|c| !c.is_whitespace()).nth(MOST_SOLID).is_some() {
+        return false;
+    }
+    let language = Language::of(text);
+    language.is_mostly_asking() && language.topics & 1 == 1 && language.count() >= LEAST_TOPICS
+}
+
+fn names_cookies(text: &str) -> bool {
+    ["ookie", "OOKIE"].iter().any(|name| text.contains(name))
+}
+
+impl Language {
+    fn of(text: &str) -> Self {
+        let mut language = Self::default();
+        let text = text.to_lowercase();
+        for sentence in text.split(['.', '!', '?', '。', '！', '？', ';', '；', '\n']) {
+            let solid = super::extract::solid(sentence);
+            let topics = topics_of(sentence);
+            language.solid += solid;
+            if (topics != 0 && is_addressed(sentence)) || topics.count_ones() >= 3 {
+                language.asking += solid;
+                language.topics |= topics;
+            }
+        }
+        language
+    }
+
+    /// Two fifths: the least share among the notices that were measured is .48, the largest among articles about them .32.
+    const fn is_mostly_asking(&self) -> bool {
+        self.asking > 0 && self.asking.saturating_mul(5) >= self.solid.saturating_mul(2)
+    }
+
+    const fn count(&self) -> usize {
+        self.topics.count_ones() as usize
+    }
+}
+
+fn topics_of(sentence: &str) -> u8 {
+    let names = |topic: &&[&str]| topic.iter().any(|word| sentence.contains(word));
+    TOPICS.iter().enumerate().filter(|(_, topic)| names(topic)).fold(0, |topics, (number, _)| topics | 1 << number)
+}
+
+fn is_addressed(sentence: &str) -> bool {
+    HAN_ADDRESSES.iter().any(|word| sentence.contains(word))
+        || sentence.split(|c: char| !c.is_alphabetic()).any(|word| ADDRESSES.contains(&word))
+}
+
+#[cfg(test)]
+mod tests;
