@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use dupgate::config::{ByteSize, Decides, Given, Purpose, Span, decides, schema};
+use dupgate::config::{ByteSize, Decides, Given, Layers, Purpose, Span, decides, schema};
 use serde_json::{Value, json};
 
-use super::{REQUIRED, minimal, sample, up_to_date};
+use super::{REQUIRED, sample, up_to_date};
 
 const HEAD: &str = "# Configuration
 
@@ -43,10 +43,11 @@ This page is written from `config/dupgate.yaml` and the checks of the code by
 const ENDLESS: u64 = 1 << 42;
 
 fn accepts(path: &str, value: &str) -> bool {
-    let mut layers = minimal();
+    let mut layers = Layers::default();
+    // Without it there is one partition of the logs at most.
     layers.set("input.fields.scope=/site");
     layers.set(&format!("{path}={value}"));
-    layers.resolve(&Given::default(), Purpose::Run).is_ok()
+    layers.resolve(&Given::default(), Purpose::Sieve).is_ok()
 }
 
 /// What kind of value a key takes.
@@ -108,6 +109,8 @@ fn type_of(path: &str, shape: &Value) -> String {
         Kind::List => "list".to_owned(),
         Kind::Map => "map".to_owned(),
         Kind::Text if path.starts_with("input.fields.") => "field".to_owned(),
+        Kind::Text if shape.to_string().contains("\"const\":\"all\"") => "`all`, or a list of whole numbers".to_owned(),
+        Kind::Text if shape.get("examples").is_some() => format!("text, such as {}", words(&shape["examples"])),
         Kind::Text => "text".to_owned(),
     }
 }
@@ -123,6 +126,8 @@ fn bounds(good: u64, is_accepted: impl Fn(u64) -> bool) -> (u64, Option<u64>) {
     };
     let least = if is_accepted(0) { 0 } else { between(0, good) };
     let most = (!is_accepted(ENDLESS)).then(|| between(ENDLESS, good));
+    // What only the type of the number limits has no limit that matters.
+    let most = most.filter(|most| i32::try_from(*most).is_ok_and(|most| most < i32::MAX));
     (least, most)
 }
 
@@ -180,14 +185,10 @@ fn cell(text: &str) -> String {
 }
 
 fn rows(shape: &Value, path: &str, written: &Value, text: &mut String) {
-    if let Some(properties) = shape["properties"].as_object().filter(|_| !path.contains("extensions")) {
+    if let Some(properties) = shape["properties"].as_object() {
         for (key, below) in properties {
-            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-            if !path.contains('.') {
-                let about = below["properties"].as_object().and(below["description"].as_str());
-                let about = about.map(|about| format!("{}\n\n", cell(about))).unwrap_or_default();
-                writeln!(text, "\n## `{key}`\n\n{about}| setting | value | range | default | decides | meaning |\n|---|---|---|---|---|---|").unwrap();
-            } else if below["properties"].as_object().is_some()
+            let path = format!("{path}.{key}");
+            if below.get("properties").is_some()
                 && let Some(about) = below["description"].as_str()
             {
                 writeln!(text, "| **`{path}`** | | | | | {} |", cell(about)).unwrap();
@@ -210,10 +211,22 @@ fn rows(shape: &Value, path: &str, written: &Value, text: &mut String) {
     writeln!(text, "| `{path}` | {value} | {range} | {default} | {decides} | {about} |").unwrap();
 }
 
+const COLUMNS: &str = "| setting | value | range | default | decides | meaning |\n|---|---|---|---|---|---|\n";
+
 fn document() -> String {
     let written: Value = serde_saphyr::from_str(&sample()).unwrap();
-    let mut text = HEAD.to_owned();
-    rows(&schema(), "", &written, &mut text);
+    let schema = schema();
+    let (sections, alone): (Vec<_>, Vec<_>) =
+        schema["properties"].as_object().unwrap().iter().partition(|(_, below)| below.get("properties").is_some());
+    let mut text = format!("{HEAD}\n## At the top\n\n{COLUMNS}");
+    for (key, shape) in alone {
+        rows(shape, key, &written[key], &mut text);
+    }
+    for (key, shape) in sections {
+        let about = shape["description"].as_str().map(|about| format!("{}\n\n", cell(about))).unwrap_or_default();
+        write!(text, "\n## `{key}`\n\n{about}{COLUMNS}").unwrap();
+        rows(shape, key, &written[key], &mut text);
+    }
     text
 }
 

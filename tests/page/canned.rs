@@ -147,7 +147,7 @@ pub(super) fn answer(started_ms: u64, samples: u64) -> Value {
 }
 
 /// The answer of an instance that has found this many pairs, and has such clusters.
-pub(super) fn pairs(newest: u64, clusters: Value) -> Value {
+pub(super) fn pairs(newest: u64, clusters: &Value) -> Value {
     json!({"newest": newest, "clusters": clusters})
 }
 
