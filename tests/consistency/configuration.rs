@@ -152,7 +152,7 @@ fn range(path: &str, shape: &Value, default: &Value) -> String {
         Kind::Number => {
             let is_accepted = |hundredths: i32| accepts(path, &(f64::from(hundredths) / 100.0).to_string());
             let accepted: Vec<i32> = (-10..=200).filter(|hundredths| is_accepted(*hundredths)).collect();
-            let (least, most) = (accepted[0], accepted[accepted.len() - 1]);
+            let (least, most) = accepted.first().copied().zip(accepted.last().copied()).unwrap();
             let show = |hundredths: i32| (f64::from(hundredths) / 100.0).to_string();
             let least = if least == 1 && accepts(path, "0.001") { "above 0".to_owned() } else { show(least) };
             format!("{least} to {}", show(most))
