@@ -173,9 +173,21 @@ fn range(path: &str, shape: &Value, default: &Value) -> String {
 
 /// A text as it may stand in a cell of a table.
 fn cell(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let mut joined = String::new();
+    for line in text.lines() {
+        // A list has its words in a column of their own, each at the beginning of a line.
+        let begins_item = line.contains("  ");
+        joined.push_str(if joined.is_empty() {
+            ""
+        } else if begins_item {
+            "<br>"
+        } else {
+            " "
+        });
+        joined.push_str(&line.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
     let mut escaped = String::new();
-    for (number, part) in lines.join("<br>").split('`').enumerate() {
+    for (number, part) in joined.split('`').enumerate() {
         let is_code = number % 2 == 1;
         let part = if is_code { part.to_owned() } else { part.replace('<', "&lt;").replace("&lt;br>", "<br>") };
         escaped.push_str(if number > 0 { "`" } else { "" });
