@@ -217,7 +217,11 @@ fn rows(shape: &Value, path: &str, written: &Value, text: &mut String) {
         Value::String(text) => format!("`{text}`"),
         other => format!("`{other}`"),
     };
-    let about = shape["description"].as_str().map(cell).unwrap_or_default();
+    let choices = shape["enum"].as_array().map(|list| list.iter().filter_map(Value::as_str).collect::<Vec<_>>());
+    // A comment that only lists the choices says nothing more than the column of values.
+    let about =
+        shape["description"].as_str().filter(|about| choices.is_none_or(|choices| choices.join(" | ") != *about));
+    let about = about.map(cell).unwrap_or_default();
     let (value, range) = (type_of(path, shape), range(path, shape, written));
     let decides: Decides = decides(path);
     writeln!(text, "| `{path}` | {value} | {range} | {default} | {decides} | {about} |").unwrap();
