@@ -7,7 +7,8 @@ const PATIENCE_MS = 5000;
 const PAGE = 50;
 const HIGHEST_THRESHOLD = 8;
 const NARROW = matchMedia('(max-width: 60rem)');
-const POINTS = matchMedia('(hover: hover)');
+// Whether it was a mouse that pointed last: after a touch nothing is pointed at any more.
+let hasMouse = false;
 let paused = false;
 let asking = false;
 let turn = 0;
@@ -49,7 +50,7 @@ function placed(id, source) {
 
 // Whether somebody points at this part or has the focus in it: then nothing in it may move.
 function isHeld(part) {
-  return part.contains(document.activeElement) || (POINTS.matches && part.matches(':hover'));
+  return part.contains(document.activeElement) || (hasMouse && part.matches(':hover'));
 }
 
 function fill(row, pair) {
@@ -338,6 +339,9 @@ $('pairs').tBodies[0].addEventListener('click', (event) => {
   const row = event.target.closest('tr');
   if (row) look(row.dataset.source);
 });
+for (const kind of ['pointermove', 'pointerdown']) {
+  document.addEventListener(kind, (event) => { hasMouse = event.pointerType === 'mouse'; });
+}
 $('newer-pairs').addEventListener('click', () => turnTo(before));
 const TURNS = {
   newest: () => [],
