@@ -1,7 +1,9 @@
 //! The top of `dupgate help`: commands by what they are for.
 
+use std::ffi::OsString;
 use std::fmt::Write;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory};
 
 use super::Cli;
@@ -22,6 +24,27 @@ pub(super) fn grammar() -> Command {
     let command = Cli::command();
     let text = template(&command);
     command.help_template(text).after_help(exit_codes())
+}
+
+/// How alike the names of commands must be, from 0 (nothing in common) to 1 (equal).
+const LIKENESS: f64 = 0.6;
+
+/// Adds to an error about an unknown command the one that was meant, where clap finds none: it does not take swapped letters
+/// for a slip.
+pub(super) fn with_meant_command(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    if error.get(ContextKind::SuggestedSubcommand).is_some() {
+        return error;
+    }
+    let grammar = grammar();
+    let words = arguments.iter().skip(1).filter_map(|word| word.to_str());
+    let known = words.fold(&grammar, |command, word| command.find_subcommand(word).unwrap_or(command));
+    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(given, name);
+    let names = known.get_subcommands().map(Command::get_name).filter(|name| likeness(name) >= LIKENESS);
+    if let Some(meant) = names.max_by(|one, other| likeness(one).total_cmp(&likeness(other))) {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant.to_owned()]));
+    }
+    error
 }
 
 /// Lists the exit codes, as docs/TROUBLESHOOTING.md does.
@@ -72,6 +95,21 @@ mod tests {
             assert_eq!(page.matches(line).count(), 1, "{line}\n{page}");
         }
         assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+    }
+
+    #[test]
+    fn a_command_with_swapped_letters_is_understood() {
+        let said = |line: &str| {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let error = grammar().try_get_matches_from(&arguments).unwrap_err();
+            with_meant_command(error, &arguments).to_string()
+        };
+        for (line, meant) in
+            [("dupgate rnu", "'run'"), ("dupgate index tpo", "'top'"), ("dupgate -q staus", "'status'")]
+        {
+            assert!(said(line).contains(meant), "{}", said(line));
+        }
+        assert!(!said("dupgate frobnicate").contains("similar"), "{}", said("dupgate frobnicate"));
     }
 
     #[test]

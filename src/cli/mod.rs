@@ -190,11 +190,12 @@ pub enum Command {
 /// Does what the command line says, and returns the exit code.
 #[must_use]
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let parsed = help::grammar().try_get_matches_from(arguments).and_then(|matches| Cli::from_arg_matches(&matches));
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let parsed = help::grammar().try_get_matches_from(&arguments).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         // Help and version are no mistakes: clap knows which stream and code each deserves.
-        Err(error) => error.exit(),
+        Err(error) => help::with_meant_command(error, &arguments).exit(),
     };
     exit_on_panic(|| match dispatch(&cli) {
         Ok(()) => ExitCode::SUCCESS,

@@ -47,7 +47,8 @@ pub(super) fn draw(name: &str, text: &str, line: u64, column: u64, label: &str) 
         let _ = write!(drawn, "\n{:>digits$} | {line}", number + 1);
     }
     // What is hidden is marked at its beginning: its column would point behind the line.
-    let is_hidden = shown.get(last).is_some_and(|shown| shown != marked);
+    let upto = |line: &str| line.chars().take(column + 1).collect::<String>();
+    let is_hidden = shown.get(last).is_some_and(|shown| upto(shown) != upto(marked));
     let column = if is_hidden { marked.chars().take_while(|c| c.is_whitespace()).count() } else { column };
     let indent: String = marked.chars().take(column).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let width = marked.chars().skip(column).take_while(|c| c.is_alphanumeric() || "_-.".contains(*c)).count().max(1);
@@ -77,13 +78,77 @@ fn shown(lines: &[&str], marked: usize) -> Vec<String> {
             in_open = bare_key.is_some_and(|key| OPEN.contains(&key));
         }
         let is_plain = in_open && !line.contains(['{', '}', '|', '>']);
-        if (hides && !is_plain) || is_sensitive(line) || line.contains(['&', '*']) {
-            hidden(line, |key| number == marked || known.contains(key))
+        let is_key = |key: &str| number == marked || known.contains(key);
+        let is_odd = line.contains(['&', '*']);
+        if hides && !is_plain && !is_odd && is_flow(bare) {
+            flow(line, is_key)
+        } else if (hides && !is_plain) || is_sensitive(line) || is_odd {
+            hidden(line, is_key)
         } else {
             line.to_owned()
         }
     };
     lines.iter().enumerate().map(show).collect()
+}
+
+/// Says whether a line has a flow map that can be told apart without being parsed: no quotes, tags, comments, or texts of
+/// several lines.
+fn is_flow(bare: &str) -> bool {
+    let depth = bare.chars().try_fold(0_u32, |depth, c| match c {
+        '{' | '[' => Some(depth + 1),
+        '}' | ']' => depth.checked_sub(1),
+        _ => Some(depth),
+    });
+    bare.contains('{') && depth == Some(0) && !bare.contains(['"', '\'', '?', '!', '|', '>', '#', '%', '@', '`'])
+}
+
+/// Hides every value of a flow map but those of keys that hold no secret.
+fn flow(line: &str, is_key: impl Fn(&str) -> bool) -> String {
+    let mut shown = String::new();
+    // Whether the values at each depth of the brackets belong to a key that holds no secret.
+    let mut open = vec![false];
+    let mut begin = 0;
+    for (at, c) in line.char_indices().filter(|(_, c)| "{}[],".contains(*c)) {
+        let part = line.get(begin..at).unwrap_or_default();
+        begin = at + 1;
+        let is_open = open.last().is_some_and(|is_open| *is_open);
+        let key = shown_part(part, is_open, &is_key, &mut shown);
+        match c {
+            '[' => open.push(key.is_some_and(|key| OPEN.contains(&key)) || is_open),
+            '{' => open.push(false),
+            '}' | ']' => drop(open.pop()),
+            _ => {}
+        }
+        shown.push(c);
+    }
+    shown_part(line.get(begin..).unwrap_or_default(), false, &is_key, &mut shown);
+    shown
+}
+
+/// Adds what stands between two brackets or commas, and returns its key.
+fn shown_part<'p>(part: &'p str, is_open: bool, is_key: impl Fn(&str) -> bool, shown: &mut String) -> Option<&'p str> {
+    let bare = part.trim_start();
+    shown.push_str(part.get(..part.len() - bare.len()).unwrap_or_default());
+    let Some((key, value)) = bare.split_once(':').filter(|_| !is_open) else {
+        let is_shown = is_open || bare.is_empty();
+        shown.push_str(if is_shown { bare } else { "…" });
+        return None;
+    };
+    if is_key(key) {
+        shown.push_str(key);
+    } else {
+        shown.push(HIDDEN);
+    }
+    shown.push(':');
+    match value.trim() {
+        "" => shown.push_str(value),
+        _ if OPEN.contains(&key) => shown.push_str(value),
+        _ => {
+            shown.push(' ');
+            shown.push(HIDDEN);
+        }
+    }
+    Some(key)
 }
 
 /// Keeps the indentation, and the key if it may be shown: in a text of several lines a password may look like one.
@@ -130,13 +195,26 @@ mod tests {
             "http:\n  admin:\n    hunter2\n",
             "kafka:\n- 1\n- hunter2\n",
             "kafka:\n  a: |\n    hunter2: x\n  b: 1\n",
+            "kafka:\n  security: {sasl: {password: \"a, client_id: hunter2\"}}\n\n",
+            "kafka:\n  security: {sasl: {x: [hunter2], y: [a, hunter2]}}\n\n",
+            "kafka: {brokers: {a: hunter2}, client_id: {b: [hunter2]}}\n\n\n",
+            "kafka: {hunter2, brokers: [a: {b: hunter2}]}\n\n\n",
+            "kafka: {sasl: {a: {text: a\n    hunter2}}}\n\n",
+            "http: {admin: {token: hunter2, listen: a}}\n\n\n",
         ] {
             let line = text.lines().count().max(3) as u64;
             let drawn = draw("f.yaml", text, line, 1, "").unwrap_or_default();
             assert!(!drawn.contains("hunter2"), "{drawn}");
         }
-        let drawn = draw("f.yaml", "kafka:\n  security: {protocol: sll}\n", 2, 23, "").unwrap();
-        assert!(drawn.ends_with("2 |   security: …\n  |   ^^^^^^^^"), "{drawn}");
+        let below = |columns: usize, marks: &str| format!("\n  | {}{marks}", " ".repeat(columns));
+        let drawn = draw("f.yaml", "kafka:\n  security: {protocol: sll}\n", 2, 24, "").unwrap();
+        assert!(drawn.ends_with(&format!("2 |   security: {{protocol: sll}}{}", below(23, "^^^"))), "{drawn}");
+        let line = "kafka: {brokers: [a:1, b], security: {sasl: {username: u, passwrod: hunter2}}, client_id: 5}\n";
+        let shown = line.trim_end().replace("hunter2", "…");
+        let drawn = draw("f.yaml", line, 1, 24, "").unwrap();
+        assert!(drawn.ends_with(&format!("1 | {shown}{}", below(23, "^"))), "{drawn}");
+        let drawn = draw("f.yaml", line, 1, 59, "").unwrap();
+        assert!(drawn.ends_with(&below(58, "^^^^^^^^")), "{drawn}");
         let drawn = draw("f.yaml", "kafka:\n  brokers: 5\n", 2, 12, "").unwrap();
         assert!(drawn.ends_with("2 |   brokers: 5\n  |            ^"), "{drawn}");
         let drawn = draw("f.yaml", "kafka:\n  brokers:\n    - kafka\n", 3, 7, "").unwrap();

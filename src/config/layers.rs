@@ -183,8 +183,8 @@ impl Layers {
             let meant: Vec<String> = problems.iter().filter_map(|problem| Some(problem.hint()?.to_owned())).collect();
             let is_meant = |path: &str| meant.iter().any(|meant| path == meant || path.ends_with(&format!(".{meant}")));
             problems.extend(more_problems.into_iter().filter(|problem| !is_meant(&problem.path)));
+            warnings.extend(more_warnings);
         }
-        warnings.extend(more_warnings);
         problems.sort_by_key(Problem::place);
         warnings.sort_by_key(Problem::place);
         problems.iter_mut().chain(&mut warnings).for_each(|problem| self.texts.illustrate(problem));
@@ -349,6 +349,16 @@ mod tests {
             assert!(found.iter().any(|problem| problem.starts_with(expected)), "{expected} is not in {found:#?}");
         }
         assert_eq!(found.len(), 7, "{found:#?}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_all_that_is_told() {
+        for text in ["kafka:\n\tbrokers: [a:1]\n", "mode: tag\nmode: tag\n", "output: {unique: {topic: ${OUT}}}"] {
+            let mut layers = Layers::default();
+            layers.file("f.yaml", text);
+            let refused = layers.resolve(&Given::default(), Purpose::Run).unwrap_err();
+            assert_eq!((refused.problems.len(), refused.warnings.len()), (1, 0), "{refused:?}");
+        }
     }
 
     #[test]

@@ -289,15 +289,33 @@ impl ClientContext for Plain {
 
 impl ConsumerContext for Plain {}
 
+/// What the library adds to a failure that it told before: another client may be late to tell it, when brokers answer again.
+const REPEATED: &str = "identical error(s) suppressed";
+
 /// Passes a log line of the library on.
 pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
+    match severity(level, facility, message) {
+        tracing::Level::ERROR => tracing::error!(target: "librdkafka", facility, "{message}"),
+        tracing::Level::WARN => tracing::warn!(target: "librdkafka", facility, "{message}"),
+        tracing::Level::INFO => tracing::info!(target: "librdkafka", facility, "{message}"),
+        tracing::Level::DEBUG | tracing::Level::TRACE => tracing::debug!(target: "librdkafka", facility, "{message}"),
+    }
+}
+
+/// Says how serious a log line of the library is.
+///
+/// A connection that fails is a warning: the client connects again by itself, and dupgate says itself when no broker
+/// answers. What repeats it is a detail.
+fn severity(level: RDKafkaLogLevel, facility: &str, message: &str) -> tracing::Level {
     match level {
-        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
-            tracing::error!(target: "librdkafka", facility, "{message}");
+        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => tracing::Level::ERROR,
+        RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning if ["FAIL", "ERROR"].contains(&facility) => {
+            if message.contains(REPEATED) { tracing::Level::DEBUG } else { tracing::Level::WARN }
         }
-        RDKafkaLogLevel::Warning => tracing::warn!(target: "librdkafka", facility, "{message}"),
-        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::info!(target: "librdkafka", facility, "{message}"),
-        RDKafkaLogLevel::Debug => tracing::debug!(target: "librdkafka", facility, "{message}"),
+        RDKafkaLogLevel::Error => tracing::Level::ERROR,
+        RDKafkaLogLevel::Warning => tracing::Level::WARN,
+        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::Level::INFO,
+        RDKafkaLogLevel::Debug => tracing::Level::DEBUG,
     }
 }
 
@@ -327,6 +345,31 @@ mod tests {
             shown.contains("a:1") && shown.contains("sasl.password") && shown.contains("anything.at.all"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn a_broker_that_is_away_is_a_warning_and_not_one_again_when_it_is_back() {
+        let away = "[thrd:a:1/bootstrap]: a:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: Connection refused (after 0ms \
+                    in state CONNECT";
+        let (first, repeated) = (format!("{away})"), format!("{away}, 5 identical error(s) suppressed)"));
+        let all_down = "rdkafka#consumer-1: 1/1 brokers are down";
+        let told = crate::telemetry::logging::captured::at(crate::config::settings::Level::Debug, || {
+            log_line(RDKafkaLogLevel::Error, "FAIL", &first);
+            log_line(RDKafkaLogLevel::Error, "FAIL", &repeated);
+            log_line(RDKafkaLogLevel::Error, "ERROR", all_down);
+            log_line(RDKafkaLogLevel::Info, "FAIL", "[thrd:a:1/1]: a:1/1: Disconnected");
+            log_line(RDKafkaLogLevel::Error, "TXNERR", "the transaction cannot go on");
+            log_line(RDKafkaLogLevel::Emerg, "FATAL", "fenced");
+        });
+        let levels: Vec<String> = told
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+            .map(|line| line["level"].as_str().unwrap_or_default().to_owned())
+            .collect();
+        // Where details are shown, the client library's are not, unless it is asked for them.
+        assert_eq!(levels, ["warn", "warn", "info", "error", "error"], "{told}");
+        assert_eq!(severity(RDKafkaLogLevel::Error, "FAIL", &repeated), tracing::Level::DEBUG);
+        assert!(told.contains("Connection refused") && told.contains("brokers are down"), "{told}");
     }
 
     #[test]

@@ -40,6 +40,10 @@ pub(super) struct JudgeReport {
     ready: Check,
     log: LogPartition,
     role: Role,
+    /// Since when it has this role.
+    since: Duration,
+    /// How long the last restore took, until that is told.
+    restored_in: Option<Duration>,
     progress: Progress,
     /// Originals that the newest snapshot held.
     from_snapshot: usize,
@@ -58,6 +62,8 @@ impl JudgeReport {
     pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, log: LogPartition, session: Duration) -> Self {
         let name = judge_check(log);
         Self {
+            since: clock.now(),
+            restored_in: None,
             metrics,
             clock,
             beat: health.beat(&name, clock.instant()),
@@ -179,15 +185,13 @@ impl JudgeReport {
             let from_log = judge.state().index().len().saturating_sub(self.from_snapshot);
             self.metrics.restored(RestoreSource::Log, from_log as u64);
         }
-        let (log, before) = (self.log, self.role);
-        let what = if role == Role::Active {
-            "this instance judges"
-        } else if before == Role::Active {
-            "this instance judges no more"
-        } else {
-            "judge role changed"
-        };
-        tracing::info!(log, ?before, now = ?role, "{what}");
+        let now = self.clock.now();
+        let elapsed = now.saturating_sub(std::mem::replace(&mut self.since, now));
+        if self.role == Role::Restoring {
+            self.restored_in = Some(elapsed);
+        }
+        let restored_in = if role == Role::TakingOver { None } else { self.restored_in.take() };
+        tracing::info!(log = self.log, "{}", role_change(self.log, (self.role, elapsed), role, restored_in));
         if role == Role::Active {
             self.metrics.judge_takeover();
         }
@@ -257,10 +261,49 @@ impl JudgeReport {
     }
 }
 
+/// Says what the judge of a partition of the logs does now. `before` is its last role and how long it had that, `restored_in`
+/// how long a restore took that was not told yet.
+fn role_change(log: LogPartition, before: (Role, Duration), now: Role, restored_in: Option<Duration>) -> String {
+    let seconds = |span: Duration| format!("{:.1} s", span.as_secs_f64());
+    let restored = restored_in.map(|span| format!("restored in {}", seconds(span)));
+    let (what, more) = match (before, now) {
+        (_, Role::Restoring) => ("restoring the index of", None),
+        ((Role::Active | Role::Draining, _), Role::Standby) => ("judging no more, standing by for", None),
+        (_, Role::Standby) => ("standing by for", None),
+        (_, Role::TakingOver) => ("taking over", None),
+        ((Role::TakingOver, span), Role::Active) => ("judging", Some(format!("took over in {}", seconds(span)))),
+        (_, Role::Active) => ("judging", None),
+        (_, Role::Draining) => ("judging no more, handing over", None),
+        (_, Role::Stopped) => ("left", None),
+    };
+    let more: Vec<String> = more.into_iter().chain(restored).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
+    format!("{what} partition {log}{more}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::settings;
+
+    #[test]
+    fn the_log_says_what_a_judge_does_for_which_partition() {
+        let told = |before, now, restored: Option<u64>| {
+            role_change(3, (before, Duration::from_millis(1320)), now, restored.map(Duration::from_millis))
+        };
+        for (before, now, restored, expected) in [
+            (Role::Restoring, Role::Standby, Some(480), "standing by for partition 3 (restored in 0.5 s)"),
+            (Role::Standby, Role::TakingOver, None, "taking over partition 3"),
+            (Role::TakingOver, Role::Active, None, "judging partition 3 (took over in 1.3 s)"),
+            (Role::TakingOver, Role::Active, Some(480), "judging partition 3 (took over in 1.3 s, restored in 0.5 s)"),
+            (Role::Active, Role::Draining, None, "judging no more, handing over partition 3"),
+            (Role::Draining, Role::Standby, None, "judging no more, standing by for partition 3"),
+            (Role::Active, Role::Restoring, None, "restoring the index of partition 3"),
+            (Role::Standby, Role::Stopped, None, "left partition 3"),
+        ] {
+            assert_eq!(told(before, now, restored), expected);
+        }
+    }
 
     #[test]
     fn readiness_tells_how_far_a_restore_has_come() {

@@ -31,7 +31,7 @@ use super::labels::{Duplicate, LabelValue};
 use super::listener::Server;
 use super::logging;
 use super::overview::{INTERVAL, Overview};
-use super::pairs::{Filter, Pair, Pairs};
+use super::pairs::{Cluster, Filter, Pair, Pairs};
 use crate::config::Levels;
 use crate::config::settings::ShownText;
 use crate::fingerprint::{SimHash, id_hash};
@@ -47,7 +47,10 @@ const PATHS: [(&str, &str); 16] = [
     ("GET  /ui/", "the overview"),
     ("GET  /ui/pairs", "the pair page"),
     ("GET  /api/v1/overview", "the state of this instance, and the samples of the last hour after ?since=NUMBER"),
-    ("GET  /api/v1/pairs", "recent duplicates: ?verdict=&min_distance=&max_distance=&site=&segmenter=&after=&limit="),
+    (
+        "GET  /api/v1/pairs",
+        "recent duplicates: ?verdict=&min_distance=&max_distance=&site=&segmenter=&after=&before=&limit=",
+    ),
     ("GET  /api/v1/pairs/stream", "the same as server-sent events, as they come"),
     ("GET  /api/v1/pairs/{source}", "one pair, with both texts as far as http.admin.text allows"),
     ("POST /api/v1/explain", "a page, as in the input: its words, its fingerprint, the nearest originals"),
@@ -260,6 +263,7 @@ struct Wanted {
     id: String,
     segmenter: String,
     after: String,
+    before: String,
     limit: String,
 }
 
@@ -287,6 +291,7 @@ impl Wanted {
             id: text(self.id),
             segmenter: text(self.segmenter),
             after: number("after", &self.after)?,
+            before: number("before", &self.before)?,
             limit: number("limit", &self.limit)?,
         })
     }
@@ -300,14 +305,18 @@ fn filter(query: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>
 type Queried<T> = Result<Query<T>, axum::extract::rejection::QueryRejection>;
 
 async fn pairs(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Response, Refusal> {
-    let found = admin.pairs.recent(&filter(query)?);
+    let page = admin.pairs.page(&filter(query)?);
     let (offered, kept) = admin.pairs.totals();
     let value = json!({
+        "instance": admin.overview.instance(),
         "duplicates": offered,
         "kept": kept,
         "text": admin.text,
         "max_distance": admin.max_distance,
-        "pairs": found.iter().map(|pair| pair.json()).collect::<Value>(),
+        "matching": page.matching,
+        "newer": page.newer,
+        "distances": page.distances,
+        "pairs": page.pairs.iter().map(|pair| pair.json()).collect::<Value>(),
     });
     Ok(answer(StatusCode::OK, &value))
 }
@@ -405,7 +414,7 @@ struct Number {
 async fn top(State(admin): State<Admin>, query: Queried<Number>) -> Result<Response, Refusal> {
     let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
     let clusters = admin.pairs.largest(number("n", &asked.n)?.unwrap_or(20));
-    let one = |(cluster, duplicates): &(Source, u64)| json!({"cluster": cluster.to_string(), "duplicates": duplicates});
+    let one = |Cluster { source, id, duplicate_id, duplicates }: &Cluster| json!({"cluster": source.to_string(), "id": id, "duplicate_id": duplicate_id, "duplicates": duplicates});
     Ok(answer(StatusCode::OK, &clusters.iter().map(one).collect()))
 }
 

@@ -2,6 +2,7 @@
 //! document ever passes through it.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,9 +10,11 @@ use std::{fmt, io};
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 use super::health::Health;
 use super::listener::{Server, bind};
@@ -25,7 +28,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// Every path with what it answers.
 const PATHS: [(&str, &str); 8] = [
     ("/", "this list"),
-    ("/metrics", "metrics as Prometheus text"),
+    ("/metrics", "metrics as Prometheus text, packed by gzip for those who accept that"),
     ("/livez", "200 while every loop moves, 503 with the reason otherwise"),
     ("/readyz", "200 when this instance can be relied on, 503 with the reasons otherwise; ?verbose lists every check"),
     ("/healthz", "the same as /livez"),
@@ -106,9 +109,41 @@ async fn list() -> String {
     })
 }
 
-async fn metrics(State(endpoints): State<Endpoints>) -> Response {
-    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, endpoints.metrics.render()).into_response()
+async fn metrics(State(endpoints): State<Endpoints>, asked: HeaderMap) -> Response {
+    let head = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"), (header::VARY, "accept-encoding")];
+    let text = endpoints.metrics.render();
+    match accepts_gzip(&asked).then(|| gzip(text.as_bytes())) {
+        Some(Ok(packed)) => (head, [(header::CONTENT_ENCODING, "gzip")], packed).into_response(),
+        // Nothing fails that is written to memory; the text itself would be right all the same.
+        Some(Err(_)) | None => (head, text).into_response(),
+    }
+}
+
+fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(bytes)?;
+    packed.finish()
+}
+
+/// Says whether an answer may be packed: `Accept-Encoding` names gzip, or anything, and does not refuse it by `q=0`.
+fn accepts_gzip(asked: &HeaderMap) -> bool {
+    let lines = asked.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|line| line.to_str().ok());
+    let mut accepted = None;
+    for coding in lines.flat_map(|line| line.split(',')) {
+        let mut parts = coding.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let weight =
+            parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |weight| weight.parse::<f32>().ok());
+        let is_wanted = weight.is_some_and(|weight| weight > 0.0);
+        // A name goes before the asterisk.
+        if name.eq_ignore_ascii_case("gzip") {
+            return is_wanted;
+        }
+        if name == "*" {
+            accepted = Some(is_wanted);
+        }
+    }
+    accepted.unwrap_or(false)
 }
 
 async fn livez(State(endpoints): State<Endpoints>) -> Response {
@@ -159,7 +194,7 @@ async fn version(State(endpoints): State<Endpoints>) -> Response {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "an Instant cannot be made otherwise")]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::Read as _;
     use std::net::TcpStream;
     use std::sync::mpsc;
 
@@ -214,6 +249,34 @@ mod tests {
         assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
         assert!(body.contains("dupgate_documents_total{verdict=\"near\"} 1\n"), "{body}");
         assert!(body.contains("\nprocess_cpu_seconds_total "), "{body}");
+    }
+
+    #[test]
+    fn metrics_are_packed_for_those_who_accept_it() {
+        let (server, metrics) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
+        metrics.document(Verdict::Near);
+        let answer = |accepted: &str| {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            let head = format!("Host: x\r\nAccept-Encoding: {accepted}\r\nConnection: close");
+            write!(stream, "GET /metrics HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).unwrap();
+            let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+            (String::from_utf8_lossy(&answer[..end]).to_lowercase(), answer[end + 4..].to_vec())
+        };
+        let line = "dupgate_documents_total{verdict=\"near\"} 1\n";
+        let (head, packed) = answer("deflate, gzip;q=0.8");
+        assert!(head.contains("content-encoding: gzip") && head.contains("vary: accept-encoding"), "{head}");
+        assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();
+        assert!(text.contains(line) && packed.len() * 4 < text.len(), "{} of {}", packed.len(), text.len());
+        for accepted in ["identity", "gzip;q=0", "gzip; q=0.0, *", "*;q=0", "zstd, br", "gzipped"] {
+            let (head, plain) = answer(accepted);
+            assert!(!head.contains("content-encoding"), "{accepted}: {head}");
+            assert!(String::from_utf8_lossy(&plain).contains(line), "{accepted}");
+        }
+        assert!(answer("*").0.contains("content-encoding: gzip"));
     }
 
     #[test]

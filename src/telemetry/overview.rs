@@ -85,6 +85,11 @@ impl Overview {
         Self { inner: Arc::new(Inner { about, metrics, health, clock, wall, state: Mutex::default() }) }
     }
 
+    /// Returns the name of the instance.
+    pub(super) fn instance(&self) -> &str {
+        &self.inner.about.instance
+    }
+
     /// Takes a sample again and again, as long as it is polled.
     pub(super) async fn sample_every(self, interval: Duration) {
         let mut pace = tokio::time::interval(interval);

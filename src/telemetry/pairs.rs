@@ -29,6 +29,9 @@ pub const BURST: u32 = 200;
 /// Clusters that are counted.
 pub const CLUSTERS: usize = 1000;
 
+/// Distances that are counted one by one; the last one counts all that are larger, too.
+pub const DISTANCES: usize = 17;
+
 /// Fewest duplicates that stand out where counts are not exact any more.
 const STANDS_OUT: u64 = 3;
 
@@ -108,10 +111,38 @@ pub struct Filter {
     pub id: Option<String>,
     /// What cut the page into words.
     pub segmenter: Option<String>,
-    /// Only pairs behind this number.
+    /// Only pairs with a larger number: newer ones.
     pub after: Option<u64>,
-    /// At most so many.
+    /// Only pairs with a smaller number: older ones.
+    pub before: Option<u64>,
+    /// At most this many.
     pub limit: Option<usize>,
+}
+
+/// A part of the pairs that match a filter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The pairs, newest first.
+    pub pairs: Vec<Arc<Pair>>,
+    /// Pairs that match whatever their number.
+    pub matching: usize,
+    /// Those of them that are newer than [`Filter::before`] allows.
+    pub newer: usize,
+    /// Matching near pairs by distance in bits, where it is known.
+    pub distances: [usize; DISTANCES],
+}
+
+/// A page with many duplicates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Position of the first page.
+    pub source: Source,
+    /// Its id, where a pair with it was looked at.
+    pub id: Option<String>,
+    /// Id of a duplicate among the recent pairs.
+    pub duplicate_id: Option<String>,
+    /// Duplicates since the start, at least.
+    pub duplicates: u64,
 }
 
 /// The pairs of one instance. Clones share them.
@@ -125,6 +156,8 @@ pub struct Pairs {
 struct State {
     kept: VecDeque<Arc<Pair>>,
     clusters: Clusters,
+    /// Ids of the first pages of counted clusters, as far as they are known.
+    ids: BTreeMap<Source, String>,
     /// Duplicates that were offered.
     offered: u64,
     /// Pairs that were kept.
@@ -137,6 +170,7 @@ impl Default for Pairs {
         let state = State {
             kept: VecDeque::new(),
             clusters: Clusters::default(),
+            ids: BTreeMap::new(),
             offered: 0,
             numbered: 0,
             allowance: Allowance { left: f64::from(BURST), since: Duration::ZERO },
@@ -172,19 +206,29 @@ impl Pairs {
         let mut state = self.lock();
         let first = state.kept.front().map_or(0, |pair| pair.number);
         let Some(at) = number.checked_sub(first).and_then(|at| usize::try_from(at).ok()) else { return };
-        if let Some(kept) = state.kept.get_mut(at) {
-            *kept = Arc::new(Pair { looked: Some(looked), ..Pair::clone(kept) });
-            // Nobody may listen.
-            let _ = self.fresh.send(Arc::clone(kept));
-        }
+        let Some(kept) = state.kept.get_mut(at) else { return };
+        let pair = Arc::new(Pair { looked: Some(looked), ..Pair::clone(kept) });
+        *kept = Arc::clone(&pair);
+        state.learn_id(&pair);
+        // Nobody may listen.
+        let _ = self.fresh.send(pair);
     }
 
-    /// Returns the newest pairs that pass, newest first.
+    /// Returns the newest pairs that match and how many match in all.
     #[must_use]
-    pub fn recent(&self, filter: &Filter) -> Vec<Arc<Pair>> {
+    pub fn page(&self, filter: &Filter) -> Page {
         let state = self.lock();
-        let newest = state.kept.iter().rev().filter(|pair| filter.passes(pair));
-        newest.take(filter.limit.unwrap_or(KEPT)).cloned().collect()
+        let mut page = Page::default();
+        let limit = filter.limit.unwrap_or(KEPT);
+        for pair in state.kept.iter().rev().filter(|pair| filter.matches(pair)) {
+            page.matching += 1;
+            page.newer += usize::from(filter.before.is_some_and(|before| pair.number >= before));
+            page.count_distance(pair);
+            if page.pairs.len() < limit && filter.is_in_range(pair) {
+                page.pairs.push(Arc::clone(pair));
+            }
+        }
+        page
     }
 
     /// Returns the newest pair of the page at a position.
@@ -195,8 +239,17 @@ impl Pairs {
 
     /// Returns the clusters with the most duplicates since the start.
     #[must_use]
-    pub fn largest(&self, number: usize) -> Vec<(Source, u64)> {
-        self.lock().clusters.largest(number)
+    pub fn largest(&self, number: usize) -> Vec<Cluster> {
+        let state = self.lock();
+        let newest = |source: &Source| state.kept.iter().rev().find(|pair| pair.seen.cluster == *source);
+        let found = state.clusters.largest(number).into_iter();
+        let cluster = |(source, duplicates)| Cluster {
+            id: state.ids.get(&source).cloned(),
+            duplicate_id: newest(&source).and_then(|pair| pair.seen.id.clone()),
+            duplicates,
+            source,
+        };
+        found.map(cluster).collect()
     }
 
     /// Returns how many duplicates were offered since the start, and how many pairs are kept now.
@@ -214,6 +267,31 @@ impl Pairs {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Notes the id of a cluster's first page when that is the page of a pair that was looked at.
+    fn learn_id(&mut self, pair: &Pair) {
+        let Seen { original, cluster, .. } = &pair.seen;
+        let id = pair.looked.as_ref().and_then(|looked| looked.original_id.as_ref());
+        let Some(id) = id.filter(|_| original == cluster && self.clusters.counts.contains_key(cluster)) else { return };
+        self.ids.insert(cluster.clone(), id.clone());
+        if self.ids.len() > 2 * CLUSTERS {
+            let counts = &self.clusters.counts;
+            self.ids.retain(|source, _| counts.contains_key(source));
+        }
+    }
+}
+
+impl Page {
+    fn count_distance(&mut self, pair: &Pair) {
+        // Exact ones are all at 0: they would hide the rest.
+        let bits = pair.bits().filter(|_| pair.seen.verdict != "exact");
+        let at = bits.and_then(|bits| usize::try_from(bits).ok()).map(|bits| bits.min(DISTANCES - 1));
+        if let Some(count) = at.and_then(|at| self.distances.get_mut(at)) {
+            *count += 1;
+        }
     }
 }
 
@@ -292,6 +370,15 @@ impl Filter {
     /// Says whether a pair is wanted; `limit` is not looked at.
     #[must_use]
     pub fn passes(&self, pair: &Pair) -> bool {
+        self.is_in_range(pair) && self.matches(pair)
+    }
+
+    fn is_in_range(&self, pair: &Pair) -> bool {
+        self.after.is_none_or(|after| pair.number > after) && self.before.is_none_or(|before| pair.number < before)
+    }
+
+    /// Says whether a pair is wanted, whatever its number.
+    fn matches(&self, pair: &Pair) -> bool {
         let looked = pair.looked.as_ref();
         let bits = pair.bits();
         let is_near_enough = |least: u32, most: u32| bits.is_some_and(|bits| (least..=most).contains(&bits));
@@ -314,7 +401,6 @@ impl Filter {
             && self.id.as_ref().is_none_or(|id| pair.seen.id.as_deref() == Some(one_line(id).as_str()))
             && by_site
             && by_segmenter
-            && self.after.is_none_or(|after| pair.number > after)
             && (self.verdicts.is_empty() || self.verdicts.iter().any(|verdict| verdict == pair.seen.verdict))
     }
 }
@@ -413,7 +499,7 @@ mod tests {
     }
 
     fn offsets(pairs: &Pairs, filter: &Filter) -> Vec<i64> {
-        pairs.recent(filter).iter().map(|pair| pair.seen.source.offset).collect()
+        pairs.page(filter).pairs.iter().map(|pair| pair.seen.source.offset).collect()
     }
 
     #[test]
@@ -431,7 +517,7 @@ mod tests {
         assert!(pairs.find(&source(10)).is_none() && pairs.find(&source(11)).is_some());
         // What was looked at too late changes nothing.
         pairs.looked_at(3, Looked { bits: Some(9), ..Looked::default() });
-        assert!(pairs.recent(&Filter::default()).iter().all(|pair| pair.looked.is_none()));
+        assert!(pairs.page(&Filter::default()).pairs.iter().all(|pair| pair.looked.is_none()));
     }
 
     #[test]
@@ -443,7 +529,9 @@ mod tests {
         assert_eq!(flood(1), usize::try_from(BURST).unwrap());
         assert_eq!(flood(3), usize::try_from(2 * STEADY).unwrap());
         assert_eq!(pairs.totals(), (2000, 240));
-        assert_eq!(pairs.largest(3), [(source(0), 2000)]);
+        let largest: Vec<(Source, u64)> =
+            pairs.largest(3).into_iter().map(|one| (one.source, one.duplicates)).collect();
+        assert_eq!(largest, [(source(0), 2000)]);
     }
 
     #[test]
@@ -479,6 +567,42 @@ mod tests {
             (&json["id"], &json["distance"], &json["bits"]),
             (&json!("https://a.example/2"), &json!(2), &json!(3))
         );
+    }
+
+    #[test]
+    fn a_page_of_the_list_tells_what_else_matches() {
+        let pairs = Pairs::default();
+        for (offset, verdict, distance) in
+            [(1, "near", 2), (2, "exact", 0), (3, "near", 2), (4, "near", 40), (5, "near", 0)]
+        {
+            pairs.offer(Duration::ZERO, seen(offset, verdict, distance)).unwrap();
+        }
+        let near = Filter { verdicts: vec!["near".into()], limit: Some(2), ..Filter::default() };
+        let told = |before: Option<u64>| {
+            let page = pairs.page(&Filter { before, ..near.clone() });
+            let offsets: Vec<i64> = page.pairs.iter().map(|pair| pair.seen.source.offset).collect();
+            (offsets, page.newer, page.matching)
+        };
+        assert_eq!(told(None), (vec![5, 4], 0, 4));
+        assert_eq!(told(Some(4)), (vec![3, 1], 2, 4));
+        assert_eq!(told(Some(1)), (vec![], 4, 4));
+        let distances = pairs.page(&Filter { limit: Some(1), ..Filter::default() }).distances;
+        assert_eq!((distances[0], distances[2], distances[DISTANCES - 1]), (1, 2, 1), "exact ones are not counted");
+        assert_eq!(distances.iter().sum::<usize>(), 4);
+    }
+
+    #[test]
+    fn a_cluster_has_the_id_of_its_first_page_once_that_is_known() {
+        let pairs = Pairs::default();
+        let looked = |id: &str| Looked { original_id: Some(id.into()), ..Looked::default() };
+        pairs.offer(Duration::ZERO, seen(1, "near", 1)).unwrap();
+        pairs.offer(Duration::ZERO, Seen { original: source(1), ..seen(2, "near", 1) }).unwrap();
+        // The page that it was matched to is itself a duplicate of the first one.
+        pairs.looked_at(2, looked("https://a.example/1"));
+        let largest = pairs.largest(1).remove(0);
+        assert_eq!((largest.id, largest.duplicate_id.as_deref()), (None, Some("https://a.example/2")));
+        pairs.looked_at(1, looked("https://a.example/0\n"));
+        assert_eq!(pairs.largest(1).remove(0).id.as_deref(), Some("https://a.example/0"));
     }
 
     #[test]

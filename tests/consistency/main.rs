@@ -1,6 +1,7 @@
 //! Tier 0: what is written beside the code agrees with the code.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a file that cannot be read fails the test")]
 
+mod configuration;
 mod metrics;
 mod written;
 
@@ -18,6 +19,23 @@ const REQUIRED: [(&str, &str); 5] = [
     ("output.duplicate.topic", "crawl.pages.duplicate"),
     ("output.dead_letter.topic", "crawl.pages.dead"),
 ];
+
+/// Set to write the documents anew.
+const REWRITE: &str = "DUPGATE_WRITE_DOCS";
+
+/// Holds a document that is made from the code against the file, or writes it.
+fn up_to_date(name: &str, expected: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    if std::env::var_os(REWRITE).is_some() {
+        std::fs::write(&path, expected).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    let differs = written.lines().zip(expected.lines()).find(|(written, expected)| written != expected);
+    assert!(
+        written == expected,
+        "{name} is out of date ({differs:?}): {REWRITE}=1 cargo test --test consistency writes it"
+    );
+}
 
 fn sample() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/dupgate.yaml");

@@ -1,12 +1,10 @@
 //! `docs/METRICS.md` says what the table of the code says.
 
 use std::fmt::Write;
-use std::path::Path;
 
 use dupgate::telemetry::table::{Kind, Label, Spec, TABLE};
 
-/// Set to write the document anew.
-const REWRITE: &str = "DUPGATE_WRITE_DOCS";
+use super::up_to_date;
 
 const HEAD: &str = "# Metrics
 
@@ -53,15 +51,5 @@ fn document() -> String {
 
 #[test]
 fn the_page_of_metrics_is_that_of_the_code() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/METRICS.md");
-    let expected = document();
-    if std::env::var_os(REWRITE).is_some() {
-        std::fs::write(&path, &expected).unwrap();
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    let differs = written.lines().zip(expected.lines()).find(|(written, expected)| written != expected);
-    assert!(
-        written == expected,
-        "docs/METRICS.md is out of date ({differs:?}): {REWRITE}=1 cargo test --test consistency writes it anew"
-    );
+    up_to_date("docs/METRICS.md", &document());
 }

@@ -164,6 +164,7 @@ impl Tab<'_> {
         let (code, text) = match key {
             "Tab" => (9, ""),
             "Enter" => (13, "\r"),
+            "Escape" => (27, ""),
             "ArrowLeft" => (37, ""),
             other => unreachable!("{other} is not pressed in any test"),
         };
@@ -172,6 +173,11 @@ impl Tab<'_> {
             let event = json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text});
             self.call("Input.dispatchKeyEvent", &event);
         }
+    }
+
+    /// Moves the pointer to a place of the window.
+    pub(super) fn point(&mut self, x: f64, y: f64) {
+        self.call("Input.dispatchMouseEvent", &json!({"type": "mouseMoved", "x": x, "y": y}));
     }
 
     /// Takes a picture of what is seen.

@@ -1,4 +1,4 @@
-//! A listener that hands out the overview page as the service does, and answers it with what a test has put there.
+//! A listener that hands out both pages as the service does, and answers them with what a test has put there.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,10 +10,13 @@ use std::thread::JoinHandle;
 use serde_json::{Value, json};
 
 /// Files of the page by what is asked for, with their kinds.
-const FILES: [(&str, &str, &str); 7] = [
+const FILES: [(&str, &str, &str); 10] = [
     ("/ui/", "overview.html", "text/html; charset=utf-8"),
     ("/ui/overview.css", "overview.css", "text/css"),
     ("/ui/overview.js", "overview.js", "text/javascript"),
+    ("/ui/pairs", "pairs.html", "text/html; charset=utf-8"),
+    ("/ui/pairs.css", "pairs.css", "text/css"),
+    ("/ui/pairs.js", "pairs.js", "text/javascript"),
     ("/ui/colours.css", "colours.css", "text/css"),
     ("/ui/access.js", "access.js", "text/javascript"),
     ("/ui/vendor/uplot.css", "vendor/uplot.css", "text/css"),
@@ -65,12 +68,19 @@ fn serve(mut stream: &TcpStream, answer: &Mutex<Value>) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.take(65_536)).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
     while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
-    let path = request.split(' ').nth(1).unwrap_or_default();
-    let (status, kind, body) = match path.split_once("?since=") {
-        Some(("/api/v1/overview", since)) => {
-            let answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
-            ("200 OK", "application/json", after(&answer, since.parse().unwrap_or(0)).to_string())
-        }
+    let asked = request.split(' ').nth(1).unwrap_or_default();
+    let (path, query) = asked.split_once('?').unwrap_or((asked, ""));
+    let number = |name: &str| {
+        let given = query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        given.and_then(|given| given.parse::<u64>().ok())
+    };
+    let told = |told: Value| ("200 OK", "application/json", told.to_string());
+    let answer = || answer.lock().unwrap_or_else(PoisonError::into_inner);
+    let (status, kind, body) = match path {
+        "/api/v1/overview" => told(after(&answer(), number("since").unwrap_or(0))),
+        "/api/v1/pairs" => told(page(&answer(), number("before"))),
+        "/api/v1/index/top" => told(answer()["clusters"].clone()),
+        _ if path.starts_with("/api/v1/pairs/") => told(opened(path)),
         _ => match FILES.iter().find(|(known, ..)| *known == path) {
             Some((_, name, kind)) => {
                 let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/telemetry/page");
@@ -134,4 +144,50 @@ pub(super) fn answer(started_ms: u64, samples: u64) -> Value {
         "snapshot_age_ms": null, "snapshot_interval_ms": 300_000, "snapshot_bytes": null,
         "sample_interval_ms": 5000, "samples_kept": 720, "last_sample": samples, "samples": columns,
     })
+}
+
+/// The answer of an instance that has found this many pairs, and has such clusters.
+pub(super) fn pairs(newest: u64, clusters: &Value) -> Value {
+    json!({"newest": newest, "clusters": clusters})
+}
+
+/// A cluster of this many duplicates whose first page stands at this offset and has this id.
+pub(super) fn cluster(offset: u64, duplicates: u64, id: &str) -> Value {
+    json!({"cluster": format!("pages:0:{offset}"), "duplicates": duplicates, "id": id, "duplicate_id": null})
+}
+
+/// Fifty pairs, newest first, older than number `before` if that is given.
+fn page(answer: &Value, before: Option<u64>) -> Value {
+    let newest = answer["newest"].as_u64().unwrap_or_default();
+    let first = before.map_or(newest, |before| before - 1);
+    let listed: Vec<Value> = (1..=first).rev().take(50).map(pair).collect();
+    json!({
+        "instance": "canned", "duplicates": newest, "kept": newest, "text": "full", "max_distance": 3, "matching": newest,
+        "newer": newest - first, "distances": [0, 4, 9, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], "pairs": listed,
+    })
+}
+
+fn pair(number: u64) -> Value {
+    let same = "a long beginning that both of the pages have in common before they differ";
+    let differs = json!([
+        {"side": "both", "text": same}, {"side": "match", "text": " yesterday "}, {"side": "own", "text": " today "},
+    ]);
+    let is_exact = number.is_multiple_of(5);
+    json!({
+        "number": number, "at_ms": 1000 * number, "source": format!("pages:1:{number}"), "match": "pages:0:7",
+        "cluster": "pages:0:7", "verdict": if is_exact { "exact" } else { "near" }, "stage": "simhash", "distance": 2,
+        "bits": if is_exact { Value::Null } else { json!(2) }, "age_ms": 60_000 * number, "segmenter": "unicode",
+        "id": format!("https://copies.example/{number}/with-a-name-that-is-long-and-has-no-place-to-break-it-into-lines"),
+        "match_id": "https://originals.example/7", "words": {"own": 90, "match": 90, "common": 88}, "differs": differs,
+    })
+}
+
+/// One pair with both texts.
+fn opened(path: &str) -> Value {
+    let number = path.rsplit("%3A").next().and_then(|number| number.parse().ok()).unwrap_or_default();
+    let mut opened = pair(number);
+    opened["text"] = json!("full");
+    opened["case"] = json!("- name: a case\n");
+    opened["runs"] = opened["differs"].clone();
+    opened
 }

@@ -1,4 +1,5 @@
-//! The pages for operators in a real browser: over a running demo, and over canned answers where a state is hard to play.
+//! The pages for operators in a real browser: over a running demo, over a deployment on a real broker, and over canned answers
+//! where a state is hard to play.
 //!
 //! Needs Chromium. With `CI` set it must be there; elsewhere its absence is said and the test passes without having
 //! looked. `DUPGATE_WRITE_DOCS=1` keeps the pictures that the documents show.
@@ -9,12 +10,15 @@
     reason = "helpers fail the test, or say why not"
 )]
 
+#[path = "../support/broker/mod.rs"]
+mod broker;
 mod browser;
 mod canned;
+#[path = "../support/cluster/mod.rs"]
+mod cluster;
+mod live;
 mod overview;
-#[expect(dead_code, reason = "this binary waits for nothing asynchronous")]
-#[path = "../support/broker/wait.rs"]
-mod wait;
+mod pairs;
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -22,6 +26,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
+use broker::wait;
 use browser::{Browser, Tab};
 
 const TOKEN: &str = "a token of the test";
@@ -108,10 +113,19 @@ fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
     enter(&mut tab, TOKEN);
 
     // A list that fills, with what differs.
-    holds(&mut tab, "a list", "document.querySelectorAll('#pairs tbody tr').length >= 30");
+    holds(&mut tab, "a list", "document.querySelectorAll('#pairs tbody tr').length === 50");
+    holds(&mut tab, "more than a page of it", "document.getElementById('older').ariaDisabled === 'false'");
     holds(&mut tab, "what differs", "document.querySelectorAll('#pairs .differs ins').length >= 10");
     holds(&mut tab, "the histogram", "document.querySelectorAll('#histogram rect').length === 17");
     holds(&mut tab, "clusters", "document.querySelectorAll('#clusters button').length === 10");
+    holds(&mut tab, "the page of a cluster", "document.querySelectorAll('#clusters a[href^=\"http\"]').length >= 5");
+    // Older pairs, and back.
+    let numbers = "[...rows.keys()].map((key) => parseInt(key))";
+    let least = tab.run(&format!("Math.min(...{numbers})"));
+    tab.run("document.getElementById('older').click()");
+    holds(&mut tab, "older pairs", &format!("Math.max(...{numbers}) < {least} && {numbers}.length > 0"));
+    tab.run("document.getElementById('newest').click()");
+    holds(&mut tab, "the newest pairs", &format!("Math.max(...{numbers}) > {least}"));
     let verdicts = column(&mut tab, 0);
     assert!(verdicts.contains(&"near".to_owned()) && verdicts.contains(&"exact".to_owned()), "{verdicts:?}");
 

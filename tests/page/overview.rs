@@ -24,7 +24,7 @@ const PAINTED: &str = "(() => { const canvas = document.querySelector('#rates ca
      return found * 400 > data.length; })()";
 
 /// What somebody who cannot see the page, or uses no mouse, would stumble over.
-const FLAWS: &str = "(() => { const found = []; const all = (what) => [...document.querySelectorAll(what)]; \
+pub(super) const FLAWS: &str = "(() => { const found = []; const all = (what) => [...document.querySelectorAll(what)]; \
      const ids = all('[id]').map((one) => one.id); \
      if (new Set(ids).size !== ids.length) found.push('an id stands twice'); \
      if (!document.documentElement.lang) found.push('no language'); \
@@ -40,18 +40,18 @@ const FLAWS: &str = "(() => { const found = []; const all = (what) => [...docume
      for (const one of all('[tabindex]')) if (one.tabIndex > 0) found.push('an order of its own'); \
      return found; })()";
 
-fn text(tab: &mut Tab<'_>, id: &str) -> String {
+pub(super) fn text(tab: &mut Tab<'_>, id: &str) -> String {
     let text = tab.run(&format!("document.getElementById('{id}').textContent"));
     text.as_str().unwrap_or_default().to_owned()
 }
 
 /// Waits until the page says so, and no longer than what is soon.
-fn soon(tab: &mut Tab<'_>, what: &str, condition: &str) {
+pub(super) fn soon(tab: &mut Tab<'_>, what: &str, condition: &str) {
     let condition = format!("(() => {{ try {{ return {condition}; }} catch {{ return false; }} }})()");
     wait::within(SOON, what, || (tab.run(&condition) == Value::Bool(true)).then_some(()));
 }
 
-fn state_is(state: &str) -> String {
+pub(super) fn state_is(state: &str) -> String {
     format!("document.getElementById('state').textContent === '{state}'")
 }
 
@@ -129,7 +129,11 @@ fn the_overview_follows_a_demo_and_comes_back_when_the_service_does() {
 
     // The way to the pairs and back, without asking for the token again.
     tab.run("document.querySelector('nav a[href=\"/ui/pairs\"]').click()");
-    holds(&mut tab, "the pairs", "document.title === 'dupgate - Pairs' && !document.querySelector('main').hidden");
+    holds(
+        &mut tab,
+        "the pairs",
+        "document.title === 'dupgate - Pairs - demo' && !document.querySelector('main').hidden",
+    );
     tab.run("document.querySelector('nav a[href=\"/ui/\"]').click()");
     holds(&mut tab, "the overview", "document.title === 'dupgate - Overview - demo'");
 

@@ -213,7 +213,12 @@ fn pairs_are_listed_newest_first_and_filtered() {
     assert_eq!((&page["duplicates"], &page["text"], &page["max_distance"]), (&json!(3), &json!("snippet"), &json!(3)));
     assert_eq!(get(&server, "/api/v1/pairs/pages:0:2"), (200, json!({"pair": "pages:0:2"})));
     assert_eq!(get(&server, "/api/v1/pairs/pages:0:9").0, 404);
-    assert_eq!(get(&server, "/api/v1/index/top?n=1"), (200, json!([{"cluster": "pages:0:0", "duplicates": 3}])));
+    assert_eq!((&page["matching"], &page["newer"], &page["distances"][2]), (&json!(2), &json!(0), &json!(2)));
+    let (_, older) = get(&server, "/api/v1/pairs?verdict=near&before=3");
+    assert_eq!((&older["newer"], &older["pairs"][0]["source"]), (&json!(1), &json!("pages:0:1")));
+    let copy = "http://a/<script>";
+    let top = json!([{"cluster": "pages:0:0", "id": null, "duplicate_id": copy, "duplicates": 3}]);
+    assert_eq!(get(&server, "/api/v1/index/top?n=1"), (200, top));
     for wrong in ["/api/v1/pairs?limit=many", "/api/v1/pairs?colour=red", "/api/v1/pairs/pages", "/api/v1/index/lookup"]
     {
         let (status, said) = get(&server, wrong);

@@ -19,14 +19,25 @@ function keepToken(given) {
 
 class Refused extends Error {}
 
+const clock = (at) => [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
+
+// Since when the instance has not answered; null while it does.
+let silentSince = null;
+
+function silent() {
+  silentSince ??= new Date();
+  return new Error(`The instance has not answered since ${clock(silentSince)}. The page asks again by itself.`);
+}
+
 async function ask(path, options = {}) {
   const headers = token ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(`/api/v1/${path}`, { ...options, headers }).catch(() => {
-    throw new Error('The instance does not answer. The page tries again by itself.');
-  });
-  const body = await answer.json().catch(() => ({}));
-  if (answer.status === 401) throw new Refused(body.error);
-  if (!answer.ok) throw new Error(body.error || `the instance answers ${answer.status}`);
+  const answer = await fetch(`/api/v1/${path}`, { ...options, headers }).catch(() => { throw silent(); });
+  const body = await answer.json().catch(() => null);
+  // An answer without an end is none.
+  if (answer.ok && body === null) throw silent();
+  silentSince = null;
+  if (answer.status === 401) throw new Refused(body?.error);
+  if (!answer.ok) throw new Error(body?.error || `the instance answers ${answer.status}`);
   return body;
 }
 

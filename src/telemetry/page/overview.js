@@ -53,8 +53,6 @@ function bytes(value) {
   return `${value >= 100 || place === 0 ? value.toFixed(0) : value.toFixed(1)} ${units[place]}`;
 }
 
-const clock = (at) => [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
-
 // The samples. Numbers begin again when the instance is started again: then all that was known is dropped.
 
 function take(answer) {

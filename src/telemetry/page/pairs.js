@@ -3,9 +3,17 @@
 // The list is asked for again and again; what it shows is made of text nodes only.
 
 const EVERY_MS = 1500;
+const PATIENCE_MS = 5000;
+const PAGE = 50;
 const HIGHEST_THRESHOLD = 8;
-const HISTOGRAM_BITS = 16;
+const NARROW = matchMedia('(max-width: 60rem)');
+// Whether it was a mouse that pointed last: after a touch nothing is pointed at any more.
+let hasMouse = false;
 let paused = false;
+let asking = false;
+let turn = 0;
+// Number of the last pair of each page of the list that was left for an older one.
+let before = [];
 let listed = new Map();
 // match.simhash.max_distance
 let configured;
@@ -30,11 +38,25 @@ function named(pair, id, source) {
   return pair[id] ? `${pair[id]}  (${pair[source]})` : pair[source];
 }
 
-function row(pair) {
-  const made = element('tr');
+// A page's id: a link where it is a URL of the web. It comes from a crawl and is not to be trusted.
+function link(id) {
+  return /^https?:\/\//i.test(id) ? element('a', id, { href: id, target: '_blank', rel: 'noopener noreferrer' }) : id;
+}
+
+// Where the page came from: its id as a link, and its position.
+function placed(id, source) {
+  return id ? [link(id), ` (${source})`] : [source];
+}
+
+// Whether somebody points at this part or has the focus in it: then nothing in it may move.
+function isHeld(part) {
+  return part.contains(document.activeElement) || (hasMouse && part.matches(':hover'));
+}
+
+function fill(row, pair) {
   const verdict = element('td', pair.verdict);
   verdict.prepend(element('span', undefined, { class: `swatch ${pair.verdict}` }));
-  made.append(verdict, element('td', pair.bits ?? '-'), element('td', age(pair.age_ms)));
+  const bits = element('td', pair.bits ?? '-', Number.isInteger(pair.bits) ? {} : { class: 'unknown' });
   const pages = element('td');
   const open = element('button', pair.id || pair.source, { type: 'button', class: 'open' });
   const other = element('div', `~ ${pair.match_id || pair.match}`, { class: 'other' });
@@ -47,12 +69,71 @@ function row(pair) {
     differs.append(element('span', `${pair.words.common} of ${pair.words.own} words in common`, { class: 'note' }));
   }
   pages.append(open, other, differs);
-  made.append(pages);
-  made.addEventListener('click', () => look(pair.source));
-  return made;
+  row.dataset.source = pair.source;
+  row.replaceChildren(verdict, bits, element('td', age(pair.age_ms)), pages);
 }
 
-function histogram(pairs, limit) {
+// Rows of the list by key, newest first. A row that stays is not made again: focus, selection and place are kept.
+const rows = new Map();
+
+function update(pairs) {
+  const body = $('pairs').tBodies[0];
+  const wanted = new Map(pairs.map((pair) => [`${pair.number} ${pair.source}`, pair]));
+  for (const [key, { row }] of rows) {
+    if (wanted.has(key)) continue;
+    row.remove();
+    rows.delete(key);
+  }
+  // What is left has the order of what is wanted: rows are only put between them.
+  let next = body.firstElementChild;
+  for (const [key, pair] of wanted) {
+    const told = JSON.stringify(pair);
+    const known = rows.get(key) || { row: element('tr') };
+    if (rows.has(key)) next = known.row.nextElementSibling;
+    else body.insertBefore(known.row, next);
+    rows.set(key, known);
+    if (known.told !== told) fill(known.row, pair);
+    known.told = told;
+  }
+}
+
+// Does something to the list and keeps what is read at its place in the window.
+function inPlace(change) {
+  const isAbove = $('list').getBoundingClientRect().top < 0;
+  const anchor = isAbove && [...$('pairs').tBodies[0].rows].find((row) => row.getBoundingClientRect().bottom > 0);
+  const top = anchor && anchor.getBoundingClientRect().top;
+  change();
+  if (anchor && anchor.isConnected) window.scrollBy(0, anchor.getBoundingClientRect().top - top);
+}
+
+// Shows a page of the list. Where it is held, it only says how many newer pairs there are.
+function list(page, isWanted) {
+  const newest = Math.max(...[...listed.values()].map((pair) => pair.number));
+  if (!isWanted && isHeld($('pairs').tBodies[0])) {
+    const newer = page.pairs.filter((pair) => pair.number > newest).length;
+    $('newer-pairs').hidden = newer === 0;
+    $('newer-pairs').textContent = newer === PAGE ? `Show ${PAGE} or more newer pairs` : newer === 1 ? 'Show 1 newer pair' : `Show ${newer} newer pairs`;
+    return;
+  }
+  $('newer-pairs').hidden = true;
+  listed = new Map(page.pairs.map((pair) => [pair.source, pair]));
+  if (isWanted) update(page.pairs);
+  else inPlace(() => update(page.pairs));
+  const first = page.newer + 1;
+  const last = page.newer + page.pairs.length;
+  $('range').textContent = page.pairs.length ? `Pairs ${first} to ${last} of ${page.matching}, newest first` : '';
+  $('none').hidden = page.matching > 0;
+  allow('newest', before.length > 0);
+  allow('newer', before.length > 0);
+  allow('older', last < page.matching && page.pairs.length > 0);
+}
+
+// A button that cannot be used keeps the focus.
+function allow(id, isAllowed) {
+  $(id).setAttribute('aria-disabled', !isAllowed);
+}
+
+function histogram(counts, limit) {
   const NS = 'http://www.w3.org/2000/svg';
   const svg = $('histogram');
   const draw = (name, attributes, text) => {
@@ -61,39 +142,57 @@ function histogram(pairs, limit) {
     if (text !== undefined) made.textContent = text;
     svg.append(made);
   };
-  const counts = new Array(HISTOGRAM_BITS + 1).fill(0);
-  for (const pair of pairs) {
-    // Exact ones are all at 0: they would hide the rest.
-    if (Number.isInteger(pair.bits) && pair.verdict !== 'exact') counts[Math.min(pair.bits, HISTOGRAM_BITS)] += 1;
-  }
   const most = Math.max(1, ...counts);
   svg.replaceChildren();
   counts.forEach((count, bits) => {
     const height = count ? Math.max(2, (count / most) * 95) : 0;
     draw('rect', { x: bits * 20 + 2, y: 110 - height, width: 16, height });
     if (count) draw('text', { x: bits * 20 + 10, y: 106 - height }, count);
-    draw('text', { x: bits * 20 + 10, y: 122 }, bits === HISTOGRAM_BITS ? `${bits}+` : bits);
+    draw('text', { x: bits * 20 + 10, y: 122 }, bits === counts.length - 1 ? `${bits}+` : bits);
   });
   draw('line', { x1: limit * 20 + 20, x2: limit * 20 + 20, y1: 0, y2: 112 });
-  $('limit').textContent = `The near pairs of the list. The line marks match.simhash.max_distance (${limit}); the stage minhash found pairs to the right of it.`;
+  const all = counts.reduce((sum, count) => sum + count, 0);
+  $('limit').textContent = `The ${all} near pairs that match the filter. The line marks match.simhash.max_distance (${limit}); the stage minhash found pairs to the right of it.`;
+}
+
+// Rows of the largest clusters by position of the first page.
+let clusterRows = new Map();
+
+function clusterRow({ cluster, id, duplicate_id: copy }) {
+  const row = element('tr');
+  const page = element('td');
+  if (id) page.append(link(id));
+  else if (copy) page.append('of ', link(copy));
+  page.append(element('div', cluster, { class: 'note' }));
+  const forget = element('button', 'Forget', { type: 'button', 'aria-label': `Forget ${id || cluster}` });
+  forget.addEventListener('click', () => confirmForget(cluster, id));
+  const last = element('td');
+  last.append(forget);
+  row.append(element('td'), page, last);
+  return { row, id, copy };
 }
 
 function clusters(found) {
-  const rows = found.map(({ cluster, duplicates }) => {
-    const made = element('tr');
-    const forget = element('button', 'Forget', { type: 'button' });
-    forget.addEventListener('click', () => confirmForget(cluster));
-    const last = element('td');
-    last.append(forget);
-    made.append(element('td', `${duplicates}+`), element('td', cluster), last);
-    return made;
-  });
-  $('clusters').tBodies[0].replaceChildren(...rows);
-  $('no-clusters').hidden = rows.length > 0;
+  const held = isHeld($('clusters'));
+  const made = new Map();
+  for (const one of found) {
+    const known = clusterRows.get(one.cluster);
+    const isSame = known && (held || known.id === one.id && (known.id || known.copy === one.duplicate_id));
+    const row = isSame ? known : clusterRow(one);
+    row.row.cells[0].textContent = `${one.duplicates}+`;
+    made.set(one.cluster, row);
+  }
+  // Numbers may change below a pointer; rows may not.
+  if (held) return;
+  clusterRows = made;
+  $('clusters').tBodies[0].replaceChildren(...[...made.values()].map(({ row }) => row));
+  $('clusters').hidden = made.size === 0;
+  $('no-clusters').hidden = made.size > 0;
 }
 
-function confirmForget(cluster) {
+function confirmForget(cluster, id) {
   $('forget-what').textContent = cluster;
+  $('forget-id').textContent = id ? ` (${id})` : '';
   $('forget').showModal();
 }
 
@@ -114,24 +213,32 @@ function trouble(text) {
 
 function query() {
   const wanted = new URLSearchParams(new FormData($('filters')));
-  wanted.set('limit', '200');
+  wanted.set('limit', PAGE);
+  if (before.length) wanted.set('before', before[before.length - 1]);
   return wanted.toString();
 }
 
-async function refresh() {
+// Asks for the list and the clusters. Where somebody has asked for it (`isWanted`), the list is shown even where it is held.
+async function refresh(isWanted = false) {
+  turn += 1;
+  const own = turn;
+  asking = true;
+  const signal = AbortSignal.timeout(PATIENCE_MS);
   try {
-    const [page, top] = await Promise.all([ask(`pairs?${query()}`), ask('index/top?n=10')]);
+    const [page, top] = await Promise.all([ask(`pairs?${query()}`, { signal }), ask('index/top?n=10', { signal })]);
+    // What was asked for meanwhile is shown instead.
+    if (own !== turn) return;
     $('door').hidden = true;
     document.querySelector('main').hidden = false;
-    $('totals').textContent = `${page.duplicates} duplicates delivered since the start; a sample of ${page.kept} is kept here`;
+    document.title = `dupgate - Pairs - ${page.instance}`;
+    $('totals').textContent = `${page.instance}: ${page.duplicates} duplicates delivered since the start; a sample of ${page.kept} is kept here`;
     configured = page.max_distance;
-    listed = new Map(page.pairs.map((pair) => [pair.source, pair]));
-    $('pairs').tBodies[0].replaceChildren(...page.pairs.map(row));
-    $('none').hidden = page.pairs.length > 0;
-    histogram(page.pairs, page.max_distance);
+    list(page, isWanted);
+    histogram(page.distances, page.max_distance);
     clusters(top);
     trouble('');
   } catch (error) {
+    if (own !== turn) return;
     if (!(error instanceof Refused)) {
       trouble(error.message);
       return;
@@ -140,7 +247,18 @@ async function refresh() {
     $('door').hidden = false;
     $('totals').textContent = 'The token is needed';
     $('refused').textContent = token ? error.message : '';
+    trouble('');
+  } finally {
+    if (own === turn) asking = false;
   }
+}
+
+// Goes to another page of the list, and to its beginning.
+async function turnTo(pages) {
+  before = pages;
+  await refresh(true);
+  $('list').focus({ preventScroll: true });
+  $('list').scrollIntoView();
 }
 
 // What is known of a pair, by the list or by the answer about it.
@@ -154,8 +272,8 @@ function tell(pair) {
   facts.push(`${age(Math.abs(pair.age_ms))} ${pair.age_ms < 0 ? 'before' : 'after'} the original`);
   if (pair.cut) facts.push('the end of a long text is left out');
   $('pair-facts').textContent = facts.join(' · ');
-  $('match-name').textContent = named(pair, 'match_id', 'match');
-  $('own-name').textContent = named(pair, 'id', 'source');
+  $('match-name').replaceChildren(...placed(pair.match_id, pair.match));
+  $('own-name').replaceChildren(...placed(pair.id, pair.source));
   $('thresholds').tHead.rows[0].replaceChildren();
   $('thresholds').tBodies[0].rows[0].replaceChildren();
   thresholds(pair);
@@ -194,7 +312,7 @@ function thresholds(pair) {
   if (!Number.isInteger(pair.bits)) return;
   for (let limit = 0; limit <= HIGHEST_THRESHOLD; limit += 1) {
     const says = pair.bits <= limit ? 'match' : 'no match';
-    $('thresholds').tHead.rows[0].append(element('th', limit));
+    $('thresholds').tHead.rows[0].append(element('th', limit, { scope: 'col' }));
     $('thresholds').tBodies[0].rows[0].append(element('td', says, limit === configured ? { class: 'now' } : {}));
   }
 }
@@ -214,7 +332,36 @@ $('filters').addEventListener('input', () => {
   const set = [...new FormData($('filters'))].filter(([, value]) => value !== '');
   const wanted = new URLSearchParams(set).toString();
   history.replaceState(null, '', wanted ? `?${wanted}` : location.pathname);
-  refresh();
+  before = [];
+  refresh(true);
+});
+$('pairs').tBodies[0].addEventListener('click', (event) => {
+  const row = event.target.closest('tr');
+  if (row) look(row.dataset.source);
+});
+for (const kind of ['pointermove', 'pointerdown']) {
+  document.addEventListener(kind, (event) => { hasMouse = event.pointerType === 'mouse'; });
+}
+$('newer-pairs').addEventListener('click', () => turnTo(before));
+const TURNS = {
+  newest: () => [],
+  newer: () => before.slice(0, -1),
+  older: () => [...before, Math.min(...[...listed.values()].map((pair) => pair.number))],
+};
+for (const [id, pages] of Object.entries(TURNS)) {
+  $(id).addEventListener('click', () => {
+    if ($(id).getAttribute('aria-disabled') !== 'true') turnTo(pages());
+  });
+}
+// In a narrow window the side part is folded, and opened by whoever goes to it.
+const fold = () => { $('side').open = !NARROW.matches; };
+fold();
+NARROW.addEventListener('change', fold);
+document.querySelector('.jump').addEventListener('click', (event) => {
+  event.preventDefault();
+  $('side').open = true;
+  $('side').querySelector('summary').focus({ preventScroll: true });
+  $('side').scrollIntoView();
 });
 $('pause').addEventListener('click', () => {
   paused = !paused;
@@ -235,5 +382,5 @@ $('copy').addEventListener('click', async () => {
 
 refresh();
 setInterval(() => {
-  if (!paused && !document.hidden && !$('pair').open && !$('forget').open && $('door').hidden) refresh();
+  if (!asking && !paused && !document.hidden && !$('pair').open && !$('forget').open && $('door').hidden) refresh();
 }, EVERY_MS);

@@ -1,0 +1,280 @@
+//! `docs/CONFIGURATION.md` says what the schema, the annotated sample and the checks of the code say.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use dupgate::config::{ByteSize, Decides, Given, Layers, Purpose, Span, decides, schema};
+use serde_json::{Value, json};
+
+use super::{REQUIRED, sample, up_to_date};
+
+const HEAD: &str = "# Configuration
+
+Every setting, section by section: one YAML file, or several, of which the later ones win; above them variables
+(`DUPGATE_WINDOW__SIZE=24h`), above these `--set window.size=24h`. Only the settings marked as required must be given.
+`dupgate config init` prints a file to begin with, `dupgate config init --full` this list as a file,
+`dupgate config show --origin` what is in effect and where it comes from, `dupgate validate` what is wrong, and
+`dupgate config schema` a JSON Schema for editors.
+
+| value | written as |
+|---|---|
+| duration | a number and its unit: `500ms`, `10s`, `15m`, `72h`, `7d`, `1h 30m` |
+| size | bytes, or a number and its unit: `64MiB`, `4GiB`, `100kB` |
+| secret | `{file: /run/secrets/name}` or `{env: NAME}`; a text works, and warns |
+| field | a JSON pointer into the record's value (`/url`), `header:content-type`, or `key` |
+| list | `[zh, en]`; in a variable `zh,en` |
+| map | `{site: news}`, free keys |
+| none | `null` |
+
+A range is what is accepted while all other settings have their defaults. **Decides** says what a change costs:
+
+| word | what hangs on the setting | a change |
+|---|---|---|
+| state | which group and which logs hold the state | begins with none |
+| scheme | fingerprints | starts a new index, see `dupgate config diff` and `dupgate index warm` |
+| rules | verdicts | counts from the next verdict on |
+| work | how the work is done | takes a restart |
+
+This page is written from `config/dupgate.yaml` and the checks of the code by
+`DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
+";
+
+/// Durations above this are as good as endless.
+const ENDLESS: u64 = 1 << 42;
+
+fn accepts(path: &str, value: &str) -> bool {
+    let mut layers = Layers::default();
+    // Without it there is one partition of the logs at most.
+    layers.set("input.fields.scope=/site");
+    layers.set(&format!("{path}={value}"));
+    layers.resolve(&Given::default(), Purpose::Sieve).is_ok()
+}
+
+/// What kind of value a key takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Choice,
+    Truth,
+    Whole,
+    Number,
+    Duration,
+    Size,
+    Secret,
+    List,
+    Map,
+    Text,
+}
+
+fn kind(shape: &Value) -> Kind {
+    let text = shape.to_string();
+    let is = |name: &str| shape["type"] == name || shape["type"] == json!([name, "null"]);
+    if shape.get("enum").is_some() {
+        Kind::Choice
+    } else if text.contains("\"500ms\"") {
+        Kind::Duration
+    } else if text.contains("[TGMK]iB") {
+        Kind::Size
+    } else if text.contains("\"env\"") {
+        Kind::Secret
+    } else if is("boolean") {
+        Kind::Truth
+    } else if is("integer") {
+        Kind::Whole
+    } else if is("number") {
+        Kind::Number
+    } else if is("array") {
+        Kind::List
+    } else if is("object") {
+        Kind::Map
+    } else {
+        Kind::Text
+    }
+}
+
+/// The type of a key in words, with its choices where it has some.
+fn type_of(path: &str, shape: &Value) -> String {
+    let words = |list: &Value| {
+        let words = list.as_array().into_iter().flatten().filter_map(Value::as_str).map(|word| format!("`{word}`"));
+        words.collect::<Vec<_>>().join(", ")
+    };
+    match kind(shape) {
+        Kind::Choice => words(&shape["enum"]),
+        Kind::Truth => "`true`, `false`".to_owned(),
+        Kind::Whole => "whole number".to_owned(),
+        Kind::Number => "number".to_owned(),
+        Kind::Duration => "duration".to_owned(),
+        Kind::Size => "size".to_owned(),
+        Kind::Secret => "secret".to_owned(),
+        Kind::List if shape["items"].get("enum").is_some() => format!("list of {}", words(&shape["items"]["enum"])),
+        Kind::List => "list".to_owned(),
+        Kind::Map => "map".to_owned(),
+        Kind::Text if path.starts_with("input.fields.") => "field".to_owned(),
+        Kind::Text if shape.to_string().contains("\"const\":\"all\"") => "`all`, or a list of whole numbers".to_owned(),
+        Kind::Text if shape.get("examples").is_some() => format!("text, such as {}", words(&shape["examples"])),
+        Kind::Text => "text".to_owned(),
+    }
+}
+
+/// The least and the largest number that are accepted around one that is; no largest where none is refused.
+fn bounds(good: u64, is_accepted: impl Fn(u64) -> bool) -> (u64, Option<u64>) {
+    let between = |mut refused: u64, mut accepted: u64| {
+        while refused.abs_diff(accepted) > 1 {
+            let middle = u64::midpoint(refused, accepted);
+            *(if is_accepted(middle) { &mut accepted } else { &mut refused }) = middle;
+        }
+        accepted
+    };
+    let least = if is_accepted(0) { 0 } else { between(0, good) };
+    let most = (!is_accepted(ENDLESS)).then(|| between(ENDLESS, good));
+    // What only the type of the number limits has no limit that matters.
+    let most = most.filter(|most| i32::try_from(*most).is_ok_and(|most| most < i32::MAX));
+    (least, most)
+}
+
+fn range(path: &str, shape: &Value, default: &Value) -> String {
+    let text = default.as_str().unwrap_or_default();
+    let told = |(least, most): (u64, Option<u64>), show: &dyn Fn(u64) -> String| match (least, most) {
+        (0, None) => String::new(),
+        (least, None) => format!("at least {}", show(least)),
+        (least, Some(most)) => format!("{} to {}", show(least), show(most)),
+    };
+    match kind(shape) {
+        Kind::Whole => {
+            let is_accepted = |number: u64| accepts(path, &number.to_string());
+            let usual = [1, 2, 16, 1000, 1_000_000];
+            let good = default.as_u64().or_else(|| usual.into_iter().find(|number| is_accepted(*number))).unwrap();
+            if good > 0 && !is_accepted(good - 1) && !is_accepted(good + 1) {
+                let accepted = (0..=256).filter(|number| is_accepted(*number)).map(|number| number.to_string());
+                return accepted.collect::<Vec<_>>().join(", ");
+            }
+            told(bounds(good, is_accepted), &|number| number.to_string())
+        }
+        Kind::Number => {
+            let is_accepted = |hundredths: i32| accepts(path, &(f64::from(hundredths) / 100.0).to_string());
+            let accepted: Vec<i32> = (-10..=200).filter(|hundredths| is_accepted(*hundredths)).collect();
+            let (least, most) = accepted.first().copied().zip(accepted.last().copied()).unwrap();
+            let show = |hundredths: i32| (f64::from(hundredths) / 100.0).to_string();
+            let least = if least == 1 && accepts(path, "0.001") { "above 0".to_owned() } else { show(least) };
+            format!("{least} to {}", show(most))
+        }
+        Kind::Duration => {
+            let good: Span = text.parse().unwrap_or(Span(Duration::from_hours(1)));
+            let good = u64::try_from(good.0.as_millis()).unwrap();
+            let bounds = bounds(good, |millis| accepts(path, &format!("{millis}ms")));
+            told(bounds, &|millis| Span(Duration::from_millis(millis)).to_string())
+        }
+        Kind::Size => {
+            let good = text.parse().map_or(1 << 30, |ByteSize(bytes)| bytes);
+            told(bounds(good, |bytes| accepts(path, &format!("{bytes}B"))), &|bytes| ByteSize(bytes).to_string())
+        }
+        Kind::Choice | Kind::Truth | Kind::Secret | Kind::List | Kind::Map | Kind::Text => String::new(),
+    }
+}
+
+/// A text as it may stand in a cell of a table.
+fn cell(text: &str) -> String {
+    let mut joined = String::new();
+    for line in text.lines() {
+        // A list has its words in a column of their own, each at the beginning of a line.
+        let begins_item = line.contains("  ");
+        joined.push_str(if joined.is_empty() {
+            ""
+        } else if begins_item {
+            "<br>"
+        } else {
+            " "
+        });
+        joined.push_str(&line.split_whitespace().collect::<Vec<_>>().join(" "));
+    }
+    let mut escaped = String::new();
+    for (number, part) in joined.split('`').enumerate() {
+        let is_code = number % 2 == 1;
+        let part = if is_code { part.to_owned() } else { part.replace('<', "&lt;").replace("&lt;br>", "<br>") };
+        escaped.push_str(if number > 0 { "`" } else { "" });
+        escaped.push_str(&part.replace('|', "\\|"));
+    }
+    escaped
+}
+
+fn rows(shape: &Value, path: &str, written: &Value, text: &mut String) {
+    if let Some(properties) = shape["properties"].as_object() {
+        for (key, below) in properties {
+            let path = format!("{path}.{key}");
+            if below.get("properties").is_some()
+                && let Some(about) = below["description"].as_str()
+            {
+                writeln!(text, "| **`{path}`** | | | | | {} |", cell(about)).unwrap();
+            }
+            rows(below, &path, &written[key], text);
+        }
+        return;
+    }
+    let required = REQUIRED.iter().any(|(key, _)| *key == path);
+    let default = match written {
+        _ if required => "required".to_owned(),
+        Value::Null => "none".to_owned(),
+        Value::String(text) if text.is_empty() => "empty".to_owned(),
+        Value::String(text) => format!("`{text}`"),
+        other => format!("`{other}`"),
+    };
+    let choices = shape["enum"].as_array().map(|list| list.iter().filter_map(Value::as_str).collect::<Vec<_>>());
+    // A comment that only lists the choices says nothing more than the column of values.
+    let about =
+        shape["description"].as_str().filter(|about| choices.is_none_or(|choices| choices.join(" | ") != *about));
+    let about = about.map(cell).unwrap_or_default();
+    let (value, range) = (type_of(path, shape), range(path, shape, written));
+    let decides: Decides = decides(path);
+    writeln!(text, "| `{path}` | {value} | {range} | {default} | {decides} | {about} |").unwrap();
+}
+
+const COLUMNS: &str = "| setting | value | range | default | decides | meaning |\n|---|---|---|---|---|---|\n";
+
+fn document() -> String {
+    let written: Value = serde_saphyr::from_str(&sample()).unwrap();
+    let schema = schema();
+    let (sections, alone): (Vec<_>, Vec<_>) =
+        schema["properties"].as_object().unwrap().iter().partition(|(_, below)| below.get("properties").is_some());
+    let mut text = format!("{HEAD}\n## At the top\n\n{COLUMNS}");
+    for (key, shape) in alone {
+        rows(shape, key, &written[key], &mut text);
+    }
+    for (key, shape) in sections {
+        let about = shape["description"].as_str().map(|about| format!("{}\n\n", cell(about))).unwrap_or_default();
+        write!(text, "\n## `{key}`\n\n{about}{COLUMNS}").unwrap();
+        rows(shape, key, &written[key], &mut text);
+    }
+    text
+}
+
+#[test]
+fn the_page_of_settings_is_that_of_the_code() {
+    up_to_date("docs/CONFIGURATION.md", &document());
+}
+
+#[test]
+fn ranges_are_those_that_the_checks_know() {
+    let written: Value = serde_saphyr::from_str(&sample()).unwrap();
+    let schema = schema();
+    for (path, expected) in [
+        ("match.simhash.max_distance", "0 to 8"),
+        ("match.simhash.bits", "32, 64, 128"),
+        ("match.minhash.permutations", "126 to 255"),
+        ("match.number_overlap", "0 to 1"),
+        ("tracing.sample_ratio", "above 0 to 1"),
+        ("judge.session_timeout", "1s to 5m"),
+        ("window.size", "at least 1ms"),
+        ("kafka.client_id", ""),
+    ] {
+        let shape = path.split('.').fold(&schema, |shape, key| &shape["properties"][key]);
+        let default = path.split('.').fold(&written, |written, key| &written[key]);
+        assert_eq!(range(path, shape, default), expected, "{path}");
+    }
+}
+
+#[test]
+fn the_page_has_every_key() {
+    let text = document();
+    for key in super::known_keys() {
+        assert!(text.contains(&format!("| `{key}` |")) || text.contains(&format!("| `{key}.")), "{key} is missing");
+    }
+}
