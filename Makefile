@@ -9,6 +9,9 @@ PARTS ?=
 PROFILE ?= release
 TEXTS ?=
 
+# Tests against a broker wait more than they compute: one more than two cores have.
+THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 3 ? 3 : cores)))
+
 # Where cargo puts the program of a profile.
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
@@ -31,7 +34,7 @@ endif
 test: ## Check, lint and run all tests, those against a real Kafka included
 	@tests/tools.sh test
 	@$(MAKE) --no-print-directory lint docs deny-if-installed
-	$(CARGO) test --locked
+	RUST_TEST_THREADS=$(THREADS) $(CARGO) test --locked
 
 lint: ## Formatting and clippy, warnings denied
 	$(CARGO) fmt --check
