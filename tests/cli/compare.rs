@@ -189,7 +189,7 @@ fn the_rule_that_refuses_a_pair_is_named_with_its_setting() {
     let near = text(&NEWS.replace("Tuesday", "Monday").replace("forty million", "sixty million"));
     let numbers = |n: [u32; 3]| text(&format!("{NEWS} {} {} {}", n[0], n[1], n[2]));
     let framed = |host: &str, from: usize| {
-        let text = format!("{NEWS} {}", &DIGEST[from..from + 200]);
+        let text = format!("{NEWS} {}", &DIGEST[from..from + 120]);
         serde_json::json!({"url": format!("https://{host}/{from}"), "text": text})
     };
     let unsure = "match.minhash.low_confidence={below: 0.95, below_short: 0.95, containment: 0.99, max_distance: 2}";
