@@ -175,7 +175,7 @@ fn refused(one: &Value, other: &Value, settings: &[&str]) -> (String, String, St
     let settings: Vec<&str> = settings.iter().flat_map(|set| ["-s", set]).collect();
     let pages = [&["pages.jsonl:1", "pages.jsonl:2"][..], &settings].concat();
     let told = json(&folder, &pages);
-    let text = |of: &str| told[of].as_str().unwrap_or_default().to_owned();
+    let text = |of: &str| told.get(of).and_then(Value::as_str).unwrap_or_default().to_owned();
     let table = compare(&folder, &[&pages[..], &["-o", "table"]].concat()).out;
     let why = table.lines().find_map(|line| line.strip_prefix("why ")).unwrap_or_default().trim();
     assert_eq!(why, text("reason"), "{table}");

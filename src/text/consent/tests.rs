@@ -325,7 +325,7 @@ fn extracted(page: &str) -> (String, Extraction) {
 /// Puts every third sentence, as it ends in the language, into a paragraph of its own.
 fn paragraphs(text: &str) -> String {
     let sentences: Vec<&str> = text.split_inclusive(['。', '.', '！']).collect();
-    sentences.chunks(3).map(|some| format!("<p>{}</p>", some.concat())).collect()
+    sentences.chunks(3).map(|some| ["<p>", &some.concat(), "</p>"].concat()).collect()
 }
 
 fn normal(text: &str) -> String {
