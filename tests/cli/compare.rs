@@ -231,7 +231,7 @@ fn the_rule_that_refuses_a_pair_is_named_with_its_setting() {
         (
             &news,
             &near,
-            &["match.stages=simhash", "match.simhash.max_distance=8", "match.simhash.min_similarity=0.9"],
+            &["match.simhash.max_distance=8", "match.simhash.min_similarity=0.9"],
             [
                 "unique",
                 "simhash_min_similarity",
