@@ -121,11 +121,11 @@ fn somebody_opens_the_page_filters_and_looks_at_a_pair() {
     holds(&mut tab, "the page of a cluster", "document.querySelectorAll('#clusters a[href^=\"http\"]').length >= 5");
     // Older pairs, and back.
     let numbers = "[...rows.keys()].map((key) => parseInt(key))";
-    let least = tab.run(&format!("Math.min(...{numbers})"));
+    let oldest = tab.run(&format!("Math.min(...{numbers})"));
     tab.run("document.getElementById('older').click()");
-    holds(&mut tab, "older pairs", &format!("Math.max(...{numbers}) < {least} && {numbers}.length > 0"));
+    holds(&mut tab, "older pairs", &format!("Math.max(...{numbers}) < {oldest} && {numbers}.length > 0"));
     tab.run("document.getElementById('newest').click()");
-    holds(&mut tab, "the newest pairs", &format!("Math.max(...{numbers}) > {least}"));
+    holds(&mut tab, "the newest pairs", &format!("Math.max(...{numbers}) > {oldest}"));
     let verdicts = column(&mut tab, 0);
     assert!(verdicts.contains(&"near".to_owned()) && verdicts.contains(&"exact".to_owned()), "{verdicts:?}");
 
