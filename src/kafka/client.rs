@@ -308,11 +308,12 @@ pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
 /// answers. What repeats it is a detail.
 fn severity(level: RDKafkaLogLevel, facility: &str, message: &str) -> tracing::Level {
     match level {
-        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => tracing::Level::ERROR,
         RDKafkaLogLevel::Error | RDKafkaLogLevel::Warning if ["FAIL", "ERROR"].contains(&facility) => {
             if message.contains(REPEATED) { tracing::Level::DEBUG } else { tracing::Level::WARN }
         }
-        RDKafkaLogLevel::Error => tracing::Level::ERROR,
+        RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical | RDKafkaLogLevel::Error => {
+            tracing::Level::ERROR
+        }
         RDKafkaLogLevel::Warning => tracing::Level::WARN,
         RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => tracing::Level::INFO,
         RDKafkaLogLevel::Debug => tracing::Level::DEBUG,

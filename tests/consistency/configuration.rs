@@ -215,7 +215,7 @@ fn rows(shape: &Value, path: &str, written: &Value, text: &mut String) {
         Value::Null => "none".to_owned(),
         Value::String(text) if text.is_empty() => "empty".to_owned(),
         Value::String(text) => format!("`{text}`"),
-        other => format!("`{other}`"),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => format!("`{written}`"),
     };
     let choices = shape["enum"].as_array().map(|list| list.iter().filter_map(Value::as_str).collect::<Vec<_>>());
     // A comment that only lists the choices says nothing more than the column of values.

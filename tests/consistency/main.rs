@@ -1,5 +1,10 @@
 //! Tier 0: what is written beside the code agrees with the code.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a file that cannot be read fails the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a file that cannot be read fails the test"
+)]
 
 mod configuration;
 mod metrics;
