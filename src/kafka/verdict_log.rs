@@ -284,6 +284,11 @@ impl Reader {
     fn read(&mut self) {
         let news = match self.consumer.poll(POLL) {
             None => return,
+            // Brokers that come back may be asked twice for the same records.
+            Some(Ok(message)) if self.next.is_some_and(|next| message.offset() < next) => {
+                tracing::debug!(partition = %self.partition, offset = message.offset(), "read before");
+                return;
+            }
             Some(Ok(message)) => {
                 let payload = message.payload().unwrap_or_default();
                 self.next = Some(message.offset() + 1);

@@ -24,7 +24,7 @@ pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     let store = Store::open(&settings::read(global)?.live)?;
     let ticks = tick(EVERY);
     loop {
-        let stored = store.read(id)?;
+        let stored = store.look(id)?;
         let is_done = stored.total.as_ref().is_some_and(|total| total.is_done);
         let (row, object) = shown(&stored);
         print_list(Format::or_usual(global.output), &HEADS, &[row], vec![object])?;
@@ -41,7 +41,7 @@ pub(super) fn list(global: &Global) -> Result<(), Fatal> {
     let store = Store::open(&settings::read(global)?.live)?;
     let (mut rows, mut objects) = (Vec::new(), Vec::new());
     for id in store.ids()? {
-        let (row, object) = match store.read(&id) {
+        let (row, object) = match store.look(&id) {
             Ok(stored) => shown(&stored),
             Err(fatal) => {
                 let why = fatal.to_string();

@@ -102,12 +102,27 @@ impl Store {
         Ok(names.iter().filter_map(id).collect())
     }
 
-    /// Reads a replay.
+    /// Reads a replay, and how far it is. Waits for the end of a transaction that is open: what is told is final.
     ///
     /// # Errors
     ///
     /// When there is none of this id, or it cannot be read.
     pub fn read(&self, id: &str) -> Result<Stored, Fatal> {
+        self.progress(self.plan(id)?)
+    }
+
+    /// Reads a replay, and how far it was at its latest commit. Waits for nothing: it may be running.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of this id, or it cannot be read.
+    pub fn look(&self, id: &str) -> Result<Stored, Fatal> {
+        let plan = self.plan(id)?;
+        let known = self.offsets(&plan)?.last_committed(&plan.committed_at());
+        stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)
+    }
+
+    fn plan(&self, id: &str) -> Result<Plan, Fatal> {
         let topic = plan_topic(&self.logs, id);
         let there = self.survey.topic(&topic).map_err(wiring::trouble)?;
         if there.is_none() {
@@ -125,8 +140,7 @@ impl Store {
                 "topic `{topic}` holds no plan: `dupgate replay clean {id} --execute` removes what is left of the replay"
             ))
         })?;
-        let plan = Plan::read(&text).map_err(|error| Reason::State.because(error))?;
-        self.progress(plan)
+        Plan::read(&text).map_err(|error| Reason::State.because(error))
     }
 
     /// Asks how far a replay is.
@@ -135,24 +149,12 @@ impl Store {
     ///
     /// When no coordinator answers.
     pub fn progress(&self, plan: Plan) -> Result<Stored, Fatal> {
-        let offsets = Offsets::new(&self.cluster.query(&plan.own_group()), QUERY).map_err(failure)?;
-        let known = offsets.committed(&plan.committed_at()).map_err(|error| Reason::Unavailable.because(error))?;
-        let (mut total, mut marks) = (None, BTreeMap::new());
-        for (partition, committed) in known {
-            let Some(Committed { offset, metadata }) = committed else { continue };
-            let progress = Progress::read(&metadata);
-            if progress.plan != plan.hash {
-                let group = plan.own_group();
-                let why = anyhow::anyhow!(
-                    "group `{group}` has offsets of another plan: `dupgate replay clean {} --execute` removes them",
-                    plan.id
-                );
-                return Err(Reason::Config.because(why));
-            }
-            total = progress.total.or(total);
-            marks.insert(partition, (offset, progress.read_to));
-        }
-        Ok(Stored { plan, total, marks })
+        let known = self.offsets(&plan)?.committed(&plan.committed_at());
+        stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)
+    }
+
+    fn offsets(&self, plan: &Plan) -> Result<Offsets, Fatal> {
+        Offsets::new(&self.cluster.query(&plan.own_group()), QUERY).map_err(failure)
     }
 
     /// Creates the topics of a replay that are missing: a run may have ended before all were there.
@@ -276,4 +278,24 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Reads what the commits of a replay say.
+fn stored(plan: Plan, known: BTreeMap<PartitionId, Option<Committed>>) -> Result<Stored, Fatal> {
+    let (mut total, mut marks) = (None, BTreeMap::new());
+    for (partition, committed) in known {
+        let Some(Committed { offset, metadata }) = committed else { continue };
+        let progress = Progress::read(&metadata);
+        if progress.plan != plan.hash {
+            let group = plan.own_group();
+            let why = anyhow::anyhow!(
+                "group `{group}` has offsets of another plan: `dupgate replay clean {} --execute` removes them",
+                plan.id
+            );
+            return Err(Reason::Config.because(why));
+        }
+        total = progress.total.or(total);
+        marks.insert(partition, (offset, progress.read_to));
+    }
+    Ok(Stored { plan, total, marks })
 }
