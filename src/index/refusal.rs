@@ -225,7 +225,7 @@ fn of_sketches(measured: Measured, bits: Option<u8>, by_code: Option<u8>) -> Opt
         let contained = contained.filter(|_| rules.containment.is_some());
         return Some(Refusal::Distance { bits: by_code, similarity: Some(similarity), contained });
     }
-    if !rules.unsure.is_sure(rules.form, witnesses) {
+    if !rules.is_sure(witnesses) {
         let limits = rules.unsure.limits(rules.form, witnesses);
         return Some(Refusal::LowConfidence {
             similarity,

@@ -334,9 +334,9 @@ impl Sketches {
             let rivals = near - u32::from(is_rival(wanted, one));
             let of_two_sites = is_of_other_site(wanted, position);
             let is_near = shares_enough && reach.is_some_and(|reach| distance <= reach);
-            if is_near
-                && rules.is_sure([wanted.sketch, held], distance, (wanted.bits_to)(position), of_two_sites, rivals)
-            {
+            let witnesses =
+                || rules.witnesses([wanted.sketch, held], distance, (wanted.bits_to)(position), of_two_sites, rivals);
+            if is_near && rules.is_sure(witnesses()) {
                 visit(position, distance, None);
             } else if let Some(share) = rules.contained(wanted.sketch, held, distance) {
                 visit(position, distance, Some(share));

@@ -1,6 +1,6 @@
 //! Entries of the fingerprint log: what is asked.
 
-use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
+use crate::fingerprint::{Fingerprints, IdHash, PageDigest, Reading, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
 /// Names one request. A request asked again carries the same id and is applied once.
@@ -70,4 +70,21 @@ pub struct PageEntry {
     pub fingerprints: Fingerprints,
     /// Digest of the record's bytes.
     pub digest: PageDigest,
+}
+
+impl PageEntry {
+    /// Asks about a page as it was read, at this position and event time.
+    #[must_use]
+    pub fn of(reading: Reading, source: Source, event_time: Timestamp) -> Self {
+        Self {
+            source,
+            event_time,
+            id: reading.id,
+            scope: reading.scope,
+            site: reading.site,
+            is_variant: reading.canonical.is_some(),
+            fingerprints: reading.fingerprints,
+            digest: reading.digest,
+        }
+    }
 }

@@ -151,21 +151,14 @@ impl MinHashRules {
         one.contained(other, self.form, self.banding.rows())
     }
 
-    /// Says whether the likeness of a pair of sketches at this distance, which shares a key, is to be believed: `bits` differ
-    /// in the pages' `SimHash`es, they are known to be of two sites or not, and so many `rivals` are nearly as alike. Sketches without counts have one witness less.
+    /// Says whether the likeness of a pair of sketches that share a key is to be believed.
     #[must_use]
-    pub fn is_sure(
-        &self,
-        [one, other]: [&[u8]; 2],
-        distance: u8,
-        bits: Option<u8>,
-        of_two_sites: bool,
-        rivals: u32,
-    ) -> bool {
-        self.unsure.is_sure(self.form, self.witnesses([one, other], distance, bits, of_two_sites, rivals))
+    pub fn is_sure(&self, witnesses: Witnesses) -> bool {
+        self.unsure.is_sure(self.form, witnesses)
     }
 
-    /// Returns what is known of such a pair.
+    /// Returns what is known of a pair of sketches at this distance: `bits` differ in the pages' `SimHash`es, they are known to
+    /// be of two sites or not, and so many `rivals` are nearly as alike. Sketches without counts have one witness less.
     #[must_use]
     pub fn witnesses(
         &self,

@@ -81,27 +81,18 @@ impl Reading {
             since = now;
         });
         match reading {
-            Ok(reading) => {
+            Ok(mut reading) => {
                 self.metrics.document_tokens(segmenter(reading.cut_by), reading.tokens as u64);
                 self.metrics.document_extracted(extraction(reading.extraction));
                 self.metrics.document_decoded(encoding(reading.encoding));
                 let event_time = reading.event_time.unwrap_or(stamped);
                 payload.extraction =
                     Some(reading.extraction).filter(|how| *how != Extraction::Text).map(Extraction::name);
-                payload.id = reading.id_text;
+                payload.id = reading.id_text.take();
                 let errand = match self.outputs.refuse(record) {
                     None => {
-                        let entry = PageEntry {
-                            source: source.clone(),
-                            event_time,
-                            id: reading.id,
-                            scope: reading.scope,
-                            site: reading.site,
-                            is_variant: reading.canonical.is_some(),
-                            fingerprints: reading.fingerprints,
-                            digest: reading.digest,
-                        };
-                        Errand::Ask(reading.partition, entry)
+                        let log = reading.partition;
+                        Errand::Ask(log, PageEntry::of(reading, source.clone(), event_time))
                     }
                     Some(reason) => Errand::Withdraw(reading.partition, reason),
                 };

@@ -202,7 +202,7 @@ impl Sieve {
         let (partition, judges) = (reading.partition, self.judges.len());
         let seat = self.judges.get_mut(partition).ok_or(SieveError::NoJudge { partition, judges })?;
         let id = reading.id_text.clone();
-        let page = asked(reading, source.clone(), event_time);
+        let page = PageEntry::of(reading, source.clone(), event_time);
         let entry = Entry { request: RequestId(self.times.pages()), body: EntryBody::Page(page) };
         let verdict = seat.judge(&entry, self.settings.clock, id.as_deref())?;
         let Some(verdict) = verdict else { return Err(SieveError::Repeated(source)) };
@@ -216,7 +216,7 @@ impl Sieve {
         let state = &self.judges.get(reading.partition)?.state;
         let oldest = state.index().live(&state.tails()).next()?;
         // Times do not count: it comes right behind the original.
-        let page = asked(reading.clone(), oldest.source.clone(), oldest.event_time);
+        let page = PageEntry::of(reading.clone(), oldest.source.clone(), oldest.event_time);
         refusal(state, &page, self.settings.clock, oldest.sequence)
     }
 
@@ -224,20 +224,6 @@ impl Sieve {
     #[must_use]
     pub fn originals(&self) -> usize {
         self.judges.iter().map(|seat| seat.state.index().len()).sum()
-    }
-}
-
-/// What the judge is asked about a page.
-fn asked(reading: Reading, source: Source, event_time: Timestamp) -> PageEntry {
-    PageEntry {
-        source,
-        event_time,
-        id: reading.id,
-        scope: reading.scope,
-        site: reading.site,
-        is_variant: reading.canonical.is_some(),
-        fingerprints: reading.fingerprints,
-        digest: reading.digest,
     }
 }
 
