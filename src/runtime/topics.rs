@@ -4,6 +4,7 @@
 //! have forgotten all of them for good (confluentinc/librdkafka issue 5301).
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +24,16 @@ use crate::worker::{HeaderSettings, Outlet};
 /// How long the brokers may be away while the program starts.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// How long topics may be missing while the program starts: brokers learn of a new one some time after it was created.
+const UNTIL_KNOWN: Duration = Duration::from_secs(10);
+
 /// How long one client may wait for one answer.
 const QUESTION: Duration = Duration::from_secs(10);
 
 /// How long one connection may take, when the reason for silence is looked for.
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// From one log line about brokers that do not answer to the next.
+/// From one log line about what is waited for to the next.
 const SAYING: Duration = Duration::from_secs(10);
 
 /// From one client to the next.
@@ -45,7 +49,7 @@ pub(super) struct Topics {
 ///
 /// # Errors
 ///
-/// When topics are missing or not as they have to be, or when no broker answered for a minute.
+/// When topics are missing for ten seconds or not as they have to be, or when no broker answered for a minute.
 pub(super) fn wait_for(
     settings: &Settings,
     brokers: Brokers,
@@ -54,33 +58,67 @@ pub(super) fn wait_for(
     starting: &Check,
 ) -> Result<Option<Topics>, Fatal> {
     let config = wiring::cluster(&settings.kafka).admin();
-    let until = clock.now() + PATIENCE;
+    let begun = clock.now();
+    let mut answered_at: Option<Duration> = None;
     let mut said_at: Option<Duration> = None;
     loop {
         // Where nobody listens nobody answers: that is known at once.
-        let refused = why_not(&settings.kafka.brokers);
-        let why = if let Some(why) = &refused {
-            why.clone()
+        let awaited = if let Some(why) = why_not(&settings.kafka.brokers) {
+            Awaited::Brokers(why)
         } else {
             let admin = Admin::of(&config, brokers).map_err(unavailable)?.with_patience(QUESTION);
             match ask(&admin, settings) {
-                Err(TopicError::Kafka(error)) => why_not(&settings.kafka.brokers).unwrap_or_else(|| error.to_string()),
+                Err(TopicError::Kafka(error)) => {
+                    Awaited::Brokers(why_not(&settings.kafka.brokers).unwrap_or_else(|| error.to_string()))
+                }
+                Err(TopicError::Missing(names)) => Awaited::Topics(names),
                 answer => return answer.map(Some).map_err(unavailable),
             }
         };
         let now = clock.now();
-        if now >= until {
-            return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
+        let until = match awaited {
+            Awaited::Brokers(_) => begun + PATIENCE,
+            Awaited::Topics(_) => *answered_at.get_or_insert(now) + UNTIL_KNOWN,
+        };
+        let left = until.saturating_sub(now);
+        if left.is_zero() {
+            return Err(awaited.given_up());
         }
         if said_at.is_none_or(|at| now.saturating_sub(at) >= SAYING) {
             said_at = Some(now);
-            let left = until.saturating_sub(now).as_secs();
-            tracing::warn!("no broker answers ({why}): asking again for {left} s (kafka.brokers)");
+            tracing::warn!("{awaited}; asking again for {} s", left.as_secs());
         }
-        starting.fail(format!("no broker answers ({why})"));
+        starting.fail(awaited.to_string());
         if signals.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
-            tracing::info!("stopped before a broker answered");
+            tracing::info!("stopped at the start: {awaited}");
             return Ok(None);
+        }
+    }
+}
+
+/// What a start waits for.
+enum Awaited {
+    /// Brokers that do not answer, and why.
+    Brokers(String),
+    /// Topics that the brokers do not know.
+    Topics(String),
+}
+
+impl Awaited {
+    /// Why the start ends without it.
+    fn given_up(self) -> Fatal {
+        match self {
+            Self::Brokers(_) => Reason::Unavailable.because(anyhow::anyhow!("{self}")),
+            Self::Topics(names) => unavailable(TopicError::Missing(names)),
+        }
+    }
+}
+
+impl Display for Awaited {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Brokers(why) => write!(f, "no broker answers: {why} (kafka.brokers)"),
+            Self::Topics(names) => write!(f, "missing topics: `{names}`"),
         }
     }
 }

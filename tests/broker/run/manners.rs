@@ -169,6 +169,20 @@ fn missing_output_topic_is_named() {
 }
 
 #[test]
+fn output_topic_that_is_created_during_the_start_is_found() {
+    let Some(broker) = Broker::shared() else { return };
+    let mut site = Site::new(broker, 1);
+    site.duplicate = broker.unique("late");
+    let launched = site.start("one");
+    let missing = format!("missing topics: `{}`; asking again for", site.duplicate);
+    wait::until("a word about the missing topic", || site.log("one").contains(&missing).then_some(()));
+    broker.create_topic(&site.duplicate, 1, &[]);
+    produce(broker, &site.input, 0, &[page(&text(1)), page(&text(1))]);
+    assert_eq!(committed(broker, &site.duplicate, 1).len(), 1);
+    launched.stop();
+}
+
+#[test]
 fn pages_wait_while_the_broker_is_away_and_end_once_when_it_is_back() {
     let Some(broker) = Broker::private() else { return };
     let broker: &'static Broker = Box::leak(Box::new(broker));

@@ -7,20 +7,20 @@ use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceS
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode;
 
-use super::wait::block_on;
+use super::wait::{self, block_on};
 
 /// An administrator's client.
 pub(super) fn client(config: &ClientConfig) -> AdminClient<DefaultClientContext> {
     config.create().expect("an admin client")
 }
 
-/// Creates a topic and waits until the broker has it.
+/// Creates a topic and waits until the broker knows it.
 pub(super) fn create_topic(config: &ClientConfig, name: &str, partitions: i32, settings: &[(&str, &str)]) {
     let created = try_create_topic(config, name, partitions, settings);
     created.unwrap_or_else(|code| panic!("topic {name} was not created: {code}"));
 }
 
-/// Creates a topic and waits until the broker has it, or says why it does not take it.
+/// Creates a topic and waits until the broker knows it, or says why it does not take it.
 pub(super) fn try_create_topic(
     config: &ClientConfig,
     name: &str,
@@ -32,8 +32,16 @@ pub(super) fn try_create_topic(
         topic = topic.set(key, value);
     }
     let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(30)));
-    let results = block_on(client(config).create_topics([&topic], &options)).expect("an answer to CreateTopics");
-    results.into_iter().try_for_each(|result| result.map(drop).map_err(|(_, code)| code))
+    let client = client(config);
+    let results = block_on(client.create_topics([&topic], &options)).expect("an answer to CreateTopics");
+    results.into_iter().try_for_each(|result| result.map(drop).map_err(|(_, code)| code))?;
+    // The controller answers before the broker has heard of it.
+    wait::until("the broker to know the topic", || {
+        let metadata = client.inner().fetch_metadata(Some(name), Duration::from_secs(10)).ok()?;
+        let known = metadata.topics().iter().find(|topic| topic.name() == name && topic.error().is_none())?;
+        known.partitions().iter().all(|partition| partition.leader() >= 0).then_some(())
+    });
+    Ok(())
 }
 
 /// Sets a topic's settings; all others go back to the cluster's defaults.

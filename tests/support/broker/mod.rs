@@ -116,8 +116,13 @@ impl Broker {
     /// Like [`Broker::topic`], with topic settings such as `("message.timestamp.type", "LogAppendTime")`.
     pub(crate) fn topic_with(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) -> String {
         let name = self.unique(name);
-        admin::create_topic(&self.client(), &name, partitions, settings);
+        self.create_topic(&name, partitions, settings);
         name
+    }
+
+    /// Creates a topic of exactly this name.
+    pub(crate) fn create_topic(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+        admin::create_topic(&self.client(), name, partitions, settings);
     }
 
     /// Deletes a topic.
