@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::log::{Ruling, VerdictRecord};
+use crate::log::{Answer, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
 /// The stretch of the verdict log from one checkpoint to the next.
@@ -79,11 +79,21 @@ impl Spans {
         }
     }
 
-    /// Notes a ruling in the newest span.
+    /// Notes a ruling in the newest span. Rulings of a range that is reopened are read by nobody any more: its pages are
+    /// judged again.
     pub fn note(&mut self, ruling: &Ruling, next_sequence: u64) {
+        if let Answer::Reopened { partition, from, to } = &ruling.answer {
+            for span in &mut self.spans {
+                let is_within = |&(first, last): &(i64, i64)| *from <= first && last < *to;
+                if span.ruled.get(partition).is_some_and(is_within) {
+                    span.ruled.remove(partition);
+                }
+            }
+            return;
+        }
         let (Some(span), Some(source)) = (self.spans.back_mut(), ruling.answer.ruled_source()) else { return };
         span.end_sequence = next_sequence;
-        if let crate::log::Answer::Page(page) = &ruling.answer {
+        if let Answer::Page(page) = &ruling.answer {
             span.newest = span.newest.max(page.event_time);
         }
         match span.ruled.get_mut(&source.partition) {

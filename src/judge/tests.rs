@@ -299,6 +299,28 @@ fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
 }
 
 #[test]
+fn rulings_of_a_reopened_range_hold_nothing_back() {
+    let partition = PartitionId::new("pages", 0);
+    let ruling = |answer| Ruling { request: RequestId(0), answer };
+    let ruled = |offset| ruling(Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused });
+    let reopened = |from, to| ruling(Answer::Reopened { partition: partition.clone(), from, to });
+    let mut spans = Spans::default();
+    for (number, offset) in [3, 700, 8].into_iter().enumerate() {
+        spans.open(Some(i64::try_from(number).unwrap() * 100), 0);
+        spans.note(&ruled(offset), 0);
+    }
+    // The topic was made anew: the group has committed little of it.
+    let input = InputOffsets { committed: [(partition.clone(), 5)].into(), partitions: [partition.clone()].into() };
+    let trim = |spans: &Spans| spans.trim_point(0, &input, Timestamp::MIN.plus(millis(1)));
+    assert_eq!(trim(&spans), Some(100), "the answer at 700 is not delivered");
+    spans.note(&reopened(100, 700), 0);
+    assert_eq!(trim(&spans), Some(100), "700 is not reopened");
+    spans.note(&reopened(100, 701), 0);
+    assert_eq!(trim(&spans), Some(200));
+    assert_eq!(spans.floor(&partition, 0, &input), 3, "what is not reopened can still be read back");
+}
+
+#[test]
 fn a_partition_that_left_the_input_holds_nothing_back() {
     let (stays, leaves) = (PartitionId::new("pages", 0), PartitionId::new("dropped", 0));
     let page = |partition: &PartitionId, offset, time| Ruling {

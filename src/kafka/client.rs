@@ -20,6 +20,10 @@ const JUDGE_TRANSACTION: Duration = Duration::from_secs(10);
 /// The client's own pause before it first asks again for a broker that went away (`reconnect.backoff.ms`).
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
+/// The longest pause before the client asks again for a broker that went away (`reconnect.backoff.max.ms`): that of the Java
+/// client. The client library's own grows to ten seconds, and each client of an instance may wait that long in turn.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// How long a judge's polling thread may stand still: no less than its longest session.
 const JUDGE_POLL: Duration = Duration::from_mins(5);
 
@@ -150,10 +154,11 @@ impl Cluster {
         config
             .set("transactional.id", transactional_id)
             .set("transaction.timeout.ms", millis(settings.transaction_timeout));
-        // A broker that went away for a moment, or asked for a new token, is asked again well before the transaction ends:
-        // the client's own pause grows to ten seconds, and who comes too late is fenced.
-        if ["reconnect.backoff.ms", "reconnect.backoff.max.ms"].iter().all(|key| config.get(key).is_none()) {
-            config.set("reconnect.backoff.max.ms", millis((settings.transaction_timeout / 5).max(FIRST_PAUSE)));
+        // A broker that went away for a moment, or asked for a new token, is asked again well before the transaction ends: who comes
+        // too late is fenced.
+        if config.get("reconnect.backoff.max.ms") == Some(&millis(LONGEST_PAUSE)) {
+            let pause = (settings.transaction_timeout / 5).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+            config.set("reconnect.backoff.max.ms", millis(pause));
         }
         config
     }
@@ -197,6 +202,10 @@ impl Cluster {
             .set("bootstrap.servers", self.brokers.join(","))
             .set("client.id", &self.client_id)
             .set("statistics.interval.ms", "0");
+        // Whoever sets one knows the other.
+        if ["reconnect.backoff.ms", "reconnect.backoff.max.ms"].iter().all(|key| config.get(key).is_none()) {
+            config.set("reconnect.backoff.max.ms", millis(LONGEST_PAUSE));
+        }
         // Whoever asks the client library for its debug contexts wants to see them.
         let chatty = config.get("debug").is_some();
         config.set_log_level(if chatty { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Warning });
@@ -415,7 +424,8 @@ mod tests {
             let settings = ProducerSettings { transaction_timeout, ..ProducerSettings::of_judge() };
             cluster.transactional_producer("t", &settings).get("reconnect.backoff.max.ms").map(str::to_owned)
         };
-        assert_eq!(pause(10.0, None).as_deref(), Some("2000"));
+        assert_eq!(pause(10.0, None).as_deref(), Some("1000"));
+        assert_eq!(pause(2.0, None).as_deref(), Some("400"));
         assert_eq!(pause(0.1, None).as_deref(), Some("100"), "not below the client's first pause");
         assert_eq!(pause(10.0, Some("reconnect.backoff.max.ms")).as_deref(), Some("7000"));
         assert_eq!(pause(10.0, Some("reconnect.backoff.ms")), None, "whoever sets one knows the other");

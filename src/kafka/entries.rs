@@ -73,7 +73,7 @@ impl Entries {
     /// When they do not come.
     pub fn between(&mut self, from: i64, to: i64) -> Result<Vec<Asked>, EntriesError> {
         let mut next = if let Some(next) = self.next {
-            next
+            next.max(from)
         } else {
             let mut list = TopicPartitionList::new();
             list.add_partition_offset(&self.partition.topic, self.partition.number, Offset::Offset(from))?;
@@ -103,14 +103,16 @@ impl Entries {
                     }
                 },
             };
+            if appended.offset < next {
+                // A client whose broker comes back may hand over records again.
+                continue;
+            }
             if appended.offset >= to {
                 self.ahead = Some(appended);
                 next = to;
             } else {
                 next = appended.offset + 1;
-                if appended.offset >= from {
-                    found.push(appended);
-                }
+                found.push(appended);
             }
         }
         self.next = Some(next);

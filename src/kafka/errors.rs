@@ -23,8 +23,7 @@ pub fn of_call(call: Call, error: &KafkaError) -> CallError {
     } else if is_fenced(inner.code()) {
         CallError::Fenced(text)
     } else if inner.is_fatal() {
-        // A commit that ends in a fatal error may have been made before.
-        if call == Call::Commit { CallError::Unknown(text) } else { CallError::Fatal(text) }
+        of_fatal(call, inner.code(), text)
     } else if inner.txn_requires_abort() {
         CallError::Abortable(text)
     } else if inner.is_retriable() || is_passing(inner.code()) {
@@ -36,6 +35,25 @@ pub fn of_call(call: Call, error: &KafkaError) -> CallError {
             Call::Begin | Call::Produce | Call::SendOffsets => CallError::Abortable(text),
             Call::Init | Call::Abort => CallError::Fatal(text),
         }
+    }
+}
+
+/// Sorts what ends a producer by whether a new one can go on.
+fn of_fatal(call: Call, code: RDKafkaErrorCode, text: String) -> CallError {
+    // The brokers know another state of the transaction: they ended one that had been open for too long, or never heard of it
+    // before they went away.
+    let is_forgotten = [
+        RDKafkaErrorCode::InvalidTransactionalState,
+        RDKafkaErrorCode::InvalidProducerIdMapping,
+        RDKafkaErrorCode::UnknownProducerId,
+        RDKafkaErrorCode::OutOfOrderSequenceNumber,
+    ]
+    .contains(&code);
+    // A commit that ends in a fatal error may have been made before.
+    if call == Call::Commit || is_forgotten && call != Call::Init {
+        CallError::Unknown(text)
+    } else {
+        CallError::Fatal(text)
     }
 }
 
@@ -206,6 +224,17 @@ mod tests {
         assert_eq!(denied_in("the broker is away"), None);
         let refused = of_code(Some(RDKafkaErrorCode::TopicAuthorizationFailed), String::new());
         assert!(matches!(refused, CallError::Fatal(_)), "no abort lends a permission");
+    }
+
+    #[test]
+    fn transaction_that_the_brokers_forgot_is_gone_on_with_by_a_new_producer() {
+        let sorted = |call, code| of_fatal(call, code, String::new());
+        let forgotten = RDKafkaErrorCode::InvalidTransactionalState;
+        for call in [Call::Begin, Call::Produce, Call::SendOffsets, Call::Commit, Call::Abort] {
+            assert_eq!(sorted(call, forgotten), CallError::Unknown(String::new()), "{call:?}");
+        }
+        assert_eq!(sorted(Call::Init, forgotten), CallError::Fatal(String::new()), "it is new already");
+        assert_eq!(sorted(Call::Abort, RDKafkaErrorCode::UnsupportedVersion), CallError::Fatal(String::new()));
     }
 
     #[test]

@@ -192,6 +192,12 @@ impl Reader {
     fn read(&mut self) -> bool {
         let (number, offset, event) = match self.consumer.poll(POLL) {
             None => return true,
+            // A client whose broker comes back may hand over records again.
+            Some(Ok(message))
+                if self.open.get(&message.partition()).is_some_and(|lane| message.offset() < lane.next) =>
+            {
+                return true;
+            }
             Some(Ok(message)) => {
                 let (number, offset) = (message.partition(), message.offset());
                 let partition = PartitionId::new(Arc::clone(&self.topic), number);

@@ -380,6 +380,8 @@ impl Tally {
         }
         self.reported += 1;
         match &report.result {
+            // A record that was sent twice, as brokers come back, may be acknowledged without its place.
+            Ok(..0) => self.failed = Some(CallError::Abortable("a record was written at an unknown offset".to_owned())),
             Ok(offset) => {
                 if let Some(first) = self.offsets.get_mut(report.index) {
                     *first = Some(first.map_or(*offset, |known| known.min(*offset)));
@@ -552,6 +554,17 @@ mod tests {
             tally.note(&report(index, 1, Ok(offset)));
         }
         assert_eq!(tally.verdict(), Ok(vec![11, 13]));
+    }
+
+    #[test]
+    fn records_without_a_known_offset_are_written_again_in_another_transaction() {
+        for unknown in [-1, -1001] {
+            let mut tally = tally(2);
+            tally.note(&report(0, 1, Ok(12)));
+            tally.note(&report(1, 1, Ok(unknown)));
+            let why = "a record was written at an unknown offset".to_owned();
+            assert_eq!(tally.verdict(), Err(CallError::Abortable(why)));
+        }
     }
 
     #[test]

@@ -284,7 +284,7 @@ impl Reader {
     fn read(&mut self) {
         let news = match self.consumer.poll(POLL) {
             None => return,
-            // Brokers that come back may be asked twice for the same records.
+            // A client whose broker comes back may hand over records again.
             Some(Ok(message)) if self.next.is_some_and(|next| message.offset() < next) => {
                 tracing::debug!(partition = %self.partition, offset = message.offset(), "read before");
                 return;

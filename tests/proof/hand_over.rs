@@ -9,6 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::metadata::MetadataTopic;
+use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
 use crate::broker::{Broker, wait};
@@ -28,6 +30,12 @@ const STOPPED: Duration = Duration::from_secs(2);
 
 /// What a busy machine may add to the longest pause before a test fails; the median has to be what is promised.
 const SLACK: Duration = Duration::from_secs(2);
+
+/// Longest pause after a broker is back that was away for [`AWAY`].
+const BROKER_BACK: Duration = Duration::from_secs(30);
+
+/// How long the broker is away.
+const AWAY: Duration = Duration::from_secs(20);
 
 /// Partitions of the input.
 const PARTITIONS: i32 = 4;
@@ -85,7 +93,15 @@ impl Consumed {
         config.set("group.id", broker.unique("consumer")).set("auto.offset.reset", "earliest");
         config.set("isolation.level", "read_committed").set("fetch.wait.max.ms", "50");
         let consumer: BaseConsumer = config.create().expect("a consumer");
-        consumer.subscribe(topics).expect("subscribed");
+        // Without a group: its own way back to a coordinator is not what is measured.
+        let mut all = TopicPartitionList::new();
+        for topic in topics {
+            let metadata = consumer.fetch_metadata(Some(topic), wait::LIMIT).expect("metadata");
+            for partition in metadata.topics().iter().flat_map(MetadataTopic::partitions) {
+                all.add_partition_offset(topic, partition.id(), Offset::Beginning).expect("a place");
+            }
+        }
+        consumer.assign(&all).expect("assigned");
         let (arrivals, stop): (Arc<Mutex<Vec<Instant>>>, _) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let (noted, told) = (arrivals.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
@@ -279,4 +295,33 @@ fn a_rolling_upgrade_of_a_stateful_set_loses_nothing_and_hands_the_judge_over() 
     }
     scene.end(pods);
     report("rolling upgrade of a StatefulSet of two", pauses, KILLED);
+}
+
+#[test]
+#[ignore = "measures for minutes; make test-failover runs it"]
+fn outputs_flow_again_soon_after_the_broker_is_back() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::private() else { return };
+    let scene = Scene::new(&broker);
+    let mut instances = [scene.start("one"), scene.start("two")];
+    instances.iter_mut().for_each(Instance::wait_ready);
+    let (mut pauses, mut noticed) = (Vec::new(), Vec::new());
+    for _ in 0..rounds().div_ceil(3) {
+        scene.consumed.wait_for_a_steady_flow();
+        let gone = Instant::now();
+        broker.kill();
+        wait::until("every instance to say that it is not ready", || {
+            (!instances.iter().any(Instance::is_ready)).then_some(())
+        });
+        noticed.push(gone.elapsed());
+        std::thread::park_timeout(AWAY.saturating_sub(gone.elapsed()));
+        broker.start();
+        let back = Instant::now();
+        scene.consumed.wait_for_a_steady_flow();
+        pauses.push(scene.consumed.longest_pause_since(back));
+        instances.iter_mut().for_each(Instance::wait_ready);
+    }
+    scene.end(instances.into());
+    report("a broker that is away: noticed by readiness", noticed, AWAY);
+    report("a broker that was away, from its return on", pauses, BROKER_BACK);
 }

@@ -98,7 +98,8 @@ impl Broker {
     /// Client settings that name this broker and nothing else.
     pub(crate) fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", &self.address);
+        // A broker that is back is found at once.
+        config.set("bootstrap.servers", &self.address).set("reconnect.backoff.max.ms", "200");
         config
     }
 
