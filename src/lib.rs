@@ -1,6 +1,6 @@
 //! Routes the near-duplicate pages of Kafka topics to a topic of their own.
 //!
-//! One record's way through the rooms; every arrow leads to a new room, none is visited twice:
+//! How one record passes through the modules. `runtime` drives every step; it is left out of the drawing:
 //!
 //! ```text
 //! kafka/input -> record -> text -> fingerprint -> kafka/fingerprint_log
@@ -8,8 +8,7 @@
 //!                                                                       -> worker -> kafka/output -> commit
 //! ```
 //!
-//! Rooms named after things of the domain are pure: no Kafka, no threads, no clock, no files. Rooms named after a
-//! technology are edges.
+//! Modules named after a domain concept are pure: no Kafka, threads, clock or files. Modules named after a technology do I/O.
 
 pub mod record;
 pub mod text;

@@ -1,4 +1,4 @@
-//! What a panic costs: a page where text work is shielded, the process everywhere else.
+//! Panic policy: a panic in text work loses only its page; any other panic ends the process.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};

@@ -32,15 +32,15 @@ const THOUSAND: usize = 1000;
 /// How many entries ahead the judge asks the memory for what it will read.
 const AHEAD: usize = 8;
 /// A kind is given up after this much CPU time.
-const MOST_NS: f64 = 60e9;
+const MAX_NS: f64 = 60e9;
 /// One page in this many is asked about once more, for what is compared for it.
 const ASKED: usize = 50;
 
 /// The checks.
-const MOST_GROWTH: f64 = 3.0;
-const MOST_P99_US: f64 = 200.0;
-const LEAST_FOUND: f64 = 0.99;
-const MOST_LOST: f64 = 0.001;
+const MAX_GROWTH: f64 = 3.0;
+const MAX_P99_US: f64 = 200.0;
+const MIN_FOUND: f64 = 0.99;
+const MAX_LOST: f64 = 0.001;
 
 /// What is asked about one page, and what it is.
 struct Page {
@@ -192,7 +192,7 @@ impl Run {
                     run.lost += usize::from(matched.is_some());
                 }
             }
-            if spent > MOST_NS {
+            if spent > MAX_NS {
                 break;
             }
         }
@@ -217,10 +217,10 @@ impl Run {
         let found = self.found as f64 / self.copies.max(1) as f64;
         let checks = [
             (self.judged == self.pages, "given up"),
-            (self.last_us <= MOST_GROWTH * self.first_us, "growth"),
-            (self.p99_us <= MOST_P99_US, "p99"),
-            (found >= LEAST_FOUND, "copies"),
-            (self.lost as f64 <= MOST_LOST * self.judged as f64, "lost"),
+            (self.last_us <= MAX_GROWTH * self.first_us, "growth"),
+            (self.p99_us <= MAX_P99_US, "p99"),
+            (found >= MIN_FOUND, "copies"),
+            (self.lost as f64 <= MAX_LOST * self.judged as f64, "lost"),
         ];
         self.failed = checks.into_iter().filter(|(holds, _)| !holds).map(|(_, name)| name).collect();
     }

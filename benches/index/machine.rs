@@ -61,7 +61,7 @@ impl Helper {
 
     /// Has it done what there is to be done.
     pub(crate) fn help(&self, near: &mut Near) {
-        near.chores(&mut |task| {
+        near.maintenance(&mut |task| {
             self.tasks.send(task).unwrap();
             self.done.recv().unwrap();
         });

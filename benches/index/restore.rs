@@ -7,7 +7,7 @@ use dupgate::index::Original;
 use dupgate::judge::{Snapshot, State};
 use dupgate::log::{LogIdentity, Placement, Rules, SameId, Stage, Windows};
 use dupgate::record::{PartitionId, Timestamp};
-use dupgate::runtime::cores::on_all_cores;
+use dupgate::runtime::cores::run_parallel;
 use dupgate::snapshot::Folder;
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
     let mut built = 0.0;
     let restored = snapshots.restore("0", &scheme, |tasks| {
         let start = Instant::now();
-        on_all_cores(tasks);
+        run_parallel(tasks);
         // The tables are built last.
         built = start.elapsed().as_secs_f64();
     });

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use dupgate::fingerprint::{Banding, Letters, ShingleLengths, shingle_hashes};
-use dupgate::quality::{Crowd, clean, jaccard, set_of};
+use dupgate::quality::{BackgroundSimilarity, clean, jaccard, set_of};
 use dupgate::record::Body;
 use dupgate::text::Analyzer;
 
@@ -104,7 +104,7 @@ pub(crate) fn strangers(
     originals: u64,
 ) -> [f64; 2] {
     let step = (texts.len() / COMPARED).max(1);
-    let crowd = Crowd::of(&sets(texts.iter().step_by(step), lengths));
+    let crowd = BackgroundSimilarity::of(&sets(texts.iter().step_by(step), lengths));
     [1, agree].map(|least| crowd.candidates(banding, least, originals))
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dupgate::config::Settings;
 use dupgate::config::settings::Compression;
-use dupgate::kafka::client::{BATCH_BYTES, ClientSettings, Cluster, Patience, ProducerSettings};
+use dupgate::kafka::client::{BATCH_BYTES, ClientSettings, Cluster, ConsumerTimeouts, ProducerSettings};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
@@ -22,7 +22,7 @@ use crate::bus::{self, Look, PATIENCE};
 const POLL: Duration = Duration::from_millis(20);
 
 /// The largest batch that a topic takes in the broker's default.
-const MOST_BYTES: usize = 1_048_588;
+const MAX_BYTES: usize = 1_048_588;
 
 /// Copies a topic once, with the settings of a service that ran before; returns how it came along.
 pub(crate) fn run(broker: &Broker, settings: &Settings, input: &str, pages: usize) -> Vec<Look> {
@@ -100,14 +100,14 @@ fn clients(
         client_id: kafka.client_id.clone(),
         ..Cluster::default()
     };
-    let patience = Patience { session: kafka.session_timeout, poll: kafka.max_poll_interval };
+    let patience = ConsumerTimeouts { session: kafka.session_timeout, poll: kafka.max_poll_interval };
     let queue = settings.processing.max_in_flight_bytes;
     let mut consumer: ClientSettings = cluster.input_consumer(group, Some("copy"), patience, queue);
     // The service seeks by itself.
     consumer.set("auto.offset.reset", "earliest");
     let sending = ProducerSettings {
         compression: codec(settings.output.compression).to_owned(),
-        max_record_bytes: MOST_BYTES,
+        max_record_bytes: MAX_BYTES,
         max_batch_bytes: BATCH_BYTES,
         transaction_timeout: kafka.transaction_timeout,
     };

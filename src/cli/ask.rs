@@ -1,4 +1,4 @@
-//! Asking a running instance over a plain connection: its listener for everybody, and the one for operators.
+//! Client for a running instance: its public HTTP listener and its admin listener.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,17 +12,17 @@ use serde_json::Value;
 
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::telemetry::caller::{Answer, call};
+use crate::telemetry::http_client::{Answer, call};
 
 /// Ports of both listeners unless configured otherwise.
-const USUAL_PORT: u16 = 9464;
-const USUAL_ADMIN_PORT: u16 = 9465;
+const DEFAULT_PORT: u16 = 9464;
+const DEFAULT_ADMIN_PORT: u16 = 9465;
 
 /// How long the other side may be silent.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long an answer of the listener for operators may take: the judges are asked, too.
-const LONG_PATIENCE: Duration = Duration::from_secs(45);
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Most bytes of an answer.
 const MOST: u64 = 64 << 20;
@@ -83,8 +83,9 @@ pub(super) struct Operators {
 
 /// Asks the listener for everybody; returns status code and body.
 pub(super) fn get(address: &Address, path: &str) -> Result<(u16, String), Fatal> {
-    let (host, port) = address.or_port(USUAL_PORT);
-    let answer = ask((&host, port), path, None, PATIENCE).and_then(|answer| Ok((answer.status, answer.text(MOST)?)));
+    let (host, port) = address.or_port(DEFAULT_PORT);
+    let answer =
+        ask((&host, port), path, None, REQUEST_TIMEOUT).and_then(|answer| Ok((answer.status, answer.text(MOST)?)));
     answer.map_err(|error| nobody((&host, port), path, "http.listen", &error))
 }
 
@@ -104,7 +105,7 @@ impl Instance {
                 "the listener for operators is off (http.admin.listen): name an address, --running=127.0.0.1:9465"
             ))
         })?;
-        let (host, port) = address.or_port(USUAL_ADMIN_PORT);
+        let (host, port) = address.or_port(DEFAULT_ADMIN_PORT);
         Ok(Some(Operators { host, port, token: settings.http.admin_token.clone() }))
     }
 }
@@ -144,7 +145,7 @@ impl Operators {
     }
 
     fn ask(&self, path: &str) -> Result<Answer, Fatal> {
-        ask((&self.host, self.port), path, self.token.as_ref(), LONG_PATIENCE)
+        ask((&self.host, self.port), path, self.token.as_ref(), ADMIN_TIMEOUT)
             .map_err(|error| self.nobody(path, &error))
     }
 

@@ -1,4 +1,4 @@
-//! `check`: connect, and say what would go wrong, each with the command that mends it.
+//! `check`: connects and reports what would fail, with the command that fixes it.
 
 mod machine;
 mod permits;
@@ -12,13 +12,13 @@ use clap::Args;
 use self::rows::{Report, Row, State};
 use super::output::Format;
 use super::report::count;
-use super::topics::{WHERE_TO_LOOK, brokers, input_names, no_answer, plan, survey};
+use super::topics::{WHERE_TO_LOOK, brokers, input_names, inspector, no_answer, plan};
 use super::{Global, human};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogKind;
-use crate::kafka::survey::{Survey, TopicView, Trouble};
+use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{Clock, wall_time};
 
@@ -41,8 +41,8 @@ pub struct CheckArgs {
 pub fn check(args: &CheckArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let mut report = Report::new(Format::or_usual(global.output), &subjects(&settings), global.given_files());
-    match survey(&settings) {
-        Ok(survey) => of_cluster(&settings, &survey, &mut report)?,
+    match inspector(&settings) {
+        Ok(inspector) => of_cluster(&settings, &inspector, &mut report)?,
         Err(fatal) => report.add([Row::fail("brokers", fatal.to_string(), None)])?,
     }
     if settings.roles.judge {
@@ -70,36 +70,36 @@ fn subjects(settings: &Settings) -> Vec<String> {
     input_names(settings).into_iter().chain(outputs).chain(logs).chain(["transactions".to_owned()]).collect()
 }
 
-fn of_cluster(settings: &Settings, survey: &Survey, report: &mut Report) -> Result<(), Fatal> {
+fn of_cluster(settings: &Settings, inspector: &ClusterInspector, report: &mut Report) -> Result<(), Fatal> {
     report.asks("the brokers");
-    let brokers = match brokers(settings, survey) {
+    let brokers = match brokers(settings, inspector) {
         Ok(brokers) => brokers,
-        Err(trouble) => {
+        Err(cluster_error) => {
             let named = settings.kafka.brokers.join(", ");
-            let (text, fix) = match &trouble {
-                Trouble::Identity(_) => (
-                    format!("{named} refuse the identity: {trouble}"),
+            let (text, fix) = match &cluster_error {
+                ClusterError::Identity(_) => (
+                    format!("{named} refuse the identity: {cluster_error}"),
                     "check kafka.security.sasl: mechanism, username and password".to_owned(),
                 ),
-                Trouble::Denied(denied) => (trouble.to_string(), denied.remedy()),
-                Trouble::Away(_) => (no_answer(settings, &trouble), WHERE_TO_LOOK.to_owned()),
+                ClusterError::Denied(denied) => (cluster_error.to_string(), denied.remedy()),
+                ClusterError::Unavailable(_) => (no_answer(settings, &cluster_error), WHERE_TO_LOOK.to_owned()),
             };
-            let is_denied = !matches!(trouble, Trouble::Away(_));
+            let is_denied = !matches!(cluster_error, ClusterError::Unavailable(_));
             return report.add([Row { is_denied, ..Row::fail("brokers", text, Some(fix)) }]);
         }
     };
     let clock = Clock::start();
     let before = clock.now();
-    let again = survey.brokers();
+    let again = inspector.brokers();
     let took = clock.now().saturating_sub(before);
     drop(again);
     let broker_count = brokers.len();
     report.add([Row::ok("brokers", format!("{}, rtt {} ms", count(broker_count, "broker"), took.as_millis()))])?;
 
     report.asks("for the input topics");
-    let names = match survey.named(&input_names(settings)) {
+    let names = match inspector.named(&input_names(settings)) {
         Ok(names) => names,
-        Err(trouble) => return report.add([Row::trouble("input", &trouble)]),
+        Err(cluster_error) => return report.add([Row::cluster_error("input", &cluster_error)]),
     };
     if names.is_empty() {
         report.add([Row::warn("input", "no topic matches the pattern yet".to_owned(), None)])?;
@@ -109,9 +109,9 @@ fn of_cluster(settings: &Settings, survey: &Survey, report: &mut Report) -> Resu
     let mut pages_a_second = 0.0;
     for name in &names {
         report.asks(&format!("for settings, first and last records of {name}"));
-        match survey.topic(name) {
+        match inspector.topic(name) {
             Ok(Some(view)) => {
-                let ends = survey.ends(name, view.partitions);
+                let ends = inspector.ends(name, view.partitions);
                 if let Ok(ends) = &ends {
                     oldest = oldest.into_iter().chain(ends.oldest).min();
                     pages_a_second += machine::rate(ends);
@@ -123,22 +123,23 @@ fn of_cluster(settings: &Settings, survey: &Survey, report: &mut Report) -> Resu
                 let create = format!("{} --with-input --partitions NUMBER", report.create());
                 report.add([topics::missing(name, create)])?;
             }
-            Err(trouble) => report.add([Row::trouble(name, &trouble)])?,
+            Err(cluster_error) => report.add([Row::cluster_error(name, &cluster_error)])?,
         }
     }
     if settings.roles.judge {
         report.add(machine::window(pages_a_second, settings))?;
     }
     report.asks("whether this instance may be a member of its groups");
-    report.add(permits::with(vec![group(settings, survey, &input)], permits::groups(settings, survey, &input)))?;
+    report
+        .add(permits::with(vec![group(settings, inspector, &input)], permits::groups(settings, inspector, &input)))?;
     if settings.roles.worker {
-        outputs(settings, survey, &input, oldest, report)?;
+        outputs(settings, inspector, &input, oldest, report)?;
     }
-    logs(settings, survey, &brokers.keys().copied().collect::<Vec<_>>(), report)?;
-    transactions(settings, survey, report)
+    logs(settings, inspector, &brokers.keys().copied().collect::<Vec<_>>(), report)?;
+    transactions(settings, inspector, report)
 }
 
-fn group(settings: &Settings, survey: &Survey, input: &[TopicView]) -> Row {
+fn group(settings: &Settings, inspector: &ClusterInspector, input: &[TopicView]) -> Row {
     let partitions: BTreeSet<PartitionId> = input
         .iter()
         .flat_map(|view| {
@@ -147,16 +148,16 @@ fn group(settings: &Settings, survey: &Survey, input: &[TopicView]) -> Row {
         })
         .collect();
     let group = &settings.input.group;
-    match survey.lag(&partitions) {
+    match inspector.lag(&partitions) {
         Ok(Some(lag)) => Row::ok("group", format!("may use \"{group}\"; lag {}", human::count(lag))),
         Ok(None) => Row::ok("group", format!("\"{group}\" is new here and begins at input.start")),
-        Err(trouble) => Row::trouble("group", &trouble),
+        Err(cluster_error) => Row::cluster_error("group", &cluster_error),
     }
 }
 
 fn outputs(
     settings: &Settings,
-    survey: &Survey,
+    inspector: &ClusterInspector,
     input: &[TopicView],
     oldest: Option<Timestamp>,
     report: &mut Report,
@@ -165,56 +166,56 @@ fn outputs(
     let of_input = plan::inherit(&input.iter().collect::<Vec<_>>());
     for name in [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten() {
         report.asks(&format!("for the settings of {name}, and whether it may be written"));
-        report.add(match survey.topic(name) {
+        report.add(match inspector.topic(name) {
             Ok(Some(view)) => {
                 let rows = topics::output(&view, of_input, oldest, wall_time(), settings);
-                permits::with(rows, permits::write(survey, name))
+                permits::with(rows, permits::write(inspector, name))
             }
             Ok(None) => vec![topics::missing(name, report.create())],
-            Err(trouble) => vec![Row::trouble(name, &trouble)],
+            Err(cluster_error) => vec![Row::cluster_error(name, &cluster_error)],
         })?;
     }
     Ok(())
 }
 
-fn logs(settings: &Settings, survey: &Survey, brokers: &[i32], report: &mut Report) -> Result<(), Fatal> {
-    let default = brokers.first().and_then(|id| survey.broker_setting(*id, "default.replication.factor"));
+fn logs(settings: &Settings, inspector: &ClusterInspector, brokers: &[i32], report: &mut Report) -> Result<(), Fatal> {
+    let default = brokers.first().and_then(|id| inspector.broker_setting(*id, "default.replication.factor"));
     let default = default.and_then(|text| text.parse().ok()).unwrap_or(1);
     let kinds = [LogKind::Fingerprints, LogKind::Verdicts];
     for (kind, plan) in kinds.into_iter().zip(plan::logs(settings, default)) {
         report.asks(&format!("for {}, and whether it may be read, written and trimmed", plan.name));
-        report.add(match survey.topic(&plan.name) {
+        report.add(match inspector.topic(&plan.name) {
             Ok(view) => {
                 let rows = topics::log(&plan, view.as_ref(), brokers.len(), settings);
                 let denied = match &view {
-                    Some(view) => permits::log(settings, survey, kind, view),
-                    None => permits::new_log(survey, &plan, &report.create()),
+                    Some(view) => permits::log(settings, inspector, kind, view),
+                    None => permits::new_log(inspector, &plan, &report.create()),
                 };
                 permits::with(rows, denied)
             }
-            Err(trouble) => vec![Row::trouble(&plan.name, &trouble)],
+            Err(cluster_error) => vec![Row::cluster_error(&plan.name, &cluster_error)],
         })?;
     }
     Ok(())
 }
 
-fn transactions(settings: &Settings, survey: &Survey, report: &mut Report) -> Result<(), Fatal> {
+fn transactions(settings: &Settings, inspector: &ClusterInspector, report: &mut Report) -> Result<(), Fatal> {
     let group = &settings.input.group;
     let worker = settings.roles.worker && settings.output.delivery == crate::config::settings::Delivery::ExactlyOnce;
     let ids = [
         worker.then(|| format!("{group}.worker.check")),
         settings.roles.judge.then(|| format!("{group}.judge.{}.check", settings.scheme())),
     ];
-    let try_id = |id: &str| match survey.transact(id) {
+    let try_id = |id: &str| match inspector.transact(id) {
         Ok(()) => Row::ok("transactions", format!("may use transactional ids like {id}")),
-        Err(Trouble::Denied(denied)) => {
+        Err(ClusterError::Denied(denied)) => {
             let prefix = id.strip_suffix("check").unwrap_or(id);
             let fix = denied.remedy().replace(id, prefix) + " --resource-pattern-type prefixed";
             let row =
                 Row::fail("transactions", format!("not authorized: Write on transactional-id {prefix}*"), Some(fix));
             Row { is_denied: true, ..row }
         }
-        Err(trouble) => Row::trouble("transactions", &trouble),
+        Err(cluster_error) => Row::cluster_error("transactions", &cluster_error),
     };
     for id in ids.into_iter().flatten() {
         report.asks(&format!("for the transactional id {id}"));

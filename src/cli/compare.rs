@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::output::{Format, columns, print, print_json};
-use super::page::{Desk, FormatArg, Place};
+use super::page::{FormatArg, PageReader, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Inspection, Unsure, share};
+use crate::fingerprint::{Inspection, LowConfidence, share};
 use crate::judge::Refusal;
 use crate::log::Stage;
 use crate::quality::{contained, jaccard, set_of};
-use crate::sieve::Versus;
+use crate::sieve::PairVerdict;
 use crate::text::{self, Digits};
 
 use diff::{Diff, diff};
 
 /// Longest stretch of changed text that is shown to people, in characters.
-const MOST_SHOWN: usize = 160;
+const MAX_SHOWN: usize = 160;
 
 /// Arguments of `compare`.
 #[derive(Clone, Debug, Args)]
@@ -47,7 +47,7 @@ pub struct CompareArgs {
 struct Pair {
     one: Inspection,
     other: Inspection,
-    versus: Versus,
+    versus: PairVerdict,
     near: Nearness,
     diff: Diff,
     hint: Option<String>,
@@ -107,24 +107,24 @@ pub fn compare(args: &CompareArgs, global: &Global) -> Result<(), Fatal> {
     if args.one == args.other && args.one.path.as_os_str() == "-" {
         return Err(Reason::Usage.because(anyhow::anyhow!("standard input holds one page, not two")));
     }
-    let mut desk = Desk::new(global.start(Purpose::Sieve)?.settings);
-    let one = desk.open(&args.one, args.format)?;
-    let other = desk.open(&args.other, args.format)?;
-    let rules = &desk.settings().rules;
-    let versus = Versus::of(rules, &one.reading, &other.reading).map_err(|error| Reason::Bug.because(error))?;
-    let near = Nearness::of(&one, &other, desk.settings());
-    let diff = diff(desk.analyzer()?, &one.text, &other.text);
+    let mut page_reader = PageReader::new(global.start(Purpose::Sieve)?.settings);
+    let one = page_reader.open(&args.one, args.format)?;
+    let other = page_reader.open(&args.other, args.format)?;
+    let rules = &page_reader.settings().rules;
+    let versus = PairVerdict::of(rules, &one.reading, &other.reading).map_err(|error| Reason::Bug.because(error))?;
+    let near = Nearness::of(&one, &other, page_reader.settings());
+    let diff = diff(page_reader.analyzer()?, &one.text, &other.text);
     let mut pair = Pair { one, other, versus, near, diff, hint: None };
-    pair.hint = digits_hint(&pair, &desk)?;
+    pair.hint = digits_hint(&pair, &page_reader)?;
     match Format::or_usual(global.output) {
-        Format::Table => print(&pair.table(desk.settings(), args.changes)),
-        format @ (Format::Json | Format::Jsonl) => print_json(&pair.json(desk.settings(), args), format),
+        Format::Table => print(&pair.table(page_reader.settings(), args.changes)),
+        format @ (Format::Json | Format::Jsonl) => print_json(&pair.json(page_reader.settings(), args), format),
     }
 }
 
 /// Says what masking digits would do, when digits are most of what differs and count.
-fn digits_hint(pair: &Pair, desk: &Desk) -> Result<Option<String>, Fatal> {
-    let text = &desk.settings().text;
+fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, Fatal> {
+    let text = &page_reader.settings().text;
     let changed = || pair.diff.changes.iter().flat_map(|change| change.gone.chars().chain(change.come.chars()));
     let letters = changed().filter(|c| c.is_alphanumeric()).count();
     let digits = changed().filter(char::is_ascii_digit).count();
@@ -133,8 +133,8 @@ fn digits_hint(pair: &Pair, desk: &Desk) -> Result<Option<String>, Fatal> {
     }
     let masked =
         text::Settings { normalize: text::Normalize { digits: Digits::Mask, ..text.normalize }, ..text.clone() };
-    let [one, other] = [desk.reread(&pair.one.text, &masked)?, desk.reread(&pair.other.text, &masked)?];
-    let near = Nearness::of(&one, &other, desk.settings());
+    let [one, other] = [page_reader.reread(&pair.one.text, &masked)?, page_reader.reread(&pair.other.text, &masked)?];
+    let near = Nearness::of(&one, &other, page_reader.settings());
     let distance = match near {
         Nearness { exact: true, .. } => "makes the texts equal".to_owned(),
         Nearness { bits: Some(bits), .. } => format!("brings the SimHash distance to {bits}"),
@@ -231,7 +231,7 @@ impl Pair {
                 format!(" (match.simhash.max_distance is {}{from})", rules.max_distance)
             }
             (Stage::MinHash, Some(minhash)) => {
-                let Unsure { below, containment, max_distance, .. } = minhash.unsure;
+                let LowConfidence { below, containment, max_distance, .. } = minhash.unsure;
                 let from = match says.from {
                     Some(similarity) => format!(", up to {} matches", thousandths(similarity)),
                     None if self.near.keys.is_some_and(|keys| keys < usize::from(minhash.agree)) => {
@@ -323,10 +323,10 @@ pub(super) fn thousandths(per_mille: u16) -> String {
 /// Cuts the middle out of a long text.
 fn short(text: &str) -> String {
     let length = text.chars().count();
-    if length <= MOST_SHOWN {
+    if length <= MAX_SHOWN {
         return text.to_owned();
     }
-    let half = MOST_SHOWN / 2;
+    let half = MAX_SHOWN / 2;
     let head: String = text.chars().take(half).collect();
     let tail: String = text.chars().skip(length - half).collect();
     format!("{head} … {} characters … {tail}", length - 2 * half)

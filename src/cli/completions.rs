@@ -1,4 +1,4 @@
-//! `completions` and `man`: what shells and manual readers know of the command line, made from it.
+//! `completions` and `man`: shell completions and man pages, generated from the command line.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `eval`: how good the verdicts are on texts of one's own, or on generated ones.
+//! `eval`: measures verdict quality on the user's texts or on generated ones.
 
 mod beside;
 mod exchange;
@@ -19,7 +19,9 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Reader, Scratch};
-use crate::quality::{Count, Crowd, Edit, Half, PlantSettings, Planted, Report, Role, plant, plant_joined, scored};
+use crate::quality::{
+    BackgroundSimilarity, Count, Edit, Half, PlantSettings, Planted, Report, Role, plant, plant_joined, scored,
+};
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 use crate::runtime::clock::Clock;
 use crate::sieve::{Route, Sieve, SieveSettings};
@@ -111,7 +113,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     }
     let crowd = settings.rules.minhash.map(|minhash| {
         let minhash_of = &settings.fingerprint.minhash;
-        let crowd = Crowd::of(&texts::sets(&found, &reader, minhash_of.shingle, &minhash_of.stop));
+        let crowd = BackgroundSimilarity::of(&texts::sets(&found, &reader, minhash_of.shingle, &minhash_of.stop));
         let candidates = [1, minhash.agree].map(|agree| crowd.candidates(minhash.banding, agree, ORIGINALS));
         (candidates, crowd.histogram())
     });

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Global;
 use super::output::{Format, columns, print, print_json};
-use super::page::{Desk, FormatArg, Place};
+use super::page::{FormatArg, PageReader, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
@@ -45,10 +45,10 @@ pub struct ExplainArgs {
 ///
 /// A configuration that is refused, a page that cannot be read, a snapshot that cannot be.
 pub fn explain(args: &ExplainArgs, global: &Global) -> Result<(), Fatal> {
-    let mut desk = Desk::new(global.start(Purpose::Sieve)?.settings);
-    let page = desk.open(&args.page, args.format)?;
-    let found = candidates::find(&page, desk.settings(), args.nearest)?;
-    let told = Told { place: &args.page, page: &page, found: found.as_ref(), settings: desk.settings() };
+    let mut page_reader = PageReader::new(global.start(Purpose::Sieve)?.settings);
+    let page = page_reader.open(&args.page, args.format)?;
+    let found = candidates::find(&page, page_reader.settings(), args.nearest)?;
+    let told = Told { place: &args.page, page: &page, found: found.as_ref(), settings: page_reader.settings() };
     match Format::or_usual(global.output) {
         Format::Table => print(&told.table()),
         format @ (Format::Json | Format::Jsonl) => print_json(&told.json(), format),

@@ -11,8 +11,8 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::ask::{Instance, Operators, in_query};
+use super::operator_requests::operator_requests;
 use super::output::{Format, columns, print, print_json, print_list};
-use super::petition::petition;
 use super::{Global, human};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
@@ -22,7 +22,7 @@ use crate::index::Original;
 use crate::judge::Snapshot;
 use crate::log::{EntryBody, ForgetTarget};
 use crate::record::Source;
-use crate::runtime::remembered::{self, Remembered};
+use crate::runtime::remembered::{self, StateSummary};
 use crate::snapshot::Folder;
 
 /// Arguments of `index`.
@@ -121,7 +121,7 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
         IndexCommand::Forget(args) => {
             let sources = args.source.iter().cloned().map(ForgetTarget::Source);
             let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));
-            petition(global, &sources.chain(ids).map(EntryBody::Forget).collect::<Vec<_>>(), args.execute)
+            operator_requests(global, &sources.chain(ids).map(EntryBody::Forget).collect::<Vec<_>>(), args.execute)
         }
     }
 }
@@ -162,9 +162,10 @@ fn stats(instance: &Instance, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
     let found: Vec<Value> = match instance.of(&settings)? {
         Some(running) => array(running.get("index/stats")?),
-        None => {
-            snapshots(&settings)?.iter().map(|(log, snapshot)| Remembered::by_snapshot(*log, snapshot).json()).collect()
-        }
+        None => snapshots(&settings)?
+            .iter()
+            .map(|(log, snapshot)| StateSummary::by_snapshot(*log, snapshot).json())
+            .collect(),
     };
     match Format::or_usual(global.output) {
         Format::Table => {

@@ -17,7 +17,7 @@ mod human;
 pub mod index;
 pub mod output;
 pub mod page;
-mod petition;
+mod operator_requests;
 pub mod replay;
 mod report;
 mod ruling;

@@ -28,7 +28,7 @@ impl Format {
 /// Prints one line, or several.
 pub(super) fn print(text: &str) -> Result<(), Fatal> {
     match writeln!(std::io::stdout().lock(), "{text}") {
-        // Whoever reads has enough, as with `| head`: what follows would be lost, too.
+        // The reader closed the pipe (`| head`): stop writing.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         written => written.map_err(|error| Reason::Failure.because(error)),
     }
@@ -87,11 +87,11 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
 }
 
 /// A table whose rows come one after the other: a column grows with its widest cell so far.
-pub(super) struct Growing {
+pub(super) struct StreamedTable {
     widths: Vec<usize>,
 }
 
-impl Growing {
+impl StreamedTable {
     /// Begins with headings, which are printed, and the least width of each column.
     pub(super) fn begin(columns: &[(&str, usize)]) -> Result<Self, Fatal> {
         let mut growing = Self { widths: columns.iter().map(|(_, width)| *width).collect() };
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_column_grows_with_its_widest_cell_so_far() {
-        let mut table = Growing { widths: vec![4, 1] };
+        let mut table = StreamedTable { widths: vec![4, 1] };
         let mut line = |row: [&str; 2]| table.line(&row.map(str::to_owned));
         assert_eq!([line(["a", "b"]), line(["abcdef", "b"]), line(["a", "b"])], ["a     b", "abcdef  b", "a       b"]);
     }

@@ -72,12 +72,12 @@ impl FormatArg {
 
 /// Reads pages by the settings in effect, of whatever format they are.
 #[derive(Debug)]
-pub struct Desk {
+pub struct PageReader {
     settings: Settings,
     readers: HashMap<Format, Reader>,
 }
 
-impl Desk {
+impl PageReader {
     /// Begins with no dictionary loaded.
     #[must_use]
     pub fn new(settings: Settings) -> Self {

@@ -142,7 +142,7 @@ fn rate(page: &Value, before: Option<&Value>) -> Option<String> {
 }
 
 /// Logs whose judges have a line of their own.
-const MOST_JUDGES: usize = 8;
+const MAX_JUDGES: usize = 8;
 
 fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
     let word = |name: &str| page[name].as_str().filter(|text| !text.is_empty()).unwrap_or("-");
@@ -193,7 +193,7 @@ fn rows(page: &Value, before: Option<&Value>) -> Vec<Vec<String>> {
     row("last commit", ago("last_commit_age_ms", "none since the start"));
     let judges = figures(page, "judge");
     let state = |active: u64| if active > 0 { "active" } else { "standby" };
-    if judges.len() > MOST_JUDGES {
+    if judges.len() > MAX_JUDGES {
         let active = judges.iter().filter(|(_, active)| *active > 0).count();
         row("judges", format!("{active} active, {} standby", judges.len() - active));
     } else {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::Global;
 use super::ask::{Instance, in_query};
 use super::human::age;
-use super::output::{Format, Growing, print};
+use super::output::{Format, StreamedTable, print};
 use super::ruling::{Form, HEADS, cells, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
@@ -19,12 +19,12 @@ use crate::kafka::pages::{PageBytes, Pages};
 use crate::log::{Answer, PageRuling, VerdictRecord};
 use crate::record::{Decoder, Source};
 use crate::runtime::clock::wall_time;
+use crate::runtime::service_context::{self, failure};
 use crate::runtime::verdicts::{Extent, read};
-use crate::runtime::wiring::{self, failure};
 use crate::worker::verdict;
 
 /// How long the pages of one ruling may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Arguments of `tap`.
 #[derive(Clone, Debug, Default, Args)]
@@ -217,7 +217,7 @@ fn time_of_day() -> String {
 /// Prints verdicts: rows below headings for people, objects for programs.
 struct Lines {
     /// Absent when programs read.
-    table: Option<Growing>,
+    table: Option<StreamedTable>,
 }
 
 impl Lines {
@@ -232,7 +232,7 @@ impl Lines {
         if has_ids {
             columns.extend([(id, id.len()), (original_id, original_id.len())]);
         }
-        Ok(Self { table: Some(Growing::begin(&columns)?) })
+        Ok(Self { table: Some(StreamedTable::begin(&columns)?) })
     }
 
     fn print(&mut self, time: &str, cells: &[String], object: impl FnOnce() -> Value) -> Result<(), Fatal> {
@@ -266,9 +266,9 @@ pub(super) struct Names {
 impl Names {
     /// Makes the client.
     pub(super) fn open(settings: &Settings) -> Result<Self, Fatal> {
-        let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
+        let config = service_context::cluster(&settings.kafka).follower(&settings.input.group);
         let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
-        Ok(Self { pages: Pages::open(&config, PATIENCE).map_err(failure)?, decoder })
+        Ok(Self { pages: Pages::open(&config, REQUEST_TIMEOUT).map_err(failure)?, decoder })
     }
 
     /// Returns the ids of the page and of the page that it matched, as far as they can be read.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Global;
 use super::compare::Nearness;
 use super::output::{Format, print, print_json, table};
-use super::page::{Desk, Place};
+use super::page::{PageReader, Place};
 use super::report::count;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
@@ -21,7 +21,7 @@ use crate::fingerprint::{Inspection, share};
 use crate::judge::Refusal;
 use crate::log::Stage;
 use crate::record::{self, Rejection};
-use crate::sieve::{Verdict, Versus};
+use crate::sieve::{PairVerdict, Verdict};
 
 use cases::{Case, Expected, Page};
 
@@ -78,18 +78,18 @@ impl Outcome {
 ///
 /// A case that is not as expected or cannot be run, once all others were; a configuration or a file of cases that cannot be read.
 pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
-    let mut desk = Desk::new(global.start(Purpose::Sieve)?.settings);
+    let mut page_reader = PageReader::new(global.start(Purpose::Sieve)?.settings);
     let mut outcomes = Vec::new();
     for path in &args.files {
         let folder = path.parent().unwrap_or(Path::new(""));
         for case in cases::read(path)? {
-            outcomes.push(run(&case, folder, &mut desk).unwrap_or_else(|fatal| Outcome::unread(case, &fatal)));
+            outcomes.push(run(&case, folder, &mut page_reader).unwrap_or_else(|fatal| Outcome::unread(case, &fatal)));
         }
     }
     let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
     match global.output {
         None | Some(Format::Table) => {
-            let rows = rows(&outcomes, desk.settings());
+            let rows = rows(&outcomes, page_reader.settings());
             if !rows.is_empty() {
                 print(&table(&["RESULT", "CASE", "EXPECTED", "GOT", "WHY"], &rows))?;
             }
@@ -119,10 +119,10 @@ pub fn test(args: &TestArgs, global: &Global) -> Result<(), Fatal> {
     Err(reason.unwrap_or(Reason::Failure).because(anyhow::anyhow!(sum)))
 }
 
-fn run(case: &Case, folder: &Path, desk: &mut Desk) -> Result<Outcome, Fatal> {
+fn run(case: &Case, folder: &Path, page_reader: &mut PageReader) -> Result<Outcome, Fatal> {
     let case = case.clone();
-    let one = read(&case.one, folder, desk)?;
-    let other = read(&case.other, folder, desk)?;
+    let one = read(&case.one, folder, page_reader)?;
+    let other = read(&case.other, folder, page_reader)?;
     let (one, other) = match (one, other) {
         (Ok(one), Ok(other)) => (one, other),
         (Err(rejection), _) => {
@@ -134,28 +134,28 @@ fn run(case: &Case, folder: &Path, desk: &mut Desk) -> Result<Outcome, Fatal> {
             return Ok(Outcome { case, got, stage: None, near: None, refusal: None, why, unread: None });
         }
     };
-    let versus = Versus::of(&desk.settings().rules, &one.reading, &other.reading);
-    let Versus { verdict, refusal, .. } = versus.map_err(|error| Reason::Bug.because(error))?;
-    let near = Some(Nearness::of(&one, &other, desk.settings()));
+    let versus = PairVerdict::of(&page_reader.settings().rules, &one.reading, &other.reading);
+    let PairVerdict { verdict, refusal, .. } = versus.map_err(|error| Reason::Bug.because(error))?;
+    let near = Some(Nearness::of(&one, &other, page_reader.settings()));
     let stage = verdict.original().map(|of| of.stage);
-    let why = refusal.map(|refusal| refusal.sentence(&desk.settings().rules));
+    let why = refusal.map(|refusal| refusal.sentence(&page_reader.settings().rules));
     Ok(Outcome { case, got: verdict.name(), stage, near, refusal, why, unread: None })
 }
 
-fn read(page: &Page, folder: &Path, desk: &mut Desk) -> Result<Result<Inspection, Rejection>, Fatal> {
+fn read(page: &Page, folder: &Path, page_reader: &mut PageReader) -> Result<Result<Inspection, Rejection>, Fatal> {
     match page {
         Page::File(path) => {
             let path = folder.join(path).display().to_string();
             // Every text is a place.
             let Ok(place) = Place::from_str(&path);
-            let (bytes, format) = desk.fetch(&place, None)?;
-            desk.read(&bytes, format)
+            let (bytes, format) = page_reader.fetch(&place, None)?;
+            page_reader.read(&bytes, format)
         }
-        Page::Text(text) => desk.read(text.as_bytes(), record::Format::Text),
-        Page::Html(html) => desk.read(html.as_bytes(), record::Format::Html),
+        Page::Text(text) => page_reader.read(text.as_bytes(), record::Format::Text),
+        Page::Html(html) => page_reader.read(html.as_bytes(), record::Format::Html),
         Page::Record(fields) => {
             let text = Value::Object(fields.clone()).to_string();
-            desk.read(text.as_bytes(), record::Format::Json)
+            page_reader.read(text.as_bytes(), record::Format::Json)
         }
     }
 }

@@ -14,12 +14,12 @@ use super::{Global, note};
 use crate::config::Purpose;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
-use crate::kafka::survey::{Survey, TopicView, Trouble};
-use crate::runtime::topics::why_not;
-use crate::runtime::wiring;
+use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
+use crate::runtime::service_context;
+use crate::runtime::topics::connect_error;
 
 /// How long one question to the cluster may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Arguments of `topics`.
 #[derive(Clone, Debug, Args)]
@@ -64,15 +64,15 @@ pub struct CreateArgs {
 pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     let TopicsCommand::Create(args) = &args.command;
     let settings = global.start(Purpose::Run)?.settings;
-    let survey = survey(&settings)?;
-    let brokers = brokers(&settings, &survey).map_err(|trouble| match trouble {
-        Trouble::Away(_) => {
-            let why = no_answer(&settings, &trouble);
+    let inspector = inspector(&settings)?;
+    let brokers = brokers(&settings, &inspector).map_err(|cluster_error| match cluster_error {
+        ClusterError::Unavailable(_) => {
+            let why = no_answer(&settings, &cluster_error);
             Reason::Unavailable.because(anyhow::anyhow!("{why} ({WHERE_TO_LOOK})"))
         }
-        Trouble::Identity(_) | Trouble::Denied(_) => wiring::trouble(trouble),
+        ClusterError::Identity(_) | ClusterError::Denied(_) => service_context::cluster_error(cluster_error),
     })?;
-    let input = input(&survey, &settings)?;
+    let input = input(&inspector, &settings)?;
     let missing: Vec<&String> = input.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| name).collect();
     if let (Some(name), false) = (missing.first(), args.with_input) {
         let why = anyhow::anyhow!(
@@ -80,7 +80,8 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
         );
         return Err(Reason::Config.because(why));
     }
-    let default_copies = brokers.keys().next().and_then(|id| survey.broker_setting(*id, "default.replication.factor"));
+    let default_copies =
+        brokers.keys().next().and_then(|id| inspector.broker_setting(*id, "default.replication.factor"));
     let plans = wanted(&Wanted {
         settings: &settings,
         input: &input,
@@ -91,12 +92,12 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     let (mut rows, mut objects) = (Vec::new(), Vec::new());
     let mut outcome = Ok(());
     for plan in plans {
-        let there = survey.topic(&plan.name).map_err(wiring::trouble)?;
+        let there = inspector.topic(&plan.name).map_err(service_context::cluster_error)?;
         let done = if there.is_some() {
             "exists"
         } else if args.execute {
             // What was created before is told, too.
-            outcome = survey.create(&plan).map_err(|trouble| about(&plan.name, trouble));
+            outcome = inspector.create(&plan).map_err(|cluster_error| about(&plan.name, cluster_error));
             if outcome.is_err() {
                 break;
             }
@@ -114,7 +115,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     // Whoever starts the service next is to find them.
     for row in rows.iter().filter(|row| row.first().is_some_and(|state| state == "created")) {
         if let Some(name) = row.get(1) {
-            survey.await_topic(name).map_err(|trouble| about(name, trouble))?;
+            inspector.await_topic(name).map_err(|cluster_error| about(name, cluster_error))?;
         }
     }
     print_list(Format::or_usual(global.output), &["STATE", "TOPIC", "SETTINGS"], &rows, objects)?;
@@ -128,8 +129,8 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
 pub(super) const WHERE_TO_LOOK: &str = "check kafka.brokers, kafka.security.protocol and the network";
 
 /// Says which brokers do not answer, and why.
-pub(super) fn no_answer(settings: &Settings, trouble: &Trouble) -> String {
-    let (named, why) = (&settings.kafka.brokers, trouble.to_string());
+pub(super) fn no_answer(settings: &Settings, cluster_error: &ClusterError) -> String {
+    let (named, why) = (&settings.kafka.brokers, cluster_error.to_string());
     if named.iter().any(|broker| why.contains(broker.as_str())) {
         format!("no broker answers: {why}")
     } else {
@@ -138,19 +139,27 @@ pub(super) fn no_answer(settings: &Settings, trouble: &Trouble) -> String {
 }
 
 /// Returns the addresses of the brokers, by id. Where nobody listens that is known at once: the client would go on trying.
-pub(super) fn brokers(settings: &Settings, survey: &Survey) -> Result<BTreeMap<i32, String>, Trouble> {
-    why_not(&settings.kafka.brokers).map_or_else(|| survey.brokers(), |why| Err(Trouble::Away(why)))
+pub(super) fn brokers(
+    settings: &Settings,
+    inspector: &ClusterInspector,
+) -> Result<BTreeMap<i32, String>, ClusterError> {
+    connect_error(&settings.kafka.brokers)
+        .map_or_else(|| inspector.brokers(), |why| Err(ClusterError::Unavailable(why)))
 }
 
 /// Makes the clients to look at the cluster with.
-pub(super) fn survey(settings: &Settings) -> Result<Survey, Fatal> {
-    Survey::new(&wiring::cluster(&settings.kafka), &settings.input.group, PATIENCE).map_err(wiring::trouble)
+pub(super) fn inspector(settings: &Settings) -> Result<ClusterInspector, Fatal> {
+    ClusterInspector::new(&service_context::cluster(&settings.kafka), &settings.input.group, REQUEST_TIMEOUT)
+        .map_err(service_context::cluster_error)
 }
 
 /// Looks at the input topics, those that are named and are not there included.
-fn input(survey: &Survey, settings: &Settings) -> Result<BTreeMap<String, Option<TopicView>>, Fatal> {
-    let names = survey.named(&input_names(settings)).map_err(wiring::trouble)?;
-    names.into_iter().map(|name| Ok((name.clone(), survey.topic(&name).map_err(wiring::trouble)?))).collect()
+fn input(inspector: &ClusterInspector, settings: &Settings) -> Result<BTreeMap<String, Option<TopicView>>, Fatal> {
+    let names = inspector.named(&input_names(settings)).map_err(service_context::cluster_error)?;
+    names
+        .into_iter()
+        .map(|name| Ok((name.clone(), inspector.topic(&name).map_err(service_context::cluster_error)?)))
+        .collect()
 }
 
 /// Returns the names and patterns of the input topics.
@@ -161,7 +170,7 @@ pub(super) fn input_names(settings: &Settings) -> Vec<String> {
     }
 }
 
-fn about(topic: &str, trouble: Trouble) -> Fatal {
-    let fatal = wiring::trouble(trouble);
+fn about(topic: &str, cluster_error: ClusterError) -> Fatal {
+    let fatal = service_context::cluster_error(cluster_error);
     Fatal { cause: fatal.cause.context(format!("topic `{topic}` is not created")), ..fatal }
 }

@@ -16,7 +16,7 @@ use super::output::{Format, columns, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Inspection, Letters, MOST_DISTANCE, Reader, share};
+use crate::fingerprint::{Inspection, Letters, MAX_DISTANCE, Reader, share};
 use crate::quality::{Sample, Sketching, Sweep, Tried, set_of};
 use crate::record::RawRecord;
 use crate::runtime::lines::{self, Line};
@@ -197,7 +197,7 @@ impl Tuned {
             pairs: sweep.alike.len(),
             truth,
             from,
-            by_bits: (0..=MOST_DISTANCE).map(|bits| (bits, sweep.bits(bits, truth))).collect(),
+            by_bits: (0..=MAX_DISTANCE).map(|bits| (bits, sweep.bits(bits, truth))).collect(),
             by_similarity: similarities.iter().map(|&least| (least, sweep.similarity(least, truth))).collect(),
             bits: sweep.recommended_bits(truth).unwrap_or(settings.rules.max_distance),
             similarity,

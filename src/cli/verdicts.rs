@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::ask::{Instance, in_query};
 use super::human::age;
+use super::operator_requests::operator_requests;
 use super::output::{Format, columns, print, print_list};
-use super::petition::petition;
 use super::tap::Names;
 use super::{Global, ruling};
 use crate::config::Purpose;
@@ -83,7 +83,7 @@ pub fn verdicts(args: &VerdictsArgs, global: &Global) -> Result<(), Fatal> {
         VerdictsCommand::Reopen(args) => {
             let ranges = args.ranges.iter().cloned();
             let bodies = ranges.map(|OffsetRange { partition, from, to }| EntryBody::Reopen { partition, from, to });
-            petition(global, &bodies.collect::<Vec<_>>(), args.execute)
+            operator_requests(global, &bodies.collect::<Vec<_>>(), args.execute)
         }
     }
 }
@@ -117,7 +117,7 @@ fn recent_duplicates(settings: &Settings, ids: &[String]) -> Vec<Source> {
                 let pairs = page.get("pairs").and_then(Value::as_array).into_iter().flatten();
                 found.extend(pairs.filter_map(|pair| pair.get("source")?.as_str()?.parse::<Source>().ok()));
             }
-            Err(fatal) => super::note(&format!("warning: recent duplicates are not searched: {fatal}")),
+            Err(fatal) => super::note(&format!("warning: cannot search recent duplicates: {fatal}")),
         }
     }
     found

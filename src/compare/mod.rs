@@ -5,14 +5,14 @@
 //!
 //! Texts are cut into pieces by the words of the analyzer, Chinese ones by the segmenter, and what stands between two
 //! words is a piece, too; so the pieces of a text put together are the text. Cost: the time and memory of Myers'
-//! algorithm over at most [`MOST_PIECES`] pieces a side.
+//! algorithm over at most [`MAX_PIECES`] pieces a side.
 
 use similar::{Algorithm, DiffOp};
 
 use crate::text::Analyzer;
 
 /// Pieces of each text that are compared. What stands behind them is left out, and said to be.
-pub const MOST_PIECES: usize = 6000;
+pub const MAX_PIECES: usize = 6000;
 
 /// Whose text it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,7 +76,7 @@ fn pieces<'t>(analyzer: &Analyzer, text: &'t str) -> Pieces<'t> {
         if begin < end || found.is_cut {
             return;
         }
-        if found.texts.len() + 2 > MOST_PIECES {
+        if found.texts.len() + 2 > MAX_PIECES {
             found.is_cut = true;
             return;
         }
@@ -228,9 +228,9 @@ mod tests {
 
     #[test]
     fn a_text_that_is_too_long_is_cut_and_said_to_be() {
-        let long = "word ".repeat(MOST_PIECES);
+        let long = "word ".repeat(MAX_PIECES);
         let compared = Comparison::of(&analyzer(), &long, &long);
-        assert!(compared.is_cut && compared.is_equal() && compared.common_words < MOST_PIECES);
+        assert!(compared.is_cut && compared.is_equal() && compared.common_words < MAX_PIECES);
     }
 
     proptest! {

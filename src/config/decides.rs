@@ -1,10 +1,10 @@
-//! What a change of a key touches: fingerprints, verdicts, whose state it is, or only how the work is done.
+//! What changing a key affects: fingerprints, verdicts, which state is used, or only operation.
 
 use std::fmt;
 
 /// What hangs on the value of a key, most costly first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Decides {
+pub enum ChangeImpact {
     /// Which group and which logs hold the state: another value begins with none.
     State,
     /// The scheme, which decides fingerprints: another value starts a new index.
@@ -16,50 +16,50 @@ pub enum Decides {
 }
 
 /// Keys by their beginning; the first that fits counts.
-const TABLE: [(&str, Decides); 31] = [
-    ("mode", Decides::State),
-    ("input.group", Decides::State),
-    ("logs.prefix", Decides::State),
-    ("match.stages", Decides::Rules),
-    ("match.same_id", Decides::Rules),
-    ("match.same_site", Decides::Rules),
-    ("match.number_guard", Decides::Rules),
-    ("match.number_overlap", Decides::Rules),
-    ("match.simhash.max_distance", Decides::Rules),
-    ("match.simhash.min_similarity", Decides::Rules),
-    ("match.minhash.min_similarity", Decides::Rules),
-    ("match.minhash.containment", Decides::Rules),
-    ("match.minhash.low_confidence", Decides::Rules),
-    ("match.minhash.max_bucket", Decides::Rules),
-    ("match.minhash.bands", Decides::Rules),
-    ("match.minhash.rows", Decides::Rules),
-    ("match.minhash.min_shared_bands", Decides::Rules),
-    ("window.size", Decides::Rules),
-    ("window.stages", Decides::Rules),
-    ("window.allowed_lateness", Decides::Rules),
-    ("window.max_future_skew", Decides::Rules),
-    ("index.max_memory", Decides::Rules),
-    ("index.max_entries", Decides::Rules),
-    ("match", Decides::Scheme),
-    ("window.timestamp_source", Decides::Scheme),
-    ("text", Decides::Scheme),
-    ("input.format", Decides::Scheme),
-    ("input.fields", Decides::Scheme),
-    ("input.max_document", Decides::Scheme),
-    ("judge.partitions", Decides::Scheme),
-    ("", Decides::Work),
+const TABLE: [(&str, ChangeImpact); 31] = [
+    ("mode", ChangeImpact::State),
+    ("input.group", ChangeImpact::State),
+    ("logs.prefix", ChangeImpact::State),
+    ("match.stages", ChangeImpact::Rules),
+    ("match.same_id", ChangeImpact::Rules),
+    ("match.same_site", ChangeImpact::Rules),
+    ("match.number_guard", ChangeImpact::Rules),
+    ("match.number_overlap", ChangeImpact::Rules),
+    ("match.simhash.max_distance", ChangeImpact::Rules),
+    ("match.simhash.min_similarity", ChangeImpact::Rules),
+    ("match.minhash.min_similarity", ChangeImpact::Rules),
+    ("match.minhash.containment", ChangeImpact::Rules),
+    ("match.minhash.low_confidence", ChangeImpact::Rules),
+    ("match.minhash.max_bucket", ChangeImpact::Rules),
+    ("match.minhash.bands", ChangeImpact::Rules),
+    ("match.minhash.rows", ChangeImpact::Rules),
+    ("match.minhash.min_shared_bands", ChangeImpact::Rules),
+    ("window.size", ChangeImpact::Rules),
+    ("window.stages", ChangeImpact::Rules),
+    ("window.allowed_lateness", ChangeImpact::Rules),
+    ("window.max_future_skew", ChangeImpact::Rules),
+    ("index.max_memory", ChangeImpact::Rules),
+    ("index.max_entries", ChangeImpact::Rules),
+    ("match", ChangeImpact::Scheme),
+    ("window.timestamp_source", ChangeImpact::Scheme),
+    ("text", ChangeImpact::Scheme),
+    ("input.format", ChangeImpact::Scheme),
+    ("input.fields", ChangeImpact::Scheme),
+    ("input.max_document", ChangeImpact::Scheme),
+    ("judge.partitions", ChangeImpact::Scheme),
+    ("", ChangeImpact::Work),
 ];
 
 /// Says what hangs on a key.
 #[must_use]
-pub fn decides(path: &str) -> Decides {
+pub fn decides(path: &str) -> ChangeImpact {
     let fits = |begin: &str| {
         begin.is_empty() || path.strip_prefix(begin).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    TABLE.iter().find(|(begin, _)| fits(begin)).map_or(Decides::Work, |(_, decides)| *decides)
+    TABLE.iter().find(|(begin, _)| fits(begin)).map_or(ChangeImpact::Work, |(_, decides)| *decides)
 }
 
-impl Decides {
+impl ChangeImpact {
     /// Returns the word used in tables and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -72,7 +72,7 @@ impl Decides {
     }
 }
 
-impl fmt::Display for Decides {
+impl fmt::Display for ChangeImpact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -144,12 +144,12 @@ mod tests {
                 let (scheme_moved, rules_moved) = (scheme(&changed) != scheme(&plain), changed.rules != plain.rules);
                 let said = decides(&path);
                 assert!(
-                    !scheme_moved || said == Decides::Scheme,
+                    !scheme_moved || said == ChangeImpact::Scheme,
                     "{path}={value} moves the scheme, the table says {said}"
                 );
                 let is_memory = path.starts_with("index.");
                 assert!(
-                    !rules_moved || said <= Decides::Rules || is_memory,
+                    !rules_moved || said <= ChangeImpact::Rules || is_memory,
                     "{path}={value} moves the rules, the table says {said}"
                 );
             }
@@ -157,12 +157,12 @@ mod tests {
                 candidates(&path).iter().filter_map(|value| settings(&path, value)).any(|changed| test(&changed))
             };
             // Of one choice only, nothing can move.
-            if decides(&path) == Decides::Scheme
+            if decides(&path) == ChangeImpact::Scheme
                 && !["match.simhash.bits", "match.simhash.hash"].contains(&path.as_str())
             {
                 assert!(moves(&|changed| scheme(changed) != scheme(&plain)), "{path} is said to decide fingerprints");
             }
-            if decides(&path) == Decides::Rules {
+            if decides(&path) == ChangeImpact::Rules {
                 assert!(moves(&|changed| changed.rules != plain.rules), "{path} is said to decide verdicts");
             }
         }

@@ -1,4 +1,4 @@
-//! Files, variables and assignments, laid over each other.
+//! Merges files, environment variables and assignments into one tree.
 
 use std::collections::BTreeMap;
 use std::fmt;

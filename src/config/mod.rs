@@ -32,7 +32,7 @@ mod secret;
 mod tree;
 mod units;
 
-pub use decides::{Decides, decides};
+pub use decides::{ChangeImpact, decides};
 pub use endpoint::{Endpoint, NotAnEndpoint};
 pub use layers::Layers;
 pub use levels::Levels;

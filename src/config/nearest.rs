@@ -1,4 +1,4 @@
-//! The key or word that was meant, for one that does not exist.
+//! Suggests the intended key or word for an unknown one.
 
 use super::schema::key_paths;
 

@@ -1,9 +1,9 @@
 //! The mirror of the file -> settings, or every problem at once. No file, no clock, no environment.
 
-mod afford;
+mod cost_limits;
 mod kafka;
 mod limits;
-mod rooms;
+mod core_settings;
 mod routes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +17,8 @@ use super::raw::{Raw, Role};
 use super::secret::{RawSecret, SECRET_SLOTS};
 use super::settings::{Admin, Http, Logging, Metrics, Roles, Settings, Tracing};
 
-pub use rooms::BYTES_PER_ORIGINAL;
-pub(super) use rooms::DEFAULT_MAX_MEMORY;
+pub use core_settings::BYTES_PER_ORIGINAL;
+pub(super) use core_settings::DEFAULT_MAX_MEMORY;
 
 /// Labels of the program's own metrics: no free label may take their name.
 pub const RESERVED_LABELS: [&str; 30] = [
@@ -92,17 +92,17 @@ pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, 
         found.refuse("roles", "an instance without a role does nothing: expected worker, judge or both");
     }
     let secrets = secrets(raw, given, found);
-    let fingerprint = rooms::fingerprint(raw, given, &secrets, found);
+    let fingerprint = core_settings::fingerprint(raw, given, &secrets, found);
     let settings = Settings {
         roles,
         mode: raw.mode,
         kafka: kafka::kafka(raw, &secrets, purpose, found),
         input: routes::input(raw, purpose, found),
-        record: rooms::record(raw, found),
-        text: rooms::text(raw, given, found),
-        rules: rooms::rules(raw, fingerprint.minhash.form, found),
+        record: core_settings::record(raw, found),
+        text: core_settings::text(raw, given, found),
+        rules: core_settings::rules(raw, fingerprint.minhash.form, found),
         fingerprint,
-        index: rooms::index(raw, found),
+        index: core_settings::index(raw, found),
         logs: limits::logs(raw, found),
         judge: limits::judge(raw, found),
         output: routes::output(raw, purpose, found),
@@ -115,7 +115,7 @@ pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, 
         shown: raw.effective().shown(),
     };
     limits::between(&settings, found);
-    afford::afford(&settings, found);
+    cost_limits::cost_limits(&settings, found);
     if findings.problems.is_empty() {
         Ok((settings, findings.warnings))
     } else {
@@ -181,7 +181,7 @@ fn secrets(raw: &Raw, given: &Given, found: &mut Findings) -> BTreeMap<&'static 
 }
 
 /// Fewest characters of the operators' token: shorter ones can be guessed.
-const LEAST_TOKEN: usize = 16;
+const MIN_TOKEN: usize = 16;
 
 fn http(raw: &Raw, secrets: &BTreeMap<&'static str, SecretString>, found: &mut Findings) -> Http {
     let listen = raw.http.listen.parse().unwrap_or_else(|_| {
@@ -200,9 +200,9 @@ fn admin(
 ) -> Option<Admin> {
     const TOKEN: &str = "http.admin.token";
     if let Some(length) = token.as_ref().map(|token| token.expose_secret().chars().count())
-        && length < LEAST_TOKEN
+        && length < MIN_TOKEN
     {
-        found.refuse(TOKEN, format!("has {length} characters: expected at least {LEAST_TOKEN}"));
+        found.refuse(TOKEN, format!("has {length} characters: expected at least {MIN_TOKEN}"));
     }
     let text = raw.listen.as_ref()?;
     let Ok(listen) = text.parse::<SocketAddr>() else {

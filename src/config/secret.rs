@@ -52,7 +52,7 @@ impl Serialize for RawSecret {
 impl<'de> Deserialize<'de> for RawSecret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextOrReference;
-        /// What every other shape is told; the value itself is never repeated.
+        /// Error message for any other shape; the value itself is never printed.
         const EXPECTED: &str = "expected {file: path}, {env: NAME}, or a text in quotes";
         impl<'de> Visitor<'de> for TextOrReference {
             type Value = RawSecret;

@@ -1,4 +1,4 @@
-//! What the program runs by: typed, complete and checked. Made by [`super::resolve()`] only.
+//! The resolved settings: typed, complete and validated. Made by [`super::resolve()`] only.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -226,7 +226,7 @@ pub struct Index {
 pub struct Logs {
     /// First part of their names, of [`Mode::own_name`].
     pub prefix: String,
-    /// Copies of each; the cluster's default when absent.
+    /// Replication factor of both logs; the cluster's default when absent.
     pub replication_factor: Option<i32>,
     /// How long rulings stay readable behind the newest, in event time: never less than window + lateness.
     pub retention: Duration,
@@ -312,7 +312,7 @@ pub struct Admin {
     pub text: ShownText,
 }
 
-/// How the program speaks (`logging`).
+/// Logging (`logging`).
 #[derive(Clone, Debug)]
 pub struct Logging {
     /// How much.
@@ -330,7 +330,7 @@ pub struct Metrics {
     pub labels: Vec<(String, String)>,
 }
 
-/// Where the ways of chosen records are told (`tracing`).
+/// OpenTelemetry tracing of sampled records (`tracing`).
 #[derive(Clone, Debug)]
 pub struct Tracing {
     /// The collector.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::decides::{Decides, decides};
+use super::decides::{ChangeImpact, decides};
 use super::layers::Layers;
 use super::problem::{Origin, Problem};
 use super::properties::is_sensitive;
@@ -22,7 +22,7 @@ pub struct Shown {
     /// Where the value came from.
     pub origin: Origin,
     /// What hangs on it.
-    pub decides: Decides,
+    pub decides: ChangeImpact,
 }
 
 impl Raw {

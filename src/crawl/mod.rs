@@ -1,4 +1,4 @@
-//! A crawl that nobody crawled: pages of which is known what they are.
+//! Synthetic crawl with known ground truth.
 //!
 //! Demo, benches and quality figures need pages in any number, of which the truth is known. [`Crawl`] writes them:
 //! Chinese and English articles whose words are as frequent as in the language, copies of them on other sites,
@@ -74,7 +74,7 @@ pub struct Crawl {
 
 /// What the dice say a page is; a copy may still find no original.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lot {
+enum PageKind {
     Unique,
     Exact,
     Near,
@@ -115,12 +115,12 @@ impl Crawl {
         let frame = self.frame(number);
         let mut rng = self.rng(number, purpose::CHANGE);
         let (value, truth) = match self.lot(number) {
-            Lot::Unique => self.unique(number, &frame),
-            Lot::Broken => {
+            PageKind::Unique => self.unique(number, &frame),
+            PageKind::Broken => {
                 let damage = Damage::ALL.get(rng.index(Damage::ALL.len())).copied().unwrap_or(Damage::InvalidUtf8);
                 (page::damaged(&self.article(number), &frame, damage, &mut rng), Truth::Broken { damage })
             }
-            lot @ (Lot::Exact | Lot::Near) => match self.original_of(number, &mut rng) {
+            lot @ (PageKind::Exact | PageKind::Near) => match self.original_of(number, &mut rng) {
                 Some(original) => self.copy(original, &frame, lot, &mut rng),
                 None => self.unique(number, &frame),
             },
@@ -133,10 +133,10 @@ impl Crawl {
         (self.render(&self.article(number), number, frame), Truth::Unique)
     }
 
-    fn copy(&self, original: u64, frame: &Frame, lot: Lot, rng: &mut Rng) -> (Vec<u8>, Truth) {
+    fn copy(&self, original: u64, frame: &Frame, lot: PageKind, rng: &mut Rng) -> (Vec<u8>, Truth) {
         let mut article = self.article(original);
         let key = self.frame(original).url;
-        if lot == Lot::Exact {
+        if lot == PageKind::Exact {
             return (self.render(&article, original, frame), Truth::Exact { original: key });
         }
         let wanted = Edit::ALL.get(rng.index(Edit::ALL.len())).copied().unwrap_or(Edit::FootLine);
@@ -178,24 +178,24 @@ impl Crawl {
         Frame { url, site, suffix, fetched: self.settings.start.plus(since) }
     }
 
-    fn lot(&self, number: u64) -> Lot {
+    fn lot(&self, number: u64) -> PageKind {
         let CrawlSettings { exact, near, broken, .. } = self.settings;
         let drawn = self.rng(number, purpose::LOT).share();
         if drawn < exact {
-            Lot::Exact
+            PageKind::Exact
         } else if drawn < exact + near {
-            Lot::Near
+            PageKind::Near
         } else if drawn < exact + near + broken {
-            Lot::Broken
+            PageKind::Broken
         } else {
-            Lot::Unique
+            PageKind::Unique
         }
     }
 
     fn original_of(&self, number: u64, rng: &mut Rng) -> Option<u64> {
         let reach = number.min(self.settings.reach);
         let looks = if reach == 0 { 0 } else { LOOKS };
-        (0..looks).map(|_| number - 1 - rng.below(reach)).find(|&found| self.lot(found) == Lot::Unique)
+        (0..looks).map(|_| number - 1 - rng.below(reach)).find(|&found| self.lot(found) == PageKind::Unique)
     }
 
     const fn rng(&self, number: u64, purpose: u64) -> Rng {

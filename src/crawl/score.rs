@@ -120,7 +120,7 @@ pub struct Broken {
     pub judged: u64,
 }
 
-/// What one way of finding duplicates said.
+/// Verdict counts of one verdict kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// How often it called a page a duplicate.

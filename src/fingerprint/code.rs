@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Largest number of differing bits that rules may call near (`match.simhash.max_distance`).
-pub const MOST_DISTANCE: u8 = 8;
+pub const MAX_DISTANCE: u8 = 8;
 
 /// The width of a `SimHash` (`match.simhash.bits`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +44,7 @@ impl Width {
         Self::ALL.into_iter().find(|width| width.bits() == bits)
     }
 
-    /// Returns how many differences have at most so many ones; `u64::MAX` where there are more.
+    /// Returns the number of differences with at most `ones` set bits, saturating at `u64::MAX`.
     ///
     /// ```
     /// # use dupgate::fingerprint::Width;
@@ -60,8 +60,8 @@ impl Width {
         u64::try_from(all).unwrap_or(u64::MAX)
     }
 
-    /// Returns how many of so many originals are within `max_distance` bits of a page that has nothing to do with any
-    /// of them, if codes were random. Those of real texts are not: there are more.
+    /// Returns the expected number of unrelated originals within `max_distance` bits, assuming random codes. Real texts have
+    /// more.
     ///
     /// ```
     /// # use dupgate::fingerprint::Width;

@@ -1,10 +1,10 @@
-//! Everything that is read in one page, for those who ask why: text, words with weights, shingles, fingerprints.
+//! Everything extracted from one page, for explanations: text, weighted words, shingles, fingerprints.
 
 use std::collections::HashSet;
 
 use super::identity::address_of;
 use super::numbers::each_figure;
-use super::reader::Seen;
+use super::reader::WordCount;
 use super::shingle::{Letters, hash_of};
 use super::simhash::{Feature, keep_strongest};
 use super::{Reader, Reading, Scratch};
@@ -87,7 +87,7 @@ impl Reader {
     }
 
     fn weighed(&self, text: &str) -> Vec<WeighedWord> {
-        let mut seen: WordMap<(&str, Seen)> = WordMap::default();
+        let mut seen: WordMap<(&str, WordCount)> = WordMap::default();
         self.analyzer.words(text, |word| {
             let (_, seen) = seen.entry(word.hash).or_insert_with(|| (word.text, self.first_seen(word)));
             seen.count = seen.count.saturating_add(1);
@@ -95,7 +95,7 @@ impl Reader {
         let mut strongest: Vec<Feature> = seen.values().map(|(_, seen)| self.feature(*seen)).collect();
         keep_strongest(&mut strongest, self.settings.simhash.top_k);
         let strongest: HashSet<Feature> = strongest.into_iter().collect();
-        let word = |(text, seen): (&str, Seen)| {
+        let word = |(text, seen): (&str, WordCount)| {
             let feature = self.feature(seen);
             let counts = strongest.contains(&feature);
             WeighedWord { text: text.to_owned(), count: seen.count, weight: feature.weight, counts }

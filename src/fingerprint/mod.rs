@@ -25,13 +25,13 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use code::{BadSimHash, MOST_DISTANCE, SimHash, Width};
+pub use code::{BadSimHash, MAX_DISTANCE, SimHash, Width};
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;
 pub use minhash::{
-    BadBanding, BadForm, Banding, Bottom, Limits, Permutations, SameSite, Sketch, SketchForm, SlotBits, TwoPages,
-    Unsure, Witnesses, share,
+    BadBanding, BadForm, Banding, BottomK, Evidence, Limits, LowConfidence, Permutations, SameSite, Sketch, SketchForm,
+    SlotBits, TwoPages, share,
 };
 pub use numbers::{Numbers, dates};
 pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};

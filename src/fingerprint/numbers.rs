@@ -1,4 +1,4 @@
-//! The figures of a page: the same words with other figures are another page.
+//! Summary of the numbers on a page: equal words with different numbers are different pages.
 
 use std::ops::Range;
 
@@ -144,7 +144,7 @@ impl Numbers {
 
     fn keep(&mut self, mut hash: u16) {
         if let Err(at) = self.0.binary_search(&hash) {
-            // Whoever stood here moves up; the last one leaves.
+            // Shift the rest up; the last one drops out.
             self.0.iter_mut().skip(at).for_each(|held| std::mem::swap(held, &mut hash));
         }
     }

@@ -28,7 +28,7 @@ pub struct Reader {
 #[derive(Debug, Default)]
 pub struct Scratch {
     normal: String,
-    words: WordMap<Seen>,
+    words: WordMap<WordCount>,
     features: Vec<Feature>,
     letters: Letters,
     sketch: SketchScratch,
@@ -43,7 +43,7 @@ struct SketchScratch {
 
 /// What is known of a word of the page.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct WordCount {
     pub(super) count: u32,
     idf: u32,
     /// Halves of its hash, the lower one first: 24 bytes in all, where a number of 128 bits would make it 32.
@@ -176,8 +176,8 @@ impl Reader {
         self.read_watched(record, scratch, |_| {})
     }
 
-    /// Reads one record, and tells of each step when it has ended: for those who have a clock. A step that finds a
-    /// reason to reject the page has ended, too; none follows it.
+    /// Reads one record and calls `observe` after each step, so that callers can time it. A step that finds a reason to reject
+    /// the page has ended, too; none follows it.
     ///
     /// # Errors
     ///
@@ -294,20 +294,20 @@ impl Reader {
         Some(form.cut(minima, shingles, size))
     }
 
-    pub(super) fn first_seen(&self, word: text::Word<'_>) -> Seen {
+    pub(super) fn first_seen(&self, word: text::Word<'_>) -> WordCount {
         let SimHashSettings { bits, hash, .. } = &self.settings.simhash;
         let hash = self.settings.seed.mixed_128(hash.of(*bits, word.text, word.hash));
         #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
         let hash = [hash as u64, (hash >> 64) as u64];
-        Seen { count: 0, idf: text::idf(word.text, word.hash), hash }
+        WordCount { count: 0, idf: text::idf(word.text, word.hash), hash }
     }
 
-    pub(super) fn feature(&self, seen: Seen) -> Feature {
+    pub(super) fn feature(&self, seen: WordCount) -> Feature {
         let [lower, upper] = seen.hash;
         Feature { hash: u128::from(upper) << 64 | u128::from(lower), weight: self.weight(seen) }
     }
 
-    fn weight(&self, seen: Seen) -> u32 {
+    fn weight(&self, seen: WordCount) -> u32 {
         match self.settings.simhash.weights {
             Weights::TfIdf => damped(seen.count, seen.idf),
             Weights::Tf => log_weight(seen.count),

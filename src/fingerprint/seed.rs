@@ -1,4 +1,4 @@
-//! A secret that nobody can choose words against.
+//! A secret seed, so that attackers cannot craft text with a given fingerprint.
 
 use std::fmt;
 

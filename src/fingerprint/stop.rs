@@ -1,4 +1,4 @@
-//! Shingles that say nothing: those of phrases that stand in page after page.
+//! Stop shingles: boilerplate phrases that occur on many pages.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::shingle::{ShingleUnit, Shingling, hash_of};
-use crate::text::{AsIs, is_han};
+use crate::text::{IdentityHasher, is_han};
 
 /// Begins every file of stop-shingles.
 pub const STOP_SHINGLES_HEAD: &str = "# stop-shingles 1";
@@ -28,7 +28,7 @@ pub const STOP_SHINGLES_HEAD: &str = "# stop-shingles 1";
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StopShingles {
-    hashes: Arc<HashSet<u64, BuildHasherDefault<AsIs>>>,
+    hashes: Arc<HashSet<u64, BuildHasherDefault<IdentityHasher>>>,
     digest: u128,
 }
 

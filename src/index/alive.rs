@@ -1,15 +1,15 @@
-//! Which ids live: those of the last so many positions.
+//! The window of live ids: those of the newest positions.
 
 /// A window of ids. Ids are positions cut to 32 bits, so they wrap; what is at most 2^31 old is told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Alive {
+pub(super) struct LiveWindow {
     /// Id of the oldest that lives.
     pub(super) tail: u32,
     /// How many live.
     pub(super) live: u32,
 }
 
-impl Alive {
+impl LiveWindow {
     /// Makes the window of the positions from `tail` up to `head`.
     pub(super) fn between(tail: u64, head: u64) -> Self {
         Self { tail: id_of(tail), live: u32::try_from(head.saturating_sub(tail)).unwrap_or(u32::MAX) }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::fast::Engine;
 use super::near::{Near, SharedRing};
-use super::plan::{Needs, Plan};
+use super::plan::{Plan, PlanRequirements};
 use super::stats::NearStats;
 use super::tasks::Task;
 use crate::fingerprint::{SimHash, Width};
@@ -93,7 +93,7 @@ fn single(code: SimHash) -> u64 {
 }
 
 fn plan_for(width: Width, max_distance: u8, entries: u64, sample: &[u128]) -> Plan {
-    Plan::choose(&Needs { width, max_distance, entries, bytes_per_entry: CODE_TABLES_BYTES, sample })
+    Plan::choose(&PlanRequirements { width, max_distance, entries, bytes_per_entry: CODE_TABLES_BYTES, sample })
 }
 
 impl Codes {
@@ -216,9 +216,9 @@ impl Codes {
         either!(&mut self.window, near => near.expire_keeping(position, keep_from));
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`Near::chores`].
-    pub(super) fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
-        either!(&mut self.window, near => near.chores(hand_over));
+    /// Hands over what somebody else may do meanwhile: see [`Near::maintenance`].
+    pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        either!(&mut self.window, near => near.maintenance(hand_over));
     }
 
     /// Makes the tables small at once when next to nothing is held.

@@ -177,12 +177,12 @@ impl<T: Copy> Column<T> {
 
 /// One bit at each of consecutive positions.
 #[derive(Debug)]
-pub(super) struct Marks {
+pub(super) struct BitColumn {
     words: Column<u64>,
     head: u64,
 }
 
-impl Marks {
+impl BitColumn {
     /// Makes an empty column whose first mark will have this position.
     pub(super) fn starting_at(position: u64) -> Self {
         Self { words: Column::starting_at(position / 64), head: position }
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn marks_and_rows_are_lists_that_forget_their_beginning() {
         for start in [0, 5, u64::from(u32::MAX) - 3] {
-            let (mut marks, mut rows) = (Marks::starting_at(start), Rows::starting_at(3, start));
+            let (mut marks, mut rows) = (BitColumn::starting_at(start), Rows::starting_at(3, start));
             let is_marked = |value: u64| value % 7 < 2;
             for value in 0..20_000_u64 {
                 marks.push(is_marked(value));
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn sharing_copies_the_newest_chunk_alone() {
         let (mut column, mut marks, mut rows) =
-            (Column::starting_at(0), Marks::starting_at(0), Rows::starting_at(5, 0));
+            (Column::starting_at(0), BitColumn::starting_at(0), Rows::starting_at(5, 0));
         for value in 0..600_000_u64 {
             column.push(value);
             marks.push(true);

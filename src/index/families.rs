@@ -15,9 +15,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::layout::Dense;
+use super::layout::ExactTags;
 use super::tables::{Keys, Tables};
-use super::tasks::{Task, in_turn};
+use super::tasks::{Task, run_sequential};
 use crate::fingerprint::split_mix::draw;
 use crate::fingerprint::{Numbers, SketchForm};
 
@@ -89,7 +89,7 @@ struct Member {
 pub(super) struct Families {
     members: VecDeque<Member>,
     /// Made with the first member: most windows have none.
-    tables: Option<Tables<Dense>>,
+    tables: Option<Tables<ExactTags>>,
 }
 
 #[derive(Clone, Copy)]
@@ -153,7 +153,7 @@ impl Families {
 
     /// [`Families::build_tasks`], done at once.
     pub(super) fn build(&mut self, positions: &Range<u64>, keys_at: impl Fn(u64) -> Option<FamilyKeys>) {
-        in_turn(self.build_tasks(positions, keys_at));
+        run_sequential(self.build_tasks(positions, keys_at));
     }
 
     /// Shows the position of every member that shares a key, each once and oldest first.
@@ -203,9 +203,9 @@ impl Families {
         }
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`super::Near::chores`].
-    pub(super) fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
-        self.tables.iter_mut().for_each(|tables| tables.chores(hand_over));
+    /// Hands over what somebody else may do meanwhile: see [`super::Near::maintenance`].
+    pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.tables.iter_mut().for_each(|tables| tables.maintenance(hand_over));
     }
 
     /// Returns the memory reserved, in bytes.

@@ -9,7 +9,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-use super::alive::Alive;
+use super::alive::LiveWindow;
 
 /// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
@@ -94,16 +94,16 @@ pub(super) trait Job {
 pub(super) trait Compare: Copy {
     /// Returns the slots of a line, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id
     /// lives.
-    fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32;
+    fn near(line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32;
 
     /// Returns the words of a line, one bit each, that are equal to `tag` where `mask` has ones, and lie in the window.
-    fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32;
+    fn equal(line: &Line, tag: u32, mask: u32, window: LiveWindow) -> u32;
 
     /// Does the same with eight words of twice the width; of each the lower half comes first.
-    fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: Alive) -> u32;
+    fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: LiveWindow) -> u32;
 
     /// Returns the words of a line, one bit each, that lie in the window.
-    fn alive(line: &Line, window: Alive) -> u32;
+    fn alive(line: &Line, window: LiveWindow) -> u32;
 
     /// Writes an id and a tag into one of the nine slots of a line.
     fn put(line: &mut Line, slot: u32, tag: u32, id: u32);
@@ -151,7 +151,7 @@ pub(super) fn tags(line: &Line) -> [u32; SLOTS] {
 /// Returns which of these words, one bit each, are equal to `tag` where `mask` has ones, and lie in the window.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
-fn equal_words(words: impl Iterator<Item = u32>, tag: u32, mask: u32, window: Alive) -> u32 {
+fn equal_words(words: impl Iterator<Item = u32>, tag: u32, mask: u32, window: LiveWindow) -> u32 {
     let mut found = 0;
     for (place, word) in words.enumerate() {
         let is_equal = (word ^ tag) & mask == 0;
@@ -163,7 +163,7 @@ fn equal_words(words: impl Iterator<Item = u32>, tag: u32, mask: u32, window: Al
 #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
 impl Compare for Portable {
     #[inline(always)]
-    fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
+    fn near(line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32 {
         let mut found = 0;
         for (slot, (held, id)) in tags(line).into_iter().zip(words(line)).enumerate() {
             let is_near = (held ^ tag).count_ones() <= reach;
@@ -173,18 +173,18 @@ impl Compare for Portable {
     }
 
     #[inline(always)]
-    fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32 {
+    fn equal(line: &Line, tag: u32, mask: u32, window: LiveWindow) -> u32 {
         equal_words(words(line), tag, mask, window)
     }
 
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "takes words apart")]
-    fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: Alive) -> u32 {
+    fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: LiveWindow) -> u32 {
         equal_words(words.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]), tag, mask, window)
     }
 
     #[inline(always)]
-    fn alive(line: &Line, window: Alive) -> u32 {
+    fn alive(line: &Line, window: LiveWindow) -> u32 {
         Self::equal(line, 0, 0, window)
     }
 

@@ -1,22 +1,22 @@
-//! Growth without a pause: a table of another size is filled a few entries a message, and then takes the old one's place.
+//! Resizes a table without a pause: the new table is filled a few entries at a time and then replaces the old one.
 //!
 //! The old table goes on to be probed and inserted into until then. The new one is filled from the ring, oldest first,
 //! so that it meets the entries in their order. What is left of the old one is given back piece by piece.
 //!
 //! The system makes room for a large page when it is first touched, and on a virtual machine that may take it
-//! milliseconds. So somebody else makes the lines and touches them ([`Growing::chore`]), and gives the old ones back
-//! ([`Scrap::chore`]); without such a helper one page is touched a message.
+//! milliseconds. So somebody else makes the lines and touches them ([`TableResize::maintenance_task`]), and gives the old ones back
+//! ([`DeferredFree::maintenance_task`]); without such a helper one page is touched a message.
 
 use std::ops::Range;
 
-use super::alive::{Alive, id_of, position_of};
+use super::alive::{LiveWindow, id_of, position_of};
 use super::fast::{Compare, Engine, Job, LINE};
 use super::layout::Layout;
 use super::lines::{self, Discarded, Lines};
 use super::runs::Runs;
 use super::table::Table;
 use super::tables::Keys;
-use super::tasks::{Promise, Task};
+use super::tasks::{Deferred, Task};
 
 /// Fewest entries moved for one that is inserted.
 const AT_ONCE: u64 = 16;
@@ -27,24 +27,24 @@ const AT_ONCE_A_TABLE: u64 = 3;
 
 /// A table that is being filled.
 #[derive(Debug)]
-pub(super) struct Growing<L> {
+pub(super) struct TableResize<L> {
     table: Table<L>,
     /// Which of the tables it will replace.
     number: usize,
     /// Its lines, when they are there.
     lines: u64,
-    ground: Ground,
+    ground: Allocation,
     next: u64,
     at_once: u64,
 }
 
 /// How far the memory of the lines is.
 #[derive(Debug)]
-enum Ground {
+enum Allocation {
     /// It waits for a helper.
     Wanted,
     /// A helper makes the lines.
-    Promised(Promise<Lines>),
+    Promised(Deferred<Lines>),
     /// So many of its large pages were touched without a helper.
     Touched(usize),
     Ready,
@@ -52,9 +52,9 @@ enum Ground {
 
 /// Memory that waits to be given back.
 #[derive(Debug, Default)]
-pub(super) struct Scrap(Vec<(Runs, Discarded)>);
+pub(super) struct DeferredFree(Vec<(Runs, Discarded)>);
 
-impl Scrap {
+impl DeferredFree {
     /// Gives one piece back.
     #[inline]
     pub(super) fn step(&mut self) {
@@ -64,7 +64,7 @@ impl Scrap {
     }
 
     /// Returns the giving back of all.
-    pub(super) fn chore(&mut self) -> Option<Task<'static>> {
+    pub(super) fn maintenance_task(&mut self) -> Option<Task<'static>> {
         if self.0.is_empty() {
             return None;
         }
@@ -73,7 +73,7 @@ impl Scrap {
     }
 }
 
-struct Move<'a, L, K>(&'a mut Growing<L>, &'a K, u64, Alive, u64);
+struct Move<'a, L, K>(&'a mut TableResize<L>, &'a K, u64, LiveWindow, u64);
 
 impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
     type Output = ();
@@ -98,9 +98,9 @@ impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
     }
 }
 
-impl<L: Layout> Growing<L> {
+impl<L: Layout> TableResize<L> {
     /// Begins to fill a table of so many lines, one of `tables`, from position `tail` on. `table_of` makes it of empty lines.
-    /// With a helper it waits for [`Growing::chore`] where they are many.
+    /// With a helper it waits for [`TableResize::maintenance_task`] where they are many.
     pub(super) fn new(
         table_of: impl FnOnce(Lines) -> Table<L>,
         lines: u64,
@@ -109,29 +109,29 @@ impl<L: Layout> Growing<L> {
         is_helped: bool,
     ) -> Self {
         let (ground, here) =
-            if is_helped && lines::are_many(lines) { (Ground::Wanted, 1) } else { (Ground::Touched(0), lines) };
+            if is_helped && lines::are_many(lines) { (Allocation::Wanted, 1) } else { (Allocation::Touched(0), lines) };
         let at_once = AT_ONCE.max(AT_ONCE_A_TABLE * tables as u64);
         Self { table: table_of(Lines::with_room(here)), number, lines, ground, next: tail, at_once }
     }
 
     /// Returns the making of its memory, if that is what is to be done.
-    pub(super) fn chore(&mut self) -> Option<Task<'static>> {
-        if !matches!(self.ground, Ground::Wanted) {
-            return self.table.chore();
+    pub(super) fn maintenance_task(&mut self) -> Option<Task<'static>> {
+        if !matches!(self.ground, Allocation::Wanted) {
+            return self.table.maintenance_task();
         }
         let lines = self.lines;
-        let (promise, task) = Promise::of(move || Lines::with_room(lines).touched());
-        self.ground = Ground::Promised(promise);
+        let (promise, task) = Deferred::of(move || Lines::with_room(lines).touched());
+        self.ground = Allocation::Promised(promise);
         Some(task)
     }
 
     /// Says whether the lines are there and their memory, too; does a little for it.
     fn is_ready(&mut self) -> bool {
-        self.ground = match std::mem::replace(&mut self.ground, Ground::Ready) {
-            Ground::Wanted => Ground::Wanted,
-            Ground::Touched(page) if self.table.touch(page) => Ground::Touched(page + 1),
-            Ground::Touched(_) | Ground::Ready => return true,
-            Ground::Promised(promise) => match promise.kept() {
+        self.ground = match std::mem::replace(&mut self.ground, Allocation::Ready) {
+            Allocation::Wanted => Allocation::Wanted,
+            Allocation::Touched(page) if self.table.touch(page) => Allocation::Touched(page + 1),
+            Allocation::Touched(_) | Allocation::Ready => return true,
+            Allocation::Promised(promise) => match promise.kept() {
                 Ok(Some(lines)) => {
                     self.table.put_lines(lines);
                     return true;
@@ -139,9 +139,9 @@ impl<L: Layout> Growing<L> {
                 // Nobody does it: then it is done here.
                 Ok(None) => {
                     self.table.put_lines(Lines::with_room(self.lines));
-                    Ground::Touched(0)
+                    Allocation::Touched(0)
                 }
-                Err(promise) => Ground::Promised(promise),
+                Err(promise) => Allocation::Promised(promise),
             },
         };
         false
@@ -154,7 +154,7 @@ impl<L: Layout> Growing<L> {
         }
         self.next = self.next.max(positions.start);
         let until = (self.next + self.at_once).min(positions.end);
-        engine.run(Move(self, keys, positions.start, Alive::between(positions.start, positions.end), until));
+        engine.run(Move(self, keys, positions.start, LiveWindow::between(positions.start, positions.end), until));
         self.next >= positions.end
     }
 
@@ -165,7 +165,7 @@ impl<L: Layout> Growing<L> {
     }
 
     /// Puts the table in the place of the old one.
-    pub(super) fn replace(self, tables: &mut [Table<L>], scrap: &mut Scrap) {
+    pub(super) fn replace(self, tables: &mut [Table<L>], scrap: &mut DeferredFree) {
         if let Some(old) = tables.get_mut(self.number) {
             scrap.0.push(std::mem::replace(old, self.table).discard());
         }
@@ -175,6 +175,6 @@ impl<L: Layout> Growing<L> {
     pub(super) fn memory_bytes(&self) -> usize {
         let here = self.table.stats().memory_bytes;
         let all = usize::try_from(self.lines).unwrap_or(0) * LINE;
-        if matches!(self.ground, Ground::Promised(_)) { here + all } else { here }
+        if matches!(self.ground, Allocation::Promised(_)) { here + all } else { here }
     }
 }

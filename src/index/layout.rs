@@ -1,11 +1,11 @@
 //! What stands in a line: ids with something of their codes, and where the overflow is.
 //!
-//! Two layouts. [`Nine`] finds tags that differ in some bits, for codes. [`Dense`] finds equal tags only and has room for
+//! Two layouts. [`FuzzyTags`] finds tags that differ in some bits, for codes. [`ExactTags`] finds equal tags only and has room for
 //! fifteen entries, for keys that are equal or nothing to each other.
 
 use std::fmt::Debug;
 
-use super::alive::Alive;
+use super::alive::LiveWindow;
 use super::fast::{Compare, Line, set_word, word_at};
 
 /// Where the overflow of a line stands.
@@ -47,14 +47,14 @@ pub(super) trait Layout: Copy + Debug + Send + Sync {
     fn tag_mask(self) -> u32;
 
     /// Returns a window of ids as words are compared with it.
-    fn window(self, alive: Alive) -> Alive;
+    fn window(self, alive: LiveWindow) -> LiveWindow;
 
     /// Returns the slots, one bit each, whose tag differs from `tag` in at most `reach` bits and whose id lives; the place
     /// of a run counts as a slot. A layout may show a few more, of other tags.
-    fn near<C: Compare>(self, line: &Line, tag: u32, reach: u32, window: Alive) -> u32;
+    fn near<C: Compare>(self, line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32;
 
     /// Returns how many positions behind the window's tail an entry that lives stands.
-    fn age(self, word: u32, window: Alive) -> u32;
+    fn age(self, word: u32, window: LiveWindow) -> u32;
 
     /// Returns one bit for each slot that the line has.
     fn slots(self, line: &Line) -> u32;
@@ -83,11 +83,11 @@ pub(super) const TAG_BITS: u32 = 24;
 /// byte 63          0, or 1 + size class of the run
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Nine;
+pub(super) struct FuzzyTags;
 
 const SLOTS: u32 = 9;
 
-impl Layout for Nine {
+impl Layout for FuzzyTags {
     const LOAD: f64 = 3.9;
     const LOAD_WITH_FLIPS: f64 = 4.6;
     const BESIDE_RUN: u32 = SLOTS - 1;
@@ -117,18 +117,18 @@ impl Layout for Nine {
     }
 
     #[inline]
-    fn window(self, alive: Alive) -> Alive {
+    fn window(self, alive: LiveWindow) -> LiveWindow {
         alive
     }
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
-    fn near<C: Compare>(self, line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
+    fn near<C: Compare>(self, line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32 {
         C::near(line, tag, reach, window)
     }
 
     #[inline]
-    fn age(self, word: u32, window: Alive) -> u32 {
+    fn age(self, word: u32, window: LiveWindow) -> u32 {
         word.wrapping_sub(window.tail)
     }
 
@@ -165,7 +165,7 @@ impl Layout for Nine {
 ///
 /// The bits of a run's place leave room for 16 GiB of runs a table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dense {
+pub(super) struct ExactTags {
     pub(super) tag_bits: u32,
 }
 
@@ -175,9 +175,9 @@ const WORDS: u32 = 16;
 const CLASS_BITS: u32 = 4;
 
 /// Most bits of a tag: more would save nothing.
-const MOST_TAG_BITS: u32 = 8;
+const MAX_TAG_BITS: u32 = 8;
 
-impl Layout for Dense {
+impl Layout for ExactTags {
     const LOAD: f64 = 11.0;
     const LOAD_WITH_FLIPS: f64 = 11.0;
     const BESIDE_RUN: u32 = WORDS - 1;
@@ -185,7 +185,7 @@ impl Layout for Dense {
 
     fn telling(positions: u64) -> Self {
         let bits = positions.saturating_mul(8).max(1).ilog2() + 1;
-        Self { tag_bits: 32_u32.saturating_sub(bits).min(MOST_TAG_BITS) }
+        Self { tag_bits: 32_u32.saturating_sub(bits).min(MAX_TAG_BITS) }
     }
 
     fn most_positions(self) -> u64 {
@@ -208,19 +208,19 @@ impl Layout for Dense {
     }
 
     #[inline]
-    fn window(self, alive: Alive) -> Alive {
+    fn window(self, alive: LiveWindow) -> LiveWindow {
         // The tag below the id makes a word no younger than the tail and no older than the head.
-        Alive { tail: alive.tail << self.tag_bits, live: alive.live << self.tag_bits }
+        LiveWindow { tail: alive.tail << self.tag_bits, live: alive.live << self.tag_bits }
     }
 
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
-    fn near<C: Compare>(self, line: &Line, tag: u32, _: u32, window: Alive) -> u32 {
+    fn near<C: Compare>(self, line: &Line, tag: u32, _: u32, window: LiveWindow) -> u32 {
         C::equal(line, tag, self.tag_mask(), window)
     }
 
     #[inline]
-    fn age(self, word: u32, window: Alive) -> u32 {
+    fn age(self, word: u32, window: LiveWindow) -> u32 {
         word.wrapping_sub(window.tail) >> self.tag_bits
     }
 
@@ -260,22 +260,22 @@ mod tests {
         let mut line = [0; LINE];
         let ids = |line: &Line| -> [u32; 9] { std::array::from_fn(|slot| word_at(line, u32::try_from(slot).unwrap())) };
         for slot in 0..SLOTS {
-            Nine.set::<Portable>(&mut line, slot, 0x00AB_CDE0 + slot, 100 + slot);
+            FuzzyTags.set::<Portable>(&mut line, slot, 0x00AB_CDE0 + slot, 100 + slot);
         }
         assert_eq!(tags(&line), std::array::from_fn(|slot| 0x00AB_CDE0 + u32::try_from(slot).unwrap()));
         assert_eq!(ids(&line), std::array::from_fn(|slot| 100 + u32::try_from(slot).unwrap()));
-        assert_eq!((Nine.run(&line), Nine.slots(&line)), (None, 0x1FF));
+        assert_eq!((FuzzyTags.run(&line), FuzzyTags.slots(&line)), (None, 0x1FF));
         let run = RunPlace { head: 77, class: 4 };
-        Nine.set_run(&mut line, Some(run), 0);
-        assert_eq!((Nine.run(&line), Nine.slots(&line)), (Some(run), 0xFF));
-        Nine.set::<Portable>(&mut line, 7, 0, 1);
-        assert_eq!(Nine.run(&line), Some(run));
+        FuzzyTags.set_run(&mut line, Some(run), 0);
+        assert_eq!((FuzzyTags.run(&line), FuzzyTags.slots(&line)), (Some(run), 0xFF));
+        FuzzyTags.set::<Portable>(&mut line, 7, 0, 1);
+        assert_eq!(FuzzyTags.run(&line), Some(run));
         assert_eq!(
             tags(&line)[..7],
             std::array::from_fn::<u32, 7, _>(|slot| 0x00AB_CDE0 + u32::try_from(slot).unwrap())
         );
-        Nine.set_run(&mut line, None, 5);
-        assert_eq!((Nine.run(&line), word_at(&line, 8)), (None, 5));
+        FuzzyTags.set_run(&mut line, None, 5);
+        assert_eq!((FuzzyTags.run(&line), word_at(&line, 8)), (None, 5));
     }
 
     #[test]
@@ -283,10 +283,10 @@ mod tests {
         for (positions, bits) in
             [(0, 8), (2_000_000, 8), (10_000_000, 5), (100_000_000, 2), (1 << 29, 0), (u64::MAX, 0)]
         {
-            let layout = Dense::telling(positions);
+            let layout = ExactTags::telling(positions);
             assert_eq!(layout.tag_bits, bits, "{positions}");
             assert!(layout.most_positions() >= positions, "{positions}");
-            let window = Alive { tail: 1_000, live: 500 };
+            let window = LiveWindow { tail: 1_000, live: 500 };
             let mut line = [0; LINE];
             for slot in 0..15 {
                 layout.set::<Portable>(&mut line, slot, 0, layout.word(0xF3F3, 1_000 + slot));

@@ -1,4 +1,4 @@
-//! The home lines of a table: one cache line for each small group of keys. What stands in a line says its `layout`.
+//! The buckets of a table, one cache line each. `layout` defines what a bucket holds.
 
 use super::fast::{self, LARGE_PAGE, LINE, Line};
 

@@ -1,4 +1,4 @@
-//! Finding single originals for people who ask: by position, by id, by code. Nothing of this decides a verdict.
+//! Looks up single originals by position, id or code, for operators. No verdict depends on it.
 
 use super::ring::masked;
 use super::{Index, Original};

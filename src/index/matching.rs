@@ -2,7 +2,7 @@
 
 use super::Index;
 use super::families::{Difference, Families, FamilyKeys};
-use super::original::{Candidate, Probe, Seen};
+use super::original::{Candidate, Probe, ProbeStats};
 use super::refusal::Refusal;
 use super::ring::{self, masked};
 use super::sketches::Wanted;
@@ -11,21 +11,22 @@ use crate::log::{Placement, Stage};
 
 /// Most originals of its id that a variant is compared with, the oldest ones: as many unlike pages under one canonical
 /// address say that it names no page.
-const MOST_VARIANTS: usize = 64;
+const MAX_VARIANTS: usize = 64;
 
 impl Index {
     /// Shows every original that matches the probe, each once with its strongest stage, in no order.
     ///
     /// A probe that reaches farther than the tables ([`Index::set_max_distance`]) is answered by a scan of all codes.
-    pub fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) -> Seen {
+    pub fn candidates(&self, probe: &Probe<'_>, mut visit: impl FnMut(Candidate)) -> ProbeStats {
         let exact = probe.fingerprints.exact;
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
         let bits_to = |position| self.bits_to(code?, position);
-        let mut seen = Seen::default();
-        let mut match_in = |position: u64, facts: &ring::Facts, stage: Stage, distance: u8, contained: Option<u16>| {
-            visit(self.candidate(probe, (position, facts), stage, distance, contained));
-        };
-        let mut show = |position: u64, facts: &ring::Facts, distance: Option<u8>| {
+        let mut seen = ProbeStats::default();
+        let mut match_in =
+            |position: u64, facts: &ring::MatchFields, stage: Stage, distance: u8, contained: Option<u16>| {
+                visit(self.candidate(probe, (position, facts), stage, distance, contained));
+            };
+        let mut show = |position: u64, facts: &ring::MatchFields, distance: Option<u8>| {
             if let Some((stage, distance)) = probe.verify(facts, distance) {
                 match_in(position, facts, stage, distance, None);
             }
@@ -78,14 +79,14 @@ impl Index {
         let Some(id) = probe.id.filter(|_| probe.is_variant) else { return Vec::new() };
         let mut found = self.positions_of_id(id, &probe.tails);
         found.sort_unstable();
-        found.truncate(MOST_VARIANTS);
+        found.truncate(MAX_VARIANTS);
         found
     }
 
     fn candidate(
         &self,
         probe: &Probe<'_>,
-        (position, facts): (u64, &ring::Facts),
+        (position, facts): (u64, &ring::MatchFields),
         stage: Stage,
         distance: u8,
         contained: Option<u16>,
@@ -116,7 +117,7 @@ impl Index {
     }
 
     /// Returns what says that an original of the page's site is another page.
-    fn other_page_of_site(&self, probe: &Probe<'_>, position: u64, facts: &ring::Facts) -> Option<Refusal> {
+    fn other_page_of_site(&self, probe: &Probe<'_>, position: u64, facts: &ring::MatchFields) -> Option<Refusal> {
         let rule = probe.same_site.filter(|_| probe.site.is_some() && probe.site == facts.site)?;
         let sketch = probe.fingerprints.sketch.as_ref()?;
         let distance = self.sketches.distance_to(sketch, position)?;
@@ -134,7 +135,7 @@ impl Index {
 
     /// Shows every member of these families that matches the probe, each once with its strongest stage, if it differs from
     /// the head as the probe's page does ([`families`](super::families)). Heads are named by their sequence numbers.
-    pub fn members(&self, probe: &Probe<'_>, heads: &[u64], mut visit: impl FnMut(Candidate)) -> Seen {
+    pub fn members(&self, probe: &Probe<'_>, heads: &[u64], mut visit: impl FnMut(Candidate)) -> ProbeStats {
         let mut positions = Vec::new();
         for &head in heads {
             if let Some(keys) =
@@ -169,7 +170,7 @@ impl Index {
                 }
             });
         }
-        Seen { compared, nearest: None }
+        ProbeStats { compared, nearest: None }
     }
 
     /// Returns which tables are to hold an original with the fingerprints of a probe: those of all bands whose keys few

@@ -1,4 +1,4 @@
-//! Room 5: what near it was seen within the window?
+//! Room 5: finds the originals within the window that are near a page.
 //!
 //! Before: `judge` asks about the fingerprints of one entry. After: it chooses among the candidates.
 //!
@@ -11,7 +11,7 @@
 //! share a key, which is proved (`coverage`). Codes have 32, 64 or 128 bits (`codes`, `words`). A bucket is one cache
 //! line (`lines`, `layout`); what finds no room there stands in a run (`runs`). Whether an entry lives is told by its id
 //! alone (`alive`), so nothing is ever deleted. Tables grow a few entries a message (`growing`), in memory that somebody
-//! else may make ready ([`Index::chores`]). All `unsafe` is in `fast`.
+//! else may make ready ([`Index::maintenance`]). All `unsafe` is in `fast`.
 //!
 //! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips; asked
 //! for ahead of time ([`Index::prefetch`]) they take some hundred nanoseconds among ten million codes
@@ -48,12 +48,12 @@ pub use codes::CODE_TABLES_BYTES;
 pub use coverage::{Gap, Proof};
 pub use fast::Engine;
 pub use near::{Looked, Near};
-pub use original::{Candidate, Gone, Original, Probe, Seen};
-pub use plan::{Needs, Offer, Plan};
+pub use original::{Candidate, Gone, Original, Probe, ProbeStats};
+pub use plan::{Plan, PlanCandidate, PlanRequirements};
 pub use refusal::Refusal;
 pub use shared::SharedOriginals;
 pub use stats::{IndexStats, NearStats, TableStats};
-pub use tasks::{Task, in_turn};
+pub use tasks::{Task, run_sequential};
 pub use words::Code;
 
 use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
@@ -61,13 +61,13 @@ use crate::log::{MinHashRules, Tails};
 use crate::record::{PartitionId, Source};
 use codes::Codes;
 use families::Families;
-use layout::Nine;
+use layout::FuzzyTags;
 use ring::{ByExact, ById, BySource, Ring, masked};
 use sketches::Sketches;
 use tables::Tables;
 
 /// Most originals that a plan is made for: ids are told apart up to here.
-const MOST_ENTRIES: u64 = 1 << 31;
+const MAX_ENTRIES: u64 = 1 << 31;
 
 /// The originals held, in log order, and the tables that find them.
 #[derive(Debug)]
@@ -79,9 +79,9 @@ pub struct Index {
     sketches: Sketches,
     families: Families,
     last_sequence: Option<u64>,
-    by_exact: Tables<Nine>,
-    by_id: Tables<Nine>,
-    by_source: Tables<Nine>,
+    by_exact: Tables<FuzzyTags>,
+    by_id: Tables<FuzzyTags>,
+    by_source: Tables<FuzzyTags>,
 }
 
 impl Index {
@@ -94,7 +94,7 @@ impl Index {
     /// Makes an empty index for so many originals, with the plan that suits so many. It holds more as well.
     #[must_use]
     pub fn sized(max_distance: u8, entries: u64) -> Self {
-        let entries = entries.min(MOST_ENTRIES);
+        let entries = entries.min(MAX_ENTRIES);
         Self {
             ring: Ring::new(),
             codes: Codes::sized(max_distance, entries),
@@ -122,7 +122,7 @@ impl Index {
 
     /// Lets the tables grow towards so many originals.
     pub fn expect(&mut self, entries: u64) {
-        let entries = entries.min(MOST_ENTRIES);
+        let entries = entries.min(MAX_ENTRIES);
         self.sketches.expect(entries);
         self.codes.expect(entries);
         self.by_exact.expect(entries);
@@ -130,13 +130,13 @@ impl Index {
         self.by_source.expect(entries);
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`Near::chores`].
-    pub fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
-        self.codes.chores(hand_over);
-        self.sketches.chores(hand_over);
-        self.families.chores(hand_over);
+    /// Passes deferred maintenance tasks to `hand_over`: see [`Near::maintenance`].
+    pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.codes.maintenance(hand_over);
+        self.sketches.maintenance(hand_over);
+        self.families.maintenance(hand_over);
         for tables in [&mut self.by_exact, &mut self.by_id, &mut self.by_source] {
-            tables.chores(hand_over);
+            tables.maintenance(hand_over);
         }
     }
 
@@ -162,7 +162,7 @@ impl Index {
     }
 
     /// Holds many originals, in sequence order, which nothing finds until [`Index::build`]. `run` does all tasks that it
-    /// is given, in any order or at the same time ([`in_turn`]): all of the work is in them.
+    /// is given, in any order or at the same time ([`run_sequential`]): all of the work is in them.
     pub fn fill(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
         let mut last = self.last_sequence;
         let rising = originals.iter().filter(move |original| is_next(&mut last, original));

@@ -1,4 +1,4 @@
-//! The codes of one window, and the tables that find the near ones.
+//! `SimHash` codes within one window, and the tables that find codes within a Hamming distance.
 //!
 //! A ring log in columns with a tail: an entry's id is its position, and expiry moves the tail, nothing else. What a
 //! probe shows does not depend on the plan of its tables, on the engine that compares, or on what is being rebuilt.
@@ -7,15 +7,15 @@
 
 use std::ops::Range;
 
-use super::alive::Alive;
-use super::column::{Column, Marks};
+use super::alive::LiveWindow;
+use super::column::{BitColumn, Column};
 use super::fast::{Compare, Engine, Job};
-use super::layout::Nine;
-use super::plan::{Needs, Plan};
+use super::layout::FuzzyTags;
+use super::plan::{Plan, PlanRequirements};
 use super::stats::NearStats;
 use super::table::{Found, Table};
 use super::tables::{Keys, Tables};
-use super::tasks::{Task, in_turn};
+use super::tasks::{Task, run_sequential};
 use super::words::Code;
 
 /// Most codes that are compared for a probe beyond its lines before all of the ring are compared instead.
@@ -36,7 +36,7 @@ const FEW: u64 = 4_096;
 pub struct Near<W: Code = u64> {
     plan: Plan,
     ring: Ring<W>,
-    tables: Tables<Nine>,
+    tables: Tables<FuzzyTags>,
 }
 
 /// The log: codes by position, and which positions have one.
@@ -44,7 +44,7 @@ pub struct Near<W: Code = u64> {
 struct Ring<W> {
     codes: Column<W>,
     /// Which positions have one.
-    present: Marks,
+    present: BitColumn,
     tail: u64,
     head: u64,
     held: u64,
@@ -90,7 +90,7 @@ impl<W: Code> Ring<W> {
     fn starting_at(position: u64) -> Self {
         Self {
             codes: Column::starting_at(position),
-            present: Marks::starting_at(position),
+            present: BitColumn::starting_at(position),
             tail: position,
             head: position,
             held: 0,
@@ -146,7 +146,7 @@ impl<W: Code, V: FnMut(u64, u8)> Job for Probe<'_, W, V> {
     fn run<C: Compare>(self) -> u32 {
         let Self(near, code, reach, mut visit) = self;
         let (ring, tables, plan) = (&near.ring, near.tables.as_slice(), &near.plan);
-        let alive = Alive::between(ring.tail, ring.head);
+        let alive = LiveWindow::between(ring.tail, ring.head);
         let mut verified = 0;
         for (number, table) in tables.iter().enumerate() {
             let word = plan.word_of(number);
@@ -156,7 +156,7 @@ impl<W: Code, V: FnMut(u64, u8)> Job for Probe<'_, W, V> {
                 let Some(held) = held.and_then(W::of_word).or_else(|| ring.codes.get(position)) else { return };
                 let difference = held ^ code;
                 let distance = difference.ones();
-                let covers = |(earlier, table): (usize, &Table<Nine>)| {
+                let covers = |(earlier, table): (usize, &Table<FuzzyTags>)| {
                     table.shape().covers(difference.word(plan.word_of(earlier)))
                 };
                 let earlier = || tables.iter().enumerate().take(number).any(covers);
@@ -216,7 +216,7 @@ impl<W: Code> Near<W> {
     #[must_use]
     pub fn new(max_distance: u8, expected: u64) -> Self {
         let bytes_per_entry = f64::INFINITY;
-        let needs = Needs { width: W::WIDTH, max_distance, entries: expected, bytes_per_entry, sample: &[] };
+        let needs = PlanRequirements { width: W::WIDTH, max_distance, entries: expected, bytes_per_entry, sample: &[] };
         Self::with_plan(Plan::choose(&needs), expected)
     }
 
@@ -304,7 +304,7 @@ impl<W: Code> Near<W> {
 
     /// Goes through the tables, each with its word of a code.
     #[inline]
-    fn with_words(&self, code: W) -> impl Iterator<Item = (&Table<Nine>, u64)> {
+    fn with_words(&self, code: W) -> impl Iterator<Item = (&Table<FuzzyTags>, u64)> {
         let word = move |(number, table)| (table, code.word(self.plan.word_of(number)));
         self.tables.as_slice().iter().enumerate().map(word)
     }
@@ -392,7 +392,7 @@ impl<W: Code> Near<W> {
 
     /// Takes another plan, and builds its tables at once.
     pub fn set_plan(&mut self, plan: Plan) {
-        in_turn(self.build_tasks(plan));
+        run_sequential(self.build_tasks(plan));
     }
 
     /// Returns at most so many of the codes, evenly spread over the window.
@@ -403,13 +403,13 @@ impl<W: Code> Near<W> {
         codes.map(Into::into).collect()
     }
 
-    /// Hands over what somebody else may do meanwhile, and soon: to have the system make room for tables that grow, and to
-    /// give it back. Done on the spot it is a pause of some milliseconds where a machine has its memory from a host.
+    /// Passes out maintenance tasks to run soon on another thread: page-faulting and freeing table memory. Inline they cost
+    /// milliseconds on virtual machines.
     ///
     /// Once this was called, tables wait with their growth for it to be called again, every now and then, and for the
     /// tasks to be done or dropped. When that is, or whether, changes no answer.
-    pub fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
-        self.tables.chores(hand_over);
+    pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.tables.maintenance(hand_over);
     }
 
     /// Lets the tables grow towards so many entries from now on.
@@ -420,7 +420,7 @@ impl<W: Code> Near<W> {
     /// Appends what is there already, in order, and builds the tables once.
     pub fn restore(&mut self, codes: impl IntoIterator<Item = Option<W>>) {
         self.fill(codes);
-        in_turn(self.build_tasks(self.plan.clone()));
+        run_sequential(self.build_tasks(self.plan.clone()));
     }
 
     /// Appends what is there already, in order; the tables know nothing of it until they are built.

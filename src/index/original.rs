@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::refusal::Refusal;
-use super::ring::Facts;
+use super::ring::MatchFields;
 use crate::fingerprint::{Fingerprints, IdHash, Numbers, SameSite, ScopeHash, SiteHash};
 use crate::log::{Placement, Stage, Tails, Windows};
 use crate::record::{Source, Timestamp};
@@ -65,7 +65,7 @@ pub struct Probe<'a> {
 impl Probe<'_> {
     /// Returns the strongest stage in which an original matches, with the distance there; `distance` is that of the
     /// codes, as far as it is known to be small.
-    pub(super) fn verify(&self, original: &Facts, distance: Option<u8>) -> Option<(Stage, u8)> {
+    pub(super) fn verify(&self, original: &MatchFields, distance: Option<u8>) -> Option<(Stage, u8)> {
         if original.scope != self.scope || original.sequence < self.tails.first_sequence {
             return None;
         }
@@ -84,12 +84,12 @@ impl Probe<'_> {
     }
 
     /// Says whether an original can still be matched by its sketch, whatever the page's own time.
-    pub(super) fn is_live_by_sketch(&self, original: &Facts) -> bool {
+    pub(super) fn is_live_by_sketch(&self, original: &MatchFields) -> bool {
         original.sequence >= self.tails.first_sequence && original.event_time >= self.tails.times.minhash
     }
 
     /// Says whether an original may be matched by its sketch: scope, age and tails.
-    pub(super) fn may_match_by_sketch(&self, original: &Facts) -> bool {
+    pub(super) fn may_match_by_sketch(&self, original: &MatchFields) -> bool {
         original.scope == self.scope
             && original.sequence >= self.tails.first_sequence
             && self.in_time(Stage::MinHash, original.event_time)
@@ -134,7 +134,7 @@ pub struct Gone {
 
 /// What a probe came to, for those who watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ProbeStats {
     /// Originals that were compared one by one, in all stages.
     pub compared: u32,
     /// Smallest `SimHash` distance among the originals that a stage found, whether they match in scope and time or
@@ -142,7 +142,7 @@ pub struct Seen {
     pub nearest: Option<u8>,
 }
 
-impl Seen {
+impl ProbeStats {
     pub(super) fn note(&mut self, distance: u8) {
         self.nearest = Some(self.nearest.map_or(distance, |nearest| nearest.min(distance)));
     }

@@ -13,14 +13,14 @@
 use std::fmt;
 
 use super::coverage::{self, Gap, Placed, Proof};
-use super::layout::{Layout, Nine};
+use super::layout::{FuzzyTags, Layout};
 use super::shape::{Bits, Shape};
 use super::table::lines_for;
 use super::words::Code;
-use crate::fingerprint::{MOST_DISTANCE, Width};
+use crate::fingerprint::{MAX_DISTANCE, Width};
 
 /// Codes to be taken as a sample at most.
-const MOST_SAMPLED: usize = 65_536;
+const MAX_SAMPLED: usize = 65_536;
 
 /// Cost of a line that was asked for ahead, hint and comparison included, in nanoseconds (`docs/BENCHMARKS.md`).
 const LINE_NS: f64 = 20.0;
@@ -98,10 +98,10 @@ pub struct Plan {
 
 /// What a plan is chosen by.
 #[derive(Clone, Copy, Debug)]
-pub struct Needs<'a> {
+pub struct PlanRequirements<'a> {
     /// Width of the codes.
     pub width: Width,
-    /// Largest distance to find, inclusive; more than [`MOST_DISTANCE`] counts as that.
+    /// Largest distance to find, inclusive; more than [`MAX_DISTANCE`] counts as that.
     pub max_distance: u8,
     /// Entries to be held.
     pub entries: u64,
@@ -113,7 +113,7 @@ pub struct Needs<'a> {
 
 /// One plan with its expected figures.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct PlanCandidate {
     /// The plan.
     pub plan: Plan,
     /// Cache lines read by one probe, runs included.
@@ -183,7 +183,7 @@ impl Plan {
     /// Returns every plan worth a thought for codes of this width and this distance.
     #[must_use]
     pub fn all(width: Width, max_distance: u8) -> Vec<Self> {
-        let max_distance = max_distance.min(MOST_DISTANCE);
+        let max_distance = max_distance.min(MAX_DISTANCE);
         let sum = u32::from(max_distance) + 1;
         let upper = if width == Width::B128 { sum / 2 } else { 0 };
         let mut plans: Vec<Self> = Vec::new();
@@ -210,9 +210,9 @@ impl Plan {
 
     /// Chooses the fastest plan that the memory allows, or the smallest when it allows none.
     #[must_use]
-    pub fn choose(needs: &Needs<'_>) -> Self {
+    pub fn choose(needs: &PlanRequirements<'_>) -> Self {
         let offers = Self::offers(needs);
-        let fastest = |offers: &mut dyn Iterator<Item = &Offer>| {
+        let fastest = |offers: &mut dyn Iterator<Item = &PlanCandidate>| {
             offers.min_by(|one, other| one.nanoseconds.total_cmp(&other.nanoseconds)).map(|offer| offer.plan.clone())
         };
         fastest(&mut offers.iter().filter(|offer| offer.fits))
@@ -220,21 +220,21 @@ impl Plan {
                 let smallest = offers.iter().min_by(|one, other| one.bytes_per_entry.total_cmp(&other.bytes_per_entry));
                 smallest.map(|offer| offer.plan.clone())
             })
-            .unwrap_or_else(|| Self::new(needs.width, needs.max_distance.min(MOST_DISTANCE), vec![], &[]))
+            .unwrap_or_else(|| Self::new(needs.width, needs.max_distance.min(MAX_DISTANCE), vec![], &[]))
     }
 
     /// Returns all plans with their figures, fewest tables first.
     #[must_use]
-    pub fn offers(needs: &Needs<'_>) -> Vec<Offer> {
+    pub fn offers(needs: &PlanRequirements<'_>) -> Vec<PlanCandidate> {
         Self::all(needs.width, needs.max_distance).into_iter().map(|plan| plan.offer(needs)).collect()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "estimates")]
-    fn offer(self, needs: &Needs<'_>) -> Offer {
+    fn offer(self, needs: &PlanRequirements<'_>) -> PlanCandidate {
         let entries = needs.entries.max(1);
         let (mut lines, mut compared, mut bytes, mut ns) = (0.0, 0.0, 0.0, 0.0);
         for (number, keyed) in self.tables.iter().enumerate() {
-            let count = keyed.lines_for::<Nine>(entries);
+            let count = keyed.lines_for::<FuzzyTags>(entries);
             let shape = keyed.shape(count);
             let load = entries as f64 / count as f64;
             let probes = shape.flips().len() as f64;
@@ -250,7 +250,7 @@ impl Plan {
             // One line more for the insert where the probe did not come by, and never where it did.
             bytes += 64.0 / load + 16.0 * (spilled / load) + beyond_nine(load).min(1.0) * 64.0 / load;
         }
-        Offer {
+        PlanCandidate {
             plan: self,
             lines_per_probe: lines,
             compared_in_runs: compared,
@@ -287,7 +287,7 @@ impl Plan {
     /// Returns how many home lines a probe reads among so many entries.
     #[must_use]
     pub fn home_lines(&self, entries: u64) -> usize {
-        let shape = |keyed: &Keyed| keyed.shape(keyed.lines_for::<Nine>(entries));
+        let shape = |keyed: &Keyed| keyed.shape(keyed.lines_for::<FuzzyTags>(entries));
         self.tables.iter().map(|keyed| shape(keyed).flips().len()).sum()
     }
 
@@ -347,7 +347,7 @@ fn beyond_nine(load: f64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn collisions(shape: &Shape, sample: &[u128], word: usize) -> f64 {
     let uniform = 0.5_f64.powi(i32::try_from(shape.key_bits()).unwrap_or(64));
-    let step = sample.len() / MOST_SAMPLED + 1;
+    let step = sample.len() / MAX_SAMPLED + 1;
     let mut keys: Vec<u64> = sample.iter().step_by(step).map(|code| code.word(word) & shape.mask()).collect();
     if keys.len() < 2 {
         return uniform;
@@ -428,8 +428,8 @@ mod tests {
         );
     }
 
-    fn needs(entries: u64, bytes_per_entry: f64) -> Needs<'static> {
-        Needs { width: Width::B64, max_distance: 3, entries, bytes_per_entry, sample: &[] }
+    fn needs(entries: u64, bytes_per_entry: f64) -> PlanRequirements<'static> {
+        PlanRequirements { width: Width::B64, max_distance: 3, entries, bytes_per_entry, sample: &[] }
     }
 
     #[test]
@@ -446,7 +446,7 @@ mod tests {
         let code = |code: u64| u128::from(code.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let uniform: Vec<u128> = (0..10_000).map(code).collect();
         let crowded: Vec<u128> = uniform.iter().map(|code| code & !0x00FF_0000_00FF_0000).collect();
-        let with = |sample| Plan::choose(&Needs { sample, ..needs(10_000_000, 200.0) }).tables();
+        let with = |sample| Plan::choose(&PlanRequirements { sample, ..needs(10_000_000, 200.0) }).tables();
         assert!(with(&crowded) > with(&uniform));
     }
 }

@@ -216,8 +216,8 @@ impl Index {
 
 /// Returns why two sketches do not match; `None` when they do.
 fn of_sketches(measured: Measured, bits: Option<u8>, by_code: Option<u8>) -> Option<Refusal> {
-    let Measured { rules, witnesses, shared } = measured;
-    let (similarity, contained) = (witnesses.estimate, witnesses.contained);
+    let Measured { rules, evidence, shared } = measured;
+    let (similarity, contained) = (evidence.estimate, evidence.contained);
     if shared >= rules.least_keys() && contained.zip(rules.containment).is_some_and(|(share, least)| share >= least) {
         return None;
     }
@@ -225,8 +225,8 @@ fn of_sketches(measured: Measured, bits: Option<u8>, by_code: Option<u8>) -> Opt
         let contained = contained.filter(|_| rules.containment.is_some());
         return Some(Refusal::Distance { bits: by_code, similarity: Some(similarity), contained });
     }
-    if !rules.is_sure(witnesses) {
-        let limits = rules.unsure.limits(rules.form, witnesses);
+    if !rules.is_sure(evidence) {
+        let limits = rules.unsure.limits(rules.form, evidence);
         return Some(Refusal::LowConfidence {
             similarity,
             least: limits.least,

@@ -37,11 +37,11 @@ pub(super) struct Ring {
     sites: Column<u32>,
     numbers: Column<Numbers>,
     /// Clusters that began elsewhere.
-    clusters: Few<(u32, i64)>,
+    clusters: SparseColumn<(u32, i64)>,
     /// Those that not all tables hold.
-    placements: Few<Placement>,
+    placements: SparseColumn<Placement>,
     /// Codes of the members of families, which the tables of codes do not hold.
-    member_codes: Few<SimHash>,
+    member_codes: SparseColumn<SimHash>,
     /// Whether any original ever had a scope.
     has_scopes: bool,
     /// Every partition that was ever met, once.
@@ -51,13 +51,13 @@ pub(super) struct Ring {
 
 /// Values that few originals have, in the order of their positions.
 #[derive(Debug)]
-struct Few<T> {
+struct SparseColumn<T> {
     all: Column<(u64, T)>,
     front: u64,
     head: u64,
 }
 
-impl<T: Copy> Few<T> {
+impl<T: Copy> SparseColumn<T> {
     const fn new() -> Self {
         Self { all: Column::starting_at(0), front: 0, head: 0 }
     }
@@ -103,7 +103,7 @@ impl<T: Copy> Few<T> {
 
 /// What a probe compares.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub(super) struct MatchFields {
     pub(super) sequence: u64,
     pub(super) event_time: Timestamp,
     pub(super) exact: ExactHash,
@@ -188,9 +188,9 @@ impl Ring {
             scopes: Column::starting_at(0),
             sites: Column::starting_at(0),
             numbers: Column::starting_at(0),
-            clusters: Few::new(),
-            placements: Few::new(),
-            member_codes: Few::new(),
+            clusters: SparseColumn::new(),
+            placements: SparseColumn::new(),
+            member_codes: SparseColumn::new(),
             has_scopes: false,
             partitions: Vec::new(),
             number_of: BTreeMap::new(),
@@ -292,12 +292,12 @@ impl Ring {
 
     /// Returns what a probe compares of an original that was not forgotten.
     #[inline]
-    pub(super) fn facts(&self, position: u64) -> Option<Facts> {
+    pub(super) fn facts(&self, position: u64) -> Option<MatchFields> {
         let marks = self.marks.get(position).filter(|marks| marks & FORGOTTEN == 0)?;
         let id = if marks & HAS_ID == 0 { None } else { self.ids.get(position).map(IdHash) };
         let scope = if marks & HAS_SCOPE == 0 { None } else { self.scopes.get(position).map(ScopeHash) };
         let site = self.site(position);
-        Some(Facts {
+        Some(MatchFields {
             sequence: self.sequences.get(position)?,
             event_time: self.event_time(position)?,
             exact: ExactHash(self.exacts.get(position)?),
@@ -310,7 +310,7 @@ impl Ring {
     /// Returns an original that was not forgotten, whole; its code, as the tables have it, and its sketch come from
     /// elsewhere.
     pub(super) fn original(&self, position: u64, simhash: Option<SimHash>, sketch: Option<Sketch>) -> Option<Original> {
-        let Facts { sequence, event_time, exact, id, scope, site } = self.facts(position)?;
+        let MatchFields { sequence, event_time, exact, id, scope, site } = self.facts(position)?;
         let source = self.source(self.places.get(position)?, self.offsets.get(position)?)?;
         let cluster = if self.marks.get(position)? & OF_CLUSTER == 0 {
             source.clone()

@@ -1,4 +1,4 @@
-//! Runs: where entries stand whose home line is full.
+//! Overflow runs: storage for entries whose bucket is full.
 //!
 //! A run is a chain of blocks with words and, in some tables, full codes in the order of insertion, so that it is
 //! compared in one sweep and what has expired is its beginning. A word holds an id, and whatever the table's layout
@@ -11,10 +11,10 @@
 //! then     codes, one word each, for the whole capacity, where they are kept; then ids, two to a word
 //! ```
 
-use super::alive::Alive;
+use super::alive::LiveWindow;
 use super::fast::{self, Compare, LARGE_PAGE};
 use super::layout::RunPlace;
-use super::tasks::{Promise, Task};
+use super::tasks::{Deferred, Task};
 
 /// Words of the smallest block: one cache line.
 const UNIT: usize = 8;
@@ -45,7 +45,7 @@ pub(super) struct Runs {
     with_codes: bool,
     slabs: Vec<Slab>,
     /// The next one, which a helper touches.
-    spare: Option<Promise<Slab>>,
+    spare: Option<Deferred<Slab>>,
     /// Next unit of the last slab that was never used.
     fresh: u32,
     free: [u32; CLASSES],
@@ -255,11 +255,11 @@ impl Runs {
     }
 
     /// Returns the making of the next slab, when it is needed soon and nobody makes it yet.
-    pub(super) fn chore(&mut self) -> Option<Task<'static>> {
+    pub(super) fn maintenance_task(&mut self) -> Option<Task<'static>> {
         if self.slabs.is_empty() || self.fresh < SLAB_SOON || self.spare.is_some() {
             return None;
         }
-        let (slab, task) = Promise::of(Slab::touched);
+        let (slab, task) = Deferred::of(Slab::touched);
         self.spare = Some(slab);
         Some(task)
     }
@@ -355,7 +355,7 @@ impl Runs {
     }
 
     /// Drops what has expired from the beginning, of `most` blocks at most; `None` when nothing is left.
-    pub(super) fn drop_expired(&mut self, run: RunPlace, alive: Alive, most: usize) -> Option<RunPlace> {
+    pub(super) fn drop_expired(&mut self, run: RunPlace, alive: LiveWindow, most: usize) -> Option<RunPlace> {
         let RunPlace { mut head, class } = run;
         let (tail, mut count) = halves(self.word(head, class, 1));
         for _ in 0..most {
@@ -379,7 +379,7 @@ impl Runs {
     }
 
     /// Returns where in a block the first entry stands that lives, or its end: those that have expired are before it.
-    fn first_alive(&self, block: u32, class: u8, head: Head, alive: Alive) -> u16 {
+    fn first_alive(&self, block: u32, class: u8, head: Head, alive: LiveWindow) -> u16 {
         let is_dead = |at: u16| !alive.has(self.id(block, class, usize::from(at)));
         let Head { mut first, mut end, .. } = head;
         // Most often none has expired.
@@ -459,7 +459,7 @@ impl Runs {
         run: RunPlace,
         tag: u32,
         mask: u32,
-        window: Alive,
+        window: LiveWindow,
         visit: &mut impl FnMut(u32),
     ) {
         for (_, head, block) in self.blocks(run) {
@@ -492,7 +492,7 @@ impl Runs {
         run: RunPlace,
         code: u64,
         reach: u32,
-        alive: Alive,
+        alive: LiveWindow,
         visit: &mut impl FnMut(u32, u64),
     ) {
         for (at, head, block) in self.blocks(run) {

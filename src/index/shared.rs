@@ -1,4 +1,4 @@
-//! The originals of one moment, for somebody who reads them while the index goes on changing.
+//! An immutable view of the originals at one moment, readable while the index changes.
 
 use std::ops::Range;
 

@@ -9,13 +9,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::column::{Marks, Rows};
-use super::layout::Dense;
+use super::column::{BitColumn, Rows};
+use super::layout::ExactTags;
 use super::ring::{Ring, in_scope};
 use super::stats::TableStats;
 use super::tables::{Keys, Tables};
-use super::tasks::{Task, in_turn};
-use crate::fingerprint::{ScopeHash, SiteHash, Sketch, SketchForm, Witnesses};
+use super::tasks::{Task, run_sequential};
+use crate::fingerprint::{Evidence, ScopeHash, SiteHash, Sketch, SketchForm};
 use crate::log::{MinHashRules, Placement};
 
 /// Sketches by the positions of the ring, and the tables that find them.
@@ -25,7 +25,7 @@ pub(super) struct Sketches {
     /// First position that the tables look for.
     tail: u64,
     expected: u64,
-    finder: Option<Finder>,
+    finder: Option<BandTables>,
 }
 
 /// All that are held, from the ring's first position on.
@@ -36,18 +36,18 @@ struct Column {
     /// Those of one form, one behind the other. An entry without such a sketch has an empty row.
     rows: Rows,
     /// Which rows are sketches.
-    present: Marks,
+    present: BitColumn,
     /// Those of another form, which are never looked for.
     others: BTreeMap<u64, Sketch>,
 }
 
 /// The tables for one set of rules.
 #[derive(Debug)]
-struct Finder {
+struct BandTables {
     rules: MinHashRules,
     /// Largest distance of a match; `None` when no sketch is near enough.
     reach: Option<u8>,
-    tables: Tables<Dense>,
+    tables: Tables<ExactTags>,
 }
 
 /// The sketches of one moment: see [`super::Index::share`].
@@ -107,7 +107,7 @@ struct Compared {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     pub(super) rules: MinHashRules,
-    pub(super) witnesses: Witnesses,
+    pub(super) evidence: Evidence,
     /// Keys that both have.
     pub(super) shared: u8,
 }
@@ -129,7 +129,7 @@ impl Column {
             front: position,
             head: position,
             rows: Rows::starting_at(width, position),
-            present: Marks::starting_at(position),
+            present: BitColumn::starting_at(position),
             others: BTreeMap::new(),
         }
     }
@@ -200,12 +200,12 @@ impl Sketches {
                 self.column.lay_out(width);
             }
             let tables = |rules: &MinHashRules| Tables::new(usize::from(rules.banding.bands()), self.expected);
-            self.finder = rules.map(|rules| Finder {
+            self.finder = rules.map(|rules| BandTables {
                 rules,
                 reach: rules.form.reach(rules.min_similarity),
                 tables: tables(&rules),
             });
-            in_turn(self.build_tasks(ring));
+            run_sequential(self.build_tasks(ring));
         }
     }
 
@@ -218,7 +218,7 @@ impl Sketches {
     pub(super) fn push(&mut self, ring: &Ring, sketch: Option<&Sketch>) {
         self.column.push(sketch);
         let positions = self.positions();
-        if let Some(Finder { rules, tables, .. }) = &mut self.finder {
+        if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
             tables.insert(&BandKeys(&self.column, ring, *rules), positions);
         }
     }
@@ -232,14 +232,14 @@ impl Sketches {
     pub(super) fn build_tasks<'a>(&'a mut self, ring: &'a Ring) -> Vec<Task<'a>> {
         let positions = self.positions();
         let held = positions.end - positions.start;
-        let Some(Finder { rules, tables, .. }) = &mut self.finder else { return Vec::new() };
+        let Some(BandTables { rules, tables, .. }) = &mut self.finder else { return Vec::new() };
         tables.build_tasks(BandKeys(&self.column, ring, *rules), &positions, held)
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`super::Near::chores`].
-    pub(super) fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
-        if let Some(Finder { tables, .. }) = &mut self.finder {
-            tables.chores(hand_over);
+    /// Hands over what somebody else may do meanwhile: see [`super::Near::maintenance`].
+    pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        if let Some(BandTables { tables, .. }) = &mut self.finder {
+            tables.maintenance(hand_over);
         }
     }
 
@@ -259,7 +259,7 @@ impl Sketches {
     /// Compares what shares enough keys.
     fn compared<M: Fn(u64) -> bool, D>(&self, wanted: &Wanted<'_, M, D>) -> Vec<Compared> {
         let mut compared = Vec::new();
-        let Some(Finder { rules, tables, .. }) = &self.finder else { return compared };
+        let Some(BandTables { rules, tables, .. }) = &self.finder else { return compared };
         let MinHashRules { form, banding, agree, .. } = *rules;
         if wanted.sketch.len() != form.bytes() {
             return compared;
@@ -297,8 +297,8 @@ impl Sketches {
         let rivals = u32::try_from(others.count()).unwrap_or(u32::MAX);
         let bits = (wanted.bits_to)(position);
         let of_two_sites = is_of_other_site(wanted, position);
-        let witnesses = rules.witnesses([wanted.sketch, held], distance, bits, of_two_sites, rivals);
-        Some(Measured { rules, witnesses, shared })
+        let evidence = rules.evidence([wanted.sketch, held], distance, bits, of_two_sites, rivals);
+        Some(Measured { rules, evidence, shared })
     }
 
     /// Shows those of these positions that match, as [`Sketches::probe`] does. They need share no key.
@@ -326,7 +326,7 @@ impl Sketches {
         compared: &[Compared],
         visit: &mut impl FnMut(u64, u8, Option<u16>),
     ) {
-        let Some(Finder { rules, reach, .. }) = &self.finder else { return };
+        let Some(BandTables { rules, reach, .. }) = &self.finder else { return };
         let near = compared.iter().filter(|one| is_rival(wanted, one)).count();
         let near = u32::try_from(near).unwrap_or(u32::MAX);
         for one @ &Compared { position, distance, shares_enough, .. } in compared {
@@ -334,9 +334,9 @@ impl Sketches {
             let rivals = near - u32::from(is_rival(wanted, one));
             let of_two_sites = is_of_other_site(wanted, position);
             let is_near = shares_enough && reach.is_some_and(|reach| distance <= reach);
-            let witnesses =
-                || rules.witnesses([wanted.sketch, held], distance, (wanted.bits_to)(position), of_two_sites, rivals);
-            if is_near && rules.is_sure(witnesses()) {
+            let evidence =
+                || rules.evidence([wanted.sketch, held], distance, (wanted.bits_to)(position), of_two_sites, rivals);
+            if is_near && rules.is_sure(evidence()) {
                 visit(position, distance, None);
             } else if let Some(share) = rules.contained(wanted.sketch, held, distance) {
                 visit(position, distance, Some(share));
@@ -368,7 +368,7 @@ impl Sketches {
         is_live: impl Fn(u64) -> bool,
     ) -> Placement {
         let mut placement = Placement::EVERYWHERE;
-        let Some(Finder { rules, tables, .. }) = &self.finder else { return placement };
+        let Some(BandTables { rules, tables, .. }) = &self.finder else { return placement };
         let most = usize::from(rules.max_bucket);
         if most == 0 || sketch.len() != rules.form.bytes() {
             return placement;
@@ -390,7 +390,7 @@ impl Sketches {
 
     /// Asks the memory for what a probe will read.
     pub(super) fn prefetch(&self, sketch: &Sketch, scope: Option<ScopeHash>) {
-        if let Some(Finder { rules, tables, .. }) = &self.finder {
+        if let Some(BandTables { rules, tables, .. }) = &self.finder {
             tables.prefetch(rules.banding.keys(rules.form, sketch).map(|key| in_scope(key, scope)));
         }
     }
@@ -416,7 +416,7 @@ impl Sketches {
         self.column.drop_before(front);
         let positions = self.positions();
         let held = positions.end - positions.start;
-        if let Some(Finder { rules, tables, .. }) = &mut self.finder {
+        if let Some(BandTables { rules, tables, .. }) = &mut self.finder {
             tables.shrink_if_idle(&BandKeys(&self.column, ring, *rules), &positions, held);
         }
     }
@@ -435,13 +435,21 @@ impl Sketches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::{Banding, SketchForm, SlotBits, Unsure};
+    use crate::fingerprint::{Banding, LowConfidence, SketchForm, SlotBits};
     use proptest::prelude::*;
 
     fn rules(agree: u8, min_similarity: u16) -> MinHashRules {
         let form = SketchForm::new(16, SlotBits::B8).unwrap();
         let banding = Banding::new(5, 3, form).unwrap();
-        MinHashRules { form, banding, agree, min_similarity, containment: None, unsure: Unsure::NEVER, max_bucket: 0 }
+        MinHashRules {
+            form,
+            banding,
+            agree,
+            min_similarity,
+            containment: None,
+            unsure: LowConfidence::NEVER,
+            max_bucket: 0,
+        }
     }
 
     fn found(sketches: &Sketches, sketch: &Sketch) -> Vec<(u64, u8)> {
@@ -505,7 +513,7 @@ mod tests {
             unsure in (prop::sample::select(vec![0_u16, 500, 900]), prop::sample::select(vec![400_u16, 900])),
         ) {
             let plain = rules(agree, min_similarity);
-            let unsure = Unsure { below: unsure.0, containment: unsure.1, ..Unsure::NEVER };
+            let unsure = LowConfidence { below: unsure.0, containment: unsure.1, ..LowConfidence::NEVER };
             let rules = MinHashRules { form: plain.form.with_count(), containment, unsure, ..plain };
             let mut sketches = Sketches::new(0);
             sketches.set_rules(&Ring::new(), Some(rules));
@@ -560,7 +568,7 @@ mod tests {
         all.iter().for_each(|sketch| one_by_one.push(&Ring::new(), sketch.as_ref()));
         at_once.fill(all.iter().map(Option::as_ref));
         let ring = Ring::new();
-        in_turn(at_once.build_tasks(&ring));
+        run_sequential(at_once.build_tasks(&ring));
         for n in 0..7 {
             let sketch = Sketch::from_bytes(&[n; 16]);
             assert_eq!(found(&one_by_one, &sketch), found(&at_once, &sketch));

@@ -1,4 +1,4 @@
-//! Figures for those who watch.
+//! Statistics of the index, for metrics and status.
 
 pub use super::table::TableStats;
 

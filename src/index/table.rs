@@ -3,7 +3,7 @@
 //! An entry stands in the line of its key, or in the run of that line. Whether it lives is told by its id alone, so
 //! expiry touches nothing here; a slot that is not alive is free, and a line is tidied when the sweep comes by.
 
-use super::alive::{Alive, id_of};
+use super::alive::{LiveWindow, id_of};
 use super::fast::{self, Compare, Line, Portable, set_word, word_at};
 use super::layout::Layout;
 use super::lines::{Discarded, Lines};
@@ -148,7 +148,7 @@ impl<L: Layout> Table<L> {
         &mut self,
         code: u64,
         id: u32,
-        alive: Alive,
+        alive: LiveWindow,
         code_at: impl Fn(u32) -> Option<u64>,
     ) {
         let (layout, own) = (self.layout, alive.counted_from(self.base));
@@ -193,12 +193,12 @@ impl<L: Layout> Table<L> {
     /// can be.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
-    pub(super) fn sweep<C: Compare>(&mut self, alive: Alive) {
+    pub(super) fn sweep<C: Compare>(&mut self, alive: LiveWindow) {
         let (layout, own) = (self.layout, alive.counted_from(self.base));
         let (window, dead) = (layout.window(own), layout.word(0, own.tail.wrapping_sub(1)));
         if let Some(line) = self.lines.line_mut(self.swept) {
             let old = layout.old();
-            let lately = Alive { tail: own.tail.wrapping_sub(old), live: own.live.saturating_add(old) };
+            let lately = LiveWindow { tail: own.tail.wrapping_sub(old), live: own.live.saturating_add(old) };
             let mut idle = layout.slots(line) & !C::alive(line, layout.window(lately));
             while idle != 0 {
                 let slot = idle.trailing_zeros();
@@ -237,7 +237,13 @@ impl<L: Layout> Table<L> {
     /// was found.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
-    pub(super) fn probe<C: Compare>(&self, code: u64, reach: u32, alive: Alive, visit: &mut impl FnMut(u64, Found)) {
+    pub(super) fn probe<C: Compare>(
+        &self,
+        code: u64,
+        reach: u32,
+        alive: LiveWindow,
+        visit: &mut impl FnMut(u64, Found),
+    ) {
         let layout = self.layout;
         let window = layout.window(alive.counted_from(self.base));
         let (place, tag) = (self.shape.place(code), self.shape.tag(code));
@@ -269,8 +275,8 @@ impl<L: Layout> Table<L> {
     }
 
     /// Returns the making of memory for runs, when it is needed soon.
-    pub(super) fn chore(&mut self) -> Option<Task<'static>> {
-        self.runs.chore()
+    pub(super) fn maintenance_task(&mut self) -> Option<Task<'static>> {
+        self.runs.maintenance_task()
     }
 
     /// Touches a large page of the lines: see [`Lines::touch`].
@@ -308,7 +314,7 @@ struct Overflow {
 /// Takes the run of a line back into its slots where all of it finds room; says whether it did.
 #[cold]
 #[inline(never)]
-fn fold<L: Layout>(layout: L, line: &mut Line, runs: &mut Runs, window: Alive, taken: u32, shape: &Shape) -> bool {
+fn fold<L: Layout>(layout: L, line: &mut Line, runs: &mut Runs, window: LiveWindow, taken: u32, shape: &Shape) -> bool {
     let Some(run) = layout.run(line) else { return false };
     let left = runs.drop_expired(run, window, DROPS);
     let mut free = layout.slots(line) & !taken;

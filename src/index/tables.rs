@@ -5,15 +5,15 @@
 
 use std::ops::Range;
 
-use super::alive::{Alive, id_of, position_of};
+use super::alive::{LiveWindow, id_of, position_of};
 use super::fast::{Compare, Engine, Job};
-use super::growing::{Growing, Scrap};
+use super::growing::{DeferredFree, TableResize};
 use super::layout::Layout;
 use super::lines::Lines;
 use super::plan::{Keyed, Plan};
 use super::stats::TableStats;
 use super::table::{Found, SWEEP_MANY_EVERY, Table};
-use super::tasks::{Task, in_turn};
+use super::tasks::{Task, run_sequential};
 
 /// Inserts between two looks at the size of the tables.
 const LOOK_EVERY: u64 = 64;
@@ -27,7 +27,7 @@ const JUDGE_EVERY: u64 = 512;
 /// Share of the mean load by which entries may exceed it before a table grows.
 const SLACK: f64 = 1.1;
 
-/// Marks by which entries that are found more than once are told from others.
+/// Bits that mark entries found before, so that each is visited once.
 const MARKS: usize = 1 << 16;
 
 /// Where the keys of entries stand.
@@ -53,15 +53,15 @@ pub(super) struct Tables<L> {
     /// Entries that the tables are made for when they grow.
     expected: u64,
     all: Vec<Table<L>>,
-    growing: Option<Growing<L>>,
-    scrap: Scrap,
+    growing: Option<TableResize<L>>,
+    scrap: DeferredFree,
     /// Positions that have passed.
     passed: u64,
     /// Bound on the entries that one probe may meet.
     most_met: u64,
     /// Whether any table leads to runs so often that they are worth asking for.
     lead_to_runs: bool,
-    /// Whether somebody asks for chores.
+    /// Whether somebody asks for maintenance.
     is_helped: bool,
 }
 
@@ -74,7 +74,7 @@ impl<L: Layout, K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, L, K, F
     #[expect(clippy::inline_always, reason = "compiled once for each engine")]
     fn run<C: Compare>(self) {
         let Self(tables, keys, positions, newest_key) = self;
-        let alive = Alive::between(positions.start, positions.end);
+        let alive = LiveWindow::between(positions.start, positions.end);
         let newest = positions.end.saturating_sub(1);
         for (number, table) in tables.iter_mut().enumerate() {
             if let Some(key) = newest_key(number) {
@@ -94,7 +94,7 @@ impl<L: Layout> Job for Sweep<'_, L> {
     #[expect(clippy::inline_always, reason = "compiled once for each engine")]
     fn run<C: Compare>(self) {
         let Self(tables, positions, passed) = self;
-        let alive = Alive::between(positions.start, positions.end);
+        let alive = LiveWindow::between(positions.start, positions.end);
         for table in tables.iter_mut().filter(|table| table.is_swept_at(passed)) {
             table.sweep::<C>(alive);
         }
@@ -110,7 +110,7 @@ impl<L: Layout, V: FnMut(u64)> Job for Equal<'_, L, V> {
     #[expect(clippy::inline_always, reason = "compiled once for each engine")]
     fn run<C: Compare>(self) {
         let Self(table, key, positions, mut visit) = self;
-        let alive = Alive::between(positions.start, positions.end);
+        let alive = LiveWindow::between(positions.start, positions.end);
         table.probe::<C>(key, 0, alive, &mut |_, Found { age, .. }| visit(positions.start + u64::from(age)));
     }
 }
@@ -131,7 +131,7 @@ impl<L: Layout> Tables<L> {
             expected,
             all,
             growing: None,
-            scrap: Scrap::default(),
+            scrap: DeferredFree::default(),
             passed: 0,
             most_met: 0,
             lead_to_runs: false,
@@ -227,11 +227,16 @@ impl<L: Layout> Tables<L> {
         self.lead_to_runs
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`super::Near::chores`].
-    pub(super) fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+    /// Hands over what somebody else may do meanwhile: see [`super::Near::maintenance`].
+    pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.is_helped = true;
-        let growing = self.growing.as_mut().and_then(Growing::chore);
-        self.all.iter_mut().filter_map(Table::chore).chain(growing).chain(self.scrap.chore()).for_each(hand_over);
+        let growing = self.growing.as_mut().and_then(TableResize::maintenance_task);
+        self.all
+            .iter_mut()
+            .filter_map(Table::maintenance_task)
+            .chain(growing)
+            .chain(self.scrap.maintenance_task())
+            .for_each(hand_over);
     }
 
     /// Returns the engine that compares.
@@ -252,7 +257,7 @@ impl<L: Layout> Tables<L> {
 
     /// Makes all tables anew, as large as `held` entries ask for, and fills them at once.
     pub(super) fn build(&mut self, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
-        in_turn(self.build_tasks(keys, positions, held));
+        run_sequential(self.build_tasks(keys, positions, held));
     }
 
     /// Makes all tables anew, and returns a task for each that fills it: they are whole when all are done.
@@ -266,21 +271,21 @@ impl<L: Layout> Tables<L> {
         let numbers = 0..self.keyed.len();
         // Each is done as a whole, its memory included.
         self.is_helped = false;
-        let to_fill: Vec<Growing<L>> =
+        let to_fill: Vec<TableResize<L>> =
             numbers.filter_map(|number| self.grown(number, self.lines_of(number, held), positions)).collect();
         self.all = self.keyed.iter().map(|keyed| empty(keyed, 1, positions)).collect();
         let engine = self.engine;
-        let fill = |(table, growing): (&'a mut Table<L>, Growing<L>)| -> Task<'a> {
+        let fill = |(table, growing): (&'a mut Table<L>, TableResize<L>)| -> Task<'a> {
             let positions = positions.clone();
             Box::new(move || *table = growing.finish(engine, &keys, &positions))
         };
         self.all.iter_mut().zip(to_fill).map(fill).collect()
     }
 
-    fn grown(&self, number: usize, lines: u64, positions: &Range<u64>) -> Option<Growing<L>> {
+    fn grown(&self, number: usize, lines: u64, positions: &Range<u64>) -> Option<TableResize<L>> {
         let keyed = self.keyed.get(number)?;
         let table = |memory| made_of(keyed, lines, memory, positions);
-        Some(Growing::new(table, lines, (number, self.keyed.len()), positions.start, self.is_helped))
+        Some(TableResize::new(table, lines, (number, self.keyed.len()), positions.start, self.is_helped))
     }
 
     /// Returns how many lines a table should have for so many entries and somewhat more.
@@ -353,7 +358,7 @@ impl<L: Layout> Tables<L> {
 
     /// Returns the memory of all tables, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        let growing = self.growing.as_ref().map_or(0, Growing::memory_bytes);
+        let growing = self.growing.as_ref().map_or(0, TableResize::memory_bytes);
         growing + self.all.iter().map(|table| table.stats().memory_bytes).sum::<usize>()
     }
 }

@@ -1,4 +1,4 @@
-//! Work that may be done at the same time, as a value: the caller has the cores.
+//! Work that can run in parallel, returned as a value: the caller decides on which threads.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,15 +6,15 @@ use std::sync::{Arc, OnceLock};
 pub type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 /// Does all tasks, one after the other. Those who have more than one core bring something better.
-pub fn in_turn(tasks: Vec<Task<'_>>) {
+pub fn run_sequential(tasks: Vec<Task<'_>>) {
     tasks.into_iter().for_each(|task| task());
 }
 
 /// What a task will have made.
 #[derive(Debug)]
-pub(super) struct Promise<T>(Arc<OnceLock<T>>);
+pub(super) struct Deferred<T>(Arc<OnceLock<T>>);
 
-impl<T: Send + Sync + 'static> Promise<T> {
+impl<T: Send + Sync + 'static> Deferred<T> {
     /// Promises what the work makes; returns the task that does it.
     pub(super) fn of(work: impl FnOnce() -> T + Send + 'static) -> (Self, Task<'static>) {
         let made = Arc::new(OnceLock::new());
@@ -42,11 +42,11 @@ mod tests {
 
     #[test]
     fn a_promise_is_kept_when_its_task_is_done_and_void_when_it_is_given_up() {
-        let (promise, task) = Promise::of(|| 21);
+        let (promise, task) = Deferred::of(|| 21);
         let promise = promise.kept().unwrap_err();
         task();
         assert_eq!(promise.kept().unwrap(), Some(21));
-        let (promise, task) = Promise::of(|| 1);
+        let (promise, task) = Deferred::of(|| 1);
         drop(task);
         assert_eq!(promise.kept().unwrap(), None);
     }

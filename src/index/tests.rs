@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{
-    Banding, ExactHash, Fingerprints, Numbers, ScopeHash, SimHash, Sketch, SketchForm, SlotBits, Unsure, Width,
+    Banding, ExactHash, Fingerprints, LowConfidence, Numbers, ScopeHash, SimHash, Sketch, SketchForm, SlotBits, Width,
 };
 use crate::log::{MinHashRules, Placement, Stage, Windows};
 use crate::record::Timestamp;
@@ -376,8 +376,8 @@ fn tables_that_are_built_anew_are_those_that_suit_the_codes_held() {
         let originals: Vec<Original> = (0..20_000).map(|sequence| coded(sequence, code(sequence))).collect();
         let mut index = Index::sized(3, 10_000_000);
         let before = index.plan().clone();
-        index.fill(&originals, in_turn);
-        index.build(in_turn);
+        index.fill(&originals, run_sequential);
+        index.build(run_sequential);
         for original in originals.iter().step_by(1_000) {
             let SimHash::B64(code) = original.fingerprints.simhash.unwrap() else { panic!("another width") };
             let near = index.near_code(SimHash::B64(code ^ 0x8000_0000_0010_0001), 3, &Tails::START);
@@ -401,8 +401,8 @@ fn the_first_code_tells_the_width_and_originals_come_back_with_it() {
         let mut index = Index::sized(3, 1_000);
         originals.iter().for_each(|original| index.insert(original));
         let mut restored = Index::sized(3, 1_000);
-        restored.fill(&originals, in_turn);
-        restored.build(in_turn);
+        restored.fill(&originals, run_sequential);
+        restored.build(run_sequential);
         for index in [index, restored] {
             assert_eq!(index.plan().width(), width);
             assert_eq!(index.live(&Tails::START).collect::<Vec<_>>(), originals);
@@ -416,7 +416,7 @@ fn the_first_code_tells_the_width_and_originals_come_back_with_it() {
                 let same_bits = SimHash::cut(another, code(70).bits());
                 assert!(index.near_code(same_bits, 8, &Tails::START).is_empty());
                 let fingerprints = prints_of(999, Some(same_bits));
-                assert_eq!(index.candidates(&probe(&fingerprints, 0, 8), |_| {}), Seen::default());
+                assert_eq!(index.candidates(&probe(&fingerprints, 0, 8), |_| {}), ProbeStats::default());
             }
         }
     }
@@ -535,7 +535,7 @@ fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
         agree: 1,
         min_similarity: 500,
         containment: None,
-        unsure: Unsure::NEVER,
+        unsure: LowConfidence::NEVER,
         max_bucket: 0,
     }));
     let mut by_sketch = original(0, 1, Some(0b11_1111), 0);
@@ -546,10 +546,10 @@ fn the_nearest_of_all_candidates_is_told_whether_it_matches_or_not() {
         let fingerprints = Fingerprints { sketch, ..prints(9, Some(simhash)) };
         index.candidates(&probe(&fingerprints, 0, 3), |_| {})
     };
-    assert_eq!(seen(&index, 0), Seen { compared: 1, nearest: Some(6) }, "by the sketch alone");
+    assert_eq!(seen(&index, 0), ProbeStats { compared: 1, nearest: Some(6) }, "by the sketch alone");
     index.insert(&original(1, 2, Some(0b11), 5_000));
     assert_eq!(seen(&index, 0).nearest, Some(2), "outside of the window, and the nearest");
-    assert_eq!(seen(&Index::new(3), 0), Seen::default());
+    assert_eq!(seen(&Index::new(3), 0), ProbeStats::default());
 }
 
 #[test]

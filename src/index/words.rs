@@ -1,4 +1,4 @@
-//! Codes as the tables see them: words of 64 bits, one or two to a code.
+//! Codes as tables store them: one or two 64-bit words per code.
 //!
 //! What finds near codes is compiled once for each kind of code: nothing asks for the width of an entry.
 

@@ -1,4 +1,4 @@
-//! Which candidate is the best? One answer, whatever order the index finds them in.
+//! Chooses the best candidate, independent of the order in which the index finds them.
 
 use crate::index::Candidate;
 use crate::log::Stage;
@@ -7,7 +7,7 @@ use crate::log::Stage;
 /// the page's figures before one with others, then the page's own id first, then the strongest stage, then one that is near before one that is only contained, then the smallest
 /// distance, then the earliest in the log.
 #[derive(Debug, Default)]
-pub(super) struct Choice {
+pub(super) struct BestMatch {
     best: Option<(Rank, Candidate)>,
 }
 
@@ -15,14 +15,14 @@ pub(super) struct Choice {
 type Rank = (bool, bool, bool, Stage, bool, u8, u64);
 
 /// Most families that a page is looked for in.
-const MOST_HEADS: usize = 4;
+const MAX_HEADS: usize = 4;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
     let Candidate { sequence, stage, distance, contained, same_id, other_numbers, refused_by } = *candidate;
     (refused_by.is_some(), other_numbers, !same_id, stage, contained.is_some(), distance, sequence)
 }
 
-impl Choice {
+impl BestMatch {
     /// Looks at one candidate.
     pub(super) fn consider(&mut self, candidate: Candidate) {
         let rank = rank_of(&candidate);
@@ -51,7 +51,7 @@ impl Heads {
         let rank = |candidate: &Candidate| (candidate.stage, candidate.distance, candidate.sequence);
         let at = self.0.partition_point(|held| rank(held) < rank(&candidate));
         self.0.insert(at, candidate);
-        self.0.truncate(MOST_HEADS);
+        self.0.truncate(MAX_HEADS);
     }
 
     /// Returns the nearest one.
@@ -71,7 +71,7 @@ mod tests {
 
     /// From 20 on they have other figures, below 3 they are contained.
     fn best_of(candidates: &[(bool, Stage, u8, u64)]) -> u64 {
-        let mut choice = Choice::default();
+        let mut choice = BestMatch::default();
         for &(same_id, stage, distance, sequence) in candidates {
             let (other_numbers, contained) = (sequence >= 20, (sequence < 3).then_some(900));
             choice.consider(Candidate {

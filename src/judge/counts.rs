@@ -1,4 +1,4 @@
-//! What a judge has seen, for those who watch it. Nothing is decided by it.
+//! Counters of a judge, for metrics. No verdict depends on them.
 
 /// Totals since the state was restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

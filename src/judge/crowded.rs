@@ -1,5 +1,5 @@
-//! Many pages that are nearly the same: work and memory for each are bounded, copies are found, and whoever follows the
-//! same rulings finds the same.
+//! Tests with many near-identical pages: cost per page stays bounded, copies are found, and every follower of the log decides
+//! alike.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::decide::{decide_watched, refusal};
 use super::tests::rules as tiny_rules;
 use super::*;
 use crate::fingerprint::{
-    Banding, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, SameSite, ScopeHash, SimHash, SiteHash, Sketch,
-    SketchForm, SlotBits, Unsure,
+    Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, SameSite, ScopeHash, SimHash,
+    SiteHash, Sketch, SketchForm, SlotBits,
 };
-use crate::index::{Refusal, Seen, in_turn};
+use crate::index::{ProbeStats, Refusal, run_sequential};
 use crate::log::{
     Answer, Decision, Entry, EntryBody, LogIdentity, MinHashRules, PageEntry, PageRuling, RequestId, Rules, Ruling,
     Windows,
@@ -32,7 +32,14 @@ fn rules(max_bucket: u16) -> Rules {
         agree: 2,
         min_similarity: 300,
         containment: None,
-        unsure: Unsure { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true },
+        unsure: LowConfidence {
+            below: 460,
+            below_short: 330,
+            short: 200,
+            containment: 800,
+            max_distance: 14,
+            of_many: true,
+        },
         max_bucket,
     };
     Rules {
@@ -118,13 +125,13 @@ impl Made {
 }
 
 /// A judge of entries that it is shown one by one.
-struct Court {
+struct TestJudge {
     state: State,
     number: usize,
     compared: u32,
 }
 
-impl Court {
+impl TestJudge {
     fn of(rules: Rules) -> Self {
         Self { state: State::begin(LogIdentity(1), rules, 0), number: 0, compared: 0 }
     }
@@ -132,7 +139,7 @@ impl Court {
     fn judge(&mut self, made: Made) -> Decision {
         let entry = made.entry(self.number);
         let time = Timestamp::from_millis(i64::try_from(self.number).unwrap());
-        let mut seen = Seen::default();
+        let mut seen = ProbeStats::default();
         let ruling = decide_watched(&self.state, &entry, time, |looked| seen = looked).unwrap();
         self.state.follow(&ruling).unwrap();
         self.number += 1;
@@ -152,7 +159,7 @@ fn template(number: u64) -> Made {
 
 #[test]
 fn pages_of_one_template_cost_as_little_at_the_end_as_at_the_beginning_and_their_copies_are_found() {
-    let mut court = Court::of(rules(16));
+    let mut court = TestJudge::of(rules(16));
     let (mut most, mut found) = (0, 0);
     for number in 0..6_000 {
         let decision = court.judge(template(number));
@@ -170,7 +177,7 @@ fn pages_of_one_template_cost_as_little_at_the_end_as_at_the_beginning_and_their
 
 #[test]
 fn one_text_in_many_scopes_is_looked_for_in_its_own() {
-    let mut court = Court::of(rules(16));
+    let mut court = TestJudge::of(rules(16));
     for scope in 0..2_000 {
         let made = Made { block: 1, text: 1, scope: Some(scope), ..Made::default() };
         assert!(!is_duplicate(&court.judge(made)), "first of scope {scope}");
@@ -183,7 +190,7 @@ fn one_text_in_many_scopes_is_looked_for_in_its_own() {
 
 #[test]
 fn pages_of_one_site_are_not_duplicates_of_each_other_but_of_themselves() {
-    let mut court = Court::of(rules(64));
+    let mut court = TestJudge::of(rules(64));
     // Four tenths of each page are its own: their Jaccard index is about .4.
     let page = |number: u64, site| Made { block: 9, own: 400, text: number, site, ..Made::default() };
     let of_one = |number| page(number, Some(7));
@@ -199,7 +206,7 @@ fn pages_of_one_site_are_not_duplicates_of_each_other_but_of_themselves() {
 
 #[test]
 fn unlike_pages_under_one_canonical_address_are_compared_with_few_of_them() {
-    let mut court = Court::of(rules(64));
+    let mut court = TestJudge::of(rules(64));
     for number in 0..2_000 {
         let page =
             Made { block: number, text: number, site: Some(7), id: Some(70), is_variant: true, ..Made::default() };
@@ -210,7 +217,7 @@ fn unlike_pages_under_one_canonical_address_are_compared_with_few_of_them() {
 
 #[test]
 fn a_page_that_names_its_canonical_address_is_found_whatever_surrounds_it() {
-    let mut court = Court::of(rules(64));
+    let mut court = TestJudge::of(rules(64));
     let page = Made { block: 2, own: 300, text: 1, site: Some(7), id: Some(70), ..Made::default() };
     court.judge(page);
     // Half of it is other text.
@@ -233,7 +240,7 @@ fn a_page_that_names_its_canonical_address_is_found_whatever_surrounds_it() {
 #[test]
 fn a_code_made_to_be_that_of_another_text_suppresses_nobody() {
     let crafted = |min_similarity| {
-        let mut court = Court::of(Rules { simhash_similarity: min_similarity, ..rules(64) });
+        let mut court = TestJudge::of(Rules { simhash_similarity: min_similarity, ..rules(64) });
         court.judge(Made { block: 3, text: 1, ..Made::default() });
         let mut entry = Made { block: 4, text: 2, ..Made::default() }.entry(1);
         let EntryBody::Page(page) = &mut entry.body else { panic!() };
@@ -312,7 +319,7 @@ proptest! {
             prop_assert_eq!(Some(ruling.clone()), decide(&follower, &entry, time));
             if number == cut {
                 let snapshot = SharedSnapshot::take(&judge, &Spans::default(), 0, None).unwrap().listed();
-                restored = Some(snapshot.restore(in_turn).state);
+                restored = Some(snapshot.restore(run_sequential).state);
             }
             if let Some(restored) = &mut restored {
                 prop_assert_eq!(Some(ruling.clone()), decide(restored, &entry, time));
@@ -323,7 +330,7 @@ proptest! {
             // Other tables, same answers.
             if number % 40 == 39 {
                 let snapshot = SharedSnapshot::take(&follower, &Spans::default(), 0, None).unwrap().listed();
-                follower = snapshot.restore(in_turn).state;
+                follower = snapshot.restore(run_sequential).state;
             }
         }
     }

@@ -1,8 +1,8 @@
 //! `decide`: an entry yields a ruling, the state untouched.
 
 use super::State;
-use super::choice::{Choice, Heads};
-use crate::index::{Candidate, Original, Refusal, Seen};
+use super::choice::{BestMatch, Heads};
+use crate::index::{Candidate, Original, ProbeStats, Refusal};
 use crate::log::{
     Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageRuling, Rules, Ruling, SameId, Stage,
 };
@@ -22,7 +22,7 @@ pub(super) fn decide_watched(
     state: &State,
     entry: &Entry,
     append_time: Timestamp,
-    looked: impl FnMut(Seen),
+    looked: impl FnMut(ProbeStats),
 ) -> Option<Ruling> {
     let rules = state.rules()?;
     let answer = match &entry.body {
@@ -60,13 +60,13 @@ fn judge_page(
     rules: &Rules,
     page: &PageEntry,
     append_time: Timestamp,
-    mut looked: impl FnMut(Seen),
+    mut looked: impl FnMut(ProbeStats),
 ) -> PageRuling {
     let event_time = page.event_time.min(append_time.plus(rules.max_future_skew));
     let probe = state.probe(rules, page, event_time);
     let index = state.index();
     let as_judged = |candidate| as_judged(rules, page, candidate);
-    let (mut choice, mut heads) = (Choice::default(), Heads::default());
+    let (mut choice, mut heads) = (BestMatch::default(), Heads::default());
     let mut seen = index.candidates(&probe, |candidate| {
         let candidate = as_judged(candidate);
         heads.consider(candidate);
@@ -159,7 +159,7 @@ fn is_rendering(rules: &Rules, page: &PageEntry, candidate: &Candidate) -> bool 
 }
 
 /// Least estimated Jaccard index of the members of a family with its head, in thousandths: what differs is a small part.
-const LEAST_OF_FAMILY: u16 = 700;
+const MIN_OF_FAMILY: u16 = 700;
 
 /// A page that is so near to an original without being the same belongs to its family.
 fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
@@ -167,7 +167,7 @@ fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
         Stage::Exact => false,
         Stage::SimHash => true,
         Stage::MinHash => {
-            rules.minhash.is_some_and(|minhash| minhash.form.similarity(head.distance) >= LEAST_OF_FAMILY)
+            rules.minhash.is_some_and(|minhash| minhash.form.similarity(head.distance) >= MIN_OF_FAMILY)
                 && head.contained.is_none()
         }
     }

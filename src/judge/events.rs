@@ -1,4 +1,4 @@
-//! What the judge is told, and what it wants done.
+//! Inputs (events) and outputs (effects) of the judge.
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ pub enum Effect {
     RevokeDone,
     /// Everything is committed and the group is left.
     Stopped,
-    /// Nothing more can be done here: end the process.
+    /// Unrecoverable failure: end the process.
     Fail(Failure),
 }
 
@@ -134,7 +134,7 @@ pub enum Failure {
     },
     /// The log was cut off or replaced, and `index.cold_start: stop` forbids to begin anew.
     #[error(
-        "the verdict log does not begin with a checkpoint: facts are gone for good (index.cold_start: proceed begins anew)"
+        "the verdict log does not start with a checkpoint: verdicts were deleted (index.cold_start: proceed starts with an empty index)"
     )]
     FactsGone,
 }

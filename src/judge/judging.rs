@@ -10,7 +10,7 @@ use super::life::{Judge, Role};
 use super::{InputOffsets, State};
 use crate::log::{Answer, Entry, EntryBody, Ruling, RulingBatch, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
-use crate::transaction::{Call, CallError, Turn};
+use crate::transaction::{Call, CallError, TxnStep};
 
 /// How many entries before its turn an entry's cache lines are asked for.
 const LINES_AHEAD: usize = 8;
@@ -219,21 +219,21 @@ impl Judge {
             }
             Err(error) => Err(error),
         };
-        match self.ritual.answered(outcome) {
-            Turn::Call(call) => self.call(call),
-            Turn::Ready if self.role == Role::TakingOver => self.effects.push_back(Effect::FollowToLast),
-            Turn::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
+        match self.txn.answered(outcome) {
+            TxnStep::Call(call) => self.call(call),
+            TxnStep::Ready if self.role == Role::TakingOver => self.effects.push_back(Effect::FollowToLast),
+            TxnStep::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
             // The same rulings again, in a new transaction: they are final.
-            Turn::Aborted if matches!(self.role, Role::Active | Role::Draining) => self.send_again(),
+            TxnStep::Aborted if matches!(self.role, Role::Active | Role::Draining) => self.resend(),
             // What a former life had in flight has ended.
-            Turn::Aborted if self.role == Role::TakingOver => {
+            TxnStep::Aborted if self.role == Role::TakingOver => {
                 self.role = Role::Standby;
-                self.seize();
+                self.try_take_over();
             }
-            Turn::Ready | Turn::Committed | Turn::Aborted => self.seize(),
-            Turn::Fenced(_) | Turn::Fatal(_) | Turn::Unknown(_) => match self.role {
+            TxnStep::Ready | TxnStep::Committed | TxnStep::Aborted => self.try_take_over(),
+            TxnStep::Fenced(_) | TxnStep::Fatal(_) | TxnStep::Unknown(_) => match self.role {
                 Role::Active | Role::Draining | Role::TakingOver => self.leave_and_restore(),
-                Role::Restoring | Role::Standby => self.seize(),
+                Role::Restoring | Role::Standby => self.try_take_over(),
                 Role::Stopped => {}
             },
         }
@@ -262,13 +262,13 @@ impl Judge {
         let next_entry = self.state.next_entry();
         self.output.sent = Some(Sent { records: Arc::new(records), offsets: Vec::new(), next_entry });
         self.last_commit = now;
-        let call = self.ritual.begin();
+        let call = self.txn.begin();
         self.call(call);
     }
 
-    fn send_again(&mut self) {
+    fn resend(&mut self) {
         if self.output.sent.is_some() {
-            let call = self.ritual.begin();
+            let call = self.txn.begin();
             self.call(call);
         }
     }

@@ -1,4 +1,4 @@
-//! The judge's life: restore, stand by, take over, judge, commit, hand over. A state machine without I/O.
+//! The judge's state machine (no I/O): restore, stand by, take over, judge, commit, hand over.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use super::events::{Effect, Event, Failure, Request};
 use super::judging::{Output, Unfinished, is_checkpoint};
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
 use super::{Counts, Diverged, InputOffsets, Restored, SharedSnapshot, Spans, State};
-use crate::index::{Seen, Task};
+use crate::index::{ProbeStats, Task};
 use crate::log::{RulesNumber, RulesRecord, VerdictRecord};
-use crate::transaction::Ritual;
+use crate::transaction::TransactionMachine;
 
 /// Where in its life a judge is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,13 +47,13 @@ pub struct Judge {
     pub(super) repeats: u64,
     pub(super) clamped: u64,
     /// What the look-ups of the newest entries came to.
-    pub(super) looks: Vec<Seen>,
+    pub(super) looks: Vec<ProbeStats>,
     /// The record of entries that is judged in steps, until its last entry is judged.
     pub(super) unfinished: Option<Unfinished>,
     /// Time of the newest event.
     pub(super) now: Duration,
     pub(super) output: Output,
-    pub(super) ritual: Ritual,
+    pub(super) txn: TransactionMachine,
     /// When the partition is given up at the latest, while draining.
     pub(super) drain_until: Option<Duration>,
     pub(super) last_commit: Duration,
@@ -88,7 +88,7 @@ impl Judge {
             unfinished: None,
             now: Duration::ZERO,
             output: Output::default(),
-            ritual: Ritual::default(),
+            txn: TransactionMachine::default(),
             drain_until: None,
             last_commit: Duration::ZERO,
             last_snapshot: Duration::ZERO,
@@ -130,11 +130,11 @@ impl Judge {
     /// Returns what the look-ups of the newest entries came to: those of the last [`Event::Entries`] or
     /// [`Event::Continue`].
     #[must_use]
-    pub fn looks(&self) -> &[Seen] {
+    pub fn looks(&self) -> &[ProbeStats] {
         &self.looks
     }
 
-    /// Says whether entries are wanted: only then may [`Event::Entries`] be given.
+    /// Returns true if the judge accepts entries; otherwise do not send [`Event::Entries`].
     #[must_use]
     pub fn wants_entries(&self) -> bool {
         let pending = self.output.open.len() + self.output.closed_rulings;
@@ -160,9 +160,9 @@ impl Judge {
     }
 
     /// Hands over what somebody else may do meanwhile, so that no entry has to wait for it: see
-    /// [`Index::chores`](crate::index::Index::chores). Whether and when it is done changes no ruling.
-    pub fn chores(&mut self, mut hand_over: impl FnMut(Task<'static>)) {
-        self.state.chores(&mut hand_over);
+    /// [`Index::maintenance`](crate::index::Index::maintenance). Whether and when it is done changes no ruling.
+    pub fn maintenance(&mut self, mut hand_over: impl FnMut(Task<'static>)) {
+        self.state.maintenance(&mut hand_over);
     }
 
     /// Returns where in its life the judge is.
@@ -203,7 +203,7 @@ impl Judge {
         (self.is_settled() && self.state.log().is_some()).then_some(self.position)
     }
 
-    /// Lets the next snapshot be due: it is cut as soon as everything judged is committed.
+    /// Requests a snapshot, taken as soon as everything judged is committed.
     pub fn want_snapshot(&mut self) {
         self.snapshot_wanted = true;
     }
@@ -296,26 +296,26 @@ impl Judge {
                     self.joined = true;
                     self.effects.push_back(Effect::Join);
                 }
-                self.seize();
+                self.try_take_over();
             }
-            Role::TakingOver if !self.ritual.is_busy() => self.activate(now),
+            Role::TakingOver if !self.txn.is_busy() => self.activate(now),
             Role::TakingOver | Role::Standby | Role::Active | Role::Draining | Role::Stopped => {}
         }
     }
 
-    // ---- the seat
+    // ---- assignment
 
     fn assigned(&mut self) {
         // What comes after we left is about a membership that is over.
         self.assigned = self.joined;
-        self.seize();
+        self.try_take_over();
     }
 
     /// Takes over, if the partition is ours and the state is warm. A call that is still out is waited for.
-    pub(super) fn seize(&mut self) {
-        if self.assigned && self.role == Role::Standby && !self.ritual.is_busy() && !self.stopping {
+    pub(super) fn try_take_over(&mut self) {
+        if self.assigned && self.role == Role::Standby && !self.txn.is_busy() && !self.stopping {
             self.role = Role::TakingOver;
-            let call = self.ritual.init();
+            let call = self.txn.init();
             self.effects.push_back(Effect::Call(Request::Plain(call)));
         }
     }
@@ -332,8 +332,8 @@ impl Judge {
                 self.output.closed.push(VerdictRecord::Rules(record));
             }
         } else {
-            // Nothing is there to follow: a new log begins, with a checkpoint as every log does. An entry judged by
-            // nobody who left a trace is judged now.
+            // Nothing is there to follow: a new log begins, with a checkpoint as every log does. Entries without a recorded
+            // verdict are judged now.
             self.cold_starts.new_log += 1;
             self.state = State::begin(self.settings.new_log, self.settings.rules.clone(), 0);
             self.write_checkpoint(&InputOffsets::default());
@@ -364,10 +364,10 @@ impl Judge {
         match self.role {
             Role::Active => {
                 self.effects.push_back(Effect::StopReading);
-                self.step_down();
+                self.become_standby();
             }
             Role::Draining => {
-                self.step_down();
+                self.become_standby();
                 self.effects.push_back(Effect::RevokeDone);
             }
             Role::TakingOver => self.role = Role::Standby,
@@ -376,21 +376,21 @@ impl Judge {
     }
 
     /// Becomes a standby again: with the state it has, when that is committed; else from what is written.
-    pub(super) fn step_down(&mut self) {
+    pub(super) fn become_standby(&mut self) {
         if self.is_settled() && self.state.log().is_some() {
             self.role = Role::Standby;
             self.drain_until = None;
             self.unfinished = None;
             self.effects.push_back(Effect::Follow { from: Some(self.position) });
         } else {
-            if let Some(call) = self.ritual.abort() {
+            if let Some(call) = self.txn.abort() {
                 self.effects.push_back(Effect::Call(Request::Plain(call)));
             }
             self.restore();
         }
     }
 
-    /// Fenced, or nobody knows what was committed: the log alone can tell. The group must not count on us.
+    /// Fenced, or the commit outcome is unknown: only the log tells. Leave the group.
     pub(super) fn leave_and_restore(&mut self) {
         if self.role == Role::Draining {
             self.effects.push_back(Effect::RevokeDone);
@@ -425,7 +425,7 @@ impl Judge {
                 self.snapshot_at_the_end();
                 self.leave_for_good();
             }
-            Role::Restoring | Role::TakingOver if self.stopping && !self.ritual.is_busy() => self.leave_for_good(),
+            Role::Restoring | Role::TakingOver if self.stopping && !self.txn.is_busy() => self.leave_for_good(),
             Role::Standby => self.snapshot_if_due(now),
             Role::Restoring | Role::TakingOver | Role::Stopped => {}
         }
@@ -436,7 +436,7 @@ impl Judge {
             self.ask_for_input();
         }
         // A batch ends where a record of entries ends.
-        if self.ritual.is_busy() || self.is_within_record() {
+        if self.txn.is_busy() || self.is_within_record() {
             return;
         }
         if self.is_settled() {
@@ -450,11 +450,11 @@ impl Judge {
 
     fn go_on_draining(&mut self, now: Duration) {
         let late = self.drain_until.is_some_and(|until| now >= until);
-        if !self.ritual.is_busy() && !self.is_settled() && !self.is_within_record() && !late {
+        if !self.txn.is_busy() && !self.is_settled() && !self.is_within_record() && !late {
             self.begin(now);
         }
-        if self.is_settled() && !self.ritual.is_busy() || late {
-            self.step_down();
+        if self.is_settled() && !self.txn.is_busy() || late {
+            self.become_standby();
             self.effects.push_back(Effect::RevokeDone);
             if self.stopping {
                 self.go_on(now);

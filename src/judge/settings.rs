@@ -1,4 +1,4 @@
-//! What a judge needs to know.
+//! Settings of the judge.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub struct JudgeSettings {
     pub revoke_grace: Duration,
 }
 
-/// What to do when facts are gone for good.
+/// What to do when verdicts needed for the index are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColdStart {
     /// Begin at the first checkpoint there is, or anew: duplicates of older pages are missed.

@@ -26,7 +26,7 @@ pub struct State {
     tails: Tails,
     next_sequence: u64,
     next_entry: i64,
-    partitions: BTreeMap<PartitionId, Seen>,
+    partitions: BTreeMap<PartitionId, PartitionHistory>,
     applied: Applied,
     index: Index,
     counts: Counts,
@@ -34,7 +34,7 @@ pub struct State {
 
 /// What is known of one input partition.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct PartitionHistory {
     judged: Judged,
     delivered: i64,
 }
@@ -125,7 +125,7 @@ impl State {
             .partitions
             .iter()
             .map(|(partition, said)| {
-                (partition.clone(), Seen { judged: said.judged.clone(), delivered: said.delivered })
+                (partition.clone(), PartitionHistory { judged: said.judged.clone(), delivered: said.delivered })
             })
             .collect();
         let mut state = Self {
@@ -363,7 +363,7 @@ impl State {
         self.counts.evicted += gone.evicted;
     }
 
-    fn seen(&mut self, partition: &PartitionId) -> &mut Seen {
+    fn seen(&mut self, partition: &PartitionId) -> &mut PartitionHistory {
         self.partitions.entry(partition.clone()).or_default()
     }
 
@@ -433,9 +433,9 @@ impl State {
         &self.index
     }
 
-    /// Hands over what somebody else may do for the index meanwhile: see [`Index::chores`]. Not part of the state.
-    pub(super) fn chores(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
-        self.index.chores(hand_over);
+    /// Hands over what somebody else may do for the index meanwhile: see [`Index::maintenance`]. Not part of the state.
+    pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.index.maintenance(hand_over);
     }
 
     /// Returns what was seen since the state was restored.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Width};
-use crate::index::in_turn;
+use crate::index::run_sequential;
 use crate::log::{
     Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, LogIdentity, PageEntry, PageRuling, RequestId, Rules,
     Ruling, SameId, Stage, Windows,
@@ -257,8 +257,8 @@ proptest! {
             }
         }
         let (Some(checkpoint), Some(snapshot)) = (checkpoint, snapshot) else { return Ok(()) };
-        let mut from_snapshot = State::load(&snapshot.state, &snapshot.originals, in_turn);
-        let mut from_checkpoint = State::load(&checkpoint, &[], in_turn);
+        let mut from_snapshot = State::load(&snapshot.state, &snapshot.originals, run_sequential);
+        let mut from_checkpoint = State::load(&checkpoint, &[], run_sequential);
         for ruling in &behind {
             from_snapshot.follow(ruling).unwrap();
             from_checkpoint.follow(ruling).unwrap();

@@ -7,16 +7,16 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, Top
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::client::Plain;
+use super::client::LoggingContext;
 use super::errors::{Denied, denied_by_code};
 use super::output::TimeLimits;
 use crate::record::PartitionId;
 
 /// How long one question may take, unless told otherwise.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Largest batch a broker takes when a topic says nothing else, in bytes.
-const USUAL_BATCH_BYTES: usize = 1_048_588;
+const DEFAULT_BATCH_BYTES: usize = 1_048_588;
 
 /// What is wrong with the topics.
 #[derive(Debug, thiserror::Error)]
@@ -82,10 +82,10 @@ pub fn log_settings(kind: LogKind, copies: i32) -> Vec<(&'static str, &'static s
 
 /// The client for topics.
 pub struct Admin {
-    client: AdminClient<Plain>,
+    client: AdminClient<LoggingContext>,
     runtime: tokio::runtime::Runtime,
     brokers: Brokers,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// What kind of brokers is asked.
@@ -114,16 +114,16 @@ impl Admin {
     ///
     /// When the client cannot be made of these settings.
     pub fn of(config: &ClientConfig, brokers: Brokers) -> Result<Self, TopicError> {
-        let client = config.create_with_context(Plain)?;
+        let client = config.create_with_context(LoggingContext)?;
         // The client has threads of its own: this one only waits for their answers.
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-        Ok(Self { client, runtime, brokers, patience: PATIENCE })
+        Ok(Self { client, runtime, brokers, timeout: REQUEST_TIMEOUT })
     }
 
     /// Lets each question take so long at most.
     #[must_use]
-    pub fn with_patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Returns the number of partitions, or `None` when there is no such topic.
@@ -132,7 +132,7 @@ impl Admin {
     ///
     /// When no broker answered in time.
     pub fn partition_count(&self, topic: &str) -> Result<Option<usize>, TopicError> {
-        let metadata = self.client.inner().fetch_metadata(Some(topic), self.patience)?;
+        let metadata = self.client.inner().fetch_metadata(Some(topic), self.timeout)?;
         let known = metadata.topics().iter().find(|found| found.name() == topic);
         let code = known.and_then(rdkafka::metadata::MetadataTopic::error).map(RDKafkaErrorCode::from);
         if let Some(denied) = code.and_then(|code| denied_by_code(code, topic)) {
@@ -173,7 +173,7 @@ impl Admin {
             if found.is_some() {
                 break;
             }
-            self.client.inner().fetch_metadata(None, self.patience)?;
+            self.client.inner().fetch_metadata(None, self.timeout)?;
         }
         match found {
             Some(found) if found == partitions => Ok(()),
@@ -212,7 +212,7 @@ impl Admin {
     }
 
     fn create(&self, topic: &NewTopic<'_>) -> Result<(), TopicError> {
-        let answer = self.runtime.block_on(self.client.create_topics([topic], &options(self.patience)))?;
+        let answer = self.runtime.block_on(self.client.create_topics([topic], &options(self.timeout)))?;
         match answer.into_iter().next() {
             Some(Err((_, code))) if code != RDKafkaErrorCode::TopicAlreadyExists => {
                 Err(match denied_by_code(code, topic.name) {
@@ -226,7 +226,7 @@ impl Admin {
 
     /// The cluster's default for new topics, read from one of its brokers; 1 when it does not say.
     fn default_replication(&self) -> Result<i32, TopicError> {
-        let metadata = self.client.inner().fetch_metadata(None, self.patience)?;
+        let metadata = self.client.inner().fetch_metadata(None, self.timeout)?;
         let Some(broker) = metadata.brokers().first() else { return Ok(1) };
         let copies = self.setting(ResourceSpecifier::Broker(broker.id()), "default.replication.factor")?;
         Ok(copies.and_then(|text| text.parse().ok()).unwrap_or(1))
@@ -239,7 +239,7 @@ impl Admin {
     /// When no broker answered in time.
     pub fn max_batch_bytes(&self, topic: &str) -> Result<usize, TopicError> {
         let limit = self.setting(ResourceSpecifier::Topic(topic), "max.message.bytes")?;
-        Ok(limit.and_then(|text| text.parse().ok()).unwrap_or(USUAL_BATCH_BYTES))
+        Ok(limit.and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_BATCH_BYTES))
     }
 
     /// Returns which timestamps a topic takes.
@@ -266,7 +266,7 @@ impl Admin {
         if self.brokers == Brokers::InProcess {
             return Ok(None);
         }
-        let answer = self.runtime.block_on(self.client.describe_configs([&resource], &options(self.patience)))?;
+        let answer = self.runtime.block_on(self.client.describe_configs([&resource], &options(self.timeout)))?;
         Ok(answer
             .into_iter()
             .filter_map(Result::ok)
@@ -286,7 +286,7 @@ impl Admin {
         for (partition, offset) in before {
             list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(*offset))?;
         }
-        let answer = self.runtime.block_on(self.client.delete_records(&list, &options(self.patience)))?;
+        let answer = self.runtime.block_on(self.client.delete_records(&list, &options(self.timeout)))?;
         for element in answer.elements() {
             element.error()?;
         }
@@ -295,8 +295,8 @@ impl Admin {
 }
 
 /// Makes a request wait for its answer, and the brokers for each other, at most so long.
-pub(super) fn options(patience: Duration) -> AdminOptions {
-    AdminOptions::new().request_timeout(Some(patience)).operation_timeout(Some(patience))
+pub(super) fn options(timeout: Duration) -> AdminOptions {
+    AdminOptions::new().request_timeout(Some(timeout)).operation_timeout(Some(timeout))
 }
 
 /// Names of both logs of a scheme.

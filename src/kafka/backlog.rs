@@ -13,11 +13,11 @@ pub struct Backlog {
 impl Backlog {
     /// Counts one record until the returned value is dropped.
     #[must_use]
-    pub fn add(self: &Arc<Self>, bytes: usize) -> OnItsWay {
+    pub fn add(self: &Arc<Self>, bytes: usize) -> InFlightGuard {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.records.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        OnItsWay { backlog: Arc::clone(self), bytes }
+        InFlightGuard { backlog: Arc::clone(self), bytes }
     }
 
     /// Returns how many records are on their way.
@@ -33,14 +33,14 @@ impl Backlog {
     }
 }
 
-/// One record on its way. Travels with it as the client's opaque value, and ends with the delivery report.
+/// Guard for one in-flight record: passed to the client as the opaque value and dropped with the delivery report.
 #[derive(Debug)]
-pub struct OnItsWay {
+pub struct InFlightGuard {
     backlog: Arc<Backlog>,
     bytes: u64,
 }
 
-impl Drop for OnItsWay {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.backlog.records.fetch_sub(1, Ordering::Relaxed);
         self.backlog.bytes.fetch_sub(self.bytes, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Settings of every kind of client, in one place: what the user may turn, and what the program must own.
+//! Settings of every Kafka client: what users may override, and what the program fixes.
 //!
 //! The user's own properties are laid down first and ours over them, so that no property map can break a law.
 
@@ -35,7 +35,7 @@ pub struct Cluster {
     pub brokers: Vec<String>,
     /// Name under which the brokers log us.
     pub client_id: String,
-    /// Properties of every client: security, and what the user adds.
+    /// Properties of every client: security settings and user overrides.
     pub properties: BTreeMap<String, String>,
     /// Properties the user adds to consumers.
     pub consumer_properties: BTreeMap<String, String>,
@@ -89,7 +89,7 @@ impl ProducerSettings {
 
 /// How long a worker may be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct ConsumerTimeouts {
     /// Before the group gives its partitions away.
     pub session: Duration,
     /// Between two polls.
@@ -103,7 +103,7 @@ impl Cluster {
         &self,
         group: &str,
         instance_id: Option<&str>,
-        patience: Patience,
+        patience: ConsumerTimeouts,
         queue_bytes: usize,
     ) -> ClientConfig {
         let mut config = self.member(group, patience.session, patience.session / 10, queue_bytes);
@@ -154,8 +154,8 @@ impl Cluster {
         config
             .set("transactional.id", transactional_id)
             .set("transaction.timeout.ms", millis(settings.transaction_timeout));
-        // A broker that went away for a moment, or asked for a new token, is asked again well before the transaction ends: who comes
-        // too late is fenced.
+        // A broker that went away for a moment, or asked for a new token, is asked again well before the transaction ends: a
+        // producer that is late is fenced.
         if config.get("reconnect.backoff.max.ms") == Some(&millis(LONGEST_PAUSE)) {
             let pause = (settings.transaction_timeout / 5).clamp(FIRST_PAUSE, LONGEST_PAUSE);
             config.set("reconnect.backoff.max.ms", millis(pause));
@@ -284,9 +284,9 @@ pub fn library_features() -> String {
 
 /// A client's context that passes the library's own log lines on and does nothing else.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Plain;
+pub struct LoggingContext;
 
-impl ClientContext for Plain {
+impl ClientContext for LoggingContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log_line(level, facility, message);
     }
@@ -296,7 +296,7 @@ impl ClientContext for Plain {
     }
 }
 
-impl ConsumerContext for Plain {}
+impl ConsumerContext for LoggingContext {}
 
 /// What the library adds to a failure that it told before: another client may be late to tell it, when brokers answer again.
 const REPEATED: &str = "identical error(s) suppressed";
@@ -465,7 +465,7 @@ mod tests {
         let consumer = cluster.input_consumer(
             "g",
             Some("i"),
-            Patience { session: Duration::from_secs(30), poll: Duration::from_mins(5) },
+            ConsumerTimeouts { session: Duration::from_secs(30), poll: Duration::from_mins(5) },
             1 << 20,
         );
         let producer = cluster.transactional_producer("t", &ProducerSettings::of_judge());

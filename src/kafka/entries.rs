@@ -1,4 +1,4 @@
-//! Reading the fingerprint log from outside, in step with whoever follows the verdict log.
+//! Reads the fingerprint log in step with a reader of the verdict log.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::client::Plain;
+use super::client::LoggingContext;
 use crate::judge::Asked;
 use crate::log::decode_entries;
 use crate::record::{PartitionId, Timestamp};
@@ -20,14 +20,14 @@ const POLL: Duration = Duration::from_millis(50);
 #[derive(Debug, thiserror::Error)]
 pub enum EntriesError {
     /// They do not come.
-    #[error("the entries of {partition} before offset {end} do not come within {patience:?}")]
+    #[error("timed out after {timeout:?} reading entries of {partition} up to offset {end}")]
     Late {
         /// The partition of the log.
         partition: PartitionId,
         /// What was asked for.
         end: i64,
         /// How long was waited.
-        patience: Duration,
+        timeout: Duration,
     },
     /// The client does not take the place, or no broker answers.
     #[error(transparent)]
@@ -36,9 +36,9 @@ pub enum EntriesError {
 
 /// A reader of one partition of the fingerprint log.
 pub struct Entries {
-    consumer: BaseConsumer<Plain>,
+    consumer: BaseConsumer<LoggingContext>,
     partition: PartitionId,
-    patience: Duration,
+    timeout: Duration,
     /// Where reading began, if it has.
     next: Option<i64>,
     /// Read already, and beyond what was asked for.
@@ -46,14 +46,14 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Makes the client; each question waits at most `patience`. The settings must be those of a reader that commits
+    /// Makes the client; each question waits at most `timeout`. The settings must be those of a reader that commits
     /// nothing ([`super::client::Cluster::follower`]).
     ///
     /// # Errors
     ///
     /// When the client cannot be made of these settings.
-    pub fn open(config: &ClientConfig, partition: PartitionId, patience: Duration) -> Result<Self, KafkaError> {
-        Ok(Self { consumer: config.create_with_context(Plain)?, partition, patience, next: None, ahead: None })
+    pub fn open(config: &ClientConfig, partition: PartitionId, timeout: Duration) -> Result<Self, KafkaError> {
+        Ok(Self { consumer: config.create_with_context(LoggingContext)?, partition, timeout, next: None, ahead: None })
     }
 
     /// Returns the first offset that the log still holds.
@@ -62,7 +62,7 @@ impl Entries {
     ///
     /// When no broker answers.
     pub fn first(&self) -> Result<i64, KafkaError> {
-        let range = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, self.patience);
+        let range = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, self.timeout);
         Ok(range?.0)
     }
 
@@ -81,7 +81,7 @@ impl Entries {
             from
         };
         let mut found = Vec::new();
-        let late = after(self.patience);
+        let late = after(self.timeout);
         while next < to {
             let appended = match self.ahead.take() {
                 Some(appended) => appended,
@@ -98,8 +98,8 @@ impl Entries {
                         continue;
                     }
                     Some(Err(_)) | None => {
-                        let (partition, patience) = (self.partition.clone(), self.patience);
-                        return Err(EntriesError::Late { partition, end: to, patience });
+                        let (partition, timeout) = (self.partition.clone(), self.timeout);
+                        return Err(EntriesError::Late { partition, end: to, timeout });
                     }
                 },
             };

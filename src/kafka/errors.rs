@@ -163,7 +163,7 @@ pub fn denied_in(message: &str) -> Option<Denied> {
     denied_by_code(code, "")
 }
 
-/// Says whether somebody else owns the id now.
+/// Returns true if another producer has taken over the transactional id.
 #[must_use]
 pub fn is_fenced(code: RDKafkaErrorCode) -> bool {
     [

@@ -1,4 +1,4 @@
-//! Writing pages to input topics, as a crawler does.
+//! Demo: produces pages to the input topics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::client::{log_error, log_line};
 use crate::record::{PartitionId, Source};
 
 /// How long a full queue may stay full.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One page to write. The brokers' partitioner chooses its partition by the key, its timestamp is now.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +88,7 @@ impl Feed {
             match self.producer.send(record) {
                 Ok(()) => return Ok(()),
                 Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
-                    self.producer.flush(PATIENCE)?;
+                    self.producer.flush(REQUEST_TIMEOUT)?;
                     record = back;
                 }
                 Err((error, _)) => return Err(error),
@@ -102,6 +102,6 @@ impl Feed {
     ///
     /// When some are still on their way after half a minute.
     pub fn flush(&self) -> Result<(), KafkaError> {
-        self.producer.flush(PATIENCE)
+        self.producer.flush(REQUEST_TIMEOUT)
     }
 }

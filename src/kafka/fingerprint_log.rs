@@ -10,15 +10,15 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
-use super::backlog::{Backlog, OnItsWay};
+use super::backlog::{Backlog, InFlightGuard};
 use super::client::{log_error, log_line};
 use super::errors::{Denied, denied};
-use super::pulse::{Pulse, retire};
+use super::watchdog::{ClientWatchdog, close_in_background};
 use crate::log::{Entry, RequestId, encode_entries};
 use crate::worker::LogPartition;
 
 /// Most entries in one Kafka record.
-const MOST_ENTRIES: usize = 512;
+const MAX_ENTRIES: usize = 512;
 
 /// Where an entry came to stand, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct EntryLog {
     producer: ThreadedProducer<Context>,
     config: ClientConfig,
     sink: Arc<dyn Fn(Appended) + Send + Sync>,
-    pulse: Pulse,
+    watchdog: ClientWatchdog,
     backlog: Arc<Backlog>,
     topic: String,
     /// Entries not handed to the client yet, by log partition.
@@ -57,9 +57,9 @@ pub struct EntryLog {
 }
 
 /// What a delivery report is about.
-struct Ticket {
+struct DeliveryContext {
     requests: Vec<RequestId>,
-    on_its_way: OnItsWay,
+    on_its_way: InFlightGuard,
 }
 
 struct Context {
@@ -77,10 +77,10 @@ impl ClientContext for Context {
 }
 
 impl ProducerContext for Context {
-    type DeliveryOpaque = Box<Ticket>;
+    type DeliveryOpaque = Box<DeliveryContext>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, ticket: Self::DeliveryOpaque) {
-        let Ticket { requests, on_its_way } = *ticket;
+        let DeliveryContext { requests, on_its_way } = *ticket;
         drop(on_its_way);
         let offset = match result {
             Ok(message) => Ok(message.offset()),
@@ -112,8 +112,8 @@ impl EntryLog {
     ) -> Result<Self, KafkaError> {
         let sink: Arc<dyn Fn(Appended) + Send + Sync> = Arc::new(sink);
         let producer = config.create_with_context(Context { sink: Arc::clone(&sink) })?;
-        let (config, pulse, waiting) = (config.clone(), Pulse::new(), vec![Vec::new(); partitions]);
-        Ok(Self { producer, config, sink, pulse, backlog, topic, waiting })
+        let (config, watchdog, waiting) = (config.clone(), ClientWatchdog::new(), vec![Vec::new(); partitions]);
+        Ok(Self { producer, config, sink, watchdog, backlog, topic, waiting })
     }
 
     /// Takes an entry. It leaves with the next [`EntryLog::send`], or at once when a record is full.
@@ -124,7 +124,7 @@ impl EntryLog {
             return;
         };
         waiting.push(entry);
-        if waiting.len() >= MOST_ENTRIES {
+        if waiting.len() >= MAX_ENTRIES {
             self.send_partition(log);
         }
     }
@@ -144,15 +144,15 @@ impl EntryLog {
 
     /// Puts a new client in the place of one that has lost its brokers. To be called now and then; may take a second
     /// and a half while no broker answers.
-    pub fn look_after(&mut self) {
-        if !self.pulse.is_lost(self.producer.client(), || Some(self.topic.clone())) {
+    pub fn replace_if_lost(&mut self) {
+        if !self.watchdog.is_lost(self.producer.client(), || Some(self.topic.clone())) {
             return;
         }
-        tracing::warn!(topic = self.topic, "no broker answers this producer: a new one takes its place");
-        self.pulse = Pulse::new();
+        tracing::warn!(topic = self.topic, "replacing producer: no broker reachable");
+        self.watchdog = ClientWatchdog::new();
         match self.config.create_with_context(Context { sink: Arc::clone(&self.sink) }) {
             // What the old one still holds is reported as uncertain when it ends.
-            Ok(fresh) => retire(std::mem::replace(&mut self.producer, fresh)),
+            Ok(fresh) => close_in_background(std::mem::replace(&mut self.producer, fresh)),
             Err(error) => tracing::error!(%error, "no new producer"),
         }
     }
@@ -170,7 +170,7 @@ impl EntryLog {
         let requests = entries.iter().map(|entry| entry.request).collect();
         let mut payload = Vec::new();
         encode_entries(&entries, &mut payload);
-        let ticket = Box::new(Ticket { requests, on_its_way: self.backlog.add(payload.len()) });
+        let ticket = Box::new(DeliveryContext { requests, on_its_way: self.backlog.add(payload.len()) });
         let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, ticket)
             .partition(i32::try_from(log).unwrap_or(i32::MAX))
             .payload(&payload);

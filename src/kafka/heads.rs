@@ -1,4 +1,4 @@
-//! The first records of partitions from given offsets on, read once beside the group.
+//! Reads the first records after given offsets, outside the consumer group.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::client::Plain;
-use super::member::{Arrived, detach};
-use super::pulse::retire;
+use super::client::LoggingContext;
+use super::group_consumer::{ConsumedRecord, detach};
+use super::watchdog::close_in_background;
 use crate::record::PartitionId;
 
 /// How long one poll waits.
@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(50);
 const FETCH_BYTES: &str = "65536";
 
 /// Returns at most `most` committed records of each partition, from its offset on: none where no record follows. Partitions that do
-/// not answer within `patience` are left out.
+/// not answer within `timeout` are left out.
 ///
 /// # Errors
 ///
@@ -30,20 +30,20 @@ pub fn first_records(
     config: &ClientConfig,
     from: &BTreeMap<PartitionId, i64>,
     most: usize,
-    patience: Duration,
-) -> Result<BTreeMap<PartitionId, Vec<Arrived>>, KafkaError> {
+    timeout: Duration,
+) -> Result<BTreeMap<PartitionId, Vec<ConsumedRecord>>, KafkaError> {
     let mut config = config.clone();
     config.set("fetch.message.max.bytes", FETCH_BYTES).set("fetch.wait.max.ms", "100");
     let mut found = BTreeMap::new();
     if from.is_empty() {
         return Ok(found);
     }
-    let consumer: BaseConsumer<Plain> = config.create_with_context(Plain)?;
+    let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext)?;
     let mut topics: BTreeMap<&str, BTreeMap<i32, i64>> = BTreeMap::new();
     for (partition, offset) in from {
         topics.entry(&*partition.topic).or_default().insert(partition.number, *offset);
     }
-    let over = after(patience);
+    let over = after(timeout);
     // The client names only the number of a partition that ends: one topic after the other.
     for (topic, offsets) in topics {
         let mut list = TopicPartitionList::new();
@@ -51,7 +51,7 @@ pub fn first_records(
             list.add_partition_offset(topic, *number, Offset::Offset(*offset))?;
         }
         consumer.assign(&list)?;
-        let mut open: BTreeMap<i32, Vec<Arrived>> = offsets.keys().map(|number| (*number, Vec::new())).collect();
+        let mut open: BTreeMap<i32, Vec<ConsumedRecord>> = offsets.keys().map(|number| (*number, Vec::new())).collect();
         while !open.is_empty() && over.try_recv().is_err() {
             let ended = match consumer.poll(POLL) {
                 Some(Ok(message)) => open.get_mut(&message.partition()).and_then(|records| {
@@ -70,6 +70,6 @@ pub fn first_records(
             consumer.pause(&done)?;
         }
     }
-    retire(consumer);
+    close_in_background(consumer);
     Ok(found)
 }

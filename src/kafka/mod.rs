@@ -2,8 +2,8 @@
 //!
 //! Each file is one conversation with the cluster, with a thread of its own where the client wants to be polled:
 //! [`member`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows), [`fingerprint_log`]
-//! (appending entries), [`transactor`] (one transactional producer), [`output`] (pages to records), [`offsets`],
-//! [`heads`], [`pages`], [`picks`], [`entries`], [`survey`] and [`admin`] (questions with one answer); for the demo [`feed`] and [`tail`] (both ends of the service) and [`mock`]. All of them report by handing values to a sink given at the start, in the
+//! (appending entries), [`producer`] (one transactional producer), [`output`] (pages to records), [`offsets`],
+//! [`heads`], [`pages`], [`position_reader`], [`entries`], [`inspector`] and [`admin`] (questions with one answer); for the demo [`feed`] and [`tail`] (both ends of the service) and [`mock`]. All of them report by handing values to a sink given at the start, in the
 //! order in which things happened; none decides anything.
 //! [`backlog`] counts what the producers have yet to deliver.
 
@@ -14,18 +14,18 @@ pub mod entries;
 pub mod errors;
 pub mod feed;
 pub mod fingerprint_log;
-pub mod gate;
+pub mod budget;
 pub mod heads;
-pub mod member;
+pub mod group_consumer;
 pub mod mock;
 pub mod offsets;
-pub mod orphans;
+pub mod unassigned;
 pub mod output;
 pub mod pages;
-pub mod picks;
-mod pulse;
+pub mod position_reader;
+mod watchdog;
 pub mod range;
-pub mod survey;
+pub mod inspector;
 pub mod tail;
-pub mod transactor;
+pub mod producer;
 pub mod verdict_log;

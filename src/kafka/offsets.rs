@@ -9,25 +9,25 @@ use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::client::Plain;
-use super::member::Start;
-use super::orphans::share_of;
-use super::pulse::retire;
+use super::client::LoggingContext;
+use super::group_consumer::Start;
+use super::unassigned::share_of;
+use super::watchdog::close_in_background;
 use crate::record::{PartitionId, Timestamp};
 
 /// A client that asks on behalf of one group without joining it.
 pub struct Offsets {
-    asker: Asker,
-    /// Made when it is first asked: asks for committed offsets without waiting for open transactions.
-    hasty: Asker,
-    patience: Duration,
+    asker: PooledClient,
+    /// Created lazily: reads committed offsets without waiting for open transactions.
+    unstable_asker: PooledClient,
+    timeout: Duration,
 }
 
 /// A client, replaced when it failed.
-struct Asker {
+struct PooledClient {
     config: ClientConfig,
     /// Taken out by whoever asks, put back when the answer came: one that failed may have lost its brokers for good.
-    idle: Mutex<Option<BaseConsumer<Plain>>>,
+    idle: Mutex<Option<BaseConsumer<LoggingContext>>>,
 }
 
 /// What a group committed for one partition.
@@ -42,12 +42,15 @@ pub struct Committed {
 /// What the group has committed, or why there is no answer for the partition.
 type CommittedOrErrors = BTreeMap<PartitionId, Result<Option<Committed>, KafkaError>>;
 
-impl Asker {
-    fn ask<T>(&self, question: impl FnOnce(&BaseConsumer<Plain>) -> Result<T, KafkaError>) -> Result<T, KafkaError> {
+impl PooledClient {
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&BaseConsumer<LoggingContext>) -> Result<T, KafkaError>,
+    ) -> Result<T, KafkaError> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let consumer = match idle.take() {
             Some(consumer) => consumer,
-            None => self.config.create_with_context(Plain)?,
+            None => self.config.create_with_context(LoggingContext)?,
         };
         match question(&consumer) {
             Ok(answer) => {
@@ -55,7 +58,7 @@ impl Asker {
                 Ok(answer)
             }
             Err(error) => {
-                retire(consumer);
+                close_in_background(consumer);
                 Err(error)
             }
         }
@@ -63,19 +66,25 @@ impl Asker {
 }
 
 impl Offsets {
-    /// Makes the client. Each question waits at most `patience`.
+    /// Makes the client. Each question waits at most `timeout`.
     ///
     /// # Errors
     ///
     /// When the client cannot be made of these settings.
-    pub fn new(config: &ClientConfig, patience: Duration) -> Result<Self, KafkaError> {
-        let asker = Asker { config: config.clone(), idle: Mutex::new(Some(config.create_with_context(Plain)?)) };
-        let mut hasty = config.clone();
-        hasty.set("isolation.level", "read_uncommitted");
-        Ok(Self { asker, hasty: Asker { config: hasty, idle: Mutex::default() }, patience })
+    pub fn new(config: &ClientConfig, timeout: Duration) -> Result<Self, KafkaError> {
+        let asker = PooledClient {
+            config: config.clone(),
+            idle: Mutex::new(Some(config.create_with_context(LoggingContext)?)),
+        };
+        let mut unstable_asker = config.clone();
+        unstable_asker.set("isolation.level", "read_uncommitted");
+        Ok(Self { asker, unstable_asker: PooledClient { config: unstable_asker, idle: Mutex::default() }, timeout })
     }
 
-    fn ask<T>(&self, question: impl FnOnce(&BaseConsumer<Plain>) -> Result<T, KafkaError>) -> Result<T, KafkaError> {
+    fn ask<T>(
+        &self,
+        question: impl FnOnce(&BaseConsumer<LoggingContext>) -> Result<T, KafkaError>,
+    ) -> Result<T, KafkaError> {
         self.asker.ask(question)
     }
 
@@ -104,11 +113,11 @@ impl Offsets {
         &self,
         partitions: &BTreeSet<PartitionId>,
     ) -> Result<BTreeMap<PartitionId, Option<Committed>>, KafkaError> {
-        let answers = self.fetch(&self.hasty, partitions)?;
+        let answers = self.fetch(&self.unstable_asker, partitions)?;
         Ok(answers.into_iter().filter_map(|(partition, known)| Some((partition, known.ok()?))).collect())
     }
 
-    fn fetch(&self, asker: &Asker, partitions: &BTreeSet<PartitionId>) -> Result<CommittedOrErrors, KafkaError> {
+    fn fetch(&self, asker: &PooledClient, partitions: &BTreeSet<PartitionId>) -> Result<CommittedOrErrors, KafkaError> {
         if partitions.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -116,7 +125,7 @@ impl Offsets {
         for partition in partitions {
             list.add_partition(&partition.topic, partition.number);
         }
-        let answer = asker.ask(|consumer| consumer.committed_offsets(list, self.patience))?;
+        let answer = asker.ask(|consumer| consumer.committed_offsets(list, self.timeout))?;
         let known = |element: &TopicPartitionListElem<'_>| match element.offset() {
             Offset::Offset(offset) => Some(Committed { offset, metadata: element.metadata().to_owned() }),
             Offset::Beginning | Offset::End | Offset::Stored | Offset::Invalid | Offset::OffsetTail(_) => None,
@@ -136,7 +145,7 @@ impl Offsets {
     ///
     /// When the partition's leader gave no answer in time.
     pub fn range(&self, partition: &PartitionId) -> Result<(i64, i64), KafkaError> {
-        self.ask(|consumer| consumer.fetch_watermarks(&partition.topic, partition.number, self.patience))
+        self.ask(|consumer| consumer.fetch_watermarks(&partition.topic, partition.number, self.timeout))
     }
 
     /// Returns the end of what is committed, as [`Offsets::range`] does, for many partitions by one question to each broker.
@@ -175,7 +184,7 @@ impl Offsets {
         for partition in partitions {
             list.add_partition_offset(&partition.topic, partition.number, wanted)?;
         }
-        let answer = self.ask(|consumer| consumer.offsets_for_times(list, self.patience))?;
+        let answer = self.ask(|consumer| consumer.offsets_for_times(list, self.timeout))?;
         let elements = answer.elements();
         let known = elements.iter().filter(|element| element.error().is_ok()).filter_map(|element| {
             let Offset::Offset(offset) = element.offset() else { return None };
@@ -202,7 +211,7 @@ impl Offsets {
             let at = Offset::Offset(time.millis().max(0));
             list.add_partition_offset(&partition.topic, partition.number, at)?;
         }
-        let answer = self.ask(|consumer| consumer.offsets_for_times(list, self.patience))?;
+        let answer = self.ask(|consumer| consumer.offsets_for_times(list, self.timeout))?;
         let mut found = BTreeMap::new();
         for element in answer.elements() {
             element.error()?;
@@ -225,7 +234,7 @@ impl Offsets {
     /// When a broker gave no answer in time.
     pub fn shares(&self) -> Result<Option<Vec<BTreeSet<PartitionId>>>, KafkaError> {
         let name = self.asker.config.get("group.id").unwrap_or_default();
-        let list = self.ask(|consumer| consumer.fetch_group_list(Some(name), self.patience))?;
+        let list = self.ask(|consumer| consumer.fetch_group_list(Some(name), self.timeout))?;
         let group = list.groups().iter().find(|group| group.name() == name && group.state() == "Stable");
         Ok(group.and_then(|group| {
             group.members().iter().map(|member| share_of(member.assignment().unwrap_or_default())).collect()
@@ -241,7 +250,7 @@ impl Offsets {
         // Only one topic can be asked for by name; for several, and for a pattern, all are.
         let one =
             if let [topic] = topics { Some(topic.as_str()).filter(|topic| !topic.starts_with('^')) } else { None };
-        let metadata = self.ask(|consumer| consumer.fetch_metadata(one, self.patience))?;
+        let metadata = self.ask(|consumer| consumer.fetch_metadata(one, self.timeout))?;
         let patterns = topics.iter().filter(|topic| topic.starts_with('^')).map(|pattern| regex::Regex::new(pattern));
         let patterns =
             patterns.collect::<Result<Vec<_>, _>>().map_err(|error| KafkaError::Subscription(error.to_string()))?;

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::member::Arrived;
-use super::transactor::{Cargo, HeaderField, Loader, Outgoing};
+use super::group_consumer::ConsumedRecord;
+use super::producer::{HeaderField, Outgoing, RecordSink, RecordSource};
 use crate::record::{Reject, Source, Timestamp};
 use crate::transaction::CallError;
-use crate::worker::{Disposition, Errand, Header, HeaderSettings, MOST_HEADER_BYTES, Outlet, Output, Routing};
+use crate::worker::{Header, HeaderSettings, MAX_HEADER_BYTES, Output, OutputKind, PageAction, PageOutcome, Routing};
 
 /// What a record costs beside key, value and headers, at the most: lengths, offsets, the batch's own head.
 const RECORD_OVERHEAD: usize = 256;
@@ -94,7 +94,7 @@ pub struct Outputs {
     /// What their headers say.
     pub headers: HeaderSettings,
     /// The topics that are produced to.
-    pub topics: BTreeMap<Outlet, OutputTopic>,
+    pub topics: BTreeMap<OutputKind, OutputTopic>,
     /// Partitions of the input topics, as far as they are known.
     pub input_partitions: InputPartitions,
     /// What the duplicate topic gets for a value.
@@ -107,9 +107,9 @@ pub struct Outputs {
 
 /// A page as the worker holds it.
 #[derive(Clone, Debug, Default)]
-pub struct Carried {
+pub struct PagePayload {
     /// The record.
-    pub record: Arc<Arrived>,
+    pub record: Arc<ConsumedRecord>,
     /// The page's id as text, when it has one.
     pub id: Option<String>,
     /// What was taken out of it, when it is HTML.
@@ -121,14 +121,16 @@ pub struct Carried {
 }
 
 impl Outputs {
-    /// Says why an output that the page may go to would not take it, whatever its verdict.
+    /// Returns why an eligible output topic would reject this page.
     ///
     /// Found out here, because brokers refuse whole batches: a page that they refuse costs its neighbours a
     /// transaction.
     #[must_use]
-    pub fn refuse(&self, record: &Arrived) -> Option<Reject> {
-        let bytes = record.bytes() + MOST_HEADER_BYTES + RECORD_OVERHEAD;
-        let topics = || [Outlet::Unique, Outlet::Duplicate].iter().filter_map(|outlet| self.topics.get(outlet));
+    pub fn refuse(&self, record: &ConsumedRecord) -> Option<Reject> {
+        let bytes = record.bytes() + MAX_HEADER_BYTES + RECORD_OVERHEAD;
+        let topics = || {
+            [OutputKind::Unique, OutputKind::Duplicate].iter().filter_map(|output_kind| self.topics.get(output_kind))
+        };
         if topics().any(|topic| bytes > topic.max_bytes) {
             return Some(Reject::TooLargeForOutput);
         }
@@ -142,16 +144,16 @@ impl Outputs {
     /// # Errors
     ///
     /// The first error that `load` gives.
-    pub(crate) fn unload_one(
+    pub(crate) fn write_page_records(
         &self,
-        output: &Output<Carried>,
-        load: &mut dyn FnMut(Outlet, Outgoing<'_>) -> Result<(), CallError>,
+        output: &Output<PagePayload>,
+        load: &mut dyn FnMut(OutputKind, Outgoing<'_>) -> Result<(), CallError>,
     ) -> Result<(), CallError> {
         let page = &output.page;
         let came = &page.payload.record;
         let now = (self.now)();
-        for outlet in self.routing.outlets(&output.disposition) {
-            let Some(topic) = self.topics.get(outlet) else { continue };
+        for output_kind in self.routing.output_kinds(&output.outcome) {
+            let Some(topic) = self.topics.get(output_kind) else { continue };
             let ours = self.our_headers(output);
             let mut outgoing = Outgoing {
                 topic: &topic.name,
@@ -164,9 +166,9 @@ impl Outputs {
             };
             outgoing.headers.extend(self.headers.foreign(&came.headers).map(borrowed));
             outgoing.headers.extend(ours.into_iter().map(owned));
-            match (outlet, &output.disposition) {
-                (Outlet::Duplicate, Disposition::Ruled(_)) => self.replace_value(&mut outgoing, page),
-                (Outlet::DeadLetter, _) => {
+            match (output_kind, &output.outcome) {
+                (OutputKind::Duplicate, PageOutcome::Ruled(_)) => self.replace_value(&mut outgoing, page),
+                (OutputKind::DeadLetter, _) => {
                     cut(&mut outgoing, topic.max_bytes);
                     // The timestamp may be what is wrong with it; a header holds it.
                     if self.timestamp(came).is_some_and(|time| !topic.times.take(time, now)) {
@@ -175,29 +177,29 @@ impl Outputs {
                 }
                 _ => {}
             }
-            load(*outlet, outgoing)?;
+            load(*output_kind, outgoing)?;
         }
         Ok(())
     }
 
-    fn our_headers(&self, output: &Output<Carried>) -> Vec<Header> {
+    fn our_headers(&self, output: &Output<PagePayload>) -> Vec<Header> {
         let source = &output.page.source;
-        match &output.disposition {
-            Disposition::Ruled(ruling) => {
-                let simhash = match &output.page.errand {
-                    Errand::Ask(_, entry) => entry.fingerprints.simhash,
-                    Errand::Settled(_) | Errand::Withdraw(..) => None,
+        match &output.outcome {
+            PageOutcome::Ruled(ruling) => {
+                let simhash = match &output.page.action {
+                    PageAction::Ask(_, entry) => entry.fingerprints.simhash,
+                    PageAction::Settled(_) | PageAction::Withdraw(..) => None,
                 };
                 let mut ours = self.headers.of_ruling(ruling, source, simhash);
                 ours.extend(output.page.payload.extraction.map(|how| self.headers.of_extraction(how)));
                 ours
             }
-            Disposition::DeadLetter(reason) => {
-                let Carried { record, message, .. } = &output.page.payload;
+            PageOutcome::DeadLetter(reason) => {
+                let PagePayload { record, message, .. } = &output.page.payload;
                 self.headers.of_reject(*reason, message.as_deref(), source, record.timestamp)
             }
             // Untouched.
-            Disposition::Tombstone => Vec::new(),
+            PageOutcome::Tombstone => Vec::new(),
         }
     }
 
@@ -206,7 +208,7 @@ impl Outputs {
         self.routing.partition(source, source_count, key, count)
     }
 
-    fn timestamp(&self, came: &Arrived) -> Option<Timestamp> {
+    fn timestamp(&self, came: &ConsumedRecord) -> Option<Timestamp> {
         match self.time {
             // To the client library 0 means now: the earliest moment that it can say is a millisecond later.
             OutputTime::Source => came.timestamp.map(|timestamp| match timestamp.millis() {
@@ -217,7 +219,7 @@ impl Outputs {
         }
     }
 
-    fn replace_value(&self, outgoing: &mut Outgoing<'_>, page: &crate::worker::Page<Carried>) {
+    fn replace_value(&self, outgoing: &mut Outgoing<'_>, page: &crate::worker::Page<PagePayload>) {
         match self.duplicate_value {
             DuplicateValue::Original => {}
             DuplicateValue::None => outgoing.value = Some(Cow::Borrowed(&[])),
@@ -232,7 +234,7 @@ impl Outputs {
 /// A dead letter that its own topic would not take carries as much of the value as fits; then it goes without the
 /// headers it came with, and without its key.
 fn cut(outgoing: &mut Outgoing<'_>, limit: usize) {
-    let fixed = MOST_HEADER_BYTES + RECORD_OVERHEAD;
+    let fixed = MAX_HEADER_BYTES + RECORD_OVERHEAD;
     let mut rest: usize =
         outgoing.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |v| v.len())).sum();
     rest += outgoing.key.map_or(0, <[u8]>::len);
@@ -268,39 +270,39 @@ pub struct Pages {
     /// How they become records.
     pub outputs: Arc<Outputs>,
     /// In offset order within each partition.
-    pub pages: Vec<Arc<Output<Carried>>>,
+    pub pages: Vec<Arc<Output<PagePayload>>>,
     /// Counts what is handed to the client.
     pub sent: Arc<Sent>,
 }
 
 /// Records and bytes of one transaction, by output: keys, values and headers, as they were handed to the client.
 #[derive(Debug, Default)]
-pub struct Sent(Mutex<BTreeMap<Outlet, (u64, u64)>>);
+pub struct Sent(Mutex<BTreeMap<OutputKind, (u64, u64)>>);
 
 impl Sent {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Outlet, (u64, u64)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<OutputKind, (u64, u64)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns records and bytes by output, and begins to count anew.
-    pub fn take(&self) -> Vec<(Outlet, u64, u64)> {
+    pub fn take(&self) -> Vec<(OutputKind, u64, u64)> {
         let sent = std::mem::take(&mut *self.lock());
-        sent.into_iter().map(|(outlet, (records, bytes))| (outlet, records, bytes)).collect()
+        sent.into_iter().map(|(output_kind, (records, bytes))| (output_kind, records, bytes)).collect()
     }
 }
 
-impl Cargo for Pages {
+impl RecordSource for Pages {
     fn len(&self) -> usize {
         self.pages.len()
     }
 
-    fn unload(&self, load: &mut Loader<'_>) -> Result<(), CallError> {
+    fn write_records(&self, load: &mut RecordSink<'_>) -> Result<(), CallError> {
         let mut sent = self.sent.lock();
         // What is sent again counts once.
         sent.clear();
         for (index, page) in self.pages.iter().enumerate() {
-            self.outputs.unload_one(page, &mut |outlet, outgoing| {
-                let (records, bytes) = sent.entry(outlet).or_default();
+            self.outputs.write_page_records(page, &mut |output_kind, outgoing| {
+                let (records, bytes) = sent.entry(output_kind).or_default();
                 *records += 1;
                 *bytes += outgoing.bytes() as u64;
                 load(index, outgoing)
@@ -325,7 +327,7 @@ mod tests {
             max_bytes: 1 << 20,
             times: TimeLimits::NONE,
         };
-        let topics = [(Outlet::Unique, topic("unique")), (Outlet::Duplicate, topic("duplicate"))];
+        let topics = [(OutputKind::Unique, topic("unique")), (OutputKind::Duplicate, topic("duplicate"))];
         Outputs {
             routing: Routing::default(),
             headers: HeaderSettings {
@@ -344,18 +346,18 @@ mod tests {
         }
     }
 
-    fn page(offset: i64, decision: Decision) -> Arc<Output<Carried>> {
+    fn page(offset: i64, decision: Decision) -> Arc<Output<PagePayload>> {
         let partition = PartitionId::new("pages", 0);
         let source = partition.at(offset);
         let value = Some(vec![b'x'; 1000].into_boxed_slice());
-        let record = Arc::new(Arrived { key: Some(Box::from(*b"key")), value, ..Arrived::default() });
+        let record = Arc::new(ConsumedRecord { key: Some(Box::from(*b"key")), value, ..ConsumedRecord::default() });
         let (event_time, digest) = (Timestamp::default(), PageDigest(0));
         let ruling = PageRuling { source: source.clone(), event_time, digest, decision };
         let ruling = Ruling { request: RequestId(1), answer: Answer::Page(ruling) };
-        let errand = Errand::Settled(Disposition::Tombstone);
-        let payload = Carried { record, ..Carried::default() };
-        let page = Page { source, bytes: 0, event_time, paced_by: event_time, errand, payload };
-        Arc::new(Output { page, disposition: Disposition::Ruled(Arc::new(ruling)) })
+        let action = PageAction::Settled(PageOutcome::Tombstone);
+        let payload = PagePayload { record, ..PagePayload::default() };
+        let page = Page { source, bytes: 0, event_time, paced_by: event_time, action, payload };
+        Arc::new(Output { page, outcome: PageOutcome::Ruled(Arc::new(ruling)) })
     }
 
     #[test]
@@ -389,11 +391,14 @@ mod tests {
                     *bytes += (outgoing.key.unwrap().len() + outgoing.value.unwrap().len() + headers) as u64;
                     Ok(())
                 };
-                cargo.unload(&mut load).unwrap();
+                cargo.write_records(&mut load).unwrap();
             }
             let counted = sent.take();
             let (unique, duplicate) = (seen["unique"], seen["duplicate"]);
-            assert_eq!(counted, [(Outlet::Unique, unique.0, unique.1), (Outlet::Duplicate, duplicate.0, duplicate.1)]);
+            assert_eq!(
+                counted,
+                [(OutputKind::Unique, unique.0, unique.1), (OutputKind::Duplicate, duplicate.0, duplicate.1)]
+            );
             assert_eq!((unique.0, duplicate.0), (1, 2));
             assert!(unique.1 > 1003, "our headers count: {}", unique.1);
             let each = duplicate.1 / 2;

@@ -9,7 +9,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{Headers as _, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::client::Plain;
+use super::client::LoggingContext;
 use crate::record::{Headers, RawRecord, Source};
 
 /// How long one poll waits.
@@ -37,19 +37,19 @@ impl PageBytes {
 
 /// A reader of single records.
 pub struct Pages {
-    consumer: BaseConsumer<Plain>,
-    patience: Duration,
+    consumer: BaseConsumer<LoggingContext>,
+    timeout: Duration,
 }
 
 impl Pages {
     /// Makes the client. The settings must be those of a reader that commits nothing
-    /// ([`super::client::Cluster::follower`]); each fetch waits at most `patience`.
+    /// ([`super::client::Cluster::follower`]); each fetch waits at most `timeout`.
     ///
     /// # Errors
     ///
     /// When the client cannot be made of these settings.
-    pub fn open(config: &ClientConfig, patience: Duration) -> Result<Self, KafkaError> {
-        Ok(Self { consumer: config.create_with_context(Plain)?, patience })
+    pub fn open(config: &ClientConfig, timeout: Duration) -> Result<Self, KafkaError> {
+        Ok(Self { consumer: config.create_with_context(LoggingContext)?, timeout })
     }
 
     /// Fetches these records; those that are gone, or do not come in time, are missing in the answer.
@@ -83,7 +83,7 @@ impl Pages {
             list.add_partition_offset(&source.partition.topic, source.partition.number, Offset::Offset(source.offset))?;
         }
         self.consumer.assign(&list)?;
-        let late = after(self.patience);
+        let late = after(self.timeout);
         while !open.is_empty() && late.try_recv().is_err() {
             let Some(polled) = self.consumer.poll(POLL) else { continue };
             // What is gone is told as an error without its place: the others may still come.

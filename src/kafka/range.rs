@@ -13,11 +13,11 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::client::Plain;
+use super::budget::{ByteBudget, Permit};
+use super::client::LoggingContext;
 use super::errors::is_passing;
-use super::gate::{Gate, Held};
-use super::member::{Arrived, detach};
-use super::pulse::{Pulse, retire};
+use super::group_consumer::{ConsumedRecord, detach};
+use super::watchdog::{ClientWatchdog, close_in_background};
 use crate::record::PartitionId;
 
 /// How long one poll waits: also how long a command may wait.
@@ -40,9 +40,9 @@ pub enum RangeEvent {
         /// Its offset.
         offset: i64,
         /// The record.
-        record: Arrived,
+        record: ConsumedRecord,
         /// Counts it until it is taken in.
-        held: Held,
+        permit: Permit,
     },
     /// Nothing more comes of this partition.
     Ended(PartitionId),
@@ -58,24 +58,24 @@ pub struct RangeReader {
 
 struct Reader {
     config: ClientConfig,
-    consumer: BaseConsumer<Plain>,
-    pulse: Pulse,
+    consumer: BaseConsumer<LoggingContext>,
+    watchdog: ClientWatchdog,
     topic: Arc<str>,
     /// Where each partition goes on, and where it ends; those that have ended are gone.
-    open: BTreeMap<i32, Lane>,
-    gate: Arc<Gate>,
+    open: BTreeMap<i32, RangeState>,
+    budget: Arc<ByteBudget>,
     commands: Receiver<Command>,
     sink: Box<dyn Fn(RangeEvent) + Send>,
 }
 
-struct Lane {
+struct RangeState {
     next: i64,
     end: i64,
     is_paused: bool,
 }
 
 impl RangeReader {
-    /// Starts reading `from <= offset < to` of each partition. No record is read while `gate` is shut.
+    /// Starts reading `from <= offset < to` of each partition. No record is read while `budget` has no room.
     ///
     /// # Errors
     ///
@@ -84,18 +84,18 @@ impl RangeReader {
         config: &ClientConfig,
         topic: &Arc<str>,
         ranges: &BTreeMap<i32, (i64, i64)>,
-        gate: Arc<Gate>,
+        budget: Arc<ByteBudget>,
         sink: impl Fn(RangeEvent) + Send + 'static,
     ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
-        let lane = |(&number, &(next, end)): (&i32, &(i64, i64))| (number, Lane { next, end, is_paused: false });
+        let lane = |(&number, &(next, end)): (&i32, &(i64, i64))| (number, RangeState { next, end, is_paused: false });
         let mut reader = Reader {
             config: config.clone(),
-            consumer: config.create_with_context(Plain)?,
-            pulse: Pulse::new(),
+            consumer: config.create_with_context(LoggingContext)?,
+            watchdog: ClientWatchdog::new(),
             topic: Arc::clone(topic),
             open: ranges.iter().map(lane).collect(),
-            gate,
+            budget,
             commands,
             sink: Box::new(sink),
         };
@@ -130,29 +130,29 @@ impl Reader {
         loop {
             match self.commands.try_recv() {
                 Ok(command) => {
-                    self.carry_out(&command);
+                    self.perform(&command);
                     continue;
                 }
                 Err(TryRecvError::Disconnected) => return,
                 Err(TryRecvError::Empty) => {}
             }
-            if self.pulse.is_lost(self.consumer.client(), || Some(self.topic.to_string())) {
-                tracing::warn!(topic = %self.topic, "no broker answers this reader: a new one takes its place");
-                self.pulse = Pulse::new();
-                if let Ok(fresh) = self.config.create_with_context(Plain) {
-                    retire(std::mem::replace(&mut self.consumer, fresh));
+            if self.watchdog.is_lost(self.consumer.client(), || Some(self.topic.to_string())) {
+                tracing::warn!(topic = %self.topic, "replacing reader: no broker reachable");
+                self.watchdog = ClientWatchdog::new();
+                if let Ok(fresh) = self.config.create_with_context(LoggingContext) {
+                    close_in_background(std::mem::replace(&mut self.consumer, fresh));
                     if let Err(error) = self.assign() {
                         tracing::error!(%error, "no new reader");
                     }
                 }
             }
-            if self.gate.wait_open(POLL) && !self.read() {
+            if self.budget.wait_for_room(POLL) && !self.read() {
                 return;
             }
         }
     }
 
-    fn list(&self, wanted: impl Fn(&Lane) -> bool) -> Result<TopicPartitionList, KafkaError> {
+    fn list(&self, wanted: impl Fn(&RangeState) -> bool) -> Result<TopicPartitionList, KafkaError> {
         let mut list = TopicPartitionList::new();
         for (number, lane) in self.open.iter().filter(|(_, lane)| wanted(lane)) {
             list.add_partition_offset(&self.topic, *number, Offset::Offset(lane.next))?;
@@ -173,7 +173,7 @@ impl Reader {
         if paused.count() > 0 { self.consumer.pause(&paused) } else { Ok(()) }
     }
 
-    fn carry_out(&mut self, command: &Command) {
+    fn perform(&mut self, command: &Command) {
         let (number, pause) = match command {
             Command::Pause(number) => (*number, true),
             Command::Resume(number) => (*number, false),
@@ -202,8 +202,8 @@ impl Reader {
                 let (number, offset) = (message.partition(), message.offset());
                 let partition = PartitionId::new(Arc::clone(&self.topic), number);
                 let record = detach(&message);
-                let held = self.gate.hold(record.bytes() + 256);
-                (number, offset, RangeEvent::Record { partition, offset, record, held })
+                let permit = self.budget.hold(record.bytes() + 256);
+                (number, offset, RangeEvent::Record { partition, offset, record, permit })
             }
             // What was to be read was there when the range was fixed: it ends here, if not before.
             Some(Err(KafkaError::PartitionEOF(number))) => {

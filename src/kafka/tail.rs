@@ -1,4 +1,4 @@
-//! Reading whole topics from their beginning, as whoever consumes the outputs does.
+//! Demo: consumes the output topics from their beginning.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{Headers, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::client::Plain;
+use super::client::LoggingContext;
 use super::errors::is_passing;
 use crate::record::PartitionId;
 
 /// How long the brokers may take to say what partitions there are.
-const QUERY: Duration = Duration::from_secs(30);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One committed record of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub enum Step {
 
 /// A reader of some topics.
 pub struct Tail {
-    consumer: BaseConsumer<Plain>,
+    consumer: BaseConsumer<LoggingContext>,
     unread: BTreeSet<i32>,
     is_single: bool,
 }
@@ -62,10 +62,10 @@ impl Tail {
     ///
     /// When the client cannot be made of these settings, or no broker answers.
     pub fn open(config: &ClientConfig, topics: &[&str]) -> Result<Self, KafkaError> {
-        let consumer: BaseConsumer<Plain> = config.create_with_context(Plain)?;
+        let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext)?;
         let (mut list, mut unread) = (TopicPartitionList::new(), BTreeSet::new());
         for &topic in topics {
-            let metadata = consumer.fetch_metadata(Some(topic), QUERY)?;
+            let metadata = consumer.fetch_metadata(Some(topic), QUERY_TIMEOUT)?;
             for partition in metadata.topics().iter().flat_map(rdkafka::metadata::MetadataTopic::partitions) {
                 list.add_partition_offset(topic, partition.id(), Offset::Beginning)?;
                 unread.insert(partition.id());
@@ -80,8 +80,8 @@ impl Tail {
     /// # Errors
     ///
     /// What the client cannot get over by itself.
-    pub fn next(&mut self, patience: Duration) -> Result<Step, KafkaError> {
-        match self.consumer.poll(patience) {
+    pub fn next(&mut self, timeout: Duration) -> Result<Step, KafkaError> {
+        match self.consumer.poll(timeout) {
             None => Ok(Step::Nothing),
             Some(Ok(message)) => {
                 let headers = message.headers().into_iter().flat_map(Headers::iter);

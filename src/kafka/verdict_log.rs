@@ -13,19 +13,19 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
-use super::client::Plain;
-use super::gate::{Gate, Held};
+use super::budget::{ByteBudget, Permit};
+use super::client::LoggingContext;
 use super::offsets::Offsets;
-use super::pulse::{Pulse, retire};
+use super::watchdog::{ClientWatchdog, close_in_background};
 use crate::log::{VerdictReader, VerdictRecord};
 use crate::record::PartitionId;
 
 const POLL: Duration = Duration::from_millis(20);
 const IDLE: Duration = Duration::from_secs(1);
-const QUERY: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often it is said that an open transaction is waited for.
-const COMPLAIN: Duration = Duration::from_secs(10);
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What the owner wants of a reader.
 #[derive(Clone, Copy, Debug)]
@@ -46,12 +46,12 @@ pub struct FollowEvent {
     /// Which command this follows.
     pub serial: u64,
     /// What happened.
-    pub news: FollowNews,
+    pub kind: FollowEventKind,
 }
 
 /// What happened to a reader.
 #[derive(Debug)]
-pub enum FollowNews {
+pub enum FollowEventKind {
     /// A whole record.
     Record {
         /// Offset of its first part.
@@ -61,7 +61,7 @@ pub enum FollowNews {
         /// The record.
         record: VerdictRecord,
         /// Counts it until it is taken in.
-        held: Held,
+        permit: Permit,
     },
     /// Everything that was committed at [`FollowCommand::ToEnd`] was handed over.
     End,
@@ -83,21 +83,21 @@ impl Follower {
     pub fn start(
         config: &ClientConfig,
         partition: PartitionId,
-        gate: Arc<Gate>,
+        budget: Arc<ByteBudget>,
         thread: String,
         sink: impl Fn(FollowEvent) + Send + 'static,
     ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
-        let consumer: BaseConsumer<Plain> = config.create_with_context(Plain)?;
+        let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext)?;
         let mut uncommitted = config.clone();
         uncommitted.set("isolation.level", "read_uncommitted");
         let reader = Reader {
             consumer,
             config: config.clone(),
-            written: Offsets::new(&uncommitted, QUERY)?,
-            pulse: Pulse::new(),
+            written: Offsets::new(&uncommitted, QUERY_TIMEOUT)?,
+            watchdog: ClientWatchdog::new(),
             partition,
-            gate,
+            budget,
             commands,
             sink: Box::new(sink),
             assembly: VerdictReader::new(),
@@ -105,7 +105,7 @@ impl Follower {
             next: None,
             active: false,
             ends: Ends::Unasked,
-            complaint: tick(COMPLAIN),
+            complaint: tick(WARN_INTERVAL),
         };
         std::thread::Builder::new()
             .name(thread)
@@ -135,13 +135,13 @@ enum Ends {
 }
 
 struct Reader {
-    consumer: BaseConsumer<Plain>,
+    consumer: BaseConsumer<LoggingContext>,
     config: ClientConfig,
     /// Asks where the records end, committed or not.
     written: Offsets,
-    pulse: Pulse,
+    watchdog: ClientWatchdog,
     partition: PartitionId,
-    gate: Arc<Gate>,
+    budget: Arc<ByteBudget>,
     commands: Receiver<FollowCommand>,
     sink: Box<dyn Fn(FollowEvent) + Send>,
     assembly: VerdictReader,
@@ -156,21 +156,21 @@ struct Reader {
 impl Reader {
     fn run(mut self) {
         loop {
-            let patience = if self.active { Duration::ZERO } else { IDLE };
-            match self.commands.recv_timeout(patience) {
+            let timeout = if self.active { Duration::ZERO } else { IDLE };
+            match self.commands.recv_timeout(timeout) {
                 Ok(command) => {
-                    self.carry_out(command);
+                    self.perform(command);
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if self.pulse.is_lost(self.consumer.client(), || Some(self.partition.topic.to_string())) {
+            if self.watchdog.is_lost(self.consumer.client(), || Some(self.partition.topic.to_string())) {
                 self.replace();
             }
             if self.active {
                 self.look_for_end();
-                if self.gate.wait_open(POLL) {
+                if self.budget.wait_for_room(POLL) {
                     self.read();
                 }
             } else {
@@ -180,7 +180,7 @@ impl Reader {
         }
     }
 
-    fn carry_out(&mut self, command: FollowCommand) {
+    fn perform(&mut self, command: FollowCommand) {
         match command {
             FollowCommand::From(from, serial) => {
                 self.serial = serial;
@@ -193,7 +193,7 @@ impl Reader {
             FollowCommand::ToEnd => self.ends = Ends::Asked,
             FollowCommand::ToLast => {
                 self.ends = Ends::AskedForLast;
-                self.complaint = tick(COMPLAIN);
+                self.complaint = tick(WARN_INTERVAL);
             }
             FollowCommand::Stop => {
                 self.active = false;
@@ -216,11 +216,11 @@ impl Reader {
 
     /// Puts a new client in the place of one that has lost its brokers, and goes on where it stood.
     fn replace(&mut self) {
-        tracing::warn!(partition = %self.partition, "no broker answers this reader: a new one takes its place");
-        self.pulse = Pulse::new();
-        match self.config.create_with_context(Plain) {
+        tracing::warn!(partition = %self.partition, "replacing reader: no broker reachable");
+        self.watchdog = ClientWatchdog::new();
+        match self.config.create_with_context(LoggingContext) {
             Ok(fresh) => {
-                retire(std::mem::replace(&mut self.consumer, fresh));
+                close_in_background(std::mem::replace(&mut self.consumer, fresh));
                 if self.active {
                     self.assign();
                 }
@@ -242,7 +242,7 @@ impl Reader {
             Ends::Asked | Ends::AskedForLast => {}
             Ends::Unasked | Ends::At(_) => return,
         }
-        match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY) {
+        match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT) {
             Ok((_, end)) if self.ends == Ends::AskedForLast && self.holds_open_transaction(end) => {}
             Ok((low, end)) => {
                 let next = self.next.unwrap_or(low);
@@ -282,7 +282,7 @@ impl Reader {
     }
 
     fn read(&mut self) {
-        let news = match self.consumer.poll(POLL) {
+        let kind = match self.consumer.poll(POLL) {
             None => return,
             // A client whose broker comes back may hand over records again.
             Some(Ok(message)) if self.next.is_some_and(|next| message.offset() < next) => {
@@ -294,13 +294,13 @@ impl Reader {
                 self.next = Some(message.offset() + 1);
                 match self.assembly.push(message.offset(), payload) {
                     Ok(None) => None,
-                    Ok(Some((offset, record))) => Some(FollowNews::Record {
+                    Ok(Some((offset, record))) => Some(FollowEventKind::Record {
                         offset,
                         next: message.offset() + 1,
                         record,
-                        held: self.gate.hold(payload.len() * 4 + 256),
+                        permit: self.budget.hold(payload.len() * 4 + 256),
                     }),
-                    Err(error) => Some(FollowNews::Moved(format!("offset {}: {error}", message.offset()))),
+                    Err(error) => Some(FollowEventKind::Moved(format!("offset {}: {error}", message.offset()))),
                 }
             }
             Some(Err(KafkaError::PartitionEOF(_))) => {
@@ -310,17 +310,17 @@ impl Reader {
                 return;
             }
             Some(Err(KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset))) => {
-                Some(FollowNews::Moved(format!("does not hold offset {:?}", self.next)))
+                Some(FollowEventKind::Moved(format!("does not hold offset {:?}", self.next)))
             }
-            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Some(FollowNews::Moved(code.to_string())),
+            Some(Err(KafkaError::MessageConsumptionFatal(code))) => Some(FollowEventKind::Moved(code.to_string())),
             Some(Err(error)) => {
                 tracing::debug!(partition = %self.partition, %error, "reader");
                 return;
             }
         };
-        match news {
-            Some(FollowNews::Moved(why)) => self.moved(why),
-            Some(news) => self.report(news),
+        match kind {
+            Some(FollowEventKind::Moved(why)) => self.moved(why),
+            Some(kind) => self.report(kind),
             None => {}
         }
         if matches!(self.ends, Ends::At(end) if self.next.is_some_and(|next| next >= end)) {
@@ -330,17 +330,17 @@ impl Reader {
 
     fn ended(&mut self) {
         self.ends = Ends::Unasked;
-        self.report(FollowNews::End);
+        self.report(FollowEventKind::End);
     }
 
     fn moved(&mut self, why: String) {
         self.active = false;
         self.ends = Ends::Unasked;
         self.unassign();
-        self.report(FollowNews::Moved(why));
+        self.report(FollowEventKind::Moved(why));
     }
 
-    fn report(&self, news: FollowNews) {
-        (self.sink)(FollowEvent { serial: self.serial, news });
+    fn report(&self, kind: FollowEventKind) {
+        (self.sink)(FollowEvent { serial: self.serial, kind });
     }
 }

@@ -1,4 +1,4 @@
-//! Entries of the fingerprint log: what is asked.
+//! Requests in the fingerprint log.
 
 use crate::fingerprint::{Fingerprints, IdHash, PageDigest, Reading, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
@@ -10,7 +10,7 @@ pub struct RequestId(pub u64);
 /// One request in the fingerprint log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Who asks; the ruling repeats it.
+    /// Id of the request; its verdict repeats it.
     pub request: RequestId,
     /// What is asked.
     pub body: EntryBody,

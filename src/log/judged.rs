@@ -44,7 +44,7 @@ impl Judged {
         self.floor.clamp(from, to) - from + self.above.range_cardinality(from..to)
     }
 
-    /// Notes that the offset was judged; says whether that is news.
+    /// Marks the offset as judged. Returns false if it was marked before.
     pub fn insert(&mut self, offset: i64) -> bool {
         match u64::try_from(offset) {
             Ok(offset) if offset >= self.floor => {

@@ -1,11 +1,11 @@
-//! Room 4: what is asked, and what was answered.
+//! Room 4: the protocol between workers and judges: requests in one log, verdicts in the other.
 //!
 //! Two logs carry the protocol. The *fingerprint log* holds entries ([`Entry`]): a worker asks about a page, an
 //! operator asks to forget or to reopen. The *verdict log* holds the answers ([`VerdictRecord`]): rulings, the
 //! rules they were made under, and checkpoints. Before: `fingerprint`. After: `judge` decides on entries and
 //! follows rulings; `worker` meets rulings with the pages that wait for them.
 //!
-//! The types here are what the logs *mean*; `codec` is what stands in them byte by byte.
+//! The types here are what the logs *mean*; `codec` defines their bytes.
 
 mod checkpoint;
 pub mod codec;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fingerprint::{Banding, Fingerprints, SameSite, SketchForm, Unsure, Witnesses};
+use crate::fingerprint::{Banding, Evidence, Fingerprints, LowConfidence, SameSite, SketchForm};
 use crate::record::Timestamp;
 
 /// A way to match, strongest first: that order is the order of preference between candidates.
@@ -131,7 +131,7 @@ pub struct MinHashRules {
     /// counts.
     pub containment: Option<u16>,
     /// Where an estimate alone does not make a match.
-    pub unsure: Unsure,
+    pub unsure: LowConfidence,
     /// Most originals that are found by one key, and by one difference of a family; those that come later are found by
     /// their other keys ([`Placement`](super::Placement)). 0: there is no bound, and there are no families.
     pub max_bucket: u16,
@@ -153,31 +153,31 @@ impl MinHashRules {
 
     /// Says whether the likeness of a pair of sketches that share a key is to be believed.
     #[must_use]
-    pub fn is_sure(&self, witnesses: Witnesses) -> bool {
-        self.unsure.is_sure(self.form, witnesses)
+    pub fn is_sure(&self, evidence: Evidence) -> bool {
+        self.unsure.is_sure(self.form, evidence)
     }
 
     /// Returns what is known of a pair of sketches at this distance: `bits` differ in the pages' `SimHash`es, they are known to
     /// be of two sites or not, and so many `rivals` are nearly as alike. Sketches without counts have one witness less.
     #[must_use]
-    pub fn witnesses(
+    pub fn evidence(
         &self,
         [one, other]: [&[u8]; 2],
         distance: u8,
         bits: Option<u8>,
         of_two_sites: bool,
         rivals: u32,
-    ) -> Witnesses {
+    ) -> Evidence {
         let contained = self.form.contained(one, other, distance, self.banding.rows());
         let shingles = self.form.count(one).zip(self.form.count(other)).map(|(one, other)| one.min(other));
         let estimate = self.form.similarity(distance);
-        Witnesses { estimate, contained, distance: bits, shingles, of_two_sites, rivals }
+        Evidence { estimate, contained, distance: bits, shingles, of_two_sites, rivals }
     }
 
     /// Says whether a pair of sketches at this distance may be taken for a match by chance.
     #[must_use]
     pub fn is_rival(&self, distance: u8) -> bool {
-        Unsure::is_rival(self.form, self.form.similarity(distance), self.min_similarity)
+        LowConfidence::is_rival(self.form, self.form.similarity(distance), self.min_similarity)
     }
 
     /// Says by how much of the smaller page a pair of sketches at this distance, which shares a key, matches by
@@ -193,7 +193,7 @@ impl MinHashRules {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RulesNumber(pub u32);
 
-/// Where forgetting stands. Tails only ever move forward.
+/// Expiry watermarks: originals before them are forgotten. They only move forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tails {
     /// Originals with an earlier event time are forgotten, by stage.

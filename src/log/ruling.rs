@@ -1,4 +1,4 @@
-//! Records of the verdict log: what was answered.
+//! Records of the verdict log: verdicts, rules and checkpoints.
 
 use super::{Checkpoint, ForgetTarget, Placement, RequestId, Rules, RulesNumber, Stage, Tails};
 use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};

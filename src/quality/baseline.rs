@@ -1,4 +1,4 @@
-//! Other ways to judge the same stream: what a figure is worth shows beside theirs.
+//! Baselines: other methods run on the same stream, for comparison.
 //!
 //! All of them see the text as we normalise it and the words as we cut it, stop words included, so that what differs is
 //! the method. They compare every pair of pages, and so find what bands or an index would miss; none can be had at a
@@ -32,7 +32,7 @@ pub enum Baseline {
 }
 
 /// Most pages whose pairs are compared one by one.
-pub const MOST_PAGES: usize = 10_000;
+pub const MAX_PAGES: usize = 10_000;
 
 /// Thresholds that are tried where one is to be chosen, in twentieths.
 const TRIED: RangeInclusive<u16> = 2..=18;
@@ -54,11 +54,11 @@ const EQUAL_BITS: u16 = 61;
 
 /// For every page the earlier ones that are like it, with how much.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Likes(Vec<Vec<(u32, u16)>>);
+pub struct SimilarPairs(Vec<Vec<(u32, u16)>>);
 
 /// Reads texts for the baselines.
 #[derive(Debug)]
-pub struct Looker<'r> {
+pub struct PairwiseReader<'r> {
     reader: &'r Reader,
     words: Analyzer,
     permutations: Permutations,
@@ -103,7 +103,7 @@ impl Baseline {
     /// the first of equals. Word bands join whatever shares one, as a batch does, with what comes later, too; what
     /// stands apart joins nothing.
     #[must_use]
-    pub fn verdicts(self, likes: &Likes, least: u16, stream: &[Planted]) -> Vec<Option<usize>> {
+    pub fn verdicts(self, likes: &SimilarPairs, least: u16, stream: &[Planted]) -> Vec<Option<usize>> {
         match self {
             Self::WordBands => likes.joined(least, stream),
             Self::SimHash | Self::Jaccard | Self::Cosine => likes.nearest(least),
@@ -112,7 +112,7 @@ impl Baseline {
 
     /// Chooses the threshold with the best F1 of pairs; of several the one in their middle.
     #[must_use]
-    pub fn choose(self, likes: &Likes, stream: &[Planted]) -> u16 {
+    pub fn choose(self, likes: &SimilarPairs, stream: &[Planted]) -> u16 {
         let f1_of = |step: u16| {
             let report = scored(stream, &self.verdicts(likes, step * STEP, stream));
             (report.pairs.f1(), step * STEP)
@@ -134,7 +134,7 @@ pub fn scored(stream: &[Planted], verdicts: &[Option<usize>]) -> Report {
     scorer.report()
 }
 
-impl<'r> Looker<'r> {
+impl<'r> PairwiseReader<'r> {
     /// Prepares reading: text as `reader` normalises it, shingles as `settings` cut them.
     ///
     /// # Errors
@@ -152,13 +152,13 @@ impl<'r> Looker<'r> {
 
     /// Reads all pages and finds those that are alike.
     #[must_use]
-    pub fn likes(&self, baseline: Baseline, stream: &[Planted]) -> Likes {
+    pub fn likes(&self, baseline: Baseline, stream: &[Planted]) -> SimilarPairs {
         match baseline {
-            Baseline::SimHash => Likes::by_bits(&self.fingerprints(stream)),
+            Baseline::SimHash => SimilarPairs::by_bits(&self.fingerprints(stream)),
             Baseline::WordBands => {
                 let keys = |page: &Planted| self.band_keys(&self.words_of(page)).into_iter().map(|key| (key, 1.0));
                 let pages: Vec<Vec<(u64, f64)>> = stream.iter().map(|page| keys(page).collect()).collect();
-                Likes::by_sum(&pages, 1, |_, _, shared| whole(shared))
+                SimilarPairs::by_sum(&pages, 1, |_, _, shared| whole(shared))
             }
             Baseline::Jaccard => {
                 let pages: Vec<Vec<(u32, f64)>> = self
@@ -168,13 +168,13 @@ impl<'r> Looker<'r> {
                     .collect();
                 let lengths: Vec<f64> = pages.iter().map(|page| float(page.len())).collect();
                 let length = |page: usize| lengths.get(page).copied().unwrap_or(0.0);
-                Likes::by_sum(&pages, LEAST, |one, other, shared| {
+                SimilarPairs::by_sum(&pages, LEAST, |one, other, shared| {
                     per_mille(shared / (length(one) + length(other) - shared))
                 })
             }
             Baseline::Cosine => {
                 let pages = weighed(&stream.iter().map(|page| self.words_of(page)).collect::<Vec<_>>());
-                Likes::by_sum(&pages, LEAST, |_, _, cosine| per_mille(cosine))
+                SimilarPairs::by_sum(&pages, LEAST, |_, _, cosine| per_mille(cosine))
             }
         }
     }
@@ -221,7 +221,7 @@ impl<'r> Looker<'r> {
     }
 }
 
-impl Likes {
+impl SimilarPairs {
     #[cfg(test)]
     pub(super) fn of<'a>(pages: impl IntoIterator<Item = &'a [(u32, u16)]>) -> Self {
         Self(pages.into_iter().map(<[_]>::to_vec).collect())

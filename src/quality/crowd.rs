@@ -1,4 +1,4 @@
-//! How alike unlike texts are: what the bands of a large index find by chance.
+//! Similarity of unrelated texts: how many candidates bands find by chance in a large index.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use crate::fingerprint::Banding;
 
 /// Jaccard indices of pairs of texts that are no duplicates of each other.
 #[derive(Clone, Debug, Default)]
-pub struct Crowd {
+pub struct BackgroundSimilarity {
     /// Those that are not 0, each with the share of all pairs that have it.
     jaccards: Vec<(f64, f64)>,
 }
@@ -24,7 +24,7 @@ const STEP: f64 = 0.9;
 /// Bins of a histogram; less alike pairs find each other by no bands.
 const BINS: usize = 44;
 
-impl Crowd {
+impl BackgroundSimilarity {
     /// Compares all pairs of sets of shingles (each without repeats).
     #[must_use]
     pub fn of(sets: &[Vec<u32>]) -> Self {
@@ -45,7 +45,7 @@ impl Crowd {
         Self { jaccards: jaccards.into_iter().map(|jaccard| (jaccard, each)).collect() }
     }
 
-    /// Takes a crowd from its histogram ([`Crowd::histogram`]).
+    /// Takes a crowd from its histogram ([`BackgroundSimilarity::histogram`]).
     #[must_use]
     pub fn from_histogram(bins: &[u32]) -> Self {
         let middle = |bin: i32| LARGEST * STEP.powi(bin) * STEP.sqrt();

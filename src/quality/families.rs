@@ -1,4 +1,4 @@
-//! Pages that many others are like: what must not cost a judge more the more of them there are.
+//! Streams of many similar pages, whose cost per page must not grow.
 
 use std::fmt::Write as _;
 

@@ -4,7 +4,7 @@
 //! and length of a shingle. They tell a configuration that a judge cannot afford from one that it can; for texts of one's
 //! own, `eval` measures.
 
-use super::Crowd;
+use super::BackgroundSimilarity;
 use crate::fingerprint::{Banding, ShingleUnit, Shingling};
 
 /// What a judge does for a page by chance: texts that are no duplicates and look like some.
@@ -55,7 +55,7 @@ const KINDS: [(&str, &str, bool); 3] =
     [("Chinese news", "zh_news", true), ("short Chinese posts", "zh_short", true), ("English news", "en_news", false)];
 
 /// Finds the histogram of a kind whose length is nearest.
-fn crowd(name: &str, length: usize) -> Option<Crowd> {
+fn crowd(name: &str, length: usize) -> Option<BackgroundSimilarity> {
     let rows = include_str!("likeness.txt").lines().filter(|line| !line.starts_with('#'));
     let row = |line: &'static str| {
         let mut words = line.split_whitespace();
@@ -63,5 +63,5 @@ fn crowd(name: &str, length: usize) -> Option<Crowd> {
         Some((of.abs_diff(length), words.filter_map(|count| count.parse().ok()).collect::<Vec<u32>>()))
     };
     let nearest = rows.filter_map(row).min_by_key(|(gap, _)| *gap);
-    nearest.map(|(_, bins)| Crowd::from_histogram(&bins))
+    nearest.map(|(_, bins)| BackgroundSimilarity::from_histogram(&bins))
 }

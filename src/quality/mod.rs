@@ -1,4 +1,4 @@
-//! How good are the verdicts? Pages are planted of which the truth is known, judged, and counted.
+//! Verdict quality: judges generated pages with known ground truth and counts errors.
 //!
 //! Before: somebody brings texts that are unlike each other, or the generated crawl's. After: [`plant()`] makes a stream of
 //! originals and edited copies of them; the judge of the service judges it (`sieve`); a [`Scorer`] compares, and sets
@@ -21,8 +21,8 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use baseline::{Baseline, Likes, Looker, MOST_PAGES, scored};
-pub use crowd::{Crowd, clean, contained, jaccard, set_of};
+pub use baseline::{Baseline, MAX_PAGES, PairwiseReader, SimilarPairs, scored};
+pub use crowd::{BackgroundSimilarity, clean, contained, jaccard, set_of};
 pub use edit::Edit;
 pub use families::{Families, FamilyKind, FamilyPage};
 pub use frequent::{Frequent, Share, frequent};

@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use super::Pairs;
 use super::crowd::jaccard_of;
-use crate::fingerprint::{Banding, MOST_DISTANCE, SimHash, Sketch, SketchForm, Unsure, Witnesses};
+use crate::fingerprint::{Banding, Evidence, LowConfidence, MAX_DISTANCE, SimHash, Sketch, SketchForm};
 
 /// Pairs less alike than this are of no interest to anybody.
 const LEAST: f64 = 0.1;
 
 /// The same in thousandths, as sketches estimate it.
-const LEAST_ESTIMATE: u16 = 100;
+const MIN_ESTIMATE: u16 = 100;
 
 /// Cells of the histogram in which the valley is sought, from 0 to 1.
 const CELLS: usize = 20;
 
 /// How far pairs must rise behind the valley: this many times what lies in it, and some more than chance would.
 const RISE: f64 = 1.5;
-const LEAST_RISE: f64 = 4.0;
+const MIN_RISE: f64 = 4.0;
 
 /// The share of the pairs of one distance that the referee must confirm for it to be recommended.
 const CONFIRMED: f64 = 0.95;
@@ -43,7 +43,7 @@ pub struct Sketching {
     /// Keys to be shared.
     pub agree: u8,
     /// Where an estimate needs a witness.
-    pub unsure: Unsure,
+    pub unsure: LowConfidence,
 }
 
 /// Two pages that are alike by some measure; the first came first.
@@ -109,13 +109,13 @@ impl Sweep {
                     let contained = form.contained(ours, theirs, distance, banding.rows());
                     let bits = bits.and_then(|bits| u8::try_from(bits).ok());
                     let shingles = u32::try_from(page.shingles.len().min(earlier.shingles.len())).ok();
-                    let witnesses =
-                        Witnesses { estimate, contained, distance: bits, shingles, of_two_sites: false, rivals: 0 };
-                    (enough && unsure.is_sure(form, witnesses)).then_some(estimate)
+                    let evidence =
+                        Evidence { estimate, contained, distance: bits, shingles, of_two_sites: false, rivals: 0 };
+                    (enough && unsure.is_sure(form, evidence)).then_some(estimate)
                 };
                 let estimate = estimate();
-                let close = bits.is_some_and(|bits| bits <= u32::from(MOST_DISTANCE));
-                if jaccard >= LEAST || close || estimate.is_some_and(|estimate| estimate >= LEAST_ESTIMATE) {
+                let close = bits.is_some_and(|bits| bits <= u32::from(MAX_DISTANCE));
+                if jaccard >= LEAST || close || estimate.is_some_and(|estimate| estimate >= MIN_ESTIMATE) {
                     alike.push(Alike { one, other, jaccard, bits, estimate });
                 }
             }
@@ -145,7 +145,7 @@ impl Sweep {
         let is_low = |at: usize| {
             let (here, beyond) = (smooth.get(at)?, smooth.get(at + 1..)?);
             let peak = beyond.iter().copied().fold(0.0, f64::max);
-            (here <= beyond.first()? && peak >= RISE * here + LEAST_RISE).then_some(at + 1)
+            (here <= beyond.first()? && peak >= RISE * here + MIN_RISE).then_some(at + 1)
         };
         let lowest = (2..=16).find_map(is_low).and_then(|cell| u32::try_from(cell).ok());
         lowest.map(|cell| f64::from(cell) / 20.0)
@@ -183,7 +183,7 @@ impl Sweep {
     #[must_use]
     pub fn recommended_bits(&self, truth: f64) -> Option<u8> {
         let mut recommended = None;
-        for bits in 0..=MOST_DISTANCE {
+        for bits in 0..=MAX_DISTANCE {
             let own = self.tried(truth, |alike| alike.bits == Some(u32::from(bits))).pairs;
             if own.precision() < CONFIRMED {
                 break;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::crawl::Rng;
 use crate::fingerprint::{
-    Banding, Letters, Reader, Settings, Shingling, SimHash, Sketch, SketchForm, SlotBits, Unsure,
+    Banding, Letters, LowConfidence, Reader, Settings, Shingling, SimHash, Sketch, SketchForm, SlotBits,
 };
 use crate::record::{Body, EventTime, Fields, Format, InputSettings};
 use crate::text;
@@ -198,7 +198,7 @@ fn a_crowd_is_counted_as_pair_by_pair() {
     // Jaccard indices of all pairs: 2/4, 0, 1/4; 0, 1/4; 1/3.
     let banding = Banding::new(8, 2, SketchForm::new(16, SlotBits::B8).unwrap()).unwrap();
     let expected: f64 = [0.5, 0.25, 0.25, 1.0 / 3.0].map(|jaccard| banding.recall(jaccard, 1)).iter().sum();
-    let found = Crowd::of(&sets).candidates(banding, 1, 1000);
+    let found = BackgroundSimilarity::of(&sets).candidates(banding, 1, 1000);
     assert!((found - expected / 6.0 * 1000.0).abs() < 1e-9, "{found}");
     assert_eq!(set_of(&[3, 1, 3]), [1, 3]);
 }
@@ -212,8 +212,8 @@ fn a_histogram_tells_nearly_as_much_as_the_pairs_themselves() {
             set_of(&own.chain((0..text % 23).map(|shared| 100_000 + shared)).collect::<Vec<_>>())
         })
         .collect();
-    let crowd = Crowd::of(&sets);
-    let again = Crowd::from_histogram(&crowd.histogram());
+    let crowd = BackgroundSimilarity::of(&sets);
+    let again = BackgroundSimilarity::from_histogram(&crowd.histogram());
     for (bands, rows, least) in [(42, 3, 1), (42, 3, 2), (14, 8, 1), (16, 2, 3)] {
         let banding = Banding::new(bands, rows, SketchForm::new(128, SlotBits::B8).unwrap()).unwrap();
         let [exact, told] = [&crowd, &again].map(|crowd| crowd.candidates(banding, least, 1_000_000));
@@ -265,7 +265,7 @@ proptest! {
         pages in proptest::collection::vec(any_page(), 0..12), most in 0_u8..=8, least in 0_u16..1000, truth in 0.1..1.0_f64
     ) {
         let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
-        let unsure = Unsure { below: 500, containment: 700, ..Unsure::NEVER };
+        let unsure = LowConfidence { below: 500, containment: 700, ..LowConfidence::NEVER };
         let sketching = Sketching { form, banding: Banding::new(5, 3, form).unwrap(), agree: 2, unsure };
         let sweep = Sweep::of(&pages, Some(sketching));
         let (mut expected, mut by_bits, mut near) = (Vec::new(), Pairs::default(), std::collections::BTreeSet::new());
@@ -356,7 +356,8 @@ fn reader() -> Reader {
 #[test]
 fn a_page_is_matched_with_the_most_alike_of_those_called_unique() {
     // 1 is a copy of 0; 2 is most like 1, which is not there to be found; 4 is as like to 0 as to 3.
-    let likes = Likes::of([&[][..], &[(0, 900)], &[(0, 300), (1, 950)], &[(0, 150)], &[(0, 700), (1, 800), (3, 700)]]);
+    let likes =
+        SimilarPairs::of([&[][..], &[(0, 900)], &[(0, 300), (1, 950)], &[(0, 150)], &[(0, 700), (1, 800), (3, 700)]]);
     let stream = originals(&[""; 5]);
     let verdicts = |least| Baseline::Jaccard.verdicts(&likes, least, &stream);
     assert_eq!(verdicts(200), [None, Some(0), Some(0), None, Some(0)]);
@@ -368,7 +369,7 @@ fn a_page_is_matched_with_the_most_alike_of_those_called_unique() {
 #[test]
 fn what_shares_a_band_is_joined_and_what_stands_apart_joins_nothing() {
     // 3 joins 0 and 2, which came before; 5, apart, is like 1 and 4.
-    let likes = Likes::of([&[][..], &[], &[(1, 1)], &[(0, 1), (2, 1)], &[], &[(1, 1), (4, 1)]]);
+    let likes = SimilarPairs::of([&[][..], &[], &[(1, 1)], &[(0, 1), (2, 1)], &[], &[(1, 1), (4, 1)]]);
     let mut stream = originals(&[""; 6]);
     stream[5].role = Role::Apart(Edit::Joined);
     let verdicts = Baseline::WordBands.verdicts(&likes, 1, &stream);
@@ -378,7 +379,7 @@ fn what_shares_a_band_is_joined_and_what_stands_apart_joins_nothing() {
 #[test]
 fn a_threshold_is_chosen_in_the_middle_of_the_best() {
     // One copy at .62; strangers at .33: what is best lies above .33 and up to .62.
-    let likes = Likes::of([&[][..], &[(0, 620)], &[(0, 330), (1, 330)]]);
+    let likes = SimilarPairs::of([&[][..], &[(0, 620)], &[(0, 330), (1, 330)]]);
     let mut stream = originals(&[""; 3]);
     (stream[1].family, stream[1].role) = (0, Role::Copy(Edit::Typos2));
     assert_eq!(Baseline::Jaccard.choose(&likes, &stream), 500, "of 350, 400 ... 600");
@@ -389,7 +390,7 @@ fn baselines_see_what_a_scan_of_all_pairs_sees() {
     let texts: Vec<String> = (0..8).map(|number| format!("{} {EN} {ZH}", STRANGE.repeat(number % 3))).collect();
     let stream = plant(&texts, PlantSettings { seed: 3, copies: 5 });
     let reader = reader();
-    let looker = Looker::new(&reader, &Settings::default()).unwrap();
+    let looker = PairwiseReader::new(&reader, &Settings::default()).unwrap();
     let shingles = Settings::default().minhash.shingle;
     let sets: Vec<Vec<u32>> = stream
         .iter()
@@ -410,7 +411,7 @@ fn baselines_see_what_a_scan_of_all_pairs_sees() {
             (0..page).map(|other| (u32::try_from(other).unwrap(), how(other))).filter(|(_, how)| *how >= 100).collect()
         })
         .collect();
-    assert_eq!(looker.likes(Baseline::Jaccard, &stream), Likes::of(expected.iter().map(Vec::as_slice)));
+    assert_eq!(looker.likes(Baseline::Jaccard, &stream), SimilarPairs::of(expected.iter().map(Vec::as_slice)));
 }
 
 #[test]
@@ -418,7 +419,7 @@ fn rare_words_make_pages_alike_and_their_order_does_not() {
     let stream =
         originals(&["the zebra and the cat", "cat the the and zebra", "the and the", "the dog and a bird", ""]);
     let reader = reader();
-    let looker = Looker::new(&reader, &Settings::default()).unwrap();
+    let looker = PairwiseReader::new(&reader, &Settings::default()).unwrap();
     // Pages with it: the 4, and 4, zebra 2, cat 2, dog 1, a 1, bird 1; of 5 pages.
     let idf = |pages: f64| (6.0 / (1.0 + pages)).ln() + 1.0;
     let (common, rare, once) = (idf(4.0), idf(2.0), idf(1.0));
@@ -438,7 +439,7 @@ fn rare_words_make_pages_alike_and_their_order_does_not() {
         &[(0, to_yard), (1, to_yard), (2, how(3.0 * common * common / (bare * yard)))],
         &[],
     ];
-    assert_eq!(looker.likes(Baseline::Cosine, &stream), Likes::of(expected));
+    assert_eq!(looker.likes(Baseline::Cosine, &stream), SimilarPairs::of(expected));
 }
 
 #[test]
@@ -447,7 +448,7 @@ fn word_bands_find_copies_and_pages_without_five_words_nothing() {
     let nearly = long.replacen("Monday", "Tuesday", 1);
     let stream = originals(&[&long, "four words are few", "four words are few", STRANGE, &long, &nearly]);
     let reader = reader();
-    let looker = Looker::new(&reader, &Settings::default()).unwrap();
+    let looker = PairwiseReader::new(&reader, &Settings::default()).unwrap();
     let verdicts = |baseline: Baseline| baseline.verdicts(&looker.likes(baseline, &stream), baseline.usual(), &stream);
     assert_eq!(verdicts(Baseline::WordBands), [None, None, None, None, Some(0), Some(0)]);
     assert_eq!(verdicts(Baseline::SimHash)[..5], [None, None, Some(1), None, Some(0)], "equal texts are equal");

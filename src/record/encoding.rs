@@ -11,7 +11,7 @@ use super::{Reject, Rejection};
 const DECLARED_WITHIN: usize = 4096;
 
 /// At most one character in this many may be malformed.
-const MOST_MALFORMED: usize = 50;
+const MAX_MALFORMED: usize = 50;
 
 /// What the bytes of a page were encoded in, by families: a GBK page and a GB2312 page are read by one decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -125,7 +125,7 @@ fn refused(bytes: &[u8]) -> Rejection {
 /// Passes a text on unless too much of it is malformed.
 fn acceptable<'r>(text: Cow<'r, str>, coding: &'static coding::Encoding) -> Option<(Cow<'r, str>, Encoding)> {
     let malformed = malformed(&text);
-    let fits = malformed == 0 || malformed.saturating_mul(MOST_MALFORMED) <= text.chars().count();
+    let fits = malformed == 0 || malformed.saturating_mul(MAX_MALFORMED) <= text.chars().count();
     fits.then(|| (text, Encoding::of(coding)))
 }
 

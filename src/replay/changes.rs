@@ -1,11 +1,11 @@
-//! What two runs say of the same pages: verdicts that differ, counted by kind, with examples of each kind.
+//! Compares the verdicts of two runs: counts of differences by kind, with examples.
 //!
 //! Before: the rulings of both runs, each in the order of its log. After: counts of all positions of the ranges, and
 //! examples that are chosen by a hash of their position, so that they are the same whenever the same logs are compared.
 //! The last ruling of a position counts.
 //!
 //! Cost: one byte for each offset of the ranges, and the match of each position that only one run has ruled so far.
-//! Past [`MOST_HELD`] of them positions are counted all the same, but do not become examples.
+//! Past [`MAX_HELD`] of them positions are counted all the same, but do not become examples.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::log::{Answer, Decision, Match, Rules, Ruling, Stage};
 use crate::record::{PartitionId, Reject, Source};
 
 /// Most positions whose match is held until the other run has ruled them.
-pub const MOST_HELD: usize = 1 << 20;
+pub const MAX_HELD: usize = 1 << 20;
 
 /// Bits of a position's byte that hold the verdict of one run.
 const BITS: u8 = 4;
@@ -293,7 +293,7 @@ impl Changes {
             offsets: offsets.collect(),
             waiting: Sides::default(),
             held: HashMap::new(),
-            most_held: MOST_HELD,
+            most_held: MAX_HELD,
             examples: Examples { most: examples, of: BTreeMap::new() },
         }
     }
@@ -385,7 +385,7 @@ fn kind(offsets: &Offsets, source: &Source) -> Option<Kind> {
 pub struct Compared {
     /// Positions by what both runs say of them, those of which both say the same included.
     pub counts: BTreeMap<Kind, u64>,
-    /// Pages of which both do not say the same, by kind and position.
+    /// Pages whose verdicts differ, by kind and position.
     pub examples: Vec<Example>,
     offsets: BTreeMap<PartitionId, Offsets>,
 }

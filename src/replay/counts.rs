@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::log::Answer;
 use crate::record::Reject;
-use crate::worker::Disposition;
+use crate::worker::PageOutcome;
 use crate::worker::verdict;
 
 /// Name of a verdict, or `dead_letter`, `tombstone`, `withdrawn`.
@@ -36,13 +36,13 @@ pub struct Counts {
 
 impl Counts {
     /// Counts a page of the range with its end.
-    pub fn note(&mut self, bytes: usize, disposition: &Disposition) {
+    pub fn note(&mut self, bytes: usize, outcome: &PageOutcome) {
         self.pages += 1;
         self.bytes += u64::try_from(bytes).unwrap_or(0);
-        if let Disposition::DeadLetter(reason) = disposition {
+        if let PageOutcome::DeadLetter(reason) = outcome {
             self.note_dead_letter(*reason);
         }
-        *self.verdicts.entry(name_of(disposition).to_owned()).or_default() += 1;
+        *self.verdicts.entry(name_of(outcome).to_owned()).or_default() += 1;
     }
 
     fn note_dead_letter(&mut self, reason: Reject) {
@@ -69,13 +69,13 @@ impl Counts {
 
 /// Returns the name of a page's end.
 #[must_use]
-pub fn name_of(disposition: &Disposition) -> VerdictName {
-    match disposition {
-        Disposition::Ruled(ruling) => match &ruling.answer {
+pub fn name_of(outcome: &PageOutcome) -> VerdictName {
+    match outcome {
+        PageOutcome::Ruled(ruling) => match &ruling.answer {
             Answer::Page(page) => verdict(page),
             Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => "withdrawn",
         },
-        Disposition::DeadLetter(_) => "dead_letter",
-        Disposition::Tombstone => "tombstone",
+        PageOutcome::DeadLetter(_) => "dead_letter",
+        PageOutcome::Tombstone => "tombstone",
     }
 }

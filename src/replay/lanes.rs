@@ -1,4 +1,4 @@
-//! Pages in the order of their offsets, each waiting for its end.
+//! Per-partition queues: pages leave in offset order once their outcome is known.
 //!
 //! In the order of the log a page may be judged before one that stands before it in its partition. Outputs keep the order
 //! of the input: a page leaves when it has an end, and all before it have left.
@@ -6,34 +6,34 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::record::{PartitionId, Source};
-use crate::worker::{Disposition, Errand, Output, Page};
+use crate::worker::{Output, Page, PageAction, PageOutcome};
 
 /// Pages that were read, by partition.
 #[derive(Debug)]
-pub struct Lanes<P> {
+pub struct PageQueues<P> {
     lanes: BTreeMap<PartitionId, VecDeque<Waiting<P>>>,
 }
 
 #[derive(Debug)]
 struct Waiting<P> {
     page: Page<P>,
-    disposition: Option<Disposition>,
+    outcome: Option<PageOutcome>,
 }
 
-impl<P> Default for Lanes<P> {
+impl<P> Default for PageQueues<P> {
     fn default() -> Self {
         Self { lanes: BTreeMap::new() }
     }
 }
 
-impl<P> Lanes<P> {
+impl<P> PageQueues<P> {
     /// Takes in the next page of a partition. One that needs no ruling has its end at once.
     pub fn arrive(&mut self, page: Page<P>) {
-        let disposition = match &page.errand {
-            Errand::Settled(disposition) => Some(disposition.clone()),
-            Errand::Ask(..) | Errand::Withdraw(..) => None,
+        let outcome = match &page.action {
+            PageAction::Settled(outcome) => Some(outcome.clone()),
+            PageAction::Ask(..) | PageAction::Withdraw(..) => None,
         };
-        self.lanes.entry(page.source.partition.clone()).or_default().push_back(Waiting { page, disposition });
+        self.lanes.entry(page.source.partition.clone()).or_default().push_back(Waiting { page, outcome });
     }
 
     /// Returns a page that was read and has not left.
@@ -44,19 +44,19 @@ impl<P> Lanes<P> {
     }
 
     /// Gives a page its end. Says whether it waits here.
-    pub fn end(&mut self, source: &Source, disposition: Disposition) -> bool {
+    pub fn end(&mut self, source: &Source, outcome: PageOutcome) -> bool {
         let Some(lane) = self.lanes.get_mut(&source.partition) else { return false };
         let Some(waiting) = place(lane, source.offset).and_then(|at| lane.get_mut(at)) else { return false };
-        waiting.disposition = Some(disposition);
+        waiting.outcome = Some(outcome);
         true
     }
 
     /// Takes the next page of a partition that may leave.
     pub fn leave(&mut self, partition: &PartitionId) -> Option<Output<P>> {
         let lane = self.lanes.get_mut(partition)?;
-        let disposition = lane.front_mut()?.disposition.take()?;
+        let outcome = lane.front_mut()?.outcome.take()?;
         let Waiting { page, .. } = lane.pop_front()?;
-        Some(Output { page, disposition })
+        Some(Output { page, outcome })
     }
 
     /// Returns the offset of the first page of a partition that has not left.
@@ -69,7 +69,7 @@ impl<P> Lanes<P> {
     #[must_use]
     pub fn open(&self, partition: &PartitionId) -> Vec<Source> {
         let lane = self.lanes.get(partition).into_iter().flatten();
-        lane.filter(|waiting| waiting.disposition.is_none()).map(|waiting| waiting.page.source.clone()).collect()
+        lane.filter(|waiting| waiting.outcome.is_none()).map(|waiting| waiting.page.source.clone()).collect()
     }
 }
 
@@ -83,26 +83,26 @@ mod tests {
     use super::*;
     use crate::record::Timestamp;
 
-    fn page(offset: i64, errand: Errand) -> Page<()> {
+    fn page(offset: i64, action: PageAction) -> Page<()> {
         let source = PartitionId::new("pages", 0).at(offset);
         let event_time = Timestamp::default();
-        Page { source, bytes: 1, event_time, paced_by: event_time, errand, payload: () }
+        Page { source, bytes: 1, event_time, paced_by: event_time, action, payload: () }
     }
 
     #[test]
     fn pages_leave_in_the_order_of_their_offsets() {
         let partition = PartitionId::new("pages", 0);
-        let mut lanes = Lanes::default();
-        let asked = || Errand::Withdraw(0, crate::record::Reject::Gone);
+        let mut lanes = PageQueues::default();
+        let asked = || PageAction::Withdraw(0, crate::record::Reject::Gone);
         lanes.arrive(page(3, asked()));
-        lanes.arrive(page(5, Errand::Settled(Disposition::Tombstone)));
+        lanes.arrive(page(5, PageAction::Settled(PageOutcome::Tombstone)));
         lanes.arrive(page(9, asked()));
         assert!(lanes.leave(&partition).is_none(), "the first has no end yet");
-        assert!(lanes.end(&partition.at(9), Disposition::Tombstone));
-        assert!(!lanes.end(&partition.at(4), Disposition::Tombstone), "there is no such page");
+        assert!(lanes.end(&partition.at(9), PageOutcome::Tombstone));
+        assert!(!lanes.end(&partition.at(4), PageOutcome::Tombstone), "there is no such page");
         assert_eq!(lanes.open(&partition), [partition.at(3)]);
         assert!(lanes.get(&partition.at(5)).is_some() && lanes.get(&partition.at(6)).is_none());
-        assert!(lanes.end(&partition.at(3), Disposition::Tombstone));
+        assert!(lanes.end(&partition.at(3), PageOutcome::Tombstone));
         let left: Vec<i64> = std::iter::from_fn(|| lanes.leave(&partition)).map(|out| out.page.source.offset).collect();
         assert_eq!(left, [3, 5, 9]);
         assert_eq!(lanes.first(&partition), None);

@@ -28,11 +28,11 @@ mod time_order;
 mod warm;
 mod what_if;
 
-pub use changes::{Changes, Compared, Example, Kind, MOST_HELD, Ruled, Side, Sides, Verdict};
+pub use changes::{Changes, Compared, Example, Kind, MAX_HELD, Ruled, Side, Sides, Verdict};
 pub use counts::{Counts, VerdictName, name_of};
 pub use digest::Digest;
 pub use files::{ArchiveFile, FilePlace};
-pub use lanes::Lanes;
+pub use lanes::PageQueues;
 pub use log_order::{LogOrder, Next};
 pub use plan::{
     InputRange, LogRange, Order, Part, Plan, PlanError, Progress, Ranges, Reads, Shadow, Target, Total, own_name,
@@ -41,4 +41,4 @@ pub use plan::{
 pub use rejudge::Rejudge;
 pub use time_order::{LOOKAHEAD, TimeOrder};
 pub use warm::{LogMerge, WarmAsk, WarmCounts, WarmStep, WarmUp};
-pub use what_if::{MOST_VARIANTS, TooManyVariants, variants};
+pub use what_if::{MAX_VARIANTS, TooManyVariants, variants};

@@ -1,4 +1,4 @@
-//! What a replay does, frozen: ranges, order, settings. A plan is a file that people read, and must not edit.
+//! A replay plan: ranges, order and settings, fixed in advance. Plan files are human-readable but must not be edited.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -14,7 +14,7 @@ pub const LOOKAHEAD: usize = 8;
 /// Merges the partitions of a replay.
 #[derive(Debug, Default)]
 pub struct TimeOrder {
-    lanes: BTreeMap<PartitionId, Lane>,
+    lanes: BTreeMap<PartitionId, MergeInput>,
     /// Lanes that can be merged, the next one first.
     ready: BTreeSet<(Timestamp, PartitionId)>,
     /// Lanes whose next pages have to come first.
@@ -22,7 +22,7 @@ pub struct TimeOrder {
 }
 
 #[derive(Debug, Default)]
-struct Lane {
+struct MergeInput {
     times: VecDeque<Timestamp>,
     has_ended: bool,
     /// What stands in `ready`.
@@ -30,7 +30,7 @@ struct Lane {
     waits: bool,
 }
 
-impl Lane {
+impl MergeInput {
     fn place(&self) -> Option<Timestamp> {
         let is_known = self.has_ended || self.times.len() >= LOOKAHEAD;
         self.times.iter().take(LOOKAHEAD).min().copied().filter(|_| is_known)
@@ -41,8 +41,10 @@ impl TimeOrder {
     /// Merges these partitions. Each has pages to come until [`TimeOrder::ended`].
     #[must_use]
     pub fn new(partitions: impl IntoIterator<Item = PartitionId>) -> Self {
-        let lanes: BTreeMap<PartitionId, Lane> =
-            partitions.into_iter().map(|partition| (partition, Lane { waits: true, ..Lane::default() })).collect();
+        let lanes: BTreeMap<PartitionId, MergeInput> = partitions
+            .into_iter()
+            .map(|partition| (partition, MergeInput { waits: true, ..MergeInput::default() }))
+            .collect();
         let waiting = lanes.len();
         Self { lanes, ready: BTreeSet::new(), waiting }
     }
@@ -75,7 +77,7 @@ impl TimeOrder {
         self.waiting == 0 && self.ready.is_empty()
     }
 
-    fn change(&mut self, partition: &PartitionId, change: impl FnOnce(&mut Lane)) {
+    fn change(&mut self, partition: &PartitionId, change: impl FnOnce(&mut MergeInput)) {
         let Some(lane) = self.lanes.get_mut(partition) else { return };
         change(lane);
         let place = lane.place();

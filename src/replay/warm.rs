@@ -1,4 +1,4 @@
-//! What a new scheme is filled with: the pages that the running scheme delivers, in the order of its verdict log.
+//! Selects the pages that fill the index of a new scheme: those the running scheme delivered, in verdict order.
 //!
 //! Only a page that goes to the unique topic may become an original of the new scheme (law L8), so duplicates of the
 //! running scheme are left out. Whatever removes an original from the running index removes it from the new one, too:

@@ -1,11 +1,11 @@
-//! Settings that are tried: `key=value` assignments, of which some name several values.
+//! Variants of settings to try: `key=value` assignments, some with several values.
 
 /// Most combinations of values that are judged in one pass.
-pub const MOST_VARIANTS: usize = 32;
+pub const MAX_VARIANTS: usize = 32;
 
 /// More combinations than can be judged in one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the values make {0} combinations; at most {MOST_VARIANTS} are judged in one pass: try fewer values")]
+#[error("the values make {0} combinations; at most {MAX_VARIANTS} are judged in one pass: try fewer values")]
 pub struct TooManyVariants(usize);
 
 /// Returns every combination of values, in the order of the values: `["a=1,2", "b=x"]` yields `["a=1", "b=x"]` and
@@ -17,7 +17,7 @@ pub struct TooManyVariants(usize);
 pub fn variants(assignments: &[String]) -> Result<Vec<Vec<String>>, TooManyVariants> {
     let choices: Vec<Vec<String>> = assignments.iter().map(|assignment| values(assignment)).collect();
     let count = choices.iter().fold(1_usize, |count, values| count.saturating_mul(values.len()));
-    if count > MOST_VARIANTS {
+    if count > MAX_VARIANTS {
         return Err(TooManyVariants(count));
     }
     let mut made: Vec<Vec<String>> = vec![Vec::new()];

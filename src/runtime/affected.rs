@@ -1,4 +1,4 @@
-//! What a request of an operator finds: the originals that it takes down, the positions that it opens.
+//! Works out what an operator's request affects: originals it forgets, positions it reopens.
 //!
 //! The answer in the verdict log names the target alone. What was there follows from the log before it, for whoever reads that
 //! from its beginning: every original that is alive stands there. Kept is only what the requests name.
@@ -27,18 +27,18 @@ impl Found {
 
 /// Follows one partition of the verdict log with some requests in mind.
 #[derive(Debug, Default)]
-pub(super) struct Affected {
+pub(super) struct RequestImpact {
     sources: BTreeSet<Source>,
     ids: BTreeSet<crate::fingerprint::IdHash>,
     ranges: Vec<(PartitionId, i64, i64)>,
-    originals: BTreeMap<Source, Held>,
+    originals: BTreeMap<Source, LiveOriginal>,
     judged: BTreeMap<PartitionId, Judged>,
     next_sequence: Option<u64>,
     tails: Option<Tails>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct LiveOriginal {
     /// None while no checkpoint has said how originals are counted.
     sequence: Option<u64>,
     event_time: Timestamp,
@@ -46,7 +46,7 @@ struct Held {
     duplicates: u64,
 }
 
-impl Affected {
+impl RequestImpact {
     /// Begins before the first record.
     pub(super) fn by(bodies: &[EntryBody]) -> Self {
         let mut affected = Self::default();
@@ -147,7 +147,7 @@ impl Affected {
             || original.id.is_some_and(|id| self.ids.contains(&id))
             || self.is_in_range(&page.source);
         if is_wanted {
-            let held = Held { sequence, event_time: page.event_time, id: original.id, duplicates: 0 };
+            let held = LiveOriginal { sequence, event_time: page.event_time, id: original.id, duplicates: 0 };
             self.originals.insert(page.source.clone(), held);
         }
     }
@@ -165,14 +165,14 @@ impl Affected {
     }
 
     /// Forgotten by time or by capacity, an original is no original any more.
-    fn is_alive(&self, held: &Held) -> bool {
+    fn is_alive(&self, held: &LiveOriginal) -> bool {
         let Some(tails) = &self.tails else { return true };
         let in_time = Stage::ALL.into_iter().any(|stage| held.event_time >= tails.times.of(stage));
         in_time && held.sequence.is_none_or(|sequence| sequence >= tails.first_sequence)
     }
 }
 
-fn is_target(answer: &Answer, source: &Source, held: &Held) -> bool {
+fn is_target(answer: &Answer, source: &Source, held: &LiveOriginal) -> bool {
     match answer {
         Answer::Forgotten(ForgetTarget::Source(wanted)) => wanted == source,
         Answer::Forgotten(ForgetTarget::Id(wanted)) => held.id == Some(*wanted),
@@ -242,7 +242,7 @@ mod tests {
         let by_id = EntryBody::Forget(ForgetTarget::Id(IdHash(7)));
         let range = EntryBody::Reopen { partition: PartitionId::new("pages", 0), from: 1, to: 4 };
         let bodies = [by_source.clone(), by_id.clone(), range.clone()];
-        let mut affected = Affected::by(&bodies);
+        let mut affected = RequestImpact::by(&bodies);
         assert!(bodies.iter().all(|body| affected.would_find(body).is_empty()));
         affected.next_sequence = Some(0);
         let nothing = |_, found| panic!("{found:?}");
@@ -274,7 +274,7 @@ mod tests {
     fn a_range_without_an_end_is_counted_and_never_walked() {
         let partition = PartitionId::new("pages", 0);
         let range = EntryBody::Reopen { partition: partition.clone(), from: 5, to: i64::MAX };
-        let mut affected = Affected::by(std::slice::from_ref(&range));
+        let mut affected = RequestImpact::by(std::slice::from_ref(&range));
         let mut judged = Judged::default();
         judged.raise_floor(1_000_000_000);
         judged.insert(1_000_000_007);

@@ -8,8 +8,8 @@ use super::clock::wall_time;
 use super::reading;
 use crate::fingerprint::Reader;
 use crate::kafka::client::ClientSettings;
+use crate::kafka::group_consumer::Start;
 use crate::kafka::heads::first_records;
-use crate::kafka::member::Start;
 use crate::kafka::offsets::Offsets;
 use crate::record::{EventTime, PartitionId};
 use crate::worker::{Backlog, Subscription, unread};
@@ -18,7 +18,7 @@ use crate::worker::{Backlog, Subscription, unread};
 const HEADS: Duration = Duration::from_secs(2);
 
 /// Asks for what is left to read of all partitions of the input.
-pub(super) struct Backlogs {
+pub(super) struct RemainingInput {
     pub(super) offsets: Arc<Offsets>,
     /// Settings of the client that reads the next records.
     pub(super) client: ClientSettings,
@@ -29,7 +29,7 @@ pub(super) struct Backlogs {
     pub(super) event_time: EventTime,
 }
 
-impl Backlogs {
+impl RemainingInput {
     /// Returns what is left to read of each partition, and for some the times of the pages from an offset on. A group
     /// without an offset begins at `start` where [`unread`] says so. Partitions that do not answer are left out.
     ///

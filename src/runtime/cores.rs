@@ -11,7 +11,7 @@ use crate::index::Task;
 /// # Panics
 ///
 /// When a task panics, after the others are done.
-pub fn on_all_cores(tasks: Vec<Task<'_>>) {
+pub fn run_parallel(tasks: Vec<Task<'_>>) {
     let threads = available_parallelism().map_or(1, NonZeroUsize::get).min(tasks.len());
     let waiting = Mutex::new(tasks.into_iter());
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -35,8 +35,8 @@ mod tests {
                 count.fetch_add(1, Ordering::Relaxed);
             })
         });
-        on_all_cores(tasks.collect());
+        run_parallel(tasks.collect());
         assert!(done.iter().all(|count| count.load(Ordering::Relaxed) == 1));
-        on_all_cores(Vec::new());
+        run_parallel(Vec::new());
     }
 }

@@ -1,21 +1,21 @@
-//! Results handed back in the order in which the work was given out, whichever is done first.
+//! Reorder buffer: returns results in the order in which the work was submitted.
 
 use std::collections::VecDeque;
 
 /// A queue of places; each is taken first and filled later, and only filled ones leave, from the front.
 #[derive(Debug)]
-pub(super) struct InOrder<T> {
+pub(super) struct ReorderBuffer<T> {
     first: u64,
     places: VecDeque<Option<T>>,
 }
 
-impl<T> Default for InOrder<T> {
+impl<T> Default for ReorderBuffer<T> {
     fn default() -> Self {
         Self { first: 0, places: VecDeque::new() }
     }
 }
 
-impl<T> InOrder<T> {
+impl<T> ReorderBuffer<T> {
     /// Takes the next place and returns its number.
     pub(super) fn take(&mut self) -> u64 {
         let place = self.first + self.places.len() as u64;
@@ -52,7 +52,7 @@ mod tests {
     proptest! {
         #[test]
         fn results_leave_in_the_order_of_their_places(order in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle()) {
-            let mut queue = InOrder::default();
+            let mut queue = ReorderBuffer::default();
             for place in 0..40 {
                 prop_assert_eq!(queue.take(), place);
             }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn late_result_of_a_place_that_left_is_ignored() {
-        let mut queue = InOrder::default();
+        let mut queue = ReorderBuffer::default();
         let place = queue.take();
         queue.fill(place, 'a');
         assert_eq!(queue.pop(), Some('a'));

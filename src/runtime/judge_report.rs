@@ -1,4 +1,4 @@
-//! What a judge's seat tells metrics and health.
+//! Metrics and health checks of one judge.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::clock::Clock;
 use super::ruling_watch::RulingWatch;
 use super::worker_report::kind_of;
-use crate::index::Seen;
+use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
 use crate::log::{Answer, ForgetTarget, VerdictRecord};
 use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
 use crate::telemetry::overview::{NOBODY_JUDGES, judge_check};
-use crate::telemetry::{Beat, Check, Health, IndexFigures, Metrics};
+use crate::telemetry::{Check, Health, Heartbeat, IndexFigures, Metrics};
 use crate::transaction::CallError;
 use crate::worker::LogPartition;
 
@@ -36,7 +36,7 @@ impl fmt::Display for Progress {
 pub(super) struct JudgeReport {
     metrics: Metrics,
     clock: Clock,
-    beat: Beat,
+    heartbeat: Heartbeat,
     ready: Check,
     log: LogPartition,
     role: Role,
@@ -66,7 +66,7 @@ impl JudgeReport {
             restored_in: None,
             metrics,
             clock,
-            beat: health.beat(&name, clock.instant()),
+            heartbeat: health.heartbeat(&name, clock.instant()),
             ready: health.check(&name, "restoring the index"),
             log,
             role: Role::Restoring,
@@ -161,7 +161,7 @@ impl JudgeReport {
     }
 
     /// Pages were looked up and judged.
-    pub(super) fn judged(&self, looks: &[Seen], elapsed: Duration) {
+    pub(super) fn judged(&self, looks: &[ProbeStats], elapsed: Duration) {
         looks.iter().for_each(|seen| self.metrics.lookup(seen.compared, seen.nearest));
         if let Ok(count) = u32::try_from(looks.len())
             && count > 0
@@ -211,7 +211,7 @@ impl JudgeReport {
         if self.role == Role::Standby {
             self.look_for_predecessor(self.clock.now(), judge.state().next_entry());
         }
-        self.beat.tick(self.clock.instant());
+        self.heartbeat.tick(self.clock.instant());
         let state = judge.state();
         let index = state.index();
         let held = index.stats();

@@ -1,8 +1,8 @@
-//! What a judge of this configuration needs to know, whoever runs it.
+//! Derives the judge's settings from the configuration.
 
-use super::judge_turn::STEP_ENTRIES;
 use super::random::draw;
-use super::wiring::REVOKE_GRACE;
+use super::service_context::REVOKE_GRACE;
+use super::time_slice::STEP_ENTRIES;
 use crate::config::raw::ColdStart as ConfiguredColdStart;
 use crate::config::settings::Settings;
 use crate::judge::{ColdStart, JudgeSettings};

@@ -1,4 +1,4 @@
-//! Pages that were looked at, where the broker itself forgets them within seconds: that of the demo.
+//! Cache of inspected pages for the demo, whose in-process broker drops records within seconds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use crate::record::Source;
 
 /// A bounded number of pages, newest kept. Clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct KeptPages {
+pub(super) struct PageCache {
     most: usize,
     state: Arc<Mutex<State>>,
 }
@@ -19,7 +19,7 @@ struct State {
     order: VecDeque<Source>,
 }
 
-impl KeptPages {
+impl PageCache {
     /// Keeps at most so many; 0 keeps none.
     pub(super) fn of(most: usize) -> Self {
         Self { most, state: Arc::default() }
@@ -58,13 +58,13 @@ mod tests {
     fn the_newest_are_kept() {
         let at = |offset| PartitionId::new("pages", 0).at(offset);
         let page = |text: &str| PageBytes { value: Some(text.into()), ..PageBytes::default() };
-        let kept = KeptPages::of(2);
+        let kept = PageCache::of(2);
         for offset in [1, 2, 2, 3] {
             kept.keep(&at(offset), &page("x"));
         }
         assert_eq!([1, 2, 3].map(|offset| kept.get(&at(offset)).is_some()), [false, true, true]);
         assert!(kept.lock().pages.len() == 2 && kept.lock().order.len() == 2);
-        let none = KeptPages::of(0);
+        let none = PageCache::of(0);
         none.keep(&at(1), &page("x"));
         assert_eq!(none.get(&at(1)), None);
     }

@@ -1,23 +1,23 @@
-//! One log line a minute: what a running service does, for those who have nothing but its log.
+//! Logs a summary line every minute.
 
 use std::time::Duration;
 
 use crate::telemetry::Metrics;
-use crate::telemetry::figures::Figures;
+use crate::telemetry::figures::ParsedMetrics;
 use crate::telemetry::table;
 
 /// From one line to the next.
 const INTERVAL: Duration = Duration::from_mins(1);
 
 /// Remembers the counts of the line before.
-pub(super) struct Minute {
+pub(super) struct MinuteReport {
     at: Duration,
     pages: u64,
     duplicates: u64,
     dead_letters: u64,
 }
 
-impl Minute {
+impl MinuteReport {
     /// Begins to count.
     pub(super) const fn begin(now: Duration) -> Self {
         Self { at: now, pages: 0, duplicates: 0, dead_letters: 0 }
@@ -29,7 +29,7 @@ impl Minute {
         if passed < INTERVAL {
             return;
         }
-        let figures = Figures::parse(&metrics.render());
+        let figures = ParsedMetrics::parse(&metrics.render());
         let of = |verdict: &str| figures.count_of(table::DOCUMENTS.name, &[("verdict", verdict)]);
         let pages = figures.count(table::DOCUMENTS.name);
         let (duplicates, dead_letters) = (of("exact") + of("near"), figures.count(table::DEAD_LETTERS.name));
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn a_line_a_minute_says_what_was_done_in_it() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
-        let mut minute = Minute::begin(Duration::ZERO);
+        let mut minute = MinuteReport::begin(Duration::ZERO);
         let mut at = |seconds, metrics: &Metrics| {
             captured::at(Level::Info, || minute.look(Duration::from_secs(seconds), metrics))
         };

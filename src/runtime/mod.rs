@@ -1,34 +1,35 @@
 //! Edge: wiring, threads, clocks, the end of the process.
 //!
-//! [`service`] builds everything by constructors in walking order and supervises it. A *seat* is the thread of one
-//! state machine ([`worker_seat`], [`judge_seat`]): it hands events to the machine with the time of day, carries its
-//! effects out by the `kafka` room, and is the only owner of that machine. [`text_pool`] is where text work runs.
+//! [`service`] builds everything by constructors in walking order and supervises it. A *driver* is the
+//! thread that owns one state machine ([`worker_driver`], [`judge_driver`]): it passes events and the current time in, and performs
+//! the resulting effects through `kafka`. [`text_pool`] is where text work runs.
 
 pub mod affected;
 mod backlogs;
 pub mod clock;
 pub mod cores;
 mod dead_letter_report;
-mod desk;
-mod errands;
+mod instance_admin;
+mod background_tasks;
 mod in_order;
+mod judge_handle;
 mod judge_report;
-pub mod judge_seat;
+pub mod judge_driver;
 mod judge_settings;
-mod judge_turn;
+mod time_slice;
 mod kept_pages;
 pub(crate) mod lines;
-mod lookout;
+mod pair_inspector;
 mod minute;
-pub mod petition;
+pub mod operator_requests;
 pub(crate) mod random;
 mod reading;
 pub mod remembered;
 pub mod replay;
-pub mod retrial;
+pub mod verifier;
 mod ruling_watch;
 pub mod service;
-mod shelf;
+mod snapshot_store;
 mod test_case;
 mod text_pool;
 pub mod topics;
@@ -36,6 +37,6 @@ mod tree_budget;
 mod tracer;
 pub mod verdicts;
 pub mod warm;
-pub mod wiring;
+pub mod service_context;
 mod worker_report;
-pub mod worker_seat;
+pub mod worker_driver;

@@ -1,4 +1,4 @@
-//! Numbers that no two processes share.
+//! Random 64-bit ids.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use super::clock::{Clock, wall_time};
 use super::tree_budget::TreeBudget;
 use crate::fingerprint::{Reader, Scratch, Step};
-use crate::kafka::member::Arrived;
-use crate::kafka::output::{Carried, Outputs};
+use crate::kafka::group_consumer::ConsumedRecord;
+use crate::kafka::output::{Outputs, PagePayload};
 use crate::log::PageEntry;
 use crate::panics::shielded;
 use crate::record::{Encoding, EventTime, Headers, RawRecord, Reject, Source, Timestamp};
 use crate::telemetry::{Metrics, labels};
 use crate::text::{CutBy, Extraction};
-use crate::worker::{Disposition, Errand, Header, Page};
+use crate::worker::{Header, Page, PageAction, PageOutcome};
 
 /// The text work of one worker.
-pub(super) struct Reading {
+pub(super) struct RecordProcessor {
     /// Bytes to fingerprints.
     pub(super) reader: Reader,
     /// Knows which records the outputs take.
@@ -38,11 +38,16 @@ impl Headers for Named<'_> {
     }
 }
 
-impl Reading {
+impl RecordProcessor {
     /// Reads a record. A panic in the text work costs the page, not the process.
-    pub(super) fn page(&self, source: Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> Page<Carried> {
-        if let Some((errand, event_time, payload)) = shielded(|| self.errand(&source, record, scratch)) {
-            page(source, record, errand, event_time, payload)
+    pub(super) fn page(
+        &self,
+        source: Source,
+        record: &Arc<ConsumedRecord>,
+        scratch: &mut Scratch,
+    ) -> Page<PagePayload> {
+        if let Some((action, event_time, payload)) = shielded(|| self.action(&source, record, scratch)) {
+            page(source, record, action, event_time, payload)
         } else {
             *scratch = Scratch::default();
             self.withdrawn(source, record, Reject::TextPanic)
@@ -50,27 +55,32 @@ impl Reading {
     }
 
     /// Makes the page of a record on whose text the work failed: nobody can tell whether it was asked about before.
-    pub(super) fn withdrawn(&self, source: Source, record: &Arc<Arrived>, reason: Reject) -> Page<Carried> {
+    pub(super) fn withdrawn(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
         let log = shielded(|| self.reader.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
-        let errand = Errand::Withdraw(log.map_or(0, |(_, log)| log), reason);
+        let action = PageAction::Withdraw(log.map_or(0, |(_, log)| log), reason);
         let event_time = record.timestamp.unwrap_or(self.untimed);
         let payload = self.carried(record);
-        page(source, record, errand, event_time, payload)
+        page(source, record, action, event_time, payload)
     }
 
-    fn carried(&self, record: &Arc<Arrived>) -> Carried {
-        Carried { record: Arc::clone(record), read_at: self.clock.now(), ..Carried::default() }
+    fn carried(&self, record: &Arc<ConsumedRecord>) -> PagePayload {
+        PagePayload { record: Arc::clone(record), read_at: self.clock.now(), ..PagePayload::default() }
     }
 
-    fn errand(&self, source: &Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> (Errand, Timestamp, Carried) {
+    fn action(
+        &self,
+        source: &Source,
+        record: &Arc<ConsumedRecord>,
+        scratch: &mut Scratch,
+    ) -> (PageAction, Timestamp, PagePayload) {
         let stamped = record.timestamp.unwrap_or(self.untimed);
         let mut payload = self.carried(record);
         if record.headers_unreadable {
             payload.message = Some("the name of a header is not UTF-8".to_owned());
-            return (Errand::Settled(Disposition::DeadLetter(Reject::Undecodable)), stamped, payload);
+            return (PageAction::Settled(PageOutcome::DeadLetter(Reject::Undecodable)), stamped, payload);
         }
         if record.value.is_none() {
-            return (Errand::Settled(Disposition::Tombstone), stamped, payload);
+            return (PageAction::Settled(PageOutcome::Tombstone), stamped, payload);
         }
         let headers = Named(&record.headers);
         let _taken = record.value.as_deref().map(|value| self.trees.take(value));
@@ -89,25 +99,25 @@ impl Reading {
                 payload.extraction =
                     Some(reading.extraction).filter(|how| *how != Extraction::Text).map(Extraction::name);
                 payload.id = reading.id_text.take();
-                let errand = match self.outputs.refuse(record) {
+                let action = match self.outputs.refuse(record) {
                     None => {
                         let log = reading.partition;
-                        Errand::Ask(log, PageEntry::of(reading, source.clone(), event_time))
+                        PageAction::Ask(log, PageEntry::of(reading, source.clone(), event_time))
                     }
-                    Some(reason) => Errand::Withdraw(reading.partition, reason),
+                    Some(reason) => PageAction::Withdraw(reading.partition, reason),
                 };
-                (errand, event_time, payload)
+                (action, event_time, payload)
             }
             Err(rejection) => {
                 payload.message = Some(rejection.message().to_owned());
-                (Errand::Settled(Disposition::DeadLetter(rejection.reason())), stamped, payload)
+                (PageAction::Settled(PageOutcome::DeadLetter(rejection.reason())), stamped, payload)
             }
         }
     }
 }
 
 /// Returns a record's event time without a look at its text.
-pub(super) fn event_time(reader: &Reader, source: EventTime, record: &Arrived) -> Timestamp {
+pub(super) fn event_time(reader: &Reader, source: EventTime, record: &ConsumedRecord) -> Timestamp {
     let of_field = || shielded(|| reader.event_time(&raw(record, &Named(&record.headers)))).flatten();
     let field = if source == EventTime::Field { of_field() } else { None };
     field.or(record.timestamp).unwrap_or_default()
@@ -153,11 +163,17 @@ const fn encoding(encoding: Encoding) -> labels::Encoding {
     }
 }
 
-fn raw<'r>(record: &'r Arrived, headers: &'r Named<'r>) -> RawRecord<'r> {
+fn raw<'r>(record: &'r ConsumedRecord, headers: &'r Named<'r>) -> RawRecord<'r> {
     RawRecord { key: record.key.as_deref(), value: record.value.as_deref(), headers }
 }
 
-fn page(source: Source, record: &Arrived, errand: Errand, event_time: Timestamp, payload: Carried) -> Page<Carried> {
-    let bytes = record.bytes() + size_of::<Page<Carried>>() + size_of::<Arrived>();
-    Page { source, bytes, event_time, paced_by: event_time.min(wall_time()), errand, payload }
+fn page(
+    source: Source,
+    record: &ConsumedRecord,
+    action: PageAction,
+    event_time: Timestamp,
+    payload: PagePayload,
+) -> Page<PagePayload> {
+    let bytes = record.bytes() + size_of::<Page<PagePayload>>() + size_of::<ConsumedRecord>();
+    Page { source, bytes, event_time, paced_by: event_time.min(wall_time()), action, payload }
 }

@@ -1,4 +1,4 @@
-//! What a judge remembers, in figures: of a running one or of a snapshot.
+//! Summary of the originals held by a running judge or a snapshot.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::record::Timestamp;
 
 /// Figures of one partition of the log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Remembered {
+pub struct StateSummary {
     log: u32,
     at: Option<i64>,
     identity: Option<LogIdentity>,
@@ -24,7 +24,7 @@ pub struct Remembered {
     role: Option<String>,
 }
 
-impl Remembered {
+impl StateSummary {
     /// Looks at a snapshot.
     #[must_use]
     pub fn by_snapshot(log: u32, snapshot: &Snapshot) -> Self {

@@ -1,4 +1,4 @@
-//! Do rulings come while somebody waits for them?
+//! Detects that no verdicts arrive although requests are pending.
 //!
 //! A worker that is slow to get one ruling is not alone: a judge may have a backlog. What this looks for is silence: entries
 //! wait, and for some time not one ruling was read. Then nobody judges, or nobody can be heard.

@@ -1,5 +1,6 @@
 //! `dupgate run`: builds everything in walking order, watches it, and ends it.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,19 +9,20 @@ use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
 
 use super::clock::{Clock, wall_time};
-use super::desk::OwnDesk;
-use super::judge_seat::{self, JudgeSeat, Shelf};
+use super::instance_admin::InstanceAdmin;
+use super::judge_driver::JudgeDriver;
+use super::judge_handle::JudgeHandle;
 use super::judge_settings::judge_settings;
-use super::kept_pages::KeptPages;
-use super::lookout::{self, Lookout};
-use super::minute::Minute;
+use super::kept_pages::PageCache;
+use super::minute::MinuteReport;
+use super::pair_inspector::{self, PairInspector};
 use super::random::draw;
-use super::reading::Reading;
-use super::shelf::{self, FolderShelf};
+use super::reading::RecordProcessor;
+use super::service_context::{self, REVOKE_GRACE, ServiceContext, failure};
+use super::snapshot_store::{self, FsSnapshotStore, SnapshotStore};
 use super::topics::{self, Topics};
 use super::tree_budget::TreeBudget;
-use super::wiring::{self, Plan, REVOKE_GRACE, failure};
-use super::worker_seat::{self, WorkerSeat};
+use super::worker_driver::{WorkerDriver, WorkerHandle};
 use crate::config::settings::{Settings, Topics as InputTopics};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
@@ -30,7 +32,7 @@ use crate::panics;
 use crate::record::Timestamp;
 use crate::snapshot::Folder;
 use crate::telemetry::admin::{self, Admin as AdminPage};
-use crate::telemetry::figures::Figures;
+use crate::telemetry::figures::ParsedMetrics;
 use crate::telemetry::http::{self, Endpoints};
 use crate::telemetry::listener::{Server, bind};
 use crate::telemetry::metrics::Build;
@@ -47,7 +49,7 @@ const REMEMBERED_RULINGS: usize = 100_000;
 const RECALLED_POSITIONS: i64 = 300_000;
 
 /// How far a partition may be ahead of a slower one at the least: `window.allowed_lateness` may be nothing.
-const LEAST_LEAD: Duration = Duration::from_mins(1);
+const MIN_LEAD: Duration = Duration::from_mins(1);
 
 /// How long a partition of another worker that does not move is waited for: a worker that is killed is replaced after its
 /// session time-out of 30 s and has to start.
@@ -59,16 +61,16 @@ const TRANSACTION_PAGES: usize = 20_000;
 /// How a part of the service ended.
 type Ended = (String, Result<(), Fatal>);
 
-enum Stopper {
-    Worker(worker_seat::Stopper),
-    Judge(LogPartition, judge_seat::Stopper),
+enum Handle {
+    Worker(WorkerHandle),
+    Judge(LogPartition, JudgeHandle),
 }
 
-impl Stopper {
+impl Handle {
     fn stop(&self) {
         match self {
-            Self::Worker(stopper) => stopper.stop(),
-            Self::Judge(_, stopper) => stopper.stop(),
+            Self::Worker(handle) => handle.stop(),
+            Self::Judge(_, handle) => handle.stop(),
         }
     }
 }
@@ -82,7 +84,7 @@ pub fn run(settings: Settings) -> Result<(), Fatal> {
     run_watched(settings, Brokers::Cluster, |_| {})
 }
 
-/// Runs the service over brokers of this kind, and hands its metrics to somebody who watches, before the first page is read.
+/// Runs the service on these brokers and passes its metrics to `watch` before the first page is read.
 ///
 /// # Errors
 ///
@@ -97,9 +99,9 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     // Before the parts have conditions of their own, readiness must not be the absence of any.
     let starting = health.check("started", "starting");
     let server = serve_http(&settings, &metrics, &health, clock)?;
-    tracing::info!(listen = %server.address(), "metrics and health");
+    tracing::info!(listen = %server.address(), "metrics and health listening");
 
-    // An address that is taken is told before anybody takes a seat.
+    // Bind first, so that a port conflict fails before any thread starts.
     let operators = settings.http.admin.as_ref().map(|admin| {
         bind(admin.listen).with_context(|| format!("cannot listen on {} (http.admin.listen)", admin.listen))
     });
@@ -111,19 +113,19 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
     drop(starting);
     let operators = service.serve_operators(operators)?;
     if let Some(operators) = &operators {
-        tracing::info!(listen = %operators.address(), "overview, pair page and what acts on this instance");
+        tracing::info!(listen = %operators.address(), "admin API listening");
     }
     let grace = service.plan.settings.processing.shutdown_grace;
     service.supervise(&signals, grace)
 }
 
 struct Service {
-    plan: Arc<Plan>,
+    plan: Arc<ServiceContext>,
     instance: String,
     reader: Reader,
-    kept: KeptPages,
+    kept: PageCache,
     /// Of the parts that run, by name.
-    stoppers: Vec<(String, Stopper)>,
+    handles: Vec<(String, Handle)>,
     running: usize,
     ends: Receiver<Ended>,
 }
@@ -169,23 +171,27 @@ impl Service {
             "dupgate starts"
         );
         let trees = TreeBudget::new(settings.processing.max_in_flight_bytes, settings.record.format);
-        // Nobody is told of pairs whom nobody can ask for them.
-        let kept = KeptPages::of(match brokers {
+        // Skip pair collection unless the admin API is enabled.
+        let kept = PageCache::of(match brokers {
             Brokers::Cluster => 0,
             // It forgets pages within seconds.
             Brokers::InProcess => 2 * pairs::KEPT,
         });
-        let book = match settings.http.admin.as_ref().filter(|_| settings.roles.worker) {
+        let pair_recorder = match settings.http.admin.as_ref().filter(|_| settings.roles.worker) {
             None => None,
-            Some(admin) => {
-                Some(lookout::start(Lookout::open(&settings, reader.clone(), Arc::clone(&trees), admin.text, &kept)?)?)
-            }
+            Some(admin) => Some(pair_inspector::start(PairInspector::open(
+                &settings,
+                reader.clone(),
+                Arc::clone(&trees),
+                admin.text,
+                &kept,
+            )?)?),
         };
-        let plan = Arc::new(Plan {
-            book,
+        let plan = Arc::new(ServiceContext {
+            pair_recorder,
             transactional_id: format!("{}.worker.{instance}", settings.input.group),
             scheme,
-            cluster: wiring::cluster(&settings.kafka),
+            cluster: service_context::cluster(&settings.kafka),
             settings,
             brokers,
             names: topics.logs,
@@ -198,15 +204,15 @@ impl Service {
         });
 
         let (ended, ends) = unbounded();
-        let mut service = Self { plan, instance, reader, kept, stoppers: Vec::new(), running: 0, ends };
+        let mut service = Self { plan, instance, reader, kept, handles: Vec::new(), running: 0, ends };
         if service.plan.settings.roles.judge {
-            let folder = shelf::open(&service.plan.settings.index)?;
-            for log in judge_seat::served(&service.plan.settings.judge.served_partitions, logs) {
-                service.seat_judge(log, &folder, &ended)?;
+            let folder = snapshot_store::open(&service.plan.settings.index)?;
+            for log in served(&service.plan.settings.judge.served_partitions, logs) {
+                service.spawn_judge(log, &folder, &ended)?;
             }
         }
         if service.plan.settings.roles.worker {
-            service.seat_worker(logs, &ended)?;
+            service.spawn_worker(logs, &ended)?;
         }
         Ok(service)
     }
@@ -215,12 +221,12 @@ impl Service {
     fn serve_operators(&self, bound: Option<TcpListener>) -> Result<Option<Server>, Fatal> {
         let settings = &self.plan.settings;
         let Some((bound, configured)) = bound.zip(settings.http.admin.as_ref()) else { return Ok(None) };
-        let mut desk = OwnDesk {
+        let mut admin_service = InstanceAdmin {
             settings: Arc::clone(settings),
             brokers: self.plan.brokers,
             judges: Vec::new(),
             worker: None,
-            lookout: Lookout::open(
+            pair_inspector: PairInspector::open(
                 settings,
                 self.reader.clone(),
                 Arc::clone(&self.plan.trees),
@@ -228,10 +234,10 @@ impl Service {
                 &self.kept,
             )?,
         };
-        for (_, stopper) in &self.stoppers {
-            match stopper {
-                Stopper::Worker(worker) => desk.worker = Some(worker.clone()),
-                Stopper::Judge(log, judge) => desk.judges.push((*log, judge.clone())),
+        for (_, handle) in &self.handles {
+            match handle {
+                Handle::Worker(worker) => admin_service.worker = Some(worker.clone()),
+                Handle::Judge(log, judge) => admin_service.judges.push((*log, judge.clone())),
             }
         }
         let clock = self.plan.clock;
@@ -246,9 +252,14 @@ impl Service {
             token: configured.token.clone(),
             text: configured.text,
             max_distance: settings.rules.max_distance,
-            pairs: self.plan.book.as_ref().map(|book| book.pairs.clone()).unwrap_or_default(),
+            pairs: self
+                .plan
+                .pair_recorder
+                .as_ref()
+                .map(|pair_recorder| pair_recorder.pairs.clone())
+                .unwrap_or_default(),
             overview,
-            desk: Arc::new(desk),
+            admin_service: Arc::new(admin_service),
         };
         let server = admin::start(bound, page).map_err(failure)?;
         Ok(Some(server))
@@ -267,16 +278,17 @@ impl Service {
         }
     }
 
-    fn seat_judge(&mut self, log: LogPartition, folder: &Arc<Folder>, ended: &Sender<Ended>) -> Result<(), Fatal> {
+    fn spawn_judge(&mut self, log: LogPartition, folder: &Arc<Folder>, ended: &Sender<Ended>) -> Result<(), Fatal> {
         let plan = Arc::clone(&self.plan);
         let settings = &plan.settings;
         let (folder, metrics) = (Arc::clone(folder), plan.metrics.clone());
-        let snapshots: Arc<dyn Shelf> = Arc::new(FolderShelf::new(folder, log, &plan.scheme, plan.clock, metrics));
-        let seat = JudgeSeat::new(Arc::clone(&plan), log, judge_settings(settings), Some(snapshots))?;
-        self.start(format!("judge-{log}"), Stopper::Judge(log, seat.stopper()), ended, move || seat.run())
+        let snapshots: Arc<dyn SnapshotStore> =
+            Arc::new(FsSnapshotStore::new(folder, log, &plan.scheme, plan.clock, metrics));
+        let driver = JudgeDriver::new(Arc::clone(&plan), log, judge_settings(settings), Some(snapshots))?;
+        self.start(format!("judge-{log}"), Handle::Judge(log, driver.control()), ended, move || driver.run())
     }
 
-    fn seat_worker(&mut self, logs: usize, ended: &Sender<Ended>) -> Result<(), Fatal> {
+    fn spawn_worker(&mut self, logs: usize, ended: &Sender<Ended>) -> Result<(), Fatal> {
         let plan = Arc::clone(&self.plan);
         let settings = &plan.settings;
         let worker = WorkerSettings {
@@ -291,7 +303,7 @@ impl Service {
             shutdown_grace: settings.processing.shutdown_grace,
             pacing: Pacing {
                 // The other half is for what is asked about and not judged yet.
-                lead: (settings.rules.lateness / 2).max(LEAST_LEAD),
+                lead: (settings.rules.lateness / 2).max(MIN_LEAD),
                 reach: settings.rules.lateness + 2 * settings.rules.windows.max(),
                 idle_after: Duration::from_secs(5),
                 away_after: AWAY_AFTER,
@@ -304,7 +316,7 @@ impl Service {
         plan.metrics.workers(plan.text_threads() as u64);
         plan.metrics.transaction_limit(TRANSACTION_PAGES as u64);
         let reader = self.reader.clone();
-        let reading = Reading {
+        let reading = RecordProcessor {
             reader,
             outputs: Arc::clone(&plan.outputs),
             clock: plan.clock,
@@ -312,19 +324,19 @@ impl Service {
             trees: Arc::clone(&plan.trees),
             untimed: Timestamp::default(),
         };
-        let seat = WorkerSeat::new(Arc::clone(&plan), reading, worker)?;
-        self.start("worker".to_owned(), Stopper::Worker(seat.stopper()), ended, move || seat.run())
+        let driver = WorkerDriver::new(Arc::clone(&plan), reading, worker)?;
+        self.start("worker".to_owned(), Handle::Worker(driver.control()), ended, move || driver.run())
     }
 
     fn start(
         &mut self,
         name: String,
-        stopper: Stopper,
+        handle: Handle,
         ended: &Sender<Ended>,
         work: impl FnOnce() -> Result<(), Fatal> + Send + 'static,
     ) -> Result<(), Fatal> {
         let ended = ended.clone();
-        self.stoppers.push((name.clone(), stopper));
+        self.handles.push((name.clone(), handle));
         std::thread::Builder::new()
             .name(name.clone())
             .spawn(move || {
@@ -343,7 +355,7 @@ impl Service {
         let until = |clock: Clock| clock.now() + grace + Duration::from_secs(10);
         let mut stop_by: Option<Duration> = None;
         let mut outcome = Ok(());
-        let mut minute = Minute::begin(clock.now());
+        let mut minute = MinuteReport::begin(clock.now());
         while self.running > 0 {
             select! {
                 recv(signals) -> signal => {
@@ -358,7 +370,7 @@ impl Service {
                 recv(self.ends) -> end => {
                     let Ok((name, result)) = end else { break };
                     self.running -= 1;
-                    self.stoppers.retain(|(known, _)| *known != name);
+                    self.handles.retain(|(known, _)| *known != name);
                     tracing::info!(name, "ended");
                     let early = stop_by.is_none();
                     if outcome.is_ok() {
@@ -381,7 +393,7 @@ impl Service {
             }
         }
         if outcome.is_ok() {
-            let figures = Figures::parse(&self.plan.metrics.render());
+            let figures = ParsedMetrics::parse(&self.plan.metrics.render());
             tracing::info!(
                 documents = figures.count(table::DOCUMENTS.name),
                 dead_letters = figures.count(table::DEAD_LETTERS.name),
@@ -394,10 +406,10 @@ impl Service {
 
     /// Asks the workers to stop, and the judges once the workers have ended: until then workers wait for rulings.
     fn stop_in_order(&self) {
-        let is_worker = |stopper: &Stopper| matches!(stopper, Stopper::Worker(_));
-        let workers = self.stoppers.iter().any(|(_, stopper)| is_worker(stopper));
-        for (_, stopper) in self.stoppers.iter().filter(|(_, stopper)| is_worker(stopper) == workers) {
-            stopper.stop();
+        let is_worker = |handle: &Handle| matches!(handle, Handle::Worker(_));
+        let workers = self.handles.iter().any(|(_, handle)| is_worker(handle));
+        for (_, handle) in self.handles.iter().filter(|(_, handle)| is_worker(handle) == workers) {
+            handle.stop();
         }
     }
 }
@@ -473,6 +485,11 @@ const fn mode_name(mode: Mode) -> &'static str {
         Mode::Tag => "tag",
         Mode::Observe => "observe",
     }
+}
+
+/// Returns the partitions to serve that exist.
+fn served(serve: &[u32], logs: usize) -> BTreeSet<LogPartition> {
+    serve.iter().filter_map(|&log| LogPartition::try_from(log).ok()).filter(|&log| log < logs).collect()
 }
 
 #[cfg(test)]

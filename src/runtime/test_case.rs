@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kafka::pages::PageBytes;
 use crate::record::Format;
-use crate::telemetry::pairs::Seen;
+use crate::telemetry::pairs::DeliveredDuplicate;
 
 /// Most bytes of one page in a case: larger ones belong into files.
 const MOST: usize = 256 << 10;
@@ -12,7 +12,7 @@ const MOST: usize = 256 << 10;
 /// Writes the case as one element of a list in YAML; `None` for pages that no case can hold.
 ///
 /// What stands in headers and keys is not part of a case.
-pub(super) fn yaml(seen: &Seen, format: Format, [original, page]: &[PageBytes; 2]) -> Option<String> {
+pub(super) fn yaml(seen: &DeliveredDuplicate, format: Format, [original, page]: &[PageBytes; 2]) -> Option<String> {
     let (one, other) = (as_page(format, original)?, as_page(format, page)?);
     let name = Value::from(format!(
         "{} ~ {}",
@@ -40,9 +40,9 @@ mod tests {
     use super::*;
     use crate::record::{PartitionId, Timestamp};
 
-    fn seen() -> Seen {
+    fn seen() -> DeliveredDuplicate {
         let partition = PartitionId::new("pages", 0);
-        Seen {
+        DeliveredDuplicate {
             source: partition.at(7),
             original: partition.at(3),
             cluster: partition.at(3),

@@ -12,11 +12,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::clock::Clock;
-use super::reading::Reading;
+use super::reading::RecordProcessor;
 use crate::fingerprint::Scratch;
-use crate::kafka::gate::Held;
-use crate::kafka::member::Arrived;
-use crate::kafka::output::Carried;
+use crate::kafka::budget::Permit;
+use crate::kafka::group_consumer::ConsumedRecord;
+use crate::kafka::output::PagePayload;
 use crate::record::{Reject, Source};
 use crate::worker::Page;
 
@@ -27,26 +27,26 @@ const STACK_BYTES: usize = 64 << 20;
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Threads that were given up and still run, from which on the pool says so; of a large pool, twice its threads.
-const MOST_RUNAWAYS: usize = 32;
+const MAX_RUNAWAYS: usize = 32;
 
 /// The work that the threads do.
 pub(super) trait TextWork: Send + Sync {
     /// Reads a record.
-    fn read(&self, source: Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> Page<Carried>;
+    fn read(&self, source: Source, record: &Arc<ConsumedRecord>, scratch: &mut Scratch) -> Page<PagePayload>;
 
     /// Makes the page of a record that could not be read.
-    fn withdraw(&self, source: Source, record: &Arc<Arrived>, reason: Reject) -> Page<Carried>;
+    fn withdraw(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload>;
 
     /// A thread was busy for so long.
     fn was_busy(&self, elapsed: Duration);
 }
 
-impl TextWork for Reading {
-    fn read(&self, source: Source, record: &Arc<Arrived>, scratch: &mut Scratch) -> Page<Carried> {
+impl TextWork for RecordProcessor {
+    fn read(&self, source: Source, record: &Arc<ConsumedRecord>, scratch: &mut Scratch) -> Page<PagePayload> {
         self.page(source, record, scratch)
     }
 
-    fn withdraw(&self, source: Source, record: &Arc<Arrived>, reason: Reject) -> Page<Carried> {
+    fn withdraw(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
         self.withdrawn(source, record, reason)
     }
 
@@ -64,9 +64,9 @@ pub(super) struct Job {
     /// Its place in the order of its partition.
     pub(super) place: u64,
     /// The record.
-    pub(super) record: Arc<Arrived>,
+    pub(super) record: Arc<ConsumedRecord>,
     /// Counts its bytes until it is taken in.
-    pub(super) held: Held,
+    pub(super) permit: Permit,
 }
 
 /// A record, read.
@@ -76,9 +76,9 @@ pub(super) struct Done {
     /// Its place in the order of its partition.
     pub(super) place: u64,
     /// The page.
-    pub(super) page: Page<Carried>,
+    pub(super) page: Page<PagePayload>,
     /// Counts its bytes until it is taken in.
-    pub(super) held: Held,
+    pub(super) permit: Permit,
 }
 
 /// The pool.
@@ -93,7 +93,7 @@ pub(super) struct TextPool {
 }
 
 struct Thread {
-    desk: Arc<Desk>,
+    slot: Arc<JobSlot>,
     handle: JoinHandle<()>,
 }
 
@@ -106,7 +106,7 @@ struct Shared {
 
 /// What one thread is working on. Whoever takes the task out answers its job.
 #[derive(Default)]
-struct Desk(Mutex<Option<Task>>);
+struct JobSlot(Mutex<Option<Task>>);
 
 struct Task {
     since: Duration,
@@ -115,7 +115,7 @@ struct Task {
     job: Job,
 }
 
-impl Desk {
+impl JobSlot {
     fn lock(&self) -> MutexGuard<'_, Option<Task>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,9 +150,9 @@ impl TextPool {
         self.jobs.len()
     }
 
-    /// Withdraws pages that were worked on for longer than `limit` at the looks up to now, at one look those of less
-    /// than half of the threads. To be called every [`LOOK_INTERVAL`]. Says whether so many threads that were given up
-    /// still run that the process had better begin anew.
+    /// Withdraws pages that were worked on for longer than `limit` at the looks up to now, at one look those of less than half
+    /// of the threads. To be called every [`LOOK_INTERVAL`]. Returns true if too many abandoned threads are still running and
+    /// the process should restart.
     ///
     /// # Errors
     ///
@@ -165,11 +165,11 @@ impl TextPool {
         let mut given_up = 0;
         for thread in &mut self.threads {
             let overdue = {
-                let mut desk = thread.desk.lock();
-                if let Some(task) = desk.as_mut() {
+                let mut slot = thread.slot.lock();
+                if let Some(task) = slot.as_mut() {
                     task.seen += passed;
                 }
-                if given_up < most { desk.take_if(|task| task.seen > limit) } else { None }
+                if given_up < most { slot.take_if(|task| task.seen > limit) } else { None }
             };
             let Some(Task { since, job, .. }) = overdue else { continue };
             given_up += 1;
@@ -177,44 +177,44 @@ impl TextPool {
             tracing::warn!(source = %job.source, ?limit, "text work took too long: the page is withdrawn");
             let old = std::mem::replace(thread, start_thread(&self.shared)?);
             self.runaways.push(old.handle);
-            let Job { source, serial, place, record, held } = job;
+            let Job { source, serial, place, record, permit } = job;
             let page = self.shared.work.withdraw(source, &record, Reject::TextTimeout);
-            (self.shared.sink)(Done { serial, place, page, held });
+            (self.shared.sink)(Done { serial, place, page, permit });
         }
         self.runaways.retain(|thread| !thread.is_finished());
-        Ok(self.runaways.len() > MOST_RUNAWAYS.max(2 * self.threads.len()))
+        Ok(self.runaways.len() > MAX_RUNAWAYS.max(2 * self.threads.len()))
     }
 }
 
 fn start_thread(shared: &Arc<Shared>) -> io::Result<Thread> {
-    let desk = Arc::new(Desk::default());
-    let (shared, mine) = (Arc::clone(shared), Arc::clone(&desk));
+    let slot = Arc::new(JobSlot::default());
+    let (shared, mine) = (Arc::clone(shared), Arc::clone(&slot));
     let handle = std::thread::Builder::new()
         .name("text".to_owned())
         .stack_size(STACK_BYTES)
         .spawn(move || work(&shared, &mine))?;
-    Ok(Thread { desk, handle })
+    Ok(Thread { slot, handle })
 }
 
-fn work(shared: &Shared, desk: &Desk) {
+fn work(shared: &Shared, slot: &JobSlot) {
     let mut scratch = Scratch::default();
     for job in &shared.jobs {
         let (source, record) = (job.source.clone(), Arc::clone(&job.record));
-        *desk.lock() = Some(Task { since: shared.clock.now(), seen: Duration::ZERO, job });
+        *slot.lock() = Some(Task { since: shared.clock.now(), seen: Duration::ZERO, job });
         let page = shared.work.read(source, &record, &mut scratch);
         // Somebody else answered for us: this thread was replaced.
-        let Some(Task { since, job, .. }) = desk.lock().take() else { return };
+        let Some(Task { since, job, .. }) = slot.lock().take() else { return };
         shared.work.was_busy(shared.clock.now().saturating_sub(since));
-        (shared.sink)(Done { serial: job.serial, place: job.place, page, held: job.held });
+        (shared.sink)(Done { serial: job.serial, place: job.place, page, permit: job.permit });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kafka::gate::Gate;
+    use crate::kafka::budget::ByteBudget;
     use crate::record::{PartitionId, Timestamp};
-    use crate::worker::{Disposition, Errand};
+    use crate::worker::{PageAction, PageOutcome};
 
     const LIMIT: Duration = Duration::from_secs(20);
 
@@ -224,31 +224,31 @@ mod tests {
     /// Blocks on the first pages of the partition until it is let go.
     struct Stuck {
         pages: i64,
-        gate: Receiver<()>,
+        budget: Receiver<()>,
         begun: Sender<()>,
     }
 
     impl TextWork for Stuck {
-        fn read(&self, source: Source, record: &Arc<Arrived>, _: &mut Scratch) -> Page<Carried> {
+        fn read(&self, source: Source, record: &Arc<ConsumedRecord>, _: &mut Scratch) -> Page<PagePayload> {
             let _ = self.begun.send(());
             if source.offset < self.pages {
                 // Ends when the other side is dropped.
-                let _ = self.gate.recv();
+                let _ = self.budget.recv();
             }
-            page(source, record, Errand::Settled(Disposition::Tombstone))
+            page(source, record, PageAction::Settled(PageOutcome::Tombstone))
         }
 
-        fn withdraw(&self, source: Source, record: &Arc<Arrived>, reason: Reject) -> Page<Carried> {
-            page(source, record, Errand::Withdraw(0, reason))
+        fn withdraw(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
+            page(source, record, PageAction::Withdraw(0, reason))
         }
 
         fn was_busy(&self, _: Duration) {}
     }
 
-    fn page(source: Source, record: &Arc<Arrived>, errand: Errand) -> Page<Carried> {
-        let payload = Carried { record: Arc::clone(record), ..Carried::default() };
+    fn page(source: Source, record: &Arc<ConsumedRecord>, action: PageAction) -> Page<PagePayload> {
+        let payload = PagePayload { record: Arc::clone(record), ..PagePayload::default() };
         let event_time = Timestamp::default();
-        Page { source, bytes: 1, event_time, paced_by: event_time, errand, payload }
+        Page { source, bytes: 1, event_time, paced_by: event_time, action, payload }
     }
 
     struct Bench {
@@ -261,15 +261,15 @@ mod tests {
     impl Bench {
         /// A pool of so many threads, each blocked on a page of its own; one more page waits.
         fn new(threads: usize) -> Self {
-            let ((sender, gate), (begun, has_begun), (finished, done)) = (unbounded(), unbounded(), unbounded());
-            let work = Stuck { pages: i64::try_from(threads).unwrap(), gate, begun };
+            let ((sender, budget), (begun, has_begun), (finished, done)) = (unbounded(), unbounded(), unbounded());
+            let work = Stuck { pages: i64::try_from(threads).unwrap(), budget, begun };
             let clock = Clock::start();
             let mut pool = TextPool::start(threads, work, clock, move |one| drop(finished.send(one))).unwrap();
-            let (bytes, partition) = (Gate::new(1 << 20), PartitionId::new("pages", 0));
+            let (bytes, partition) = (ByteBudget::new(1 << 20), PartitionId::new("pages", 0));
             for offset in 0..=threads {
                 let source = partition.at(i64::try_from(offset).unwrap());
                 let place = u64::try_from(offset).unwrap();
-                pool.read(Job { source, serial: 0, place, record: Arc::default(), held: bytes.hold(1) });
+                pool.read(Job { source, serial: 0, place, record: Arc::default(), permit: bytes.hold(1) });
             }
             (0..threads).for_each(|_| has_begun.recv_timeout(PATIENCE).unwrap());
             pool.looked = Duration::ZERO;
@@ -291,7 +291,7 @@ mod tests {
         let (mut withdrawn, mut looks) = (0, 0);
         while withdrawn < 32 {
             let done = bench.look(LOOK_INTERVAL);
-            let now = done.iter().filter(|one| matches!(one.page.errand, Errand::Withdraw(..))).count();
+            let now = done.iter().filter(|one| matches!(one.page.action, PageAction::Withdraw(..))).count();
             assert!(now <= 15, "{now} at one look leave no majority");
             withdrawn += now;
             looks += 1;
@@ -321,6 +321,6 @@ mod tests {
         let mut bench = Bench::new(1);
         let looks = LIMIT.as_millis() / LOOK_INTERVAL.as_millis() + 1;
         let done: Vec<Done> = (0..looks).flat_map(|_| bench.look(LOOK_INTERVAL)).collect();
-        assert!(done.iter().any(|one| matches!(one.page.errand, Errand::Withdraw(0, Reject::TextTimeout))));
+        assert!(done.iter().any(|one| matches!(one.page.action, PageAction::Withdraw(0, Reject::TextTimeout))));
     }
 }

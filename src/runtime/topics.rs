@@ -1,4 +1,4 @@
-//! What has to be known of the topics before anything runs: the logs are made, the outputs are looked at.
+//! Prepares topics at startup: creates the logs and reads the limits of the outputs.
 //!
 //! Brokers that are away are waited for, each time by a new client: one that asked while the last broker shut down may
 //! have forgotten all of them for good (confluentinc/librdkafka issue 5301).
@@ -12,29 +12,29 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::clock::{Clock, wall_time};
-use super::wiring;
+use super::service_context;
 use crate::config::settings::{Settings, Topics as ConfiguredTopics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
+use crate::kafka::inspector::ClusterError;
 use crate::kafka::output::{InputPartitions, OutputTopic, Outputs};
-use crate::kafka::survey::Trouble;
 use crate::telemetry::Check;
-use crate::worker::{HeaderSettings, Outlet};
+use crate::worker::{HeaderSettings, OutputKind};
 
 /// How long the brokers may be away while the program starts.
-const PATIENCE: Duration = Duration::from_mins(1);
+const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long topics may be missing while the program starts: brokers learn of a new one some time after it was created.
 const UNTIL_KNOWN: Duration = Duration::from_secs(10);
 
 /// How long one client may wait for one answer.
-const QUESTION: Duration = Duration::from_secs(10);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long one connection may take, when the reason for silence is looked for.
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// From one log line about what is waited for to the next.
-const SAYING: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// From one client to the next.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -57,36 +57,36 @@ pub(super) fn wait_for(
     signals: &Receiver<i32>,
     starting: &Check,
 ) -> Result<Option<Topics>, Fatal> {
-    let config = wiring::cluster(&settings.kafka).admin();
+    let config = service_context::cluster(&settings.kafka).admin();
     let begun = clock.now();
     let mut answered_at: Option<Duration> = None;
     let mut said_at: Option<Duration> = None;
     loop {
         // Where nobody listens nobody answers: that is known at once.
-        let awaited = if let Some(why) = why_not(&settings.kafka.brokers) {
-            Awaited::Brokers(why)
+        let awaited = if let Some(why) = connect_error(&settings.kafka.brokers) {
+            StartupWait::Brokers(why)
         } else {
-            let admin = Admin::of(&config, brokers).map_err(unavailable)?.with_patience(QUESTION);
+            let admin = Admin::of(&config, brokers).map_err(unavailable)?.with_timeout(QUERY_TIMEOUT);
             match ask(&admin, settings) {
                 Err(TopicError::Kafka(error)) => {
-                    Awaited::Brokers(why_not(&settings.kafka.brokers).unwrap_or_else(|| error.to_string()))
+                    StartupWait::Brokers(connect_error(&settings.kafka.brokers).unwrap_or_else(|| error.to_string()))
                 }
-                Err(TopicError::Missing(names)) => Awaited::Topics(names),
+                Err(TopicError::Missing(names)) => StartupWait::Topics(names),
                 answer => return answer.map(Some).map_err(unavailable),
             }
         };
         let now = clock.now();
         let until = match awaited {
-            Awaited::Brokers(_) => begun + PATIENCE,
-            Awaited::Topics(_) => *answered_at.get_or_insert(now) + UNTIL_KNOWN,
+            StartupWait::Brokers(_) => begun + STARTUP_TIMEOUT,
+            StartupWait::Topics(_) => *answered_at.get_or_insert(now) + UNTIL_KNOWN,
         };
         let left = until.saturating_sub(now);
         if left.is_zero() {
             return Err(awaited.given_up());
         }
-        if said_at.is_none_or(|at| now.saturating_sub(at) >= SAYING) {
+        if said_at.is_none_or(|at| now.saturating_sub(at) >= LOG_INTERVAL) {
             said_at = Some(now);
-            tracing::warn!("{awaited}; asking again for {} s", left.as_secs());
+            tracing::warn!("{awaited}; retrying for another {} s", left.as_secs());
         }
         starting.fail(awaited.to_string());
         if signals.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout) {
@@ -97,14 +97,14 @@ pub(super) fn wait_for(
 }
 
 /// What a start waits for.
-enum Awaited {
+enum StartupWait {
     /// Brokers that do not answer, and why.
     Brokers(String),
     /// Topics that the brokers do not know.
     Topics(String),
 }
 
-impl Awaited {
+impl StartupWait {
     /// Why the start ends without it.
     fn given_up(self) -> Fatal {
         match self {
@@ -114,7 +114,7 @@ impl Awaited {
     }
 }
 
-impl Display for Awaited {
+impl Display for StartupWait {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Brokers(why) => write!(f, "no broker answers: {why} (kafka.brokers)"),
@@ -126,7 +126,7 @@ impl Display for Awaited {
 /// Returns why no connection to the brokers can be made, `kafka:9092: Connection refused`, or `None` when one can: then the trouble
 /// is another one.
 #[must_use]
-pub fn why_not(brokers: &[String]) -> Option<String> {
+pub fn connect_error(brokers: &[String]) -> Option<String> {
     let mut found = Vec::new();
     for broker in brokers {
         let connect = || {
@@ -168,16 +168,16 @@ pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
     let mut topics = BTreeMap::new();
     let output = &settings.output;
     all_there(admin, settings)?;
-    for (outlet, name) in [
-        (Outlet::Unique, &output.unique),
-        (Outlet::Duplicate, &output.duplicate),
-        (Outlet::DeadLetter, &output.dead_letter),
+    for (output_kind, name) in [
+        (OutputKind::Unique, &output.unique),
+        (OutputKind::Duplicate, &output.duplicate),
+        (OutputKind::DeadLetter, &output.dead_letter),
     ] {
         let Some(name) = name.as_ref().filter(|_| settings.roles.worker) else { continue };
         let partitions = admin.expect_topic(name)?;
         let max_bytes = admin.max_batch_bytes(name)?;
         let times = admin.time_limits(name)?;
-        topics.insert(outlet, OutputTopic { name: name.clone(), partitions, max_bytes, times });
+        topics.insert(output_kind, OutputTopic { name: name.clone(), partitions, max_bytes, times });
     }
     let input_partitions = InputPartitions::default();
     if let (ConfiguredTopics::Names(names), true) = (&settings.input.topics, settings.roles.worker) {
@@ -186,7 +186,7 @@ pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
         }
     }
     Ok(Outputs {
-        routing: wiring::routing(settings),
+        routing: service_context::routing(settings),
         headers: HeaderSettings {
             prefix: output.header_prefix.clone(),
             drop: output.dropped_headers.clone(),
@@ -197,8 +197,8 @@ pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
         },
         topics,
         input_partitions,
-        duplicate_value: wiring::duplicate_value(settings),
-        time: wiring::output_time(settings),
+        duplicate_value: service_context::duplicate_value(settings),
+        time: service_context::output_time(settings),
         now: wall_time,
     })
 }
@@ -228,7 +228,7 @@ fn all_there(admin: &Admin, settings: &Settings) -> Result<(), TopicError> {
 /// Sorts what goes wrong before anything runs.
 pub(super) fn unavailable(error: TopicError) -> Fatal {
     let reason = match &error {
-        TopicError::Denied(denied) => return wiring::trouble(Trouble::Denied(denied.clone())),
+        TopicError::Denied(denied) => return service_context::cluster_error(ClusterError::Denied(denied.clone())),
         TopicError::Missing(_) | TopicError::Partitions { .. } => Reason::Config,
         TopicError::NotCreated { .. } | TopicError::Kafka(_) => Reason::Unavailable,
         TopicError::Runtime(_) => Reason::Failure,
@@ -245,9 +245,9 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let open = listener.local_addr().unwrap().to_string();
         let closed = "127.0.0.1:1".to_owned();
-        let why = why_not(std::slice::from_ref(&closed)).unwrap();
+        let why = connect_error(std::slice::from_ref(&closed)).unwrap();
         assert!(why.starts_with("127.0.0.1:1: ") && why.contains("refused"), "{why}");
-        assert_eq!(why_not(&[closed, open]), None, "one can be reached");
-        assert_eq!(why_not(&[]), None);
+        assert_eq!(connect_error(&[closed, open]), None, "one can be reached");
+        assert_eq!(connect_error(&[]), None);
     }
 }

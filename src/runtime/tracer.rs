@@ -1,20 +1,20 @@
-//! Makes spans of what became of chosen records. The machine itself says nothing.
+//! Creates spans for sampled records.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::clock::wall_clock;
 use super::random::draw;
-use super::wiring::{self, Plan};
+use super::service_context::{self, ServiceContext};
 use crate::error::Fatal;
-use crate::kafka::output::{Carried, Outputs};
+use crate::kafka::output::{Outputs, PagePayload};
 use crate::log::{Answer, RequestId, Ruling, Stage};
 use crate::telemetry::otlp::Traces;
 use crate::telemetry::spans::{Kind, Said, Sampler, Span, names, traceparent};
-use crate::worker::{Disposition, Output, verdict};
+use crate::worker::{Output, PageOutcome, verdict};
 
 /// Most rulings whose time is remembered until their pages are delivered.
-const MOST_RULED: usize = 1 << 16;
+const MAX_RULED: usize = 1 << 16;
 
 /// What is needed to tell of chosen records.
 pub(super) struct Tracer {
@@ -29,7 +29,7 @@ pub(super) struct Tracer {
 
 impl Tracer {
     /// Begins to tell, if somebody wants to hear it.
-    pub(super) fn start(plan: &Plan) -> Result<Option<Self>, Fatal> {
+    pub(super) fn start(plan: &ServiceContext) -> Result<Option<Self>, Fatal> {
         let Some(tracing) = &plan.settings.tracing else { return Ok(None) };
         let instance = plan.settings.input.instance_id.clone();
         let resource = vec![
@@ -40,7 +40,7 @@ impl Tracer {
         let clock = plan.clock;
         let traces = Traces::start(tracing.endpoint.clone(), resource, plan.metrics.clone(), move || clock.instant());
         Ok(Some(Self {
-            traces: traces.map_err(wiring::failure)?,
+            traces: traces.map_err(service_context::failure)?,
             sampler: Sampler::new(tracing.sample_ratio),
             group: plan.settings.input.group.clone(),
             ruled: HashMap::new(),
@@ -51,7 +51,7 @@ impl Tracer {
     /// A ruling was read that was asked for at `since`.
     pub(super) fn ruled(&mut self, ruling: &Ruling, since: Duration, now: Duration) {
         let is_chosen = ruling.answer.ruled_source().is_some_and(|source| self.sampler.takes(source));
-        if is_chosen && self.ruled.len() < MOST_RULED {
+        if is_chosen && self.ruled.len() < MAX_RULED {
             self.ruled.insert(ruling.request, (since, now));
         }
     }
@@ -62,13 +62,13 @@ impl Tracer {
     }
 
     /// A page left for good.
-    pub(super) fn delivered(&mut self, output: &Output<Carried>, outputs: &Outputs, now: Duration) {
+    pub(super) fn delivered(&mut self, output: &Output<PagePayload>, outputs: &Outputs, now: Duration) {
         if !self.sampler.takes(&output.page.source) {
             return;
         }
-        let judged = match &output.disposition {
-            Disposition::Ruled(ruling) => self.ruled.remove(&ruling.request),
-            Disposition::DeadLetter(_) | Disposition::Tombstone => None,
+        let judged = match &output.outcome {
+            PageOutcome::Ruled(ruling) => self.ruled.remove(&ruling.request),
+            PageOutcome::DeadLetter(_) | PageOutcome::Tombstone => None,
         };
         let wall = wall_clock();
         let at = |moment: Duration| wall.saturating_sub(now.saturating_sub(moment));
@@ -88,8 +88,8 @@ impl Tracer {
             self.traces.offer(part("judge".to_owned(), Kind::Internal, (at(since), at(until)), Vec::new()));
         }
         if let Some(since) = self.sent_since {
-            for outlet in outputs.routing.outlets(&output.disposition) {
-                let Some(topic) = outputs.topics.get(outlet) else { continue };
+            for output_kind in outputs.routing.output_kinds(&output.outcome) {
+                let Some(topic) = outputs.topics.get(output_kind) else { continue };
                 let attributes = vec![
                     (names::SYSTEM, text("kafka")),
                     (names::OPERATION_TYPE, text("send")),
@@ -103,7 +103,7 @@ impl Tracer {
         self.traces.offer(process);
     }
 
-    fn process(&self, output: &Output<Carried>, time: (Duration, Duration)) -> Span {
+    fn process(&self, output: &Output<PagePayload>, time: (Duration, Duration)) -> Span {
         let page = &output.page;
         let (record, partition) = (&page.payload.record, &page.source.partition);
         let mut attributes = vec![
@@ -118,8 +118,8 @@ impl Tracer {
         let size = record.value.as_ref().and_then(|value| i64::try_from(value.len()).ok());
         attributes.extend(size.map(|size| (names::BODY_SIZE, Said::Number(size))));
         let mut error = None;
-        match &output.disposition {
-            Disposition::Ruled(ruling) => {
+        match &output.outcome {
+            PageOutcome::Ruled(ruling) => {
                 if let Answer::Page(ruled) = &ruling.answer {
                     attributes.push((names::VERDICT, text(verdict(ruled))));
                     if let Some(of) = ruled.decision.matched() {
@@ -130,11 +130,11 @@ impl Tracer {
                     }
                 }
             }
-            Disposition::DeadLetter(reason) => {
+            PageOutcome::DeadLetter(reason) => {
                 attributes.push((names::REASON, text(reason.name())));
                 error = Some(reason.name().to_owned());
             }
-            Disposition::Tombstone => attributes.push((names::VERDICT, text("bypass"))),
+            PageOutcome::Tombstone => attributes.push((names::VERDICT, text("bypass"))),
         }
         let link = record.headers.iter().rev().find(|header| header.name == "traceparent");
         Span {

@@ -9,7 +9,7 @@ use crate::text;
 /// stays below six.
 const TREE_BYTES_PER_PAGE_BYTE: usize = 3;
 
-/// Shares out memory for trees. Whoever wants to read a page takes its weight first, and waits while too much is taken.
+/// Memory budget for HTML trees. A reader acquires the page's weight first and waits while the budget is exhausted.
 #[derive(Debug)]
 pub(super) struct TreeBudget {
     limit: usize,

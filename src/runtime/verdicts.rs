@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 
-use super::wiring::{self, failure};
+use super::service_context::{self, failure};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
-use crate::kafka::gate::Gate;
+use crate::kafka::budget::ByteBudget;
+use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::survey::Survey;
-use crate::kafka::verdict_log::{FollowCommand, FollowNews, Follower};
+use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
 use crate::log::VerdictRecord;
 use crate::record::PartitionId;
 use crate::worker::LogPartition;
 
 /// How long the cluster may be silent while there is something to read.
-const PATIENCE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often somebody who waits is asked whether to go on.
 const STEP: Duration = Duration::from_millis(200);
@@ -58,20 +58,20 @@ pub fn read(
     extent: Extent,
     mut visit: impl FnMut(Option<Read>) -> ControlFlow<()>,
 ) -> Result<(), Fatal> {
-    let cluster = wiring::cluster(&settings.kafka);
+    let cluster = service_context::cluster(&settings.kafka);
     let group = &settings.input.group;
     let scheme = settings.scheme();
     let names = LogNames::new(&settings.logs.prefix, &scheme.to_string());
-    let survey = Survey::new(&cluster, group, PATIENCE).map_err(wiring::trouble)?;
-    survey.brokers().map_err(wiring::trouble)?;
-    if survey.topic(&names.verdicts).map_err(wiring::trouble)?.is_none() {
+    let inspector = ClusterInspector::new(&cluster, group, IDLE_TIMEOUT).map_err(service_context::cluster_error)?;
+    inspector.brokers().map_err(service_context::cluster_error)?;
+    if inspector.topic(&names.verdicts).map_err(service_context::cluster_error)?.is_none() {
         let why =
             anyhow::anyhow!("topic `{}` does not exist: nothing was judged under scheme {scheme} yet", names.verdicts);
         return Err(Reason::Config.because(why));
     }
     let logs = settings.log_partitions().get();
-    let offsets = Offsets::new(&cluster.query(group), PATIENCE).map_err(failure)?;
-    let gate = Gate::new(32 << 20);
+    let offsets = Offsets::new(&cluster.query(group), IDLE_TIMEOUT).map_err(failure)?;
+    let budget = ByteBudget::new(32 << 20);
     let (sender, news) = unbounded();
     let mut followers = Vec::new();
     for log in 0..logs {
@@ -83,7 +83,7 @@ pub fn read(
         let told = sender.clone();
         let sink = move |event| drop(told.send((log, event)));
         let config = cluster.follower(group);
-        let follower = Follower::start(&config, partition, Arc::clone(&gate), format!("verdicts-{log}"), sink);
+        let follower = Follower::start(&config, partition, Arc::clone(&budget), format!("verdicts-{log}"), sink);
         let follower = follower.map_err(failure)?;
         follower.command(FollowCommand::From(from, 1));
         if extent == Extent::Kept {
@@ -97,26 +97,27 @@ pub fn read(
         let flow = match news.recv_timeout(STEP) {
             Err(_) => {
                 silence += STEP;
-                if extent == Extent::Kept && silence > PATIENCE {
-                    let why =
-                        anyhow::anyhow!("the verdict log could not be read to its end: nothing came for {PATIENCE:?}");
+                if extent == Extent::Kept && silence > IDLE_TIMEOUT {
+                    let why = anyhow::anyhow!(
+                        "the verdict log could not be read to its end: nothing came for {IDLE_TIMEOUT:?}"
+                    );
                     return Err(Reason::Unavailable.because(why));
                 }
                 visit(None)
             }
             Ok((log, event)) => {
                 silence = Duration::ZERO;
-                match event.news {
-                    FollowNews::Record { offset, next, record, held } => {
+                match event.kind {
+                    FollowEventKind::Record { offset, next, record, permit } => {
                         let flow = visit(Some(Read { log, offset, next, record }));
-                        drop(held);
+                        drop(permit);
                         flow
                     }
-                    FollowNews::End => {
+                    FollowEventKind::End => {
                         unread -= 1;
                         ControlFlow::Continue(())
                     }
-                    FollowNews::Moved(why) => {
+                    FollowEventKind::Moved(why) => {
                         return Err(Reason::State.because(anyhow::anyhow!("verdict log {log}: {why}")));
                     }
                 }

@@ -1,4 +1,4 @@
-//! What a worker's seat tells metrics and health. The machine itself says nothing.
+//! Metrics and health checks of the worker; the state machine itself reports nothing.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::clock::{Clock, wall_time};
 use super::dead_letter_report::DeadLetterReport;
-use super::lookout::Book;
+use super::pair_inspector::PairRecorder;
 use super::ruling_watch::RulingWatch;
+use super::service_context::ServiceContext;
 use super::tracer::Tracer;
-use super::wiring::Plan;
 use crate::error::Fatal;
 use crate::fingerprint::SketchForm;
-use crate::kafka::output::{Carried, Outputs, Sent};
+use crate::kafka::output::{Outputs, PagePayload, Sent};
 use crate::log::{Answer, Decision, Match, PageRuling, RequestId, Ruling, Stage, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
@@ -21,13 +21,15 @@ use crate::telemetry::labels::{
     Output as OutputLabel, Pause, Queue, Step, TransactionResult, Verdict,
 };
 use crate::telemetry::overview::VERDICTS_CHECK;
-use crate::telemetry::pairs::{Clusters, Seen};
-use crate::telemetry::{Beat, Check, Metrics};
+use crate::telemetry::pairs::{Clusters, DeliveredDuplicate};
+use crate::telemetry::{Check, Heartbeat, Metrics};
 use crate::transaction::{Call, CallError};
-use crate::worker::{Blocked, Disposition, Errand, LogPartition, Outlet, Output, Page, Status, Worker, verdict};
+use crate::worker::{
+    Blocked, LogPartition, Output, OutputKind, Page, PageAction, PageOutcome, Status, Worker, verdict,
+};
 
 /// Most asks whose time is remembered: enough for what is in flight.
-const MOST_ASKED: usize = 1 << 20;
+const MAX_ASKED: usize = 1 << 20;
 
 /// A call that takes longer than this makes the worker unready.
 const SLOW_CALL: Duration = Duration::from_mins(1);
@@ -44,13 +46,13 @@ pub(super) struct WorkerReport {
     clock: Clock,
     outputs: Arc<Outputs>,
     /// Where duplicates are shown to operators; absent when nobody asks.
-    book: Option<Book>,
+    pair_recorder: Option<PairRecorder>,
     /// Tells of chosen records; absent when nobody listens.
     tracer: Option<Tracer>,
     /// With it a distance of the minhash stage is a similarity.
     form: Option<SketchForm>,
     clusters: Clusters,
-    beat: Beat,
+    heartbeat: Heartbeat,
     ready: Check,
     consumed: BTreeMap<Arc<str>, (u64, u64)>,
     newest: BTreeMap<Arc<str>, Timestamp>,
@@ -76,16 +78,16 @@ pub(super) struct WorkerReport {
 }
 
 impl WorkerReport {
-    pub(super) fn new(plan: &Plan, clock: Clock, outputs: Arc<Outputs>) -> Result<Self, Fatal> {
+    pub(super) fn new(plan: &ServiceContext, clock: Clock, outputs: Arc<Outputs>) -> Result<Self, Fatal> {
         Ok(Self {
             metrics: plan.metrics.clone(),
             clock,
             outputs,
-            book: plan.book.clone(),
+            pair_recorder: plan.pair_recorder.clone(),
             tracer: Tracer::start(plan)?,
             form: plan.settings.fingerprint.minhash.form,
             clusters: Clusters::default(),
-            beat: plan.health.beat("worker", clock.instant()),
+            heartbeat: plan.health.heartbeat("worker", clock.instant()),
             ready: plan.health.check("worker", "starting"),
             consumed: BTreeMap::new(),
             newest: BTreeMap::new(),
@@ -128,7 +130,7 @@ impl WorkerReport {
     }
 
     pub(super) fn asked(&mut self, log: LogPartition, request: RequestId) {
-        if self.asked.len() < MOST_ASKED
+        if self.asked.len() < MAX_ASKED
             && let Entry::Vacant(place) = self.asked.entry(request)
         {
             let now = self.clock.now();
@@ -198,9 +200,9 @@ impl WorkerReport {
     }
 
     /// The brokers will never take a page's records.
-    pub(super) fn given_up(&self, output: &Output<Carried>, reason: Reject) {
-        for outlet in self.outputs.routing.outlets(&output.disposition) {
-            self.metrics.produce_failed(label_of(*outlet), reason);
+    pub(super) fn given_up(&self, output: &Output<PagePayload>, reason: Reject) {
+        for output_kind in self.outputs.routing.output_kinds(&output.outcome) {
+            self.metrics.produce_failed(label_of(*output_kind), reason);
         }
     }
 
@@ -210,22 +212,22 @@ impl WorkerReport {
         }
     }
 
-    pub(super) fn delivered(&mut self, outputs: &[Arc<Output<Carried>>]) {
+    pub(super) fn delivered(&mut self, outputs: &[Arc<Output<PagePayload>>]) {
         let (now, wall) = (self.clock.now(), wall_time());
-        for (outlet, records, bytes) in self.sent.take() {
-            self.metrics.produced(label_of(outlet), records, bytes);
+        for (output_kind, records, bytes) in self.sent.take() {
+            self.metrics.produced(label_of(output_kind), records, bytes);
         }
         for output in outputs {
             let page = &output.page;
             let record = &page.payload.record;
             let bytes = record.bytes();
-            match &output.disposition {
-                Disposition::Ruled(ruling) => {
+            match &output.outcome {
+                PageOutcome::Ruled(ruling) => {
                     self.ruled(ruling, bytes as u64);
                     self.tell(ruling, page.payload.id.as_deref(), now, wall);
                 }
-                Disposition::DeadLetter(reason) => self.dead(*reason),
-                Disposition::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
+                PageOutcome::DeadLetter(reason) => self.dead(*reason),
+                PageOutcome::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
             }
             self.metrics.process_duration(now.saturating_sub(page.payload.read_at));
             if let Some(tracer) = &mut self.tracer {
@@ -265,9 +267,9 @@ impl WorkerReport {
 
     /// Shows a duplicate to those who ask for pairs.
     fn tell(&self, ruling: &Ruling, id: Option<&str>, now: Duration, wall: Timestamp) {
-        let (Some(book), Answer::Page(page)) = (&self.book, &ruling.answer) else { return };
+        let (Some(pair_recorder), Answer::Page(page)) = (&self.pair_recorder, &ruling.answer) else { return };
         let Decision::Duplicate { of } = &page.decision else { return };
-        let seen = Seen {
+        let seen = DeliveredDuplicate {
             source: page.source.clone(),
             original: of.source.clone(),
             cluster: of.cluster.clone(),
@@ -279,7 +281,7 @@ impl WorkerReport {
             id: id.map(str::to_owned),
             at: wall,
         };
-        book.offer(now, seen);
+        pair_recorder.offer(now, seen);
     }
 
     fn dead(&self, reason: Reject) {
@@ -290,10 +292,10 @@ impl WorkerReport {
     }
 
     /// A page came out of the text work.
-    pub(super) fn page(&mut self, page: &Page<Carried>) {
-        let reason = match &page.errand {
-            Errand::Settled(Disposition::DeadLetter(reason)) | Errand::Withdraw(_, reason) => *reason,
-            Errand::Settled(Disposition::Ruled(_) | Disposition::Tombstone) | Errand::Ask(..) => return,
+    pub(super) fn page(&mut self, page: &Page<PagePayload>) {
+        let reason = match &page.action {
+            PageAction::Settled(PageOutcome::DeadLetter(reason)) | PageAction::Withdraw(_, reason) => *reason,
+            PageAction::Settled(PageOutcome::Ruled(_) | PageOutcome::Tombstone) | PageAction::Ask(..) => return,
         };
         let why = page.payload.message.as_deref().unwrap_or_else(|| crate::worker::message(reason));
         self.dead.read(self.clock.now(), &page.source, reason, why);
@@ -311,9 +313,9 @@ impl WorkerReport {
     }
 
     /// Called a few times a second, with the records that wait for text work.
-    pub(super) fn look(&mut self, worker: &Worker<Carried>, unread: usize) {
+    pub(super) fn look(&mut self, worker: &Worker<PagePayload>, unread: usize) {
         let status = &worker.status();
-        self.beat.tick(self.clock.instant());
+        self.heartbeat.tick(self.clock.instant());
         let silence = self.look_for_rulings(worker);
         for (topic, (records, bytes)) in std::mem::take(&mut self.consumed) {
             self.metrics.consumed(&topic, records, bytes);
@@ -347,11 +349,11 @@ impl WorkerReport {
     fn tell_blocked(&mut self, status: &Status) {
         for (partition, why) in &status.blocked {
             if self.blocked.get(partition) != Some(why) {
-                tracing::error!(%partition, "blocked, while the others go on: {why}");
+                tracing::error!(%partition, "partition blocked: {why}; other partitions continue");
             }
         }
         for partition in self.blocked.keys().filter(|partition| !status.blocked.contains_key(partition)) {
-            tracing::info!(%partition, "not blocked here any more");
+            tracing::info!(%partition, "partition unblocked");
         }
         self.blocked.clone_from(&status.blocked);
         for &reason in BlockedLabel::ALL {
@@ -361,7 +363,7 @@ impl WorkerReport {
     }
 
     /// Notes how long pages have waited for their rulings. Returns whether no rulings come at all.
-    fn look_for_rulings(&mut self, worker: &Worker<Carried>) -> bool {
+    fn look_for_rulings(&mut self, worker: &Worker<PagePayload>) -> bool {
         let now = self.clock.now();
         let (mut oldest, mut silent): (Option<Duration>, Option<Duration>) = (None, None);
         for pending in &mut self.pending {
@@ -436,11 +438,11 @@ const fn blocked_label(why: &Blocked) -> BlockedLabel {
     }
 }
 
-const fn label_of(outlet: Outlet) -> OutputLabel {
-    match outlet {
-        Outlet::Unique => OutputLabel::Unique,
-        Outlet::Duplicate => OutputLabel::Duplicate,
-        Outlet::DeadLetter => OutputLabel::DeadLetter,
+const fn label_of(output_kind: OutputKind) -> OutputLabel {
+    match output_kind {
+        OutputKind::Unique => OutputLabel::Unique,
+        OutputKind::Duplicate => OutputLabel::Duplicate,
+        OutputKind::DeadLetter => OutputLabel::DeadLetter,
     }
 }
 /// Returns the labels of a decision: its verdict, and how a duplicate was found.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Original, Sifted, Verdict};
+use super::{Original, SieveResult, Verdict};
 use crate::fingerprint::share;
 use crate::record::Source;
 
@@ -37,7 +37,7 @@ struct Line<'a> {
     message: Option<&'a str>,
 }
 
-impl Sifted {
+impl SieveResult {
     /// Writes the verdict line, without its line break. A page without an id has no member `id`; only a match has
     /// `stage`, `match`, `match_id` and `distance` (or `similarity`), only one by containment `containment`; only a dead
     /// letter has `reason` and `message`.

@@ -1,7 +1,7 @@
-//! The judge without Kafka: lines of files in, one verdict a line out.
+//! The judge without Kafka: reads lines, returns one verdict per line.
 //!
 //! Before: somebody reads lines and hands over what was read in each, in the order of the input. After: a
-//! [`Sifted`] for each, to be shown as a verdict line or to be routed. It is the judge of the service, with the
+//! [`SieveResult`] for each, to be shown as a verdict line or to be routed. It is the judge of the service, with the
 //! same rules and the same memory: [`decide`], then [`State::follow`], page by page.
 //!
 //! Time: a page's own event time where one is configured and there; a page without one has the time of the page
@@ -30,7 +30,7 @@ use crate::record::{EventTime, Rejection, Source, Timestamp};
 
 pub use line::place_of;
 pub use times::LineTimes;
-pub use versus::{StageSays, Versus};
+pub use versus::{PairVerdict, StageResult};
 
 /// What decides the verdicts, and what time it is.
 #[derive(Clone, Debug)]
@@ -49,13 +49,13 @@ pub struct SieveSettings {
 #[derive(Debug)]
 pub struct Sieve {
     settings: SieveSettings,
-    judges: Vec<Seat>,
+    judges: Vec<ScopeJudge>,
     times: LineTimes,
 }
 
 /// One judge, and the ids of the originals that it holds.
 #[derive(Debug)]
-struct Seat {
+struct ScopeJudge {
     state: State,
     ids: HashMap<Source, String>,
     /// The keys of `ids` in the order of their sequence, with their event times.
@@ -64,7 +64,7 @@ struct Seat {
 
 /// What became of one page.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sifted {
+pub struct SieveResult {
     /// Where it stood: the input's name, its number among the inputs, and the line, from 1.
     pub source: Source,
     /// Its own name, if it has one.
@@ -177,12 +177,12 @@ impl Sieve {
     /// Begins with nothing remembered.
     #[must_use]
     pub fn new(settings: SieveSettings) -> Self {
-        let seat = || Seat {
+        let judge = || ScopeJudge {
             state: State::begin(LogIdentity(0), settings.rules.clone(), 0),
             ids: HashMap::new(),
             order: VecDeque::new(),
         };
-        let judges = (0..settings.partitions.get()).map(|_| seat()).collect();
+        let judges = (0..settings.partitions.get()).map(|_| judge()).collect();
         let times = LineTimes::new(settings.event_time, 0, Timestamp::from_millis(0));
         Self { settings, judges, times }
     }
@@ -192,21 +192,21 @@ impl Sieve {
     /// # Errors
     ///
     /// [`SieveError`] when the caller hands over a place twice or a page of another scheme.
-    pub fn judge(&mut self, source: Source, reading: Result<Reading, Rejection>) -> Result<Sifted, SieveError> {
+    pub fn judge(&mut self, source: Source, reading: Result<Reading, Rejection>) -> Result<SieveResult, SieveError> {
         self.times.page();
         let reading = match reading {
             Ok(reading) => reading,
-            Err(rejection) => return Ok(Sifted { source, id: None, verdict: Verdict::Dead(rejection) }),
+            Err(rejection) => return Ok(SieveResult { source, id: None, verdict: Verdict::Dead(rejection) }),
         };
         let event_time = self.times.of(reading.event_time);
         let (partition, judges) = (reading.partition, self.judges.len());
-        let seat = self.judges.get_mut(partition).ok_or(SieveError::NoJudge { partition, judges })?;
+        let judge = self.judges.get_mut(partition).ok_or(SieveError::NoJudge { partition, judges })?;
         let id = reading.id_text.clone();
         let page = PageEntry::of(reading, source.clone(), event_time);
         let entry = Entry { request: RequestId(self.times.pages()), body: EntryBody::Page(page) };
-        let verdict = seat.judge(&entry, self.settings.clock, id.as_deref())?;
+        let verdict = judge.judge(&entry, self.settings.clock, id.as_deref())?;
         let Some(verdict) = verdict else { return Err(SieveError::Repeated(source)) };
-        Ok(Sifted { source, id, verdict })
+        Ok(SieveResult { source, id, verdict })
     }
 
     /// Returns why a page that comes now is no duplicate of the oldest original, with the rules of the refusal. `None` when
@@ -223,11 +223,11 @@ impl Sieve {
     /// Returns the number of originals remembered.
     #[must_use]
     pub fn originals(&self) -> usize {
-        self.judges.iter().map(|seat| seat.state.index().len()).sum()
+        self.judges.iter().map(|judge| judge.state.index().len()).sum()
     }
 }
 
-impl Seat {
+impl ScopeJudge {
     /// Judges and follows; nothing when the place was judged before.
     fn judge(&mut self, entry: &Entry, clock: Timestamp, id: Option<&str>) -> Result<Option<Verdict>, Diverged> {
         let Some(ruling) = decide(&self.state, entry, clock) else { return Ok(None) };

@@ -195,9 +195,9 @@ proptest! {
             if let Some(id) = id {
                 ids.insert(sifted.source, id);
             }
-            let seat = &sieve.judges[0];
-            prop_assert_eq!(seat.ids.len(), seat.order.len());
-            prop_assert!(seat.order.len() <= usize::try_from(capacity).unwrap());
+            let judge = &sieve.judges[0];
+            prop_assert_eq!(judge.ids.len(), judge.order.len());
+            prop_assert!(judge.order.len() <= usize::try_from(capacity).unwrap());
         }
     }
 }

@@ -1,27 +1,27 @@
-//! Two pages, one behind the other: what is said of the second, and how far each stage is from another answer.
+//! Judges the second of two pages against the first, and finds the threshold at which each stage would change its answer.
 
 use std::num::NonZeroUsize;
 
 use super::{Sieve, SieveError, SieveSettings, Verdict};
-use crate::fingerprint::{MOST_DISTANCE, Reading};
+use crate::fingerprint::{MAX_DISTANCE, Reading};
 use crate::judge::Refusal;
 use crate::log::{MinHashRules, Rules, Stage};
 use crate::record::{EventTime, PartitionId, Timestamp};
 
 /// What the judge says of a pair of pages.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Versus {
+pub struct PairVerdict {
     /// The verdict on the second page when the first is the only original.
     pub verdict: Verdict,
     /// Why the second page is no duplicate of the first, where it is unique or a template.
     pub refusal: Option<Refusal>,
     /// What each stage says when it is asked alone, strongest first, whether it is in use or not.
-    pub stages: Vec<StageSays>,
+    pub stages: Vec<StageResult>,
 }
 
 /// What one stage says of a pair of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StageSays {
+pub struct StageResult {
     /// The stage.
     pub stage: Stage,
     /// Whether the rules use it.
@@ -34,7 +34,7 @@ pub struct StageSays {
     pub from: Option<u16>,
 }
 
-impl Versus {
+impl PairVerdict {
     /// Has the judge decide on `other` right behind `one`: with these rules, then stage by stage, then with the loosest
     /// threshold of each stage. Both are read by the same reader; their times do not count.
     ///
@@ -50,26 +50,26 @@ impl Versus {
             let alone = Rules { stages: vec![stage], minhash: by_likeness, ..rules.clone() };
             let loosest = match stage {
                 Stage::Exact => None,
-                Stage::SimHash => Some(Rules { max_distance: MOST_DISTANCE, ..alone.clone() }),
+                Stage::SimHash => Some(Rules { max_distance: MAX_DISTANCE, ..alone.clone() }),
                 Stage::MinHash => alone.minhash.map(|minhash| Rules { minhash: Some(loose(minhash)), ..alone.clone() }),
             };
             let loosest = loosest.map(|rules| ask(rules, one, other)).transpose()?;
             let from = loosest.as_ref().and_then(Verdict::original).filter(|original| original.stage == stage);
-            Ok(StageSays {
+            Ok(StageResult {
                 stage,
                 in_use: rules.stages.contains(&stage),
                 matches: ask(alone, one, other)?.original().is_some(),
                 from: from.map(|original| original.similarity.unwrap_or_else(|| u16::from(original.distance))),
             })
         });
-        let stages: Result<Vec<StageSays>, SieveError> = stages.into_iter().collect();
+        let stages: Result<Vec<StageResult>, SieveError> = stages.into_iter().collect();
         let refusal = refusal.filter(|_| matches!(verdict, Verdict::Unique | Verdict::Template(_)));
         Ok(Self { verdict, refusal, stages: stages? })
     }
 
     /// Returns what one stage says.
     #[must_use]
-    pub fn stage(&self, stage: Stage) -> Option<&StageSays> {
+    pub fn stage(&self, stage: Stage) -> Option<&StageResult> {
         self.stages.iter().find(|says| says.stage == stage)
     }
 }

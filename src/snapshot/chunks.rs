@@ -29,7 +29,7 @@ const BYTES_EXPECTED: usize = 64;
 const ROOM_FOR_HEAD: usize = 4096;
 
 /// Fewest bytes of an original: flags, sequence, page, time, exact hash.
-const LEAST_BYTES: usize = 21;
+const MIN_BYTES: usize = 21;
 
 /// Makes the chunks one after another.
 pub(super) fn encode(snapshot: &Snapshot) -> impl Iterator<Item = Vec<u8>> {
@@ -81,7 +81,7 @@ pub(super) fn restore<E: From<CodecError> + Send>(
     let (decoded, all) = bounded(CHUNKS_AHEAD);
     let (used, again) = bounded(CHUNKS_AHEAD);
     std::thread::scope(|scope| {
-        // Ends with the last chunk, or when nobody is there to take another one.
+        // Ends with the last chunk, or when the receiver is gone.
         scope.spawn(move || {
             chunks.try_for_each(|chunk| {
                 let mut originals: Vec<Original> = again.try_recv().unwrap_or_default();
@@ -200,7 +200,7 @@ fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() 
 fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecError> {
     let mut from = frame::unwrap_kind(chunk, Kind::Originals)?;
     let mut places = Places::read_table(&mut from)?;
-    let count = from.count(LEAST_BYTES, "originals")?;
+    let count = from.count(MIN_BYTES, "originals")?;
     into.reserve(count);
     let mut sequence = 0_u64;
     for _ in 0..count {

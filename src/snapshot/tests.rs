@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::disk::Change;
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Width};
-use crate::index::{Index, Original, in_turn};
+use crate::index::{Index, Original, run_sequential};
 use crate::judge::Span;
 use crate::log::codec::FORMAT_VERSION;
 use crate::log::codec::hex::{hex, records};
@@ -325,7 +325,7 @@ proptest! {
         cluster in any::<Option<i64>>(),
     ) {
         let made = snapshot(sequences.into_iter().map(|sequence| original(sequence, cluster)).collect());
-        let restored = chunks::restore(&mut chunks::encode(&made).map(Ok::<_, CodecError>), &mut in_turn).unwrap();
+        let restored = chunks::restore(&mut chunks::encode(&made).map(Ok::<_, CodecError>), &mut run_sequential).unwrap();
         check_restored(&restored, &made);
         prop_assert_eq!(decoded(chunks::encode(&made).collect()), Ok(made));
     }
@@ -374,7 +374,7 @@ fn a_snapshot_whose_last_chunk_is_damaged_is_not_restored_but_the_one_before() {
     let before = files(&dir);
     folder.store("0", &scheme(), &of(200)).unwrap();
     let load = || {
-        let newest = folder.restore("0", &scheme(), in_turn).unwrap();
+        let newest = folder.restore("0", &scheme(), run_sequential).unwrap();
         (newest.found.unwrap(), newest.discarded.len())
     };
     let (restored, passed_over) = load();

@@ -85,7 +85,7 @@ const FILES: [(&str, &str, &str); 11] = [
 
 /// Why a question has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ApiError {
     /// There is no such thing.
     Missing(String),
     /// The question makes no sense.
@@ -106,55 +106,55 @@ pub enum Lookup {
 }
 
 /// Answers what needs the machine itself. Called on threads that may wait.
-pub trait Desk: Send + Sync {
+pub trait AdminService: Send + Sync {
     /// Looks at both pages of a pair anew and returns the pair with as much of the texts as may be shown.
     ///
     /// # Errors
     ///
     /// Why it cannot.
-    fn pair(&self, pair: &Pair) -> Result<Value, Refusal>;
+    fn pair(&self, pair: &Pair) -> Result<Value, ApiError>;
 
     /// Reads a page as the input would be read.
     ///
     /// # Errors
     ///
     /// Why it cannot.
-    fn explain(&self, value: &[u8]) -> Result<Value, Refusal>;
+    fn explain(&self, value: &[u8]) -> Result<Value, ApiError>;
 
     /// Says what the judges of this instance remember.
     ///
     /// # Errors
     ///
     /// Why it cannot.
-    fn stats(&self) -> Result<Value, Refusal>;
+    fn stats(&self) -> Result<Value, ApiError>;
 
     /// Finds originals.
     ///
     /// # Errors
     ///
     /// Why it cannot.
-    fn lookup(&self, what: &Lookup) -> Result<Value, Refusal>;
+    fn lookup(&self, what: &Lookup) -> Result<Value, ApiError>;
 
     /// Takes originals down.
     ///
     /// # Errors
     ///
     /// Why it cannot.
-    fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, Refusal>;
+    fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, ApiError>;
 
     /// Has a snapshot written as soon as everything judged is committed.
     ///
     /// # Errors
     ///
     /// Why it cannot.
-    fn snapshot(&self) -> Result<Value, Refusal>;
+    fn snapshot(&self) -> Result<Value, ApiError>;
 
     /// Stops reading the input, or goes on.
     ///
     /// # Errors
     ///
     /// Why it cannot.
-    fn hold(&self, is_held: bool) -> Result<Value, Refusal>;
+    fn hold(&self, is_held: bool) -> Result<Value, ApiError>;
 }
 
 /// What the listener shows and to whom.
@@ -162,7 +162,7 @@ pub trait Desk: Send + Sync {
 pub struct Admin {
     /// What a request must carry.
     pub token: Option<SecretString>,
-    /// How much of a page's text the page may expect; the desk keeps to it.
+    /// How much of a page's text the page may expect; the service keeps to it.
     pub text: ShownText,
     /// Largest distance of a match, for the page's line in the histogram.
     pub max_distance: u8,
@@ -171,7 +171,7 @@ pub struct Admin {
     /// The state of the instance, and the last hour.
     pub overview: Overview,
     /// Answers the rest.
-    pub desk: Arc<dyn Desk>,
+    pub admin_service: Arc<dyn AdminService>,
 }
 
 impl fmt::Debug for Admin {
@@ -221,7 +221,7 @@ fn answer(status: StatusCode, value: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response()
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, why) = match self {
             Self::Missing(why) => (StatusCode::NOT_FOUND, why),
@@ -232,18 +232,18 @@ impl IntoResponse for Refusal {
     }
 }
 
-fn wrong(why: impl fmt::Display) -> Refusal {
-    Refusal::Wrong(why.to_string())
+fn wrong(why: impl fmt::Display) -> ApiError {
+    ApiError::Wrong(why.to_string())
 }
 
-/// Asks the desk on a thread that may wait.
+/// Asks the service on a thread that may wait.
 async fn ask(
     admin: &Admin,
-    question: impl FnOnce(&dyn Desk) -> Result<Value, Refusal> + Send + 'static,
-) -> Result<Response, Refusal> {
-    let desk = Arc::clone(&admin.desk);
-    let answered = tokio::task::spawn_blocking(move || question(&*desk)).await;
-    let value = answered.map_err(|error| Refusal::Unable(format!("the question was not answered: {error}")))??;
+    question: impl FnOnce(&dyn AdminService) -> Result<Value, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    let admin_service = Arc::clone(&admin.admin_service);
+    let answered = tokio::task::spawn_blocking(move || question(&*admin_service)).await;
+    let value = answered.map_err(|error| ApiError::Unable(format!("the question was not answered: {error}")))??;
     Ok(answer(StatusCode::OK, &value))
 }
 
@@ -267,7 +267,7 @@ struct Wanted {
     limit: String,
 }
 
-fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<Option<T>, Refusal> {
+fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<Option<T>, ApiError> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -275,7 +275,7 @@ fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<Option<T>, Ref
 }
 
 impl Wanted {
-    fn filter(self) -> Result<Filter, Refusal> {
+    fn filter(self) -> Result<Filter, ApiError> {
         let text = |text: String| Some(text).filter(|text| !text.is_empty());
         let verdicts: Vec<String> =
             self.verdict.split(',').filter(|verdict| !verdict.is_empty()).map(str::to_owned).collect();
@@ -297,14 +297,14 @@ impl Wanted {
     }
 }
 
-fn filter(query: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>) -> Result<Filter, Refusal> {
+fn filter(query: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>) -> Result<Filter, ApiError> {
     let Query(wanted) = query.map_err(|error| wrong(error.body_text()))?;
     wanted.filter()
 }
 
 type Queried<T> = Result<Query<T>, axum::extract::rejection::QueryRejection>;
 
-async fn pairs(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Response, Refusal> {
+async fn pairs(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Response, ApiError> {
     let page = admin.pairs.page(&filter(query)?);
     let (offered, kept) = admin.pairs.totals();
     let value = json!({
@@ -327,13 +327,13 @@ struct After {
     since: String,
 }
 
-async fn overview(State(admin): State<Admin>, query: Queried<After>) -> Result<Response, Refusal> {
+async fn overview(State(admin): State<Admin>, query: Queried<After>) -> Result<Response, ApiError> {
     let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
     let since = number("since", &asked.since)?.unwrap_or(0);
     Ok(answer(StatusCode::OK, &admin.overview.answer(since)))
 }
 
-async fn stream(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Response, Refusal> {
+async fn stream(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Response, ApiError> {
     struct Heard {
         news: broadcast::Receiver<Arc<Pair>>,
         filter: Filter,
@@ -360,21 +360,21 @@ async fn stream(State(admin): State<Admin>, query: Queried<Wanted>) -> Result<Re
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(10))).into_response())
 }
 
-async fn pair(State(admin): State<Admin>, Path(source): Path<String>) -> Result<Response, Refusal> {
+async fn pair(State(admin): State<Admin>, Path(source): Path<String>) -> Result<Response, ApiError> {
     let source = source.parse::<Source>().map_err(wrong)?;
     let found = admin
         .pairs
         .find(&source)
-        .ok_or_else(|| Refusal::Missing(format!("{source} is not among the recent pairs of this instance")))?;
-    ask(&admin, move |desk| desk.pair(&found)).await
+        .ok_or_else(|| ApiError::Missing(format!("{source} is not among the recent pairs of this instance")))?;
+    ask(&admin, move |admin_service| admin_service.pair(&found)).await
 }
 
-async fn explain(State(admin): State<Admin>, body: Bytes) -> Result<Response, Refusal> {
-    ask(&admin, move |desk| desk.explain(&body)).await
+async fn explain(State(admin): State<Admin>, body: Bytes) -> Result<Response, ApiError> {
+    ask(&admin, move |admin_service| admin_service.explain(&body)).await
 }
 
-async fn stats(State(admin): State<Admin>) -> Result<Response, Refusal> {
-    ask(&admin, |desk| desk.stats()).await
+async fn stats(State(admin): State<Admin>) -> Result<Response, ApiError> {
+    ask(&admin, |admin_service| admin_service.stats()).await
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -386,7 +386,7 @@ struct Asked {
     id: String,
 }
 
-async fn lookup(State(admin): State<Admin>, query: Queried<Asked>) -> Result<Response, Refusal> {
+async fn lookup(State(admin): State<Admin>, query: Queried<Asked>) -> Result<Response, ApiError> {
     let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
     let what = match (asked.fp.as_str(), asked.source.as_str(), asked.id.as_str()) {
         (fp, "", "") if !fp.is_empty() => {
@@ -402,7 +402,7 @@ async fn lookup(State(admin): State<Admin>, query: Queried<Asked>) -> Result<Res
         ("", "", id) if !id.is_empty() => Lookup::Id(id.to_owned()),
         _ => return Err(wrong("expected one of fp, source and id")),
     };
-    ask(&admin, move |desk| desk.lookup(&what)).await
+    ask(&admin, move |admin_service| admin_service.lookup(&what)).await
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -411,7 +411,7 @@ struct Number {
     n: String,
 }
 
-async fn top(State(admin): State<Admin>, query: Queried<Number>) -> Result<Response, Refusal> {
+async fn top(State(admin): State<Admin>, query: Queried<Number>) -> Result<Response, ApiError> {
     let Query(asked) = query.map_err(|error| wrong(error.body_text()))?;
     let clusters = admin.pairs.largest(number("n", &asked.n)?.unwrap_or(20));
     let one = |Cluster { source, id, duplicate_id, duplicates }: &Cluster| json!({"cluster": source.to_string(), "id": id, "duplicate_id": duplicate_id, "duplicates": duplicates});
@@ -425,7 +425,7 @@ struct Targets {
     id: Vec<String>,
 }
 
-async fn forget(State(admin): State<Admin>, body: Bytes) -> Result<Response, Refusal> {
+async fn forget(State(admin): State<Admin>, body: Bytes) -> Result<Response, ApiError> {
     let targets: Targets = serde_json::from_slice(&body).map_err(wrong)?;
     let mut found = Vec::new();
     for source in &targets.source {
@@ -435,19 +435,19 @@ async fn forget(State(admin): State<Admin>, body: Bytes) -> Result<Response, Ref
     if found.is_empty() {
         return Err(wrong("nothing is named: expected {\"source\": [\"topic:partition:offset\"], \"id\": []}"));
     }
-    ask(&admin, move |desk| desk.forget(found)).await
+    ask(&admin, move |admin_service| admin_service.forget(found)).await
 }
 
-async fn snapshot(State(admin): State<Admin>) -> Result<Response, Refusal> {
-    ask(&admin, |desk| desk.snapshot()).await
+async fn snapshot(State(admin): State<Admin>) -> Result<Response, ApiError> {
+    ask(&admin, |admin_service| admin_service.snapshot()).await
 }
 
-async fn pause(State(admin): State<Admin>) -> Result<Response, Refusal> {
-    ask(&admin, |desk| desk.hold(true)).await
+async fn pause(State(admin): State<Admin>) -> Result<Response, ApiError> {
+    ask(&admin, |admin_service| admin_service.hold(true)).await
 }
 
-async fn resume(State(admin): State<Admin>) -> Result<Response, Refusal> {
-    ask(&admin, |desk| desk.hold(false)).await
+async fn resume(State(admin): State<Admin>) -> Result<Response, ApiError> {
+    ask(&admin, |admin_service| admin_service.hold(false)).await
 }
 
 #[derive(Debug, Deserialize)]
@@ -456,9 +456,9 @@ struct Logged {
     level: Levels,
 }
 
-async fn log(body: Bytes) -> Result<Response, Refusal> {
+async fn log(body: Bytes) -> Result<Response, ApiError> {
     let Logged { level } = serde_json::from_slice(&body).map_err(wrong)?;
-    logging::set_level(&level).map_err(Refusal::Unable)?;
+    logging::set_level(&level).map_err(ApiError::Unable)?;
     tracing::warn!(%level, "log level changed by an operator");
     Ok(answer(StatusCode::OK, &json!({"level": level})))
 }

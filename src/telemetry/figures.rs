@@ -1,4 +1,4 @@
-//! Figures read back from Prometheus' text, as far as a summary needs them: what is summed up is what is scraped.
+//! Parses our own Prometheus text, so that the status page shows exactly what is scraped.
 
 /// One series.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,9 +10,9 @@ struct Series {
 
 /// All series of one answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures(Vec<Series>);
+pub struct ParsedMetrics(Vec<Series>);
 
-impl Figures {
+impl ParsedMetrics {
     /// Reads what it understands and leaves the rest.
     #[must_use]
     pub fn parse(text: &str) -> Self {
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn series_are_read_with_their_labels() {
         let text = "# HELP a b\n# TYPE a counter\na{x=\"1\",y=\"q\\\"}{\\\\\"} 2\na{x=\"2\"} 3.5\nb 4\nbroken{x=\n\n";
-        let figures = Figures::parse(text);
+        let figures = ParsedMetrics::parse(text);
         assert_eq!(figures.sum("a", &[]).to_bits(), 5.5_f64.to_bits());
         assert_eq!(figures.sum("a", &[("x", "2")]).to_bits(), 3.5_f64.to_bits());
         assert_eq!(figures.label("a", "y").as_deref(), Some("q\"}{\\"));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn buckets_are_read_in_the_order_of_their_bounds() {
-        let figures = Figures::parse("h_bucket{le=\"+Inf\"} 3\nh_bucket{le=\"0.5\"} 1\nh_sum 4\nh_count 3\n");
+        let figures = ParsedMetrics::parse("h_bucket{le=\"+Inf\"} 3\nh_bucket{le=\"0.5\"} 1\nh_sum 4\nh_count 3\n");
         assert_eq!(figures.buckets("h"), [(0.5, 1.0), (f64::INFINITY, 3.0)]);
         assert_eq!(figures.buckets("other"), []);
     }

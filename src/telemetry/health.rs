@@ -1,6 +1,6 @@
 //! Is the process alive, and may it be relied on?
 //!
-//! *Alive*: every loop that registered a [`Beat`] ticked within the limit. Brokers that are down do not matter.
+//! *Alive*: every loop that registered a [`Heartbeat`] ticked within the limit. Brokers that are down do not matter.
 //! *Ready*: every registered [`Check`] passes. Whoever does the work reports; nobody is asked. Time is passed in.
 
 use std::collections::BTreeMap;
@@ -21,9 +21,9 @@ struct State {
     checks: BTreeMap<(String, u64), Result<(), String>>,
 }
 
-/// Reports that a loop moves. Dropped when the loop ends in an orderly way: then nobody waits for it any more.
+/// Heartbeat of a loop. Drop it when the loop ends normally; it is then no longer checked.
 #[derive(Debug)]
-pub struct Beat {
+pub struct Heartbeat {
     health: Health,
     key: (String, u64),
 }
@@ -44,11 +44,11 @@ impl Health {
 
     /// Registers a loop; it counts as having ticked at `now`.
     #[must_use]
-    pub fn beat(&self, name: &str, now: Instant) -> Beat {
+    pub fn heartbeat(&self, name: &str, now: Instant) -> Heartbeat {
         let mut state = self.lock();
         let key = state.key(name);
         state.beats.insert(key.clone(), now);
-        Beat { health: self.clone(), key }
+        Heartbeat { health: self.clone(), key }
     }
 
     /// Registers a condition that does not hold yet, for this reason.
@@ -95,7 +95,7 @@ impl State {
     }
 }
 
-impl Beat {
+impl Heartbeat {
     /// The loop moved.
     pub fn tick(&self, now: Instant) {
         if let Some(ticked) = self.health.lock().beats.get_mut(&self.key) {
@@ -104,7 +104,7 @@ impl Beat {
     }
 }
 
-impl Drop for Beat {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.health.lock().beats.remove(&self.key);
     }
@@ -146,11 +146,11 @@ mod tests {
         let start = Instant::now();
         let health = Health::new(LIMIT);
         assert_eq!(health.live(start), Ok(()));
-        let beat = health.beat("input", start);
+        let heartbeat = health.heartbeat("input", start);
         assert_eq!(health.live(start + LIMIT), Ok(()));
         let late = start + LIMIT + Duration::from_millis(1);
         assert_eq!(health.live(late), Err(vec!["input: has not moved for 10 s (limit 10 s)".to_owned()]));
-        beat.tick(late);
+        heartbeat.tick(late);
         assert_eq!(health.live(late), Ok(()));
     }
 
@@ -158,7 +158,7 @@ mod tests {
     fn a_loop_that_ended_is_not_waited_for() {
         let start = Instant::now();
         let health = Health::new(LIMIT);
-        let (first, second) = (health.beat("input", start), health.beat("input", start));
+        let (first, second) = (health.heartbeat("input", start), health.heartbeat("input", start));
         drop(first);
         assert!(health.live(start + LIMIT * 2).is_err(), "its namesake still counts");
         drop(second);

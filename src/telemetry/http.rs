@@ -53,7 +53,7 @@ pub struct Endpoints {
     pub clock: Clock,
     /// For `/status`: tells the time of day.
     pub wall: fn() -> Timestamp,
-    /// For `/config`: what it answers. Whoever makes it leaves secrets out.
+    /// Body of `/config`. Must not contain secrets.
     pub config: Arc<str>,
 }
 
@@ -202,7 +202,7 @@ mod tests {
     use crate::config::settings;
     use crate::telemetry::labels::Verdict;
 
-    /// A server whose clock stands `ahead` of the time at which `beat` ticked.
+    /// A server whose clock stands `ahead` of the time at which `heartbeat` ticked.
     fn server(health: &Health, ahead: Duration) -> (Server, Metrics) {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let now = Instant::now() + ahead;
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_loop_that_stands_still_is_not_alive() {
         let health = Health::new(Duration::from_secs(10));
-        let beat = health.beat("input", Instant::now());
+        let heartbeat = health.heartbeat("input", Instant::now());
         let (moving, _) = server(&health, Duration::ZERO);
         assert_eq!(ask(&moving, "/livez").0, 200);
         let (stuck, _) = server(&health, Duration::from_mins(1));
@@ -291,7 +291,7 @@ mod tests {
             assert_eq!(status, 503);
             assert!(body.starts_with("input: has not moved for 6"), "{body}");
         }
-        drop(beat);
+        drop(heartbeat);
         assert_eq!(ask(&stuck, "/livez").0, 200);
     }
 

@@ -256,7 +256,7 @@ label! {
     }
 }
 label! {
-    /// Why an index began without the facts of one window.
+    /// Why an index started without one full window of history.
     ColdStart = "reason" {
         /// A scheme that was never judged under.
         NewScheme = "new_scheme",

@@ -1,10 +1,10 @@
-//! Edge: what the machine says about itself: metrics, log lines, health, recent pairs; and who may ask it to act.
+//! Edge: metrics, logging, health, recent pairs, and the admin API.
 //!
 //! Pure rooms say nothing; their steps return observations, and `runtime` records them here. [`table`] lists every
 //! metric once; [`Metrics`] has a typed function for each, so that no other room spells a metric's name.
 
 pub mod admin;
-pub mod caller;
+pub mod http_client;
 pub mod figures;
 pub mod health;
 pub mod http;
@@ -19,5 +19,5 @@ pub mod spans;
 pub mod status;
 pub mod table;
 
-pub use health::{Beat, Check, Health};
+pub use health::{Check, Health, Heartbeat};
 pub use metrics::{IndexFigures, Metrics};

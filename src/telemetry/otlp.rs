@@ -11,13 +11,13 @@ use axum::http::{Request, header};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::Metrics;
-use super::caller::call;
+use super::http_client::call;
 use super::labels::{Component, ErrorKind};
 use super::spans::{Span, request};
 use crate::config::Endpoint;
 
 /// Spans that wait at the most.
-const MOST_WAITING: usize = 4096;
+const MAX_WAITING: usize = 4096;
 
 /// Spans in one request.
 const BATCH: usize = 512;
@@ -26,10 +26,10 @@ const BATCH: usize = 512;
 const GATHER: Duration = Duration::from_secs(1);
 
 /// How long a collector may be silent.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often it is told that spans are dropped.
-const COMPLAIN: Duration = Duration::from_mins(1);
+const WARN_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The end that spans are handed to. When it is dropped, what waits is sent first.
 pub struct Traces {
@@ -50,7 +50,7 @@ impl Traces {
         metrics: Metrics,
         now: impl Fn() -> Instant + Send + 'static,
     ) -> io::Result<Self> {
-        let (sender, spans) = bounded(MOST_WAITING);
+        let (sender, spans) = bounded(MAX_WAITING);
         let mut exporter = Exporter { endpoint, resource, metrics: metrics.clone(), complained: None, now };
         let thread = std::thread::Builder::new().name("traces".to_owned()).spawn(move || exporter.run(&spans))?;
         Ok(Self { spans: Some(sender), thread: Some(thread), metrics })
@@ -101,7 +101,7 @@ impl<N: Fn() -> Instant> Exporter<N> {
     fn dropped(&mut self, spans: usize, error: &io::Error) {
         (0..spans).for_each(|_| self.metrics.error(Component::Traces, ErrorKind::Io));
         let now = (self.now)();
-        if self.complained.is_none_or(|before| now.saturating_duration_since(before) > COMPLAIN) {
+        if self.complained.is_none_or(|before| now.saturating_duration_since(before) > WARN_INTERVAL) {
             self.complained = Some(now);
             tracing::warn!(endpoint = %self.endpoint, spans, %error, "spans are dropped: the collector does not take them");
         }
@@ -112,7 +112,7 @@ impl<N: Fn() -> Instant> Exporter<N> {
         let body = request(&self.resource, spans).to_string();
         let posted = Request::post(path).header(header::CONTENT_TYPE, "application/json").body(body);
         let bare = host.trim_start_matches('[').trim_end_matches(']');
-        match call(bare, *port, posted.map_err(io::Error::other)?, PATIENCE)?.status {
+        match call(bare, *port, posted.map_err(io::Error::other)?, REQUEST_TIMEOUT)?.status {
             200..300 => Ok(()),
             status => Err(io::Error::other(format!("it answers {status}"))),
         }

@@ -19,7 +19,7 @@ pub use self::judges::{NOBODY_JUDGES, VERDICTS_CHECK, judge_check};
 use self::history::{History, KEPT};
 use self::judges::Judges;
 use self::reading::Reading;
-use super::figures::Figures;
+use super::figures::ParsedMetrics;
 use super::metrics::{Build, Metrics};
 use super::status;
 use super::{Health, table};
@@ -102,7 +102,7 @@ impl Overview {
 
     fn sample(&self) {
         let inner = &*self.inner;
-        let figures = Figures::parse(&inner.metrics.render());
+        let figures = ParsedMetrics::parse(&inner.metrics.render());
         let checks = inner.health.readiness();
         let (now, at) = ((inner.clock)(), (inner.wall)());
         let mut state = self.lock();
@@ -113,7 +113,7 @@ impl Overview {
     /// Returns the state now, with the samples after this number.
     pub(super) fn answer(&self, after: u64) -> Value {
         let inner = &*self.inner;
-        let figures = Figures::parse(&inner.metrics.render());
+        let figures = ParsedMetrics::parse(&inner.metrics.render());
         let checks = inner.health.readiness();
         let examples = inner.metrics.dead_letter_examples();
         let now = (inner.wall)();
@@ -152,7 +152,7 @@ impl About {
 }
 
 /// What the page shows beside the summary.
-fn more(figures: &Figures) -> Map<String, Value> {
+fn more(figures: &ParsedMetrics) -> Map<String, Value> {
     let capacity = [("reason", "capacity")];
     let reasons = figures.by_label(table::BLOCKED_PARTITIONS.name, "reason");
     let blocked: Map<String, Value> =
@@ -168,7 +168,7 @@ fn more(figures: &Figures) -> Map<String, Value> {
 }
 
 /// The partitions of the input with the largest lags, largest first; those without a lag are left out.
-fn lags(figures: &Figures) -> Value {
+fn lags(figures: &ParsedMetrics) -> Value {
     let mut lags = figures.by_two_labels(table::CONSUMER_LAG.name, "topic", "partition");
     lags.retain(|(_, _, lag)| *lag > 0.0);
     lags.sort_by(|one, other| other.2.total_cmp(&one.2));

@@ -43,7 +43,7 @@ const BEHIND: usize = 256;
 
 /// A duplicate, as it was delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct DeliveredDuplicate {
     /// Its position.
     pub source: Source,
     /// Position of the page it was matched to.
@@ -66,9 +66,9 @@ pub struct Seen {
     pub at: Timestamp,
 }
 
-/// What a look at both pages told.
+/// Details of a pair, found by comparing both pages.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Looked {
+pub struct PairDetails {
     /// Id of the page it was matched to.
     pub original_id: Option<String>,
     /// What cut the page into words.
@@ -91,9 +91,9 @@ pub struct Pair {
     /// Counts the pairs that were kept, from 1.
     pub number: u64,
     /// The duplicate.
-    pub seen: Seen,
+    pub seen: DeliveredDuplicate,
     /// What a look at both pages told; absent until then.
-    pub looked: Option<Looked>,
+    pub looked: Option<PairDetails>,
 }
 
 /// Which pairs are wanted.
@@ -183,7 +183,7 @@ impl Pairs {
     /// Counts a duplicate and, when it is not one of too many, keeps it. Returns what is to be looked at. `now` counts
     /// from any fixed point.
     #[must_use]
-    pub fn offer(&self, now: Duration, mut seen: Seen) -> Option<Arc<Pair>> {
+    pub fn offer(&self, now: Duration, mut seen: DeliveredDuplicate) -> Option<Arc<Pair>> {
         seen.id = seen.id.map(|id| one_line(&id));
         let mut state = self.lock();
         state.offered += 1;
@@ -201,7 +201,7 @@ impl Pairs {
     }
 
     /// Notes what a look at both pages told, and hands the pair to those who listen.
-    pub fn looked_at(&self, number: u64, mut looked: Looked) {
+    pub fn looked_at(&self, number: u64, mut looked: PairDetails) {
         looked.original_id = looked.original_id.map(|id| one_line(&id));
         let mut state = self.lock();
         let first = state.kept.front().map_or(0, |pair| pair.number);
@@ -273,7 +273,7 @@ impl Pairs {
 impl State {
     /// Notes the id of a cluster's first page when that is the page of a pair that was looked at.
     fn learn_id(&mut self, pair: &Pair) {
-        let Seen { original, cluster, .. } = &pair.seen;
+        let DeliveredDuplicate { original, cluster, .. } = &pair.seen;
         let id = pair.looked.as_ref().and_then(|looked| looked.original_id.as_ref());
         let Some(id) = id.filter(|_| original == cluster && self.clusters.counts.contains_key(cluster)) else { return };
         self.ids.insert(cluster.clone(), id.clone());
@@ -417,7 +417,8 @@ impl Pair {
     /// Returns the pair as it stands in lists.
     #[must_use]
     pub fn json(&self) -> Value {
-        let Seen { source, original, cluster, verdict, stage, distance, contained, age_ms, id, at } = &self.seen;
+        let DeliveredDuplicate { source, original, cluster, verdict, stage, distance, contained, age_ms, id, at } =
+            &self.seen;
         let mut object = json!({
             "number": self.number,
             "at_ms": at.millis(),
@@ -444,7 +445,7 @@ impl Pair {
     }
 }
 
-impl Looked {
+impl PairDetails {
     fn json(&self) -> Map<String, Value> {
         let mut object = Map::new();
         let mut put = |name: &str, value: Option<Value>| {
@@ -483,8 +484,8 @@ mod tests {
         PartitionId::new("pages", 0).at(offset)
     }
 
-    fn seen(offset: i64, verdict: &'static str, distance: u8) -> Seen {
-        Seen {
+    fn seen(offset: i64, verdict: &'static str, distance: u8) -> DeliveredDuplicate {
+        DeliveredDuplicate {
             source: source(offset),
             original: source(0),
             cluster: source(0),
@@ -516,7 +517,7 @@ mod tests {
         assert_eq!(offsets(&pairs, &Filter { after: Some(1008), ..Filter::default() }), [1010, 1009]);
         assert!(pairs.find(&source(10)).is_none() && pairs.find(&source(11)).is_some());
         // What was looked at too late changes nothing.
-        pairs.looked_at(3, Looked { bits: Some(9), ..Looked::default() });
+        pairs.looked_at(3, PairDetails { bits: Some(9), ..PairDetails::default() });
         assert!(pairs.page(&Filter::default()).pairs.iter().all(|pair| pair.looked.is_none()));
     }
 
@@ -542,12 +543,12 @@ mod tests {
         }
         let differs =
             vec![Run { side: Side::First, text: "old".into() }, Run { side: Side::Second, text: "new".into() }];
-        let looked = Looked {
+        let looked = PairDetails {
             original_id: Some("http://Mirror.example?x".into()),
             segmenter: Some("jieba"),
             bits: Some(3),
             differs,
-            ..Looked::default()
+            ..PairDetails::default()
         };
         let mut heard = pairs.listen();
         pairs.looked_at(2, looked);
@@ -594,9 +595,9 @@ mod tests {
     #[test]
     fn a_cluster_has_the_id_of_its_first_page_once_that_is_known() {
         let pairs = Pairs::default();
-        let looked = |id: &str| Looked { original_id: Some(id.into()), ..Looked::default() };
+        let looked = |id: &str| PairDetails { original_id: Some(id.into()), ..PairDetails::default() };
         pairs.offer(Duration::ZERO, seen(1, "near", 1)).unwrap();
-        pairs.offer(Duration::ZERO, Seen { original: source(1), ..seen(2, "near", 1) }).unwrap();
+        pairs.offer(Duration::ZERO, DeliveredDuplicate { original: source(1), ..seen(2, "near", 1) }).unwrap();
         // The page that it was matched to is itself a duplicate of the first one.
         pairs.looked_at(2, looked("https://a.example/1"));
         let largest = pairs.largest(1).remove(0);

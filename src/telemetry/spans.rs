@@ -1,4 +1,4 @@
-//! What became of single records, as spans of OpenTelemetry: the only place that knows their names.
+//! OpenTelemetry spans for sampled records. The only place that knows attribute names.
 //!
 //! A record that is chosen becomes a trace of its own: `process <topic>` from poll to acknowledgement, in it `judge` (from
 //! asking about the page to reading its ruling) and `send <topic>` for each record written. The headers `traceparent` and

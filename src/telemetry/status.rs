@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::figures::Figures;
+use super::figures::ParsedMetrics;
 use super::metrics::{Build, Metrics};
 use crate::record::Timestamp;
 
@@ -18,7 +18,7 @@ pub fn status(
     config: &str,
     now: Timestamp,
 ) -> Value {
-    let figures = Figures::parse(&metrics.render());
+    let figures = ParsedMetrics::parse(&metrics.render());
     let mut page = summary(&figures, &metrics.dead_letter_examples(), checks, build, now);
     let config: Value = serde_json::from_str(config).unwrap_or_default();
     if let Some(input) = config.pointer("/config/input").and_then(Value::as_object) {
@@ -30,7 +30,7 @@ pub fn status(
 
 /// Sums up what was read from the metrics.
 pub(super) fn summary(
-    figures: &Figures,
+    figures: &ParsedMetrics,
     examples: &BTreeMap<&'static str, (String, String)>,
     checks: &[(String, Result<(), String>)],
     build: &Build,
@@ -82,7 +82,7 @@ pub(super) fn members(value: Value) -> Map<String, Value> {
 }
 
 /// Event time from the oldest original to the newest page.
-pub(super) fn effective_window_ms(figures: &Figures) -> Option<i64> {
+pub(super) fn effective_window_ms(figures: &ParsedMetrics) -> Option<i64> {
     let oldest = figures.largest("dupgate_index_oldest_entry_timestamp_seconds").and_then(millis)?;
     let newest = figures.largest("dupgate_last_record_timestamp_seconds").and_then(millis)?;
     Some(newest.saturating_sub(oldest).max(0))
@@ -95,7 +95,7 @@ fn millis(seconds: f64) -> Option<i64> {
 }
 
 /// Every reason why a record got no verdict, with the last such record.
-fn dead_letters(figures: &Figures, examples: &BTreeMap<&'static str, (String, String)>) -> Vec<Value> {
+fn dead_letters(figures: &ParsedMetrics, examples: &BTreeMap<&'static str, (String, String)>) -> Vec<Value> {
     let of = |name: &str, reason: &str| whole(figures.sum(name, &[("reason", reason)]));
     let tell = |(reason, (position, why)): (&&str, &(String, String))| {
         json!({
@@ -119,12 +119,12 @@ fn whole(count: f64) -> u64 {
 }
 
 /// Values of a label whose series is not 0.
-fn set(figures: &Figures, name: &str, label: &str) -> Vec<String> {
+fn set(figures: &ParsedMetrics, name: &str, label: &str) -> Vec<String> {
     figures.by_label(name, label).into_iter().filter(|(_, figure)| *figure > 0.0).map(|(value, _)| value).collect()
 }
 
 /// Errors by component and kind, those that came.
-fn errors(figures: &Figures) -> Map<String, Value> {
+fn errors(figures: &ParsedMetrics) -> Map<String, Value> {
     let name = "dupgate_errors_total";
     let mut found = Map::new();
     for component in set(figures, name, "component") {
@@ -160,7 +160,7 @@ mod tests {
         let checks = [("joined".to_owned(), Ok(())), ("restored".to_owned(), Err("restoring, 40 %".to_owned()))];
         let build = Build { version: "1.2.3".into(), revision: "abc".into(), librdkafka: "2.12.1".into() };
         let examples = BTreeMap::from([("no_text", ("a:0:7".to_owned(), "no text is left".to_owned()))]);
-        let page = summary(&Figures::parse(metrics), &examples, &checks, &build, Timestamp::from_millis(10_000));
+        let page = summary(&ParsedMetrics::parse(metrics), &examples, &checks, &build, Timestamp::from_millis(10_000));
         for (key, expected) in [
             ("version", json!("1.2.3")),
             ("ready", json!(false)),
@@ -187,7 +187,7 @@ mod tests {
             assert_eq!(page[key], expected, "{key} of {page:#?}");
         }
         assert_eq!(
-            summary(&Figures::default(), &BTreeMap::new(), &[], &build, Timestamp::from_millis(1))["ready"],
+            summary(&ParsedMetrics::default(), &BTreeMap::new(), &[], &build, Timestamp::from_millis(1))["ready"],
             true
         );
     }

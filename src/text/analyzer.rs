@@ -3,7 +3,7 @@
 use super::extract::{self, Extraction, Limits};
 use super::normalize::Normalizer;
 use super::settings::{HtmlText, Segmenter, Settings, StopWords};
-use super::weight::AsIs;
+use super::weight::IdentityHasher;
 use super::words::{CutBy, Cutter};
 use crate::record::{Body, Reject, Rejection};
 use jieba_rs::Jieba;
@@ -40,7 +40,7 @@ pub struct Analyzer {
     settings: Settings,
     normalizer: Normalizer,
     cutter: Cutter,
-    stopwords: HashSet<u64, BuildHasherDefault<AsIs>>,
+    stopwords: HashSet<u64, BuildHasherDefault<IdentityHasher>>,
 }
 
 /// A text in the form that is compared.

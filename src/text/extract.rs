@@ -4,26 +4,26 @@ use super::consent;
 use super::nesting::{self, Shape};
 use super::settings::HtmlText;
 use super::stripped;
-use super::tree::{self, MOST_ATTRIBUTES, NoTree};
+use super::tree::{self, MAX_ATTRIBUTES, NoTree};
 use crate::record::{Reject, Rejection};
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
 
 /// Main text shorter than this many bytes is not trusted: then all visible text counts.
-const LEAST_MAIN_TEXT: usize = 120;
+const MIN_MAIN_TEXT: usize = 120;
 
 /// Main text of fewer characters than this may be a notice beside the article. The library takes less than this only
 /// where it has found nothing better under its loosest rules.
 const SURE_MAIN_TEXT: usize = 500;
 
 /// Main text that may be a notice is not trusted unless one in this many characters of the page's running text stands in it.
-const LEAST_SHARE_OF_TEXT: usize = 4;
+const MIN_SHARE_OF_TEXT: usize = 4;
 
 /// Visible text of more bytes than this is not searched for the article beside a notice: reading stays bounded.
-const MOST_SEARCHED: usize = 1 << 19;
+const MAX_SEARCHED: usize = 1 << 19;
 
 /// Paragraphs of fewer characters stay where the others of a notice are left out: buttons and single words.
-const LEAST_PARAGRAPH: usize = 20;
+const MIN_PARAGRAPH: usize = 20;
 
 /// Elements whose content is not shown.
 pub(super) const HIDDEN: [&str; 10] =
@@ -83,7 +83,7 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
     let stripped = || Ok((stripped::text_of(html, max_bytes), Extraction::Stripped));
     match nesting::shape_of(html, max_nesting) {
         Shape::TooDeep => return Err(too_deep()),
-        Shape::Attributes(most) if most > MOST_ATTRIBUTES => return stripped(),
+        Shape::Attributes(most) if most > MAX_ATTRIBUTES => return stripped(),
         Shape::Attributes(_) => {}
     }
     // Paragraphs, list items and cells stand between the elements that the scan counted.
@@ -97,7 +97,7 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
     if wanted == HtmlText::AllText {
         return Ok((visible.text, Extraction::All));
     }
-    let main = if visible.text.trim().len() < LEAST_MAIN_TEXT { None } else { main_text(page) };
+    let main = if visible.text.trim().len() < MIN_MAIN_TEXT { None } else { main_text(page) };
     let main = match main {
         Some(notice) if consent::is_notice(&notice) => main_text_without(&notice, html, max_depth, &visible),
         main => main.filter(|main| is_trusted(main, &visible)),
@@ -111,7 +111,7 @@ pub(super) fn text_of(html: &str, wanted: HtmlText, limits: Limits) -> Result<(S
 /// Looks for the article of a page whose notice about cookies was taken for it: without the paragraphs of the notice. `None`
 /// where what is left has no article, or a small one; the page may be about cookies.
 fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visible) -> Option<String> {
-    if visible.text.len() > MOST_SEARCHED {
+    if visible.text.len() > MAX_SEARCHED {
         return None;
     }
     let solid_text = |text: &str| text.split_whitespace().collect::<String>();
@@ -124,7 +124,7 @@ fn main_text_without(notice: &str, html: &str, max_depth: usize, visible: &Visib
             paragraph.push(node);
         }
         Step::Break => {
-            if solid(&text) >= LEAST_PARAGRAPH && notice.contains(&solid_text(&text)) {
+            if solid(&text) >= MIN_PARAGRAPH && notice.contains(&solid_text(&text)) {
                 gone.append(&mut paragraph);
             }
             paragraph.clear();
@@ -147,8 +147,8 @@ fn main_text(page: Document) -> Option<String> {
 /// Says whether this is the article, and not the notice about cookies or the form for comments beside it.
 fn is_trusted(main: &str, visible: &Visible) -> bool {
     let characters = solid(main);
-    main.trim().len() >= LEAST_MAIN_TEXT
-        && (characters >= SURE_MAIN_TEXT || characters.saturating_mul(LEAST_SHARE_OF_TEXT) >= visible.running)
+    main.trim().len() >= MIN_MAIN_TEXT
+        && (characters >= SURE_MAIN_TEXT || characters.saturating_mul(MIN_SHARE_OF_TEXT) >= visible.running)
 }
 
 /// Counts the characters that are no blanks.

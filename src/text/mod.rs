@@ -34,5 +34,5 @@ pub use settings::{
     Digits, Han, HtmlText, JiebaSettings, Normalize, Segmenter, Settings, StopWords, UnicodeForm, Urls,
 };
 pub use tree::weight;
-pub use weight::{AsIs, ONE, WordMap, idf};
+pub use weight::{IdentityHasher, ONE, WordMap, idf};
 pub use words::{CutBy, Run, runs};

@@ -14,10 +14,10 @@ use html5ever::tree_builder::TreeBuilderOpts;
 use html5ever::{Attribute, ParseOpts, QualName, parse_document};
 
 /// The largest tree, in units of a node or two attributes. Larger pages are rare: nine of ten pages have less than 4,000 elements.
-pub(super) const MOST_UNITS: usize = 100_000;
+pub(super) const MAX_UNITS: usize = 100_000;
 
 /// Attributes of one tag: comparing each with all before it must stay cheap.
-pub(super) const MOST_ATTRIBUTES: usize = 1024;
+pub(super) const MAX_ATTRIBUTES: usize = 1024;
 
 /// What a unit of a tree and its share of the copies take, in bytes, rounded up.
 const UNIT_BYTES: usize = 320;
@@ -26,7 +26,7 @@ const UNIT_BYTES: usize = 320;
 const BITE: usize = 256;
 
 /// Places for attributes in a token that does not end: the parser compares each attribute with all before it.
-const MOST_SILENT: usize = 16_384;
+const MAX_SILENT: usize = 16_384;
 
 /// Why no tree was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) enum NoTree {
 
 /// How large a tree may become. A unit is a node or two attributes.
 fn bound(tags: usize) -> usize {
-    tags.saturating_mul(8).saturating_add(4096).min(MOST_UNITS)
+    tags.saturating_mul(8).saturating_add(4096).min(MAX_UNITS)
 }
 
 /// Returns the most bytes that reading a page of HTML takes beside its own, from the record's bytes, whatever their
@@ -55,7 +55,7 @@ pub fn weight(value: &[u8]) -> usize {
 /// Builds the tree of a page that nests at most `max_depth` nodes.
 pub(super) fn build(html: &str, max_depth: usize) -> Result<Document, NoTree> {
     let tags = html.bytes().filter(|byte| *byte == b'<').count();
-    if tags > MOST_UNITS {
+    if tags > MAX_UNITS {
         return Err(NoTree::TooLarge);
     }
     let most = bound(tags);
@@ -77,7 +77,7 @@ pub(super) fn build(html: &str, max_depth: usize) -> Result<Document, NoTree> {
         let separators = bite.bytes().filter(|byte| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'"' | b'\''));
         silent = if sink.calls.get() == seen { silent + separators.count() } else { 0 };
         seen = sink.calls.get();
-        if silent > MOST_SILENT {
+        if silent > MAX_SILENT {
             return Err(NoTree::TooLarge);
         }
     }

@@ -8,9 +8,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Hashes of words are keys as they are: they are well mixed already.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AsIs(u64);
+pub struct IdentityHasher(u64);
 
-impl Hasher for AsIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -26,7 +26,7 @@ impl Hasher for AsIs {
 }
 
 /// A map by the hash of a word.
-pub type WordMap<V> = HashMap<u64, V, BuildHasherDefault<AsIs>>;
+pub type WordMap<V> = HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
 
 /// One natural unit of inverse document frequency, in the fixed-point numbers of [`idf`].
 pub const ONE: u32 = 256;

@@ -1,12 +1,12 @@
-//! The ritual of one Kafka transaction, as a state machine that makes no call itself.
+//! One Kafka transaction as a state machine that makes no call itself.
 //!
 //! Both roles deliver by it: the judge rulings with its place in the fingerprint log, the worker routed pages with
 //! its input offsets. Records first, then the offsets, then the commit (law L2). The owner asks which [`Call`]
 //! comes next, the edge makes it, the answer goes back in.
 
-mod ritual;
+mod txn;
 
-pub use ritual::{Manner, Ritual, Turn};
+pub use txn::{Manner, TransactionMachine, TxnStep};
 
 use crate::record::Reject;
 

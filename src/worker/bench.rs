@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Blocked, Effect, Errand, Event, Pacing, Page, Worker, WorkerSettings};
+use super::{Blocked, Effect, Event, Pacing, Page, PageAction, Worker, WorkerSettings};
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
 use crate::log::{LogIdentity, PageEntry, RulesNumber, Ruling, RulingBatch, Tails, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
@@ -87,7 +87,7 @@ impl Bench {
             bytes: 1,
             event_time,
             paced_by: event_time,
-            errand: Errand::Ask(0, entry),
+            action: PageAction::Ask(0, entry),
             payload: (),
         }))
     }

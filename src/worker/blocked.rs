@@ -1,13 +1,12 @@
-//! A partition that cannot be read on harms itself only: it is left where it stands, said to be blocked, and looked at
-//! again now and then, while the others go on.
+//! Blocked partitions: a partition that cannot make progress is reported and rechecked periodically; the others continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
 use super::events::{Effect, ReadFrom};
-use super::lane::Lane;
 use super::life::Worker;
+use super::queue::PartitionQueue;
 use crate::record::PartitionId;
 
 /// How often the group's offset of a blocked partition is asked for: somebody may have set it.
@@ -58,7 +57,7 @@ impl fmt::Display for Blocked {
     }
 }
 
-impl<P> Lane<P> {
+impl<P> PartitionQueue<P> {
     /// Nothing more is read here. Pages that were read before still go out.
     pub(super) fn block(&mut self, why: Blocked) {
         self.blocked = Some(why);
@@ -83,20 +82,20 @@ impl<P> Worker<P> {
     #[must_use]
     pub fn blocked(&self) -> BTreeMap<PartitionId, Blocked> {
         let blocked =
-            self.lanes.iter().filter_map(|(partition, lane)| Some((partition.clone(), lane.blocked.clone()?)));
+            self.queues.iter().filter_map(|(partition, queue)| Some((partition.clone(), queue.blocked.clone()?)));
         blocked.collect()
     }
 
     /// The partition does not hold the offset that comes next.
     pub(super) fn out_of_range(&mut self, partition: &PartitionId, offset: i64, first: i64, end: i64) {
-        if let Some(lane) = self.lanes.get_mut(partition).filter(|lane| !lane.seeking) {
-            lane.block(Blocked::OutOfRange { offset, first, end });
+        if let Some(queue) = self.queues.get_mut(partition).filter(|queue| !queue.seeking) {
+            queue.block(Blocked::OutOfRange { offset, first, end });
         }
     }
 
     /// A range is to be judged anew: a partition without an offset may have nothing judged any more.
     pub(super) fn ask_for_offset_again(&mut self, partition: &PartitionId) {
-        if self.lanes.get(partition).is_some_and(|lane| lane.blocked == Some(Blocked::NoOffset)) {
+        if self.queues.get(partition).is_some_and(|queue| queue.blocked == Some(Blocked::NoOffset)) {
             self.fetch_committed();
         }
     }
@@ -104,15 +103,15 @@ impl<P> Worker<P> {
     /// Asks for the offsets of blocked partitions when it is time to.
     pub(super) fn recheck_blocked(&mut self, now: Duration) {
         let mut due = false;
-        for lane in self.lanes.values_mut() {
-            if lane.blocked.is_none() {
-                lane.recheck_at = None;
+        for queue in self.queues.values_mut() {
+            if queue.blocked.is_none() {
+                queue.recheck_at = None;
                 continue;
             }
-            let at = *lane.recheck_at.get_or_insert(now + RECHECK_INTERVAL);
-            if now >= at && !lane.leaving {
-                lane.recheck_at = Some(now + RECHECK_INTERVAL);
-                lane.checking = true;
+            let at = *queue.recheck_at.get_or_insert(now + RECHECK_INTERVAL);
+            if now >= at && !queue.leaving {
+                queue.recheck_at = Some(now + RECHECK_INTERVAL);
+                queue.checking = true;
                 due = true;
             }
         }
@@ -124,29 +123,29 @@ impl<P> Worker<P> {
     /// The group's offset of a blocked partition is known. Where somebody has set it, reading begins there.
     pub(super) fn rechecked(&mut self, partition: &PartitionId, offset: Option<i64>) {
         let in_transaction = self.sent.offsets.contains_key(partition);
-        let Some(lane) = self.lanes.get_mut(partition) else { return };
-        if !std::mem::take(&mut lane.checking) {
+        let Some(queue) = self.queues.get_mut(partition) else { return };
+        if !std::mem::take(&mut queue.checking) {
             return;
         }
-        if offset != lane.committed && offset.is_some() && !in_transaction {
-            lane.rewind();
+        if offset != queue.committed && offset.is_some() && !in_transaction {
+            queue.rewind();
             self.requests.retain(|_, source| source.partition != *partition);
             return;
         }
         // Records that are gone do not come back, but a broker may have been wrong about them. Behind the end, others
         // may have taken the place of those that the partition has lost: they are not what comes next.
-        if let Some(Blocked::OutOfRange { offset, first, .. }) = lane.blocked
+        if let Some(Blocked::OutOfRange { offset, first, .. }) = queue.blocked
             && offset < first
         {
-            lane.retrying = true;
-            let from = ReadFrom::Offset(lane.next);
+            queue.retrying = true;
+            let from = ReadFrom::Offset(queue.next);
             self.effects.push_back(Effect::Seek { partition: partition.clone(), from });
         }
     }
 
     /// Partitions whose committed offset is wanted: to begin there, or to see whether somebody has set it.
     pub(super) fn offsets_wanted(&self) -> BTreeSet<PartitionId> {
-        let wanted = self.lanes.iter().filter(|(_, lane)| (lane.seeking || lane.checking) && !lane.leaving);
+        let wanted = self.queues.iter().filter(|(_, queue)| (queue.seeking || queue.checking) && !queue.leaving);
         wanted.map(|(partition, _)| partition.clone()).collect()
     }
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::events::{Disposition, Effect, Failure, Output};
-use super::lane::{Anchor, Lane};
+use super::events::{Effect, Failure, Output, PageOutcome};
 use super::life::{Sent, Worker};
-use crate::transaction::{CallError, Turn};
+use super::queue::{InitialOffset, PartitionQueue};
+use crate::transaction::{CallError, TxnStep};
 
 impl<P> Worker<P> {
     /// Begins a transaction when there is something to deliver and its time has come.
     pub(super) fn deliver(&mut self, now: Duration) {
-        if !self.initialised || self.ritual.is_busy() || self.breaker.tripped().is_some() {
+        if !self.initialised || self.txn.is_busy() || self.breaker.tripped().is_some() {
             return;
         }
         let hurry = self.draining.is_some() || self.stop_by.is_some();
@@ -25,26 +25,26 @@ impl<P> Worker<P> {
             return;
         }
         self.last_commit = now;
-        let call = self.ritual.begin();
+        let call = self.txn.begin();
         self.call(call);
     }
 
-    /// Takes the pages at the front of each lane whose end is known, and the positions behind them.
+    /// Takes the pages at the front of each queue whose end is known, and the positions behind them.
     fn compose(&mut self) {
         let mut room = self.settings.transaction_pages;
-        for (partition, lane) in &mut self.lanes {
-            if let Anchor::Wanted(offset) = lane.anchor {
+        for (partition, queue) in &mut self.queues {
+            if let InitialOffset::Wanted(offset) = queue.initial_offset {
                 // The place where reading began comes first: whoever reads here next begins at the same page.
                 self.sent.offsets.insert(partition.clone(), offset);
                 continue;
             }
             while room > 0 {
-                let Some((page, disposition)) = lane.pop_ready() else { break };
+                let Some((page, outcome)) = queue.pop_ready() else { break };
                 room -= 1;
-                self.breaker.note(matches!(disposition, Disposition::DeadLetter(_)));
+                self.breaker.note(matches!(outcome, PageOutcome::DeadLetter(_)));
                 self.sent.bytes += page.bytes;
                 self.sent.offsets.insert(partition.clone(), page.source.offset.saturating_add(1));
-                self.sent.outputs.push(Arc::new(Output { page, disposition }));
+                self.sent.outputs.push(Arc::new(Output { page, outcome }));
             }
         }
     }
@@ -56,20 +56,20 @@ impl<P> Worker<P> {
         {
             self.undeliverable.insert(output.page.source.clone(), *reason);
         }
-        match self.ritual.answered(result) {
-            Turn::Call(call) => self.call(call),
-            Turn::Ready => self.ready(),
-            Turn::Committed => self.committed(),
-            Turn::Aborted if self.initialised => self.rewind_all(),
+        match self.txn.answered(result) {
+            TxnStep::Call(call) => self.call(call),
+            TxnStep::Ready => self.ready(),
+            TxnStep::Committed => self.committed(),
+            TxnStep::Aborted if self.initialised => self.rewind_all(),
             // Taking over the transactional id did not work out: again.
-            Turn::Aborted | Turn::Unknown(_) => {
+            TxnStep::Aborted | TxnStep::Unknown(_) => {
                 self.take_over();
                 if self.initialised {
                     self.rewind_all();
                 }
             }
-            Turn::Fenced(why) => self.effects.push_back(Effect::Fail(Failure::Fenced(why))),
-            Turn::Fatal(why) => self.effects.push_back(Effect::Fail(Failure::Producer(why))),
+            TxnStep::Fenced(why) => self.effects.push_back(Effect::Fail(Failure::Fenced(why))),
+            TxnStep::Fatal(why) => self.effects.push_back(Effect::Fail(Failure::Producer(why))),
         }
     }
 
@@ -86,11 +86,11 @@ impl<P> Worker<P> {
         }
         let mut anchored = false;
         for (partition, offset) in offsets {
-            let Some(lane) = self.lanes.get_mut(&partition) else { continue };
-            lane.committed = Some(offset);
-            if lane.anchor != Anchor::Held {
-                lane.anchor = Anchor::Held;
-                lane.start = None;
+            let Some(queue) = self.queues.get_mut(&partition) else { continue };
+            queue.committed = Some(offset);
+            if queue.initial_offset != InitialOffset::Committed {
+                queue.initial_offset = InitialOffset::Committed;
+                queue.start = None;
                 anchored = true;
             }
         }
@@ -104,6 +104,6 @@ impl<P> Worker<P> {
 
     /// Returns the bytes of pages that wait or are in a transaction.
     pub(super) fn in_flight_bytes(&self) -> usize {
-        self.lanes.values().map(Lane::bytes).sum::<usize>() + self.sent.bytes
+        self.queues.values().map(PartitionQueue::bytes).sum::<usize>() + self.sent.bytes
     }
 }

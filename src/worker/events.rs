@@ -1,4 +1,4 @@
-//! What the worker is told, and what it wants done.
+//! Inputs (events) and outputs (effects) of the worker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,25 +24,25 @@ pub struct Page<P> {
     /// depends on it.
     pub paced_by: Timestamp,
     /// What is to be done with it.
-    pub errand: Errand,
+    pub action: PageAction,
     /// The record.
     pub payload: P,
 }
 
 /// What is to be done with a page.
 #[derive(Clone, Debug)]
-pub enum Errand {
+pub enum PageAction {
     /// Ask the judge of this partition of the logs.
     Ask(LogPartition, PageEntry),
     /// Nothing to ask: a tombstone, or a dead letter for a reason of the page itself.
-    Settled(Disposition),
+    Settled(PageOutcome),
     /// It cannot be delivered as judged: withdraw it, then dead-letter it.
     Withdraw(LogPartition, Reject),
 }
 
 /// How a page ends (law L1).
 #[derive(Clone, Debug, PartialEq)]
-pub enum Disposition {
+pub enum PageOutcome {
     /// As the judge ruled.
     Ruled(Arc<Ruling>),
     /// To the dead letter topic.
@@ -57,7 +57,7 @@ pub struct Output<P> {
     /// The page.
     pub page: Page<P>,
     /// Its end.
-    pub disposition: Disposition,
+    pub outcome: PageOutcome,
 }
 
 /// What the edge tells the worker.
@@ -137,7 +137,7 @@ pub enum Event<P> {
 /// What the worker wants done.
 #[derive(Clone, Debug)]
 pub enum Effect<P> {
-    /// Where is the latest checkpoint of this log? Answered by [`Event::Checkpoint`].
+    /// Look up the latest checkpoint of this log. Answered by [`Event::Checkpoint`].
     FetchCheckpoint(LogPartition),
     /// Hand over the verdict log from this offset on, from its beginning when there is none. What an earlier one has
     /// not handed over yet, and its unanswered [`Effect::FollowToEnd`], are forgotten.
@@ -163,8 +163,8 @@ pub enum Effect<P> {
     /// What is left to read of all partitions of the input, as far as it can be told without waiting? For these, the times of
     /// the pages from this offset on are wanted, too. Answered by one [`Event::Backlog`].
     FetchBacklog(BTreeMap<PartitionId, i64>),
-    /// Hand over pages from here on. No page read before this comes after it, from however far down the line of text
-    /// threads.
+    /// Deliver pages from this offset on. Pages read before the seek are never delivered after it, even if their text work
+    /// finishes later.
     Seek {
         /// Which partition.
         partition: PartitionId,

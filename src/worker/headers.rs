@@ -1,4 +1,4 @@
-//! What a page's headers say when it leaves.
+//! Headers of output records.
 //!
 //! All values are text and a function of the record and its ruling: no clock, no host, no instance. Headers that came
 //! with the record keep their order and their repeats; those that an earlier pass of ours left are replaced.
@@ -30,7 +30,7 @@ impl Header {
 
 /// An output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outlet {
+pub enum OutputKind {
     /// Pages to go on with.
     Unique,
     /// Duplicates.
@@ -39,7 +39,7 @@ pub enum Outlet {
     DeadLetter,
 }
 
-impl Outlet {
+impl OutputKind {
     /// Every output.
     pub const ALL: [Self; 3] = [Self::Unique, Self::Duplicate, Self::DeadLetter];
 
@@ -72,7 +72,7 @@ pub struct HeaderSettings {
 }
 
 /// Bytes that our own headers take at the most.
-pub const MOST_HEADER_BYTES: usize = 2048;
+pub const MAX_HEADER_BYTES: usize = 2048;
 
 impl HeaderSettings {
     /// Returns the input headers that are passed on.
@@ -122,7 +122,7 @@ impl HeaderSettings {
         Header::text(&self.prefix, "extraction", extraction)
     }
 
-    /// Returns our headers for a dead letter. `why` is one line without text of the page; without it the reason speaks.
+    /// Returns our headers for a dead letter. `why` is one line without page text; defaults to the message of `reason`.
     #[must_use]
     pub fn of_reject(
         &self,
@@ -246,7 +246,7 @@ mod tests {
                 "dupgate.source=pages:9:190112",
             ]
         );
-        assert!(ours.iter().map(Header::bytes).sum::<usize>() < MOST_HEADER_BYTES);
+        assert!(ours.iter().map(Header::bytes).sum::<usize>() < MAX_HEADER_BYTES);
     }
 
     #[test]

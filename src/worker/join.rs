@@ -1,22 +1,22 @@
-//! A page meets its ruling: ask, ask again, read back.
+//! Matches pages with their verdicts: request, retry, read back from the log.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocked::Blocked;
-use super::events::{Disposition, Effect, Errand, LogPartition, ReadFrom};
-use super::known::{Known, News, OutOfPlace};
-use super::lane::{Anchor, Lane, Stage};
+use super::events::{Effect, LogPartition, PageAction, PageOutcome, ReadFrom};
+use super::known::{OutOfPlace, VerdictCache, VerdictUpdate};
 use super::life::Worker;
+use super::queue::{InitialOffset, PageState, PartitionQueue};
 use super::recall::{Reading, Recall};
 use crate::log::{Answer, Entry, EntryBody, RequestId, Ruling, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
 /// What a ruling means to a page that waits for one.
-enum Meeting {
+enum VerdictMatch {
     /// The page's end.
-    End(Disposition),
+    End(PageOutcome),
     /// It does not answer what was asked: the page wants to be withdrawn.
     NoAnswer,
     /// It is about another page at the same place.
@@ -29,31 +29,31 @@ impl<P> Worker<P> {
     pub(super) fn followed(&mut self, now: Duration, log: LogPartition, offset: i64, record: &VerdictRecord) {
         let Some(followed) = self.logs.get_mut(log) else { return };
         match followed.known.follow(offset, record) {
-            Ok(news) => news.into_iter().for_each(|news| self.heard(now, log, news)),
-            Err(OutOfPlace) => self.learn_anew(log),
+            Ok(news) => news.into_iter().for_each(|news| self.on_update(now, log, news)),
+            Err(OutOfPlace) => self.restart_following(log),
         }
     }
 
-    /// The log was trimmed past us, or replaced: what is known of it is gone.
-    pub(super) fn learn_anew(&mut self, log: LogPartition) {
+    /// The log was trimmed past our position or replaced: discard the cache.
+    pub(super) fn restart_following(&mut self, log: LogPartition) {
         let Some(followed) = self.logs.get_mut(log) else { return };
-        followed.known = Known::new(self.settings.remembered_of_each_log());
+        followed.known = VerdictCache::new(self.settings.remembered_of_each_log());
         followed.recall = None;
         followed.wants_recall = false;
         followed.asked.clear();
         // Where the latest checkpoint is said to be may be out of date as well: the log's beginning is not.
         self.follow_from(log, None);
-        for waiting in self.lanes.values_mut().flat_map(Lane::waiting_mut) {
+        for waiting in self.queues.values_mut().flat_map(PartitionQueue::waiting_mut) {
             if is_open_on(&waiting.stage, log) {
                 forget_request(&mut self.requests, &waiting.stage);
-                waiting.stage = Stage::New;
+                waiting.stage = PageState::New;
             }
         }
     }
 
-    fn heard(&mut self, now: Duration, log: LogPartition, news: News) {
+    fn on_update(&mut self, now: Duration, log: LogPartition, news: VerdictUpdate) {
         match news {
-            News::Ruled(ruling) => {
+            VerdictUpdate::Ruled(ruling) => {
                 let Some(source) = ruling.answer.ruled_source() else { return };
                 let time = if let Answer::Page(page) = &ruling.answer { Some(page.event_time) } else { None };
                 self.progress.judged(now, source, time);
@@ -62,29 +62,29 @@ impl<P> Worker<P> {
                 }
                 self.answer(log, source, &ruling);
             }
-            News::Reopened { partition, from, to } => self.reopened(log, &partition, from, to),
-            News::Passed(next_entry) => self.passed(log, next_entry),
+            VerdictUpdate::Reopened { partition, from, to } => self.reopened(log, &partition, from, to),
+            VerdictUpdate::Passed(next_entry) => self.passed(log, next_entry),
         }
     }
 
     /// A page waits at this position: the ruling is its end. The last ruling counts.
     fn answer(&mut self, log: LogPartition, source: &Source, ruling: &Arc<Ruling>) {
-        let Some(lane) = self.lanes.get_mut(&source.partition) else { return };
-        let Some(waiting) = lane.page_mut(source.offset) else { return };
-        match meet(&waiting.page.errand, ruling) {
-            Meeting::End(disposition) => {
-                let was_blocked = matches!(waiting.stage, Stage::Blocked(_));
+        let Some(queue) = self.queues.get_mut(&source.partition) else { return };
+        let Some(waiting) = queue.page_mut(source.offset) else { return };
+        match match_verdict(&waiting.page.action, ruling) {
+            VerdictMatch::End(outcome) => {
+                let was_blocked = matches!(waiting.stage, PageState::Blocked(_));
                 forget_request(&mut self.requests, &waiting.stage);
-                waiting.stage = Stage::Ready(disposition);
+                waiting.stage = PageState::Ready(outcome);
                 if was_blocked {
                     self.unblock(source);
                 }
             }
-            Meeting::NoAnswer => {}
-            Meeting::Foreign => {
+            VerdictMatch::NoAnswer => {}
+            VerdictMatch::Foreign => {
                 forget_request(&mut self.requests, &waiting.stage);
-                waiting.stage = Stage::Blocked(log);
-                lane.block_at(source.offset, Blocked::ForeignPage(source.offset));
+                waiting.stage = PageState::Blocked(log);
+                queue.block_at(source.offset, Blocked::ForeignPage(source.offset));
             }
         }
     }
@@ -101,17 +101,17 @@ impl<P> Worker<P> {
             }
         }
         self.ask_for_offset_again(partition);
-        let Some(lane) = self.lanes.get_mut(partition) else { return };
+        let Some(queue) = self.queues.get_mut(partition) else { return };
         let mut again = Vec::new();
-        for waiting in lane.waiting_mut() {
-            let errand_log = match &waiting.page.errand {
-                Errand::Ask(log, _) | Errand::Withdraw(log, _) => *log,
-                Errand::Settled(_) => continue,
+        for waiting in queue.waiting_mut() {
+            let action_log = match &waiting.page.action {
+                PageAction::Ask(log, _) | PageAction::Withdraw(log, _) => *log,
+                PageAction::Settled(_) => continue,
             };
-            if errand_log == log && (from..to).contains(&waiting.page.source.offset) {
-                again.push((waiting.page.source.clone(), matches!(waiting.stage, Stage::Blocked(_))));
+            if action_log == log && (from..to).contains(&waiting.page.source.offset) {
+                again.push((waiting.page.source.clone(), matches!(waiting.stage, PageState::Blocked(_))));
                 forget_request(&mut self.requests, &waiting.stage);
-                waiting.stage = Stage::New;
+                waiting.stage = PageState::New;
             }
         }
         for (source, was_blocked) in again {
@@ -137,10 +137,10 @@ impl<P> Worker<P> {
     /// Resolves every page that nothing was done about yet.
     pub(super) fn resolve_all(&mut self) {
         let new: Vec<Source> = self
-            .lanes
+            .queues
             .values()
-            .flat_map(Lane::waiting)
-            .filter(|waiting| waiting.stage == Stage::New)
+            .flat_map(PartitionQueue::waiting)
+            .filter(|waiting| waiting.stage == PageState::New)
             .map(|waiting| waiting.page.source.clone())
             .collect();
         new.iter().for_each(|source| self.resolve(source));
@@ -148,19 +148,23 @@ impl<P> Worker<P> {
 
     /// Finds out what is to be done about a new page: its end is known, or it is asked about, or read back.
     pub(super) fn resolve(&mut self, source: &Source) {
-        let Some(lane) = self.lanes.get_mut(&source.partition) else { return };
-        let may_ask = lane.anchor == Anchor::Held && !lane.leaving;
-        let Some(waiting) = lane.page_mut(source.offset).filter(|waiting| waiting.stage == Stage::New) else { return };
-        if let (Errand::Ask(log, _), Some(&reason)) = (&waiting.page.errand, self.undeliverable.get(source)) {
-            waiting.page.errand = Errand::Withdraw(*log, reason);
+        let Some(queue) = self.queues.get_mut(&source.partition) else { return };
+        let may_ask = queue.initial_offset == InitialOffset::Committed && !queue.leaving;
+        let Some(waiting) = queue.page_mut(source.offset).filter(|waiting| waiting.stage == PageState::New) else {
+            return;
+        };
+        if let (PageAction::Ask(log, _), Some(&reason)) = (&waiting.page.action, self.undeliverable.get(source)) {
+            waiting.page.action = PageAction::Withdraw(*log, reason);
         }
-        let (log, body) = match &waiting.page.errand {
-            Errand::Settled(disposition) => {
-                waiting.stage = Stage::Ready(disposition.clone());
+        let (log, body) = match &waiting.page.action {
+            PageAction::Settled(outcome) => {
+                waiting.stage = PageState::Ready(outcome.clone());
                 return;
             }
-            Errand::Ask(log, entry) => (*log, EntryBody::Page(entry.clone())),
-            Errand::Withdraw(log, reason) => (*log, EntryBody::Withdraw { source: source.clone(), reason: *reason }),
+            PageAction::Ask(log, entry) => (*log, EntryBody::Page(entry.clone())),
+            PageAction::Withdraw(log, reason) => {
+                (*log, EntryBody::Withdraw { source: source.clone(), reason: *reason })
+            }
         };
         let Some(followed) = self.logs.get(log) else { return };
         if !may_ask || !followed.known.is_learned() {
@@ -168,22 +172,22 @@ impl<P> Worker<P> {
         }
         let read_back = || followed.recall.as_ref().and_then(|recall| recall.found(source));
         let ruling = followed.known.ruling(source).or_else(read_back);
-        match ruling.map(|ruling| meet(&waiting.page.errand, ruling)) {
-            Some(Meeting::End(disposition)) => waiting.stage = Stage::Ready(disposition),
-            Some(Meeting::Foreign) => {
-                waiting.stage = Stage::Blocked(log);
-                lane.block_at(source.offset, Blocked::ForeignPage(source.offset));
+        match ruling.map(|ruling| match_verdict(&waiting.page.action, ruling)) {
+            Some(VerdictMatch::End(outcome)) => waiting.stage = PageState::Ready(outcome),
+            Some(VerdictMatch::Foreign) => {
+                waiting.stage = PageState::Blocked(log);
+                queue.block_at(source.offset, Blocked::ForeignPage(source.offset));
             }
             None if followed.known.is_judged(source) && matches!(body, EntryBody::Page(_)) => {
-                waiting.stage = Stage::Recalling(log);
+                waiting.stage = PageState::Recalling(log);
                 if let Some(followed) = self.logs.get_mut(log) {
                     followed.wants_recall = true;
                 }
             }
-            Some(Meeting::NoAnswer) | None => {
+            Some(VerdictMatch::NoAnswer) | None => {
                 let request = RequestId(self.next_request);
                 self.next_request = self.next_request.wrapping_add(1);
-                waiting.stage = Stage::Asked { log, request, offset: None };
+                waiting.stage = PageState::Asked { log, request, offset: None };
                 self.requests.insert(request, source.clone());
                 self.effects.push_back(Effect::Append(log, Entry { request, body }));
             }
@@ -192,9 +196,9 @@ impl<P> Worker<P> {
 
     pub(super) fn appended(&mut self, request: RequestId, result: Result<i64, ()>) {
         let Some(source) = self.requests.get(&request) else { return };
-        let lane = self.lanes.get_mut(&source.partition);
-        let Some(waiting) = lane.and_then(|lane| lane.page_mut(source.offset)) else { return };
-        let Stage::Asked { log, request: asked, offset } = &mut waiting.stage else { return };
+        let queue = self.queues.get_mut(&source.partition);
+        let Some(waiting) = queue.and_then(|queue| queue.page_mut(source.offset)) else { return };
+        let PageState::Asked { log, request: asked, offset } = &mut waiting.stage else { return };
         if *asked != request {
             return;
         }
@@ -217,27 +221,31 @@ impl<P> Worker<P> {
     /// by the same id.
     fn ask_again(&mut self, request: RequestId) {
         let Some(source) = self.requests.get(&request).cloned() else { return };
-        let lane = self.lanes.get_mut(&source.partition);
-        let Some(waiting) = lane.and_then(|lane| lane.page_mut(source.offset)) else { return };
+        let queue = self.queues.get_mut(&source.partition);
+        let Some(waiting) = queue.and_then(|queue| queue.page_mut(source.offset)) else { return };
         let log = match &mut waiting.stage {
-            Stage::Asked { log, request: asked, offset } if *asked == request => {
+            PageState::Asked { log, request: asked, offset } if *asked == request => {
                 *offset = None;
                 *log
             }
-            Stage::Asked { .. } | Stage::New | Stage::Recalling(_) | Stage::Blocked(_) | Stage::Ready(_) => return,
+            PageState::Asked { .. }
+            | PageState::New
+            | PageState::Recalling(_)
+            | PageState::Blocked(_)
+            | PageState::Ready(_) => return,
         };
-        let body = match &waiting.page.errand {
-            Errand::Ask(_, entry) => {
+        let body = match &waiting.page.action {
+            PageAction::Ask(_, entry) => {
                 if self.logs.get(log).is_some_and(|log| log.known.is_judged(&source)) {
-                    waiting.stage = Stage::New;
+                    waiting.stage = PageState::New;
                     self.requests.remove(&request);
                     self.resolve(&source);
                     return;
                 }
                 EntryBody::Page(entry.clone())
             }
-            Errand::Withdraw(_, reason) => EntryBody::Withdraw { source, reason: *reason },
-            Errand::Settled(_) => return,
+            PageAction::Withdraw(_, reason) => EntryBody::Withdraw { source, reason: *reason },
+            PageAction::Settled(_) => return,
         };
         self.effects.push_back(Effect::Append(log, Entry { request, body }));
     }
@@ -258,8 +266,8 @@ impl<P> Worker<P> {
 
     fn recall_missing(&mut self, log: LogPartition) {
         let mut first: BTreeMap<PartitionId, i64> = BTreeMap::new();
-        for (partition, lane) in &self.lanes {
-            let missing = lane.waiting().find(|waiting| waiting.stage == Stage::Recalling(log));
+        for (partition, queue) in &self.queues {
+            let missing = queue.waiting().find(|waiting| waiting.stage == PageState::Recalling(log));
             if let Some(waiting) = missing {
                 first.insert(partition.clone(), waiting.page.source.offset);
             }
@@ -293,62 +301,63 @@ impl<P> Worker<P> {
         }
         recall.finish();
         let missing: Vec<Source> = self
-            .lanes
+            .queues
             .values()
-            .flat_map(Lane::waiting)
-            .filter(|waiting| waiting.stage == Stage::Recalling(log))
+            .flat_map(PartitionQueue::waiting)
+            .filter(|waiting| waiting.stage == PageState::Recalling(log))
             .map(|waiting| waiting.page.source.clone())
             .collect();
         for source in missing {
             let Some(followed) = self.logs.get_mut(log) else { return };
             let wanted = followed.recall.as_ref().is_some_and(|recall| recall.wants(&source));
             followed.wants_recall |= !wanted;
-            let Some(lane) = self.lanes.get_mut(&source.partition) else { continue };
-            let Some(waiting) = lane.page_mut(source.offset).filter(|_| wanted) else { continue };
-            waiting.stage = Stage::New;
+            let Some(queue) = self.queues.get_mut(&source.partition) else { continue };
+            let Some(waiting) = queue.page_mut(source.offset).filter(|_| wanted) else { continue };
+            waiting.stage = PageState::New;
             self.resolve(&source);
-            let Some(lane) = self.lanes.get_mut(&source.partition) else { continue };
-            if let Some(waiting) = lane.page_mut(source.offset).filter(|page| page.stage == Stage::Recalling(log)) {
+            let Some(queue) = self.queues.get_mut(&source.partition) else { continue };
+            if let Some(waiting) = queue.page_mut(source.offset).filter(|page| page.stage == PageState::Recalling(log))
+            {
                 // It is judged, and the log does not say how any more: nothing behind it can be delivered either.
-                waiting.stage = Stage::Blocked(log);
-                lane.block_at(source.offset, Blocked::RulingLost);
+                waiting.stage = PageState::Blocked(log);
+                queue.block_at(source.offset, Blocked::RulingLost);
             }
         }
     }
 
     /// The page that held up its partition has a ruling, or may be asked about: reading goes on behind it.
     fn unblock(&mut self, source: &Source) {
-        if let Some(lane) = self.lanes.get_mut(&source.partition) {
-            lane.blocked = None;
-            let from = ReadFrom::Offset(lane.next);
+        if let Some(queue) = self.queues.get_mut(&source.partition) {
+            queue.blocked = None;
+            let from = ReadFrom::Offset(queue.next);
             self.effects.push_back(Effect::Seek { partition: source.partition.clone(), from });
         }
     }
 }
 
 /// What a ruling means to a page.
-fn meet(errand: &Errand, ruling: &Arc<Ruling>) -> Meeting {
-    match (&ruling.answer, errand) {
-        (Answer::Withdrawn { reason, .. }, _) => Meeting::End(Disposition::DeadLetter(*reason)),
-        (Answer::Page(page), Errand::Ask(_, entry)) if page.digest == entry.digest => {
-            Meeting::End(Disposition::Ruled(Arc::clone(ruling)))
+fn match_verdict(action: &PageAction, ruling: &Arc<Ruling>) -> VerdictMatch {
+    match (&ruling.answer, action) {
+        (Answer::Withdrawn { reason, .. }, _) => VerdictMatch::End(PageOutcome::DeadLetter(*reason)),
+        (Answer::Page(page), PageAction::Ask(_, entry)) if page.digest == entry.digest => {
+            VerdictMatch::End(PageOutcome::Ruled(Arc::clone(ruling)))
         }
-        (Answer::Page(_), Errand::Ask(..)) => Meeting::Foreign,
-        (Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. }, _) => Meeting::NoAnswer,
+        (Answer::Page(_), PageAction::Ask(..)) => VerdictMatch::Foreign,
+        (Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. }, _) => VerdictMatch::NoAnswer,
     }
 }
 
 /// The answer to a page's request is not waited for any more.
-fn forget_request(requests: &mut HashMap<RequestId, Source>, stage: &Stage) {
-    if let Stage::Asked { request, .. } = stage {
+fn forget_request(requests: &mut HashMap<RequestId, Source>, stage: &PageState) {
+    if let PageState::Asked { request, .. } = stage {
         requests.remove(request);
     }
 }
 
 /// Says whether a page waits for something from this log.
-fn is_open_on(stage: &Stage, log: LogPartition) -> bool {
+fn is_open_on(stage: &PageState, log: LogPartition) -> bool {
     match stage {
-        Stage::Asked { log: on, .. } | Stage::Recalling(on) => *on == log,
-        Stage::New | Stage::Blocked(_) | Stage::Ready(_) => false,
+        PageState::Asked { log: on, .. } | PageState::Recalling(on) => *on == log,
+        PageState::New | PageState::Blocked(_) | PageState::Ready(_) => false,
     }
 }

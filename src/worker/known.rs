@@ -8,7 +8,7 @@ use crate::record::{PartitionId, Source};
 
 /// Knowledge gathered from a checkpoint and all that follows it.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct VerdictCache {
     log: Option<LogIdentity>,
     judged: BTreeMap<PartitionId, Judged>,
     remembered: HashMap<Source, Arc<Ruling>>,
@@ -24,7 +24,7 @@ pub(super) struct Known {
 
 /// What a followed record tells the pages that wait.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum VerdictUpdate {
     /// A page has a new ruling: judged, or withdrawn.
     Ruled(Arc<Ruling>),
     /// Rulings of this range are void.
@@ -37,7 +37,7 @@ pub(super) enum News {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OutOfPlace;
 
-impl Known {
+impl VerdictCache {
     /// Knows nothing yet; will remember at most `limit` rulings.
     pub(super) fn new(limit: usize) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Known {
     }
 
     /// Follows a record, and tells what is new to the pages that wait.
-    pub(super) fn follow(&mut self, offset: i64, record: &VerdictRecord) -> Result<Vec<News>, OutOfPlace> {
+    pub(super) fn follow(&mut self, offset: i64, record: &VerdictRecord) -> Result<Vec<VerdictUpdate>, OutOfPlace> {
         let is_first = self.log.is_none();
         let promise_broken = self.expects_checkpoint && !matches!(record, VerdictRecord::Checkpoint(_));
         if self.log.is_some_and(|log| log != record.log()) || is_first && promise_broken {
@@ -88,32 +88,32 @@ impl Known {
                     self.judged_mut(partition).raise_floor(said.floor);
                 }
                 self.next_entry = checkpoint.next_entry;
-                Ok(vec![News::Passed(self.next_entry)])
+                Ok(vec![VerdictUpdate::Passed(self.next_entry)])
             }
         }
     }
 
-    fn follow_batch(&mut self, batch: &RulingBatch) -> Vec<News> {
+    fn follow_batch(&mut self, batch: &RulingBatch) -> Vec<VerdictUpdate> {
         let mut news = Vec::with_capacity(batch.rulings.len() + 1);
         for ruling in &batch.rulings {
             match &ruling.answer {
                 Answer::Page(_) | Answer::Withdrawn { .. } => {
                     let ruling = Arc::new(ruling.without_original());
                     self.remember(&ruling);
-                    news.push(News::Ruled(ruling));
+                    news.push(VerdictUpdate::Ruled(ruling));
                 }
                 Answer::Reopened { partition, from, to } => {
                     self.judged_mut(partition).reopen(*from, *to);
                     let void = |source: &Source| is_within(source, partition, *from, *to);
                     self.remembered.retain(|source, _| !void(source));
                     self.order.retain(|source| !void(source));
-                    news.push(News::Reopened { partition: partition.clone(), from: *from, to: *to });
+                    news.push(VerdictUpdate::Reopened { partition: partition.clone(), from: *from, to: *to });
                 }
                 Answer::Forgotten(_) => {}
             }
         }
         self.next_entry = batch.next_entry;
-        news.push(News::Passed(batch.next_entry));
+        news.push(VerdictUpdate::Passed(batch.next_entry));
         news
     }
 

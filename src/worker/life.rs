@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::breaker::Breaker;
-use super::events::{Disposition, Effect, Errand, Event, LogPartition, Output, Page, ReadFrom, Request};
-use super::known::Known;
-use super::lane::{Anchor, Lane};
+use super::events::{Effect, Event, LogPartition, Output, Page, PageAction, PageOutcome, ReadFrom, Request};
+use super::known::VerdictCache;
 use super::progress::Progress;
+use super::queue::{InitialOffset, PartitionQueue};
 use super::recall::Recall;
 use super::settings::WorkerSettings;
 use crate::log::RequestId;
 use crate::record::{PartitionId, Reject, Source, Timestamp};
-use crate::transaction::{Call, Manner, Ritual};
+use crate::transaction::{Call, Manner, TransactionMachine};
 
 /// One worker: pages in, rulings in; routed pages and offsets out.
 ///
@@ -23,14 +23,14 @@ use crate::transaction::{Call, Manner, Ritual};
 #[derive(Debug)]
 pub struct Worker<P> {
     pub(super) settings: WorkerSettings,
-    pub(super) lanes: BTreeMap<PartitionId, Lane<P>>,
+    pub(super) queues: BTreeMap<PartitionId, PartitionQueue<P>>,
     pub(super) logs: Vec<Log>,
     /// Whose page a request is about, while it waits.
     pub(super) requests: HashMap<RequestId, Source>,
     pub(super) next_request: u64,
     /// Pages that no broker takes: to be withdrawn when they are read again.
     pub(super) undeliverable: BTreeMap<Source, Reject>,
-    pub(super) ritual: Ritual,
+    pub(super) txn: TransactionMachine,
     /// What the transaction in progress carries.
     pub(super) sent: Sent<P>,
     /// The transactional id is ours.
@@ -63,7 +63,7 @@ pub struct Worker<P> {
 /// What is known of one verdict log.
 #[derive(Debug)]
 pub(super) struct Log {
-    pub(super) known: Known,
+    pub(super) known: VerdictCache,
     pub(super) recall: Option<Recall>,
     /// Requests by the offset of their entry: those that the judge must have answered when it has passed it.
     pub(super) asked: BTreeMap<i64, Vec<RequestId>>,
@@ -97,18 +97,18 @@ impl<P> Worker<P> {
     #[must_use]
     pub fn new(settings: WorkerSettings) -> Self {
         let log = || Log {
-            known: Known::new(settings.remembered_of_each_log()),
+            known: VerdictCache::new(settings.remembered_of_each_log()),
             recall: None,
             asked: BTreeMap::new(),
             wants_recall: false,
         };
         let mut worker = Self {
-            lanes: BTreeMap::new(),
+            queues: BTreeMap::new(),
             logs: (0..settings.logs).map(|_| log()).collect(),
             requests: HashMap::new(),
             next_request: settings.first_request,
             undeliverable: BTreeMap::new(),
-            ritual: Ritual::new(settings.manner),
+            txn: TransactionMachine::new(settings.manner),
             sent: Sent::default(),
             initialised: settings.manner == Manner::Plain,
             joined: false,
@@ -145,7 +145,7 @@ impl<P> Worker<P> {
             Event::Checkpoint(log, offset) => self.follow_from(log, offset),
             Event::Followed { log, offset, record } => self.followed(now, log, offset, &record),
             Event::FollowedToEnd(log) => self.followed_to_end(log),
-            Event::LogMoved(log) => self.learn_anew(log),
+            Event::LogMoved(log) => self.restart_following(log),
             Event::Assigned(partitions) => self.assigned(now, partitions),
             Event::Revoked(partitions) => self.revoked(now, partitions),
             Event::Lost(partitions) => self.lost(&partitions),
@@ -159,9 +159,9 @@ impl<P> Worker<P> {
             Event::Started(partition, offset) => self.started(&partition, offset),
             Event::Page(page) => self.read(now, page),
             Event::AtEnd(partition) => {
-                if let Some(lane) = self.lanes.get_mut(&partition) {
-                    lane.answers();
-                    lane.at_end = true;
+                if let Some(queue) = self.queues.get_mut(&partition) {
+                    queue.answers();
+                    queue.at_end = true;
                 }
             }
             Event::OutOfRange { partition, offset, first, end } => self.out_of_range(&partition, offset, first, end),
@@ -186,12 +186,12 @@ impl<P> Worker<P> {
             recalling: self.logs.iter().any(|log| log.recall.as_ref().is_some_and(Recall::is_reading)),
             blocked: self.blocked(),
             tripped: self.breaker.tripped(),
-            waiting: self.lanes.values().map(Lane::len).sum(),
+            waiting: self.queues.values().map(PartitionQueue::len).sum(),
             in_transaction: self.sent.outputs.len(),
             in_flight_bytes: self.in_flight_bytes(),
             full: self.full,
-            ahead: self.lanes.values().filter(|lane| lane.ahead.is_some()).count(),
-            partitions: self.lanes.len(),
+            ahead: self.queues.values().filter(|queue| queue.ahead.is_some()).count(),
+            partitions: self.queues.len(),
         }
     }
 
@@ -211,9 +211,10 @@ impl<P> Worker<P> {
     #[must_use]
     pub fn dead_letters_held(&self) -> BTreeMap<Reject, u64> {
         let mut held = BTreeMap::new();
-        let waiting = self.lanes.values().flat_map(Lane::pages);
+        let waiting = self.queues.values().flat_map(PartitionQueue::pages);
         for page in waiting.chain(self.sent.outputs.iter().map(|output| &output.page)) {
-            if let Errand::Settled(Disposition::DeadLetter(reason)) | Errand::Withdraw(_, reason) = &page.errand {
+            if let PageAction::Settled(PageOutcome::DeadLetter(reason)) | PageAction::Withdraw(_, reason) = &page.action
+            {
                 *held.entry(*reason).or_default() += 1;
             }
         }
@@ -231,7 +232,7 @@ impl<P> Worker<P> {
     pub(super) fn take_over(&mut self) {
         if self.settings.manner == Manner::Transaction {
             self.initialised = false;
-            let call = self.ritual.init();
+            let call = self.txn.init();
             self.effects.push_back(Effect::Call(Request::Plain(call)));
         }
     }
@@ -264,7 +265,7 @@ impl<P> Worker<P> {
 
     fn assigned(&mut self, now: Duration, partitions: BTreeSet<PartitionId>) {
         for partition in &partitions {
-            self.lanes.insert(partition.clone(), Lane::new(now));
+            self.queues.insert(partition.clone(), PartitionQueue::new(now));
         }
         // A pause survives in the client; it is set anew where it is still wanted.
         self.effects.push_back(Effect::Resume(partitions));
@@ -279,28 +280,28 @@ impl<P> Worker<P> {
         for (partition, offset) in offsets {
             let judged = self.logs.iter().any(|log| log.known.has_judged(&partition));
             self.rechecked(&partition, offset);
-            let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.seeking) else { continue };
+            let Some(queue) = self.queues.get_mut(&partition).filter(|queue| queue.seeking) else { continue };
             if offset.is_none() && judged {
-                lane.block(Blocked::NoOffset);
+                queue.block(Blocked::NoOffset);
                 continue;
             }
-            if let (Some(Blocked::OutOfRange { end, .. }), Some(offset)) = (&lane.blocked, offset)
+            if let (Some(Blocked::OutOfRange { end, .. }), Some(offset)) = (&queue.blocked, offset)
                 && offset > *end
             {
                 continue;
             }
-            lane.blocked = None;
-            lane.seeking = false;
-            lane.committed = offset;
+            queue.blocked = None;
+            queue.seeking = false;
+            queue.committed = offset;
             let is_unread = self.unread.as_ref().is_some_and(|unread| unread.contains(&partition));
-            let (from, anchor) = match (offset, lane.start) {
-                (Some(offset), _) => (ReadFrom::Offset(offset), Anchor::Held),
-                (None, Some(start)) => (ReadFrom::Offset(start), Anchor::Wanted(start)),
-                (None, None) if is_unread => (ReadFrom::ConfiguredStart, Anchor::Missing),
-                (None, None) => (ReadFrom::Beginning, Anchor::Missing),
+            let (from, initial_offset) = match (offset, queue.start) {
+                (Some(offset), _) => (ReadFrom::Offset(offset), InitialOffset::Committed),
+                (None, Some(start)) => (ReadFrom::Offset(start), InitialOffset::Wanted(start)),
+                (None, None) if is_unread => (ReadFrom::ConfiguredStart, InitialOffset::Missing),
+                (None, None) => (ReadFrom::Beginning, InitialOffset::Missing),
             };
-            lane.anchor = anchor;
-            lane.next = if let ReadFrom::Offset(offset) = from { offset } else { 0 };
+            queue.initial_offset = initial_offset;
+            queue.next = if let ReadFrom::Offset(offset) = from { offset } else { 0 };
             self.effects.push_back(Effect::Seek { partition, from });
         }
     }
@@ -308,17 +309,19 @@ impl<P> Worker<P> {
     /// Reading begins here: the place is committed at once, so that whoever reads this partition next begins here, too,
     /// although no page may come for a long time.
     fn started(&mut self, partition: &PartitionId, offset: i64) {
-        if let Some(lane) = self.lanes.get_mut(partition).filter(|lane| lane.anchor == Anchor::Missing) {
-            lane.anchor = Anchor::Wanted(offset);
-            lane.start = Some(offset);
-            lane.next = offset;
+        if let Some(queue) =
+            self.queues.get_mut(partition).filter(|queue| queue.initial_offset == InitialOffset::Missing)
+        {
+            queue.initial_offset = InitialOffset::Wanted(offset);
+            queue.start = Some(offset);
+            queue.next = offset;
         }
     }
 
     fn revoked(&mut self, now: Duration, partitions: BTreeSet<PartitionId>) {
         for partition in &partitions {
-            if let Some(lane) = self.lanes.get_mut(partition) {
-                lane.leaving = true;
+            if let Some(queue) = self.queues.get_mut(partition) {
+                queue.leaving = true;
             }
         }
         self.draining = Some(Draining { partitions, until: now + self.settings.revoke_grace });
@@ -337,10 +340,10 @@ impl<P> Worker<P> {
 
     pub(super) fn drop_lanes(&mut self, partitions: &BTreeSet<PartitionId>) {
         for partition in partitions {
-            self.lanes.remove(partition);
+            self.queues.remove(partition);
         }
-        let lanes = &self.lanes;
-        self.requests.retain(|_, source| lanes.contains_key(&source.partition));
+        let queues = &self.queues;
+        self.requests.retain(|_, source| queues.contains_key(&source.partition));
     }
 
     /// Drops every page that was read and is not committed; they are read again from the committed offsets.
@@ -348,7 +351,7 @@ impl<P> Worker<P> {
         self.sent = Sent::default();
         self.requests.clear();
         self.logs.iter_mut().for_each(|log| log.asked.clear());
-        self.lanes.values_mut().for_each(Lane::rewind);
+        self.queues.values_mut().for_each(PartitionQueue::rewind);
         self.fetch_committed();
     }
 
@@ -363,13 +366,13 @@ impl<P> Worker<P> {
     // ---- pages
 
     fn read(&mut self, now: Duration, page: Page<P>) {
-        let Some(lane) = self.lanes.get_mut(&page.source.partition) else { return };
-        if !lane.takes(page.source.offset) {
+        let Some(queue) = self.queues.get_mut(&page.source.partition) else { return };
+        if !queue.takes(page.source.offset) {
             return;
         }
-        lane.answers();
+        queue.answers();
         let (partition, time) = (page.source.partition.clone(), page.paced_by);
-        lane.push(now, page);
+        queue.push(now, page);
         if self.is_unchecked(now, time) {
             self.find_slowest(now);
         }
@@ -398,7 +401,7 @@ impl<P> Worker<P> {
 
     /// Pages that are held back were read and have not had their turn.
     fn stop_if_behind(&mut self, now: Duration) {
-        let is_held_back = |partition: &PartitionId| self.lanes.get(partition).is_some_and(Lane::holds_back);
+        let is_held_back = |partition: &PartitionId| self.queues.get(partition).is_some_and(PartitionQueue::holds_back);
         if self.stop_behind.take_if(|partition| !is_held_back(partition)).is_some() {
             self.stop(now);
         }
@@ -407,13 +410,13 @@ impl<P> Worker<P> {
     fn finish_draining(&mut self, now: Duration) {
         let Some(draining) = &self.draining else { return };
         let late = now >= draining.until;
-        if self.ritual.is_busy() {
-            if late && !self.ritual.is_committing() {
+        if self.txn.is_busy() {
+            if late && !self.txn.is_committing() {
                 self.abort();
             }
             return;
         }
-        let complete = |partition: &PartitionId| self.lanes.get(partition).is_some_and(Lane::is_ready);
+        let complete = |partition: &PartitionId| self.queues.get(partition).is_some_and(PartitionQueue::is_ready);
         if !late && draining.partitions.iter().any(complete) && self.breaker.tripped().is_none() {
             return;
         }
@@ -426,13 +429,13 @@ impl<P> Worker<P> {
     fn leave_if_done(&mut self, now: Duration) {
         let Some(until) = self.stop_by else { return };
         let late = now >= until;
-        if self.ritual.is_busy() {
-            if late && !self.ritual.is_committing() {
+        if self.txn.is_busy() {
+            if late && !self.txn.is_committing() {
                 self.abort();
             }
             return;
         }
-        if late || self.lanes.values().all(Lane::is_done) {
+        if late || self.queues.values().all(PartitionQueue::is_done) {
             self.stopped = true;
             if self.joined {
                 self.effects.push_back(Effect::Leave);
@@ -442,7 +445,7 @@ impl<P> Worker<P> {
     }
 
     pub(super) fn abort(&mut self) {
-        if let Some(call) = self.ritual.abort() {
+        if let Some(call) = self.txn.abort() {
             self.call(call);
         }
     }

@@ -1,4 +1,4 @@
-//! Pace: how much may be in flight, and which partition is read first.
+//! Flow control: how much may be in flight, and which partitions are read first.
 //!
 //! The judge forgets by event time, and its stream time is that of the newest page it has judged. So pages are asked
 //! about in the order of their times, over all partitions of the input: a page that is much later than those of a slower
@@ -13,9 +13,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::events::{Effect, ReadFrom};
-use super::lane::Lane;
 use super::life::Worker;
 use super::progress::Backlog;
+use super::queue::PartitionQueue;
 use crate::record::{PartitionId, Timestamp};
 
 /// Parts of the lead after which our own progress has the slowest partition looked for again.
@@ -93,19 +93,19 @@ impl<P> Worker<P> {
         self.full = self.is_full();
         if self.full {
             // The slowest partition must find room.
-            self.lanes.values_mut().for_each(Lane::drop_held);
+            self.queues.values_mut().for_each(PartitionQueue::drop_held);
             self.full = self.is_full();
         }
         let all = self.full || self.stop_by.is_some() || self.breaker.tripped().is_some();
         let (mut begin, mut end) = (BTreeSet::new(), BTreeSet::new());
-        for (partition, lane) in &mut self.lanes {
-            let wanted = all || lane.is_blocked() || lane.leaving || lane.waits();
-            if wanted != lane.paused {
-                lane.paused = wanted;
+        for (partition, queue) in &mut self.queues {
+            let wanted = all || queue.is_blocked() || queue.leaving || queue.waits();
+            if wanted != queue.paused {
+                queue.paused = wanted;
                 let changed = if wanted { &mut begin } else { &mut end };
                 changed.insert(partition.clone());
                 // Silent because it was paused: it has its time to begin again.
-                lane.last_read = now;
+                queue.last_read = now;
             }
         }
         if !begin.is_empty() {
@@ -127,18 +127,18 @@ impl<P> Worker<P> {
         self.paced_at = now;
         let pacing = self.settings.pacing;
         let newest = self.progress.newest();
-        let has_pages = |lane: &&Lane<P>| {
-            let is_silent = !lane.paused && now.saturating_sub(lane.last_read) > pacing.idle_after;
-            let may_come = !(lane.at_end || is_silent || lane.seeking);
-            (lane.holds_back() || may_come) && !lane.leaving && lane.blocked.is_none()
+        let has_pages = |queue: &&PartitionQueue<P>| {
+            let is_silent = !queue.paused && now.saturating_sub(queue.last_read) > pacing.idle_after;
+            let may_come = !(queue.at_end || is_silent || queue.seeking);
+            (queue.holds_back() || may_come) && !queue.leaving && queue.blocked.is_none()
         };
-        let own = self.lanes.values().filter(has_pages).filter_map(Lane::time);
+        let own = self.queues.values().filter(has_pages).filter_map(PartitionQueue::time);
         let own = own.filter(|time| pacing.is_of_use(*time, newest)).min();
-        let foremost = self.lanes.values().filter_map(Lane::foremost).max();
-        let held_back = self.lanes.values().filter_map(Lane::held_back_at).max();
+        let foremost = self.queues.values().filter_map(PartitionQueue::foremost).max();
+        let held_back = self.queues.values().filter_map(PartitionQueue::held_back_at).max();
         let unsure = self.progress.unsure(now, &pacing, held_back);
-        let lanes = &self.lanes;
-        let ours = |partition: &PartitionId| lanes.get(partition).is_some_and(Lane::is_known);
+        let queues = &self.queues;
+        let ours = |partition: &PartitionId| queues.get(partition).is_some_and(PartitionQueue::is_known);
         let others = self.progress.slowest(now, &pacing, foremost, ours);
         self.slowest = [own, others, unsure].into_iter().flatten().min();
         self.checked_up_to = foremost;
@@ -164,19 +164,19 @@ impl<P> Worker<P> {
             return;
         }
         let waiting: Vec<PartitionId> =
-            self.lanes.iter().filter(|(_, lane)| lane.ahead.is_some()).map(|(id, _)| id.clone()).collect();
+            self.queues.iter().filter(|(_, queue)| queue.ahead.is_some()).map(|(id, _)| id.clone()).collect();
         waiting.iter().for_each(|partition| self.admit(partition));
     }
 
     /// Takes in the pages of a partition that need not wait for a slower one.
     pub(super) fn admit(&mut self, partition: &PartitionId) {
-        let Some(lane) = self.lanes.get_mut(partition) else { return };
-        if lane.read_dropped_again(self.slowest, self.settings.pacing.lead) && !lane.is_blocked() {
-            let from = ReadFrom::Offset(lane.next);
+        let Some(queue) = self.queues.get_mut(partition) else { return };
+        if queue.read_dropped_again(self.slowest, self.settings.pacing.lead) && !queue.is_blocked() {
+            let from = ReadFrom::Offset(queue.next);
             self.effects.push_back(Effect::Seek { partition: partition.clone(), from });
         }
-        while let Some(lane) = self.lanes.get_mut(partition) {
-            let Some((source, time)) = lane.admit(self.slowest, self.settings.pacing.lead) else { return };
+        while let Some(queue) = self.queues.get_mut(partition) {
+            let Some((source, time)) = queue.admit(self.slowest, self.settings.pacing.lead) else { return };
             self.progress.admitted(time);
             self.resolve(&source);
         }

@@ -1,4 +1,4 @@
-//! Reading rulings back that are written but not remembered: after a rewind of the input group, say.
+//! Reads old verdicts back from the log, for instance after the input group was rewound.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct Recall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Going back from checkpoint to checkpoint.
-    Walking,
+    SeekingCheckpoint,
     /// Reading on to the end.
     Scanning,
     /// What was found serves the pages that follow.
@@ -45,7 +45,7 @@ impl Recall {
         let positions = positions.checked_div(i64::try_from(first.len()).unwrap_or(i64::MAX)).unwrap_or(0).max(1);
         let wanted =
             first.into_iter().map(|(partition, first)| (partition, (first, first.saturating_add(positions)))).collect();
-        let phase = if latest_checkpoint.is_some() { Phase::Walking } else { Phase::Scanning };
+        let phase = if latest_checkpoint.is_some() { Phase::SeekingCheckpoint } else { Phase::Scanning };
         Self { wanted, found: HashMap::new(), newer: HashMap::new(), phase }
     }
 
@@ -56,13 +56,13 @@ impl Recall {
 
     /// Says whether it has not found yet where to begin.
     pub(super) fn is_walking(&self) -> bool {
-        self.phase == Phase::Walking
+        self.phase == Phase::SeekingCheckpoint
     }
 
     /// Takes one record.
     pub(super) fn read(&mut self, record: &VerdictRecord) -> Reading {
         match (self.phase, record) {
-            (Phase::Walking, VerdictRecord::Checkpoint(checkpoint)) => {
+            (Phase::SeekingCheckpoint, VerdictRecord::Checkpoint(checkpoint)) => {
                 if self.is_ahead_of_all(checkpoint) {
                     self.phase = Phase::Scanning;
                     return Reading::On;
@@ -76,7 +76,7 @@ impl Recall {
                 batch.rulings.iter().for_each(|ruling| self.note(ruling));
                 Reading::On
             }
-            (Phase::Walking | Phase::Scanning | Phase::Done, _) => Reading::On,
+            (Phase::SeekingCheckpoint | Phase::Scanning | Phase::Done, _) => Reading::On,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Where a page goes: which outputs, and which partition there.
 
-use super::{Disposition, Outlet};
+use super::{OutputKind, PageOutcome};
 use crate::log::{Answer, Decision};
 use crate::record::Source;
 
@@ -32,7 +32,7 @@ pub enum BadRecords {
     /// To the dead letter topic.
     #[default]
     DeadLetter,
-    /// Nowhere, but counted.
+    /// Drop the page and count it.
     Skip,
     /// The program stops before the record's offset is committed.
     Stop,
@@ -66,27 +66,27 @@ pub struct Routing {
 impl Routing {
     /// Returns the outputs that a page with this end goes to, in the order in which they are written.
     #[must_use]
-    pub fn outlets(&self, disposition: &Disposition) -> &'static [Outlet] {
+    pub fn output_kinds(&self, outcome: &PageOutcome) -> &'static [OutputKind] {
         if self.mode == Mode::Observe {
             return &[];
         }
-        match disposition {
-            Disposition::Ruled(ruling) => match (&ruling.answer, self.mode) {
+        match outcome {
+            PageOutcome::Ruled(ruling) => match (&ruling.answer, self.mode) {
                 (Answer::Page(page), Mode::Route) if matches!(page.decision, Decision::Duplicate { .. }) => {
-                    &[Outlet::Duplicate]
+                    &[OutputKind::Duplicate]
                 }
-                (Answer::Page(_), _) => &[Outlet::Unique],
+                (Answer::Page(_), _) => &[OutputKind::Unique],
                 // Such a ruling ends no page: it comes here as a dead letter.
                 (Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. }, _) => &[],
             },
-            Disposition::DeadLetter(_) => match self.bad_records {
-                BadRecords::DeadLetter | BadRecords::Stop => &[Outlet::DeadLetter],
+            PageOutcome::DeadLetter(_) => match self.bad_records {
+                BadRecords::DeadLetter | BadRecords::Stop => &[OutputKind::DeadLetter],
                 BadRecords::Skip => &[],
             },
-            Disposition::Tombstone => match (self.tombstones, self.mode) {
+            PageOutcome::Tombstone => match (self.tombstones, self.mode) {
                 (Tombstones::Drop, _) | (_, Mode::Observe) => &[],
-                (Tombstones::Forward, Mode::Route) => &[Outlet::Unique, Outlet::Duplicate],
-                (Tombstones::Forward, Mode::Tag) => &[Outlet::Unique],
+                (Tombstones::Forward, Mode::Route) => &[OutputKind::Unique, OutputKind::Duplicate],
+                (Tombstones::Forward, Mode::Tag) => &[OutputKind::Unique],
             },
         }
     }
@@ -147,14 +147,14 @@ mod tests {
     use crate::log::{Match, PageRuling, RequestId, Ruling, Stage};
     use crate::record::{PartitionId, Reject, Timestamp};
 
-    const ONE: Outlet = Outlet::Unique;
-    const TWO: Outlet = Outlet::Duplicate;
-    const DEAD: Outlet = Outlet::DeadLetter;
+    const ONE: OutputKind = OutputKind::Unique;
+    const TWO: OutputKind = OutputKind::Duplicate;
+    const DEAD: OutputKind = OutputKind::DeadLetter;
 
-    fn ruled(decision: Decision) -> Disposition {
+    fn ruled(decision: Decision) -> PageOutcome {
         let source = PartitionId::new("pages", 1).at(9);
         let page = PageRuling { source, event_time: Timestamp::default(), digest: PageDigest(0), decision };
-        Disposition::Ruled(Arc::new(Ruling { request: RequestId(1), answer: Answer::Page(page) }))
+        PageOutcome::Ruled(Arc::new(Ruling { request: RequestId(1), answer: Answer::Page(page) }))
     }
 
     fn original() -> Match {
@@ -195,18 +195,18 @@ mod tests {
         let update = ruled(Decision::Update { of: original(), original: None });
         let template = ruled(Decision::Template { of: original(), original: None });
         let duplicate = ruled(Decision::Duplicate { of: original() });
-        let dead = Disposition::DeadLetter(Reject::NoText);
-        let stone = Disposition::Tombstone;
+        let dead = PageOutcome::DeadLetter(Reject::NoText);
+        let stone = PageOutcome::Tombstone;
         let route = Routing::default();
-        let outlets = |routing: &Routing| {
-            [&unique, &update, &template, &duplicate, &dead, &stone].map(|end| routing.outlets(end))
+        let output_kinds = |routing: &Routing| {
+            [&unique, &update, &template, &duplicate, &dead, &stone].map(|end| routing.output_kinds(end))
         };
-        assert_eq!(outlets(&route), [&[ONE][..], &[ONE], &[ONE], &[TWO], &[DEAD], &[ONE, TWO]]);
+        assert_eq!(output_kinds(&route), [&[ONE][..], &[ONE], &[ONE], &[TWO], &[DEAD], &[ONE, TWO]]);
         let tag = Routing { mode: Mode::Tag, ..route };
-        assert_eq!(outlets(&tag), [&[ONE][..], &[ONE], &[ONE], &[ONE], &[DEAD], &[ONE]]);
+        assert_eq!(output_kinds(&tag), [&[ONE][..], &[ONE], &[ONE], &[ONE], &[DEAD], &[ONE]]);
         let observe = Routing { mode: Mode::Observe, ..route };
-        assert_eq!(outlets(&observe), [&[][..]; 6]);
+        assert_eq!(output_kinds(&observe), [&[][..]; 6]);
         let strict = Routing { tombstones: Tombstones::Drop, bad_records: BadRecords::Skip, ..route };
-        assert_eq!(outlets(&strict), [&[ONE][..], &[ONE], &[ONE], &[TWO], &[], &[]]);
+        assert_eq!(output_kinds(&strict), [&[ONE][..], &[ONE], &[ONE], &[TWO], &[], &[]]);
     }
 }

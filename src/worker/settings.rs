@@ -1,4 +1,4 @@
-//! What a worker needs to know.
+//! Settings of the worker.
 
 use std::time::Duration;
 

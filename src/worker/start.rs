@@ -1,4 +1,4 @@
-//! Which partitions begin where the configuration says, and which at their beginning.
+//! Decides which partitions start at `input.start` and which at their first record.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,9 +2,9 @@
 
 use std::sync::mpsc::{Receiver, channel};
 
+use dupgate::kafka::budget::ByteBudget;
 use dupgate::kafka::client::Cluster;
-use dupgate::kafka::gate::Gate;
-use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews, Follower};
+use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use dupgate::log::{LogIdentity, RulesNumber, RulingBatch, Tails, VerdictRecord, Windows, encode_verdict};
 use dupgate::record::{PartitionId, Timestamp};
 use rdkafka::producer::{BaseRecord, Producer};
@@ -37,7 +37,7 @@ fn follow(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>) {
     let (sender, events) = channel();
     let config = cluster.follower(&broker.unique("follower"));
     let follower =
-        Follower::start(&config, PartitionId::new(topic, 0), Gate::new(1 << 20), "reader".into(), move |event| {
+        Follower::start(&config, PartitionId::new(topic, 0), ByteBudget::new(1 << 20), "reader".into(), move |event| {
             drop(sender.send(event));
         });
     let follower = follower.expect("a reader");
@@ -49,10 +49,10 @@ fn follow(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>) {
 fn to_end(events: &Receiver<FollowEvent>) -> Vec<VerdictRecord> {
     let mut records = Vec::new();
     loop {
-        match events.recv_timeout(wait::LIMIT).expect("news of the reader").news {
-            FollowNews::Record { record, .. } => records.push(record),
-            FollowNews::End => return records,
-            FollowNews::Moved(why) => panic!("{why}"),
+        match events.recv_timeout(wait::LIMIT).expect("news of the reader").kind {
+            FollowEventKind::Record { record, .. } => records.push(record),
+            FollowEventKind::End => return records,
+            FollowEventKind::Moved(why) => panic!("{why}"),
         }
     }
 }

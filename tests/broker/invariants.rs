@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::broker::{Broker, wait};
 use super::cluster::{Cluster, Shape};
-use super::operate::Desk;
+use super::operate::CliRunner;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{Given, page, produce};
@@ -89,7 +89,7 @@ struct Service {
 }
 
 impl Service {
-    fn start(desk: &Desk, broker: &Broker, stderr: Stdio, more: &str) -> Self {
+    fn start(desk: &CliRunner, broker: &Broker, stderr: Stdio, more: &str) -> Self {
         let port = super::ports::two();
         let [http, admin] = [port, port + 1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         let millis = u32::from(LIMIT) * 1000;
@@ -134,7 +134,7 @@ fn ask(address: SocketAddr, method: &str, path: &str) -> Option<(u16, String)> {
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
-fn topics(desk: &Desk, broker: &Broker) {
+fn topics(desk: &CliRunner, broker: &Broker) {
     let arguments = ["topics", "create", "--with-input", "--partitions", "2", "--execute"];
     let made = desk.ask_with(broker.address(), "", &arguments);
     assert_eq!(made.code, Some(0), "{}", made.err);
@@ -143,7 +143,7 @@ fn topics(desk: &Desk, broker: &Broker) {
 #[test]
 fn it_is_alive_while_brokers_are_down() {
     let Some(broker) = Broker::private() else { return };
-    let desk = Desk::new(&broker);
+    let desk = CliRunner::new(&broker);
     topics(&desk, &broker);
     let service = Service::start(&desk, &broker, Stdio::null(), "");
     service.wait_ready();
@@ -175,7 +175,7 @@ fn drain(mut stderr: ChildStderr) {
 #[test]
 fn it_is_not_alive_while_a_loop_stands_still() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = Desk::new(broker);
+    let desk = CliRunner::new(broker);
     topics(&desk, broker);
     // Nobody reads what it says: once the pipe is full, whoever says something waits. (As text: JSON leaves repeats out.)
     let talkative = "logging: {level: debug}\n";

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::broker::{Broker, wait};
 use super::listening;
-use super::operate::Desk;
+use super::operate::CliRunner;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
@@ -89,7 +89,7 @@ fn token(seconds: u64) -> String {
     format!("{}.{}.", part(&json!({"alg": "none"})), part(&claims))
 }
 
-fn check(desk: &Desk, broker: &Broker, listener: &str, login: &str) -> super::operate::Said {
+fn check(desk: &CliRunner, broker: &Broker, listener: &str, login: &str) -> super::operate::Said {
     let said = desk.ask_with(broker.way(listener), login, &["check", "-o", "table"]);
     for told in [&said.out, &said.err] {
         assert!(!told.contains(CLIENT_SECRET), "the secret is told: {told}");

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::broker::Broker;
 
 /// A configuration file and the names in it.
-pub(super) struct Desk {
+pub(super) struct CliRunner {
     pub(super) input: String,
     pub(super) outputs: [String; 3],
     pub(super) group: String,
@@ -19,7 +19,7 @@ pub(super) struct Said {
     pub(super) code: Option<i32>,
 }
 
-impl Desk {
+impl CliRunner {
     /// Writes a configuration for these brokers; nothing of it exists yet.
     pub(super) fn new(broker: &Broker) -> Self {
         let outputs = ["unique", "duplicate", "dead"].map(|name| broker.unique(name));
@@ -75,8 +75,9 @@ fn states<'o>(out: &'o str, subject: &str) -> Vec<&'o str> {
 #[test]
 fn topics_are_created_like_the_input_and_only_when_told_so() {
     let Some(broker) = Broker::shared() else { return };
-    let mut desk = Desk::new(broker);
-    let create = |desk: &Desk, more: &[&str]| desk.ask(broker, &[&["topics", "create", "-o", "table"], more].concat());
+    let mut desk = CliRunner::new(broker);
+    let create =
+        |desk: &CliRunner, more: &[&str]| desk.ask(broker, &[&["topics", "create", "-o", "table"], more].concat());
     let said = create(&desk, &[]);
     assert_eq!(said.code, Some(78), "{}", said.err);
     assert!(said.err.contains("does not exist, so nothing can be derived from it"), "{}", said.err);
@@ -107,7 +108,7 @@ fn topics_are_created_like_the_input_and_only_when_told_so() {
 #[test]
 fn the_input_is_created_too_when_told_so() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = Desk::new(broker);
+    let desk = CliRunner::new(broker);
     let said = desk.ask(broker, &["topics", "create", "--with-input", "--partitions", "2", "--execute", "-o", "jsonl"]);
     assert_eq!(said.code, Some(0), "{}", said.err);
     let rows: Vec<serde_json::Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -119,7 +120,7 @@ fn the_input_is_created_too_when_told_so() {
 #[test]
 fn check_names_what_is_missing_and_what_does_not_fit() {
     let Some(broker) = Broker::shared() else { return };
-    let mut desk = Desk::new(broker);
+    let mut desk = CliRunner::new(broker);
     desk.input = broker.topic_with("pages", 2, &[("max.message.bytes", "4194304")]);
     desk.outputs[0] = broker.topic_with("small", 1, &[("message.timestamp.type", "LogAppendTime")]);
     let said = desk.ask(broker, &["check", "-o", "table"]);
@@ -150,7 +151,7 @@ fn check_names_what_is_missing_and_what_does_not_fit() {
 #[test]
 fn a_log_that_would_lose_facts_fails_the_check() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = Desk::new(broker);
+    let desk = CliRunner::new(broker);
     let made = desk.ask(broker, &["topics", "create", "--with-input", "--execute", "-o", "jsonl"]);
     let rows: Vec<serde_json::Value> = made.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let verdicts =
@@ -165,7 +166,7 @@ fn a_log_that_would_lose_facts_fails_the_check() {
 #[test]
 fn brokers_that_are_not_there_are_told_with_what_to_look_at() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = Desk::new(broker);
+    let desk = CliRunner::new(broker);
     let said = desk.ask_with("127.0.0.1:1", "", &["check", "-o", "table"]);
     assert_eq!(said.code, Some(69), "{}{}", said.out, said.err);
     assert_eq!(states(&said.out, "brokers"), ["FAIL"], "{}", said.out);

@@ -99,6 +99,6 @@ fn partition_that_nobody_owns_is_taken_up_by_who_is_there() {
     assert_eq!(committed(broker, &site.unique, 2).len(), 2);
     instance.stop();
     let log = site.log("one");
-    assert!(log.contains("nobody owns these, and the group is at rest: joining anew"), "{log}");
-    assert!(log.contains(&format!("joining anew partitions={}:1", site.input)), "{log}");
+    assert!(log.contains("rejoining the group: partitions unassigned although the group is stable"), "{log}");
+    assert!(log.contains(&format!("although the group is stable partitions={}:1", site.input)), "{log}");
 }

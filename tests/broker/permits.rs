@@ -13,7 +13,7 @@ use rdkafka::bindings::rd_kafka_ResourceType_t::{
 
 use super::acl::allow;
 use super::broker::Broker;
-use super::operate::{Desk, Said};
+use super::operate::{CliRunner, Said};
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
@@ -24,7 +24,7 @@ use super::speaking::marks;
 type Permit = (Resource, String, Vec<Operation>);
 
 /// All that a worker and judge needs, as `docs/OPERATIONS.md` lists it.
-fn all(desk: &Desk) -> Vec<Permit> {
+fn all(desk: &CliRunner) -> Vec<Permit> {
     let group = &desk.group;
     let mut permits = vec![
         (TOPIC, desk.input.clone(), vec![READ, CONFIGS]),
@@ -39,7 +39,7 @@ fn all(desk: &Desk) -> Vec<Permit> {
 }
 
 /// Lets bob do these things, and has him check.
-fn check(broker: &Broker, desk: &Desk, permits: &[Permit]) -> Said {
+fn check(broker: &Broker, desk: &CliRunner, permits: &[Permit]) -> Said {
     for (resource, prefix, operations) in permits {
         allow(broker, "bob", *resource, prefix, operations);
     }
@@ -48,7 +48,7 @@ fn check(broker: &Broker, desk: &Desk, permits: &[Permit]) -> Said {
 }
 
 /// Lets bob do everything but one thing; whoever may not use it may still look at it.
-fn check_without(broker: &Broker, desk: &Desk, resource: Resource, prefix: &str, operation: Operation) -> Said {
+fn check_without(broker: &Broker, desk: &CliRunner, resource: Resource, prefix: &str, operation: Operation) -> Said {
     let mut permits = all(desk);
     for (of, under, operations) in &mut permits {
         if *of == resource && under == prefix {
@@ -62,7 +62,7 @@ fn check_without(broker: &Broker, desk: &Desk, resource: Resource, prefix: &str,
 #[test]
 fn the_permissions_that_are_documented_are_enough() {
     let Some(broker) = Broker::secured() else { return };
-    let desk = Desk::new(broker);
+    let desk = CliRunner::new(broker);
     let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute", "-o", "jsonl"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     let said = check(broker, &desk, &all(&desk));
@@ -93,7 +93,7 @@ fn the_permissions_that_are_documented_are_enough() {
 #[test]
 fn each_permission_that_is_missing_is_found_with_the_acl_to_add() {
     let Some(broker) = Broker::secured() else { return };
-    let one = |resource: Resource, prefix: &dyn Fn(&Desk) -> String, operation: Operation, told: &str| {
+    let one = |resource: Resource, prefix: &dyn Fn(&CliRunner) -> String, operation: Operation, told: &str| {
         let desk = desk(broker);
         let prefix = prefix(&desk);
         let said = check_without(broker, &desk, resource, &prefix, operation);
@@ -141,7 +141,7 @@ fn logs_that_may_not_be_created_or_trimmed_are_told() {
     assert!(said.out.contains("the log is never trimmed"), "{}", said.out);
 
     // A service that has never run: its logs are still to be created.
-    let mut desk = Desk::new(broker);
+    let mut desk = CliRunner::new(broker);
     desk.input = broker.topic("pages", 1);
     desk.outputs = ["unique", "duplicate", "dead"].map(|name| broker.topic(name, 1));
     let log = format!("{}.fingerprints.", desk.group);

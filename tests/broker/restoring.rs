@@ -8,7 +8,7 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedPr
 
 use super::broker::{Broker, wait};
 use super::cluster::http;
-use super::operate::Desk;
+use super::operate::CliRunner;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
@@ -19,7 +19,7 @@ const LONG: usize = 4_000;
 #[test]
 fn readiness_says_how_far_a_long_restore_is() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = Desk::new(broker);
+    let desk = CliRunner::new(broker);
     let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute", "-o", "jsonl"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     let rows = made.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));

@@ -8,13 +8,13 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedPr
 use serde_json::Value;
 
 use super::broker::{Broker, wait};
-use super::operate::Desk;
+use super::operate::CliRunner;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 
 /// Creates the topics that are missing, and returns the names of both logs.
-fn logs(broker: &Broker, desk: &Desk, more: &str) -> [String; 2] {
+fn logs(broker: &Broker, desk: &CliRunner, more: &str) -> [String; 2] {
     let made = desk.ask_with(
         broker.address(),
         more,
@@ -43,7 +43,7 @@ fn values(broker: &Broker, topic: &str) -> Vec<Vec<u8>> {
 #[test]
 fn a_falsified_ruling_is_named_and_honest_ones_are_not() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = Desk::new(broker);
+    let desk = CliRunner::new(broker);
     let [asked, ruled] = logs(broker, &desk, "");
     let service = Process::start(
         Command::new(env!("CARGO_BIN_EXE_dupgate"))

@@ -1,7 +1,7 @@
 //! The connection: TLS, certificates of clients, SASL; and what happens to whoever may not.
 
 use super::broker::Broker;
-use super::operate::{Desk, Said};
+use super::operate::{CliRunner, Said};
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
@@ -10,8 +10,8 @@ use super::run::topics::{committed, page, produce};
 pub(super) const SECRET: &str = "correct-horse";
 
 /// A desk whose topics exist on the secured broker.
-pub(super) fn desk(broker: &Broker) -> Desk {
-    let desk = Desk::new(broker);
+pub(super) fn desk(broker: &Broker) -> CliRunner {
+    let desk = CliRunner::new(broker);
     let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     desk
@@ -26,7 +26,7 @@ pub(super) fn sasl(broker: &Broker, listener: &str, mechanism: &str, user: &str,
     )
 }
 
-fn check(desk: &Desk, broker: &Broker, listener: &str, more: &str) -> Said {
+fn check(desk: &CliRunner, broker: &Broker, listener: &str, more: &str) -> Said {
     let said = desk.ask_with(broker.way(listener), more, &["check", "-o", "table"]);
     for told in [&said.out, &said.err] {
         assert!(!told.contains(SECRET), "the password is told: {told}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::broker::{Broker, wait};
 use super::listening;
-use super::operate::Desk;
+use super::operate::CliRunner;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{Given, committed, page, produce};
@@ -65,7 +65,7 @@ fn time(span: &Value, key: &str) -> u64 {
 #[test]
 fn the_way_of_every_chosen_record_is_told_with_its_parts() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = Desk::new(broker);
+    let desk = CliRunner::new(broker);
     let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     let collector = Collector::start();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::broker::{Broker, wait};
-use super::operate::{Desk, Said};
+use super::operate::{CliRunner, Said};
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{Given, committed, page, produce};
@@ -13,7 +13,7 @@ use super::run::topics::{Given, committed, page, produce};
 /// A service with its configuration.
 struct Running<'b> {
     broker: &'b Broker,
-    desk: Desk,
+    desk: CliRunner,
     port: u16,
     _process: Process,
 }
@@ -21,7 +21,7 @@ struct Running<'b> {
 impl<'b> Running<'b> {
     /// Creates the topics as an operator does, and starts the service.
     fn start(broker: &'b Broker) -> Self {
-        let desk = Desk::new(broker);
+        let desk = CliRunner::new(broker);
         let made = desk.ask_with(
             broker.address(),
             "",
@@ -163,7 +163,7 @@ fn what_is_withdrawn_is_listed() {
 #[test]
 fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = Desk::new(broker);
+    let desk = CliRunner::new(broker);
     let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
     let start = |more: &str| {
@@ -201,7 +201,7 @@ fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed()
 #[test]
 fn nobody_who_listens_is_told_as_such() {
     let Some(broker) = Broker::shared() else { return };
-    let desk = Desk::new(broker);
+    let desk = CliRunner::new(broker);
     let said = desk.ask_with(broker.address(), "", &["status", "--address", "127.0.0.1:1"]);
     assert_eq!(said.code, Some(69), "{}", said.err);
     assert!(said.err.contains("cannot reach http://127.0.0.1:1"), "{}", said.err);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use dupgate::config::{ByteSize, Decides, Given, Layers, Purpose, Span, decides, schema};
+use dupgate::config::{ByteSize, ChangeImpact, Given, Layers, Purpose, Span, decides, schema};
 use serde_json::{Value, json};
 
 use super::{REQUIRED, sample, up_to_date};
@@ -223,7 +223,7 @@ fn rows(shape: &Value, path: &str, written: &Value, text: &mut String) {
         shape["description"].as_str().filter(|about| choices.is_none_or(|choices| choices.join(" | ") != *about));
     let about = about.map(cell).unwrap_or_default();
     let (value, range) = (type_of(path, shape), range(path, shape, written));
-    let decides: Decides = decides(path);
+    let decides: ChangeImpact = decides(path);
     writeln!(text, "| `{path}` | {value} | {range} | {default} | {decides} | {about} |").unwrap();
 }
 

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use dupgate::fingerprint::{
-    Banding, ExactHash, Fingerprints, Numbers, SchemeId, SimHash, Sketch, SketchForm, SlotBits, Unsure,
+    Banding, ExactHash, Fingerprints, LowConfidence, Numbers, SchemeId, SimHash, Sketch, SketchForm, SlotBits,
 };
 use dupgate::index::{Index, Original};
 use dupgate::judge::SharedSnapshot;
@@ -39,7 +39,7 @@ impl Case {
             agree: 2,
             min_similarity: 500,
             containment: None,
-            unsure: Unsure::NEVER,
+            unsure: LowConfidence::NEVER,
             max_bucket: 256,
         })
     }

@@ -94,6 +94,6 @@ pub(crate) fn said(rulings: &[Ruling]) -> BTreeMap<&Source, (&'static str, Optio
 
 /// The same of what was delivered, but for dead letters.
 pub(crate) fn delivered(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<&Source, (&str, Option<&Source>)> {
-    let judged = outcomes.iter().filter(|(_, outcome)| outcome.outlet != crate::ledger::Outlet::Dead);
+    let judged = outcomes.iter().filter(|(_, outcome)| outcome.output_kind != crate::ledger::OutputKind::Dead);
     judged.map(|(source, outcome)| (source, outcome.said())).collect()
 }

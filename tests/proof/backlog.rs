@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::ledger::{Ledger, Outlet, originals_are_delivered};
+use crate::ledger::{Ledger, OutputKind, originals_are_delivered};
 use crate::team::Team;
 
 const PARTITIONS: usize = 24;
@@ -131,7 +131,7 @@ fn a_backlog_of_seven_windows_is_judged_in_order_by_workers_of_unequal_speed() {
 
     let outcomes = Ledger::read(&cluster).outcomes(1).unwrap();
     originals_are_delivered(&outcomes).unwrap();
-    let found = outcomes.values().filter(|outcome| outcome.outlet == Outlet::Duplicate).count();
+    let found = outcomes.values().filter(|outcome| outcome.output_kind == OutputKind::Duplicate).count();
     let expected = duplicates_in_order(&texts);
     eprintln!("{found} of {expected} duplicates; the slow worker read {slow} pages, a fast one {fast}");
     assert!(slow > 0.0 && expected > PAGES / 3, "shows too little: {expected} duplicates, {slow} pages read");

@@ -109,14 +109,15 @@ fn good(number: usize, copy: &str) -> Page {
     Page { key: format!("{copy} {number}"), value: Some(value.to_string().into_bytes()), ..Page::default() }
 }
 
-/// Where everything ended, by key: outlet and record.
+/// Where everything ended, by key: kind of output and record.
 fn ended(cluster: &Cluster<'_>) -> BTreeMap<String, Vec<(&'static str, Record)>> {
     let mut ended: BTreeMap<String, Vec<_>> = BTreeMap::new();
-    for (outlet, topic) in [("unique", cluster.unique()), ("duplicate", cluster.duplicate()), ("dead", cluster.dead())]
+    for (output_kind, topic) in
+        [("unique", cluster.unique()), ("duplicate", cluster.duplicate()), ("dead", cluster.dead())]
     {
         for record in Shelf::open(cluster.broker(), &[topic]).read_to_end() {
             let key = String::from_utf8(record.key.clone().unwrap()).unwrap();
-            ended.entry(key).or_default().push((outlet, record));
+            ended.entry(key).or_default().push((output_kind, record));
         }
     }
     ended
@@ -230,12 +231,14 @@ fn pages_around_are_judged(cluster: &Cluster<'_>, ended: &BTreeMap<String, Vec<(
     let partition = PartitionId::new(cluster.inputs()[0].as_str(), 0);
     for number in 0..count {
         let first: Source = partition.at(i64::try_from(number * 3).unwrap());
-        let [(outlet, record)] = ended[&format!("first {number}")].as_slice() else {
+        let [(output_kind, record)] = ended[&format!("first {number}")].as_slice() else {
             panic!("page {number}: not once")
         };
-        assert_eq!((*outlet, record.header("dupgate.verdict")), ("unique", Some("unique")), "page {number}");
-        let [(outlet, record)] = ended[&format!("copy {number}")].as_slice() else { panic!("copy {number}: not once") };
-        assert_eq!((*outlet, record.header("dupgate.verdict")), ("duplicate", Some("exact")), "copy {number}");
+        assert_eq!((*output_kind, record.header("dupgate.verdict")), ("unique", Some("unique")), "page {number}");
+        let [(output_kind, record)] = ended[&format!("copy {number}")].as_slice() else {
+            panic!("copy {number}: not once")
+        };
+        assert_eq!((*output_kind, record.header("dupgate.verdict")), ("duplicate", Some("exact")), "copy {number}");
         assert_eq!(record.header("dupgate.match"), Some(first.to_string().as_str()), "copy {number}");
     }
 }
@@ -251,22 +254,22 @@ fn bad_records_end_as_designed_and_their_neighbours_do_not_notice() {
     for (number, (name, page, fate)) in records.iter().enumerate() {
         let offset = (number * 3 + 1).to_string();
         let found = &ended[*name];
-        let outlets: Vec<&str> = found.iter().map(|(outlet, _)| *outlet).collect();
+        let output_kinds: Vec<&str> = found.iter().map(|(output_kind, _)| *output_kind).collect();
         let (_, record) = &found[0];
         let trace = record.headers.iter().find(|(name, _)| name == "trace");
         assert_eq!(trace.and_then(|(_, value)| value.as_deref()), Some(name.as_bytes()), "{name}: a foreign header");
         match *fate {
             Judged(verdict) => {
-                let outlet = if verdict == "unique" { "unique" } else { "duplicate" };
+                let output_kind = if verdict == "unique" { "unique" } else { "duplicate" };
                 assert_eq!(
-                    (outlets.as_slice(), record.header("dupgate.verdict")),
-                    ([outlet].as_slice(), Some(verdict)),
+                    (output_kinds.as_slice(), record.header("dupgate.verdict")),
+                    ([output_kind].as_slice(), Some(verdict)),
                     "{name}"
                 );
                 assert_eq!(record.value, page.value, "{name}");
             }
             Dead(stage, reason) => {
-                assert_eq!(outlets, ["dead"], "{name}");
+                assert_eq!(output_kinds, ["dead"], "{name}");
                 assert_eq!(record.header("dupgate.error.reason"), Some(reason), "{name}");
                 assert_eq!(record.header("dupgate.error.stage"), Some(stage), "{name}");
                 assert_eq!(record.header("dupgate.error.offset"), Some(offset.as_str()), "{name}");
@@ -277,7 +280,7 @@ fn bad_records_end_as_designed_and_their_neighbours_do_not_notice() {
                 assert!(kept.len() >= whole.len().min(900_000), "{name}: {} of {} bytes", kept.len(), whole.len());
             }
             Tombstone => {
-                assert_eq!(outlets, ["unique", "duplicate"], "{name}");
+                assert_eq!(output_kinds, ["unique", "duplicate"], "{name}");
                 for (_, record) in found {
                     assert_eq!((&record.value, &record.headers), (&None, &page.headers), "{name}");
                 }
@@ -296,8 +299,8 @@ fn absurd_timestamps_pass_where_the_outputs_take_them_and_move_no_tail() {
     let ended = ended(&cluster);
     pages_around_are_judged(&cluster, &ended, count);
     for (name, page, _) in &records {
-        let [(outlet, record)] = ended[*name].as_slice() else { panic!("{name}: not once") };
-        assert_eq!((*outlet, record.header("dupgate.verdict")), ("unique", Some("unique")), "{name}");
+        let [(output_kind, record)] = ended[*name].as_slice() else { panic!("{name}: not once") };
+        assert_eq!((*output_kind, record.header("dupgate.verdict")), ("unique", Some("unique")), "{name}");
         assert_eq!(record.timestamp, page.timestamp, "{name}");
     }
 }

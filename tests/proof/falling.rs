@@ -10,7 +10,7 @@ use crate::alone::{self, Logs};
 use crate::broker::Broker;
 use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::ledger::{Ledger, Outcome, Outlet, originals_are_delivered};
+use crate::ledger::{Ledger, Outcome, OutputKind, originals_are_delivered};
 use crate::team::Team;
 
 const PAGES: usize = 20_000;
@@ -174,7 +174,7 @@ fn dead_letters_say_why(ledger: &Ledger, outcomes: &BTreeMap<Source, Outcome>) {
             Truth::Broken { damage } => Some(damage.reason().name()),
             Truth::Unique | Truth::Exact { .. } | Truth::Near { .. } => None,
         };
-        let said = (outcome.outlet == Outlet::Dead).then_some(outcome.word.as_str());
+        let said = (outcome.output_kind == OutputKind::Dead).then_some(outcome.word.as_str());
         assert_eq!(said, reason, "{source}, {truth}");
     }
 }
@@ -183,15 +183,15 @@ fn dead_letters_say_why(ledger: &Ledger, outcomes: &BTreeMap<Source, Outcome>) {
 fn equal_texts_are_delivered_once(ledger: &Ledger, outcomes: &BTreeMap<Source, Outcome>) {
     let mut uniques: BTreeMap<String, Vec<&Source>> = BTreeMap::new();
     let mut copies = 0;
-    for (source, outcome) in outcomes.iter().filter(|(_, outcome)| outcome.outlet != Outlet::Dead) {
+    for (source, outcome) in outcomes.iter().filter(|(_, outcome)| outcome.output_kind != OutputKind::Dead) {
         let value = ledger.inputs[source].value.as_deref().unwrap();
         let page: Value = serde_json::from_slice(value).unwrap();
         let Some(text) = page["text"].as_str() else { continue };
         let uniques = uniques.entry(text.to_owned()).or_default();
-        match outcome.outlet {
-            Outlet::Unique => uniques.push(source),
-            Outlet::Duplicate => copies += 1,
-            Outlet::Dead => {}
+        match outcome.output_kind {
+            OutputKind::Unique => uniques.push(source),
+            OutputKind::Duplicate => copies += 1,
+            OutputKind::Dead => {}
         }
         assert!(uniques.len() <= 1, "equal texts, and both unique: {uniques:?}");
     }

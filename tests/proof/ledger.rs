@@ -9,7 +9,7 @@ use crate::cluster::records::{HeaderLine, Record, Shelf, by_source};
 
 /// Where a page came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outlet {
+pub(crate) enum OutputKind {
     Unique,
     Duplicate,
     Dead,
@@ -18,7 +18,7 @@ pub(crate) enum Outlet {
 /// What became of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    pub(crate) outlet: Outlet,
+    pub(crate) output_kind: OutputKind,
     /// The verdict, or the reason of a dead letter.
     pub(crate) word: String,
     /// The original of a duplicate.
@@ -35,7 +35,7 @@ impl Outcome {
 /// Everything that stands in the topics of a deployment.
 pub(crate) struct Ledger {
     pub(crate) inputs: BTreeMap<Source, Record>,
-    outputs: Vec<(Outlet, Record)>,
+    outputs: Vec<(OutputKind, Record)>,
 }
 
 impl Ledger {
@@ -43,15 +43,15 @@ impl Ledger {
     pub(crate) fn read(cluster: &Cluster<'_>) -> Self {
         let inputs: Vec<&str> = cluster.inputs().iter().map(String::as_str).collect();
         let inputs = by_source(Shelf::open(cluster.broker(), &inputs).read_to_end());
-        let outlets = [
-            (cluster.unique(), Outlet::Unique),
-            (cluster.duplicate(), Outlet::Duplicate),
-            (cluster.dead(), Outlet::Dead),
+        let output_kinds = [
+            (cluster.unique(), OutputKind::Unique),
+            (cluster.duplicate(), OutputKind::Duplicate),
+            (cluster.dead(), OutputKind::Dead),
         ];
         let mut outputs = Vec::new();
-        for (topic, outlet) in outlets {
+        for (topic, output_kind) in output_kinds {
             let records = Shelf::open(cluster.broker(), &[topic]).read_to_end();
-            outputs.extend(records.into_iter().map(|record| (outlet, record)));
+            outputs.extend(records.into_iter().map(|record| (output_kind, record)));
         }
         Self { inputs, outputs }
     }
@@ -63,11 +63,11 @@ impl Ledger {
     /// The first page that came out more or less often, or not as it went in, or with two fates.
     pub(crate) fn outcomes(&self, times: usize) -> Result<BTreeMap<Source, Outcome>, String> {
         let mut outcomes: BTreeMap<Source, (Outcome, Vec<&Source>)> = BTreeMap::new();
-        for (outlet, record) in &self.outputs {
-            let source = origin(*outlet, record)?;
+        for (output_kind, record) in &self.outputs {
+            let source = origin(*output_kind, record)?;
             let came = self.inputs.get(&source).ok_or_else(|| format!("{} is of nowhere: {source}", record.source))?;
             same_bytes(came, record)?;
-            let outcome = outcome(*outlet, record)?;
+            let outcome = outcome(*output_kind, record)?;
             match outcomes.get_mut(&source) {
                 None => drop(outcomes.insert(source, (outcome, vec![&record.source]))),
                 Some((before, places)) if *before == outcome => places.push(&record.source),
@@ -95,14 +95,14 @@ impl Ledger {
 ///
 /// The first duplicate of which this is not true.
 pub(crate) fn originals_are_delivered(outcomes: &BTreeMap<Source, Outcome>) -> Result<(), String> {
-    for (source, outcome) in outcomes.iter().filter(|(_, outcome)| outcome.outlet == Outlet::Duplicate) {
+    for (source, outcome) in outcomes.iter().filter(|(_, outcome)| outcome.output_kind == OutputKind::Duplicate) {
         let Some(original) = &outcome.matched else { continue };
         if original == source {
             return Err(format!("{source} is its own duplicate"));
         }
         let fate =
             outcomes.get(original).ok_or_else(|| format!("{source} is a duplicate of {original}, not a page"))?;
-        if fate.outlet != Outlet::Unique {
+        if fate.output_kind != OutputKind::Unique {
             return Err(format!("{source} is a duplicate of {original}, which came out as {fate:?}"));
         }
     }
@@ -110,9 +110,9 @@ pub(crate) fn originals_are_delivered(outcomes: &BTreeMap<Source, Outcome>) -> R
 }
 
 /// The page that an output record is, by its headers.
-fn origin(outlet: Outlet, record: &Record) -> Result<Source, String> {
+fn origin(output_kind: OutputKind, record: &Record) -> Result<Source, String> {
     let said = |name: &str| record.header(name).ok_or_else(|| format!("{} has no header {name}", record.source));
-    if outlet == Outlet::Dead {
+    if output_kind == OutputKind::Dead {
         let number =
             |name: &str| said(name)?.parse::<i64>().map_err(|why| format!("{name} of {}: {why}", record.source));
         let partition = i32::try_from(number("dupgate.error.partition")?).map_err(|why| why.to_string())?;
@@ -123,17 +123,18 @@ fn origin(outlet: Outlet, record: &Record) -> Result<Source, String> {
     }
 }
 
-fn outcome(outlet: Outlet, record: &Record) -> Result<Outcome, String> {
-    let word = if outlet == Outlet::Dead { "dupgate.error.reason" } else { "dupgate.verdict" };
+fn outcome(output_kind: OutputKind, record: &Record) -> Result<Outcome, String> {
+    let word = if output_kind == OutputKind::Dead { "dupgate.error.reason" } else { "dupgate.verdict" };
     let word = record.header(word).ok_or_else(|| format!("{} has no header {word}", record.source))?.to_owned();
     let matched = record.header("dupgate.match").map(str::parse).transpose();
     let matched = matched.map_err(|why| format!("{}: {why}", record.source))?;
     // A template is delivered, and names the page that it is made like.
-    let names_another = outlet == Outlet::Duplicate || (outlet, word.as_str()) == (Outlet::Unique, "template");
+    let names_another =
+        output_kind == OutputKind::Duplicate || (output_kind, word.as_str()) == (OutputKind::Unique, "template");
     if names_another != matched.is_some() {
-        return Err(format!("{}: {outlet:?} with the original {matched:?}", record.source));
+        return Err(format!("{}: {output_kind:?} with the original {matched:?}", record.source));
     }
-    Ok(Outcome { outlet, word, matched })
+    Ok(Outcome { output_kind, word, matched })
 }
 
 /// Key, value, timestamp and foreign headers must be as they came.
@@ -176,7 +177,7 @@ mod tests {
         }
     }
 
-    fn left(offset: i64, outlet: Outlet, matched: Option<i64>) -> (Outlet, Record) {
+    fn left(offset: i64, output_kind: OutputKind, matched: Option<i64>) -> (OutputKind, Record) {
         let mut record = page(offset);
         record.headers.truncate(1);
         record.headers.push(header("dupgate.source", &page(offset).source.to_string()));
@@ -185,15 +186,15 @@ mod tests {
             record.headers.push(header("dupgate.match", &page(original).source.to_string()));
         }
         record.source.partition.topic = "out".into();
-        (outlet, record)
+        (output_kind, record)
     }
 
-    fn ledger(outputs: Vec<(Outlet, Record)>) -> Ledger {
+    fn ledger(outputs: Vec<(OutputKind, Record)>) -> Ledger {
         Ledger { inputs: by_source(vec![page(0), page(1)]), outputs }
     }
 
-    fn good() -> Vec<(Outlet, Record)> {
-        vec![left(0, Outlet::Unique, None), left(1, Outlet::Duplicate, Some(0))]
+    fn good() -> Vec<(OutputKind, Record)> {
+        vec![left(0, OutputKind::Unique, None), left(1, OutputKind::Duplicate, Some(0))]
     }
 
     #[test]
@@ -205,16 +206,16 @@ mod tests {
 
     #[test]
     fn a_page_lost_doubled_or_changed_is_noticed() {
-        let refused = |change: fn(&mut Vec<(Outlet, Record)>), why: &str| {
+        let refused = |change: fn(&mut Vec<(OutputKind, Record)>), why: &str| {
             let mut outputs = good();
             change(&mut outputs);
             let found = ledger(outputs).outcomes(1).unwrap_err();
             assert!(found.contains(why), "{found}");
         };
         refused(|outputs| drop(outputs.pop()), "pages:0:1 did not come out");
-        refused(|outputs| outputs.push(left(0, Outlet::Unique, None)), "pages:0:0 came out 2 times");
-        refused(|outputs| outputs.push(left(1, Outlet::Unique, None)), "pages:0:1 came out as");
-        refused(|outputs| outputs.push(left(2, Outlet::Unique, None)), "is of nowhere");
+        refused(|outputs| outputs.push(left(0, OutputKind::Unique, None)), "pages:0:0 came out 2 times");
+        refused(|outputs| outputs.push(left(1, OutputKind::Unique, None)), "pages:0:1 came out as");
+        refused(|outputs| outputs.push(left(2, OutputKind::Unique, None)), "is of nowhere");
         refused(|outputs| outputs[0].1.value = None, "another value");
         refused(|outputs| outputs[0].1.key = None, "another key");
         refused(|outputs| outputs[0].1.timestamp = Some(8), "another timestamp");
@@ -224,9 +225,9 @@ mod tests {
     #[test]
     fn a_duplicate_of_itself_or_of_a_duplicate_is_noticed() {
         let judged = |outputs| originals_are_delivered(&ledger(outputs).outcomes(1).unwrap()).unwrap_err();
-        let own = judged(vec![left(0, Outlet::Unique, None), left(1, Outlet::Duplicate, Some(1))]);
+        let own = judged(vec![left(0, OutputKind::Unique, None), left(1, OutputKind::Duplicate, Some(1))]);
         assert!(own.contains("its own duplicate"), "{own}");
-        let mutual = judged(vec![left(0, Outlet::Duplicate, Some(1)), left(1, Outlet::Duplicate, Some(0))]);
+        let mutual = judged(vec![left(0, OutputKind::Duplicate, Some(1)), left(1, OutputKind::Duplicate, Some(0))]);
         assert!(mutual.contains("which came out as"), "{mutual}");
     }
 }

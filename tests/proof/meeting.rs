@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::ledger::{Ledger, Outlet, originals_are_delivered};
+use crate::ledger::{Ledger, OutputKind, originals_are_delivered};
 use crate::team::Team;
 
 const PARTITIONS: i32 = 6;
@@ -68,9 +68,9 @@ fn near_duplicates_on_other_partitions_and_other_workers_are_caught() {
         let offset = i64::try_from(family).unwrap();
         let of_family = (0..PARTITIONS).map(|number| PartitionId::new(topic.as_str(), number).at(offset));
         let fates: Vec<_> = of_family.map(|source| (outcomes[&source].clone(), source)).collect();
-        let uniques: Vec<_> = fates.iter().filter(|(fate, _)| fate.outlet == Outlet::Unique).collect();
+        let uniques: Vec<_> = fates.iter().filter(|(fate, _)| fate.output_kind == OutputKind::Unique).collect();
         assert_eq!(uniques.len(), 1, "family {family}: {fates:?}");
-        for (fate, source) in fates.iter().filter(|(fate, _)| fate.outlet == Outlet::Duplicate) {
+        for (fate, source) in fates.iter().filter(|(fate, _)| fate.output_kind == OutputKind::Duplicate) {
             assert_eq!(fate.said(), ("near", Some(&uniques[0].1)), "{source}");
             across += 1;
         }

@@ -86,7 +86,7 @@ pub(crate) fn said(records: &BTreeMap<(String, i32), Vec<Record>>) -> BTreeMap<S
 }
 
 fn as_said(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<Source, (String, Option<String>)> {
-    let judged = outcomes.iter().filter(|(_, outcome)| outcome.outlet != crate::ledger::Outlet::Dead);
+    let judged = outcomes.iter().filter(|(_, outcome)| outcome.output_kind != crate::ledger::OutputKind::Dead);
     judged
         .map(|(source, outcome)| {
             let (word, matched) = outcome.said();

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use dupgate::fingerprint::SchemeId;
-use dupgate::index::in_turn;
+use dupgate::index::run_sequential;
 use dupgate::judge::State;
 use dupgate::snapshot::Folder;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::alone::decode_verdicts;
 use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::ledger::{Ledger, Outlet, originals_are_delivered};
+use crate::ledger::{Ledger, OutputKind, originals_are_delivered};
 
 const START: i64 = 1_788_220_800_000;
 /// Pages between two looks at the log: more than a window, and more than a checkpoint.
@@ -61,7 +61,7 @@ fn snapshot(disk: &Path, scheme: &SchemeId) -> Option<(i64, u64)> {
     }
     let folder = Folder::open(copy.path(), NonZeroUsize::MIN).expect("the copy opens");
     let found = folder.load("0", scheme).expect("the copy is read").found?;
-    Some((found.at, State::load(&found.state, &found.originals, in_turn).digest()))
+    Some((found.at, State::load(&found.state, &found.originals, run_sequential).digest()))
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
     originals_are_delivered(&outcomes).unwrap();
     for (source, outcome) in &outcomes {
         let copy = source.offset % 5 == 4;
-        assert_eq!(outcome.outlet == Outlet::Duplicate, copy, "{source}: {outcome:?}");
+        assert_eq!(outcome.output_kind == OutputKind::Duplicate, copy, "{source}: {outcome:?}");
         if copy {
             assert_eq!(outcome.matched, Some(source.partition.at(source.offset - 3)), "{source}");
         }

@@ -56,6 +56,6 @@ fn the_input_read_again_from_the_beginning_gets_the_same_verdicts() {
     // And nobody was judged twice.
     let logs = Logs::read(&cluster);
     let rulings = logs.rulings();
-    let judged = outcomes.values().filter(|outcome| outcome.outlet != crate::ledger::Outlet::Dead).count();
+    let judged = outcomes.values().filter(|outcome| outcome.output_kind != crate::ledger::OutputKind::Dead).count();
     assert_eq!(rulings.len(), judged);
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::ledger::{Ledger, Outlet, originals_are_delivered};
+use crate::ledger::{Ledger, OutputKind, originals_are_delivered};
 use crate::team::Team;
 
 const PARTITIONS: i32 = 3;
@@ -229,20 +229,20 @@ fn change(broker: &Broker, is_warmed: bool) -> Found {
     assert_eq!(schemes.len(), 2, "{schemes:?}");
     let first = schemes.values().map(|numbers| numbers.start).max().unwrap();
     eprintln!("{written} pages, schemes {schemes:?}");
-    let outlets: BTreeMap<u64, Outlet> = outcomes
+    let output_kinds: BTreeMap<u64, OutputKind> = outcomes
         .iter()
-        .map(|(source, outcome)| (number(ledger.inputs[source].key.as_deref()), outcome.outlet))
+        .map(|(source, outcome)| (number(ledger.inputs[source].key.as_deref()), outcome.output_kind))
         .collect();
     let crawl = pages();
     let mut found = Found::default();
-    for (&at, &outlet) in &outlets {
+    for (&at, &output_kind) in &output_kinds {
         let planted = crawl.page(at);
-        assert_eq!(outlet == Outlet::Dead, matches!(planted.truth, Truth::Broken { .. }), "{at}");
+        assert_eq!(output_kind == OutputKind::Dead, matches!(planted.truth, Truth::Broken { .. }), "{at}");
         let Some(original) = planted.truth.original().filter(|_| at >= REACH) else { continue };
         let part = if at + DURING < first { 0 } else { 1 + usize::from(at >= first + DURING) };
         // Partitions are read side by side: where the copy comes first, its original is the duplicate.
-        let is_swapped = outlets[&number(Some(original.as_bytes()))] == Outlet::Duplicate;
-        found.note(part, outlet == Outlet::Duplicate || is_swapped);
+        let is_swapped = output_kinds[&number(Some(original.as_bytes()))] == OutputKind::Duplicate;
+        found.note(part, output_kind == OutputKind::Duplicate || is_swapped);
     }
     found
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate::log::{Answer, Decision, LogIdentity, Rules, SameId, Stage, Windows};
 use dupgate::transaction::Manner;
-use dupgate::worker::{Disposition, Pacing, WorkerSettings};
+use dupgate::worker::{Pacing, PageOutcome, WorkerSettings};
 
 use crate::judge_driver::JudgeDriver;
 use crate::pages::WorldPage;
@@ -157,7 +157,7 @@ fn run(seed: u64, lead: Duration) -> (usize, usize, Duration) {
         assert_eq!(world.violation, None);
     }
     let is_duplicate = |value: &Value| {
-        let Value::Routed { disposition: Disposition::Ruled(ruling), .. } = value else { return false };
+        let Value::Routed { outcome: PageOutcome::Ruled(ruling), .. } = value else { return false };
         matches!(&ruling.answer, Answer::Page(page) if matches!(page.decision, Decision::Duplicate { .. }))
     };
     let found =

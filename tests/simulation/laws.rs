@@ -9,7 +9,7 @@ use dupgate::log::{
     Answer, Checkpoint, Decision, Entry, Ruling, RulingBatch, Stage, VerdictReader, VerdictRecord, decode_entries,
 };
 use dupgate::record::{PartitionId, Source, Timestamp};
-use dupgate::worker::Disposition;
+use dupgate::worker::PageOutcome;
 
 use crate::bus::{CommittedTransaction, SlotState};
 use crate::oracle::Oracle;
@@ -49,7 +49,7 @@ enum Said {
 pub(crate) struct Laws {
     logs: Vec<Log>,
     rulings: BTreeMap<Source, Vec<Said>>,
-    delivered: BTreeMap<Source, Vec<Disposition>>,
+    delivered: BTreeMap<Source, Vec<PageOutcome>>,
     /// Highest position the input group ever committed.
     pub(crate) high: BTreeMap<PartitionId, i64>,
     /// Where the group began to read.
@@ -400,11 +400,11 @@ impl Laws {
         let mut ends = Vec::new();
         for (partition, offset) in &transaction.records {
             if *partition == routed()
-                && let Some(Value::Routed { source, disposition }) =
+                && let Some(Value::Routed { source, outcome }) =
                     &world.bus.slots(partition)[usize::try_from(*offset).unwrap()].value
             {
                 outputs.entry(source.partition.clone()).or_default().push(source.offset);
-                ends.push((source.clone(), disposition.clone()));
+                ends.push((source.clone(), outcome.clone()));
             }
         }
         for moved in &transaction.offsets {
@@ -425,7 +425,7 @@ impl Laws {
         if let Some((input, offsets)) = outputs.first_key_value() {
             return Err(format!("L2 outputs {offsets:?} of {input} committed without its offset"));
         }
-        ends.into_iter().try_for_each(|(source, disposition)| self.delivered(world, &source, disposition))
+        ends.into_iter().try_for_each(|(source, outcome)| self.delivered(world, &source, outcome))
     }
 
     /// Where the group begins to read a partition: in a world that starts at the end, wherever it says first.
@@ -434,32 +434,32 @@ impl Laws {
         *self.firsts.entry(partition.clone()).or_insert(first)
     }
 
-    fn delivered(&mut self, world: &World, source: &Source, disposition: Disposition) -> Law {
+    fn delivered(&mut self, world: &World, source: &Source, outcome: PageOutcome) -> Law {
         let slot = &world.bus.slots(&source.partition)[usize::try_from(source.offset).unwrap()];
         let Some(Value::Page(page)) = &slot.value else { return Err(format!("{source} is no page")) };
         let said = self.rulings.get(source).map(Vec::as_slice).unwrap_or_default();
         let ruled = |wanted: &dyn Fn(&Ruling) -> bool| {
             said.iter().any(|said| matches!(said, Said::Ruled { ruling, .. } if wanted(ruling)))
         };
-        let right = match &disposition {
-            Disposition::Tombstone => page.tombstone,
-            Disposition::DeadLetter(reason) if reason.is_of_the_page() => page.reject == Some(*reason),
-            Disposition::DeadLetter(reason) => ruled(
+        let right = match &outcome {
+            PageOutcome::Tombstone => page.tombstone,
+            PageOutcome::DeadLetter(reason) if reason.is_of_the_page() => page.reject == Some(*reason),
+            PageOutcome::DeadLetter(reason) => ruled(
                 &|ruling| matches!(&ruling.answer, Answer::Withdrawn { reason: withdrawn, .. } if withdrawn == reason),
             ),
-            Disposition::Ruled(given) => {
+            PageOutcome::Ruled(given) => {
                 matches!(given.answer, Answer::Page(_)) && ruled(&|ruling| ruling.without_original() == **given)
             }
         };
         if !right {
-            return Err(format!("L1/L4 {source} was delivered as {disposition:?}, which nobody ruled"));
+            return Err(format!("L1/L4 {source} was delivered as {outcome:?}, which nobody ruled"));
         }
         let before = self.delivered.entry(source.clone()).or_default();
         let is_exempt = self.reopened.contains(source) || self.withdrawn.contains(source);
-        if !before.is_empty() && !before.contains(&disposition) && !is_exempt {
-            return Err(format!("L4 {source} was delivered as {disposition:?}, before as {before:?}"));
+        if !before.is_empty() && !before.contains(&outcome) && !is_exempt {
+            return Err(format!("L4 {source} was delivered as {outcome:?}, before as {before:?}"));
         }
-        before.push(disposition);
+        before.push(outcome);
         self.count("delivered");
         Ok(())
     }
@@ -471,7 +471,7 @@ impl Laws {
         let mut exempt = 0;
         for (source, ends) in &self.delivered {
             for end in ends {
-                let Disposition::Ruled(ruling) = end else { continue };
+                let PageOutcome::Ruled(ruling) = end else { continue };
                 let Answer::Page(page) = &ruling.answer else { continue };
                 let Decision::Duplicate { of } = &page.decision else { continue };
                 let was_unique = self.delivered.get(&of.source).into_iter().flatten().any(is_unique);
@@ -553,10 +553,10 @@ fn made_original(said: &Said) -> bool {
     }
 }
 
-fn is_unique(end: &Disposition) -> bool {
+fn is_unique(end: &PageOutcome) -> bool {
     match end {
-        Disposition::Tombstone | Disposition::DeadLetter(_) => false,
-        Disposition::Ruled(ruling) => {
+        PageOutcome::Tombstone | PageOutcome::DeadLetter(_) => false,
+        PageOutcome::Ruled(ruling) => {
             matches!(&ruling.answer, Answer::Page(page) if !matches!(page.decision, Decision::Duplicate { .. }))
         }
     }

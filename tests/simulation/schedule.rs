@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dupgate::config::settings::Mode;
-use dupgate::fingerprint::{Banding, SketchForm, SlotBits, Unsure};
+use dupgate::fingerprint::{Banding, LowConfidence, SketchForm, SlotBits};
 use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate::log::{Entry, EntryBody, ForgetTarget, LogIdentity, MinHashRules, Rules, SameId, Stage, Windows};
 use dupgate::record::{PartitionId, Source};
@@ -74,7 +74,7 @@ const WINDOW: u64 = 8;
 const LATENESS: u64 = 4;
 
 /// Rules for the sketches of the pages: five bands of three of their sixteen slots.
-fn minhash(agree: u8, min_similarity: u16, containment: Option<u16>, unsure: Unsure) -> MinHashRules {
+fn minhash(agree: u8, min_similarity: u16, containment: Option<u16>, unsure: LowConfidence) -> MinHashRules {
     let form = SketchForm::new(16, SlotBits::B8).unwrap().with_count();
     let banding = Banding::new(5, 3, form).unwrap();
     MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket: 0 }
@@ -115,7 +115,7 @@ fn rules(rng: &mut Rng, plain: bool) -> Rules {
             rng.pick(&[1, 2]),
             rng.pick(&[300, 600, 800]),
             rng.pick(&[None, Some(600), Some(950)]),
-            rng.pick(&[Unsure::NEVER, Unsure { below: 850, containment: 900, ..Unsure::NEVER }]),
+            rng.pick(&[LowConfidence::NEVER, LowConfidence { below: 850, containment: 900, ..LowConfidence::NEVER }]),
         )),
         number_guard: rng.pick(&[None, Some(500), Some(700)]),
         simhash_similarity: None,

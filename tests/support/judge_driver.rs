@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use dupgate::index::in_turn;
+use dupgate::index::run_sequential;
 use dupgate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Snapshot};
 use dupgate::log::{VerdictReader, decode_entries, encode_verdict};
 use dupgate::transaction::{Call, CallError};
@@ -183,7 +183,7 @@ impl JudgeDriver {
             return Err(Died);
         }
         let event = match todo {
-            Todo::Restore => Some(Event::Restored(disk.map(|snapshot| Box::new(snapshot.restore(in_turn))))),
+            Todo::Restore => Some(Event::Restored(disk.map(|snapshot| Box::new(snapshot.restore(run_sequential))))),
             Todo::FindEnd => {
                 self.end = Some(world.bus.stable_end(&verdicts_of(self.log)));
                 None

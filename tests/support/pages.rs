@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dupgate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, Width};
 use dupgate::log::PageEntry;
 use dupgate::record::{Reject, Source, Timestamp};
-use dupgate::worker::{Disposition, Errand, LogPartition, Page};
+use dupgate::worker::{LogPartition, Page, PageAction, PageOutcome};
 
 use crate::rng::Rng;
 
@@ -132,18 +132,18 @@ impl WorldPage {
         logs: usize,
         panics: bool,
     ) -> Page<Arc<WorldPage>> {
-        let errand = if self.tombstone {
-            Errand::Settled(Disposition::Tombstone)
+        let action = if self.tombstone {
+            PageAction::Settled(PageOutcome::Tombstone)
         } else if let Some(reason) = self.reject {
-            Errand::Settled(Disposition::DeadLetter(reason))
+            PageAction::Settled(PageOutcome::DeadLetter(reason))
         } else if self.size > limit {
-            Errand::Withdraw(self.log(logs), Reject::TooLargeForOutput)
+            PageAction::Withdraw(self.log(logs), Reject::TooLargeForOutput)
         } else if panics {
-            Errand::Withdraw(self.log(logs), Reject::TextPanic)
+            PageAction::Withdraw(self.log(logs), Reject::TextPanic)
         } else {
-            Errand::Ask(self.log(logs), self.entry(source))
+            PageAction::Ask(self.log(logs), self.entry(source))
         };
         let event_time = self.event_time;
-        Page { source: source.clone(), bytes: 1, event_time, paced_by: event_time, errand, payload: Arc::clone(self) }
+        Page { source: source.clone(), bytes: 1, event_time, paced_by: event_time, action, payload: Arc::clone(self) }
     }
 }

@@ -8,7 +8,7 @@ use dupgate::log::{Entry, VerdictReader};
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{
-    Backlog, Blocked, Disposition, Effect, Event, LogPartition, Output, Page, ReadFrom, Request, Status, Subscription,
+    Backlog, Blocked, Effect, Event, LogPartition, Output, Page, PageOutcome, ReadFrom, Request, Status, Subscription,
     Worker, WorkerSettings, unread,
 };
 
@@ -290,7 +290,7 @@ impl WorkerDriver {
             }
             Request::Produce(outputs) => {
                 for output in outputs {
-                    if let Disposition::Ruled(ruling) = &output.disposition {
+                    if let PageOutcome::Ruled(ruling) = &output.outcome {
                         let followed = self.composed_at.clone();
                         world.given.push(Given { ruling: Arc::clone(ruling), followed });
                     }
@@ -611,14 +611,14 @@ fn first_times(world: &World, input: &PartitionId, mut from: i64) -> Vec<Timesta
 /// Sends pages where they belong; a poisoned page is taken only as a dead letter.
 fn route(world: &mut World, client: &Client, outputs: &[Arc<Output<Payload>>]) -> Result<Vec<i64>, CallError> {
     for (index, output) in outputs.iter().enumerate() {
-        let is_verdict = matches!(output.disposition, Disposition::Ruled(_));
+        let is_verdict = matches!(output.outcome, PageOutcome::Ruled(_));
         if is_verdict && output.page.payload.poison {
             return Err(CallError::Undeliverable { index, reason: dupgate::record::Reject::Refused });
         }
         if world.mode == Mode::Observe {
             continue;
         }
-        let value = Value::Routed { source: output.page.source.clone(), disposition: output.disposition.clone() };
+        let value = Value::Routed { source: output.page.source.clone(), outcome: output.outcome.clone() };
         let sent = world.bus.produce(client.id(), client.epoch(), &routed(), world.now(), value);
         sent.map_err(|refused| refused_by(world, refused))?;
     }

@@ -9,7 +9,7 @@ use dupgate::fingerprint::Width;
 use dupgate::log::{Entry, RequestId, Ruling, encode_entries};
 use dupgate::record::{PartitionId, Source, Timestamp};
 use dupgate::transaction::{Call, CallError};
-use dupgate::worker::{Disposition, LogPartition};
+use dupgate::worker::{LogPartition, PageOutcome};
 
 use crate::bus::{Bus, Refused};
 use crate::pages::WorldPage;
@@ -24,7 +24,7 @@ pub(crate) enum Value {
     Page(Arc<WorldPage>),
     Entries(Vec<u8>),
     Verdict(Vec<u8>),
-    Routed { source: Source, disposition: Disposition },
+    Routed { source: Source, outcome: PageOutcome },
 }
 
 /// Which side of a broker call a process dies on.

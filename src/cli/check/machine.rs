@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::rows::Row;
 use crate::config::settings::{Index, Settings};
-use crate::kafka::survey::Ends;
+use crate::kafka::inspector::Ends;
 use crate::record::Format;
 
 /// What the process needs beside index and pages in flight: dictionaries, client buffers, code.

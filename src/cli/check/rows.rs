@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::output::{Format, print, print_json};
 use crate::error::Fatal;
-use crate::kafka::survey::Trouble;
+use crate::kafka::inspector::ClusterError;
 
 /// The findings so far. Each is printed when it is known, but as one JSON document.
 pub(super) struct Report {
@@ -130,13 +130,13 @@ impl Row {
     }
 
     /// The cluster did not let us look.
-    pub(super) fn trouble(subject: &str, trouble: &Trouble) -> Self {
-        let fix = match trouble {
-            Trouble::Denied(denied) => Some(denied.remedy()),
-            Trouble::Identity(_) | Trouble::Away(_) => None,
+    pub(super) fn cluster_error(subject: &str, cluster_error: &ClusterError) -> Self {
+        let fix = match cluster_error {
+            ClusterError::Denied(denied) => Some(denied.remedy()),
+            ClusterError::Identity(_) | ClusterError::Unavailable(_) => None,
         };
-        let is_denied = !matches!(trouble, Trouble::Away(_));
-        Self { is_denied, ..Self::fail(subject, trouble.to_string(), fix) }
+        let is_denied = !matches!(cluster_error, ClusterError::Unavailable(_));
+        Self { is_denied, ..Self::fail(subject, cluster_error.to_string(), fix) }
     }
 
     /// Lays it out for a table: one line, and one more for the remedy.

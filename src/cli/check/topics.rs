@@ -7,7 +7,7 @@ use crate::cli::human;
 use crate::cli::topics::plan::{HEADROOM, Inherited};
 use crate::config::raw::Partition;
 use crate::config::settings::Settings;
-use crate::kafka::survey::{Ends, TopicPlan, TopicView, Trouble};
+use crate::kafka::inspector::{ClusterError, Ends, TopicPlan, TopicView};
 use crate::record::Timestamp;
 
 /// A topic that is not there, and the command that creates it.
@@ -16,21 +16,30 @@ pub(super) fn missing(name: &str, create: String) -> Row {
 }
 
 /// An input topic: whether it can be read, what it holds, and whether its clocks are believable.
-pub(super) fn input(view: &TopicView, ends: &Result<Ends, Trouble>, now: Timestamp, settings: &Settings) -> Vec<Row> {
+pub(super) fn input(
+    view: &TopicView,
+    ends: &Result<Ends, ClusterError>,
+    now: Timestamp,
+    settings: &Settings,
+) -> Vec<Row> {
     let ends = match ends {
         Ok(ends) => ends,
-        Err(Trouble::Denied(denied)) => {
+        Err(ClusterError::Denied(denied)) => {
             let denied = denied.clone().to("Read");
-            return vec![Row::trouble(&view.name, &Trouble::Denied(denied))];
+            return vec![Row::cluster_error(&view.name, &ClusterError::Denied(denied))];
         }
-        Err(trouble) => return vec![Row::trouble(&view.name, trouble)],
+        Err(cluster_error) => return vec![Row::cluster_error(&view.name, cluster_error)],
     };
     let bytes = view.number("max.message.bytes").map(|bytes| format!("max.message.bytes {}", size(bytes)));
     let retention = view.number("retention.ms").map(|retention| format!("retention {}", span(retention)));
     let facts = std::iter::once(format!("read; {} partitions", view.partitions)).chain(bytes).chain(retention);
     let mut rows = vec![Row::ok(&view.name, facts.collect::<Vec<_>>().join("; "))];
-    if let Err(trouble) = &view.settings {
-        rows.push(Row::warn(&view.name, format!("its settings cannot be seen: {trouble}"), remedy(trouble)));
+    if let Err(cluster_error) = &view.settings {
+        rows.push(Row::warn(
+            &view.name,
+            format!("its settings cannot be seen: {cluster_error}"),
+            remedy(cluster_error),
+        ));
     }
     let limit = settings.rules.max_future_skew;
     if let Some(newest) = ends.newest.filter(|newest| *newest > now.plus(limit)) {
@@ -59,8 +68,8 @@ pub(super) fn output(
     settings: &Settings,
 ) -> Vec<Row> {
     let name = view.name.as_str();
-    if let Err(trouble) = &view.settings {
-        return vec![Row::warn(name, format!("its settings cannot be seen: {trouble}"), remedy(trouble))];
+    if let Err(cluster_error) = &view.settings {
+        return vec![Row::warn(name, format!("its settings cannot be seen: {cluster_error}"), remedy(cluster_error))];
     }
     let mut rows = Vec::new();
     let mut set = |text: String, name_value: String| {
@@ -142,8 +151,8 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
         let text = format!("{} partitions, but judge.partitions is {}", view.partitions, plan.partitions);
         rows.push(Row::fail(name, text, Some(format!("set judge.partitions: {}", view.partitions))));
     }
-    if let Err(trouble) = &view.settings {
-        rows.push(Row::warn(name, format!("its settings cannot be seen: {trouble}"), remedy(trouble)));
+    if let Err(cluster_error) = &view.settings {
+        rows.push(Row::warn(name, format!("its settings cannot be seen: {cluster_error}"), remedy(cluster_error)));
         return rows;
     }
     for (key, wanted) in &plan.settings {
@@ -186,10 +195,10 @@ fn alter(topic: &str, setting: &str) -> String {
     )
 }
 
-fn remedy(trouble: &Trouble) -> Option<String> {
-    match trouble {
-        Trouble::Denied(denied) => Some(denied.clone().to("DescribeConfigs").remedy()),
-        Trouble::Identity(_) | Trouble::Away(_) => None,
+fn remedy(cluster_error: &ClusterError) -> Option<String> {
+    match cluster_error {
+        ClusterError::Denied(denied) => Some(denied.clone().to("DescribeConfigs").remedy()),
+        ClusterError::Identity(_) | ClusterError::Unavailable(_) => None,
     }
 }
 

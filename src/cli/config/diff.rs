@@ -10,7 +10,7 @@ use super::{Read, read};
 use crate::cli::output::{Format, print, print_json, table};
 use crate::cli::{Global, human};
 use crate::config::settings::Mode;
-use crate::config::{Decides, Shown};
+use crate::config::{ChangeImpact, Shown};
 use crate::error::Fatal;
 use crate::runtime::warm::fits;
 
@@ -71,18 +71,18 @@ struct Change {
     path: String,
     old: Value,
     new: Value,
-    decides: Decides,
+    decides: ChangeImpact,
 }
 
 fn changes(old: &Read, new: &Read) -> Vec<Change> {
     let value = |list: &[Shown], path: &str| {
         list.iter().find(|shown| shown.path == path).map(|shown| shown.value.clone()).unwrap_or_default()
     };
-    let mut paths: Vec<(Decides, String)> =
+    let mut paths: Vec<(ChangeImpact, String)> =
         old.shown.iter().chain(&new.shown).map(|shown| (shown.decides, shown.path.clone())).collect();
     paths.sort_unstable();
     paths.dedup();
-    let change = |(decides, path): (Decides, String)| {
+    let change = |(decides, path): (ChangeImpact, String)| {
         let (old, new) = (value(&old.shown, &path), value(&new.shown, &path));
         (old != new).then_some(Change { path, old, new, decides })
     };
@@ -90,7 +90,7 @@ fn changes(old: &Read, new: &Read) -> Vec<Change> {
 }
 
 /// What the change costs, and in which order to do it.
-fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
+fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(ChangeImpact, String)> {
     let (was, will) = (&old.settings, &new.settings);
     let mut costs = Vec::new();
     let (old_scheme, new_scheme) = (was.scheme(), will.scheme());
@@ -114,19 +114,19 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
             }
         };
         costs.push((
-            Decides::State,
+            ChangeImpact::State,
             format!("another group: {group} begins where input.start says ({start}) unless it has an offset{meaning}"),
         ));
     }
     match (was.mode, will.mode) {
         (Mode::Tag, Mode::Route) => costs.push((
-            Decides::State,
+            ChangeImpact::State,
             "the same group and index: every page that was tagged went to unique, so originals are there; duplicates go to \
              the duplicate topic from now on"
                 .to_owned(),
         )),
         (Mode::Route, Mode::Tag) => costs.push((
-            Decides::State,
+            ChangeImpact::State,
             "the same group and index: duplicates go to unique from now on, those of before stay in the duplicate topic"
                 .to_owned(),
         )),
@@ -146,20 +146,20 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
             new_scheme,
             span(will.rules.windows.max())
         );
-        costs.push((if state { Decides::State } else { Decides::Scheme }, text));
+        costs.push((if state { ChangeImpact::State } else { ChangeImpact::Scheme }, text));
         if was.mode == will.mode || will.mode != Mode::Observe && was.mode != Mode::Observe {
             costs.push((
-                Decides::Scheme,
+                ChangeImpact::Scheme,
                 "stop every old instance cleanly before the first new one starts: a page is judged once in each scheme"
                     .to_owned(),
             ));
         }
-    } else if was.text != will.text || changes.iter().any(|change| change.decides == Decides::Scheme) {
-        costs.push((Decides::Scheme, format!("the scheme stays {new_scheme}: fingerprints are the same")));
+    } else if was.text != will.text || changes.iter().any(|change| change.decides == ChangeImpact::Scheme) {
+        costs.push((ChangeImpact::Scheme, format!("the scheme stays {new_scheme}: fingerprints are the same")));
     }
     if was.rules != will.rules {
         costs.push((
-            Decides::Rules,
+            ChangeImpact::Rules,
             "other rules: they count from the first verdict of a judge that has them; what was ruled stays ruled, the index \
              stays"
                 .to_owned(),
@@ -168,7 +168,7 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
             (was.rules.windows.max() + was.rules.lateness, will.rules.windows.max() + will.rules.lateness);
         if let Some(longer) = after.checked_sub(before).filter(|longer| !longer.is_zero()) {
             costs.push((
-                Decides::Rules,
+                ChangeImpact::Rules,
                 format!(
                     "remembers longer ({} instead of {}): what was forgotten does not come back, so the full span is reached \
                      in {}",
@@ -180,7 +180,7 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
         }
         if will.rules.max_entries < was.rules.max_entries {
             costs.push((
-                Decides::Rules,
+                ChangeImpact::Rules,
                 format!(
                     "fewer originals ({} instead of {}): the oldest above the limit are forgotten at once",
                     will.rules.max_entries, was.rules.max_entries
@@ -189,7 +189,7 @@ fn costs(old: &Read, new: &Read, changes: &[Change]) -> Vec<(Decides, String)> {
         }
     }
     if !changes.is_empty() {
-        costs.push((Decides::Work, "takes a restart of each instance".to_owned()));
+        costs.push((ChangeImpact::Work, "takes a restart of each instance".to_owned()));
     }
     costs
 }
@@ -199,7 +199,7 @@ fn value_of(read: &Read, path: &str) -> String {
     shown.and_then(|shown| shown.value.as_str()).unwrap_or_default().to_owned()
 }
 
-fn text(changes: &[Change], costs: &[(Decides, String)], steps: &[String]) -> String {
+fn text(changes: &[Change], costs: &[(ChangeImpact, String)], steps: &[String]) -> String {
     if changes.is_empty() {
         return "no difference".to_owned();
     }
@@ -215,7 +215,7 @@ fn text(changes: &[Change], costs: &[(Decides, String)], steps: &[String]) -> St
     format!("{}\n\n{}", table(&["DECIDES", "KEY", "CHANGE"], &rows), costs.join("\n"))
 }
 
-fn document(old: &Read, new: &Read, changes: &[Change], costs: &[(Decides, String)], steps: &[String]) -> Value {
+fn document(old: &Read, new: &Read, changes: &[Change], costs: &[(ChangeImpact, String)], steps: &[String]) -> Value {
     let change = |change: &Change| json!({"key": change.path, "old": change.old, "new": change.new, "decides": change.decides.name()});
     let side = |read: &Read| json!({"hash": read.settings.hash, "scheme": read.settings.scheme().to_string()});
     json!({

@@ -44,7 +44,7 @@ impl Shared {
 }
 
 /// How long the feeder waits for outputs before it looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Writes page after page, at most `ahead` bytes ahead of the outputs seen, until it is told to stop.
 pub(super) fn feed(
@@ -70,7 +70,7 @@ pub(super) fn feed(
     for page in crawl {
         on_their_way = seen.try_iter().fold(on_their_way, u64::saturating_sub);
         while on_their_way > ahead && !shared.is_stopping() {
-            on_their_way = on_their_way.saturating_sub(seen.recv_timeout(LOOK).unwrap_or(0));
+            on_their_way = on_their_way.saturating_sub(seen.recv_timeout(POLL_INTERVAL).unwrap_or(0));
         }
         if shared.is_stopping() {
             break;

@@ -16,7 +16,7 @@ use crate::crawl::Truth;
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
 use crate::kafka::feed::{Feed, Page};
-use crate::runtime::{service, wiring};
+use crate::runtime::{service, service_context};
 
 /// Pages are written in bursts this long apart.
 const BURST: Duration = Duration::from_millis(20);
@@ -43,7 +43,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
         max_batch_bytes: BATCH_BYTES,
         transaction_timeout: settings.kafka.transaction_timeout,
     };
-    let config = wiring::cluster(&settings.kafka).output_producer(&producer);
+    let config = service_context::cluster(&settings.kafka).output_producer(&producer);
     let feed = Feed::open(&config, move |(key, place)| {
         if let Err(error) = place {
             count_failed.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ pub(super) fn produce(args: &ProduceArgs, global: &Global) -> Result<(), Fatal> 
     })
     .map_err(|error| Reason::Unavailable.because(error))?;
 
-    // As the first process of a container it would not end by a signal that nobody takes.
+    // As PID 1 of a container, unhandled signals would not end the process.
     let signals = service::signals()?;
     let bar = std::io::stderr().is_terminal().then(|| bar(args.count));
     let bursts = tick(BURST);

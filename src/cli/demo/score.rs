@@ -12,7 +12,7 @@ use crate::crawl::score::{Found, LEGEND, Scorer};
 use crate::error::{Fatal, Reason};
 use crate::kafka::tail::{Step, Tail, Written};
 use crate::record::Reject;
-use crate::runtime::wiring;
+use crate::runtime::service_context;
 
 /// How long one wait for an output may be.
 const WAIT: Duration = Duration::from_millis(200);
@@ -48,7 +48,7 @@ pub(super) fn told(written: &Written, prefix: &str) -> Option<Told> {
 /// Reads all outputs as they are now, and prints precision and recall by kind of edit.
 pub(super) fn score(args: &ScoreArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.with(Vec::new(), &args.brokers).start(Purpose::Run)?.settings;
-    let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
+    let config = service_context::cluster(&settings.kafka).follower(&settings.input.group);
     let prefix = &settings.output.header_prefix;
     let (mut uniques, mut pages, mut keys, mut others) = (Vec::new(), Vec::new(), HashMap::new(), 0_u64);
     let output = &settings.output;

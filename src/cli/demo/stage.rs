@@ -20,7 +20,7 @@ use crate::kafka::client::{BATCH_BYTES, ProducerSettings};
 use crate::kafka::mock::InProcessBroker;
 use crate::kafka::tail::Tail;
 use crate::runtime::random::draw;
-use crate::runtime::{service, wiring};
+use crate::runtime::{service, service_context};
 
 /// Names of the input topics, behind the run's own name.
 const INPUTS: [&str; 3] = ["news", "blogs", "forums"];
@@ -94,7 +94,8 @@ fn make_topics(broker: Option<&InProcessBroker>, settings: &Settings, inputs: &[
     let outputs = [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten();
     let data: Vec<&String> = inputs.iter().chain(outputs).collect();
     let Some(broker) = broker else {
-        let admin = Admin::new(&wiring::cluster(&settings.kafka).admin()).map_err(|error| unavailable(error.into()))?;
+        let admin = Admin::new(&service_context::cluster(&settings.kafka).admin())
+            .map_err(|error| unavailable(error.into()))?;
         return data
             .into_iter()
             .try_for_each(|topic| admin.ensure_topic(topic, usize::from(PARTITIONS)))
@@ -115,7 +116,7 @@ fn run(args: &DemoArgs, settings: Settings, topics: &[String], brokers: Brokers)
         Brokers::Cluster => AHEAD,
     };
     let failure = |error: anyhow::Error| Reason::Failure.because(error);
-    let cluster = wiring::cluster(&settings.kafka);
+    let cluster = service_context::cluster(&settings.kafka);
     let output = &settings.output;
     let outputs: Vec<&str> =
         [&output.unique, &output.duplicate, &output.dead_letter].into_iter().flatten().map(String::as_str).collect();

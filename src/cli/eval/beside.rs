@@ -1,4 +1,4 @@
-//! Our figures beside those of other methods on the same stream.
+//! Compares our results with those of other methods on the same stream.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::cli::output::columns;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Reader, share};
-use crate::quality::{Baseline, Edit, Half, Looker, MOST_PAGES, Planted, Report, scored};
+use crate::quality::{Baseline, Edit, Half, MAX_PAGES, PairwiseReader, Planted, Report, scored};
 use crate::runtime::clock::Clock;
 
 /// Figures of one judge.
@@ -53,11 +53,11 @@ pub(super) fn baselines(
         Some(planted(&texts::without_names(texts), args))
     };
     let longest = to_tune_on.iter().map(Vec::len).fold(stream.len(), usize::max);
-    if longest > MOST_PAGES {
-        let why = anyhow!("{longest} pages are too many to compare every pair for --baselines (at most {MOST_PAGES})");
+    if longest > MAX_PAGES {
+        let why = anyhow!("{longest} pages are too many to compare every pair for --baselines (at most {MAX_PAGES})");
         return Err(Reason::Config.because(why));
     }
-    let looker = Looker::new(reader, &settings.fingerprint).map_err(|error| Reason::Config.because(error))?;
+    let looker = PairwiseReader::new(reader, &settings.fingerprint).map_err(|error| Reason::Config.because(error))?;
     let judge = |baseline: Baseline| {
         let tuned = to_tune_on.as_ref().filter(|_| baseline.is_tuned());
         let least = tuned.map_or(baseline.usual(), |stream| baseline.choose(&looker.likes(baseline, stream), stream));

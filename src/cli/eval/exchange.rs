@@ -1,4 +1,4 @@
-//! The stream for others to judge, and what they say of it.
+//! Writes the stream for other programs and reads their verdicts.
 
 use std::collections::HashMap;
 use std::fs::File;

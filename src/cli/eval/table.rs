@@ -46,7 +46,7 @@ pub(super) fn table(report: &Report, crowd: Option<[f64; 2]>, one_known: Option<
     out
 }
 
-/// Returns the same figures as one JSON object, and how alike the texts are (`Crowd::histogram`).
+/// Returns the same figures as one JSON object, and how alike the texts are (`BackgroundSimilarity::histogram`).
 pub(super) fn json(report: &Report, crowd: Option<[f64; 2]>, likeness: Option<&[u32]>) -> Value {
     let by_edit = |counts: &[(Edit, Count)]| {
         let members = counts.iter().map(|(edit, count)| (edit.name().to_owned(), json!(count)));

@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use crate::cli::index::snapshots_at_hand;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
-use crate::fingerprint::{Inspection, MOST_DISTANCE, partition_of};
-use crate::index::{Original, in_turn};
+use crate::fingerprint::{Inspection, MAX_DISTANCE, partition_of};
+use crate::index::{Original, run_sequential};
 use crate::judge::{Snapshot, State, decide, refusal};
 use crate::log::{Answer, Entry, EntryBody, PageEntry, PageRuling, RequestId};
 use crate::record::{PartitionId, Timestamp};
 
 /// Originals less alike than this, in thousandths, are not near by any rules worth having.
-const LEAST_SIMILARITY: u16 = 100;
+const MIN_SIMILARITY: u16 = 100;
 
 /// What the snapshot of one log partition says of a page.
 pub(super) struct Found {
@@ -64,7 +64,7 @@ pub(super) fn find(page: &Inspection, settings: &Settings, most: usize) -> Resul
 fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found {
     let minhash = snapshot.state.rules.minhash;
     let form = minhash.map(|minhash| minhash.form);
-    let least = minhash.map_or(LEAST_SIMILARITY, |minhash| minhash.min_similarity);
+    let least = minhash.map_or(MIN_SIMILARITY, |minhash| minhash.min_similarity);
     let ours = &page.reading.fingerprints;
     let measure = |original: &Original| {
         let theirs = &original.fingerprints;
@@ -76,8 +76,8 @@ fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found 
             .and_then(|minhash| minhash.share_contained(ours, theirs));
         let holds = contained.zip(minhash.and_then(|minhash| minhash.containment));
         let is_near = exact
-            || bits.is_some_and(|bits| bits <= u32::from(MOST_DISTANCE))
-            || similarity.is_some_and(|similarity| similarity >= least.min(LEAST_SIMILARITY))
+            || bits.is_some_and(|bits| bits <= u32::from(MAX_DISTANCE))
+            || similarity.is_some_and(|similarity| similarity >= least.min(MIN_SIMILARITY))
             || holds.is_some_and(|(share, least)| share >= least);
         is_near.then(|| Near { original: original.clone(), exact, bits, similarity, contained, refusal: None })
     };
@@ -102,7 +102,7 @@ fn state_of(snapshot: &Snapshot, originals: &[Original]) -> State {
     let mut checkpoint = snapshot.state.clone();
     // Tables for millions would be made for a handful.
     checkpoint.rules.max_entries = checkpoint.rules.max_entries.min(originals.len() as u64 + 1);
-    State::load(&checkpoint, originals, in_turn)
+    State::load(&checkpoint, originals, run_sequential)
 }
 
 fn asked(page: &Inspection, snapshot: &Snapshot) -> PageEntry {

@@ -11,7 +11,7 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Width;
-use crate::index::{CODE_TABLES_BYTES, Needs, Offer, Plan};
+use crate::index::{CODE_TABLES_BYTES, Plan, PlanCandidate, PlanRequirements};
 
 /// Arguments of `index plan`. What is not given comes from the configuration.
 #[derive(Clone, Debug, Default, Args)]
@@ -44,7 +44,7 @@ pub(super) fn plan(args: &PlanArgs, global: &Global) -> Result<(), Fatal> {
         }
     };
     let sample = args.sample.as_deref().map(|path| read_codes(path, width)).transpose()?.unwrap_or_default();
-    let needs = Needs { width, max_distance, entries, bytes_per_entry: args.bytes, sample: &sample };
+    let needs = PlanRequirements { width, max_distance, entries, bytes_per_entry: args.bytes, sample: &sample };
     match global.output {
         None | Some(Format::Table) => print(table(&needs).trim_end()),
         Some(format) => print_json(&as_json(&needs), format),
@@ -68,11 +68,11 @@ fn read_codes(path: &std::path::Path, width: Width) -> Result<Vec<u128>, Fatal> 
 }
 
 /// Says in how many differences the plan was tried; a plan with a gap is never offered.
-fn proved(offer: &Offer) -> u64 {
+fn proved(offer: &PlanCandidate) -> u64 {
     offer.plan.prove().map_or(0, |proof| proof.differences)
 }
 
-fn table(needs: &Needs<'_>) -> String {
+fn table(needs: &PlanRequirements<'_>) -> String {
     let chosen = Plan::choose(needs);
     let mut text = format!(
         "{} originals, distance {} of {} bits, at most {} bytes of tables each, keys {}\n\n",
@@ -122,7 +122,7 @@ fn table(needs: &Needs<'_>) -> String {
     )
 }
 
-fn as_json(needs: &Needs<'_>) -> serde_json::Value {
+fn as_json(needs: &PlanRequirements<'_>) -> serde_json::Value {
     let chosen = Plan::choose(needs);
     let offers = Plan::offers(needs).into_iter().map(|offer| {
         json!({

@@ -12,12 +12,12 @@ use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, Snapshot, State};
 use crate::log::{Answer, Ruling};
-use crate::runtime::cores::on_all_cores;
-use crate::runtime::retrial::{Step, Trial, judge_anew};
+use crate::runtime::cores::run_parallel;
+use crate::runtime::verifier::{PartitionVerification, Step, verify_logs};
 use crate::worker::{LogPartition, verdict};
 
 /// Differences that are shown; all are counted.
-const MOST_SHOWN: usize = 20;
+const MAX_SHOWN: usize = 20;
 
 /// What was found of one partition of the logs.
 #[derive(Default)]
@@ -37,24 +37,24 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
         .filter_map(|(log, snapshot)| Some((usize::try_from(log).ok()?, snapshot)))
         .collect();
     let mut found: BTreeMap<LogPartition, Found> = BTreeMap::new();
-    let trials = judge_anew(&settings, |step| match step {
-        Step::Next { log, offset, trial } => {
+    let trials = verify_logs(&settings, |step| match step {
+        Step::Next { log, offset, verification } => {
             let found = found.entry(log).or_default();
             if found.at_snapshot.is_none() && snapshots.get(&log).is_some_and(|snapshot| offset >= snapshot.at) {
-                found.at_snapshot = Some(seen(trial.retrial.state()));
+                found.at_snapshot = Some(seen(verification.verifier.state()));
             }
         }
         Step::Found { log, offset, difference } => {
             let differences = &mut found.entry(log).or_default().differences;
-            if differences.len() < MOST_SHOWN {
+            if differences.len() < MAX_SHOWN {
                 differences.push(as_json(offset, &difference, form));
             }
         }
     })?;
     let mut reports = Vec::new();
-    for (log, trial) in &trials {
+    for (log, verification) in &trials {
         let found = found.remove(log).unwrap_or_default();
-        reports.push(report(*log, trial, snapshots.get(log), &found));
+        reports.push(report(*log, verification, snapshots.get(log), &found));
     }
     let format = Format::or_usual(global.output);
     match format {
@@ -78,12 +78,17 @@ fn seen(state: &State) -> (u64, usize) {
     (state.digest(), state.index().live(&state.tails()).count())
 }
 
-fn report(log: LogPartition, trial: &Trial, snapshot: Option<&Snapshot>, found: &Found) -> Value {
-    let counts = trial.retrial.counts();
-    let agree = counts.differences == 0 && trial.broken.is_none();
+fn report(
+    log: LogPartition,
+    verification: &PartitionVerification,
+    snapshot: Option<&Snapshot>,
+    found: &Found,
+) -> Value {
+    let counts = verification.verifier.counts();
+    let agree = counts.differences == 0 && verification.broken.is_none();
     let snapshot = snapshot.map(|snapshot| {
-        let loaded = State::load(&snapshot.state, &snapshot.originals, on_all_cores);
-        let (digest, in_log) = found.at_snapshot.unwrap_or_else(|| seen(trial.retrial.state()));
+        let loaded = State::load(&snapshot.state, &snapshot.originals, run_parallel);
+        let (digest, in_log) = found.at_snapshot.unwrap_or_else(|| seen(verification.verifier.state()));
         json!({
             "agrees": loaded.digest() == digest,
             "offset": snapshot.at,
@@ -100,9 +105,9 @@ fn report(log: LogPartition, trial: &Trial, snapshot: Option<&Snapshot>, found: 
             "differences": counts.differences,
             "older_than_the_log": counts.unknown,
             "without_entries": counts.unasked,
-            "first_entry": trial.first_entry,
-            "next_entry": trial.retrial.state().next_entry(),
-            "broken": trial.broken,
+            "first_entry": verification.first_entry,
+            "next_entry": verification.verifier.state().next_entry(),
+            "broken": verification.broken,
         },
         "differences": found.differences,
         "snapshot": snapshot,
@@ -119,7 +124,7 @@ fn as_json(offset: i64, difference: &Difference, form: Form) -> Value {
             })
         }
         Difference::Tails => json!({
-            "what": "tails", "offset": offset, "text": "the tails are not those that its verdicts lead to",
+            "what": "tails", "offset": offset, "text": "the expiry watermarks do not match the verdicts",
         }),
         Difference::Checkpoint => json!({
             "what": "checkpoint", "offset": offset, "text": "the checkpoint is not what the verdicts before it lead to",

@@ -21,7 +21,7 @@ use crate::runtime::service::signals;
 use crate::runtime::warm::{Draft, Judging, Options, Outcome, Phase, Report, Until, draft, run};
 
 /// Time between two log lines.
-const EVERY: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Arguments of `index warm`.
 #[derive(Clone, Debug, Args)]
@@ -192,7 +192,7 @@ impl Progress {
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(1).with_style(style)
         });
-        Self { bar, ticks: tick(EVERY), shown: None }
+        Self { bar, ticks: tick(LOG_INTERVAL), shown: None }
     }
 
     fn show(&mut self, report: &Report<'_>) {

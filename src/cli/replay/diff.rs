@@ -25,13 +25,13 @@ use crate::kafka::pages::PageBytes;
 use crate::record::{Decoder, Source};
 use crate::replay::{Changes, Compared, Example, Kind, Plan, Ranges, Side, Sides};
 use crate::runtime::replay::{Store, Stored, Texts, compare, fetch_lines};
-use crate::runtime::wiring::failure;
+use crate::runtime::service_context::failure;
 
 /// What stands for the service in `--against`.
 const LIVE: &str = "live";
 
 /// Time between two log lines.
-const EVERY: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Examples whose pages are fetched at once.
 const AT_ONCE: usize = 16;
@@ -276,7 +276,7 @@ struct Progress {
 impl Progress {
     fn new() -> Self {
         let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
-        Self { bar, ticks: tick(EVERY) }
+        Self { bar, ticks: tick(LOG_INTERVAL) }
     }
 
     fn show(&mut self, rulings: u64) {

@@ -11,7 +11,7 @@ use crate::replay::{Counts, Plan};
 use crate::runtime::replay::{Phase, Report};
 
 /// Time between two log lines.
-const EVERY: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Shows how far a replay is.
 pub(super) struct Progress {
@@ -35,7 +35,7 @@ impl Progress {
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(total).with_style(style)
         });
-        Self { plan: plan.clone(), bar, ticks: tick(EVERY), before: None }
+        Self { plan: plan.clone(), bar, ticks: tick(LOG_INTERVAL), before: None }
     }
 
     /// Shows the newest figures.

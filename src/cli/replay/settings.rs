@@ -2,7 +2,7 @@
 
 use crate::cli::Global;
 use crate::config::settings::Settings;
-use crate::config::{Decides, Purpose, decides, load};
+use crate::config::{ChangeImpact, Purpose, decides, load};
 use crate::error::{Fatal, Reason};
 use crate::replay::{Plan, variants};
 
@@ -55,5 +55,5 @@ fn of(global: &Global, base: Vec<String>, set: Vec<String>) -> Result<Both, Fata
 
 fn is_tried(assignment: &str) -> bool {
     let key = assignment.split('=').next().unwrap_or_default().trim();
-    matches!(decides(key), Decides::Scheme | Decides::Rules)
+    matches!(decides(key), ChangeImpact::Scheme | ChangeImpact::Rules)
 }

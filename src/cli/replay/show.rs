@@ -14,7 +14,7 @@ use crate::replay::Target;
 use crate::runtime::replay::{Store, Stored};
 
 /// From one look to the next.
-const EVERY: Duration = Duration::from_secs(2);
+const LOG_INTERVAL: Duration = Duration::from_secs(2);
 
 const HEADS: [&str; 7] = ["REPLAY", "STATE", "DONE", "PAGES", "DUPLICATES", "INTO", "SETTINGS"];
 
@@ -22,7 +22,7 @@ const HEADS: [&str; 7] = ["REPLAY", "STATE", "DONE", "PAGES", "DUPLICATES", "INT
 pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     let Some(id) = &args.id else { return list(global) };
     let store = Store::open(&settings::read(global)?.live)?;
-    let ticks = tick(EVERY);
+    let ticks = tick(LOG_INTERVAL);
     loop {
         let stored = store.look(id)?;
         let is_done = stored.total.as_ref().is_some_and(|total| total.is_done);

@@ -11,10 +11,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::cli::human;
 use crate::record::Rejection;
 use crate::runtime::lines::Line;
-use crate::sieve::{Sifted, Verdict, place_of};
+use crate::sieve::{SieveResult, Verdict, place_of};
 
 /// Time between two log lines.
-const EVERY: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Dead letters that are told one by one when no verdict line tells them.
 const TOLD: u64 = 20;
 
@@ -43,13 +43,13 @@ impl Progress {
             verdicts,
             reasons: BTreeMap::new(),
             bar,
-            ticks: tick(EVERY),
+            ticks: tick(LOG_INTERVAL),
             tells_dead_letters,
         }
     }
 
     /// Counts one page.
-    pub(super) fn note(&mut self, line: &Line, sifted: &Sifted) {
+    pub(super) fn note(&mut self, line: &Line, sifted: &SieveResult) {
         self.pages += 1;
         self.bytes += u64::try_from(line.bytes.len()).unwrap_or(0);
         *self.verdicts.entry(sifted.verdict.name()).or_default() += 1;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::cli::output::{Format, Growing};
+use crate::cli::output::{Format, StreamedTable};
 use crate::error::{Fatal, Reason};
 use crate::runtime::lines::{Line, is_stdin};
-use crate::sieve::{Route, Sifted};
+use crate::sieve::{Route, SieveResult};
 
 /// The outputs of one run.
 pub(super) enum Routes {
@@ -33,7 +33,7 @@ pub(super) enum Shape {
     /// One JSON document: a list. Whether it has begun.
     Document(bool),
     /// Rows below headings.
-    Table(Growing),
+    Table(StreamedTable),
 }
 
 /// One output, with its name for messages.
@@ -57,7 +57,7 @@ impl Routes {
         let shape = match format {
             None | Some(Format::Jsonl) => Shape::Lines,
             Some(Format::Json) => Shape::Document(false),
-            Some(Format::Table) => Shape::Table(Growing::begin(&HEADS)?),
+            Some(Format::Table) => Shape::Table(StreamedTable::begin(&HEADS)?),
         };
         Ok(Self::Verdicts(Output::stdout(), shape))
     }
@@ -76,7 +76,7 @@ impl Routes {
     }
 
     /// Writes one line where it belongs.
-    pub(super) fn write(&mut self, line: &Line, sifted: &Sifted) -> Result<Readers, Fatal> {
+    pub(super) fn write(&mut self, line: &Line, sifted: &SieveResult) -> Result<Readers, Fatal> {
         match self {
             Self::Verdicts(output, shape) => match shape {
                 Shape::Lines => output.write(sifted.to_line().as_bytes()),

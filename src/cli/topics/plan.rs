@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use crate::config::settings::Settings;
 use crate::kafka::admin::{LogKind, LogNames, log_settings};
-use crate::kafka::survey::{TopicPlan, TopicView};
+use crate::kafka::inspector::{TopicPlan, TopicView};
 
 /// What our headers may add to a record, and the batch around it, generously.
 pub(in crate::cli) const HEADROOM: i64 = 64 << 10;
 
 /// What a broker takes and keeps when nobody says anything else.
-const USUAL_BYTES: i64 = 1_048_588;
-const USUAL_RETENTION: i64 = 604_800_000;
+const DEFAULT_BYTES: i64 = 1_048_588;
+const DEFAULT_RETENTION: i64 = 604_800_000;
 
 /// What the plan is made of.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +46,11 @@ pub(in crate::cli) struct Inherited {
 /// Returns what the outputs inherit; `None` without a single input topic.
 pub(in crate::cli) fn inherit(input: &[&TopicView]) -> Option<Inherited> {
     let input = input.iter().copied();
-    let retention = |view: &TopicView| view.number("retention.ms").unwrap_or(USUAL_RETENTION);
+    let retention = |view: &TopicView| view.number("retention.ms").unwrap_or(DEFAULT_RETENTION);
     Some(Inherited {
         partitions: input.clone().map(|view| view.partitions).max()?,
         copies: input.clone().map(|view| view.replicas).max()?,
-        max_bytes: input.clone().map(|view| view.number("max.message.bytes").unwrap_or(USUAL_BYTES)).max()?,
+        max_bytes: input.clone().map(|view| view.number("max.message.bytes").unwrap_or(DEFAULT_BYTES)).max()?,
         retention: if input.clone().any(|view| retention(view) < 0) {
             -1
         } else {
@@ -68,8 +68,8 @@ pub(super) fn wanted(wanted: &Wanted<'_>) -> Vec<TopicPlan> {
     let of_input = inherit(&wanted.input.values().flatten().collect::<Vec<_>>()).unwrap_or(Inherited {
         partitions: 1,
         copies: wanted.default_copies,
-        max_bytes: USUAL_BYTES,
-        retention: USUAL_RETENTION,
+        max_bytes: DEFAULT_BYTES,
+        retention: DEFAULT_RETENTION,
         is_compacted: false,
     });
     let partitions = wanted.partitions.unwrap_or(of_input.partitions);

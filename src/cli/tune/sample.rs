@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Tuned;
 use crate::cli::{human, output};
 use crate::config::settings::Settings;
-use crate::fingerprint::MOST_DISTANCE;
+use crate::fingerprint::MAX_DISTANCE;
 use crate::log::Stage;
 
 /// Pages from which on a sample shows how alike unrelated pages are.
@@ -52,7 +52,7 @@ impl Chance {
 impl Caution {
     pub(super) fn of(tuned: &Tuned, settings: &Settings) -> Self {
         let mut at_limit = Vec::new();
-        if [0, MOST_DISTANCE].contains(&tuned.bits) {
+        if [0, MAX_DISTANCE].contains(&tuned.bits) {
             at_limit.push("match.simhash.max_distance");
         }
         let tried = [tuned.by_similarity.first(), tuned.by_similarity.last()];

@@ -6,7 +6,7 @@ use super::super::raw::{Raw, Retention, ServedPartitions};
 use super::super::settings::{Judge, Logs, Processing, Settings};
 use super::super::units::Span;
 use super::routes::{check_own_name, is_read};
-use super::{Findings, rooms};
+use super::{Findings, core_settings};
 
 /// Shorter times cannot be told apart in Kafka's timestamps.
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
@@ -116,7 +116,8 @@ pub(super) fn judge(raw: &Raw, found: &mut Findings) -> Judge {
 
 pub(super) fn processing(raw: &Raw, found: &mut Findings) -> Processing {
     let processing = &raw.processing;
-    let max_in_flight_bytes = rooms::bytes("processing.max_in_flight_bytes", processing.max_in_flight_bytes, found);
+    let max_in_flight_bytes =
+        core_settings::bytes("processing.max_in_flight_bytes", processing.max_in_flight_bytes, found);
     if processing.max_in_flight_bytes < raw.input.max_document {
         found.refuse(
             "processing.max_in_flight_bytes",

@@ -80,10 +80,10 @@ pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Outpu
     for (path, topic, is_needed, _) in needed {
         let Some(name) = topic.as_ref().filter(|_| is_needed) else { continue };
         if named.contains(&name) {
-            found.refuse(path, format!("`{name}` is another output, too"));
+            found.refuse(path, format!("`{name}` is already used by another output"));
         }
         if is_read(raw, name) {
-            found.refuse(path, format!("`{name}` is read as input: pages would go round for ever"));
+            found.refuse(path, format!("`{name}` is also an input topic: this would create a loop"));
         }
         named.push(name);
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::settings::ShownText;
 use super::super::{Layers, Settings, settings};
 use super::*;
-use crate::fingerprint::Unsure;
+use crate::fingerprint::LowConfidence;
 use crate::log::{Stage, Windows};
 use crate::{fingerprint, record, text};
 
@@ -19,8 +19,8 @@ output:
   dead_letter: {topic: crawl.pages.dead}
 ";
 
-const DEFAULT_UNSURE: Unsure =
-    Unsure { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true };
+const DEFAULT_UNSURE: LowConfidence =
+    LowConfidence { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true };
 
 fn resolved(sets: &[&str]) -> Result<(Settings, Vec<Problem>), Refused> {
     let mut layers = Layers::default();
@@ -221,7 +221,7 @@ fn sketches_and_their_bands_fit_together() {
     assert_eq!(contained.fingerprint, made.fingerprint, "containment is no part of the scheme");
     assert_eq!(made.rules.minhash.unwrap().unsure, DEFAULT_UNSURE);
     let believing = settings(&["match.minhash.low_confidence={below: 0, containment: 0.5}"]);
-    assert_eq!(believing.rules.minhash.unwrap().unsure, Unsure { below: 0, containment: 500, ..DEFAULT_UNSURE });
+    assert_eq!(believing.rules.minhash.unwrap().unsure, LowConfidence { below: 0, containment: 500, ..DEFAULT_UNSURE });
     assert_eq!(believing.fingerprint, made.fingerprint, "nor is what is unsure");
     refused(&["match.minhash.low_confidence.below=35"], "match.minhash.low_confidence.below", "expected 0 to 1");
     refused(

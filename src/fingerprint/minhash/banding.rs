@@ -1,4 +1,4 @@
-//! Bands: which pairs are worth an estimate.
+//! Banding: selects the candidate pairs to estimate.
 
 use super::SketchForm;
 use crate::fingerprint::split_mix::mix;

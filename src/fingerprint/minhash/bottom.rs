@@ -1,4 +1,4 @@
-//! The other form: one order, the k first of the set.
+//! Bottom-k sketches: one permutation, the k smallest hashes of the set.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ const NONE: u32 = u32::MAX;
 
 /// Appends the `k` smallest of some elements, ascending, padded to so many.
 pub(super) fn write(elements: &[u32], k: usize, out: &mut Vec<u8>) {
-    let kept = Bottom::new(elements, k);
+    let kept = BottomK::new(elements, k);
     let padding = std::iter::repeat(&NONE);
     out.extend(kept.hashes.iter().chain(padding).take(k).flat_map(|element| element.to_be_bytes()));
 }
@@ -57,19 +57,19 @@ fn shared(one: impl Iterator<Item = u32>, other: impl Iterator<Item = u32>, k: u
 /// ([`super::SketchForm::with_bottom`]).
 ///
 /// ```
-/// # use dupgate::fingerprint::Bottom;
-/// let (a, b) = (Bottom::new(&[5, 1, 4, 9], 3), Bottom::new(&[4, 7, 1, 1], 3));
+/// # use dupgate::fingerprint::BottomK;
+/// let (a, b) = (BottomK::new(&[5, 1, 4, 9], 3), BottomK::new(&[4, 7, 1, 1], 3));
 /// assert_eq!(a.hashes(), [1, 4, 5]);
 /// // The three smallest of the union are 1, 4 and 5; 1 and 4 are in both.
 /// assert_eq!(a.similarity(&b), (2, 3));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Bottom {
+pub struct BottomK {
     hashes: Vec<u32>,
     k: usize,
 }
 
-impl Bottom {
+impl BottomK {
     /// Keeps the `k` smallest of the elements.
     #[must_use]
     pub fn new(elements: &[u32], k: usize) -> Self {

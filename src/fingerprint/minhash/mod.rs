@@ -5,7 +5,7 @@
 //! slots in which two [`Sketch`]es agree estimates it, with standard error sqrt(J (1 - J) / M). A slot holds a few
 //! bits of the shingle's hash (Li and König, WWW 2010): strangers agree in one of 2^bits, which the estimate takes off.
 //!
-//! [`Banding`] finds the pairs worth estimating: they agree in all slots of at least one band. [`Bottom`] is the other
+//! [`Banding`] finds the pairs worth estimating: they agree in all slots of at least one band. [`BottomK`] is the other
 //! form of the idea: one function, the k first shingles.
 //!
 //! All numbers that decide a verdict are integers. Cost: one multiplication, addition and comparison for each shingle
@@ -22,8 +22,8 @@ mod unsure;
 mod tests;
 
 pub use banding::{BadBanding, Banding};
-pub use bottom::Bottom;
+pub use bottom::BottomK;
 pub(super) use distinct::Distinct;
 pub use permutations::Permutations;
 pub use sketch::{BadForm, Sketch, SketchForm, SlotBits, share};
-pub use unsure::{Limits, SameSite, TwoPages, Unsure, Witnesses};
+pub use unsure::{Evidence, Limits, LowConfidence, SameSite, TwoPages};

@@ -42,7 +42,7 @@ impl SlotBits {
 }
 
 /// A set is not said to be contained in one of which it is less than one part of so many.
-const LEAST_CONTAINED: u64 = 16;
+const MIN_CONTAINED: u64 = 16;
 
 /// No sketch has this form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum BadForm {
     Slots(usize),
     /// Too few of the smallest elements to estimate anything, or more than a distance of one byte can tell.
     #[error("the {0} smallest shingles (expected 16 to 255)")]
-    Bottom(usize),
+    BottomK(usize),
     /// The last byte would be half empty.
     #[error("{0} slots of 4 bits do not fill whole bytes (expected an even number)")]
     HalfByte(usize),
@@ -81,15 +81,15 @@ impl SketchForm {
     }
 
     /// Returns the same form with the `k` smallest of the elements, 16 to 255, behind all else, in four bytes each: sketches
-    /// are compared by them ([`super::Bottom`]) and not by their slots, which serve the bands alone.
+    /// are compared by them ([`super::BottomK`]) and not by their slots, which serve the bands alone.
     ///
     /// # Errors
     ///
-    /// [`BadForm::Bottom`] for another number.
+    /// [`BadForm::BottomK`] for another number.
     pub fn with_bottom(self, k: usize) -> Result<Self, BadForm> {
         match u8::try_from(k) {
             Ok(bottom @ 16..) => Ok(Self { bottom, ..self }),
-            _ => Err(BadForm::Bottom(k)),
+            _ => Err(BadForm::BottomK(k)),
         }
     }
 
@@ -229,7 +229,7 @@ impl SketchForm {
     pub fn contained(self, one: &[u8], other: &[u8], distance: u8, known: u8) -> Option<u16> {
         let [one, other] = [self.count(one)?, self.count(other)?].map(u128::from);
         let (part, whole) = self.jaccard(distance, known);
-        if part == 0 || part * LEAST_CONTAINED < whole {
+        if part == 0 || part * MIN_CONTAINED < whole {
             return None;
         }
         let [part, whole] = [part, whole].map(u128::from);

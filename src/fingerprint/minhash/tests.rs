@@ -182,7 +182,7 @@ fn four_sets_under_a_given_order_keep_a_c_b_a() {
     // The bottom-k form with k = 1 keeps the same ones.
     let kept = sets.map(|set| {
         let ranks: Vec<u32> = set.chars().map(|c| rank(c).try_into().unwrap()).collect();
-        Bottom::new(&ranks, 1).hashes()[0]
+        BottomK::new(&ranks, 1).hashes()[0]
     });
     assert_eq!(kept, first.map(|c| u32::try_from(rank(c)).unwrap()));
 }
@@ -197,7 +197,7 @@ fn the_k_smallest_estimate_without_bias() {
         let mut sum = 0.0;
         for _ in 0..pairs {
             let (one, other) = dice.pair(shared, own);
-            let (both, of) = Bottom::new(&one, K).similarity(&Bottom::new(&other, K));
+            let (both, of) = BottomK::new(&one, K).similarity(&BottomK::new(&other, K));
             sum += both as f64 / of as f64;
         }
         let off = sum / f64::from(pairs) - jaccard;
@@ -306,8 +306,8 @@ fn the_smallest_stand_behind_the_slots_and_decide_alone() {
     assert_eq!(form.distance(&all, &sketch(&[8, 9])), 16);
     // Half of 4 shingles are in 2 of 3: |both| = .5 * 7 / 1.5 / 3.
     assert_eq!(form.contained(&one, &other, 8, 3), Some(777));
-    assert_eq!(slots.with_bottom(15), Err(BadForm::Bottom(15)));
-    assert_eq!(slots.with_bottom(256), Err(BadForm::Bottom(256)));
+    assert_eq!(slots.with_bottom(15), Err(BadForm::BottomK(15)));
+    assert_eq!(slots.with_bottom(256), Err(BadForm::BottomK(256)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::SketchForm;
 /// smaller page; a page in another site's frame, or cut off, is in the other one as a whole, and a copy with wrong letters
 /// keeps most of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Unsure {
+pub struct LowConfidence {
     /// The least estimated Jaccard index that needs no witness, in thousandths.
     pub below: u16,
     /// The same for short pages, where a few wrong letters leave little in common, and menus are seldom part of the text;
@@ -29,7 +29,7 @@ pub struct Unsure {
 pub struct Limits {
     /// The least estimate that needs no witness, in thousandths, inclusive.
     pub least: u16,
-    /// Whether it comes from [`Unsure::below_short`].
+    /// Whether it comes from [`LowConfidence::below_short`].
     pub is_short: bool,
     /// Largest distance of the `SimHash`es that is a witness, in bits, inclusive; 0: none is.
     pub max_distance: u8,
@@ -37,7 +37,7 @@ pub struct Limits {
 
 /// What is known of a pair whose sketches are near.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Witnesses {
+pub struct Evidence {
     /// The estimated Jaccard index, in thousandths.
     pub estimate: u16,
     /// Share of the smaller page that is in the other one, in thousandths, where it is known.
@@ -48,7 +48,7 @@ pub struct Witnesses {
     pub shingles: Option<u32>,
     /// Whether they are known to be of two sites.
     pub of_two_sites: bool,
-    /// How many other originals come near to matching ([`Unsure::is_rival`]).
+    /// How many other originals come near to matching ([`LowConfidence::is_rival`]).
     pub rivals: u32,
 }
 
@@ -59,18 +59,18 @@ const OF_MANY: [u16; 20] = [9, 14, 19, 22, 25, 28, 30, 32, 34, 36, 38, 40, 42, 4
 /// Standard deviation of the distance of two `SimHash`es of 64 bits about its expectation, in tenths of a bit.
 const BITS_DEVIATION: u16 = 35;
 
-impl Unsure {
+impl LowConfidence {
     /// Every estimate is believed.
     pub const NEVER: Self =
         Self { below: 0, below_short: 0, short: 0, containment: 0, max_distance: 0, of_many: false };
 
     /// Returns what the estimate of a pair is compared with.
     #[must_use]
-    pub fn limits(self, form: SketchForm, witnesses: Witnesses) -> Limits {
+    pub fn limits(self, form: SketchForm, evidence: Evidence) -> Limits {
         let is_short =
-            witnesses.of_two_sites || witnesses.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
+            evidence.of_two_sites || evidence.shingles.is_some_and(|shingles| shingles < u32::from(self.short));
         let below = if is_short { self.below_short } else { self.below };
-        let errors = if self.of_many { in_tenths(witnesses.rivals) } else { 0 };
+        let errors = if self.of_many { in_tenths(evidence.rivals) } else { 0 };
         let margin = form.standard_error(below) * errors / 10;
         let stricter = u8::try_from(errors * BITS_DEVIATION / 100).unwrap_or(u8::MAX);
         Limits {
@@ -82,9 +82,9 @@ impl Unsure {
 
     /// Says whether an estimate needs no witness, or has one.
     #[must_use]
-    pub fn is_sure(self, form: SketchForm, witnesses: Witnesses) -> bool {
-        let Witnesses { estimate, contained, distance, .. } = witnesses;
-        let Limits { least, max_distance, .. } = self.limits(form, witnesses);
+    pub fn is_sure(self, form: SketchForm, evidence: Evidence) -> bool {
+        let Evidence { estimate, contained, distance, .. } = evidence;
+        let Limits { least, max_distance, .. } = self.limits(form, evidence);
         self.below == 0
             || estimate >= least
             || contained.is_some_and(|share| share >= self.containment)
@@ -123,7 +123,7 @@ pub struct TwoPages {
 }
 
 /// Least estimated share of the smaller page, however uncertain the estimate is, in thousandths.
-const LEAST_CONTAINED: u16 = 800;
+const MIN_CONTAINED: u16 = 800;
 
 impl SameSite {
     /// Says whether two pages of one site, of whose sketches this is the distance, may be one page: the estimated Jaccard
@@ -146,7 +146,7 @@ impl SameSite {
         let least = expected.saturating_sub(2 * form.standard_error(expected));
         let similarity = form.similarity(distance);
         let contained = sizes.map(|_| form.contained(one, other, distance, 0).unwrap_or(0));
-        let is_one = similarity >= least && contained.is_none_or(|share| share >= LEAST_CONTAINED);
+        let is_one = similarity >= least && contained.is_none_or(|share| share >= MIN_CONTAINED);
         (!is_one).then_some(TwoPages { similarity, contained })
     }
 }
@@ -160,13 +160,13 @@ mod tests {
         SketchForm::new(128, SlotBits::B8).unwrap().with_count()
     }
 
-    fn unsure() -> Unsure {
-        Unsure { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true }
+    fn unsure() -> LowConfidence {
+        LowConfidence { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true }
     }
 
     #[test]
     fn an_estimate_is_believed_when_it_is_high_or_when_either_witness_agrees() {
-        let low = Witnesses {
+        let low = Evidence {
             estimate: 400,
             contained: Some(570),
             distance: Some(20),
@@ -174,26 +174,26 @@ mod tests {
             of_two_sites: false,
             rivals: 0,
         };
-        let is_sure = |witnesses| unsure().is_sure(form(), witnesses);
+        let is_sure = |evidence| unsure().is_sure(form(), evidence);
         assert!(!is_sure(low));
-        assert!(is_sure(Witnesses { estimate: 460, ..low }) && !is_sure(Witnesses { estimate: 459, ..low }));
+        assert!(is_sure(Evidence { estimate: 460, ..low }) && !is_sure(Evidence { estimate: 459, ..low }));
         assert!(
-            is_sure(Witnesses { contained: Some(800), ..low }) && !is_sure(Witnesses { contained: Some(799), ..low })
+            is_sure(Evidence { contained: Some(800), ..low }) && !is_sure(Evidence { contained: Some(799), ..low })
         );
-        assert!(is_sure(Witnesses { distance: Some(14), ..low }) && !is_sure(Witnesses { distance: Some(15), ..low }));
-        assert!(is_sure(Witnesses { of_two_sites: true, ..low }));
-        let short = Witnesses { shingles: Some(199), ..low };
-        assert!(is_sure(short) && is_sure(Witnesses { estimate: 330, ..short }));
-        assert!(!is_sure(Witnesses { estimate: 329, ..short }));
-        assert!(!is_sure(Witnesses { contained: None, distance: None, ..low }));
-        assert!(Unsure::NEVER.is_sure(form(), low));
+        assert!(is_sure(Evidence { distance: Some(14), ..low }) && !is_sure(Evidence { distance: Some(15), ..low }));
+        assert!(is_sure(Evidence { of_two_sites: true, ..low }));
+        let short = Evidence { shingles: Some(199), ..low };
+        assert!(is_sure(short) && is_sure(Evidence { estimate: 330, ..short }));
+        assert!(!is_sure(Evidence { estimate: 329, ..short }));
+        assert!(!is_sure(Evidence { contained: None, distance: None, ..low }));
+        assert!(LowConfidence::NEVER.is_sure(form(), low));
     }
 
     #[test]
     fn the_best_of_many_has_to_be_better() {
         let least = |rivals| {
             let sure = |estimate: &u16| {
-                let alone = Witnesses {
+                let alone = Evidence {
                     estimate: *estimate,
                     contained: None,
                     distance: None,
@@ -213,7 +213,7 @@ mod tests {
         let near = |distance, rivals| {
             unsure().is_sure(
                 form(),
-                Witnesses {
+                Evidence {
                     estimate: 350,
                     contained: None,
                     distance: Some(distance),

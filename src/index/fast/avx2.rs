@@ -12,7 +12,7 @@ use std::arch::x86_64::{
     _mm256_srli_epi16, _mm256_sub_epi32, _mm256_xor_si256,
 };
 
-use super::{Alive, Compare, Job, LINE, Line, Portable, SLOTS, word_at};
+use super::{Compare, Job, LINE, Line, LiveWindow, Portable, SLOTS, word_at};
 
 /// Comparisons with AVX2. Made only in `run`.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ unsafe fn ones(bytes: __m256i) -> __m256i {
 
 /// Returns which of eight words lie in the window, one bit each.
 #[inline(always)]
-unsafe fn alive(words: __m256i, window: Alive) -> u32 {
+unsafe fn alive(words: __m256i, window: LiveWindow) -> u32 {
     // SAFETY: the caller's.
     unsafe {
         let ages = _mm256_sub_epi32(words, _mm256_set1_epi32(window.tail as i32));
@@ -68,7 +68,7 @@ unsafe fn alive(words: __m256i, window: Alive) -> u32 {
 
 /// Returns which of eight words are equal to `tag` where `mask` has ones, and lie in the window.
 #[inline(always)]
-unsafe fn equal_eight(words: __m256i, tag: u32, mask: u32, window: Alive) -> u32 {
+unsafe fn equal_eight(words: __m256i, tag: u32, mask: u32, window: LiveWindow) -> u32 {
     // SAFETY: the caller's.
     unsafe {
         let differing = _mm256_xor_si256(words, _mm256_set1_epi32(tag as i32));
@@ -84,7 +84,7 @@ unsafe fn equal_eight(words: __m256i, tag: u32, mask: u32, window: Alive) -> u32
 ///
 /// And 64 bytes can be read there.
 #[inline(always)]
-unsafe fn equal_sixteen(words: *const __m256i, tag: u32, mask: u32, window: Alive) -> u32 {
+unsafe fn equal_sixteen(words: *const __m256i, tag: u32, mask: u32, window: LiveWindow) -> u32 {
     // SAFETY: the caller's.
     unsafe {
         equal_eight(_mm256_loadu_si256(words), tag, mask, window)
@@ -124,7 +124,7 @@ const _: () = assert!(TAGS + 2 * SLOTS == LINE - 16 + BEFORE_UPPER as usize);
 
 impl Compare for Avx2 {
     #[inline(always)]
-    fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
+    fn near(line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32 {
         let [lower, middle, upper, _] = tag.to_le_bytes().map(|byte| byte as i8);
         let reach = u8::try_from(reach).unwrap_or(u8::MAX);
         // SAFETY: all is read within the 64 bytes of the line, and this is only called below `run`, which has the
@@ -148,19 +148,19 @@ impl Compare for Avx2 {
     }
 
     #[inline(always)]
-    fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32 {
+    fn equal(line: &Line, tag: u32, mask: u32, window: LiveWindow) -> u32 {
         // SAFETY: a line is 64 bytes; the features as in `near`.
         unsafe { equal_sixteen(line.as_ptr().cast(), tag, mask, window) }
     }
 
     #[inline(always)]
-    fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: Alive) -> u32 {
+    fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: LiveWindow) -> u32 {
         // SAFETY: eight words are 64 bytes, on this machine with their lower halves first; the features as in `near`.
         unsafe { equal_sixteen(words.as_ptr().cast(), tag, mask, window) }
     }
 
     #[inline(always)]
-    fn alive(line: &Line, window: Alive) -> u32 {
+    fn alive(line: &Line, window: LiveWindow) -> u32 {
         // SAFETY: as in `equal`.
         unsafe {
             let words: *const __m256i = line.as_ptr().cast();

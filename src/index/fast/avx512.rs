@@ -9,7 +9,7 @@ use std::arch::x86_64::{
     _mm512_testn_epi32_mask, _mm512_xor_si512,
 };
 
-use super::{Alive, Compare, Job, Line};
+use super::{Compare, Job, Line, LiveWindow};
 
 /// Comparisons with AVX-512. Made only in `run`.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ const FIRST_TAG: u64 = 1 << 36 | 1 << 45 | 1 << 54;
 ///
 /// 64 bytes can be read there, and the machine has the features of `run`.
 #[inline(always)]
-unsafe fn equal_words(words: *const __m512i, tag: u32, mask: u32, window: Alive) -> u16 {
+unsafe fn equal_words(words: *const __m512i, tag: u32, mask: u32, window: LiveWindow) -> u16 {
     // SAFETY: the caller's.
     unsafe {
         let words = _mm512_loadu_si512(words);
@@ -72,7 +72,7 @@ unsafe fn equal_words(words: *const __m512i, tag: u32, mask: u32, window: Alive)
 
 impl Compare for Avx512 {
     #[inline(always)]
-    fn near(line: &Line, tag: u32, reach: u32, window: Alive) -> u32 {
+    fn near(line: &Line, tag: u32, reach: u32, window: LiveWindow) -> u32 {
         // SAFETY: a line and the table of bytes are 64 bytes, and this is only called below `run`, which has the features.
         let near = unsafe {
             let words = _mm512_loadu_si512(line.as_ptr().cast());
@@ -87,21 +87,21 @@ impl Compare for Avx512 {
     }
 
     #[inline(always)]
-    fn equal(line: &Line, tag: u32, mask: u32, window: Alive) -> u32 {
+    fn equal(line: &Line, tag: u32, mask: u32, window: LiveWindow) -> u32 {
         // SAFETY: as in `near`.
         let equal = unsafe { equal_words(line.as_ptr().cast(), tag, mask, window) };
         u32::from(equal)
     }
 
     #[inline(always)]
-    fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: Alive) -> u32 {
+    fn sixteen(words: &[u64; 8], tag: u32, mask: u32, window: LiveWindow) -> u32 {
         // SAFETY: eight words are 64 bytes, on this machine with their lower halves first; the features as in `near`.
         let equal = unsafe { equal_words(words.as_ptr().cast(), tag, mask, window) };
         u32::from(equal)
     }
 
     #[inline(always)]
-    fn alive(line: &Line, window: Alive) -> u32 {
+    fn alive(line: &Line, window: LiveWindow) -> u32 {
         // SAFETY: as in `near`.
         let alive = unsafe {
             let words = _mm512_loadu_si512(line.as_ptr().cast());

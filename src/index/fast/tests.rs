@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-struct Near<'a>(&'a Line, u32, u32, Alive);
+struct Near<'a>(&'a Line, u32, u32, LiveWindow);
 impl Job for Near<'_> {
     type Output = [u32; 3];
     fn run<C: Compare>(self) -> Self::Output {
@@ -23,7 +23,7 @@ impl Job for Put<'_> {
     }
 }
 
-struct Eight<'a>(&'a [u64; 8], u64, u32, Alive);
+struct Eight<'a>(&'a [u64; 8], u64, u32, LiveWindow);
 impl Job for Eight<'_> {
     type Output = [u32; 2];
     fn run<C: Compare>(self) -> Self::Output {
@@ -50,7 +50,7 @@ proptest! {
         tail in any::<u32>(), live in any::<u32>(), codes in any::<[u64; 8]>(), other in any::<u64>(),
     ) {
         // Near the tag of a slot, or nowhere near.
-        let window = Alive { tail, live };
+        let window = LiveWindow { tail, live };
         for tag in [tags(&line)[slot] ^ (flips & flips.rotate_left(9) & 0x00FF_FFFF), flips & 0x00FF_FFFF] {
             let portable = Engine::PORTABLE.run(Near(&line, tag, reach, window));
             for engine in Engine::available() {

@@ -460,7 +460,7 @@ fn tables_grow_when_their_memory_is_made_ready_elsewhere_and_answers_are_the_sam
         Unwilling,
         Asleep,
     }
-    let plan = Plan::choose(&Needs {
+    let plan = Plan::choose(&PlanRequirements {
         width: Width::B64,
         max_distance: 3,
         entries: 100_000,
@@ -479,9 +479,9 @@ fn tables_grow_when_their_memory_is_made_ready_elsewhere_and_answers_are_the_sam
             near.expire_to(number.saturating_sub(200_000));
             if number % 500 == 0 {
                 if helper == Helper::Late {
-                    in_turn(std::mem::take(&mut waiting));
+                    run_sequential(std::mem::take(&mut waiting));
                 }
-                near.chores(&mut |task| {
+                near.maintenance(&mut |task| {
                     handed_over += 1;
                     match helper {
                         Helper::Diligent => task(),
@@ -500,11 +500,11 @@ fn tables_grow_when_their_memory_is_made_ready_elsewhere_and_answers_are_the_sam
         let lines = |near: &Near| near.stats().tables.iter().map(|table| table.lines).min();
         assert_eq!(lines(&near) > Some(30_000), helper != Helper::Asleep, "{handed_over}");
         assert!((1..100).contains(&handed_over), "{handed_over}");
-        in_turn(waiting);
+        run_sequential(waiting);
         for number in 300_000..330_000 {
             near.push(Some(code(number)));
             near.expire_to(number - 200_000);
-            near.chores(&mut |task| task());
+            near.maintenance(&mut |task| task());
         }
         assert!(lines(&near) > Some(30_000));
     }

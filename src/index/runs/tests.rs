@@ -1,7 +1,7 @@
 use super::super::fast::{Engine, Job};
 use super::*;
 
-struct All<'a>(&'a Runs, RunPlace, Alive);
+struct All<'a>(&'a Runs, RunPlace, LiveWindow);
 impl Job for All<'_> {
     type Output = Vec<(u32, u64)>;
     fn run<C: Compare>(self) -> Self::Output {
@@ -11,7 +11,7 @@ impl Job for All<'_> {
     }
 }
 
-struct Equal<'a>(&'a Runs, RunPlace, u32, Alive);
+struct Equal<'a>(&'a Runs, RunPlace, u32, LiveWindow);
 impl Job for Equal<'_> {
     type Output = Vec<u32>;
     fn run<C: Compare>(self) -> Vec<u32> {
@@ -32,7 +32,7 @@ fn a_run_without_codes_shows_equal_words_and_its_dead_are_dropped_at_once() {
         for id in 1..20_000_u32 {
             run = runs.append(run, 0, id);
             let tail = id.saturating_sub(window);
-            let alive = Alive { tail, live: id - tail + 1 };
+            let alive = LiveWindow { tail, live: id - tail + 1 };
             run = runs.drop_expired(run, alive, 1).unwrap();
             if id % 97 == 0 || id < 50 {
                 let expected: Vec<u32> = (tail..=id).filter(|word| word % 8 == 5).collect();
@@ -52,7 +52,7 @@ fn a_run_is_a_queue_of_any_length() {
         let mut bytes = [0, 0];
         for id in 0..30_000_u32 {
             let tail = id.saturating_sub(window);
-            let alive = Alive { tail, live: id - tail };
+            let alive = LiveWindow { tail, live: id - tail };
             run = run.and_then(|run| runs.drop_expired(run, alive, 64));
             let code = u64::from(id) * 7;
             run = Some(match run {
@@ -60,7 +60,7 @@ fn a_run_is_a_queue_of_any_length() {
                 None => runs.begin(code, id),
             });
             if id % 997 == 0 || id < 50 {
-                let alive = Alive { tail, live: id - tail + 1 };
+                let alive = LiveWindow { tail, live: id - tail + 1 };
                 let expected: Vec<(u32, u64)> = (tail..=id).map(|id| (id, u64::from(id) * 7)).collect();
                 assert_eq!(Engine::PORTABLE.run(All(&runs, run.unwrap(), alive)), expected);
                 assert!(runs.len(run.unwrap()) as usize >= expected.len());
@@ -68,14 +68,14 @@ fn a_run_is_a_queue_of_any_length() {
             bytes[usize::from(id > 20_000)] = runs.memory_bytes();
         }
         assert_eq!(bytes[0], bytes[1], "window {window}");
-        let last = Alive { tail: 30_000 - 2, live: 2 };
+        let last = LiveWindow { tail: 30_000 - 2, live: 2 };
         let mut run = run.unwrap();
         for _ in 0..200 {
             run = runs.drop_expired(run, last, 64).unwrap();
         }
         run = runs.shrunk(run);
         assert_eq!(Engine::PORTABLE.run(All(&runs, run, last)).len(), 2.min(window as usize + 1));
-        assert_eq!(runs.drop_expired(run, Alive { tail: 30_000, live: 0 }, 64), None);
+        assert_eq!(runs.drop_expired(run, LiveWindow { tail: 30_000, live: 0 }, 64), None);
         assert_eq!(runs.blocks_bytes, 0, "blocks were lost");
     }
 }
@@ -98,11 +98,11 @@ fn the_next_slab_is_made_by_whoever_takes_the_chore() {
     let bytes = SLAB * size_of::<u64>();
     for is_done in [true, false] {
         let mut runs = Runs::new(true);
-        assert!(runs.chore().is_none());
+        assert!(runs.maintenance_task().is_none());
         let begun: Vec<RunPlace> = (0..SLAB_SOON).map(|id| runs.begin(u64::from(id), id)).collect();
         assert!(runs.memory_bytes() < bytes);
-        let task = runs.chore().unwrap();
-        assert!(runs.chore().is_none(), "it is under way");
+        let task = runs.maintenance_task().unwrap();
+        assert!(runs.maintenance_task().is_none(), "it is under way");
         assert_eq!(runs.memory_bytes(), 2 * bytes);
         if is_done {
             task();
@@ -111,9 +111,9 @@ fn the_next_slab_is_made_by_whoever_takes_the_chore() {
         }
         let more: Vec<RunPlace> =
             (SLAB_SOON..(1 << SLAB_BITS) + 1_000).map(|id| runs.begin(u64::from(id), id)).collect();
-        assert_eq!((runs.memory_bytes(), runs.chore().is_none()), (2 * bytes, true));
+        assert_eq!((runs.memory_bytes(), runs.maintenance_task().is_none()), (2 * bytes, true));
         for (id, run) in (0..).zip(begun.into_iter().chain(more)).step_by(999) {
-            assert_eq!(Engine::detect().run(All(&runs, run, Alive { tail: id, live: 1 })), [(id, u64::from(id))]);
+            assert_eq!(Engine::detect().run(All(&runs, run, LiveWindow { tail: id, live: 1 })), [(id, u64::from(id))]);
         }
     }
 }

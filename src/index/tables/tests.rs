@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::layout::{Dense, Nine};
+use super::super::layout::{ExactTags, FuzzyTags};
 use super::*;
 
 struct List {
@@ -53,12 +53,12 @@ proptest! {
         first in prop_oneof![Just(0), Just((1_u64 << 32) - 40)],
         entries in prop::collection::vec((prop::array::uniform4(prop::option::weighted(0.9, 0..6_u64)), 0..3_u64), 1..200),
     ) {
-        agrees_with_a_list::<Nine>(first, &entries)?;
-        agrees_with_a_list::<Dense>(first, &entries)?;
+        agrees_with_a_list::<FuzzyTags>(first, &entries)?;
+        agrees_with_a_list::<ExactTags>(first, &entries)?;
     }
 }
 
-struct Step<'a>(&'a mut Table<Dense>, Option<u64>, u64, Range<u64>);
+struct Step<'a>(&'a mut Table<ExactTags>, Option<u64>, u64, Range<u64>);
 
 impl Job for Step<'_> {
     type Output = Vec<u64>;
@@ -67,9 +67,9 @@ impl Job for Step<'_> {
     fn run<C: Compare>(self) -> Vec<u64> {
         let Self(table, key, asked, positions) = self;
         let mut found = Vec::new();
-        let alive = Alive::between(positions.start, positions.end);
+        let alive = LiveWindow::between(positions.start, positions.end);
         table.probe::<C>(asked, 0, alive, &mut |_, held| found.push(positions.start + u64::from(held.age)));
-        let alive = Alive::between(positions.start, positions.end + 1);
+        let alive = LiveWindow::between(positions.start, positions.end + 1);
         if let Some(key) = key {
             table.insert::<C>(key, id_of(positions.end), alive, |_| None);
         }
@@ -85,7 +85,7 @@ impl Job for Step<'_> {
 fn nothing_is_found_twice_or_lost_when_short_ids_come_round() {
     for engine in Engine::available() {
         // 4,096 ids, of which 1,024 may live; a line is swept every 32 positions.
-        let layout = Dense { tag_bits: 20 };
+        let layout = ExactTags { tag_bits: 20 };
         let first = (1 << 32) - 5_000;
         let mut table = Table::new(layout, Keyed::WHOLE.shape(40), Lines::with_room(40), first);
         let mut held: Vec<(u64, u64)> = Vec::new();
@@ -115,8 +115,8 @@ fn dense_tables_make_their_ids_longer_before_they_are_too_short() {
             position.is_multiple_of(100_000).then(|| (position + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93))
         }
     }
-    let mut tables = Tables::<Dense>::new(1, 0);
-    let most = |tables: &Tables<Dense>| tables.all[0].most_positions();
+    let mut tables = Tables::<ExactTags>::new(1, 0);
+    let most = |tables: &Tables<ExactTags>| tables.all[0].most_positions();
     let before = most(&tables);
     let head = before + 1_000_000;
     for head in 1..=head {
@@ -141,7 +141,7 @@ impl Keys for Spread {
 
 #[test]
 fn tables_grow_under_way_and_shrink_when_idle() {
-    let mut tables = Tables::<Nine>::new(3, 0);
+    let mut tables = Tables::<FuzzyTags>::new(3, 0);
     for head in 1..=20_000 {
         tables.insert(&Spread, 0..head);
     }
@@ -169,7 +169,7 @@ fn a_crowd_that_has_expired_is_swept_away() {
             Spread.key(table, if position < 300 { 7 } else { position })
         }
     }
-    let mut tables = Tables::<Nine>::new(2, 0);
+    let mut tables = Tables::<FuzzyTags>::new(2, 0);
     let mut met = Vec::new();
     for head in 1..=20_000_u64 {
         tables.insert(&CrowdFirst, head.saturating_sub(300)..head);
@@ -192,7 +192,7 @@ fn whoever_shares_enough_keys_is_shown_among_very_many_that_share_one() {
             Spread.key(table, own)
         }
     }
-    let mut tables = Tables::<Dense>::new(4, 0);
+    let mut tables = Tables::<ExactTags>::new(4, 0);
     for head in 1..=100_000 {
         tables.insert(&Crowd, 0..head);
     }
@@ -210,13 +210,13 @@ fn whoever_shares_enough_keys_is_shown_among_very_many_that_share_one() {
 
 #[test]
 fn no_table_of_many_is_left_behind() {
-    let mut tables = Tables::<Nine>::new(64, 0);
+    let mut tables = Tables::<FuzzyTags>::new(64, 0);
     for head in 1..=30_000_u32 {
         tables.insert(&Spread, 0..u64::from(head));
         if head % 1_000 == 0 {
             let lines = tables.stats().iter().map(|table| table.lines).min().unwrap();
             let load = f64::from(head) / f64::from(u32::try_from(lines).unwrap());
-            assert!(load < Nine::LOAD * 2.0, "{load} entries to a line at {head}");
+            assert!(load < FuzzyTags::LOAD * 2.0, "{load} entries to a line at {head}");
         }
     }
 }

@@ -19,7 +19,7 @@ const PART_BYTES: usize = FRAME_BYTES + 10 + 10 + 4;
 const SMALL_BITMAP: usize = 512;
 
 /// Smallest piece of a checkpoint in a part, however small the parts are asked to be.
-const LEAST_PIECE: usize = 32;
+const MIN_PIECE: usize = 32;
 
 /// Writes a checkpoint in one piece, framed like a record of the log.
 #[must_use]
@@ -113,7 +113,7 @@ fn read_bitmap(from: &mut Reader<'_>) -> Result<RoaringTreemap, CodecError> {
 pub(super) fn encode_parts(checkpoint: &Checkpoint, max_part_bytes: usize) -> Vec<Vec<u8>> {
     let whole = encode_checkpoint(checkpoint);
     let checksum = crc32fast::hash(&whole);
-    let pieces = whole.chunks(max_part_bytes.saturating_sub(PART_BYTES).max(LEAST_PIECE));
+    let pieces = whole.chunks(max_part_bytes.saturating_sub(PART_BYTES).max(MIN_PIECE));
     let count = pieces.len() as u64;
     pieces
         .enumerate()

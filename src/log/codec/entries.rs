@@ -20,7 +20,7 @@ const HAS_SITE: u8 = 1;
 const IS_VARIANT: u8 = 1 << 1;
 
 /// Fewest bytes of an entry: its head and its request id.
-const LEAST_BYTES: usize = 9;
+const MIN_BYTES: usize = 9;
 
 /// Appends one Kafka record that holds these entries to `out`.
 pub fn encode_entries(entries: &[Entry], out: &mut Vec<u8>) {
@@ -53,7 +53,7 @@ pub fn encode_entries(entries: &[Entry], out: &mut Vec<u8>) {
 pub fn decode_entries(bytes: &[u8]) -> Result<Vec<Entry>, CodecError> {
     let mut from = frame::unwrap_kind(bytes, Kind::Entries)?;
     let mut places = Places::read_table(&mut from)?;
-    let count = from.count(LEAST_BYTES, "entries")?;
+    let count = from.count(MIN_BYTES, "entries")?;
     let mut entries = Vec::with_capacity(count);
     for _ in 0..count {
         entries.push(read_entry(&mut from, &mut places)?);

@@ -1,7 +1,7 @@
 //! Fingerprints and the hashes beside them as bytes.
 
 use super::CodecError;
-use super::frame::{FORMAT_VERSION, OPTIONS_VERSION, USUAL_VERSION};
+use super::frame::{DEFAULT_VERSION, FORMAT_VERSION, OPTIONS_VERSION};
 use super::wire::{Reader, Write};
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, Width};
 use crate::log::Placement;
@@ -28,7 +28,7 @@ impl More {
 
     /// Returns the version that a record needs which holds this.
     pub(crate) fn version(self) -> u8 {
-        if self == Self::default() { USUAL_VERSION } else { FORMAT_VERSION }
+        if self == Self::default() { DEFAULT_VERSION } else { FORMAT_VERSION }
     }
 
     /// Writes what there is, if anything.
@@ -120,7 +120,7 @@ impl Present {
 /// no `SimHash` but that of 64 bits.
 pub(crate) fn version_for<'a>(mut all: impl Iterator<Item = &'a Fingerprints>) -> u8 {
     let is_usual = |simhash: SimHash| simhash.width() == Width::B64;
-    if all.all(|fingerprints| fingerprints.simhash.is_none_or(is_usual)) { USUAL_VERSION } else { OPTIONS_VERSION }
+    if all.all(|fingerprints| fingerprints.simhash.is_none_or(is_usual)) { DEFAULT_VERSION } else { OPTIONS_VERSION }
 }
 
 /// Writes the hashes that are there, without saying which, as this version has them.
@@ -148,7 +148,7 @@ pub(crate) fn write(
 fn write_simhash(out: &mut Vec<u8>, version: u8, simhash: SimHash) {
     let bytes = simhash.bits().to_le_bytes();
     let length = simhash.width().bytes();
-    if version > USUAL_VERSION {
+    if version > DEFAULT_VERSION {
         out.push(length);
     }
     out.extend_from_slice(bytes.get(..usize::from(length)).unwrap_or(&bytes));
@@ -156,7 +156,7 @@ fn write_simhash(out: &mut Vec<u8>, version: u8, simhash: SimHash) {
 
 fn read_simhash(from: &mut Reader<'_>) -> Result<SimHash, CodecError> {
     const WHAT: &str = "simhash";
-    if from.version() <= USUAL_VERSION {
+    if from.version() <= DEFAULT_VERSION {
         return from.fixed64(WHAT).map(SimHash::B64);
     }
     let length = from.byte(WHAT)?;

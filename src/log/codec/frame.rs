@@ -13,15 +13,15 @@ pub const FORMAT_VERSION: u8 = 6;
 /// The version that is written where rules need a second witness for low estimates and nothing newer.
 pub const WITNESS_VERSION: u8 = 5;
 
-/// The version that is written where a record holds what [`USUAL_VERSION`] cannot say: a `SimHash` of other than 64 bits,
+/// The version that is written where a record holds what [`DEFAULT_VERSION`] cannot say: a `SimHash` of other than 64 bits,
 /// or how much of a page is in another one.
 pub const OPTIONS_VERSION: u8 = 4;
 
 /// The version of the format that is written where it can say all: older releases read it.
-pub const USUAL_VERSION: u8 = 3;
+pub const DEFAULT_VERSION: u8 = 3;
 
 /// Versions that are read, [`FORMAT_VERSION`] included.
-pub const KNOWN_VERSIONS: [u8; 6] = [1, 2, USUAL_VERSION, OPTIONS_VERSION, WITNESS_VERSION, FORMAT_VERSION];
+pub const KNOWN_VERSIONS: [u8; 6] = [1, 2, DEFAULT_VERSION, OPTIONS_VERSION, WITNESS_VERSION, FORMAT_VERSION];
 
 /// Bytes of a frame around its body.
 pub(crate) const FRAME_BYTES: usize = 8;
@@ -63,7 +63,7 @@ impl Kind {
 
 /// Appends the head of a frame of the usual version to `out`; [`close`] ends it. Gives what `close` needs.
 pub(crate) fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
-    open_version(out, kind, USUAL_VERSION)
+    open_version(out, kind, DEFAULT_VERSION)
 }
 
 /// [`open`] where the body is written by another version.

@@ -1,4 +1,4 @@
-//! What stands in both logs, byte by byte.
+//! Byte formats of both logs.
 //!
 //! Every Kafka record of both logs is one frame. Its format version is checked before anything else, so that an
 //! older release says what it met instead of calling the bytes broken. A record is written by version 3 unless it holds
@@ -77,7 +77,7 @@ pub(crate) mod wire;
 
 pub use checkpoints::{decode_checkpoint, encode_checkpoint};
 pub use entries::{decode_entries, encode_entries};
-pub use frame::{FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, OPTIONS_VERSION, USUAL_VERSION, WITNESS_VERSION};
+pub use frame::{DEFAULT_VERSION, FORMAT_VERSION, KNOWN_VERSIONS, MAGIC, OPTIONS_VERSION, WITNESS_VERSION};
 pub use verdicts::{DEFAULT_PART_BYTES, VerdictReader, encode_verdict};
 
 use crate::record::Reject;
@@ -87,7 +87,7 @@ use wire::Reader;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
     /// Not written by dupgate at all.
-    #[error("the record begins with {found:02x?}, not with {MAGIC:02x?}: somebody else wrote it")]
+    #[error("not a dupgate record: it begins with {found:02x?}, not {MAGIC:02x?}")]
     NotOurs {
         /// Its first bytes.
         found: [u8; 2],

@@ -1,4 +1,4 @@
-//! Places: topic names once a record, offsets as steps.
+//! Positions: each topic name is written once per record, offsets as differences.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Rules and tails as bytes.
 
 use super::CodecError;
-use super::frame::{self, FORMAT_VERSION, Kind, OPTIONS_VERSION, USUAL_VERSION, WITNESS_VERSION};
+use super::frame::{self, DEFAULT_VERSION, FORMAT_VERSION, Kind, OPTIONS_VERSION, WITNESS_VERSION};
 use super::wire::{Reader, Write};
-use crate::fingerprint::{Banding, SameSite, SketchForm, SlotBits, Unsure};
+use crate::fingerprint::{Banding, LowConfidence, SameSite, SketchForm, SlotBits};
 use crate::log::{LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Tails, Windows};
 
 /// Appends one Kafka record that holds these rules to `out`.
@@ -27,20 +27,20 @@ pub(super) fn decode(mut from: Reader<'_>) -> Result<RulesRecord, CodecError> {
 /// Returns the version of a record that holds these rules.
 pub(super) fn version_of(rules: &Rules) -> u8 {
     let is_newer = |minhash: &MinHashRules| {
-        let Unsure { max_distance, of_many, short, below_short, .. } = minhash.unsure;
+        let LowConfidence { max_distance, of_many, short, below_short, .. } = minhash.unsure;
         minhash.max_bucket != 0 || max_distance != 0 || of_many || short != 0 || below_short != 0
     };
     if rules.same_site.is_some() || rules.simhash_similarity.is_some() || rules.minhash.as_ref().is_some_and(is_newer) {
         return FORMAT_VERSION;
     }
     match &rules.minhash {
-        Some(minhash) if minhash.unsure != Unsure::NEVER => WITNESS_VERSION,
+        Some(minhash) if minhash.unsure != LowConfidence::NEVER => WITNESS_VERSION,
         Some(MinHashRules { form, containment, .. })
             if containment.is_some() || form.has_count() || form.bottom().is_some() =>
         {
             OPTIONS_VERSION
         }
-        Some(_) | None => USUAL_VERSION,
+        Some(_) | None => DEFAULT_VERSION,
     }
 }
 
@@ -131,7 +131,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
     let agree = from.byte("agree")?;
     let min_similarity = from.small("min_similarity")?;
-    let (containment, unsure) = (None, Unsure::NEVER);
+    let (containment, unsure) = (None, LowConfidence::NEVER);
     let mut rules = MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket: 0 };
     if from.version() >= OPTIONS_VERSION {
         if read_bool(from, "count")? {
@@ -145,7 +145,7 @@ fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecErro
     }
     if from.version() >= WITNESS_VERSION {
         let (below, containment) = (from.small("unsure")?, from.small("unsure containment")?);
-        rules.unsure = Unsure { below, containment, ..Unsure::NEVER };
+        rules.unsure = LowConfidence { below, containment, ..LowConfidence::NEVER };
     }
     if from.version() >= FORMAT_VERSION {
         rules.unsure.max_distance = from.byte("unsure distance")?;

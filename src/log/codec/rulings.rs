@@ -31,7 +31,7 @@ const IS_CONTAINED: u8 = 1 << 6;
 const OF_CLUSTER: u8 = Present::FREE_BIT;
 
 /// Fewest bytes of a ruling: its head and its request id.
-const LEAST_BYTES: usize = 9;
+const MIN_BYTES: usize = 9;
 
 /// Appends one Kafka record that holds these rulings to `out`.
 pub(super) fn encode(batch: &RulingBatch, out: &mut Vec<u8>) {
@@ -65,7 +65,7 @@ pub(super) fn decode(mut from: Reader<'_>) -> Result<RulingBatch, CodecError> {
     let tails = read_tails(&mut from)?;
     let next_entry = from.signed("next entry")?;
     let mut places = Places::read_table(&mut from)?;
-    let count = from.count(LEAST_BYTES, "rulings")?;
+    let count = from.count(MIN_BYTES, "rulings")?;
     let mut rulings = Vec::with_capacity(count);
     for _ in 0..count {
         rulings.push(read_ruling(&mut from, &mut places)?);

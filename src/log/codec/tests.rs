@@ -7,8 +7,8 @@ use roaring::RoaringTreemap;
 
 use super::*;
 use crate::fingerprint::{
-    Banding, ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, SketchForm, SlotBits,
-    Unsure, Width,
+    Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, ScopeHash, SimHash, Sketch,
+    SketchForm, SlotBits, Width,
 };
 use crate::log::MinHashRules;
 use crate::log::{

@@ -1,4 +1,4 @@
-//! The alphabet: numbers, hashes and lengths as bytes.
+//! Primitive encodings: numbers, hashes and lengths as bytes.
 //!
 //! Numbers that are mostly small are LEB128 varints of at most ten bytes, signed ones folded by zigzag first; hashes
 //! are fixed and little-endian. A [`Reader`] takes bytes from anywhere: every length is compared with what is left

@@ -12,7 +12,7 @@ const VIEWED_SHARE: usize = 30;
 const ORDINARY_SITES: usize = 200;
 
 /// Fewer posts than this show nothing.
-const LEAST_POSTS: usize = 20;
+const MIN_POSTS: usize = 20;
 /// A post has fewer characters than this.
 const POST: usize = 200;
 /// Characters of the posts of both kinds, and copies of each post.
@@ -52,7 +52,7 @@ pub(super) fn posts(
         let length = |number: usize| lengths.start + number % lengths.len();
         (0..posts).map(|number| texts.text(number, length(number))).collect()
     };
-    if base.len() < LEAST_POSTS {
+    if base.len() < MIN_POSTS {
         return None;
     }
     let [generated, given] = least_found;

@@ -37,9 +37,9 @@ const PUBLISHER_SHARE: usize = 30;
 
 /// Most pages of the stream of [`PUBLISHERS`], most pages that other views are made of, and most generated posts of either
 /// kind.
-const MOST_PUBLISHED: usize = 20_000;
-const MOST_VIEWED: usize = 2500;
-const MOST_POSTS: usize = 1000;
+const MAX_PUBLISHED: usize = 20_000;
+const MAX_VIEWED: usize = 2500;
+const MAX_POSTS: usize = 1000;
 
 /// Purposes of streams of chance.
 mod purpose {
@@ -141,11 +141,11 @@ pub fn streams<'t>(
         streams.push(SiteStream::of_ready(listed::ordinary(plain, ordinary, addressed, settings.seed)));
         for form in Form::ALL {
             streams.push(SiteStream::of_published(texts, form, addressed, articles));
-            let viewed = (articles / 4).clamp(1, MOST_VIEWED);
+            let viewed = (articles / 4).clamp(1, MAX_VIEWED);
             streams.push(SiteStream::of_ready(listed::views(&texts.0, form, addressed, viewed)));
         }
         for kind in [RowKind::ShortPosts, RowKind::Navigation] {
-            let posts = articles.min(MOST_POSTS);
+            let posts = articles.min(MAX_POSTS);
             let posts = listed::posts(&texts.0, ordinary, kind, addressed, settings.seed, posts);
             streams.extend(posts.map(SiteStream::of_ready));
         }
@@ -173,8 +173,8 @@ impl<'t> SiteStream<'t> {
 
     fn of_published(texts: &'t SiteTexts, form: Form, addressed: bool, articles: usize) -> Self {
         let articles = match texts.0.given() {
-            Some(given) => given.min(MOST_PUBLISHED / PUBLISHERS),
-            None => (articles.min(MOST_PUBLISHED) / PUBLISHERS).max(1),
+            Some(given) => given.min(MAX_PUBLISHED / PUBLISHERS),
+            None => (articles.min(MAX_PUBLISHED) / PUBLISHERS).max(1),
         };
         let row = Row {
             kind: RowKind::Published,

@@ -7,7 +7,7 @@ use crate::error::Fatal;
 use crate::record::{EventTime, Timestamp};
 use crate::replay::FilePlace;
 use crate::sieve::LineTimes;
-use crate::worker::Errand;
+use crate::worker::PageAction;
 
 /// Event time of a line until it is known: lines have no timestamp beside what is in them.
 pub(super) const UNTIMED: Timestamp = Timestamp::MIN;
@@ -25,7 +25,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             let partition = file.partition(number);
             while let Some(mut page) = self.next_page(&partition)? {
                 times.page();
-                if let Errand::Ask(_, entry) = &mut page.errand {
+                if let PageAction::Ask(_, entry) = &mut page.action {
                     let own = Some(entry.event_time).filter(|time| *time != UNTIMED);
                     entry.event_time = times.of(own);
                     page.event_time = entry.event_time;

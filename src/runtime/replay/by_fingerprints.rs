@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 
-use super::super::wiring::{self, failure};
+use super::super::service_context::{self, failure};
 use super::by_log::{live_name, next_walk};
 use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
@@ -20,10 +20,10 @@ use crate::kafka::offsets::Offsets;
 use crate::log::{Entry, EntryBody, PageEntry, RequestId, Ruling};
 use crate::record::PartitionId;
 use crate::replay::{Next, Part, name_of};
-use crate::worker::Disposition;
+use crate::worker::PageOutcome;
 
 /// How long entries may take to come.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ENTRIES_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Records of the fingerprint log that are asked for at once, and how many such portions are read ahead.
 const PORTION: i64 = 64;
@@ -36,7 +36,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn by_fingerprints(&mut self) -> Result<(), Fatal> {
         let mut walks = self.walks()?;
         let names = LogNames::new(&self.plan.logs, &self.plan.live_scheme);
-        let config = wiring::cluster(&self.live.kafka).follower(&self.plan.own_group());
+        let config = service_context::cluster(&self.live.kafka).follower(&self.plan.own_group());
         let open = |walk: &Walk| {
             let partition = PartitionId::new(Arc::clone(&names.fingerprints), walk.partition.number);
             Kept::open(&config, &self.offsets, partition)
@@ -55,7 +55,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 }
                 steps += 1;
                 if steps % LOOK == 0 {
-                    self.look_around()?;
+                    self.housekeeping()?;
                 }
             }
             // Nothing is written of it: what was ruled is counted, and that is all.
@@ -63,7 +63,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             if self.is_full() {
                 self.flush(Vec::new())?;
             }
-            self.look_around()?;
+            self.housekeeping()?;
         }
         self.flush(Vec::new())
     }
@@ -72,7 +72,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let (live, part) = match next {
             Next::Withdrawn(source, reason) => {
                 walk.order.withdraw(&source, reason).map_err(diverged)?;
-                let ends = vec![Disposition::DeadLetter(reason); self.settings.len()];
+                let ends = vec![PageOutcome::DeadLetter(reason); self.settings.len()];
                 self.note(Part::Range, &source, 0, &ends);
                 return Ok(());
             }
@@ -89,13 +89,13 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
             counts.taken_over += 1;
         }
-        let ends: Vec<Disposition> =
-            judged.into_iter().flatten().map(|(ruling, _)| Disposition::Ruled(Arc::new(ruling))).collect();
+        let ends: Vec<PageOutcome> =
+            judged.into_iter().flatten().map(|(ruling, _)| PageOutcome::Ruled(Arc::new(ruling))).collect();
         self.note_kept(&live, part, &ends);
         Ok(())
     }
 
-    fn note_kept(&mut self, live: &Ruling, part: Part, ends: &[Disposition]) {
+    fn note_kept(&mut self, live: &Ruling, part: Part, ends: &[PageOutcome]) {
         let (Some(first), Some(source)) = (ends.first(), live.answer.ruled_source()) else { return };
         self.note(part, source, 0, ends);
         if let (Some(counts), true) =
@@ -122,7 +122,7 @@ impl Kept {
     fn open(config: &ClientSettings, offsets: &Offsets, partition: PartitionId) -> Result<Self, Fatal> {
         let (first, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
         let name = format!("entries-{}", partition.number);
-        let mut entries = Entries::open(config, partition, PATIENCE).map_err(failure)?;
+        let mut entries = Entries::open(config, partition, ENTRIES_TIMEOUT).map_err(failure)?;
         let (sender, portions) = bounded(AHEAD);
         let read = move || {
             let mut next = first;

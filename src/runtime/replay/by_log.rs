@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::sync::Arc;
 
-use super::super::wiring;
+use super::super::service_context;
 use super::log_stream::LogStream;
 use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::error::{Fatal, Reason};
-use crate::kafka::output::Carried;
+use crate::kafka::output::PagePayload;
 use crate::log::{Answer, Ruling};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
-use crate::replay::{InputRange, Lanes, LogOrder, LogRange, Next, Part, Target, name_of};
-use crate::worker::{Disposition, Errand, Page, verdict};
+use crate::replay::{InputRange, LogOrder, LogRange, Next, PageQueues, Part, Target, name_of};
+use crate::worker::{Page, PageAction, PageOutcome, verdict};
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn by_log(&mut self) -> Result<(), Fatal> {
@@ -32,7 +32,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     (Step::Do(next), Some(walk)) => self.do_next(walk, &mut log, next)?,
                     (Step::Do(_), None) => {}
                 }
-                self.look_around()?;
+                self.housekeeping()?;
             }
             if let Some(walk) = walks.get(at).filter(|_| log.is_caught_up) {
                 self.mark(&walk.partition, walk.next, walk.next);
@@ -49,7 +49,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 
     pub(super) fn walks(&mut self) -> Result<Vec<Walk>, Fatal> {
-        let config = wiring::cluster(&self.live.kafka).follower(&self.plan.own_group());
+        let config = service_context::cluster(&self.live.kafka).follower(&self.plan.own_group());
         let mut walks = Vec::new();
         for range in self.plan.verdict_log.clone() {
             let LogRange { topic, partition: number, end, .. } = range;
@@ -78,8 +78,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             return;
         }
         let end = match &ruling.answer {
-            Answer::Withdrawn { reason, .. } => Disposition::DeadLetter(*reason),
-            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => Disposition::Ruled(Arc::new(ruling)),
+            Answer::Withdrawn { reason, .. } => PageOutcome::DeadLetter(*reason),
+            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => PageOutcome::Ruled(Arc::new(ruling)),
         };
         if let Next::Page(live, _) = next
             && name_of(&end) != live_name(live)
@@ -121,8 +121,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 self.read_up_to(log, &source)?;
                 walk.order.withdraw(&source, reason).map_err(diverged)?;
                 let bytes = log.lanes.get(&source).map(|page| page.payload.record.bytes());
-                if log.lanes.end(&source, Disposition::DeadLetter(reason)) {
-                    let ends = vec![Disposition::DeadLetter(reason); self.settings.len()];
+                if log.lanes.end(&source, PageOutcome::DeadLetter(reason)) {
+                    let ends = vec![PageOutcome::DeadLetter(reason); self.settings.len()];
                     self.note(Part::Range, &source, bytes.unwrap_or(0), &ends);
                 }
                 self.drain(log, &source.partition);
@@ -137,22 +137,22 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let page = log.lanes.get(&source);
         let bytes = page.map_or(0, |page| page.payload.record.bytes());
         self.hold(bytes)?;
-        let entry = match log.lanes.get(&source).map(|page| &page.errand) {
-            Some(Errand::Ask(_, entry)) if entry.digest != ruled.digest => {
+        let entry = match log.lanes.get(&source).map(|page| &page.action) {
+            Some(PageAction::Ask(_, entry)) if entry.digest != ruled.digest => {
                 let why = anyhow::anyhow!(
                     "{source}: the input holds another page than the one that was judged: the topic was made anew"
                 );
                 return Err(Reason::State.because(why));
             }
-            Some(Errand::Ask(_, entry)) => Some(entry),
-            Some(Errand::Withdraw(_, reason)) => {
+            Some(PageAction::Ask(_, entry)) => Some(entry),
+            Some(PageAction::Withdraw(_, reason)) => {
                 let reason = *reason;
                 walk.order.withdraw(&source, reason).map_err(diverged)?;
-                let ends = vec![Disposition::DeadLetter(reason); self.settings.len()];
+                let ends = vec![PageOutcome::DeadLetter(reason); self.settings.len()];
                 self.end(log, part, &live, &source, bytes, ends);
                 return Ok(());
             }
-            Some(Errand::Settled(_)) => None,
+            Some(PageAction::Settled(_)) => None,
             None => {
                 if let (Some(counts), Part::Range) = (self.counts.first_mut(), part) {
                     counts.gone += 1;
@@ -165,8 +165,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
             counts.taken_over += 1;
         }
-        let ends: Vec<Disposition> =
-            judged.into_iter().flatten().map(|(ruling, _)| Disposition::Ruled(Arc::new(ruling))).collect();
+        let ends: Vec<PageOutcome> =
+            judged.into_iter().flatten().map(|(ruling, _)| PageOutcome::Ruled(Arc::new(ruling))).collect();
         if !ends.is_empty() {
             self.end(log, part, &live, &source, bytes, ends);
         }
@@ -181,7 +181,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         live: &Ruling,
         source: &Source,
         bytes: usize,
-        ends: Vec<Disposition>,
+        ends: Vec<PageOutcome>,
     ) {
         self.note(part, source, bytes, &ends);
         let Some(first) = ends.into_iter().next() else { return };
@@ -205,19 +205,19 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         Ok(())
     }
 
-    fn arrive(&mut self, log: &mut InLog, page: Page<Carried>) {
+    fn arrive(&mut self, log: &mut InLog, page: Page<PagePayload>) {
         let (source, bytes) = (page.source.clone(), page.payload.record.bytes());
         let part = self.ranges.part(&source);
         log.read_to.insert(source.partition.clone(), source.offset + 1);
-        if let (Errand::Settled(disposition), Part::Range) = (&page.errand, part) {
-            let ends = vec![disposition.clone(); self.settings.len()];
+        if let (PageAction::Settled(outcome), Part::Range) = (&page.action, part) {
+            let ends = vec![outcome.clone(); self.settings.len()];
             self.note(part, &source, bytes, &ends);
         }
         if part == Part::Range && !log.in_range.contains(&source.partition) {
-            // Pages of the warm-up that the log says nothing of hold nobody.
+            // Warm-up pages without a verdict in the log do not block others.
             log.in_range.insert(source.partition.clone());
             for open in log.lanes.open(&source.partition) {
-                log.lanes.end(&open, Disposition::Tombstone);
+                log.lanes.end(&open, PageOutcome::Tombstone);
             }
         }
         log.lanes.arrive(page);
@@ -225,7 +225,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 
     /// Waits for the next page of a partition; `None` at its end.
-    pub(super) fn next_page(&mut self, partition: &PartitionId) -> Result<Option<Page<Carried>>, Fatal> {
+    pub(super) fn next_page(&mut self, partition: &PartitionId) -> Result<Option<Page<PagePayload>>, Fatal> {
         loop {
             if let Some(page) = self.feed.take(partition) {
                 return Ok(Some(page));
@@ -233,9 +233,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             if self.feed.is_over(partition) {
                 return Ok(None);
             }
-            self.feed.urge(partition);
+            self.feed.force_resume(partition);
             self.feed.wait()?;
-            self.look_around()?;
+            self.housekeeping()?;
         }
     }
 
@@ -260,20 +260,20 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             for source in log.lanes.open(&partition) {
                 let Some(page) = log.lanes.get(&source) else { continue };
                 let bytes = page.payload.record.bytes();
-                let (number, ends) = match &page.errand {
-                    Errand::Ask(number, entry) => (*number, Some(entry.clone())),
-                    Errand::Withdraw(number, _) => (*number, None),
-                    Errand::Settled(_) => continue,
+                let (number, ends) = match &page.action {
+                    PageAction::Ask(number, entry) => (*number, Some(entry.clone())),
+                    PageAction::Withdraw(number, _) => (*number, None),
+                    PageAction::Settled(_) => continue,
                 };
                 let walk = walks.iter_mut().find(|walk| usize::try_from(walk.partition.number).ok() == Some(number));
                 let Some(walk) = walk else { continue };
                 let mut made = Vec::new();
                 for judge in walk.order.judges() {
                     let ruling = ends.clone().map(|entry| judge.judge(entry, bound)).transpose().map_err(diverged)?;
-                    made.extend(ruling.flatten().map(|ruling| Disposition::Ruled(Arc::new(ruling))));
+                    made.extend(ruling.flatten().map(|ruling| PageOutcome::Ruled(Arc::new(ruling))));
                 }
                 self.note(self.ranges.part(&source), &source, bytes, &made);
-                let end = made.into_iter().next().unwrap_or(Disposition::DeadLetter(Reject::Gone));
+                let end = made.into_iter().next().unwrap_or(PageOutcome::DeadLetter(Reject::Gone));
                 log.lanes.end(&source, end);
             }
             self.drain(log, &partition);
@@ -312,7 +312,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
 /// What the order of the log keeps between two records.
 #[derive(Default)]
 struct InLog {
-    lanes: Lanes<Carried>,
+    lanes: PageQueues<PagePayload>,
     /// Pages of each partition before this offset were read.
     read_to: BTreeMap<PartitionId, i64>,
     /// Partitions whose range has begun.
@@ -320,7 +320,7 @@ struct InLog {
     /// Pages whose verdict is another than the live one, until they are delivered.
     differ: BTreeSet<Source>,
     /// What was ruled before the interruption on pages that were not delivered.
-    known: HashMap<Source, Disposition>,
+    known: HashMap<Source, PageOutcome>,
     is_caught_up: bool,
 }
 

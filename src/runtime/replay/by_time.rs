@@ -3,16 +3,16 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::feed::News;
+use super::feed::FeedEvent;
 use super::run::{Phase, Report, Run};
 use super::walk::diverged;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::kafka::output::Carried;
+use crate::kafka::output::PagePayload;
 use crate::log::VerdictRecord;
 use crate::record::Timestamp;
 use crate::replay::{InputRange, Part, Rejudge, TimeOrder};
-use crate::worker::{Disposition, Errand, Output, Page};
+use crate::worker::{Output, Page, PageAction, PageOutcome};
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn by_time(&mut self) -> Result<(), Fatal> {
@@ -21,9 +21,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let bound = Timestamp::from_millis(self.plan.created_ms);
         while !order.is_over() {
             match self.feed.wait()? {
-                News::Page(partition, time) => order.page(&partition, time),
-                News::Ended(partition) => order.ended(&partition),
-                News::Nothing => {}
+                FeedEvent::Page(partition, time) => order.page(&partition, time),
+                FeedEvent::Ended(partition) => order.ended(&partition),
+                FeedEvent::Nothing => {}
             }
             while let Some(partition) = order.take() {
                 let Some(page) = self.feed.take(&partition) else {
@@ -37,7 +37,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     self.flush_judges(&mut judges)?;
                 }
             }
-            self.look_around()?;
+            self.housekeeping()?;
         }
         self.flush_judges(&mut judges)
     }
@@ -70,7 +70,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     taken += batch.rulings.len() as u64;
                 }
                 judge.follow_record(&entry.record).map_err(diverged)?;
-                self.look_around()?;
+                self.housekeeping()?;
             }
             if judge.state().log().is_none() {
                 *judge = fresh(self.settings.first().unwrap_or(self.live));
@@ -84,34 +84,34 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn judge_page(
         &mut self,
         judges: &mut [Vec<Rejudge>],
-        page: Page<Carried>,
+        page: Page<PagePayload>,
         bound: Timestamp,
     ) -> Result<(), Fatal> {
         let part = self.ranges.part(&page.source);
         self.phase = if part == Part::WarmUp { Phase::WarmUp } else { Phase::Range };
-        let mut ends: Vec<Disposition> = Vec::with_capacity(self.settings.len());
-        match &page.errand {
-            Errand::Settled(disposition) => ends.resize(self.settings.len(), disposition.clone()),
-            Errand::Withdraw(log, reason) => {
+        let mut ends: Vec<PageOutcome> = Vec::with_capacity(self.settings.len());
+        match &page.action {
+            PageAction::Settled(outcome) => ends.resize(self.settings.len(), outcome.clone()),
+            PageAction::Withdraw(log, reason) => {
                 for judge in judges.get_mut(*log).into_iter().flatten() {
                     judge.withdraw(page.source.clone(), *reason).map_err(diverged)?;
-                    ends.push(Disposition::DeadLetter(*reason));
+                    ends.push(PageOutcome::DeadLetter(*reason));
                 }
             }
-            Errand::Ask(log, entry) => {
+            PageAction::Ask(log, entry) => {
                 for judge in judges.get_mut(*log).into_iter().flatten() {
                     let ruling = judge.judge(entry.clone(), bound).map_err(diverged)?;
                     let Some(ruling) = ruling else {
                         return Err(Reason::Bug.because(anyhow::anyhow!("{} was judged before", page.source)));
                     };
-                    ends.push(Disposition::Ruled(Arc::new(ruling)));
+                    ends.push(PageOutcome::Ruled(Arc::new(ruling)));
                 }
             }
         }
         let place = page.source.clone();
         self.note(part, &place, page.payload.record.bytes(), &ends);
-        if let Some(disposition) = ends.into_iter().next().filter(|_| part == Part::Range) {
-            self.deliver(Output { page, disposition });
+        if let Some(outcome) = ends.into_iter().next().filter(|_| part == Part::Range) {
+            self.deliver(Output { page, outcome });
         }
         Ok(())
     }

@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::wiring::{self, failure};
-use super::QUERY;
+use super::super::service_context::{self, failure};
+use super::QUERY_TIMEOUT;
 use super::log_stream::{self, LogStream};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::ClientSettings;
+use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::pages::{PageBytes, Pages};
-use crate::kafka::survey::Survey;
 use crate::log::{Rules, RulesNumber, VerdictRecord};
 use crate::record::{PartitionId, Source};
 use crate::replay::{Changes, Side, Sides};
 
 /// How long pages are waited for that the input should hold.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads the verdict logs of both runs to their ends. Says now and then how many rulings were read.
 ///
@@ -31,12 +31,12 @@ pub fn compare(
     changes: &mut Changes,
     mut see: impl FnMut(u64),
 ) -> Result<(), Fatal> {
-    let cluster = wiring::cluster(&settings.kafka);
+    let cluster = service_context::cluster(&settings.kafka);
     let group = &settings.input.group;
-    let survey = Survey::new(&cluster, group, QUERY).map_err(wiring::trouble)?;
-    let offsets = Offsets::new(&cluster.query(group), QUERY).map_err(failure)?;
+    let inspector = ClusterInspector::new(&cluster, group, QUERY_TIMEOUT).map_err(service_context::cluster_error)?;
+    let offsets = Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?;
     let config = cluster.follower(group);
-    let open = |topic: &str| Log::open(&survey, &offsets, &config, topic);
+    let open = |topic: &str| Log::open(&inspector, &offsets, &config, topic);
     let mut logs = Sides { before: open(&topics.before)?, after: open(&topics.after)? };
     let mut read = 0;
     loop {
@@ -62,8 +62,13 @@ struct Partition {
 }
 
 impl Log {
-    fn open(survey: &Survey, offsets: &Offsets, config: &ClientSettings, topic: &str) -> Result<Self, Fatal> {
-        let Some(view) = survey.topic(topic).map_err(wiring::trouble)? else {
+    fn open(
+        inspector: &ClusterInspector,
+        offsets: &Offsets,
+        config: &ClientSettings,
+        topic: &str,
+    ) -> Result<Self, Fatal> {
+        let Some(view) = inspector.topic(topic).map_err(service_context::cluster_error)? else {
             return Err(
                 Reason::Input.because(anyhow::anyhow!("topic `{topic}`, which has the verdicts, does not exist"))
             );
@@ -125,10 +130,14 @@ impl Texts {
     ///
     /// When they cannot be made of these settings.
     pub fn open(settings: &Settings) -> Result<Self, Fatal> {
-        let cluster = wiring::cluster(&settings.kafka);
+        let cluster = service_context::cluster(&settings.kafka);
         let group = &settings.input.group;
-        let pages = Pages::open(&cluster.follower(group), PATIENCE).map_err(failure)?;
-        Ok(Self { pages, offsets: Offsets::new(&cluster.query(group), QUERY).map_err(failure)?, kept: HashMap::new() })
+        let pages = Pages::open(&cluster.follower(group), FETCH_TIMEOUT).map_err(failure)?;
+        Ok(Self {
+            pages,
+            offsets: Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?,
+            kept: HashMap::new(),
+        })
     }
 
     /// Fetches these pages; those that the input does not hold any more are missing in the answer.

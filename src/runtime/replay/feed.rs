@@ -12,15 +12,15 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::super::clock::Clock;
-use super::super::reading::Reading;
+use super::super::reading::RecordProcessor;
+use super::super::service_context::failure;
 use super::super::text_pool::{Done, Job, LOOK_INTERVAL, TextPool};
-use super::super::wiring::failure;
 use super::file_reader::{self, FileEvent};
 use crate::error::{Fatal, Reason};
+use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::client::ClientSettings;
-use crate::kafka::gate::{Gate, Held};
-use crate::kafka::member::Arrived;
-use crate::kafka::output::Carried;
+use crate::kafka::group_consumer::ConsumedRecord;
+use crate::kafka::output::PagePayload;
 use crate::kafka::range::{RangeEvent, RangeReader};
 use crate::record::{PartitionId, Timestamp};
 use crate::replay::{ArchiveFile, FilePlace, LOOKAHEAD};
@@ -33,13 +33,13 @@ const TEXT_LIMIT: Duration = Duration::from_secs(20);
 const STEP: Duration = Duration::from_millis(100);
 
 /// Least share of one partition, in bytes.
-const LEAST_SHARE: usize = 256 << 10;
+const MIN_SHARE: usize = 256 << 10;
 
 /// Where each partition is read: its first offset, and behind its last.
 pub(super) type Extents = BTreeMap<PartitionId, (i64, i64)>;
 
 /// What happened while somebody waited.
-pub(super) enum News {
+pub(super) enum FeedEvent {
     /// The next page of a partition was read; its event time.
     Page(PartitionId, Timestamp),
     /// A partition has no more pages.
@@ -56,20 +56,20 @@ enum Event {
 
 /// Reads pages.
 pub(super) struct Feed {
-    lanes: BTreeMap<PartitionId, Lane>,
+    lanes: BTreeMap<PartitionId, PartitionFeed>,
     readers: BTreeMap<Arc<str>, RangeReader>,
     pool: TextPool,
-    gate: Arc<Gate>,
+    budget: Arc<ByteBudget>,
     events: Receiver<Event>,
     clock: Clock,
     /// Bytes of one partition that may wait.
     share: usize,
     /// What was found out and not told yet.
-    news: VecDeque<News>,
+    news: VecDeque<FeedEvent>,
 }
 
 #[derive(Default)]
-struct Lane {
+struct PartitionFeed {
     first: u64,
     pages: VecDeque<Slot>,
     bytes: usize,
@@ -85,11 +85,11 @@ struct Lane {
 
 struct Slot {
     /// Absent while its text is worked on.
-    page: Option<Box<Page<Carried>>>,
+    page: Option<Box<Page<PagePayload>>>,
     /// Where the file is read on after it.
     place: FilePlace,
     /// Counts a line until it is taken.
-    _held: Option<Held>,
+    _permit: Option<Permit>,
 }
 
 impl Feed {
@@ -97,13 +97,13 @@ impl Feed {
     pub(super) fn of_topics(
         config: &ClientSettings,
         extents: &Extents,
-        reading: Reading,
+        reading: RecordProcessor,
         threads: usize,
         memory: usize,
         clock: Clock,
     ) -> Result<Self, Fatal> {
         let (mut feed, sender) = Self::build(extents.keys().cloned(), reading, threads, memory, clock)?;
-        feed.share = (memory / extents.len().max(1)).max(LEAST_SHARE);
+        feed.share = (memory / extents.len().max(1)).max(MIN_SHARE);
         let mut topics: BTreeMap<Arc<str>, BTreeMap<i32, (i64, i64)>> = BTreeMap::new();
         for (partition, extent) in extents {
             topics.entry(Arc::clone(&partition.topic)).or_default().insert(partition.number, *extent);
@@ -111,7 +111,8 @@ impl Feed {
         for (topic, ranges) in topics {
             let told = sender.clone();
             let sink = move |event| drop(told.send(Event::Reader(event)));
-            let reader = RangeReader::start(config, &topic, &ranges, Arc::clone(&feed.gate), sink).map_err(failure)?;
+            let reader =
+                RangeReader::start(config, &topic, &ranges, Arc::clone(&feed.budget), sink).map_err(failure)?;
             feed.readers.insert(topic, reader);
         }
         Ok(feed)
@@ -121,7 +122,7 @@ impl Feed {
     pub(super) fn of_files(
         files: &[ArchiveFile],
         from: FilePlace,
-        reading: Reading,
+        reading: RecordProcessor,
         threads: usize,
         memory: usize,
         clock: Clock,
@@ -129,13 +130,13 @@ impl Feed {
         let partitions = files.iter().enumerate().map(|(number, file)| file.partition(number));
         let (feed, sender) = Self::build(partitions, reading, threads, memory, clock)?;
         let sink = move |event| sender.send(Event::File(event)).is_ok();
-        file_reader::start(files, from, Arc::clone(&feed.gate), sink).map_err(failure)?;
+        file_reader::start(files, from, Arc::clone(&feed.budget), sink).map_err(failure)?;
         Ok(feed)
     }
 
     fn build(
         partitions: impl Iterator<Item = PartitionId>,
-        reading: Reading,
+        reading: RecordProcessor,
         threads: usize,
         memory: usize,
         clock: Clock,
@@ -144,10 +145,10 @@ impl Feed {
         let done = sender.clone();
         let pool = TextPool::start(threads, reading, clock, move |one| drop(done.send(Event::Done(Box::new(one)))));
         let feed = Self {
-            lanes: partitions.map(|partition| (partition, Lane::default())).collect(),
+            lanes: partitions.map(|partition| (partition, PartitionFeed::default())).collect(),
             readers: BTreeMap::new(),
             pool: pool.map_err(failure)?,
-            gate: Gate::new(memory.max(LEAST_SHARE)),
+            budget: ByteBudget::new(memory.max(MIN_SHARE)),
             events,
             clock,
             share: usize::MAX,
@@ -157,7 +158,7 @@ impl Feed {
     }
 
     /// Waits a moment for something to happen.
-    pub(super) fn wait(&mut self) -> Result<News, Fatal> {
+    pub(super) fn wait(&mut self) -> Result<FeedEvent, Fatal> {
         if let Some(news) = self.news.pop_front() {
             return Ok(news);
         }
@@ -166,17 +167,17 @@ impl Feed {
             let why = anyhow::anyhow!("too many pages took longer than {TEXT_LIMIT:?} of text work: resume the replay");
             return Err(Reason::Failure.because(why));
         }
-        let Ok(event) = self.events.recv_timeout(STEP.min(LOOK_INTERVAL)) else { return Ok(News::Nothing) };
+        let Ok(event) = self.events.recv_timeout(STEP.min(LOOK_INTERVAL)) else { return Ok(FeedEvent::Nothing) };
         self.take_in(event)?;
         // What has come meanwhile is taken in at once: whoever waits for one page needs the others soon.
         while let Ok(event) = self.events.try_recv() {
             self.take_in(event)?;
         }
-        Ok(self.news.pop_front().unwrap_or(News::Nothing))
+        Ok(self.news.pop_front().unwrap_or(FeedEvent::Nothing))
     }
 
     /// Takes the next page of a partition, if it was read.
-    pub(super) fn take(&mut self, partition: &PartitionId) -> Option<Page<Carried>> {
+    pub(super) fn take(&mut self, partition: &PartitionId) -> Option<Page<PagePayload>> {
         let lane = self.lanes.get_mut(partition)?;
         lane.pages.front()?.page.as_ref()?;
         let Slot { page, place, .. } = lane.pages.pop_front()?;
@@ -202,7 +203,7 @@ impl Feed {
     }
 
     /// Reads on in a partition, however much of it waits.
-    pub(super) fn urge(&mut self, partition: &PartitionId) {
+    pub(super) fn force_resume(&mut self, partition: &PartitionId) {
         if self.lanes.get(partition).is_some_and(|lane| lane.is_paused) {
             self.resume(partition);
         }
@@ -217,12 +218,12 @@ impl Feed {
 
     fn take_in(&mut self, event: Event) -> Result<(), Fatal> {
         match event {
-            Event::Reader(RangeEvent::Record { partition, offset, record, held }) => {
-                drop(held);
+            Event::Reader(RangeEvent::Record { partition, offset, record, permit }) => {
+                drop(permit);
                 self.read(&partition, offset, record, FilePlace::default(), None);
             }
-            Event::File(FileEvent::Line { source, record, place, held }) => {
-                self.read(&source.partition, source.offset, record, place, Some(held));
+            Event::File(FileEvent::Line { source, record, place, permit }) => {
+                self.read(&source.partition, source.offset, record, place, Some(permit));
             }
             Event::Reader(RangeEvent::Ended(partition)) | Event::File(FileEvent::Ended(partition)) => {
                 if let Some(lane) = self.lanes.get_mut(&partition) {
@@ -252,14 +253,14 @@ impl Feed {
         &mut self,
         partition: &PartitionId,
         offset: i64,
-        record: Arrived,
+        record: ConsumedRecord,
         place_after: FilePlace,
-        held: Option<Held>,
+        permit: Option<Permit>,
     ) {
         let Some(lane) = self.lanes.get_mut(partition) else { return };
         let bytes = record.bytes();
         let place = lane.first + lane.pages.len() as u64;
-        lane.pages.push_back(Slot { page: None, place: place_after, _held: held });
+        lane.pages.push_back(Slot { page: None, place: place_after, _permit: permit });
         lane.bytes += bytes;
         // The order of time needs so many pages of each partition, however large they are.
         if !lane.is_paused && lane.bytes > self.share && lane.pages.len() >= LOOKAHEAD {
@@ -268,8 +269,8 @@ impl Feed {
                 reader.pause(partition.number);
             }
         }
-        let (source, record, held) = (partition.at(offset), Arc::new(record), self.gate.hold(0));
-        self.pool.read(Job { source, serial: 0, place, record, held });
+        let (source, record, permit) = (partition.at(offset), Arc::new(record), self.budget.hold(0));
+        self.pool.read(Job { source, serial: 0, place, record, permit });
     }
 
     /// Notes which pages at the front of a partition are new, and whether it is at its end.
@@ -277,10 +278,10 @@ impl Feed {
         let Some(lane) = self.lanes.get_mut(partition) else { return };
         while let Some(page) = lane.pages.get(lane.told).and_then(|slot| slot.page.as_ref()) {
             lane.told += 1;
-            self.news.push_back(News::Page(partition.clone(), page.event_time));
+            self.news.push_back(FeedEvent::Page(partition.clone(), page.event_time));
         }
         if lane.is_read && lane.told == lane.pages.len() && !std::mem::replace(&mut lane.has_ended, true) {
-            self.news.push_back(News::Ended(partition.clone()));
+            self.news.push_back(FeedEvent::Ended(partition.clone()));
         }
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::super::lines::{self, InFile};
 use super::files;
-use crate::kafka::gate::{Gate, Held};
-use crate::kafka::member::Arrived;
+use crate::kafka::budget::{ByteBudget, Permit};
+use crate::kafka::group_consumer::ConsumedRecord;
 use crate::record::{PartitionId, Source};
 use crate::replay::{ArchiveFile, FilePlace};
 
@@ -25,11 +25,11 @@ pub(super) enum FileEvent {
         /// Its file and its number.
         source: Source,
         /// The line without its line break, as the value of a record without a timestamp.
-        record: Arrived,
+        record: ConsumedRecord,
         /// Where the file is read on after it.
         place: FilePlace,
         /// Counts it until it is taken.
-        held: Held,
+        permit: Permit,
     },
     /// Nothing more comes of this file.
     Ended(PartitionId),
@@ -37,23 +37,23 @@ pub(super) enum FileEvent {
     Failed(String),
 }
 
-/// Starts reading behind a place. No line is read while `gate` is shut. The thread ends when `sink` takes no more.
+/// Starts reading behind a place. No line is read while `budget` has no room. The thread ends when `sink` takes no more.
 pub(super) fn start(
     files: &[ArchiveFile],
     from: FilePlace,
-    gate: Arc<Gate>,
+    budget: Arc<ByteBudget>,
     sink: impl Fn(FileEvent) -> bool + Send + 'static,
 ) -> io::Result<()> {
     let files = files.to_vec();
     let thread = std::thread::Builder::new().name("replay".to_owned());
-    thread.spawn(move || read(&files, from, &gate, &sink)).map(drop)
+    thread.spawn(move || read(&files, from, &budget, &sink)).map(drop)
 }
 
-fn read(files: &[ArchiveFile], from: FilePlace, gate: &Arc<Gate>, sink: &impl Fn(FileEvent) -> bool) {
+fn read(files: &[ArchiveFile], from: FilePlace, budget: &Arc<ByteBudget>, sink: &impl Fn(FileEvent) -> bool) {
     for (number, file) in files.iter().enumerate() {
         let place = if number == from.file { from } else { FilePlace { file: number, ..FilePlace::default() } };
         // What was read before has ended.
-        let goes_on = if number < from.file { Ok(true) } else { read_one(file, place, gate, sink) };
+        let goes_on = if number < from.file { Ok(true) } else { read_one(file, place, budget, sink) };
         let goes_on = match goes_on {
             Ok(goes_on) => goes_on && sink(FileEvent::Ended(file.partition(number))),
             Err(why) => {
@@ -71,13 +71,13 @@ fn read(files: &[ArchiveFile], from: FilePlace, gate: &Arc<Gate>, sink: &impl Fn
 fn read_one(
     file: &ArchiveFile,
     from: FilePlace,
-    gate: &Arc<Gate>,
+    budget: &Arc<ByteBudget>,
     sink: &impl Fn(FileEvent) -> bool,
 ) -> anyhow::Result<bool> {
     let begin = InFile { line: from.line, bytes: from.bytes, packed: from.packed };
     let mut input = lines::open_at(Path::new(&file.path), file.partition(from.file), begin)?;
     loop {
-        while !gate.wait_open(WAIT) {}
+        while !budget.wait_for_room(WAIT) {}
         let batch = input.batch()?;
         if batch.is_empty() {
             break;
@@ -85,9 +85,9 @@ fn read_one(
         for line in batch {
             let InFile { line: number, bytes, packed } = line.place;
             let place = FilePlace { file: from.file, line: number, bytes, packed, latest_ms: 0 };
-            let record = Arrived { value: Some(Box::from(line.content())), ..Arrived::default() };
-            let held = gate.hold(record.bytes() + LINE_OVERHEAD);
-            if !sink(FileEvent::Line { source: line.source, record, place, held }) {
+            let record = ConsumedRecord { value: Some(Box::from(line.content())), ..ConsumedRecord::default() };
+            let permit = budget.hold(record.bytes() + LINE_OVERHEAD);
+            if !sink(FileEvent::Line { source: line.source, record, place, permit }) {
                 return Ok(false);
             }
         }
@@ -106,7 +106,7 @@ mod tests {
     /// Reads files behind a place; yields lines as `file:line text`, ends, and why it failed.
     fn lines_of(files: &[ArchiveFile], from: FilePlace) -> (Vec<String>, Vec<FilePlace>) {
         let said = Mutex::new((Vec::new(), Vec::new()));
-        read(files, from, &Gate::new(1 << 20), &|event| {
+        read(files, from, &ByteBudget::new(1 << 20), &|event| {
             let mut said = said.lock().unwrap();
             match event {
                 FileEvent::Line { source, record, place, .. } => {
@@ -149,7 +149,7 @@ mod tests {
         std::fs::write(folder.path().join("a"), "one\ntwo\n").unwrap();
         let files = files::describe(&[folder.path().join("a")]).unwrap();
         let taken = Mutex::new(0);
-        read(&files, FilePlace::default(), &Gate::new(1), &|_| {
+        read(&files, FilePlace::default(), &ByteBudget::new(1), &|_| {
             *taken.lock().unwrap() += 1;
             false
         });

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 
-use super::super::wiring::failure;
+use super::super::service_context::failure;
 use crate::error::{Fatal, Reason};
+use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
-use crate::kafka::gate::Gate;
-use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowNews, Follower};
+use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use crate::log::VerdictRecord;
 use crate::record::PartitionId;
 
 /// How long the cluster may be silent while there is something to read.
-const PATIENCE: Duration = Duration::from_mins(1);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Bytes of records that are read ahead.
 const AHEAD: usize = 8 << 20;
@@ -28,7 +28,7 @@ pub(in crate::runtime) struct Entry {
 /// Reads one partition of a verdict log up to a fixed end.
 pub(in crate::runtime) struct LogStream {
     _follower: Follower,
-    news: Receiver<FollowEvent>,
+    events: Receiver<FollowEvent>,
     partition: PartitionId,
     end: i64,
     is_over: bool,
@@ -47,13 +47,14 @@ impl LogStream {
         from: Option<i64>,
         end: i64,
     ) -> Result<Self, Fatal> {
-        let (sender, news) = unbounded();
+        let (sender, events) = unbounded();
         let thread = format!("log-{}", partition.number);
         let sink = move |event| drop(sender.send(event));
-        let follower = Follower::start(config, partition.clone(), Gate::new(AHEAD), thread, sink).map_err(failure)?;
+        let follower =
+            Follower::start(config, partition.clone(), ByteBudget::new(AHEAD), thread, sink).map_err(failure)?;
         follower.command(FollowCommand::From(from, 1));
         follower.command(FollowCommand::ToEnd);
-        Ok(Self { _follower: follower, news, partition, end, is_over: false })
+        Ok(Self { _follower: follower, events, partition, end, is_over: false })
     }
 
     /// Returns the next record; `None` at the end.
@@ -61,17 +62,19 @@ impl LogStream {
         if self.is_over {
             return Ok(None);
         }
-        let Ok(event) = self.news.recv_timeout(PATIENCE) else {
-            let why = anyhow::anyhow!("{}: nothing came for {PATIENCE:?}", self.partition);
+        let Ok(event) = self.events.recv_timeout(IDLE_TIMEOUT) else {
+            let why = anyhow::anyhow!("{}: nothing came for {IDLE_TIMEOUT:?}", self.partition);
             return Err(Reason::Unavailable.because(why));
         };
-        match event.news {
-            FollowNews::Record { offset, next, record, .. } if offset < self.end => Ok(Some(Entry { next, record })),
-            FollowNews::Record { .. } | FollowNews::End => {
+        match event.kind {
+            FollowEventKind::Record { offset, next, record, .. } if offset < self.end => {
+                Ok(Some(Entry { next, record }))
+            }
+            FollowEventKind::Record { .. } | FollowEventKind::End => {
                 self.is_over = true;
                 Ok(None)
             }
-            FollowNews::Moved(why) => Err(Reason::State.because(anyhow::anyhow!("{}: {why}", self.partition))),
+            FollowEventKind::Moved(why) => Err(Reason::State.because(anyhow::anyhow!("{}: {why}", self.partition))),
         }
     }
 }

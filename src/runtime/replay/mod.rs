@@ -29,4 +29,4 @@ pub use sample::{Sample, estimate};
 pub use store::{Lock, Store, Stored};
 
 /// How long a question to the cluster may take.
-const QUERY: Duration = Duration::from_secs(30);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);

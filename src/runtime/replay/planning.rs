@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::clock::wall_time;
-use super::super::wiring::{self, failure};
-use super::QUERY;
+use super::super::service_context::{self, failure};
+use super::QUERY_TIMEOUT;
 use super::files;
 use super::log_stream::LogStream;
 use super::store::Store;
@@ -78,8 +78,8 @@ pub struct Draft {
 /// When the cluster does not answer, or what is asked for cannot be had.
 pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wanted) -> Result<Draft, Fatal> {
     let first = variants.first().unwrap_or(live);
-    let cluster = wiring::cluster(&live.kafka);
-    let offsets = Offsets::new(&cluster.query(&live.input.group), QUERY).map_err(failure)?;
+    let cluster = service_context::cluster(&live.kafka);
+    let offsets = Offsets::new(&cluster.query(&live.input.group), QUERY_TIMEOUT).map_err(failure)?;
     let mut planning = Planning { store, live, offsets, warnings: Vec::new() };
     let Scope { order, input, verdict_log, files, begins } =
         if wanted.files.is_empty() { planning.topics(&wanted, first)? } else { planning.files(&wanted)? };
@@ -89,7 +89,7 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
         version: Plan::VERSION,
         id: wanted.id,
         created_ms: wall_time().millis(),
-        cluster: store.survey().cluster_id(),
+        cluster: store.inspector().cluster_id(),
         group: live.input.group.clone(),
         logs: live.logs.prefix.clone(),
         order,
@@ -118,7 +118,7 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
 /// What differs.
 pub fn check(plan: &Plan, store: &Store, live: &Settings, variants: &[Settings]) -> Result<(), Fatal> {
     let refuse = |why: String| Err(Reason::Config.because(anyhow::anyhow!("{why}; make a new plan")));
-    let cluster = store.survey().cluster_id();
+    let cluster = store.inspector().cluster_id();
     if plan.cluster != cluster {
         return refuse(format!("the plan is of cluster `{}`, this one is `{cluster}`", plan.cluster));
     }
@@ -291,7 +291,7 @@ impl Planning<'_> {
             if first == end {
                 continue;
             }
-            let oldest = self.store.survey().first_at(partition, *first).map_err(wiring::trouble)?;
+            let oldest = self.store.inspector().first_at(partition, *first).map_err(service_context::cluster_error)?;
             if let Some((_, Some(oldest))) = oldest.filter(|(_, oldest)| oldest.is_some_and(|oldest| oldest > time)) {
                 self.warnings.push(format!(
                     "{partition}: the beginning of the range is deleted already; its oldest record is of {}",
@@ -351,12 +351,12 @@ impl Planning<'_> {
     ) -> Result<Result<Vec<LogRange>, String>, Fatal> {
         let scheme = self.live.scheme().to_string();
         let names = LogNames::new(&self.live.logs.prefix, &scheme);
-        let view = self.store.survey().topic(&names.verdicts).map_err(wiring::trouble)?;
+        let view = self.store.inspector().topic(&names.verdicts).map_err(service_context::cluster_error)?;
         let Some(view) = view else { return Ok(Err(format!("topic `{}` does not exist", names.verdicts))) };
         let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
         let mut found = Vec::new();
         let mut begins: Vec<Checkpoint> = Vec::new();
-        let config = wiring::cluster(&self.live.kafka).follower(&self.live.input.group);
+        let config = service_context::cluster(&self.live.kafka).follower(&self.live.input.group);
         for number in 0..view.partitions {
             let partition = super::log_stream::partition(&names.verdicts, number);
             let (first, end) = self.offsets.range(&partition).map_err(unavailable)?;
@@ -429,7 +429,7 @@ impl Planning<'_> {
         }
         let mut begins: Option<Timestamp> = None;
         for (partition, (from, _)) in ranges {
-            let first = self.store.survey().first_at(partition, *from).map_err(wiring::trouble)?;
+            let first = self.store.inspector().first_at(partition, *from).map_err(service_context::cluster_error)?;
             if let Some((_, Some(time))) = first {
                 begins = Some(begins.map_or(time, |begins| begins.min(time)));
             }
@@ -460,7 +460,8 @@ impl Planning<'_> {
             let first = held.get(partition).map_or(0, |(first, _)| *first);
             let place = places.get(partition).copied().unwrap_or(first).clamp(first, *from);
             if place == first && first > 0 {
-                let oldest = self.store.survey().first_at(partition, first).map_err(wiring::trouble)?;
+                let oldest =
+                    self.store.inspector().first_at(partition, first).map_err(service_context::cluster_error)?;
                 if let Some((_, Some(oldest))) = oldest.filter(|(_, oldest)| oldest.is_some_and(|oldest| oldest > time))
                 {
                     self.warnings.push(format!(
@@ -507,12 +508,14 @@ impl Planning<'_> {
         let mut limit = 0;
         if let Topics::Names(inputs) = &self.live.input.topics {
             for input in inputs {
-                let view = self.store.survey().topic(input).map_err(wiring::trouble)?;
+                let view = self.store.inspector().topic(input).map_err(service_context::cluster_error)?;
                 limit = limit.max(view.and_then(|view| view.number("max.message.bytes")).unwrap_or(0));
             }
         }
         for name in names.iter().copied().flatten() {
-            let Some(view) = self.store.survey().topic(name).map_err(wiring::trouble)? else { continue };
+            let Some(view) = self.store.inspector().topic(name).map_err(service_context::cluster_error)? else {
+                continue;
+            };
             if view.number("max.message.bytes").is_some_and(|bytes| bytes < limit) {
                 self.warnings
                     .push(format!("topic `{name}` takes smaller records than the input: large pages are dead letters"));

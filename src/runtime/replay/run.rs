@@ -9,9 +9,9 @@ use crossbeam_channel::Receiver;
 use serde::Serialize;
 
 use super::super::clock::Clock;
-use super::super::reading::Reading;
+use super::super::reading::RecordProcessor;
+use super::super::service_context::{self, failure};
 use super::super::tree_budget::TreeBudget;
-use super::super::wiring::{self, failure};
 use super::super::worker_report::labels_of;
 use super::feed::Feed;
 use super::log_stream::{self, LogStream};
@@ -24,13 +24,13 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::output::Carried;
+use crate::kafka::output::PagePayload;
 use crate::log::{Answer, LogIdentity, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::replay::{Counts, Digest, FilePlace, InputRange, Order, Part, Plan, Ranges, Reads, Total, name_of};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
-use crate::worker::{Disposition, LogPartition, Output};
+use crate::worker::{LogPartition, Output, PageOutcome};
 
 /// Pages, rulings or bytes after which a transaction ends.
 const BATCH_PAGES: usize = 5000;
@@ -177,8 +177,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let Some(first) = settings.first() else {
             return Err(Reason::Bug.because(anyhow::anyhow!("a replay without settings")));
         };
-        let cluster = wiring::cluster(&live.kafka);
-        let offsets = Offsets::new(&cluster.query(&live.input.group), super::QUERY).map_err(failure)?;
+        let cluster = service_context::cluster(&live.kafka);
+        let offsets = Offsets::new(&cluster.query(&live.input.group), super::QUERY_TIMEOUT).map_err(failure)?;
         let ranges = plan.ranges();
         let extents = extents(&plan, &marks);
         still_there(&offsets, &extents)?;
@@ -186,7 +186,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let reader = Reader::new(&first.record, &first.text, &first.fingerprint, first.log_partitions())
             .map_err(|error| Reason::Config.because(error))?;
         let memory = first.processing.max_in_flight_bytes;
-        let reading = Reading {
+        let reading = RecordProcessor {
             reader,
             outputs: Arc::clone(&outputs),
             clock,
@@ -257,7 +257,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 
     /// Counts a page whose end is known, by each variant.
-    pub(super) fn note(&mut self, part: Part, source: &Source, bytes: usize, ends: &[Disposition]) {
+    pub(super) fn note(&mut self, part: Part, source: &Source, bytes: usize, ends: &[PageOutcome]) {
         for (counts, end) in self.counts.iter_mut().zip(ends) {
             if part == Part::Range {
                 counts.note(bytes, end);
@@ -276,23 +276,23 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
     }
 
-    fn tell_metrics(&self, source: &Source, bytes: usize, end: &Disposition) {
+    fn tell_metrics(&self, source: &Source, bytes: usize, end: &PageOutcome) {
         // There may be thousands of files, and each name would be a series.
         let topic = if self.plan.is_of_files() { "files" } else { &*source.partition.topic };
         self.metrics.consumed(topic, 1, bytes as u64);
         match end {
-            Disposition::Ruled(ruling) => {
+            PageOutcome::Ruled(ruling) => {
                 if let Answer::Page(page) = &ruling.answer {
                     self.metrics.document(labels_of(&page.decision).0);
                 }
             }
-            Disposition::DeadLetter(reason) => self.metrics.dead_letter(*reason),
-            Disposition::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
+            PageOutcome::DeadLetter(reason) => self.metrics.dead_letter(*reason),
+            PageOutcome::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
         }
     }
 
     /// Hands a page of the range to the transaction that is being filled.
-    pub(super) fn deliver(&mut self, output: Output<Carried>) {
+    pub(super) fn deliver(&mut self, output: Output<PagePayload>) {
         self.batch_bytes += output.page.payload.record.bytes();
         if self.plan.into.has_pages() {
             self.batch.pages.push(Arc::new(output));
@@ -401,7 +401,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 
     /// Shows how far it is, takes answers of the brokers, and obeys signals.
-    pub(super) fn look_around(&mut self) -> Result<(), Fatal> {
+    pub(super) fn housekeeping(&mut self) -> Result<(), Fatal> {
         self.look_at_writer(false)?;
         let now = self.clock.now();
         if now.saturating_sub(self.shown) >= SHOW {
@@ -448,7 +448,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let over = crossbeam_channel::after(wait);
         // Nobody sends on it; it is over when its time is.
         let _ = over.recv();
-        self.look_around()
+        self.housekeeping()
     }
 
     fn live_lag(&self) -> Result<u64, Fatal> {
@@ -485,7 +485,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         }
         let partition = log_stream::partition(&Arc::from(self.plan.own_verdicts()), log);
         let (_, end) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
-        let config = wiring::cluster(&self.live.kafka).follower(&self.plan.own_group());
+        let config = service_context::cluster(&self.live.kafka).follower(&self.plan.own_group());
         LogStream::open(&config, partition, end).map(Some)
     }
 
@@ -517,13 +517,13 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 }
 
-fn matched(end: &Disposition) -> Option<&Source> {
+fn matched(end: &PageOutcome) -> Option<&Source> {
     match end {
-        Disposition::Ruled(ruling) => match &ruling.answer {
+        PageOutcome::Ruled(ruling) => match &ruling.answer {
             Answer::Page(page) => page.decision.matched().map(|of| &of.source),
             Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
         },
-        Disposition::DeadLetter(_) | Disposition::Tombstone => None,
+        PageOutcome::DeadLetter(_) | PageOutcome::Tombstone => None,
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::clock::{Clock, wall_time};
-use super::super::reading::Reading;
+use super::super::reading::RecordProcessor;
+use super::super::service_context;
 use super::super::tree_budget::TreeBudget;
-use super::super::wiring;
-use super::feed::{Extents, Feed, News};
+use super::feed::{Extents, Feed, FeedEvent};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
@@ -46,7 +46,7 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
         .map_err(|error| Reason::Config.because(error))?;
     let memory = settings.processing.max_in_flight_bytes;
     let outputs = Outputs {
-        routing: wiring::routing(settings),
+        routing: service_context::routing(settings),
         headers: HeaderSettings {
             prefix: String::new(),
             drop: Vec::new(),
@@ -57,12 +57,12 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
         },
         topics: BTreeMap::new(),
         input_partitions: InputPartitions::default(),
-        duplicate_value: wiring::duplicate_value(settings),
-        time: wiring::output_time(settings),
+        duplicate_value: service_context::duplicate_value(settings),
+        time: service_context::output_time(settings),
         now: wall_time,
     };
     let trees = TreeBudget::new(memory, settings.record.format);
-    let reading = Reading {
+    let reading = RecordProcessor {
         reader,
         outputs: Arc::new(outputs),
         clock,
@@ -73,7 +73,7 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
     let extents: Extents = plan.input.iter().map(|range| (range.id(), (range.from, range.to))).collect();
     let cpus = || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let threads = settings.processing.threads.unwrap_or_else(cpus);
-    let config = wiring::cluster(&settings.kafka).follower(&settings.input.group);
+    let config = service_context::cluster(&settings.kafka).follower(&settings.input.group);
     let mut feed = if plan.is_of_files() {
         Feed::of_files(&plan.files, FilePlace::default(), reading, threads, memory, clock)?
     } else {
@@ -84,7 +84,7 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
     let mut place = FilePlace::default();
     while open > 0 && pages < SAMPLE_PAGES as u64 && clock.now() < SAMPLE_TIME {
         match feed.wait()? {
-            News::Page(partition, _) => {
+            FeedEvent::Page(partition, _) => {
                 since.get_or_insert(clock.now());
                 if let Some(page) = feed.take(&partition) {
                     pages += 1;
@@ -92,8 +92,8 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
                     place = feed.place(&partition).max(place);
                 }
             }
-            News::Ended(_) => open -= 1,
-            News::Nothing => {}
+            FeedEvent::Ended(_) => open -= 1,
+            FeedEvent::Nothing => {}
         }
     }
     let elapsed = clock.now().saturating_sub(since.unwrap_or_default());

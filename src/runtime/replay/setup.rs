@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::super::service_context;
 use super::super::topics;
-use super::super::wiring;
 use super::feed::Extents;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
@@ -67,7 +67,8 @@ pub(super) fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal
         // The topics that the pages were in may be gone.
         settings.input.topics = Topics::Names(Vec::new());
     }
-    let admin = Admin::of(&wiring::cluster(&settings.kafka).admin(), Brokers::Cluster).map_err(topics::unavailable)?;
+    let admin =
+        Admin::of(&service_context::cluster(&settings.kafka).admin(), Brokers::Cluster).map_err(topics::unavailable)?;
     let mut outputs = topics::outputs(&admin, &settings, plan.scheme.clone()).map_err(topics::unavailable)?;
     if plan.into == Target::Live {
         outputs.headers.replay = Some(plan.id.clone());

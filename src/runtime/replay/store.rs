@@ -6,15 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::super::wiring::{self, failure};
-use super::QUERY;
+use super::super::service_context::{self, failure};
+use super::QUERY_TIMEOUT;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::Cluster;
 use crate::kafka::feed::{Feed, Page};
+use crate::kafka::inspector::{ClusterInspector, TopicPlan};
 use crate::kafka::offsets::{Committed, Offsets};
 use crate::kafka::pages::Pages;
-use crate::kafka::survey::{Survey, TopicPlan};
 use crate::record::PartitionId;
 use crate::replay::{Plan, Progress, Target, Total, own_name, plan_topic};
 
@@ -24,7 +24,7 @@ const PLAN_BYTES: &str = "8388608";
 /// The replays of one service.
 pub struct Store {
     cluster: Cluster,
-    survey: Survey,
+    inspector: ClusterInspector,
     group: String,
     logs: String,
 }
@@ -74,20 +74,21 @@ impl Store {
     ///
     /// When no broker answers.
     pub fn open(settings: &Settings) -> Result<Self, Fatal> {
-        let cluster = wiring::cluster(&settings.kafka);
+        let cluster = service_context::cluster(&settings.kafka);
         let group = settings.input.group.clone();
-        let survey = Survey::new(&cluster, &group, QUERY).map_err(wiring::trouble)?;
-        if let Some(why) = super::super::topics::why_not(&settings.kafka.brokers) {
+        let inspector =
+            ClusterInspector::new(&cluster, &group, QUERY_TIMEOUT).map_err(service_context::cluster_error)?;
+        if let Some(why) = super::super::topics::connect_error(&settings.kafka.brokers) {
             return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
         }
-        survey.brokers().map_err(wiring::trouble)?;
-        Ok(Self { cluster, survey, group, logs: settings.logs.prefix.clone() })
+        inspector.brokers().map_err(service_context::cluster_error)?;
+        Ok(Self { cluster, inspector, group, logs: settings.logs.prefix.clone() })
     }
 
     /// Returns the clients that look at the cluster.
     #[must_use]
-    pub const fn survey(&self) -> &Survey {
-        &self.survey
+    pub const fn inspector(&self) -> &ClusterInspector {
+        &self.inspector
     }
 
     /// Lists the ids of all replays, in order.
@@ -97,7 +98,7 @@ impl Store {
     /// When no broker answers.
     pub fn ids(&self) -> Result<Vec<String>, Fatal> {
         let (prefix, suffix) = (own_name(&self.logs, ""), ".plan");
-        let names = self.survey.topic_names().map_err(wiring::trouble)?;
+        let names = self.inspector.topic_names().map_err(service_context::cluster_error)?;
         let id = |name: &String| Some(name.strip_prefix(&prefix)?.strip_suffix(suffix)?.to_owned());
         Ok(names.iter().filter_map(id).collect())
     }
@@ -124,14 +125,14 @@ impl Store {
 
     fn plan(&self, id: &str) -> Result<Plan, Fatal> {
         let topic = plan_topic(&self.logs, id);
-        let there = self.survey.topic(&topic).map_err(wiring::trouble)?;
+        let there = self.inspector.topic(&topic).map_err(service_context::cluster_error)?;
         if there.is_none() {
             let known = self.ids()?.join(", ");
             let known = if known.is_empty() { "there are none".to_owned() } else { format!("there are {known}") };
             return Err(Reason::Input.because(anyhow::anyhow!("no replay `{id}` of group `{}`: {known}", self.group)));
         }
         let first = PartitionId::new(topic.as_str(), 0).at(0);
-        let pages = Pages::open(&self.cluster.follower(&self.group), QUERY).map_err(failure)?;
+        let pages = Pages::open(&self.cluster.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
         let found = pages.fetch(&[&first]).map_err(|error| Reason::Unavailable.because(error))?;
         let value = found.into_values().next().and_then(|page| page.value);
         let text = value.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -154,7 +155,7 @@ impl Store {
     }
 
     fn offsets(&self, plan: &Plan) -> Result<Offsets, Fatal> {
-        Offsets::new(&self.cluster.query(&plan.own_group()), QUERY).map_err(failure)
+        Offsets::new(&self.cluster.query(&plan.own_group()), QUERY_TIMEOUT).map_err(failure)
     }
 
     /// Creates the topics of a replay that are missing: a run may have ended before all were there.
@@ -165,11 +166,13 @@ impl Store {
     pub fn begin_again(&self, plan: &Plan, settings: &Settings) -> Result<(), Fatal> {
         let topics = self.topics(plan, settings)?;
         for topic in &topics {
-            if self.survey.topic(&topic.name).map_err(wiring::trouble)?.is_none() {
-                self.survey.create(topic).map_err(wiring::trouble)?;
+            if self.inspector.topic(&topic.name).map_err(service_context::cluster_error)?.is_none() {
+                self.inspector.create(topic).map_err(service_context::cluster_error)?;
             }
         }
-        topics.iter().try_for_each(|topic| self.survey.await_topic(&topic.name).map_err(wiring::trouble))
+        topics
+            .iter()
+            .try_for_each(|topic| self.inspector.await_topic(&topic.name).map_err(service_context::cluster_error))
     }
 
     /// Creates the topics of a replay and writes its plan down.
@@ -217,7 +220,7 @@ impl Store {
             bytes = bytes.max(i64::try_from(settings.record.max_document).unwrap_or(i64::MAX));
         }
         for name in names {
-            let Some(view) = self.survey.topic(name).map_err(wiring::trouble)? else { continue };
+            let Some(view) = self.inspector.topic(name).map_err(service_context::cluster_error)? else { continue };
             partitions = partitions.max(view.partitions);
             replicas = replicas.max(view.replicas);
             bytes = bytes.max(view.number("max.message.bytes").unwrap_or(0));
@@ -253,7 +256,7 @@ impl Store {
     ///
     /// When no broker answers.
     pub fn left(&self, id: &str) -> Result<Vec<String>, Fatal> {
-        let names = self.survey.topic_names().map_err(wiring::trouble)?;
+        let names = self.inspector.topic_names().map_err(service_context::cluster_error)?;
         let (own, plan) = (own_name(&self.logs, id) + ".", self.read(id).ok());
         let shadow: BTreeSet<String> = plan
             .into_iter()
@@ -271,10 +274,10 @@ impl Store {
     pub fn remove(&self, id: &str, topics: &[String]) -> Result<(), Fatal> {
         let plan = plan_topic(&self.logs, id);
         let (last, first): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| **name == plan);
-        self.survey.delete_group(&own_name(&self.group, id)).map_err(wiring::trouble)?;
+        self.inspector.delete_group(&own_name(&self.group, id)).map_err(service_context::cluster_error)?;
         for names in [first, last] {
             let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
-            self.survey.delete_topics(&names).map_err(wiring::trouble)?;
+            self.inspector.delete_topics(&names).map_err(service_context::cluster_error)?;
         }
         Ok(())
     }

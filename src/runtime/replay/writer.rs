@@ -10,31 +10,33 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 
-use super::super::wiring::failure;
+use super::super::service_context::failure;
 use crate::error::{Fatal, Reason};
 use crate::kafka::backlog::Backlog;
 use crate::kafka::client::ClientSettings;
-use crate::kafka::member::Membership;
+use crate::kafka::group_consumer::Membership;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::output::{Carried, Outputs};
-use crate::kafka::transactor::{Answer, Cargo, Delivery, Loader, Mark, Order, Outgoing, Transactor};
+use crate::kafka::output::{Outputs, PagePayload};
+use crate::kafka::producer::{
+    Answer, Delivery, OffsetAndMetadata, Outgoing, ProducerCommand, RecordSink, RecordSource, TransactionalProducer,
+};
 use crate::log::{DEFAULT_PART_BYTES, VerdictRecord, encode_verdict};
 use crate::record::{PartitionId, Reject, Source};
 use crate::replay::{Digest, Progress, Total};
-use crate::transaction::{Call, CallError, Manner, Ritual, Turn};
-use crate::worker::{Disposition, LogPartition, Outlet, Output};
+use crate::transaction::{Call, CallError, Manner, TransactionMachine, TxnStep};
+use crate::worker::{LogPartition, Output, OutputKind, PageOutcome};
 
 /// How long one call may go unanswered before somebody looks around.
 const STEP: Duration = Duration::from_millis(100);
 
 /// Transactions that may be aborted one after the other.
-const MOST_ABORTS: u32 = 20;
+const MAX_ABORTS: u32 = 20;
 
 /// What one transaction holds.
 #[derive(Default)]
 pub(super) struct Batch {
     /// In the order of writing.
-    pub(super) pages: Vec<Arc<Output<Carried>>>,
+    pub(super) pages: Vec<Arc<Output<PagePayload>>>,
     /// Records of the replay's own verdict log.
     pub(super) records: Vec<(LogPartition, Vec<VerdictRecord>)>,
     /// Next offset of each partition, of the input and of the live verdict log, and how far it was read.
@@ -70,9 +72,9 @@ pub(super) struct Line {
 /// Commits batch after batch.
 pub(super) struct Writer {
     line: Line,
-    transactor: Transactor,
+    transactional: TransactionalProducer,
     answers: Receiver<(Call, Answer)>,
-    ritual: Ritual,
+    txn: TransactionMachine,
     membership: Membership,
     offsets: Offsets,
     /// What is being committed.
@@ -90,7 +92,7 @@ impl Writer {
     pub(super) fn start(line: Line, digest: Digest) -> Result<Self, Fatal> {
         let (sender, answers) = unbounded();
         let sink = move |call, answer| drop(sender.send((call, answer)));
-        let transactor = Transactor::start(
+        let transactional = TransactionalProducer::start(
             line.producer.clone(),
             Delivery::ExactlyOnce,
             "replay writer".to_owned(),
@@ -98,11 +100,11 @@ impl Writer {
             sink,
         );
         let mut writer = Self {
-            transactor: transactor.map_err(failure)?,
+            transactional: transactional.map_err(failure)?,
             answers,
-            ritual: Ritual::new(Manner::Transaction),
+            txn: TransactionMachine::new(Manner::Transaction),
             membership: Membership::outside(&line.group).map_err(failure)?,
-            offsets: Offsets::new(&line.group, super::QUERY).map_err(failure)?,
+            offsets: Offsets::new(&line.group, super::QUERY_TIMEOUT).map_err(failure)?,
             line,
             current: None,
             withdrawn: Vec::new(),
@@ -111,7 +113,7 @@ impl Writer {
             aborts: 0,
             is_ready: false,
         };
-        let call = writer.ritual.init();
+        let call = writer.txn.init();
         writer.call(call);
         while !writer.is_ready {
             writer.step(true)?;
@@ -127,46 +129,46 @@ impl Writer {
     /// Begins to commit a batch. None may be on its way.
     pub(super) fn commit(&mut self, batch: Batch) {
         self.current = Some(batch);
-        let call = self.ritual.begin();
+        let call = self.txn.begin();
         self.call(call);
     }
 
     /// Goes on with what is on its way, waiting a moment if told to; returns what was committed.
     pub(super) fn step(&mut self, wait: bool) -> Result<Option<Committed>, Fatal> {
-        let patience = if wait { STEP } else { Duration::ZERO };
-        let Ok((_, answer)) = self.answers.recv_timeout(patience) else { return Ok(None) };
+        let timeout = if wait { STEP } else { Duration::ZERO };
+        let Ok((_, answer)) = self.answers.recv_timeout(timeout) else { return Ok(None) };
         let answer = answer.map(|_| ());
         if let Err(CallError::Undeliverable { index, reason }) = &answer {
             self.withdraw(*index, *reason)?;
         }
-        match self.ritual.answered(answer) {
-            Turn::Call(call) => self.call(call),
-            Turn::Ready => {
+        match self.txn.answered(answer) {
+            TxnStep::Call(call) => self.call(call),
+            TxnStep::Ready => {
                 self.is_ready = true;
                 if self.was_committed()? {
                     return Ok(self.committed());
                 }
-                self.send_again();
+                self.resend();
             }
-            Turn::Committed => return Ok(self.committed()),
-            Turn::Aborted if self.is_ready => {
+            TxnStep::Committed => return Ok(self.committed()),
+            TxnStep::Aborted if self.is_ready => {
                 self.aborts += 1;
-                if self.aborts > MOST_ABORTS {
+                if self.aborts > MAX_ABORTS {
                     let why =
-                        anyhow::anyhow!("{MOST_ABORTS} transactions were aborted one after the other: resume later");
+                        anyhow::anyhow!("{MAX_ABORTS} transactions were aborted one after the other: resume later");
                     return Err(Reason::Unavailable.because(why));
                 }
-                self.send_again();
+                self.resend();
             }
-            Turn::Aborted | Turn::Unknown(_) => {
-                let call = self.ritual.init();
+            TxnStep::Aborted | TxnStep::Unknown(_) => {
+                let call = self.txn.init();
                 self.call(call);
             }
-            Turn::Fenced(why) => {
+            TxnStep::Fenced(why) => {
                 let why = anyhow::anyhow!("another process has taken this replay over: {why}");
                 return Err(Reason::Config.because(why));
             }
-            Turn::Fatal(why) => return Err(Reason::Failure.because(anyhow::anyhow!(why))),
+            TxnStep::Fatal(why) => return Err(Reason::Failure.because(anyhow::anyhow!(why))),
         }
         Ok(None)
     }
@@ -176,9 +178,9 @@ impl Writer {
         self.digest
     }
 
-    fn send_again(&mut self) {
+    fn resend(&mut self) {
         if self.current.is_some() {
-            let call = self.ritual.begin();
+            let call = self.txn.begin();
             self.call(call);
         }
     }
@@ -203,22 +205,22 @@ impl Writer {
 
     fn withdraw(&mut self, index: usize, reason: Reject) -> Result<(), Fatal> {
         let page = self.current.as_mut().and_then(|batch| batch.pages.get_mut(index));
-        let is_dead = |page: &Arc<Output<Carried>>| matches!(page.disposition, Disposition::DeadLetter(_));
+        let is_dead = |page: &Arc<Output<PagePayload>>| matches!(page.outcome, PageOutcome::DeadLetter(_));
         let Some(page) = page.filter(|page| !is_dead(page)) else {
             let why = anyhow::anyhow!("the brokers refuse what the replay writes: {}", reason.name());
             return Err(Reason::Failure.because(why));
         };
         let read = page.page.clone();
         self.withdrawn.push((read.source.clone(), reason));
-        *page = Arc::new(Output { page: read, disposition: Disposition::DeadLetter(reason) });
+        *page = Arc::new(Output { page: read, outcome: PageOutcome::DeadLetter(reason) });
         Ok(())
     }
 
     fn call(&self, call: Call) {
         let empty = Batch::default();
         let batch = self.current.as_ref().unwrap_or(&empty);
-        self.transactor.order(match call {
-            Call::Produce => Order::Produce(Box::new(Load {
+        self.transactional.order(match call {
+            Call::Produce => ProducerCommand::Produce(Box::new(Load {
                 outputs: Arc::clone(&self.line.outputs),
                 pages: batch.pages.clone(),
                 verdicts: Arc::clone(&self.line.verdicts),
@@ -226,18 +228,18 @@ impl Writer {
                 before: self.digest,
                 after: Arc::clone(&self.next_digest),
             })),
-            Call::SendOffsets => Order::SendOffsets(self.marks(batch), self.membership.clone()),
-            call @ (Call::Init | Call::Begin | Call::Commit | Call::Abort) => Order::Plain(call),
+            Call::SendOffsets => ProducerCommand::SendOffsets(self.marks(batch), self.membership.clone()),
+            call @ (Call::Init | Call::Begin | Call::Commit | Call::Abort) => ProducerCommand::Plain(call),
         });
     }
 
-    fn marks(&self, batch: &Batch) -> Vec<Mark> {
+    fn marks(&self, batch: &Batch) -> Vec<OffsetAndMetadata> {
         let outputs = self.next_digest.lock().unwrap_or_else(PoisonError::into_inner).to_string();
         let total = Arc::new(Total { outputs, ..batch.total.clone() });
         let mark = |(partition, &(offset, read_to)): (&PartitionId, &(i64, i64))| {
             let total = (*partition == self.line.total_at).then(|| Arc::clone(&total));
             let metadata = Progress { plan: self.line.plan.clone(), read_to, total }.text();
-            Mark { partition: partition.clone(), offset, metadata }
+            OffsetAndMetadata { partition: partition.clone(), offset, metadata }
         };
         batch.marks.iter().map(mark).collect()
     }
@@ -256,23 +258,23 @@ fn encoded(records: &[(LogPartition, Vec<VerdictRecord>)]) -> Values {
 /// The records of one transaction.
 struct Load {
     outputs: Arc<Outputs>,
-    pages: Vec<Arc<Output<Carried>>>,
+    pages: Vec<Arc<Output<PagePayload>>>,
     verdicts: Arc<str>,
     values: Values,
     before: Digest,
     after: Arc<Mutex<Digest>>,
 }
 
-impl Cargo for Load {
+impl RecordSource for Load {
     fn len(&self) -> usize {
         self.pages.len() + 1
     }
 
-    fn unload(&self, load: &mut Loader<'_>) -> Result<(), CallError> {
+    fn write_records(&self, load: &mut RecordSink<'_>) -> Result<(), CallError> {
         let mut digest = self.before;
         for (index, page) in self.pages.iter().enumerate() {
-            self.outputs.unload_one(page, &mut |outlet, outgoing| {
-                digest = with_record(digest, outlet, &outgoing);
+            self.outputs.write_page_records(page, &mut |output_kind, outgoing| {
+                digest = with_record(digest, output_kind, &outgoing);
                 load(index, outgoing)
             })?;
         }
@@ -290,11 +292,11 @@ impl Cargo for Load {
 }
 
 /// All of a record but the name of its topic, which is another one for each replay.
-fn with_record(digest: Digest, outlet: Outlet, record: &Outgoing<'_>) -> Digest {
+fn with_record(digest: Digest, output_kind: OutputKind, record: &Outgoing<'_>) -> Digest {
     let partition = record.partition.unwrap_or(-1).to_le_bytes();
     let time = record.timestamp.unwrap_or(-1).to_le_bytes();
     let mut fields = vec![
-        Some(outlet.name().as_bytes()),
+        Some(output_kind.name().as_bytes()),
         Some(&partition[..]),
         record.key,
         record.value.as_deref(),

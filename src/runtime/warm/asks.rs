@@ -1,16 +1,16 @@
-//! Asking the judges of the new scheme, and learning how far they have come.
+//! Sends requests to the judges of the new scheme and tracks their progress.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 
-use super::super::wiring::{self, Plan, failure};
-use super::News;
+use super::super::service_context::{self, ServiceContext, failure};
+use super::Message;
 use crate::error::{Fatal, Reason};
+use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::{Appended, EntryLog, NotAppended};
-use crate::kafka::gate::Gate;
-use crate::kafka::verdict_log::{FollowCommand, FollowNews, Follower};
+use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
 use crate::log::{Entry, EntryBody, RequestId, VerdictRecord};
 use crate::worker::LogPartition;
 
@@ -56,12 +56,12 @@ impl Asked {
 
 impl Asks {
     /// Connects to both logs of the new scheme. Its verdict log is handed over from its beginning.
-    pub(super) fn open(plan: &Plan, logs: usize, sender: &Sender<News>) -> Result<Self, Fatal> {
-        let gate = Gate::new(AHEAD);
+    pub(super) fn open(plan: &ServiceContext, logs: usize, sender: &Sender<Message>) -> Result<Self, Fatal> {
+        let budget = ByteBudget::new(AHEAD);
         let mut followers = Vec::new();
         for log in 0..logs {
             let told = sender.clone();
-            let follower = plan.follow(log, "warm", &gate, move |event| drop(told.send(News::New(log, event))))?;
+            let follower = plan.follow(log, "warm", &budget, move |event| drop(told.send(Message::New(log, event))))?;
             follower.command(FollowCommand::From(None, 1));
             follower.command(FollowCommand::ToEnd);
             followers.push(follower);
@@ -69,7 +69,7 @@ impl Asks {
         let (topic, told) = (Arc::clone(&plan.names.fingerprints), sender.clone());
         let config = plan.cluster.entry_producer();
         let entries = EntryLog::open(&config, topic.to_string(), logs, Arc::clone(&plan.backlog), move |appended| {
-            drop(told.send(News::Appended(appended)));
+            drop(told.send(Message::Appended(appended)));
         })
         .map_err(failure)?;
         let asked = (0..logs).map(|_| Asked::default()).collect();
@@ -93,7 +93,7 @@ impl Asks {
     /// Hands everything asked to the client.
     pub(super) fn send(&mut self) {
         self.entries.send();
-        self.entries.look_after();
+        self.entries.replace_if_lost();
     }
 
     /// Returns how many requests there were.
@@ -118,7 +118,7 @@ impl Asks {
                 }
                 Ok(())
             }
-            Err(NotAppended::Denied) => Err(wiring::append_denied(&self.topic)),
+            Err(NotAppended::Denied) => Err(service_context::append_denied(&self.topic)),
             // A request is applied once, however often it stands in the log.
             Err(NotAppended::Uncertain) => {
                 if let Some((log, body)) = self.unsure.get(&request) {
@@ -131,23 +131,23 @@ impl Asks {
     }
 
     /// Follows a record of the new verdict log; says whether it is at its end.
-    pub(super) fn followed(&mut self, log: LogPartition, news: &FollowNews) -> Result<bool, Fatal> {
+    pub(super) fn followed(&mut self, log: LogPartition, news: &FollowEventKind) -> Result<bool, Fatal> {
         match news {
-            FollowNews::Record { record: VerdictRecord::Rulings(batch), .. } => {
+            FollowEventKind::Record { record: VerdictRecord::Rulings(batch), .. } => {
                 if let Some(asked) = self.logs.get_mut(log) {
                     asked.pass(batch.next_entry);
                 }
                 Ok(false)
             }
-            FollowNews::Record { record: VerdictRecord::Checkpoint(checkpoint), .. } => {
+            FollowEventKind::Record { record: VerdictRecord::Checkpoint(checkpoint), .. } => {
                 if let Some(asked) = self.logs.get_mut(log) {
                     asked.pass(checkpoint.next_entry);
                 }
                 Ok(false)
             }
-            FollowNews::Record { record: VerdictRecord::Rules(_), .. } => Ok(false),
-            FollowNews::End => Ok(true),
-            FollowNews::Moved(why) => {
+            FollowEventKind::Record { record: VerdictRecord::Rules(_), .. } => Ok(false),
+            FollowEventKind::End => Ok(true),
+            FollowEventKind::Moved(why) => {
                 Err(Reason::State.because(anyhow::anyhow!("verdict log {log} of the new scheme: {why}")))
             }
         }

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use super::super::replay::Extent;
 use super::super::replay::log_stream::{LogStream, partition};
-use super::super::wiring::{self, failure};
+use super::super::service_context::{self, failure};
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
+use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::survey::Survey;
 use crate::log::{Answer, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
 /// How long a question to the cluster may take.
-pub(super) const QUERY: Duration = Duration::from_secs(30);
+pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Offsets at the end of the log that are looked at first for the newest page.
 const LAST: i64 = 2_000;
@@ -94,13 +94,13 @@ pub fn fits(running: &Settings, new: &Settings) -> Result<(), String> {
 pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result<Draft, Fatal> {
     fits(running, new).map_err(|why| Reason::Config.because(anyhow::anyhow!(why)))?;
     let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
-    let cluster = wiring::cluster(&running.kafka);
+    let cluster = service_context::cluster(&running.kafka);
     let group = &running.input.group;
-    let survey = Survey::new(&cluster, group, QUERY).map_err(wiring::trouble)?;
-    survey.brokers().map_err(wiring::trouble)?;
+    let inspector = ClusterInspector::new(&cluster, group, QUERY_TIMEOUT).map_err(service_context::cluster_error)?;
+    inspector.brokers().map_err(service_context::cluster_error)?;
     let names = |settings: &Settings| LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
     let (old_names, new_names) = (names(running), names(new));
-    if survey.topic(&old_names.verdicts).map_err(wiring::trouble)?.is_none() {
+    if inspector.topic(&old_names.verdicts).map_err(service_context::cluster_error)?.is_none() {
         let why = anyhow::anyhow!(
             "topic `{}` does not exist: nothing was judged under the running scheme, and there is nothing to fill from",
             old_names.verdicts
@@ -108,11 +108,11 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
         return Err(Reason::Config.because(why));
     }
     let is_there = |name: &Arc<str>| -> Result<(String, bool), Fatal> {
-        Ok((name.to_string(), survey.topic(name).map_err(wiring::trouble)?.is_some()))
+        Ok((name.to_string(), inspector.topic(name).map_err(service_context::cluster_error)?.is_some()))
     };
     let topics = vec![is_there(&new_names.fingerprints)?, is_there(&new_names.verdicts)?];
 
-    let offsets = Offsets::new(&cluster.query(group), QUERY).map_err(failure)?;
+    let offsets = Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?;
     let logs = (0..running.log_partitions().get()).map(|log| partition(&old_names.verdicts, log));
     let logs: BTreeSet<PartitionId> = logs.collect();
     let config = cluster.follower(group);

@@ -9,17 +9,17 @@ use crossbeam_channel::{Receiver, after, unbounded};
 use super::super::clock::Clock;
 use super::super::replay::log_stream::partition;
 use super::super::replay::pace::Pace;
-use super::super::wiring::{self, Plan, failure};
+use super::super::service_context::{self, ServiceContext, failure};
 use super::asks::Asks;
-use super::draft::{Draft, QUERY};
+use super::draft::{Draft, QUERY_TIMEOUT};
 use super::pages::{Pages, Read};
-use super::{Filled, Judges, News, Options, Outcome, Phase, Report, Until};
+use super::{Filled, Judges, Message, Options, Outcome, Phase, Report, Until};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
-use crate::kafka::gate::{Gate, Held};
+use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::offsets::Offsets;
-use crate::kafka::verdict_log::{FollowCommand, FollowNews, Follower};
+use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
 use crate::log::{EntryBody, PageEntry, PageRuling, Ruling, VerdictRecord};
 use crate::record::{EventTime, PartitionId};
 use crate::replay::{LogMerge, WarmAsk, WarmStep, WarmUp};
@@ -29,7 +29,7 @@ use crate::worker::LogPartition;
 const ROUND: usize = 2_000;
 
 /// Requests without a ruling above which no more is read.
-const MOST_PENDING: usize = 4_000;
+const MAX_PENDING: usize = 4_000;
 
 /// Bytes of the running scheme's rulings that are read ahead, for each partition.
 const AHEAD: usize = 8 << 20;
@@ -56,7 +56,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 struct Log {
     follower: Follower,
     /// Counts the batches that wait.
-    held: VecDeque<Held>,
+    permits: VecDeque<Permit>,
     next: i64,
     /// When the question for its end was asked that is not answered.
     asks_end: Option<Duration>,
@@ -66,13 +66,13 @@ struct Log {
 }
 
 pub(super) struct Fill<'a, S> {
-    plan: &'a Plan,
+    plan: &'a ServiceContext,
     options: &'a Options,
     signals: &'a Receiver<i32>,
     judges: &'a Judges,
     see: S,
     clock: Clock,
-    news: Receiver<News>,
+    messages: Receiver<Message>,
     asks: Asks,
     logs: Vec<Log>,
     merge: LogMerge,
@@ -108,16 +108,16 @@ pub(super) struct Fill<'a, S> {
 impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     pub(super) fn new(
         running: &Settings,
-        plan: &'a Plan,
+        plan: &'a ServiceContext,
         options: &'a Options,
         draft: Draft,
         signals: &'a Receiver<i32>,
         judges: &'a Judges,
         see: S,
     ) -> Result<Self, Fatal> {
-        let (sender, news) = unbounded();
+        let (sender, messages) = unbounded();
         let (clock, group) = (plan.clock, &running.input.group);
-        let cluster = wiring::cluster(&running.kafka);
+        let cluster = service_context::cluster(&running.kafka);
         let names = LogNames::new(&running.logs.prefix, &draft.running);
         let mut logs = Vec::new();
         for number in 0..running.log_partitions().get() {
@@ -125,13 +125,13 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             let log = partition(&names.verdicts, number);
             let next = draft.log.get(&log).map_or(0, |(start, _)| *start);
             let thread = format!("running-{number}");
-            let sink = move |event| drop(told.send(News::Running(number, event)));
-            let follower =
-                Follower::start(&cluster.follower(group), log, Gate::new(AHEAD), thread, sink).map_err(failure)?;
+            let sink = move |event| drop(told.send(Message::Running(number, event)));
+            let follower = Follower::start(&cluster.follower(group), log, ByteBudget::new(AHEAD), thread, sink)
+                .map_err(failure)?;
             let asked_end = Duration::ZERO;
-            logs.push(Log { follower, held: VecDeque::new(), next, asks_end: None, asked_end, ended: None });
+            logs.push(Log { follower, permits: VecDeque::new(), next, asks_end: None, asked_end, ended: None });
         }
-        let offsets = Offsets::new(&cluster.query(group), QUERY).map_err(failure)?;
+        let offsets = Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?;
         let input = offsets.partitions(&plan.input_topics());
         let input = input.map_err(|error| Reason::Unavailable.because(error))?;
         let (was, will) = (&running.record, &plan.settings.record);
@@ -145,7 +145,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             judges,
             see,
             clock,
-            news,
+            messages,
             merge: LogMerge::new(logs.len()),
             logs,
             warm: WarmUp::new(draft.from),
@@ -189,7 +189,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     fn work(&mut self, pages: &mut Pages) -> Result<ControlFlow<()>, Fatal> {
         // What the new scheme has judged is not asked again.
         while self.known.len() < self.asks.logs() {
-            if self.look_around(STEP)?.is_break() {
+            if self.housekeeping(STEP)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -200,7 +200,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         loop {
             let steps = self.steps();
             let wait = if steps.is_empty() { STEP } else { Duration::ZERO };
-            if self.look_around(wait)?.is_break() || self.fill(pages, &steps)?.is_break() {
+            if self.housekeeping(wait)?.is_break() || self.fill(pages, &steps)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             if self.caught_up && self.options.until == Until::CaughtUp {
@@ -219,7 +219,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             } else if let Some((log, batch)) = self.merge.take() {
                 self.rulings = batch.rulings.into();
                 if let Some(log) = self.logs.get_mut(log) {
-                    log.held.pop_front();
+                    log.permits.pop_front();
                 }
             } else {
                 break;
@@ -245,7 +245,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         }
         let mut stopped = false;
         let read = pages.read(wanted, || {
-            let flow = self.look_around(Duration::ZERO)?;
+            let flow = self.housekeeping(Duration::ZERO)?;
             stopped = flow.is_break();
             Ok(flow)
         })?;
@@ -294,10 +294,10 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     fn hold(&mut self) -> Result<ControlFlow<()>, Fatal> {
         loop {
             let wait = self.pace.wait(self.clock.now());
-            if wait.is_zero() && self.asks.pending() < MOST_PENDING && !self.yields()? {
+            if wait.is_zero() && self.asks.pending() < MAX_PENDING && !self.yields()? {
                 return Ok(ControlFlow::Continue(()));
             }
-            if self.look_around(STEP)?.is_break() {
+            if self.housekeeping(STEP)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -331,11 +331,11 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     }
 
     /// Takes what has come, and sees to what time brings. Breaks when it is to stop.
-    fn look_around(&mut self, wait: Duration) -> Result<ControlFlow<()>, Fatal> {
-        let mut next = if wait.is_zero() { None } else { self.news.recv_timeout(wait).ok() };
+    fn housekeeping(&mut self, wait: Duration) -> Result<ControlFlow<()>, Fatal> {
+        let mut next = if wait.is_zero() { None } else { self.messages.recv_timeout(wait).ok() };
         let enough = after(STEP);
-        while let Some(news) = next.take().or_else(|| self.news.try_recv().ok()) {
-            self.take(news)?;
+        while let Some(message) = next.take().or_else(|| self.messages.try_recv().ok()) {
+            self.take(message)?;
             if enough.try_recv().is_ok() {
                 break;
             }
@@ -365,43 +365,43 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         self.came - self.dealt + self.asks.pending() as u64
     }
 
-    fn take(&mut self, news: News) -> Result<(), Fatal> {
-        match news {
-            News::Appended(appended) => self.asks.appended(appended),
-            News::New(log, event) => {
-                if let (FollowNews::Record { record, .. }, false) = (&event.news, self.known.contains(&log)) {
+    fn take(&mut self, message: Message) -> Result<(), Fatal> {
+        match message {
+            Message::Appended(appended) => self.asks.appended(appended),
+            Message::New(log, event) => {
+                if let (FollowEventKind::Record { record, .. }, false) = (&event.kind, self.known.contains(&log)) {
                     self.warm.know(record);
                 }
-                if self.asks.followed(log, &event.news)? {
+                if self.asks.followed(log, &event.kind)? {
                     self.known.insert(log);
                 }
                 Ok(())
             }
-            News::Running(number, event) => self.of_running(number, event.news),
+            Message::Running(number, event) => self.of_running(number, event.kind),
         }
     }
 
-    fn of_running(&mut self, number: LogPartition, news: FollowNews) -> Result<(), Fatal> {
+    fn of_running(&mut self, number: LogPartition, kind: FollowEventKind) -> Result<(), Fatal> {
         let Some(log) = self.logs.get_mut(number) else { return Ok(()) };
-        match news {
-            FollowNews::Record { next, record, held, .. } => {
+        match kind {
+            FollowEventKind::Record { next, record, permit, .. } => {
                 log.next = next;
                 if let VerdictRecord::Rulings(batch) = record
                     && !batch.rulings.is_empty()
                 {
                     self.came += batch.rulings.len() as u64;
                     self.last_came = self.clock.now();
-                    log.held.push_back(held);
+                    log.permits.push_back(permit);
                     self.merge.push(number, batch);
                 }
                 Ok(())
             }
-            FollowNews::End => {
+            FollowEventKind::End => {
                 log.ended = log.asks_end.take();
                 self.merge.at_end(number);
                 Ok(())
             }
-            FollowNews::Moved(why) => {
+            FollowEventKind::Moved(why) => {
                 Err(Reason::State.because(anyhow::anyhow!("verdict log {number} of the running scheme: {why}")))
             }
         }

@@ -17,13 +17,14 @@ use crossbeam_channel::{Receiver, unbounded};
 use serde::Serialize;
 
 use super::clock::Clock;
-use super::judge_seat::{JudgeSeat, Stopper};
+use super::judge_driver::JudgeDriver;
+use super::judge_handle::JudgeHandle;
 use super::judge_settings::judge_settings;
-use super::reading::Reading;
+use super::reading::RecordProcessor;
 use super::replay::{Extent, Rate};
+use super::service_context::{self, ServiceContext, failure};
 use super::topics;
 use super::tree_budget::TreeBudget;
-use super::wiring::{self, Plan, failure};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
@@ -131,7 +132,7 @@ pub struct Outcome {
 }
 
 /// What reaches the thread that fills.
-enum News {
+enum Message {
     /// From the verdict log of the running scheme.
     Running(LogPartition, FollowEvent),
     /// From the verdict log of the new scheme.
@@ -163,12 +164,12 @@ pub fn run(
     };
     drop(starting);
     let trees = TreeBudget::new(new.processing.max_in_flight_bytes, new.record.format);
-    let plan = Arc::new(Plan {
-        book: None,
+    let plan = Arc::new(ServiceContext {
+        pair_recorder: None,
         // No worker runs here.
         transactional_id: String::new(),
         scheme: draft.scheme.clone(),
-        cluster: wiring::cluster(&new.kafka),
+        cluster: service_context::cluster(&new.kafka),
         settings: Arc::new(new),
         brokers: Brokers::Cluster,
         names: topics.logs,
@@ -180,8 +181,9 @@ pub fn run(
         health,
     });
     let untimed = Timestamp::default();
-    let reading = Reading { reader, outputs: Arc::clone(&plan.outputs), clock, metrics, trees, untimed };
-    let offsets = Offsets::new(&plan.cluster.query(&plan.settings.input.group), draft::QUERY).map_err(failure)?;
+    let reading = RecordProcessor { reader, outputs: Arc::clone(&plan.outputs), clock, metrics, trees, untimed };
+    let offsets =
+        Offsets::new(&plan.cluster.query(&plan.settings.input.group), draft::QUERY_TIMEOUT).map_err(failure)?;
     let mut pages = pages::Pages::start(
         &plan.cluster.follower(&plan.settings.input.group),
         offsets,
@@ -200,24 +202,24 @@ pub fn run(
 
 /// The judges of this process.
 struct Judges {
-    stoppers: Vec<Stopper>,
+    handles: Vec<JudgeHandle>,
     ends: Receiver<(LogPartition, Result<(), Fatal>)>,
 }
 
 impl Judges {
     /// Seats a judge for each partition of the logs. It keeps no snapshots: the folder is that of the service.
-    fn start(plan: &Arc<Plan>, judging: Judging) -> Result<Self, Fatal> {
+    fn start(plan: &Arc<ServiceContext>, judging: Judging) -> Result<Self, Fatal> {
         let (ended, ends) = unbounded();
         let logs = if judging == Judging::Here { plan.settings.log_partitions().get() } else { 0 };
-        let mut stoppers = Vec::new();
+        let mut handles = Vec::new();
         for log in 0..logs {
-            let seat = JudgeSeat::new(Arc::clone(plan), log, judge_settings(&plan.settings), None)?;
-            stoppers.push(seat.stopper());
+            let driver = JudgeDriver::new(Arc::clone(plan), log, judge_settings(&plan.settings), None)?;
+            handles.push(driver.control());
             let ended = ended.clone();
             let thread = std::thread::Builder::new().name(format!("judge-{log}"));
-            thread.spawn(move || drop(ended.send((log, seat.run())))).map_err(failure)?;
+            thread.spawn(move || drop(ended.send((log, driver.run())))).map_err(failure)?;
         }
-        Ok(Self { stoppers, ends })
+        Ok(Self { handles, ends })
     }
 
     /// Looks whether a judge has ended, which it does not do by itself.
@@ -231,9 +233,9 @@ impl Judges {
 
     /// Has them commit what is judged and leave their groups.
     fn stop(&self, clock: Clock) {
-        self.stoppers.iter().for_each(Stopper::stop);
+        self.handles.iter().for_each(JudgeHandle::stop);
         let until = clock.now() + CLOSE;
-        for _ in &self.stoppers {
+        for _ in &self.handles {
             match self.ends.recv_timeout(until.saturating_sub(clock.now())) {
                 Ok((_, Ok(()))) => {}
                 Ok((log, Err(error))) => tracing::warn!(log, %error, "the judge has not ended well"),

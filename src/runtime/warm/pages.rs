@@ -8,23 +8,23 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::super::clock::Clock;
-use super::super::reading::Reading;
+use super::super::reading::RecordProcessor;
+use super::super::service_context::failure;
 use super::super::text_pool::{Done, Job, TextPool};
-use super::super::wiring::failure;
 use crate::error::{Fatal, Reason};
+use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
-use crate::kafka::gate::Gate;
 use crate::kafka::offsets::Offsets;
-use crate::kafka::picks::{Picked, Picker};
+use crate::kafka::position_reader::{PositionReader, PositionResult};
 use crate::log::PageEntry;
 use crate::record::{PartitionId, Source};
-use crate::worker::{Errand, LogPartition};
+use crate::worker::{LogPartition, PageAction};
 
 /// How long one page's text may be worked on.
 const TEXT_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long nothing may come while something is wanted.
-const PATIENCE: Duration = Duration::from_mins(2);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What became of a position.
 pub(super) enum Read {
@@ -38,10 +38,10 @@ pub(super) enum Read {
 
 /// Reads pages.
 pub(super) struct Pages {
-    picker: Picker,
+    picker: PositionReader,
     pool: TextPool,
     done: Receiver<Done>,
-    gate: Arc<Gate>,
+    budget: Arc<ByteBudget>,
     clock: Clock,
 }
 
@@ -50,15 +50,15 @@ impl Pages {
     pub(super) fn start(
         config: &ClientSettings,
         offsets: Offsets,
-        reading: Reading,
+        reading: RecordProcessor,
         threads: usize,
         memory: usize,
         clock: Clock,
     ) -> Result<Self, Fatal> {
         let (sender, done) = unbounded();
         let pool = TextPool::start(threads, reading, clock, move |one| drop(sender.send(one))).map_err(failure)?;
-        let picker = Picker::open(config, offsets).map_err(failure)?;
-        Ok(Self { picker, pool, done, gate: Gate::new(memory), clock })
+        let picker = PositionReader::open(config, offsets).map_err(failure)?;
+        Ok(Self { picker, pool, done, budget: ByteBudget::new(memory), clock })
     }
 
     /// Reads these pages. `meanwhile` is called again and again, and may end it: then what was read so far is returned.
@@ -73,7 +73,7 @@ impl Pages {
         let mut last = self.clock.now();
         while read.len() < total {
             let before = read.len();
-            if !self.picker.is_done() && self.gate.wait_open(Duration::from_millis(20)) {
+            if !self.picker.is_done() && self.budget.wait_for_room(Duration::from_millis(20)) {
                 self.pick(&mut read)?;
             }
             let wait = if self.picker.is_done() { Duration::from_millis(20) } else { Duration::ZERO };
@@ -90,8 +90,8 @@ impl Pages {
             }
             if read.len() > before {
                 last = now;
-            } else if now.saturating_sub(last) > PATIENCE {
-                let why = anyhow::anyhow!("no page of the input came for {PATIENCE:?}");
+            } else if now.saturating_sub(last) > IDLE_TIMEOUT {
+                let why = anyhow::anyhow!("no page of the input came for {IDLE_TIMEOUT:?}");
                 return Err(Reason::Unavailable.because(why));
             }
             if meanwhile()?.is_break() {
@@ -103,17 +103,17 @@ impl Pages {
 
     fn pick(&mut self, read: &mut BTreeMap<Source, Read>) -> Result<(), Fatal> {
         match self.picker.answer().map_err(unreadable)? {
-            Picked::Record(source, record) => {
-                let held = self.gate.hold(record.bytes());
-                self.pool.read(Job { source, serial: 0, place: 0, record: Arc::new(record), held });
+            PositionResult::Record(source, record) => {
+                let permit = self.budget.hold(record.bytes());
+                self.pool.read(Job { source, serial: 0, place: 0, record: Arc::new(record), permit });
             }
-            Picked::Gone(source) => drop(read.insert(source, Read::Gone)),
-            Picked::Beyond(source) => {
+            PositionResult::Gone(source) => drop(read.insert(source, Read::Gone)),
+            PositionResult::Beyond(source) => {
                 let why =
                     anyhow::anyhow!("{source} was judged, and its partition ends before it: the topic was made anew");
                 return Err(Reason::State.because(why));
             }
-            Picked::Nothing => {}
+            PositionResult::Nothing => {}
         }
         Ok(())
     }
@@ -122,9 +122,9 @@ impl Pages {
 fn found(done: Done) -> (Source, Read) {
     let page = done.page;
     let bytes = page.payload.record.bytes();
-    let read = match page.errand {
-        Errand::Ask(log, entry) => Read::Page(log, Box::new(entry), bytes),
-        Errand::Settled(_) | Errand::Withdraw(..) => Read::Refused,
+    let read = match page.action {
+        PageAction::Ask(log, entry) => Read::Page(log, Box::new(entry), bytes),
+        PageAction::Settled(_) | PageAction::Withdraw(..) => Read::Refused,
     };
     (page.source, read)
 }

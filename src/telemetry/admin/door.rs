@@ -1,4 +1,4 @@
-//! Who may come in: the token, and no other site's requests.
+//! Authentication: the bearer token, and protection against cross-origin requests.
 
 use std::net::IpAddr;
 

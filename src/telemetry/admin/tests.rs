@@ -1,4 +1,4 @@
-//! Over a real socket, with a desk that only says what it was asked.
+//! Over a real socket, with a service that only reports what it was asked.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use crate::record::{PartitionId, Timestamp};
 use crate::telemetry::listener::bind;
 use crate::telemetry::metrics::Build;
 use crate::telemetry::overview::About;
-use crate::telemetry::pairs::{Looked, Seen};
+use crate::telemetry::pairs::{DeliveredDuplicate, PairDetails};
 use crate::telemetry::{Health, Metrics};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -17,26 +17,26 @@ const TOKEN: &str = "0123456789abcdef";
 /// Answers every question with the question.
 struct Echo;
 
-impl Desk for Echo {
-    fn pair(&self, pair: &Pair) -> Result<Value, Refusal> {
+impl AdminService for Echo {
+    fn pair(&self, pair: &Pair) -> Result<Value, ApiError> {
         Ok(json!({"pair": pair.seen.source.to_string()}))
     }
-    fn explain(&self, value: &[u8]) -> Result<Value, Refusal> {
+    fn explain(&self, value: &[u8]) -> Result<Value, ApiError> {
         Ok(json!({"explained": String::from_utf8_lossy(value)}))
     }
-    fn stats(&self) -> Result<Value, Refusal> {
-        Err(Refusal::Unable("this instance does not judge".to_owned()))
+    fn stats(&self) -> Result<Value, ApiError> {
+        Err(ApiError::Unable("this instance does not judge".to_owned()))
     }
-    fn lookup(&self, what: &Lookup) -> Result<Value, Refusal> {
+    fn lookup(&self, what: &Lookup) -> Result<Value, ApiError> {
         Ok(json!(format!("{what:?}")))
     }
-    fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, Refusal> {
+    fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, ApiError> {
         Ok(json!(targets.len()))
     }
-    fn snapshot(&self) -> Result<Value, Refusal> {
+    fn snapshot(&self) -> Result<Value, ApiError> {
         Ok(json!("snapshot"))
     }
-    fn hold(&self, is_held: bool) -> Result<Value, Refusal> {
+    fn hold(&self, is_held: bool) -> Result<Value, ApiError> {
         Ok(json!({"paused": is_held}))
     }
 }
@@ -63,7 +63,7 @@ fn server(token: Option<&str>) -> (Server, Pairs) {
         max_distance: 3,
         pairs: pairs.clone(),
         overview: overview(),
-        desk: Arc::new(Echo),
+        admin_service: Arc::new(Echo),
     };
     (start(bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap(), admin).unwrap(), pairs)
 }
@@ -92,9 +92,9 @@ fn get(server: &Server, path: &str) -> (u16, Value) {
     (status, serde_json::from_str(&body).unwrap_or_default())
 }
 
-fn seen(offset: i64, verdict: &'static str) -> Seen {
+fn seen(offset: i64, verdict: &'static str) -> DeliveredDuplicate {
     let place = PartitionId::new("pages", 0);
-    Seen {
+    DeliveredDuplicate {
         source: place.at(offset),
         original: place.at(0),
         cluster: place.at(0),
@@ -270,7 +270,7 @@ fn pairs_are_told_as_they_come() {
     assert!(lines.by_ref().map(Result::unwrap).any(|line| line.is_empty()));
     for (number, verdict) in [(1, "exact"), (2, "near")] {
         pairs.offer(Duration::ZERO, seen(number, verdict)).unwrap();
-        pairs.looked_at(u64::try_from(number).unwrap(), Looked::default());
+        pairs.looked_at(u64::try_from(number).unwrap(), PairDetails::default());
     }
     let told: Vec<String> = lines.map(Result::unwrap).collect();
     assert!(told.iter().any(|line| line == "event: pair"), "{told:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::record::Timestamp;
-use crate::telemetry::figures::Figures;
+use crate::telemetry::figures::ParsedMetrics;
 use crate::telemetry::table;
 
 /// Name of the check that fails while requests wait and no verdict comes.
@@ -22,7 +22,7 @@ pub fn judge_check(log_partition: usize) -> String {
 
 /// How a partition of the logs is judged, seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seat {
+enum JudgePresence {
     /// By this instance.
     Judge,
     /// By another one; this instance would take over.
@@ -35,7 +35,7 @@ enum Seat {
     NoJudge,
 }
 
-impl Seat {
+impl JudgePresence {
     const fn name(self) -> &'static str {
         match self {
             Self::Judge => "judge",
@@ -50,7 +50,7 @@ impl Seat {
 /// One partition of the logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Judged {
-    seat: Seat,
+    presence: JudgePresence,
     since: Timestamp,
     why: Option<String>,
 }
@@ -68,7 +68,7 @@ impl Judges {
     pub(super) fn note(
         &mut self,
         at: Timestamp,
-        figures: &Figures,
+        figures: &ParsedMetrics,
         checks: &[(String, Result<(), String>)],
         log_partitions: u32,
     ) {
@@ -81,21 +81,22 @@ impl Judges {
         for partition in 0..log_partitions {
             let label = partition.to_string();
             let is_judge = figures.sum(table::JUDGE_ACTIVE.name, &[("log_partition", &label)]) > 0.0;
-            let (seat, why) = match failing(&judge_check(usize::try_from(partition).unwrap_or(usize::MAX))) {
-                Some(_) if is_judge => (Seat::Judge, None),
-                Some(None) => (Seat::Standby, None),
-                Some(Some(why)) if why.contains(NOBODY_JUDGES) => (Seat::NoJudge, Some(why)),
-                Some(Some(why)) => (Seat::NotReady, Some(why)),
+            let (presence, why) = match failing(&judge_check(usize::try_from(partition).unwrap_or(usize::MAX))) {
+                Some(_) if is_judge => (JudgePresence::Judge, None),
+                Some(None) => (JudgePresence::Standby, None),
+                Some(Some(why)) if why.contains(NOBODY_JUDGES) => (JudgePresence::NoJudge, Some(why)),
+                Some(Some(why)) => (JudgePresence::NotReady, Some(why)),
                 // The worker does not say for which partition it waits: where there is one, it is that.
-                None if log_partitions == 1 && no_verdicts.is_some() => (Seat::NoJudge, no_verdicts.clone()),
-                None => (Seat::Elsewhere, None),
+                None if log_partitions == 1 && no_verdicts.is_some() => (JudgePresence::NoJudge, no_verdicts.clone()),
+                None => (JudgePresence::Elsewhere, None),
             };
-            if seat == Seat::NoJudge && silence.is_none() {
+            if presence == JudgePresence::NoJudge && silence.is_none() {
                 silence.clone_from(&why);
             }
-            let judged = self.by_partition.entry(partition).or_insert_with(|| Judged { seat, since: at, why: None });
-            if judged.seat != seat {
-                (judged.seat, judged.since) = (seat, at);
+            let judged =
+                self.by_partition.entry(partition).or_insert_with(|| Judged { presence, since: at, why: None });
+            if judged.presence != presence {
+                (judged.presence, judged.since) = (presence, at);
             }
             judged.why = why;
         }
@@ -108,7 +109,7 @@ impl Judges {
         let one = |(partition, judged): (&u32, &Judged)| {
             json!({
                 "log_partition": partition,
-                "state": judged.seat.name(),
+                "state": judged.presence.name(),
                 "since_ms": judged.since.millis(),
                 "why": judged.why,
             })
@@ -142,7 +143,7 @@ mod tests {
         let mut judges = Judges::default();
         let one = |(second, (figures, known)): (usize, &Seen)| {
             let at = Timestamp::from_millis(i64::try_from(second).unwrap() * 1000);
-            judges.note(at, &Figures::parse(figures), &checks(known), partitions);
+            judges.note(at, &ParsedMetrics::parse(figures), &checks(known), partitions);
             let json = judges.json();
             assert_eq!(json.as_array().unwrap().len(), usize::try_from(partitions).unwrap());
             let state = json[0]["state"].as_str().unwrap().to_owned();

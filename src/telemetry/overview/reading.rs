@@ -1,6 +1,6 @@
 //! Totals and levels at one moment, and what two of them come to.
 
-use crate::telemetry::figures::Figures;
+use crate::telemetry::figures::ParsedMetrics;
 use crate::telemetry::labels::{LabelValue, Verdict};
 use crate::telemetry::{status, table};
 
@@ -26,7 +26,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn of(figures: &Figures) -> Self {
+    pub(super) fn of(figures: &ParsedMetrics) -> Self {
         let mut documents = [0.0; VERDICTS];
         for (total, verdict) in documents.iter_mut().zip(Verdict::NAMES) {
             *total = figures.sum(table::DOCUMENTS.name, &[("verdict", verdict)]);
@@ -141,7 +141,11 @@ mod tests {
     #[test]
     fn a_reading_says_what_the_metrics_say() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
-        assert_eq!(Reading::of(&Figures::parse(&metrics.render())).window_reached, None, "before anything was seen");
+        assert_eq!(
+            Reading::of(&ParsedMetrics::parse(&metrics.render())).window_reached,
+            None,
+            "before anything was seen"
+        );
         for (verdict, count) in [(Verdict::Unique, 3), (Verdict::Near, 2), (Verdict::Bypass, 1)] {
             (0..count).for_each(|_| metrics.document(verdict));
         }
@@ -151,7 +155,7 @@ mod tests {
         metrics.index(0, IndexFigures { oldest, exact_bytes: 100, ..IndexFigures::default() });
         metrics.last_record("t", Timestamp::from_millis(75_000));
         metrics.ruling(Duration::from_millis(20));
-        let reading = Reading::of(&Figures::parse(&metrics.render()));
+        let reading = Reading::of(&ParsedMetrics::parse(&metrics.render()));
         let expected: [f64; VERDICTS] = [3.0, 0.0, 0.0, 2.0, 0.0, 1.0];
         assert!(reading.documents.iter().zip(expected).all(|(found, expected)| is(Some(*found), expected)));
         assert!(is(Some(reading.lag), 13.0));

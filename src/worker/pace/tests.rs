@@ -7,7 +7,7 @@ use crate::fingerprint::PageDigest;
 use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling};
 use crate::record::PartitionId;
 use crate::worker::bench::{Bench, input};
-use crate::worker::{Disposition, Errand, Event, Page};
+use crate::worker::{Event, Page, PageAction, PageOutcome};
 
 const HOUR: i64 = 3_600_000;
 const NOW: i64 = 1_000_000 * HOUR;
@@ -68,8 +68,8 @@ impl Reading {
         let source = input(number).at(self.next[partition]);
         self.next[partition] += 1;
         let time = Timestamp::from_millis(time);
-        let errand = Errand::Settled(Disposition::Tombstone);
-        self.handle(Event::Page(Page { source, bytes, event_time: time, paced_by: time, errand, payload: () }));
+        let action = PageAction::Settled(PageOutcome::Tombstone);
+        self.handle(Event::Page(Page { source, bytes, event_time: time, paced_by: time, action, payload: () }));
     }
 
     /// Pages of the other worker's partition are judged.

@@ -174,7 +174,7 @@ fn output_topic_that_is_created_during_the_start_is_found() {
     let mut site = Site::new(broker, 1);
     site.duplicate = broker.unique("late");
     let launched = site.start("one");
-    let missing = format!("missing topics: `{}`; asking again for", site.duplicate);
+    let missing = format!("missing topics: `{}`; retrying for another", site.duplicate);
     wait::until("a word about the missing topic", || site.log("one").contains(&missing).then_some(()));
     broker.create_topic(&site.duplicate, 1, &[]);
     produce(broker, &site.input, 0, &[page(&text(1)), page(&text(1))]);

@@ -128,7 +128,7 @@ fn a_simhash_of_other_than_64_bits_takes_version_4() {
     check_read("rulings.v4.hex", RULINGS_4, &value);
     // One of them is enough, and without one older releases can read the record.
     let version = |entries: &[Entry]| encoded(entries)[2];
-    assert_eq!(version(&entries()), USUAL_VERSION);
+    assert_eq!(version(&entries()), DEFAULT_VERSION);
     assert_eq!(version(&[entries(), other_widths()].concat()), OPTIONS_VERSION);
     for entry in other_widths() {
         assert_eq!(version(&[entry]), OPTIONS_VERSION);
@@ -158,7 +158,7 @@ fn checkpoint_of_all_versions() {
 /// What the defaults write.
 #[test]
 fn rules_that_are_unsure_of_low_estimates_are_written_as_a_version_of_their_own() {
-    let unsure = Unsure { below: 330, containment: 800, ..Unsure::NEVER };
+    let unsure = LowConfidence { below: 330, containment: 800, ..LowConfidence::NEVER };
     let minhash = rules().minhash.map(|minhash| MinHashRules { form: minhash.form.with_count(), unsure, ..minhash });
     let rules = Rules { minhash, ..rules() };
     let record = RulesRecord { log: LogIdentity(0x0123_4567_89AB_CDEF), number: RulesNumber(2), rules: rules.clone() };
@@ -209,7 +209,8 @@ fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
     check_written("rulings.v6.hex", rulings_6, &encode_verdict(&value, 0));
     check_read("rulings.v6.hex", rulings_6, &value);
 
-    let unsure = Unsure { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true };
+    let unsure =
+        LowConfidence { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true };
     let minhash = rules().minhash.map(|minhash| MinHashRules {
         form: minhash.form.with_count(),
         unsure,
@@ -239,7 +240,7 @@ fn options_are_written_as_a_version_of_their_own() {
     }
     // Whoever reads version 3 takes what it has no flag for as broken, not as something else.
     let mut old = encode_verdict(&VerdictRecord::Rulings(batch_4()), 0).remove(0);
-    old[2] = USUAL_VERSION;
+    old[2] = DEFAULT_VERSION;
     let length = old.len() - 4;
     let checksum = crc32fast::hash(&old[..length]);
     old[length..].copy_from_slice(&checksum.to_le_bytes());
@@ -448,7 +449,7 @@ pub(super) fn rules() -> Rules {
             agree: 2,
             min_similarity: 300,
             containment: None,
-            unsure: Unsure::NEVER,
+            unsure: LowConfidence::NEVER,
             max_bucket: 0,
         }),
         number_guard: Some(500),

@@ -43,7 +43,7 @@ fn changed(bytes: &[u8], changes: &[Change]) -> Vec<u8> {
 }
 
 fn framed(kind: Kind, body: &[u8]) -> Vec<u8> {
-    framed_as(USUAL_VERSION, kind, body)
+    framed_as(DEFAULT_VERSION, kind, body)
 }
 
 fn framed_as(version: u8, kind: Kind, body: &[u8]) -> Vec<u8> {

@@ -178,9 +178,9 @@ fn buckets() -> impl Strategy<Value = u16> {
     prop_oneof![Just(0), any::<u16>()]
 }
 
-fn unsure() -> impl Strategy<Value = Unsure> {
+fn unsure() -> impl Strategy<Value = LowConfidence> {
     let some = (any::<u16>(), any::<u16>(), prop_oneof![Just((0, false)), any::<(u8, bool)>()]).prop_map(
-        |(below, containment, (max_distance, of_many))| Unsure {
+        |(below, containment, (max_distance, of_many))| LowConfidence {
             below,
             containment,
             max_distance,
@@ -189,7 +189,7 @@ fn unsure() -> impl Strategy<Value = Unsure> {
             below_short: u16::from(max_distance) * 3,
         },
     );
-    prop_oneof![Just(Unsure::NEVER), some]
+    prop_oneof![Just(LowConfidence::NEVER), some]
 }
 
 fn tails() -> BoxedStrategy<Tails> {

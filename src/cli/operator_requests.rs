@@ -1,0 +1,188 @@
+//! Runs operator requests (`forget`, `reopen`) and prints the answers.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Global;
+use super::output::{Format, print, print_json};
+use crate::config::Purpose;
+use crate::error::{Fatal, Reason};
+use crate::log::{Answer, EntryBody, ForgetTarget};
+use crate::record::Source;
+use crate::runtime::affected::Found;
+use crate::runtime::operator_requests::{Answered, send_and_wait, would_find};
+
+/// Originals that are named in one line.
+const SHOWN_ORIGINALS: usize = 5;
+
+/// How long to wait for the judges.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Asks the judges and prints what they answer and what they found; without `execute` only says what they would find.
+///
+/// # Errors
+///
+/// When there is nothing to do, or no answer.
+pub(super) fn operator_requests(global: &Global, bodies: &[EntryBody], execute: bool) -> Result<(), Fatal> {
+    let loaded = global.start(Purpose::Run)?;
+    let said: Vec<(String, Value, bool)> = if execute {
+        send_and_wait(&loaded.settings, bodies, REQUEST_TIMEOUT)?.iter().map(answered).collect()
+    } else {
+        let found = would_find(&loaded.settings, bodies)?;
+        let would = |(body, found): (&EntryBody, &Found)| {
+            let mut value = question(body);
+            tell(&mut value, found);
+            if let Value::Object(object) = &mut value {
+                object.insert("done".to_owned(), false.into());
+            }
+            (format!("would ask: {}; {}", in_words(&value), finds(found)), value, found.is_empty())
+        };
+        bodies.iter().zip(&found).map(would).collect()
+    };
+    let is_nothing = said.iter().all(|(.., is_empty)| *is_empty);
+    let format = Format::or_usual(global.output);
+    match format {
+        Format::Table => said.iter().try_for_each(|(words, ..)| print(words))?,
+        Format::Json => print_json(&said.into_iter().map(|(_, value, _)| value).collect(), format)?,
+        Format::Jsonl => said.iter().try_for_each(|(_, value, _)| print_json(value, format))?,
+    }
+    if is_nothing {
+        return Err(Reason::Failure.because(anyhow::anyhow!(NOTHING)));
+    }
+    if !execute {
+        super::note("nothing was done: add --execute to do it");
+    }
+    Ok(())
+}
+
+/// Said where a request finds nothing.
+const NOTHING: &str = "nothing to do: no original and no judged position matches";
+
+/// What was found, in words: `1 original (crawl.pages:3:7, with 12 duplicates)`.
+fn finds(found: &Found) -> String {
+    let named = found.originals.iter().take(SHOWN_ORIGINALS).map(|(source, duplicates)| match duplicates {
+        0 => source.to_string(),
+        1 => format!("{source} with 1 duplicate"),
+        many => format!("{source} with {many} duplicates"),
+    });
+    let mut named: Vec<String> = named.collect();
+    if found.originals.len() > named.len() {
+        named.push("...".to_owned());
+    }
+    let mut parts = Vec::new();
+    match (found.originals.len(), found.positions) {
+        (0, 0) => return "no original there".to_owned(),
+        (0, _) => {}
+        (1, _) => parts.push(format!("1 original ({})", named.join(", "))),
+        (many, _) => parts.push(format!("{many} originals ({})", named.join(", "))),
+    }
+    if found.positions > 0 {
+        parts.push(format!("{} judged positions", found.positions));
+    }
+    parts.join(", ")
+}
+
+fn tell(value: &mut Value, found: &Found) {
+    if let Value::Object(object) = value {
+        let one =
+            |(source, duplicates): &(Source, u64)| json!({"source": source.to_string(), "duplicates": duplicates});
+        object.insert("originals".to_owned(), found.originals.iter().map(one).collect());
+        object.insert("positions".to_owned(), found.positions.into());
+    }
+}
+
+/// One answer, in words and as JSON, and whether it found nothing.
+fn answered(Answered { log, offset, answer, found }: &Answered) -> (String, Value, bool) {
+    let mut value = match answer {
+        Answer::Forgotten(target) => forget(target),
+        Answer::Reopened { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
+        Answer::Withdrawn { source, .. } => json!({"withdraw": source.to_string()}),
+        Answer::Page(page) => json!({"judge": page.source.to_string()}),
+    };
+    let words = format!("judge {log}: {}: {} (verdict log offset {offset})", done(&value), finds(found));
+    tell(&mut value, found);
+    if let Value::Object(object) = &mut value {
+        object.insert("done".to_owned(), true.into());
+        object.insert("log_partition".to_owned(), (*log).into());
+        object.insert("verdict_log_offset".to_owned(), (*offset).into());
+    }
+    (words, value, found.is_empty())
+}
+
+fn question(body: &EntryBody) -> Value {
+    match body {
+        EntryBody::Forget(target) => forget(target),
+        EntryBody::Reopen { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
+        EntryBody::Withdraw { source, .. } => json!({"withdraw": source.to_string()}),
+        EntryBody::Page(page) => json!({"judge": page.source.to_string()}),
+    }
+}
+
+fn forget(target: &ForgetTarget) -> Value {
+    match target {
+        ForgetTarget::Source(source) => json!({"forget": source.to_string()}),
+        ForgetTarget::Id(id) => json!({"forget_id_hash": format!("{:016x}", id.0)}),
+    }
+}
+
+/// What is asked, by the words of its members.
+fn in_words(value: &Value) -> String {
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    if let Some(source) = text("forget") {
+        format!("forget the original of {source}")
+    } else if let Some(hash) = text("forget_id_hash") {
+        format!("forget every original with the id of hash {hash}")
+    } else if let Some(range) = text("reopen") {
+        format!("reopen {range}: judge it anew")
+    } else {
+        value.to_string()
+    }
+}
+
+/// The same once it is done.
+fn done(value: &Value) -> String {
+    let words = in_words(value);
+    let past = words.strip_prefix("forget ").map(|rest| format!("forgot {rest}"));
+    let past = past.or_else(|| Some(format!("reopened {}", words.strip_prefix("reopen ")?.split(": ").next()?)));
+    past.unwrap_or(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::IdHash;
+    use crate::record::PartitionId;
+
+    #[test]
+    fn what_is_asked_and_answered_is_told_in_words_and_as_json() {
+        let place = PartitionId::new("pages", 3);
+        let reopen = EntryBody::Reopen { partition: place.clone(), from: 5, to: 9 };
+        assert_eq!(question(&reopen), json!({"reopen": "pages:3:5-9"}));
+        assert_eq!(in_words(&question(&reopen)), "reopen pages:3:5-9: judge it anew");
+        let forget = EntryBody::Forget(ForgetTarget::Id(IdHash(255)));
+        assert_eq!(in_words(&question(&forget)), "forget every original with the id of hash 00000000000000ff");
+        let answer = Answer::Forgotten(ForgetTarget::Source(place.at(7)));
+        let found = Found { originals: vec![(place.at(7), 12)], positions: 0 };
+        let (words, value, is_empty) = answered(&Answered { log: 1, offset: 42, answer: answer.clone(), found });
+        assert_eq!(
+            words,
+            "judge 1: forgot the original of pages:3:7: 1 original (pages:3:7 with 12 duplicates) (verdict log offset 42)"
+        );
+        let expected = json!({
+            "forget": "pages:3:7", "originals": [{"source": "pages:3:7", "duplicates": 12}], "positions": 0,
+            "done": true, "log_partition": 1, "verdict_log_offset": 42
+        });
+        assert_eq!((value, is_empty), (expected, false));
+        let (words, _, is_empty) = answered(&Answered { log: 1, offset: 43, answer, found: Found::default() });
+        assert!(words.contains("no original there") && is_empty, "{words}");
+        let answer = Answer::Reopened { partition: place.clone(), from: 5, to: 9 };
+        let found = Found { originals: vec![(place.at(5), 0), (place.at(6), 1)], positions: 4 };
+        let (words, ..) = answered(&Answered { log: 0, offset: 1, answer, found });
+        assert_eq!(
+            words,
+            "judge 0: reopened pages:3:5-9: 2 originals (pages:3:5, pages:3:6 with 1 duplicate), 4 judged positions (verdict log \
+             offset 1)"
+        );
+    }
+}

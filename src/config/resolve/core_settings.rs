@@ -1,0 +1,444 @@
+//! Resolves the settings of the pure modules: record, text, fingerprint, rules, index.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::super::raw::{self, Mode, Raw, StageName, TimestampSource};
+use super::super::settings::Index;
+use super::super::units::{ByteSize, Span};
+use super::{Findings, Given};
+use crate::fingerprint::{
+    Banding, FeatureHash, LowConfidence, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Width,
+};
+use crate::log::{MinHashRules, Rules, SameId, Stage, Windows};
+use crate::record::{self, FieldPath};
+use crate::{fingerprint, text};
+
+/// Memory that one original is taken to need, in bytes, when `index.max_entries` is derived from `index.max_memory`:
+/// fingerprints, position, meta data and its share of the hash tables, rounded up; sketches come on top.
+pub const BYTES_PER_ORIGINAL: u64 = 216;
+
+/// Memory for the index when neither limit is given.
+pub(in super::super) const DEFAULT_MAX_MEMORY: ByteSize = ByteSize(4 << 30);
+
+/// Largest distance for which the index promises to find every pair.
+const MAX_DISTANCE: u8 = 8;
+
+pub(super) fn record(raw: &Raw, found: &mut Findings) -> record::InputSettings {
+    let fields = &raw.input.fields;
+    let mut path = |name: &str, given: &Option<String>| {
+        let text = given.as_ref()?;
+        text.parse::<FieldPath>().map_err(|error| found.refuse(format!("input.fields.{name}"), error.to_string())).ok()
+    };
+    let fields = record::Fields {
+        id: path("id", &fields.id),
+        text: path("text", &fields.text),
+        html: path("html", &fields.html),
+        fetched_at: path("fetched_at", &fields.fetched_at),
+        scope: path("scope", &fields.scope),
+        address: path("address", &fields.address),
+        canonical: path("canonical", &fields.canonical),
+        content_type: fields.content_type.as_ref().and_then(|text| header("content_type", text, found)),
+    };
+    let json = raw.input.format == raw::Format::Json;
+    if json && raw.input.fields.text.is_none() && raw.input.fields.html.is_none() {
+        found.refuse("input.fields", "neither text nor html is named: there is nothing to compare");
+    }
+    if raw.window.timestamp_source == TimestampSource::Field && raw.input.fields.fetched_at.is_none() {
+        found.refuse("input.fields.fetched_at", "is missing: window.timestamp_source is field");
+    }
+    record::InputSettings {
+        format: match raw.input.format {
+            raw::Format::Json => record::Format::Json,
+            raw::Format::Text => record::Format::Text,
+            raw::Format::Html => record::Format::Html,
+        },
+        fields,
+        event_time: match raw.window.timestamp_source {
+            TimestampSource::Record => record::EventTime::Record,
+            TimestampSource::Field => record::EventTime::Field,
+        },
+        max_document: bytes("input.max_document", raw.input.max_document, found),
+    }
+}
+
+/// Reads `header:<name>`, the only place of a field that the value itself may depend on.
+fn header(field: &str, text: &str, found: &mut Findings) -> Option<String> {
+    let refusal = match text.parse() {
+        Ok(FieldPath::Header(name)) => return Some(name),
+        Ok(FieldPath::Pointer(_) | FieldPath::Key) => format!("`{text}` names no header: expected header:<name>"),
+        Err(error) => error.to_string(),
+    };
+    found.refuse(format!("input.fields.{field}"), refusal);
+    None
+}
+
+pub(super) fn text(raw: &Raw, given: &Given, found: &mut Findings) -> text::Settings {
+    let text = &raw.text;
+    let mut contents = |path: &str, file: &std::path::Path| {
+        given.words.get(file).cloned().unwrap_or_else(|| {
+            found.refuse(path, format!("the file {} was not read", file.display()));
+            String::new()
+        })
+    };
+    let user_dict = text.jieba.user_dict.as_deref().map(|file| contents("text.jieba.user_dict", file));
+    let stopwords = text.stopwords.iter().map(|list| match list.as_str() {
+        "zh" => text::StopWords::Zh,
+        "en" => text::StopWords::En,
+        path => text::StopWords::List(contents("text.stopwords", path.as_ref())),
+    });
+    let stopwords = stopwords.collect();
+    if text.min_features == 0 {
+        found.refuse("text.min_features", "0 is below the limit of 1: a page without words has no fingerprint");
+    }
+    text::Settings {
+        html: match text.html {
+            raw::Html::MainText => text::HtmlText::MainText,
+            raw::Html::AllText => text::HtmlText::AllText,
+        },
+        normalize: normalize(&text.normalize),
+        segmenter: match text.segmenter {
+            raw::Segmenter::Auto => text::Segmenter::Auto,
+            raw::Segmenter::Jieba => text::Segmenter::Jieba,
+            raw::Segmenter::Unicode => text::Segmenter::Unicode,
+        },
+        jieba: text::JiebaSettings { user_dict, hmm: text.jieba.hmm },
+        stopwords,
+        min_features: text.min_features,
+        max_bytes: bytes("text.max_bytes", text.max_bytes, found),
+        ..text::Settings::default()
+    }
+}
+
+fn normalize(raw: &raw::Normalize) -> text::Normalize {
+    text::Normalize {
+        unicode: match raw.unicode {
+            raw::Unicode::Nfkc => text::UnicodeForm::Nfkc,
+            raw::Unicode::None => text::UnicodeForm::None,
+        },
+        lowercase: raw.lowercase,
+        han: match raw.han {
+            raw::Han::Simplified => text::Han::Simplified,
+            raw::Han::Keep => text::Han::Keep,
+        },
+        digits: match raw.digits {
+            raw::Digits::Keep => text::Digits::Keep,
+            raw::Digits::Mask => text::Digits::Mask,
+        },
+        urls: match raw.urls {
+            raw::Urls::Drop => text::Urls::Drop,
+            raw::Urls::Keep => text::Urls::Keep,
+        },
+    }
+}
+
+pub(super) fn fingerprint(
+    raw: &Raw,
+    given: &Given,
+    secrets: &BTreeMap<&'static str, SecretString>,
+    found: &mut Findings,
+) -> fingerprint::Settings {
+    let matching = &raw.r#match;
+    let simhash = &matching.simhash;
+    let hash = match simhash.hash {
+        raw::FeatureHash::Xxh3 => fingerprint::FeatureHash::Xxh3,
+        raw::FeatureHash::Md5 => fingerprint::FeatureHash::Md5,
+        raw::FeatureHash::Jenkins => fingerprint::FeatureHash::Jenkins,
+    };
+    fingerprint::Settings {
+        simhash: fingerprint::SimHashSettings {
+            bits: width(simhash.bits, hash, found),
+            weights: match simhash.weights {
+                raw::Weights::TfIdf => fingerprint::Weights::TfIdf,
+                raw::Weights::Tf => fingerprint::Weights::Tf,
+                raw::Weights::Uniform => fingerprint::Weights::Uniform,
+            },
+            top_k: simhash.top_k,
+            hash,
+        },
+        minhash: fingerprint::MinHashSettings {
+            form: sketch_form(matching, found),
+            shingle: shingle(&matching.minhash.shingle, found),
+            min_shingles: matching.minhash.min_shingles,
+            stop: stop_shingles(&matching.minhash, given, found),
+        },
+        seed: secrets.get("match.seed").map_or(Seed::NONE, |secret| Seed::of(secret.expose_secret())),
+    }
+}
+
+fn width(bits: u32, hash: FeatureHash, found: &mut Findings) -> Width {
+    let Some(width) = Width::of_bits(bits) else {
+        found.refuse("match.simhash.bits", format!("{bits} bits are not supported (32, 64 and 128 are)"));
+        return Width::default();
+    };
+    let widest = hash.widest();
+    if width > widest {
+        let name = hash.name();
+        found.refuse(
+            "match.simhash.hash",
+            format!(
+                "{name} has {} bits, too few for match.simhash.bits, {bits}: take xxh3 or md5, or fewer bits",
+                widest.bits()
+            ),
+        );
+    }
+    width
+}
+
+/// Which sketches entries carry, whether a stage compares them or not: stages may change without a new scheme.
+fn sketch_form(matching: &raw::Match, found: &mut Findings) -> Option<SketchForm> {
+    let minhash = &matching.minhash;
+    if minhash.permutations == 0 {
+        if matching.stages.contains(&StageName::Minhash) {
+            found.refuse("match.minhash.permutations", "0 makes no sketches: the stage minhash has nothing to compare");
+        }
+        return None;
+    }
+    if minhash.min_shingles == 0 {
+        found.refuse("match.minhash.min_shingles", "0 is below the limit of 1: a page without shingles has no sketch");
+    }
+    let bits = match minhash.bits_per_slot {
+        4 => SlotBits::B4,
+        8 => SlotBits::B8,
+        16 => SlotBits::B16,
+        other => {
+            found.refuse("match.minhash.bits_per_slot", format!("{other} bits are not supported (4, 8 and 16 are)"));
+            return None;
+        }
+    };
+    let form = SketchForm::new(minhash.permutations, bits);
+    let mut form = form.map_err(|error| found.refuse("match.minhash.permutations", error.to_string())).ok()?;
+    if let Some(k) = minhash.bottom_k {
+        form = form.with_bottom(k).map_err(|error| found.refuse("match.minhash.bottom_k", error.to_string())).ok()?;
+    }
+    if minhash.containment.is_some() && bits == SlotBits::B4 {
+        found.refuse(
+            "match.minhash.containment",
+            "slots of 4 bits agree too often by chance to tell what little a long page shares with a short one \
+             (match.minhash.bits_per_slot 8 or 16)",
+        );
+    }
+    Some(form.with_count())
+}
+
+fn shingle(raw: &raw::Shingle, found: &mut Findings) -> Shingling {
+    let shingling = shingling(raw);
+    for (path, length) in [("match.minhash.shingle.han", raw.han), ("match.minhash.shingle.other", raw.other)] {
+        if !(1..=64).contains(&length) {
+            found.refuse(path, format!("{length} {} make no shingle (expected 1 to 64)", shingling.unit.name()));
+        }
+    }
+    shingling
+}
+
+const fn shingling(raw: &raw::Shingle) -> Shingling {
+    match raw.unit {
+        raw::ShingleUnit::Characters => Shingling::of_characters(raw.han, raw.other),
+        raw::ShingleUnit::Words => Shingling::of_words(raw.han, raw.other),
+    }
+}
+
+fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) -> StopShingles {
+    let Some(path) = &minhash.stop_shingles else { return StopShingles::default() };
+    if given.unread.contains(path) {
+        return StopShingles::default();
+    }
+    let name = path.display();
+    let Some(contents) = given.words.get(path) else {
+        found.refuse("match.minhash.stop_shingles", format!("the file {name} was not read"));
+        return StopShingles::default();
+    };
+    StopShingles::parse(contents, shingling(&minhash.shingle)).unwrap_or_else(|error| {
+        found.refuse("match.minhash.stop_shingles", format!("{name}: {error}"));
+        StopShingles::default()
+    })
+}
+
+fn minhash_rules(minhash: &raw::Minhash, form: SketchForm, found: &mut Findings) -> Option<MinHashRules> {
+    let raw::Minhash {
+        bands,
+        rows,
+        min_shared_bands: agree,
+        min_similarity,
+        low_confidence: ref unsure,
+        containment,
+        max_bucket,
+        ..
+    } = *minhash;
+    if agree == 0 || usize::from(agree) > bands {
+        found.refuse(
+            "match.minhash.min_shared_bands",
+            format!("{agree} of {bands} bands cannot agree (expected 1 to {bands})"),
+        );
+    }
+    let banding = Banding::new(bands, rows, form);
+    let banding = banding.map_err(|error| found.refuse("match.minhash.bands", error.to_string())).ok();
+    let min_similarity = per_mille("match.minhash.min_similarity", min_similarity, found)?;
+    let unsure = LowConfidence {
+        below: per_mille("match.minhash.low_confidence.below", unsure.below, found)?,
+        below_short: per_mille("match.minhash.low_confidence.below_short", unsure.below_short, found)?,
+        short: unsure.short,
+        containment: per_mille("match.minhash.low_confidence.containment", unsure.containment, found)?,
+        max_distance: unsure.max_distance,
+        of_many: unsure.of_many,
+    };
+    let containment = share_of("match.minhash.containment", containment, found);
+    Some(MinHashRules { form, banding: banding?, agree, min_similarity, containment, unsure, max_bucket })
+}
+
+/// Takes a share that may be absent as thousandths.
+fn share_of(path: &str, share: Option<f64>, found: &mut Findings) -> Option<u16> {
+    share.and_then(|share| per_mille(path, share, found))
+}
+
+/// Takes a share as thousandths.
+fn per_mille(path: &str, share: f64, found: &mut Findings) -> Option<u16> {
+    if !(0.0..=1.0).contains(&share) {
+        found.refuse(path, format!("{share} is no similarity (expected 0 to 1)"));
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
+    Some((share * 1000.0).round() as u16)
+}
+
+pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -> Rules {
+    let matching = &raw.r#match;
+    let window = &raw.window;
+    let mut stages: Vec<Stage> = matching.stages.iter().copied().map(stage).collect();
+    stages.sort_unstable();
+    if stages.is_empty() {
+        found.refuse(
+            "match.stages",
+            "without a stage nothing ever matches: expected exact, simhash, minhash or some of them",
+        );
+    }
+    if stages.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
+        found.refuse("match.stages", "names a stage twice");
+    }
+    stages.dedup();
+    let distance = matching.simhash.max_distance;
+    if distance > MAX_DISTANCE {
+        found.refuse("match.simhash.max_distance", format!("{distance} is above the limit of {MAX_DISTANCE}"));
+    }
+    if window.size.0.is_zero() {
+        found.refuse("window.size", "0s remembers nothing: expected at least 1ms");
+    }
+    let mut own = |stage: Stage, span: Option<Span>| {
+        let path = format!("window.stages.{}", stage.name());
+        let Some(span) = span else { return window.size.0 };
+        if span.0.is_zero() {
+            found.refuse(&path, "0s remembers nothing: expected at least 1ms (match.stages turns a stage off)");
+        }
+        if !stages.contains(&stage) {
+            found.refuse(&path, format!("the stage {} is not in match.stages", stage.name()));
+        }
+        span.0
+    };
+    let windows = Windows {
+        exact: own(Stage::Exact, window.stages.exact),
+        simhash: own(Stage::SimHash, window.stages.simhash),
+        minhash: own(Stage::MinHash, window.stages.minhash),
+    };
+    // Where the form is refused, bands are looked at all the same: everything is told at once.
+    let any_form = || SketchForm::new(matching.minhash.permutations, SlotBits::B8).ok();
+    let minhash = form.or_else(any_form).and_then(|form| minhash_rules(&matching.minhash, form, found));
+    let minhash = minhash.filter(|_| form.is_some());
+    Rules {
+        stages,
+        max_distance: distance.min(MAX_DISTANCE),
+        windows,
+        lateness: window.allowed_lateness.0,
+        max_future_skew: window.max_future_skew.0,
+        max_entries: max_entries(raw, found),
+        same_id: match matching.same_id {
+            raw::SameIdPolicy::Update => SameId::Update,
+            raw::SameIdPolicy::Duplicate => SameId::Duplicate,
+        },
+        minhash,
+        number_guard: per_mille("match.number_overlap", matching.number_overlap, found)
+            .filter(|_| matching.number_guard),
+        simhash_similarity: share_of("match.simhash.min_similarity", matching.simhash.min_similarity, found),
+        same_site: share_of("match.same_site", matching.same_site, found).map(|containment| SameSite { containment }),
+    }
+}
+
+const fn stage(name: StageName) -> Stage {
+    match name {
+        StageName::Exact => Stage::Exact,
+        StageName::Simhash => Stage::SimHash,
+        StageName::Minhash => Stage::MinHash,
+    }
+}
+
+/// Memory that one original is taken to need with its sketch, in bytes: the sketch, a place in the table of each band
+/// (`docs/QUALITY.md`), and what a `SimHash` is longer than 64 bits.
+fn bytes_per_original(matching: &raw::Match) -> u64 {
+    let raw::Minhash { permutations, bits_per_slot: bits, bands, bottom_k, .. } = matching.minhash;
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    // The number of shingles, and the smallest of them.
+    let beside = number(bottom_k.unwrap_or(0)).saturating_mul(4).saturating_add(2);
+    let slots = number(permutations).saturating_mul(u64::from(bits)) / 8;
+    let sketch = if permutations == 0 { 0 } else { slots.saturating_add(beside) };
+    let tables = if matching.stages.contains(&StageName::Minhash) { number(bands).saturating_mul(7) } else { 0 };
+    let wider = u64::from(matching.simhash.bits).saturating_sub(64) / 8;
+    BYTES_PER_ORIGINAL.saturating_add(wider).saturating_add(sketch).saturating_add(tables)
+}
+
+fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
+    match (raw.index.max_memory, raw.index.max_entries) {
+        (Some(_), Some(_)) => {
+            found.refuse("index.max_entries", "index.max_memory is also set: use only one of the two limits");
+            0
+        }
+        (None, Some(0)) => {
+            found.refuse("index.max_entries", "0 is below the limit of 1");
+            0
+        }
+        (None, Some(entries)) => entries,
+        (memory, None) => {
+            let ByteSize(memory) = memory.unwrap_or(DEFAULT_MAX_MEMORY);
+            let one = bytes_per_original(&raw.r#match);
+            let entries = memory / one;
+            if entries == 0 {
+                found.refuse("index.max_memory", format!("{memory} bytes hold no original (one takes {one} bytes)"));
+            }
+            entries
+        }
+    }
+}
+
+pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {
+    let index = &raw.index;
+    super::limits::at_least("index.snapshot.interval", index.snapshot.interval.0, Duration::from_secs(1), found);
+    let snapshots_kept = NonZeroUsize::new(index.snapshot.keep).unwrap_or_else(|| {
+        found.refuse("index.snapshot.keep", "0 is below the limit of 1");
+        NonZeroUsize::MIN
+    });
+    if index.path.as_os_str().is_empty() {
+        found.refuse("index.path", "must not be empty");
+    }
+    let derived = index.max_entries.map(|entries| entries.saturating_mul(bytes_per_original(&raw.r#match)));
+    let configured = index.max_memory.map(|ByteSize(bytes)| bytes);
+    Index {
+        // The logs of both have other identities, so each would throw away the snapshots of the other.
+        path: if raw.mode == Mode::Observe { index.path.join("observe") } else { index.path.clone() },
+        max_memory: configured.or(derived).unwrap_or(DEFAULT_MAX_MEMORY.0),
+        cold_start: index.cold_start,
+        snapshot_interval: index.snapshot.interval.0,
+        snapshots_kept,
+    }
+}
+
+/// Takes a size of at least one byte that the machine can address.
+pub(super) fn bytes(path: &str, size: ByteSize, found: &mut Findings) -> usize {
+    if size.0 == 0 {
+        found.refuse(path, "0B is below the limit of 1B");
+    }
+    usize::try_from(size.0).unwrap_or_else(|_| {
+        found.refuse(path, format!("{size} is more than this machine can address"));
+        usize::MAX
+    })
+}

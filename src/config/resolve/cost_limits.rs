@@ -1,0 +1,67 @@
+//! Cost limits: refuses bands whose chance candidates would overload the judge.
+
+use super::super::settings::Settings;
+use super::{Findings, Purpose};
+use crate::log::Stage;
+use crate::quality::chances;
+
+/// The longest that a judge may look for one page by chance, in nanoseconds: 1,000 pages a second at the least.
+const MAX_NANOSECONDS: f64 = 1e6;
+
+/// Refuses bands whose chance candidates, with the index full, would keep the judge busy for too long. Files that are
+/// sieved are as long as they are: nothing is refused there.
+pub(super) fn cost_limits(settings: &Settings, found: &mut Findings) {
+    let rules = &settings.rules;
+    if rules.stages.contains(&Stage::SimHash) && settings.roles.judge {
+        strangers(settings, found);
+    }
+    let Some(minhash) = rules.minhash.filter(|_| rules.stages.contains(&Stage::MinHash)) else { return };
+    if found.purpose != Purpose::Run || !settings.roles.judge {
+        return;
+    }
+    if !(1..=minhash.banding.bands()).contains(&minhash.agree) {
+        // Refused already.
+        return;
+    }
+    let shingle = settings.fingerprint.minhash.shingle;
+    let chances = chances(shingle, minhash.banding, minhash.least_keys(), rules.max_entries);
+    let costs = chances.iter().map(|chance| (chance.nanoseconds(minhash.banding), chance));
+    let Some((cost, worst)) = costs.max_by(|(one, _), (other, _)| one.total_cmp(other)) else { return };
+    if cost > MAX_NANOSECONDS {
+        let (bands, rows) = (minhash.banding.bands(), minhash.banding.rows());
+        found.refuse(
+            "match.minhash.bands",
+            format!(
+                "{bands} bands of {rows} rows, {} to be shared, find about {:.0} strangers for a page among {} originals of {} \
+                 and compare {:.0}: {:.1} ms of the judge (limit 1 ms); more rows, a larger min_shared_bands, longer shingles or fewer \
+                 index.max_entries find fewer",
+                minhash.least_keys(),
+                worst.found,
+                rules.max_entries,
+                worst.kind,
+                worst.compared,
+                cost / 1e6
+            ),
+        );
+    }
+}
+
+/// Strangers that may be near a page before it is worth a word: as many pages are lost as the whole program may lose.
+const MAX_STRANGERS: f64 = 0.002;
+
+/// Warns of codes so narrow, or a distance so far, that pages find originals they have nothing to do with.
+fn strangers(settings: &Settings, found: &mut Findings) {
+    let (width, rules) = (settings.fingerprint.simhash.bits, &settings.rules);
+    let strangers = width.strangers(rules.max_distance, rules.max_entries);
+    if strangers > MAX_STRANGERS {
+        let (bits, within, entries) = (width.bits(), rules.max_distance, rules.max_entries);
+        found.warn_service(
+            "match.simhash.bits",
+            format!(
+                "of {entries} originals about {strangers:.3} are within {within} of {bits} bits of any page by chance, and real \
+                 texts are closer: unique pages are taken for duplicates; more bits, a smaller match.simhash.max_distance or \
+                 fewer index.max_entries find fewer"
+            ),
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Judges the retained requests again under the rules recorded in the log, and compares the result with the written verdicts.
+//!
+//! Before: both logs as they are kept. After: where they disagree. By law L5 they never do: same log, same rules, same
+//! rulings. What is written stays in force: after a difference the written ruling is followed, so that one difference
+//! does not bring forth others.
+//!
+//! Cost: that of judging, once for each entry.
+
+use super::{Diverged, State, decide};
+use crate::log::{Answer, Checkpoint, Entry, Ruling, RulingBatch, VerdictRecord};
+use crate::record::Timestamp;
+
+/// One record of the fingerprint log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its offset.
+    pub offset: i64,
+    /// When the broker took it.
+    pub append_time: Timestamp,
+    /// What it asks.
+    pub entries: Vec<Entry>,
+}
+
+/// Where what is written is not what comes out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// One ruling.
+    Ruling {
+        /// Offset of the entry in the fingerprint log, if there is one.
+        entry: Option<i64>,
+        /// What stands in the verdict log, if anything.
+        written: Option<Box<Ruling>>,
+        /// What comes out, if anything.
+        anew: Option<Box<Ruling>>,
+    },
+    /// The tails behind a batch: where forgetting stands.
+    Tails,
+    /// What a checkpoint says of clock, tails, rules, or the place in the log.
+    Checkpoint,
+}
+
+/// What judging anew came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VerifyCounts {
+    /// Rulings that were judged anew.
+    pub judged: u64,
+    /// Those of them that came out as they are written.
+    pub same: u64,
+    /// Those of them that name an original which is older than the kept log: nobody can tell.
+    pub unknown: u64,
+    /// Rulings whose entries the fingerprint log does not hold any more.
+    pub unasked: u64,
+    /// Differences found.
+    pub differences: u64,
+}
+
+/// Follows the verdict log and judges the entries that belong to it anew.
+#[derive(Debug, Default)]
+pub struct LogVerifier {
+    state: State,
+    is_complete: bool,
+    counts: VerifyCounts,
+}
+
+impl LogVerifier {
+    /// Says that every original which entries still held can match is in the kept verdict log. So it is where the
+    /// fingerprint log was trimmed: both logs are trimmed together, to a place where that holds. A verdict log that
+    /// begins with its very first checkpoint needs no such promise.
+    pub fn trust_the_trim(&mut self) {
+        self.is_complete = true;
+    }
+
+    /// Returns the state that follows from what is written.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns what was found so far.
+    #[must_use]
+    pub const fn counts(&self) -> VerifyCounts {
+        self.counts
+    }
+
+    /// Takes the next record of the verdict log, with the records of the fingerprint log that it answers: those from
+    /// the state's next entry up to the record's. Without them it is only followed.
+    ///
+    /// # Errors
+    ///
+    /// [`Diverged`] when the record cannot follow on the ones before. Nothing more can be compared then.
+    pub fn record(&mut self, record: &VerdictRecord, asked: Option<&[Asked]>) -> Result<Vec<Difference>, Diverged> {
+        let mut found = Vec::new();
+        match (record, asked) {
+            (VerdictRecord::Checkpoint(checkpoint), _) if self.state.log().is_none() => {
+                self.state.follow_record(record)?;
+                self.is_complete |= checkpoint.next_sequence == 0;
+            }
+            (VerdictRecord::Checkpoint(checkpoint), _) => {
+                if !self.is_as(checkpoint) {
+                    found.push(Difference::Checkpoint);
+                }
+                self.state.follow_record(record)?;
+            }
+            (VerdictRecord::Rules(_), _) => self.state.follow_record(record)?,
+            (VerdictRecord::Rulings(batch), None) => {
+                self.counts.unasked += u64::try_from(batch.rulings.len()).unwrap_or(u64::MAX);
+                self.state.follow_record(record)?;
+            }
+            (VerdictRecord::Rulings(batch), Some(asked)) => self.batch(batch, asked, &mut found)?,
+        }
+        self.counts.differences += u64::try_from(found.len()).unwrap_or(u64::MAX);
+        Ok(found)
+    }
+
+    fn is_as(&self, checkpoint: &Checkpoint) -> bool {
+        let state = &self.state;
+        state.rules_number() == checkpoint.rules_number
+            && state.rules() == Some(&checkpoint.rules)
+            && state.newest() == checkpoint.newest
+            && state.tails() == checkpoint.tails
+            && state.next_sequence() == checkpoint.next_sequence
+            && state.next_entry() == checkpoint.next_entry
+    }
+
+    fn batch(&mut self, batch: &RulingBatch, asked: &[Asked], found: &mut Vec<Difference>) -> Result<(), Diverged> {
+        self.state.begin_batch(batch)?;
+        let mut written = batch.rulings.as_slice();
+        for asked in asked {
+            for entry in &asked.entries {
+                let Some(anew) = decide(&self.state, entry, asked.append_time) else { continue };
+                self.counts.judged += 1;
+                // Rulings stand in the order of their entries. What stands before this one was never asked.
+                let Some(at) = written.iter().position(|ruling| ruling.request == anew.request) else {
+                    let anew = Some(Box::new(anew));
+                    found.push(Difference::Ruling { entry: Some(asked.offset), written: None, anew });
+                    continue;
+                };
+                let (unasked, rest) = written.split_at(at);
+                self.follow_unasked(unasked, found)?;
+                let Some((ruling, rest)) = rest.split_first() else { continue };
+                written = rest;
+                self.compare(asked.offset, ruling, anew, found);
+                self.state.follow(ruling)?;
+            }
+        }
+        self.follow_unasked(written, found)?;
+        if self.state.tails() != batch.tails {
+            found.push(Difference::Tails);
+        }
+        self.state.end_batch(batch);
+        Ok(())
+    }
+
+    fn compare(&mut self, entry: i64, written: &Ruling, anew: Ruling, found: &mut Vec<Difference>) {
+        if *written == anew {
+            self.counts.same += 1;
+        } else if self.is_older_than_the_log(written) {
+            self.counts.unknown += 1;
+        } else {
+            let (written, anew) = (Some(Box::new(written.clone())), Some(Box::new(anew)));
+            found.push(Difference::Ruling { entry: Some(entry), written, anew });
+        }
+    }
+
+    fn follow_unasked(&mut self, unasked: &[Ruling], found: &mut Vec<Difference>) -> Result<(), Diverged> {
+        for ruling in unasked {
+            found.push(Difference::Ruling { entry: None, written: Some(Box::new(ruling.clone())), anew: None });
+            self.state.follow(ruling)?;
+        }
+        Ok(())
+    }
+
+    /// Says whether a ruling names an original that stood in the part of the verdict log that is gone.
+    fn is_older_than_the_log(&self, written: &Ruling) -> bool {
+        let Answer::Page(page) = &written.answer else { return false };
+        let Some(of) = page.decision.matched().filter(|_| !self.is_complete) else { return false };
+        !self.state.index().live(&self.state.tails()).any(|original| original.source == of.source)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::super::tests::{deliver_all, entries, rules};
+use super::*;
+use crate::log::{Decision, LogIdentity, RulesNumber, RulesRecord, Tails, Windows};
+use crate::record::Source;
+
+/// Both logs as a judge leaves them: `asked[n]` belongs to the n-th batch of rulings.
+struct Logs {
+    verdicts: Vec<VerdictRecord>,
+    asked: Vec<Vec<Asked>>,
+}
+
+/// Judges entries as the service does: some in a record, some records in a batch, new rules and a checkpoint between.
+fn logs(entries: &[(Entry, Timestamp)], capacity: u64) -> Logs {
+    let mut state = State::begin(LogIdentity(1), rules(capacity), 0);
+    deliver_all(&mut state);
+    let checkpoint = |state: &State| {
+        let checkpoint = state.checkpoint(None, |_| 0, &BTreeMap::new()).unwrap();
+        VerdictRecord::Checkpoint(Box::new(checkpoint))
+    };
+    let (mut verdicts, mut all_asked) = (vec![checkpoint(&state)], Vec::new());
+    for (number, of_batch) in entries.chunks(7).enumerate() {
+        if number == 3 {
+            let mut rules = rules(capacity);
+            rules.max_distance = 1;
+            let record = RulesRecord { log: LogIdentity(1), number: RulesNumber(2), rules };
+            state.follow_rules(&record);
+            verdicts.push(VerdictRecord::Rules(record));
+        }
+        let (mut rulings, mut asked) = (Vec::new(), Vec::new());
+        for (at, of_record) in of_batch.chunks(3).enumerate() {
+            let (_, append_time) = of_record[0];
+            let of_record: Vec<Entry> = of_record.iter().map(|(entry, _)| entry.clone()).collect();
+            for entry in &of_record {
+                let Some(ruling) = decide(&state, entry, append_time) else { continue };
+                state.follow(&ruling).unwrap();
+                rulings.push(ruling);
+            }
+            let offset = i64::try_from(number * 3 + at).unwrap();
+            asked.push(Asked { offset, append_time, entries: of_record });
+            state.pass_entries(offset + 1);
+        }
+        verdicts.push(VerdictRecord::Rulings(RulingBatch {
+            log: LogIdentity(1),
+            rules: state.rules_number(),
+            tails: state.tails(),
+            next_entry: state.next_entry(),
+            rulings,
+        }));
+        all_asked.push(asked);
+        if number % 5 == 4 {
+            verdicts.push(checkpoint(&state));
+        }
+    }
+    Logs { verdicts, asked: all_asked }
+}
+
+fn judged_anew(logs: &Logs) -> (Vec<Difference>, VerifyCounts, Result<(), Diverged>) {
+    let (mut verifier, mut asked, mut found) = (LogVerifier::default(), logs.asked.iter(), Vec::new());
+    for record in &logs.verdicts {
+        let of_batch = matches!(record, VerdictRecord::Rulings(_)).then(|| asked.next().unwrap().as_slice());
+        match verifier.record(record, of_batch) {
+            Ok(differences) => found.extend(differences),
+            Err(why) => return (found, verifier.counts(), Err(why)),
+        }
+    }
+    (found, verifier.counts(), Ok(()))
+}
+
+/// The rulings of pages in the log, by batch and place.
+fn pages(logs: &Logs) -> Vec<(usize, usize)> {
+    let batches = logs.verdicts.iter().enumerate().filter_map(|(at, record)| match record {
+        VerdictRecord::Rulings(batch) => Some((at, batch)),
+        VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
+    });
+    let of_pages = batches.flat_map(|(at, batch)| {
+        let places = batch.rulings.iter().enumerate();
+        places.filter(|(_, ruling)| matches!(ruling.answer, Answer::Page(_))).map(move |(place, _)| (at, place))
+    });
+    of_pages.collect()
+}
+
+/// The ruling of a page, to be falsified.
+fn page(logs: &mut Logs, (at, place): (usize, usize)) -> &mut crate::log::PageRuling {
+    let VerdictRecord::Rulings(batch) = &mut logs.verdicts[at] else { panic!("no rulings at {at}") };
+    let Answer::Page(page) = &mut batch.rulings[place].answer else { panic!("no page at {at}:{place}") };
+    page
+}
+
+fn stranger() -> Source {
+    crate::record::PartitionId::new("strangers", 0).at(7)
+}
+
+fn asked_about(difference: &Difference) -> Option<(&Ruling, &Ruling)> {
+    let Difference::Ruling { entry: Some(_), written: Some(written), anew: Some(anew) } = difference else {
+        return None;
+    };
+    Some((written, anew))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn what_a_judge_wrote_comes_out_again(entries in entries(), capacity in prop_oneof![Just(3), Just(1000)]) {
+        let logs = logs(&entries, capacity);
+        let (found, counts, end) = judged_anew(&logs);
+        prop_assert_eq!((found, end), (vec![], Ok(())));
+        prop_assert_eq!(counts.judged, counts.same);
+        let written = logs.verdicts.iter().map(|record| match record {
+            VerdictRecord::Rulings(batch) => batch.rulings.len() as u64,
+            VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => 0,
+        });
+        prop_assert_eq!(counts.judged, written.sum::<u64>());
+    }
+
+    #[test]
+    fn a_falsified_ruling_is_found_and_no_other_is_blamed(entries in entries(), at in any::<prop::sample::Index>()) {
+        let mut logs = logs(&entries, 1000);
+        let pages = pages(&logs);
+        prop_assume!(!pages.is_empty());
+        let place = pages[at.index(pages.len())];
+        let page = page(&mut logs, place);
+        let (written, source) = (page.decision.clone(), page.source.clone());
+        match &mut page.decision {
+            // Its originals are what they were, so later rulings stay right.
+            Decision::Duplicate { of } | Decision::Update { of, .. } | Decision::Template { of, .. } => of.age_ms += 1,
+            Decision::Unique { .. } => page.digest.0 ^= 1,
+        }
+        let (found, counts, end) = judged_anew(&logs);
+        prop_assert_eq!(end, Ok(()));
+        prop_assert_eq!((found.len(), counts.judged - counts.same), (1, 1), "{:?}", written);
+        let (_, anew) = asked_about(&found[0]).unwrap();
+        prop_assert_eq!(anew.answer.ruled_source(), Some(&source));
+    }
+}
+
+/// Entries that make something of each kind of ruling.
+fn usual() -> Vec<(Entry, Timestamp)> {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    loop {
+        let entries = entries().new_tree(&mut runner).unwrap().current();
+        if entries.len() > 100 {
+            return entries;
+        }
+    }
+}
+
+#[test]
+fn a_ruling_that_nobody_asked_for_and_an_entry_without_one_are_told() {
+    let mut changed = logs(&usual(), 1000);
+    let (at, place) = pages(&changed)[4];
+    let VerdictRecord::Rulings(batch) = &mut changed.verdicts[at] else { panic!("rulings") };
+    let taken = batch.rulings.remove(place);
+    let (found, ..) = judged_anew(&changed);
+    let is_taken = |difference: &Difference| matches!(difference, Difference::Ruling { entry: Some(_), written: None, anew: Some(anew) } if **anew == taken);
+    assert!(found.iter().any(is_taken), "{found:?}");
+
+    let mut changed = logs(&usual(), 1000);
+    let VerdictRecord::Rulings(batch) = &mut changed.verdicts[at] else { panic!("rulings") };
+    let mut made_up = taken;
+    made_up.request.0 = u64::MAX;
+    if let Answer::Page(page) = &mut made_up.answer {
+        page.source = stranger();
+    }
+    batch.rulings.insert(place, made_up.clone());
+    let (found, ..) = judged_anew(&changed);
+    let is_made_up = |difference: &Difference| matches!(difference, Difference::Ruling { entry: None, written: Some(written), anew: None } if **written == made_up);
+    assert!(found.iter().any(is_made_up), "{found:?}");
+}
+
+#[test]
+fn tails_and_checkpoints_that_do_not_follow_are_told() {
+    let mut changed = logs(&usual(), 1000);
+    let VerdictRecord::Rulings(batch) = &mut changed.verdicts[1] else { panic!("rulings") };
+    batch.tails = Tails { times: Windows::all(Timestamp::from_millis(1_000_000)), first_sequence: 0 };
+    assert!(judged_anew(&changed).0.contains(&Difference::Tails));
+
+    let mut changed = logs(&usual(), 1000);
+    let last = changed.verdicts.iter_mut().rev().find_map(|record| match record {
+        VerdictRecord::Checkpoint(checkpoint) => Some(checkpoint),
+        VerdictRecord::Rules(_) | VerdictRecord::Rulings(_) => None,
+    });
+    last.unwrap().next_sequence += 1;
+    assert_eq!(judged_anew(&changed).0, [Difference::Checkpoint]);
+}
+
+#[test]
+fn nobody_is_blamed_for_originals_that_are_older_than_the_kept_log() {
+    let whole = logs(&usual(), 1000);
+    // The log is cut at its second checkpoint, though originals before it are still alive.
+    let second = whole.verdicts.iter().enumerate().skip(1);
+    let cut = second.filter(|(_, record)| matches!(record, VerdictRecord::Checkpoint(_))).map(|(at, _)| at).next();
+    let cut = cut.unwrap();
+    let before = whole.verdicts[..cut].iter().filter(|record| matches!(record, VerdictRecord::Rulings(_))).count();
+    let mut kept = Logs { verdicts: whole.verdicts[cut..].to_vec(), asked: whole.asked[before..].to_vec() };
+    let (found, counts, end) = judged_anew(&kept);
+    assert_eq!((found, end), (vec![], Ok(())));
+    assert!(counts.unknown > 0 && counts.same > 0, "{counts:?}");
+
+    // Where the trim can be trusted, an original that nobody has is a difference.
+    let mut verifier = LogVerifier::default();
+    verifier.trust_the_trim();
+    let mut asked = kept.asked.iter();
+    let mut differences = 0;
+    for record in &kept.verdicts {
+        let of_batch = matches!(record, VerdictRecord::Rulings(_)).then(|| asked.next().unwrap().as_slice());
+        differences += verifier.record(record, of_batch).unwrap().len() as u64;
+    }
+    assert_eq!((differences, verifier.counts().unknown), (counts.unknown, 0));
+
+    // Entries that are gone are not judged.
+    kept.asked.clear();
+    let mut verifier = LogVerifier::default();
+    for record in &kept.verdicts {
+        assert_eq!(verifier.record(record, None), Ok(vec![]));
+    }
+    assert_eq!(verifier.counts().judged, 0);
+    assert!(verifier.counts().unasked > 0);
+}
+
+#[test]
+fn a_second_ruling_ends_the_comparison() {
+    let mut changed = logs(&usual(), 1000);
+    let (at, place) = pages(&changed)[0];
+    let VerdictRecord::Rulings(batch) = &mut changed.verdicts[at] else { panic!("rulings") };
+    let twice = batch.rulings[place].clone();
+    batch.rulings.push(twice);
+    let (_, _, end) = judged_anew(&changed);
+    assert!(matches!(end, Err(Diverged::SecondRuling(_))), "{end:?}");
+}

@@ -1,0 +1,95 @@
+//! Backpressure by bytes: readers wait while too many bytes are read but not yet processed.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Counts bytes on their way from a reader to its owner.
+#[derive(Debug)]
+pub struct ByteBudget {
+    limit: usize,
+    held: Mutex<usize>,
+    sank: Condvar,
+}
+
+impl ByteBudget {
+    /// Makes a budget of `limit` bytes: there is room while fewer are held.
+    #[must_use]
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, held: Mutex::new(0), sank: Condvar::new() })
+    }
+
+    /// Counts `bytes` as held until the returned value is dropped. Never waits.
+    #[must_use]
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> Permit {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
+        Permit { budget: Arc::clone(self), bytes }
+    }
+
+    /// Waits until fewer than the limit are held, at most `timeout`. Returns true if there is room.
+    pub fn wait_for_room(&self, timeout: Duration) -> bool {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let (held, _) = self
+            .sank
+            .wait_timeout_while(held, timeout, |held| *held >= self.limit)
+            .unwrap_or_else(PoisonError::into_inner);
+        *held < self.limit
+    }
+
+    /// Returns the bytes held now.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn release(&self, bytes: usize) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_shut = *held >= self.limit;
+        *held = held.saturating_sub(bytes);
+        if was_shut && *held < self.limit {
+            self.sank.notify_all();
+        }
+    }
+}
+
+/// Bytes counted by a [`ByteBudget`] until this is dropped.
+#[derive(Debug)]
+pub struct Permit {
+    budget: Arc<ByteBudget>,
+    bytes: usize,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.budget.release(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gate_shuts_at_its_limit_and_opens_when_bytes_are_dropped() {
+        let budget = ByteBudget::new(10);
+        let first = budget.hold(6);
+        assert!(budget.wait_for_room(Duration::ZERO));
+        let second = budget.hold(4);
+        assert!(!budget.wait_for_room(Duration::ZERO));
+        drop(first);
+        assert!(budget.wait_for_room(Duration::ZERO));
+        drop(second);
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn waiting_reader_wakes_when_bytes_are_dropped() {
+        let budget = ByteBudget::new(1);
+        let held = budget.hold(1);
+        let waiting = std::thread::spawn({
+            let budget = Arc::clone(&budget);
+            move || budget.wait_for_room(Duration::from_mins(1))
+        });
+        drop(held);
+        assert!(waiting.join().unwrap());
+    }
+}

@@ -1,0 +1,507 @@
+//! A consumer that belongs to a group, on its own polling thread.
+//!
+//! Records, assignments, revocations, ends of partitions and failures leave in one order, through one sink. The
+//! owner answers with [`Command`]s. A partition that is assigned is not read before the owner names an offset
+//! ([`Command::Seek`]); a partition that is revoked leaves only after [`Command::RevokeDone`]: the callback waits for
+//! it on the polling thread, so that what the owner commits meanwhile still counts for this member's generation.
+//!
+//! Partitions are added to the client's own assignment at their first seek and removed only inside the revocation
+//! callback: removing them at any other moment could answer a revocation that the owner has not seen yet.
+
+mod arrived;
+mod events;
+mod identity;
+mod fetch_states;
+mod membership;
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{ClientConfig, TopicPartitionList};
+
+pub use self::arrived::ConsumedRecord;
+use self::arrived::TopicName;
+pub(super) use self::arrived::detach;
+pub use self::events::{Command, ConsumerEvent, Start};
+use self::fetch_states::{FetchState, FetchStates, list_of, partitions_of, report};
+use self::identity::member_id;
+pub use self::membership::Membership;
+use super::budget::ByteBudget;
+use super::client::{log_error, log_line};
+use super::watchdog::{ClientWatchdog, close_in_background};
+use crate::record::PartitionId;
+
+/// How long one poll waits: also how long a command may wait for the polling thread.
+const POLL: Duration = Duration::from_millis(20);
+
+/// How long a seek may take before it is tried again.
+const SEEK: Duration = Duration::from_millis(500);
+
+/// How long a revocation waits for the owner at the most. The group's own limit is `max.poll.interval.ms` (5 min).
+const REVOKE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What to join, and how.
+pub struct GroupConsumerSettings {
+    /// Settings of the consumer.
+    pub config: ClientConfig,
+    /// Topics, or one pattern that starts with `^`.
+    pub topics: Vec<String>,
+    /// Name of the polling thread.
+    pub thread: String,
+    /// Shuts when too much is on its way to the owner.
+    pub budget: Arc<ByteBudget>,
+    /// Called whenever the polling thread has come round, brokers or not.
+    pub moved: Box<dyn Fn() + Send>,
+}
+
+impl GroupConsumerSettings {
+    fn topics(&self) -> Vec<&str> {
+        self.topics.iter().map(String::as_str).collect()
+    }
+}
+
+/// The owner's end of a member. Dropping it leaves the group without waiting.
+pub struct GroupConsumer {
+    commands: Sender<Command>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl GroupConsumer {
+    /// Joins the group. Everything that happens is handed to `sink`, on the polling thread.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings, or the thread not started.
+    pub fn join(
+        settings: GroupConsumerSettings,
+        sink: impl Fn(ConsumerEvent) + Send + Sync + 'static,
+    ) -> Result<Self, KafkaError> {
+        let (sender, commands) = unbounded();
+        let thread = settings.thread.clone();
+        let shared = Arc::new(Shared {
+            sink: Box::new(sink),
+            commands,
+            fetch_states: Mutex::new(FetchStates::default()),
+            budget: Arc::clone(&settings.budget),
+        });
+        let consumer = subscribe(&settings, &shared)?;
+        let thread = std::thread::Builder::new()
+            .name(thread)
+            .spawn(move || run(&settings, &shared, consumer))
+            .map_err(|error| KafkaError::ClientCreation(format!("no thread for the consumer: {error}")))?;
+        Ok(Self { commands: sender, thread: Some(thread) })
+    }
+
+    /// Hands a command to the polling thread.
+    pub fn command(&self, command: Command) {
+        // A thread that has ended has nothing left to do.
+        let _ = self.commands.send(command);
+    }
+
+    /// Says whether the group is left and the thread at its end.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for GroupConsumer {
+    fn drop(&mut self) {
+        self.command(Command::Leave);
+    }
+}
+
+/// What outlives a single client: how far each partition was read, and the way to the owner.
+struct Shared {
+    sink: Box<dyn Fn(ConsumerEvent) + Send + Sync>,
+    commands: Receiver<Command>,
+    fetch_states: Mutex<FetchStates>,
+    budget: Arc<ByteBudget>,
+}
+
+/// Context of one client; a replaced client's events are ignored.
+struct Context {
+    shared: Arc<Shared>,
+    retired: AtomicBool,
+    /// The consumer whose context this is.
+    this: OnceLock<Weak<BaseConsumer<Context>>>,
+}
+
+impl Deref for Context {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Context {
+    fn this(&self) -> Weak<BaseConsumer<Self>> {
+        self.this.get().cloned().unwrap_or_default()
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+}
+
+impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        log_line(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        log_error(&error, reason);
+    }
+}
+
+impl ConsumerContext for Context {
+    /// Replaces the default, which would start reading by itself.
+    fn rebalance(&self, consumer: &BaseConsumer<Self>, event: RDKafkaRespErr, list: &mut TopicPartitionList) {
+        let partitions = partitions_of(list);
+        if self.is_retired() {
+            report(consumer.incremental_unassign(&list_of(&partitions)), "unassign");
+        } else if event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            self.assigned(consumer, &partitions);
+        } else {
+            self.revoked(consumer, &partitions);
+        }
+    }
+}
+
+impl Shared {
+    fn fetch_states(&self) -> MutexGuard<'_, FetchStates> {
+        self.fetch_states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn assigned(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
+        // Tells the client that the assignment is taken; the partitions themselves follow at their first seek.
+        if let Err(error) = consumer.incremental_assign(&TopicPartitionList::new()) {
+            tracing::warn!(%error, "assignment not taken");
+        }
+        self.notice_expulsion(consumer, &BTreeSet::new());
+        for partition in partitions {
+            self.fetch_states().by_partition.insert(partition.clone(), FetchState::default());
+        }
+        if !partitions.is_empty() {
+            (self.sink)(ConsumerEvent::Assigned(partitions.clone()));
+        }
+    }
+
+    /// Reports the loss of everything where we were expelled and came back as somebody else, and what we have again, but
+    /// for the partitions that go now. Says whether it was so.
+    ///
+    /// librdkafka (2.12 and before) notices when a heartbeat is refused, and tells us; but not when we are expelled while we
+    /// ask to join. A static member then gets another id, and claims what others may have read meanwhile, in their
+    /// generation.
+    fn notice_expulsion(&self, consumer: &BaseConsumer<Context>, going: &BTreeSet<PartitionId>) -> bool {
+        let id = member_id(consumer.client());
+        let mut fetch_states = self.fetch_states();
+        let before = std::mem::replace(&mut fetch_states.member, id);
+        let held: BTreeSet<PartitionId> = fetch_states.by_partition.keys().cloned().collect();
+        if before == fetch_states.member || held.is_empty() {
+            return false;
+        }
+        // At once with the id: no place of before is good under it.
+        fetch_states.loss_epoch += 1;
+        let started = fetch_states.close_all();
+        drop(fetch_states);
+        tracing::warn!("member id changed: treating all partitions as lost");
+        report(consumer.pause(&started), "pause");
+        self.tell_of_loss(consumer, &held);
+        let kept = &held - going;
+        if !kept.is_empty() {
+            (self.sink)(ConsumerEvent::Assigned(kept));
+        }
+        true
+    }
+
+    fn revoked(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
+        let leaving = self.fetch_states().leaving;
+        if !partitions.is_empty() && !leaving {
+            if consumer.assignment_lost() {
+                self.lost(consumer, partitions);
+            } else if !self.notice_expulsion(consumer, partitions) {
+                // What the owner said before it hears of this answers nothing.
+                while let Ok(command) = self.commands.try_recv() {
+                    self.perform(consumer, command);
+                }
+                (self.sink)(ConsumerEvent::Revoked(partitions.clone()));
+                self.wait_for_owner(consumer, partitions);
+            }
+        }
+        let mut gone = TopicPartitionList::new();
+        let mut fetch_states = self.fetch_states();
+        for partition in partitions {
+            if fetch_states.by_partition.remove(partition).is_some_and(|fetch_state| fetch_state.started) {
+                gone.add_partition(&partition.topic, partition.number);
+            }
+        }
+        drop(fetch_states);
+        if let Err(error) = consumer.incremental_unassign(&gone) {
+            tracing::warn!(%error, "revocation not taken");
+        }
+    }
+
+    fn lost(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
+        self.fetch_states().loss_epoch += 1;
+        self.tell_of_loss(consumer, partitions);
+    }
+
+    fn tell_of_loss(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
+        if !partitions.is_empty() {
+            (self.sink)(ConsumerEvent::Lost(partitions.clone()));
+        }
+        self.renew(consumer);
+    }
+
+    /// Hands over the place in the group as it is now.
+    fn renew(&self, consumer: &BaseConsumer<Context>) {
+        let loss_epoch = self.fetch_states().loss_epoch;
+        (self.sink)(ConsumerEvent::Renewed(Membership {
+            consumer: consumer.context().this(),
+            loss_epoch,
+            ..Membership::default()
+        }));
+    }
+
+    /// Serves commands until the owner lets the revoked partitions go.
+    fn wait_for_owner(&self, consumer: &BaseConsumer<Context>, partitions: &BTreeSet<PartitionId>) {
+        let timeout = after(REVOKE_TIMEOUT);
+        loop {
+            let command = select! {
+                recv(self.commands) -> command => command.unwrap_or(Command::Leave),
+                recv(timeout) -> _ => {
+                    tracing::error!(after = ?REVOKE_TIMEOUT, "a revocation was not answered in time");
+                    self.fetch_states().overdue += 1;
+                    self.lost(consumer, partitions);
+                    return;
+                }
+            };
+            let done = matches!(command, Command::RevokeDone | Command::Leave);
+            if self.perform(consumer, command) && done {
+                return;
+            }
+        }
+    }
+
+    /// Says whether the command was about the present (an answer to an overdue revocation is not).
+    fn perform(&self, consumer: &BaseConsumer<Context>, command: Command) -> bool {
+        let mut fetch_states = self.fetch_states();
+        match command {
+            Command::Seek(partition, start, serial) => {
+                if let Some(fetch_state) = fetch_states.by_partition.get_mut(&partition) {
+                    fetch_state.open = None;
+                    fetch_state.wanted = Some((start, serial));
+                }
+                drop(fetch_states);
+                self.seek_what_is_wanted(consumer);
+            }
+            Command::Close(partition) => {
+                if let Some(fetch_state) = fetch_states.by_partition.get_mut(&partition) {
+                    fetch_state.open = None;
+                    fetch_state.wanted = None;
+                    if fetch_state.started {
+                        report(consumer.pause(&list_of(&BTreeSet::from([partition]))), "pause");
+                    }
+                }
+            }
+            Command::Pause(partitions) => {
+                let started = fetch_states.set_paused(&partitions, true);
+                report(consumer.pause(&started), "pause");
+                (self.sink)(ConsumerEvent::Paused);
+            }
+            Command::Resume(partitions) => {
+                let started = fetch_states.set_paused(&partitions, false);
+                report(consumer.resume(&started), "resume");
+            }
+            Command::RevokeDone => {
+                if fetch_states.overdue > 0 {
+                    fetch_states.overdue -= 1;
+                    return false;
+                }
+            }
+            // Not here: this may be the answer to a revocation.
+            Command::Rejoin => fetch_states.rejoins = true,
+            Command::Leave => fetch_states.leaving = true,
+        }
+        true
+    }
+
+    fn seek_what_is_wanted(&self, consumer: &BaseConsumer<Context>) {
+        let started = self.fetch_states().seek_what_is_wanted(consumer);
+        for (partition, serial, offset) in started {
+            (self.sink)(ConsumerEvent::Started { partition, serial, offset });
+        }
+    }
+
+    fn arrived(&self, message: &BorrowedMessage<'_>, topic: &mut TopicName) {
+        let partition = PartitionId::new(topic.shared(message.topic()), message.partition());
+        let serial = self
+            .fetch_states()
+            .by_partition
+            .get_mut(&partition)
+            .and_then(|fetch_state| fetch_state.passed(message.offset()));
+        let Some(serial) = serial else { return };
+        let record = detach(message);
+        let permit = self.budget.hold(record.bytes() + size_of::<ConsumedRecord>());
+        (self.sink)(ConsumerEvent::Record { partition, offset: message.offset(), serial, record, permit });
+    }
+
+    /// The client names only the partition's number. An end reported for too many topics does no harm: it only says
+    /// that nothing is known to follow.
+    fn at_end(&self, number: i32) {
+        let ended: Vec<(PartitionId, u64)> = self
+            .fetch_states()
+            .by_partition
+            .iter()
+            .filter(|(partition, _)| partition.number == number)
+            .filter_map(|(partition, fetch_state)| Some((partition.clone(), fetch_state.open?)))
+            .collect();
+        for (partition, serial) in ended {
+            (self.sink)(ConsumerEvent::AtEnd { partition, serial });
+        }
+    }
+
+    fn failed(&self, consumer: &BaseConsumer<Context>, error: &KafkaError) {
+        let denied = [RDKafkaErrorCode::TopicAuthorizationFailed, RDKafkaErrorCode::GroupAuthorizationFailed];
+        let code = error.rdkafka_error_code();
+        let event = if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
+            let fatal = consumer.client().fatal_error().map(|(code, _)| code);
+            if [code, fatal].contains(&Some(RDKafkaErrorCode::FencedInstanceId)) {
+                ConsumerEvent::Fenced(format!(
+                    "another process runs with the same input.group and input.instance_id, and has taken over the place in the \
+                     group: give each instance an instance_id of its own ({error})"
+                ))
+            } else {
+                ConsumerEvent::Failed(format!("the consumer is beyond repair: {error}"))
+            }
+        } else if code == Some(RDKafkaErrorCode::AutoOffsetReset) {
+            return self.out_of_range(consumer);
+        } else if code.is_some_and(|code| denied.contains(&code)) {
+            ConsumerEvent::Failed(format!("the cluster does not let us read: {error}"))
+        } else {
+            // The network, a leader on the move: the client goes on by itself, and logs it.
+            tracing::debug!(%error, "consumer");
+            return;
+        };
+        (self.sink)(event);
+    }
+
+    /// Some partition does not hold the offset that comes next. The client library does not say which: those are found
+    /// that do not. The others go on.
+    fn out_of_range(&self, consumer: &BaseConsumer<Context>) {
+        let open = |(partition, fetch_state): (&PartitionId, &FetchState)| {
+            Some((partition.clone(), fetch_state.open?, fetch_state.next))
+        };
+        let open: Vec<(PartitionId, u64, i64)> = self.fetch_states().by_partition.iter().filter_map(open).collect();
+        let mut found = false;
+        for (partition, serial, offset) in &open {
+            match consumer.fetch_watermarks(&partition.topic, partition.number, SEEK) {
+                Ok((first, end)) if *offset < first || end < *offset => {
+                    found = true;
+                    self.fetch_states()
+                        .by_partition
+                        .entry(partition.clone())
+                        .and_modify(|fetch_state| fetch_state.open = None);
+                    let (partition, serial, offset) = (partition.clone(), *serial, *offset);
+                    (self.sink)(ConsumerEvent::OutOfRange { partition, serial, offset, first, end });
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%partition, %error, "whether it is out of range is not known"),
+            }
+        }
+        if !found {
+            // The partition has changed since, or does not answer: each is read again from where it stands.
+            tracing::warn!("out-of-range error without an out-of-range partition: seeking again");
+            for (partition, serial, offset) in open {
+                let again = |fetch_state: &mut FetchState| fetch_state.wanted = Some((Start::Offset(offset), serial));
+                self.fetch_states().by_partition.entry(partition).and_modify(again);
+            }
+        }
+    }
+}
+
+fn subscribe(settings: &GroupConsumerSettings, shared: &Arc<Shared>) -> Result<Arc<BaseConsumer<Context>>, KafkaError> {
+    let context = Context { shared: Arc::clone(shared), retired: AtomicBool::new(false), this: OnceLock::new() };
+    let consumer: Arc<BaseConsumer<Context>> = Arc::new(settings.config.create_with_context(context)?);
+    // A consumer has one context, made one line above.
+    let _ = consumer.context().this.set(Arc::downgrade(&consumer));
+    consumer.subscribe(&settings.topics())?;
+    Ok(consumer)
+}
+
+fn run(settings: &GroupConsumerSettings, shared: &Arc<Shared>, mut consumer: Arc<BaseConsumer<Context>>) {
+    let mut topic = TopicName::default();
+    let named = settings.topics.first().filter(|topic| !topic.starts_with('^'));
+    let (mut watchdog, mut reaches) = (ClientWatchdog::new(), true);
+    shared.renew(&consumer);
+    while !shared.fetch_states().leaving {
+        (settings.moved)();
+        while let Ok(command) = shared.commands.try_recv() {
+            shared.perform(&consumer, command);
+        }
+        if std::mem::take(&mut shared.fetch_states().rejoins) {
+            // A member that ends its subscription leaves at once, a static one too: what it owns is revoked first.
+            consumer.unsubscribe();
+            report(consumer.subscribe(&settings.topics()), "rejoining");
+        }
+        shared.seek_what_is_wanted(&consumer);
+        // Asked for one topic: the metadata of all topics of a large cluster takes longer than an answer may.
+        let owned = || shared.fetch_states().by_partition.keys().next().map(|partition| partition.topic.to_string());
+        if watchdog.is_lost(consumer.client(), || named.cloned().or_else(owned)) {
+            watchdog.begin_anew();
+            consumer = replace(settings, shared, consumer);
+        } else if watchdog.answers() != reaches {
+            reaches = watchdog.answers();
+            (shared.sink)(ConsumerEvent::Reaches(reaches));
+        }
+        if !shared.budget.wait_for_room(POLL) {
+            continue;
+        }
+        match consumer.poll(POLL) {
+            None => {}
+            Some(Ok(message)) => shared.arrived(&message, &mut topic),
+            Some(Err(KafkaError::PartitionEOF(number))) => shared.at_end(number),
+            Some(Err(error)) => shared.failed(&consumer, &error),
+        }
+    }
+    // Closing serves the last revocation and leaves the group.
+    drop(consumer);
+    (shared.sink)(ConsumerEvent::Left);
+}
+
+/// Puts a new client in the place of one that has lost its brokers. What it owned is lost.
+fn replace(
+    settings: &GroupConsumerSettings,
+    shared: &Arc<Shared>,
+    old: Arc<BaseConsumer<Context>>,
+) -> Arc<BaseConsumer<Context>> {
+    tracing::warn!(thread = settings.thread, "replacing consumer: no broker reachable");
+    let fresh = match subscribe(settings, shared) {
+        Ok(fresh) => fresh,
+        Err(error) => {
+            tracing::error!(%error, "no new consumer");
+            return old;
+        }
+    };
+    old.context().retired.store(true, Ordering::Release);
+    let owned = std::mem::take(&mut shared.fetch_states().by_partition);
+    shared.lost(&fresh, &owned.into_keys().collect());
+    close_in_background(old);
+    fresh
+}
+
+#[cfg(test)]
+mod tests;

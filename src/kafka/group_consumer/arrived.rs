@@ -1,0 +1,75 @@
+//! A record, detached from the client that read it.
+
+use std::sync::Arc;
+
+use rdkafka::Timestamp as KafkaTimestamp;
+use rdkafka::message::{BorrowedMessage, Headers, Message};
+
+use crate::panics::shielded;
+use crate::record::Timestamp;
+use crate::worker::Header;
+
+/// One record as it came, with all that must leave as it came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsumedRecord {
+    /// Key bytes; absent is not the same as empty.
+    pub key: Option<Box<[u8]>>,
+    /// Value bytes; absent means a tombstone.
+    pub value: Option<Box<[u8]>>,
+    /// All headers, in order, repeats kept.
+    pub headers: Vec<Header>,
+    /// The headers could not be read, because a name is not UTF-8: the record cannot be passed on as it came.
+    pub headers_unreadable: bool,
+    /// The record's timestamp, if it has one.
+    pub timestamp: Option<Timestamp>,
+}
+
+impl ConsumedRecord {
+    /// Returns what the record takes, in bytes: key, value, headers.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let headers = self.headers.iter().map(Header::bytes).sum::<usize>();
+        self.key.as_ref().map_or(0, |key| key.len()) + self.value.as_ref().map_or(0, |value| value.len()) + headers
+    }
+}
+
+/// The name of the topic seen last, shared by all that came from it.
+#[derive(Default)]
+pub(super) struct TopicName(Option<Arc<str>>);
+
+impl TopicName {
+    pub(super) fn shared(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.as_ref().filter(|known| ***known == *name) {
+            return Arc::clone(known);
+        }
+        let fresh: Arc<str> = Arc::from(name);
+        self.0 = Some(Arc::clone(&fresh));
+        fresh
+    }
+}
+
+pub(in crate::kafka) fn detach(message: &BorrowedMessage<'_>) -> ConsumedRecord {
+    let headers = match message.headers() {
+        None => Some(Vec::new()),
+        // The client library panics on a name that is not UTF-8, and nothing keeps a producer from sending one.
+        Some(headers) => shielded(|| {
+            headers
+                .iter()
+                .map(|header| Header { name: header.key.to_owned(), value: header.value.map(<[u8]>::to_vec) })
+                .collect()
+        }),
+    };
+    let timestamp = match message.timestamp() {
+        KafkaTimestamp::NotAvailable => None,
+        KafkaTimestamp::CreateTime(millis) | KafkaTimestamp::LogAppendTime(millis) => {
+            Some(Timestamp::from_millis(millis))
+        }
+    };
+    ConsumedRecord {
+        key: message.key().map(Box::from),
+        value: message.payload().map(Box::from),
+        headers_unreadable: headers.is_none(),
+        headers: headers.unwrap_or_default(),
+        timestamp,
+    }
+}

@@ -1,0 +1,154 @@
+//! What a member reads of each partition: where, whether, since which seek.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::{Context, SEEK, Start};
+use crate::record::PartitionId;
+
+/// What is read of one partition.
+#[derive(Debug, Default)]
+pub(super) struct FetchState {
+    /// Part of the client's own assignment.
+    pub(super) started: bool,
+    /// The seek whose records are handed over.
+    pub(super) open: Option<u64>,
+    /// Paused by the owner.
+    pub(super) paused: bool,
+    /// A seek that has not succeeded yet.
+    pub(super) wanted: Option<(Start, u64)>,
+    /// Behind the last record handed over.
+    pub(super) next: i64,
+}
+
+impl FetchState {
+    /// A record of this offset goes to the owner. Returns the serial number of the seek that it follows, if one is open.
+    pub(super) fn passed(&mut self, offset: i64) -> Option<u64> {
+        self.next = offset.saturating_add(1);
+        self.open
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct FetchStates {
+    pub(super) by_partition: BTreeMap<PartitionId, FetchState>,
+    /// Revocations that the owner has yet to answer although the group did not wait any longer.
+    pub(super) overdue: usize,
+    pub(super) leaving: bool,
+    /// The id of the member that the partitions were given to.
+    pub(super) member: Option<Box<str>>,
+    /// Whether the group is to be left and joined again.
+    pub(super) rejoins: bool,
+    /// How often partitions were lost: offsets may be sent only by an owner who knows of all of these.
+    pub(super) loss_epoch: u64,
+}
+
+impl FetchStates {
+    /// Tries every seek that has not succeeded yet: a partition that has just been assigned refuses it for a moment.
+    /// Returns those that have, with their serial numbers and where they begin.
+    pub(super) fn seek_what_is_wanted(&mut self, consumer: &BaseConsumer<Context>) -> Vec<(PartitionId, u64, i64)> {
+        let mut started = Vec::new();
+        for (partition, fetch_state) in &mut self.by_partition {
+            let Some((start, serial)) = fetch_state.wanted else { continue };
+            match seek(consumer, partition, start, fetch_state) {
+                Ok(offset) => {
+                    fetch_state.wanted = None;
+                    fetch_state.open = Some(serial);
+                    fetch_state.next = offset;
+                    started.push((partition.clone(), serial, offset));
+                }
+                Err(error) => tracing::debug!(%partition, %error, "seek is tried again"),
+            }
+        }
+        started
+    }
+
+    /// Forgets where each partition is read, and returns those that the client reads.
+    pub(super) fn close_all(&mut self) -> TopicPartitionList {
+        let mut started = TopicPartitionList::new();
+        for (partition, fetch_state) in &mut self.by_partition {
+            *fetch_state = FetchState { started: fetch_state.started, ..FetchState::default() };
+            if fetch_state.started {
+                started.add_partition(&partition.topic, partition.number);
+            }
+        }
+        started
+    }
+
+    /// Notes the wish for all and returns those that the client knows of.
+    pub(super) fn set_paused(&mut self, partitions: &BTreeSet<PartitionId>, paused: bool) -> TopicPartitionList {
+        let mut started = TopicPartitionList::new();
+        for partition in partitions {
+            if let Some(fetch_state) = self.by_partition.get_mut(partition) {
+                fetch_state.paused = paused;
+                if fetch_state.started && (paused || fetch_state.open.is_some() || fetch_state.wanted.is_some()) {
+                    started.add_partition(&partition.topic, partition.number);
+                }
+            }
+        }
+        started
+    }
+}
+
+fn seek(
+    consumer: &BaseConsumer<Context>,
+    partition: &PartitionId,
+    start: Start,
+    fetch_state: &mut FetchState,
+) -> Result<i64, KafkaError> {
+    let offset = resolve(consumer, partition, start)?;
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(offset))?;
+    if fetch_state.started {
+        let done = consumer.seek_partitions(list.clone(), SEEK)?;
+        for element in done.elements() {
+            element.error()?;
+        }
+    } else {
+        consumer.incremental_assign(&list)?;
+        fetch_state.started = true;
+    }
+    // A pause survives being assigned anew.
+    if fetch_state.paused { consumer.pause(&list) } else { consumer.resume(&list) }?;
+    Ok(offset)
+}
+
+fn resolve(consumer: &BaseConsumer<Context>, partition: &PartitionId, start: Start) -> Result<i64, KafkaError> {
+    let range = || consumer.fetch_watermarks(&partition.topic, partition.number, SEEK);
+    match start {
+        Start::Offset(offset) => Ok(offset),
+        Start::NotBefore(offset) => Ok(offset.max(range()?.0)),
+        Start::Earliest => Ok(range()?.0),
+        Start::Latest => Ok(range()?.1),
+        Start::At(time) => {
+            let mut times = TopicPartitionList::new();
+            times.add_partition_offset(&partition.topic, partition.number, Offset::Offset(time.millis()))?;
+            let found = consumer.offsets_for_times(times, SEEK)?;
+            match found.elements().first().map(rdkafka::topic_partition_list::TopicPartitionListElem::offset) {
+                Some(Offset::Offset(offset)) => Ok(offset),
+                _ => resolve(consumer, partition, Start::Latest),
+            }
+        }
+    }
+}
+
+pub(super) fn partitions_of(list: &TopicPartitionList) -> BTreeSet<PartitionId> {
+    list.elements().iter().map(|element| PartitionId::new(element.topic(), element.partition())).collect()
+}
+
+pub(super) fn list_of(partitions: &BTreeSet<PartitionId>) -> TopicPartitionList {
+    let mut list = TopicPartitionList::new();
+    for partition in partitions {
+        list.add_partition(&partition.topic, partition.number);
+    }
+    list
+}
+
+pub(super) fn report(result: KafkaResult<()>, what: &str) {
+    if let Err(error) = result {
+        tracing::warn!(%error, "{what}");
+    }
+}

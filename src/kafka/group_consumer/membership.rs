@@ -1,0 +1,72 @@
+//! The place in the group that offsets are sent under.
+
+use std::sync::{Arc, Weak};
+
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerGroupMetadata};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::{ClientConfig, TopicPartitionList};
+
+use super::Context;
+use super::identity::member_id;
+use crate::kafka::client::LoggingContext;
+
+/// A member's place in its group, as sent with offsets.
+///
+/// Brokers check member and generation, not who owns the partition. So a place is good only for an owner who has heard
+/// of every loss up to now: after a loss the member has a new generation, under which the offsets of partitions that
+/// went to somebody else would be taken. The new place arrives behind the news of the loss. And it is good only while the
+/// group knows us by the id that the partitions were given to: another id is a loss that nobody has told us of yet.
+#[derive(Clone, Default)]
+pub struct Membership {
+    pub(super) consumer: Weak<BaseConsumer<Context>>,
+    pub(super) loss_epoch: u64,
+    /// Names the group of whoever reads what no group shares out.
+    pub(super) outside: Option<Arc<BaseConsumer<LoggingContext>>>,
+}
+
+impl std::fmt::Debug for Membership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Membership").field("loss_epoch", &self.loss_epoch).finish_non_exhaustive()
+    }
+}
+
+impl Membership {
+    /// Makes the place of a process that belongs to no group and commits offsets under the name of one. Brokers take them
+    /// while the group has no members.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn outside(config: &ClientConfig) -> KafkaResult<Self> {
+        Ok(Self { outside: Some(Arc::new(config.create_with_context(LoggingContext)?)), ..Self::default() })
+    }
+
+    /// Returns member and generation; `None` when the group is left or something was lost that the owner has not
+    /// heard of.
+    pub(in super::super) fn metadata(&self) -> Option<ConsumerGroupMetadata> {
+        if let Some(outside) = &self.outside {
+            return outside.group_metadata();
+        }
+        let consumer = self.consumer.upgrade()?;
+        let metadata = consumer.group_metadata();
+        // Looked at after the generation was taken: a loss from here on leaves it behind.
+        let known = !consumer.context().is_retired() && self.is_known_to(&consumer);
+        metadata.filter(|_| known)
+    }
+
+    /// Says whether nothing was lost since.
+    fn is_known_to(&self, consumer: &BaseConsumer<Context>) -> bool {
+        // No id comes twice, so it is the one of the generation, too.
+        let id = member_id(consumer.client());
+        let fetch_states = consumer.context().fetch_states();
+        fetch_states.loss_epoch == self.loss_epoch && fetch_states.member == id
+    }
+
+    /// Commits offsets outside of any transaction.
+    pub(in super::super) fn commit(&self, offsets: &TopicPartitionList) -> KafkaResult<()> {
+        match self.consumer.upgrade().filter(|consumer| self.is_known_to(consumer)) {
+            Some(consumer) => consumer.commit(offsets, CommitMode::Sync),
+            None => Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::UnknownMemberId)),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+use rdkafka::mocking::MockCluster;
+use rdkafka::types::RDKafkaApiKey;
+
+use super::*;
+
+/// Far more than a rebalance takes.
+const LIMIT: Duration = Duration::from_mins(1);
+
+fn partitions(numbers: &[i32]) -> BTreeSet<PartitionId> {
+    numbers.iter().map(|&number| PartitionId::new("pages", number)).collect()
+}
+
+/// What a static member of a group reports.
+fn static_member(brokers: &str) -> (GroupConsumer, Receiver<ConsumerEvent>) {
+    let (sender, events) = unbounded();
+    (static_member_with(brokers, Box::new(|| {}), move |event| drop(sender.send(event))), events)
+}
+
+fn static_member_with(
+    brokers: &str,
+    moved: Box<dyn Fn() + Send>,
+    sink: impl Fn(ConsumerEvent) + Send + Sync + 'static,
+) -> GroupConsumer {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", brokers)
+        .set("group.id", "readers")
+        .set("enable.partition.eof", "true")
+        .set("group.instance.id", "one")
+        .set("enable.auto.commit", "false")
+        .set("partition.assignment.strategy", "cooperative-sticky")
+        .set("session.timeout.ms", "6000")
+        .set("heartbeat.interval.ms", "100");
+    let settings = GroupConsumerSettings {
+        config,
+        topics: vec!["pages".to_owned()],
+        thread: "reader".to_owned(),
+        budget: ByteBudget::new(1 << 20),
+        moved,
+    };
+    GroupConsumer::join(settings, sink).unwrap()
+}
+
+#[test]
+fn the_polling_thread_says_that_it_moves_and_says_nothing_while_it_is_stuck() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("pages", 1, 1).unwrap();
+    let ((ticker, ticks), (stuck_sender, stuck), (release, released)) = (unbounded(), unbounded(), unbounded());
+    let sink = move |event: ConsumerEvent| {
+        if matches!(event, ConsumerEvent::Assigned(_)) {
+            let _ = stuck_sender.send(());
+            // Until the test lets go.
+            let _: Result<(), _> = released.recv();
+        }
+    };
+    let moved = move || {
+        let _ = ticker.send(());
+    };
+    let _member = static_member_with(&cluster.bootstrap_servers(), Box::new(moved), sink);
+    ticks.recv_timeout(LIMIT).unwrap();
+    stuck.recv_timeout(LIMIT).unwrap();
+    while ticks.try_recv().is_ok() {}
+    assert!(ticks.recv_timeout(5 * POLL).is_err(), "it is stuck");
+    drop(release);
+    ticks.recv_timeout(LIMIT).unwrap();
+}
+
+#[test]
+fn a_member_that_was_expelled_while_it_asked_to_join_loses_what_it_keeps() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("pages", 2, 1).unwrap();
+    let (member, events) = static_member(&cluster.bootstrap_servers());
+    let next = || events.recv_timeout(LIMIT).unwrap();
+    let ConsumerEvent::Renewed(first) = next() else { panic!("the place comes first") };
+    let ConsumerEvent::Assigned(all) = next() else { panic!("then the partitions") };
+    assert_eq!(all, partitions(&[0, 1]));
+    assert!(first.metadata().is_some());
+    let read_anew = |partitions: BTreeSet<PartitionId>, seek: u64| {
+        let count = partitions.len();
+        for partition in partitions {
+            member.command(Command::Seek(partition, Start::Offset(0), seek));
+        }
+        let of_seek = |event: &ConsumerEvent| {
+            if let ConsumerEvent::Started { serial, offset, .. } = event {
+                return (*serial, Some(*offset));
+            }
+            let ConsumerEvent::AtEnd { serial, .. } = event else { panic!("{event:?}") };
+            (*serial, None)
+        };
+        let mut seen: Vec<_> = (0..2 * count).map(|_| of_seek(&next())).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [vec![(seek, None); count], vec![(seek, Some(0)); count]].concat());
+    };
+    read_anew(all, 1);
+
+    cluster.request_errors(RDKafkaApiKey::JoinGroup, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID]);
+    cluster.request_errors(RDKafkaApiKey::Heartbeat, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS]);
+    let ConsumerEvent::Lost(lost) = next() else { panic!("a loss") };
+    assert_eq!(lost, partitions(&[0, 1]));
+    assert!(first.metadata().is_none(), "nothing is sent under the old place");
+    let ConsumerEvent::Renewed(second) = next() else { panic!("a new place") };
+    let ConsumerEvent::Assigned(again) = next() else { panic!("all of it again") };
+    assert_eq!(again, partitions(&[0, 1]));
+    assert!(second.metadata().is_some());
+
+    // They are read again from where the owner says.
+    read_anew(again, 2);
+}

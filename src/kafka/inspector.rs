@@ -1,0 +1,413 @@
+//! Inspects a cluster: brokers, topics and their settings, and our permissions.
+//!
+//! Nothing here changes the cluster, but for [`ClusterInspector::create`] and [`ClusterInspector::transact`], which makes the coordinator
+//! note a transactional id of its own.
+
+mod permits;
+mod replays;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::after;
+use rdkafka::admin::{AdminClient, ResourceSpecifier};
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::admin::options;
+use super::client::{Cluster, ProducerSettings};
+use super::errors::{Denied, denied, denied_by_code};
+use crate::record::{PartitionId, Timestamp};
+
+/// How long one poll waits.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Partitions of a topic whose first and last records are read, at the most.
+const MAX_PARTITIONS: usize = 64;
+
+/// Records from the end at which the last one is looked for: transactions end in markers that are no records.
+const FROM_END: i64 = 5;
+
+/// Remembers what the client complains of, instead of logging it.
+#[derive(Clone, Debug, Default)]
+struct ErrorCapture(Arc<Mutex<Vec<Complaint>>>);
+
+/// What the client said, with its code where it gave one.
+type Complaint = (Option<RDKafkaErrorCode>, String);
+
+impl ErrorCapture {
+    fn hear(&self, code: Option<RDKafkaErrorCode>, text: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((code, text.to_owned()));
+    }
+
+    /// Returns the complaint that explains most.
+    fn complaint(&self) -> Option<ClusterError> {
+        let heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let identity = |code: Option<RDKafkaErrorCode>, text: &str| {
+            matches!(code, Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed))
+                || text.contains("authentication")
+        };
+        let encryption = |text: &str| text.contains("SSL") || text.contains("certificate") || text.contains("ssl://");
+        let told = |text: &str| text.rsplit("]: ").next().unwrap_or(text).to_owned();
+        heard
+            .iter()
+            .find(|(code, text)| identity(*code, text))
+            .map(|(_, text)| ClusterError::Identity(told(text)))
+            .or_else(|| {
+                heard.iter().find(|(_, text)| encryption(text)).map(|(_, text)| ClusterError::Unavailable(told(text)))
+            })
+            .or_else(|| {
+                let all_down = |code: Option<RDKafkaErrorCode>| code == Some(RDKafkaErrorCode::AllBrokersDown);
+                heard.iter().find(|(code, _)| !all_down(*code)).map(|(_, text)| ClusterError::Unavailable(told(text)))
+            })
+    }
+}
+
+impl ClientContext for ErrorCapture {
+    fn log(&self, level: RDKafkaLogLevel, _: &str, message: &str) {
+        if (level as i32) <= (RDKafkaLogLevel::Error as i32) {
+            self.hear(None, message);
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.hear(error.rdkafka_error_code(), reason);
+    }
+}
+
+impl ConsumerContext for ErrorCapture {}
+impl ProducerContext for ErrorCapture {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &rdkafka::message::DeliveryResult<'_>, (): Self::DeliveryOpaque) {}
+}
+
+/// Why something could not be seen or done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterError {
+    /// The brokers do not believe who we are.
+    #[error("{0}")]
+    Identity(String),
+    /// We may not: the ACL that is missing.
+    #[error("not authorized: {0}")]
+    Denied(Denied),
+    /// No broker answered, or another failure that names nothing of ours.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl ClusterError {
+    /// Sorts an error of a request that concerns `what`, a topic, group or id by name.
+    fn of(error: &KafkaError, what: &str) -> Self {
+        match denied(error, what) {
+            Some(denied) => Self::Denied(denied),
+            None => Self::Unavailable(error.to_string()),
+        }
+    }
+
+    /// The same of an operation that the error does not name; a permission of something else than a topic stays as it is.
+    fn of_topic(error: &KafkaError, topic: &str, operation: &'static str) -> Self {
+        match Self::of(error, topic) {
+            Self::Denied(denied) if denied.resource == "topic" => Self::Denied(denied.to(operation)),
+            other @ (Self::Denied(_) | Self::Identity(_) | Self::Unavailable(_)) => other,
+        }
+    }
+}
+
+/// One topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicView {
+    /// Its name.
+    pub name: String,
+    /// How many partitions it has.
+    pub partitions: usize,
+    /// Copies of the partition that has the fewest.
+    pub replicas: usize,
+    /// Copies in step, of the partition that has the fewest of them.
+    pub in_sync: usize,
+    /// Its settings by name, defaults included.
+    pub settings: Result<BTreeMap<String, String>, ClusterError>,
+}
+
+impl TopicView {
+    /// Returns a setting, if it can be seen.
+    #[must_use]
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.as_ref().ok()?.get(name).map(String::as_str)
+    }
+
+    /// Returns a setting that is a number, if it can be seen.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<i64> {
+        self.setting(name)?.parse().ok()
+    }
+}
+
+/// The ends of what a topic holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Timestamp of the oldest record seen.
+    pub oldest: Option<Timestamp>,
+    /// Timestamp of the newest record seen.
+    pub newest: Option<Timestamp>,
+    /// Partitions whose records were looked at.
+    pub partitions: usize,
+    /// Records that these hold, by their offsets.
+    pub records: u64,
+}
+
+/// A topic to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPlan {
+    /// Its name.
+    pub name: String,
+    /// Its partitions.
+    pub partitions: usize,
+    /// Copies of each.
+    pub replicas: usize,
+    /// Its settings.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Clients to look at a cluster with.
+pub struct ClusterInspector {
+    cluster: Cluster,
+    group: String,
+    consumer: BaseConsumer<ErrorCapture>,
+    errors: ErrorCapture,
+    admin: AdminClient<ErrorCapture>,
+    runtime: tokio::runtime::Runtime,
+    timeout: Duration,
+}
+
+impl ClusterInspector {
+    /// Makes the clients; each question waits at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// When no client can be made of these settings, for instance because a certificate cannot be read.
+    pub fn new(cluster: &Cluster, group: &str, timeout: Duration) -> Result<Self, ClusterError> {
+        let errors = ErrorCapture::default();
+        let unmade = |error: KafkaError| ClusterError::Unavailable(error.to_string());
+        let mut config = cluster.follower(group);
+        // One record of each partition is enough.
+        config.set("fetch.message.max.bytes", "65536").set("isolation.level", "read_uncommitted");
+        config.set_log_level(RDKafkaLogLevel::Error);
+        let mut admin = cluster.admin();
+        admin.set_log_level(RDKafkaLogLevel::Error);
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        Ok(Self {
+            cluster: cluster.clone(),
+            group: group.to_owned(),
+            consumer: config.create_with_context(errors.clone()).map_err(unmade)?,
+            admin: admin.create_with_context(errors.clone()).map_err(unmade)?,
+            errors,
+            runtime: runtime.map_err(|error| ClusterError::Unavailable(error.to_string()))?,
+            timeout,
+        })
+    }
+
+    /// Returns the addresses of the brokers, by id.
+    ///
+    /// # Errors
+    ///
+    /// Why none answers: an identity they do not believe, a certificate, an address.
+    pub fn brokers(&self) -> Result<BTreeMap<i32, String>, ClusterError> {
+        match self.consumer.fetch_metadata(None, self.timeout) {
+            Ok(metadata) => Ok(metadata
+                .brokers()
+                .iter()
+                .map(|broker| (broker.id(), format!("{}:{}", broker.host(), broker.port())))
+                .collect()),
+            Err(error) => {
+                // The client tells its background errors when it is polled.
+                let _ = self.consumer.poll(POLL);
+                Err(self.errors.complaint().unwrap_or_else(|| ClusterError::Unavailable(error.to_string())))
+            }
+        }
+    }
+
+    /// Returns a setting of any one broker, if it can be seen.
+    #[must_use]
+    pub fn broker_setting(&self, broker: i32, name: &str) -> Option<String> {
+        self.settings(ResourceSpecifier::Broker(broker), "").ok()?.remove(name)
+    }
+
+    /// Returns the names of the topics that match a pattern (`^…`) or are named.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answers, or the pattern is none.
+    pub fn named(&self, topics: &[String]) -> Result<BTreeSet<String>, ClusterError> {
+        let mut found: BTreeSet<String> = topics.iter().filter(|topic| !topic.starts_with('^')).cloned().collect();
+        for pattern in topics.iter().filter(|topic| topic.starts_with('^')) {
+            let pattern = regex::Regex::new(pattern).map_err(|error| ClusterError::Unavailable(error.to_string()))?;
+            let metadata = self.consumer.fetch_metadata(None, self.timeout);
+            let metadata = metadata.map_err(|error| ClusterError::of(&error, ""))?;
+            let names = metadata.topics().iter().map(|topic| topic.name().to_owned());
+            found.extend(names.filter(|name| pattern.is_match(name)));
+        }
+        Ok(found)
+    }
+
+    /// Looks at a topic; `None` when there is none of this name.
+    ///
+    /// # Errors
+    ///
+    /// When we may not see it, or no broker answers.
+    pub fn topic(&self, name: &str) -> Result<Option<TopicView>, ClusterError> {
+        let metadata = self.consumer.fetch_metadata(Some(name), self.timeout);
+        let metadata = metadata.map_err(|error| ClusterError::of(&error, name))?;
+        let Some(found) = metadata.topics().iter().find(|topic| topic.name() == name) else { return Ok(None) };
+        if let Some(code) = found.error() {
+            let code = RDKafkaErrorCode::from(code);
+            if [RDKafkaErrorCode::UnknownTopicOrPartition, RDKafkaErrorCode::UnknownTopic].contains(&code) {
+                return Ok(None);
+            }
+            return Err(ClusterError::of(&KafkaError::MetadataFetch(code), name));
+        }
+        let partitions = found.partitions();
+        Ok(Some(TopicView {
+            name: name.to_owned(),
+            partitions: partitions.len(),
+            replicas: partitions.iter().map(|partition| partition.replicas().len()).min().unwrap_or_default(),
+            in_sync: partitions.iter().map(|partition| partition.isr().len()).min().unwrap_or_default(),
+            settings: self.settings(ResourceSpecifier::Topic(name), name),
+        }))
+    }
+
+    fn settings(&self, resource: ResourceSpecifier<'_>, what: &str) -> Result<BTreeMap<String, String>, ClusterError> {
+        let options = options(self.timeout);
+        let answer = self.runtime.block_on(self.admin.describe_configs([&resource], &options));
+        let answer = answer.map_err(|error| ClusterError::of(&error, what))?;
+        let Some(first) = answer.into_iter().next() else { return Ok(BTreeMap::new()) };
+        let found = first.map_err(|code| ClusterError::of(&KafkaError::AdminOp(code), what))?;
+        Ok(found.entries.into_iter().filter_map(|entry| Some((entry.name, entry.value?))).collect())
+    }
+
+    /// Reads the first and the last record of each partition, as far as they come within the timeout.
+    ///
+    /// # Errors
+    ///
+    /// When we may not read, or the client does not take the assignment.
+    pub fn ends(&self, topic: &str, partitions: usize) -> Result<Ends, ClusterError> {
+        let partitions = partitions.min(MAX_PARTITIONS);
+        let mut ends = Ends { partitions, ..Ends::default() };
+        for from in [Offset::Beginning, Offset::OffsetTail(FROM_END)] {
+            for time in self.first_records(topic, partitions, from)? {
+                ends.oldest = Some(ends.oldest.map_or(time, |oldest| oldest.min(time)));
+                ends.newest = Some(ends.newest.map_or(time, |newest| newest.max(time)));
+            }
+        }
+        for number in (0..partitions).filter_map(|number| i32::try_from(number).ok()) {
+            let range = self.consumer.fetch_watermarks(topic, number, self.timeout);
+            let (first, end) = range.map_err(|error| ClusterError::of(&error, topic))?;
+            ends.records = ends.records.saturating_add(end.saturating_sub(first).max(0).unsigned_abs());
+        }
+        Ok(ends)
+    }
+
+    fn first_records(&self, topic: &str, partitions: usize, from: Offset) -> Result<Vec<Timestamp>, ClusterError> {
+        let mut list = TopicPartitionList::new();
+        let mut open = BTreeSet::new();
+        for number in (0..partitions).filter_map(|number| i32::try_from(number).ok()) {
+            list.add_partition_offset(topic, number, from).map_err(|error| ClusterError::of(&error, topic))?;
+            open.insert(number);
+        }
+        self.consumer.assign(&list).map_err(|error| ClusterError::of(&error, topic))?;
+        let mut times = Vec::new();
+        let mut seen: BTreeMap<i32, i64> = BTreeMap::new();
+        let late = after(self.timeout);
+        while !open.is_empty() && late.try_recv().is_err() {
+            match self.consumer.poll(POLL) {
+                None => {}
+                Some(Ok(message)) => {
+                    times.extend(message.timestamp().to_millis().map(Timestamp::from_millis));
+                    // At the end the last of a few records counts, at the beginning the first. A partition that is written to all
+                    // the time has no end to be told of.
+                    let records = seen.entry(message.partition()).or_default();
+                    *records += 1;
+                    if from == Offset::Beginning || *records >= FROM_END {
+                        open.remove(&message.partition());
+                    }
+                }
+                Some(Err(KafkaError::PartitionEOF(number))) => drop(open.remove(&number)),
+                Some(Err(error)) => {
+                    if let cluster_error @ ClusterError::Denied(_) = ClusterError::of(&error, topic) {
+                        let _ = self.consumer.unassign();
+                        return Err(cluster_error);
+                    }
+                }
+            }
+        }
+        let _ = self.consumer.unassign();
+        Ok(times)
+    }
+
+    /// Returns how many records of these partitions the group has not committed yet; `None` for a group that has
+    /// committed nothing.
+    ///
+    /// # Errors
+    ///
+    /// When we may not use the group, or no coordinator answers.
+    pub fn lag(&self, partitions: &BTreeSet<PartitionId>) -> Result<Option<u64>, ClusterError> {
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition(&partition.topic, partition.number);
+        }
+        let committed = self.consumer.committed_offsets(list, self.timeout);
+        let committed =
+            committed.map_err(|error| self.told().unwrap_or_else(|| ClusterError::of(&error, &self.group)))?;
+        let (mut lag, mut known) = (0_u64, false);
+        for element in committed.elements() {
+            element.error().map_err(|error| ClusterError::of(&error, &self.group))?;
+            let ends = self.consumer.fetch_watermarks(element.topic(), element.partition(), self.timeout);
+            let (first, end) = ends.map_err(|error| ClusterError::of(&error, element.topic()))?;
+            let next = match element.offset() {
+                Offset::Offset(offset) => {
+                    known = true;
+                    offset
+                }
+                Offset::Beginning | Offset::End | Offset::Stored | Offset::Invalid | Offset::OffsetTail(_) => first,
+            };
+            lag = lag.saturating_add(u64::try_from(end.saturating_sub(next)).unwrap_or(0));
+        }
+        Ok(known.then_some(lag))
+    }
+
+    /// Finds out whether a question went unanswered because the group is not ours to use: the client tells that apart
+    /// from the answer, when it is polled.
+    fn told(&self) -> Option<ClusterError> {
+        let late = after(Duration::from_secs(1));
+        while late.try_recv().is_err() {
+            if let Some(Err(error)) = self.consumer.poll(POLL)
+                && let cluster_error @ ClusterError::Denied(_) = ClusterError::of(&error, &self.group)
+            {
+                return Some(cluster_error);
+            }
+        }
+        let heard = self.errors.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let denied = heard.iter().find_map(|(code, _)| denied_by_code((*code)?, &self.group));
+        denied.map(ClusterError::Denied)
+    }
+
+    /// Asks the coordinator for a transactional id of this name, as a producer does before its first transaction.
+    ///
+    /// # Errors
+    ///
+    /// When we may not use the id, or no coordinator answers.
+    pub fn transact(&self, id: &str) -> Result<(), ClusterError> {
+        let mut config = self.cluster.transactional_producer(id, &ProducerSettings::of_judge());
+        config.set_log_level(RDKafkaLogLevel::Error);
+        let errors = ErrorCapture::default();
+        let made = config.create_with_context(errors.clone());
+        let producer: BaseProducer<ErrorCapture> = made.map_err(|error| ClusterError::of(&error, id))?;
+        producer.init_transactions(self.timeout).map_err(|error| ClusterError::of(&error, id))
+    }
+}

@@ -1,0 +1,191 @@
+//! Probes permissions with requests that brokers must reject for another reason.
+//!
+//! Brokers look at permissions first. So a request that they would refuse from anybody, because something else is
+//! wrong with it, tells whether we may: the answer names either the permission or the other fault. Nothing is left
+//! behind: no record, no member of a group, no topic.
+
+use std::sync::PoisonError;
+
+use crossbeam_channel::{Sender, after, bounded};
+use rdkafka::admin::{NewTopic, TopicReplication};
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::{ClusterError, ClusterInspector, ErrorCapture, POLL, TopicPlan};
+use crate::kafka::admin::options;
+use crate::kafka::client::ProducerSettings;
+use crate::kafka::errors::denied_by_code;
+
+/// Acknowledgements that no broker knows: `0`, `1` and `all` are the only ones.
+const NO_SUCH_ACKS: &str = "2";
+
+/// A session that is longer than brokers allow unless told otherwise (half an hour), in milliseconds.
+const TOO_LONG_SESSION: &str = "3600000";
+
+/// A protocol that no member of our groups speaks.
+const OTHER_PROTOCOL: &str = "roundrobin";
+
+/// Hands on what became of the only record.
+struct Receipt {
+    errors: ErrorCapture,
+    became: Sender<Option<KafkaError>>,
+}
+
+impl ClientContext for Receipt {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.errors.log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.errors.error(error, reason);
+    }
+}
+
+impl ProducerContext for Receipt {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, result: &DeliveryResult<'_>, (): Self::DeliveryOpaque) {
+        let error = result.as_ref().err().map(|(error, _)| error.clone());
+        drop(self.became.try_send(error));
+    }
+}
+
+impl ClusterInspector {
+    /// Finds out whether we may write to a topic: sends a record with acknowledgements that no broker knows.
+    ///
+    /// # Errors
+    ///
+    /// The permission that is missing, or why there is no answer.
+    pub fn may_write(&self, topic: &str) -> Result<(), ClusterError> {
+        let mut config = self.cluster.output_producer(&ProducerSettings::of_judge());
+        config
+            .set("enable.idempotence", "false")
+            .set("acks", NO_SUCH_ACKS)
+            .set("message.send.max.retries", "0")
+            .set("message.timeout.ms", self.timeout.as_millis().to_string())
+            .set("linger.ms", "0")
+            .set_log_level(RDKafkaLogLevel::Error);
+        let (became, told) = bounded(1);
+        let unsent = |error: &KafkaError| ClusterError::of_topic(error, topic, "Write");
+        let producer: BaseProducer<Receipt> = config
+            .create_with_context(Receipt { errors: ErrorCapture::default(), became })
+            .map_err(|error| unsent(&error))?;
+        let record = BaseRecord::<[u8], [u8]>::to(topic).partition(0).payload(b"");
+        producer.send(record).map_err(|(error, _)| unsent(&error))?;
+        producer.flush(self.timeout).map_err(|error| unsent(&error))?;
+        match told.try_recv().ok().flatten() {
+            None | Some(KafkaError::MessageProduction(RDKafkaErrorCode::InvalidRequiredAcks)) => Ok(()),
+            Some(error) => Err(unsent(&error)),
+        }
+    }
+
+    /// Finds out whether we may be a member of a group: asks to join with a session that is too long, and a protocol
+    /// that no member speaks. A broker that takes it nevertheless makes an empty group of one, which is left at once.
+    ///
+    /// # Errors
+    ///
+    /// The permission that is missing, or why there is no answer.
+    pub fn may_join(&self, group: &str, topic: &str) -> Result<(), ClusterError> {
+        let mut config = self.cluster.follower(group);
+        config
+            .set("session.timeout.ms", TOO_LONG_SESSION)
+            .set("max.poll.interval.ms", TOO_LONG_SESSION)
+            .set("heartbeat.interval.ms", "3000")
+            .set("partition.assignment.strategy", OTHER_PROTOCOL)
+            .set_log_level(RDKafkaLogLevel::Error);
+        let errors = ErrorCapture::default();
+        // What is said about the topic is not asked here.
+        let of_group = |code| denied_by_code(code, group).filter(|denied| denied.resource == "group");
+        let unjoined = |error: &KafkaError| ClusterError::Unavailable(error.to_string());
+        let consumer: BaseConsumer<ErrorCapture> =
+            config.create_with_context(errors.clone()).map_err(|error| unjoined(&error))?;
+        consumer.subscribe(&[topic]).map_err(|error| unjoined(&error))?;
+        let late = after(self.timeout);
+        let mut last = None;
+        while late.try_recv().is_err() {
+            match consumer.poll(POLL) {
+                Some(Ok(_)) => return Ok(()),
+                Some(Err(error)) => {
+                    let code = error.rdkafka_error_code();
+                    if code.is_some_and(is_refusal_of_the_manner) {
+                        return Ok(());
+                    }
+                    if let Some(denied) = code.and_then(of_group) {
+                        return Err(ClusterError::Denied(denied));
+                    }
+                    last = Some(error);
+                }
+                // Let in after all.
+                None if consumer.assignment().is_ok_and(|list| list.count() > 0) => return Ok(()),
+                None => {}
+            }
+        }
+        let heard = errors.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let denied = heard.iter().find_map(|(code, _)| of_group((*code)?));
+        let why = || last.map_or_else(|| "no coordinator answers".to_owned(), |error| error.to_string());
+        Err(denied.map_or_else(|| ClusterError::Unavailable(why()), ClusterError::Denied))
+    }
+
+    /// Finds out whether we may delete records of a topic: asks for all before the very first offset, which are none.
+    ///
+    /// # Errors
+    ///
+    /// The permission that is missing, or why there is no answer.
+    pub fn may_delete_records(&self, topic: &str) -> Result<(), ClusterError> {
+        let undeleted = |error: &KafkaError| ClusterError::of_topic(error, topic, "Delete");
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(topic, 0, Offset::Offset(0)).map_err(|error| undeleted(&error))?;
+        let options = options(self.timeout);
+        let answer = self.runtime.block_on(self.admin.delete_records(&list, &options));
+        let answer = answer.map_err(|error| undeleted(&error))?;
+        for element in answer.elements() {
+            element.error().map_err(|error| undeleted(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Finds out whether we may make this topic: the brokers check the request and go no further.
+    ///
+    /// # Errors
+    ///
+    /// The permission that is missing, or why else it could not be made.
+    pub fn may_create(&self, plan: &TopicPlan) -> Result<(), ClusterError> {
+        self.make(plan, true)
+    }
+
+    /// Makes a topic.
+    ///
+    /// # Errors
+    ///
+    /// Why the brokers refuse.
+    pub fn create(&self, plan: &TopicPlan) -> Result<(), ClusterError> {
+        self.make(plan, false)
+    }
+
+    fn make(&self, plan: &TopicPlan, only_check: bool) -> Result<(), ClusterError> {
+        let partitions = i32::try_from(plan.partitions).unwrap_or(i32::MAX);
+        let replicas = i32::try_from(plan.replicas).unwrap_or(i32::MAX);
+        let mut topic = NewTopic::new(&plan.name, partitions, TopicReplication::Fixed(replicas));
+        for (name, value) in &plan.settings {
+            topic = topic.set(name, value);
+        }
+        let options = options(self.timeout);
+        let options = options.validate_only(only_check);
+        let answer = self.runtime.block_on(self.admin.create_topics([&topic], &options));
+        let answer = answer.map_err(|error| ClusterError::of(&error, &plan.name))?;
+        match answer.into_iter().next() {
+            Some(Err((_, code))) => Err(ClusterError::of_topic(&KafkaError::AdminOp(code), &plan.name, "Create")),
+            Some(Ok(_)) | None => Ok(()),
+        }
+    }
+}
+
+/// Says whether a coordinator refuses how we come, and not that we come.
+fn is_refusal_of_the_manner(code: RDKafkaErrorCode) -> bool {
+    [RDKafkaErrorCode::InvalidSessionTimeout, RDKafkaErrorCode::InconsistentGroupProtocol].contains(&code)
+}

@@ -1,0 +1,137 @@
+//! What replays need of a cluster beside what is looked at elsewhere: names, and the removal of what a replay has made.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crossbeam_channel::{after, tick};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::{ClusterError, ClusterInspector};
+use crate::kafka::admin::options;
+use crate::kafka::client::LoggingContext;
+use crate::record::{PartitionId, Timestamp};
+
+/// From one look for a new topic to the next.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long one poll waits.
+const POLL: Duration = Duration::from_millis(50);
+
+impl ClusterInspector {
+    /// Returns the name that the cluster gave itself; empty when it has none.
+    #[must_use]
+    pub fn cluster_id(&self) -> String {
+        self.consumer.client().fetch_cluster_id(self.timeout).unwrap_or_default()
+    }
+
+    /// Lists all topics that we may see.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answers.
+    pub fn topic_names(&self) -> Result<BTreeSet<String>, ClusterError> {
+        let metadata =
+            self.consumer.fetch_metadata(None, self.timeout).map_err(|error| ClusterError::of(&error, ""))?;
+        Ok(metadata.topics().iter().map(|topic| topic.name().to_owned()).collect())
+    }
+
+    /// Waits until all partitions of a new topic have a leader.
+    ///
+    /// # Errors
+    ///
+    /// When they have none in time.
+    pub fn await_topic(&self, name: &str) -> Result<(), ClusterError> {
+        let (late, looks) = (after(self.timeout), tick(POLL_INTERVAL));
+        loop {
+            let metadata = self.consumer.fetch_metadata(Some(name), self.timeout);
+            let metadata = metadata.map_err(|error| ClusterError::of(&error, name))?;
+            let mut topics = metadata.topics().iter().filter(|topic| topic.name() == name && topic.error().is_none());
+            let is_led = |topic: &rdkafka::metadata::MetadataTopic| {
+                !topic.partitions().is_empty() && topic.partitions().iter().all(|partition| partition.leader() >= 0)
+            };
+            if topics.any(is_led) {
+                return Ok(());
+            }
+            if late.try_recv().is_ok() {
+                return Err(ClusterError::Unavailable(format!("topic `{name}` has no leader yet")));
+            }
+            // The ticker lives as long as this.
+            let _ = looks.recv();
+        }
+    }
+
+    /// Deletes topics; one that is gone already is no failure.
+    ///
+    /// # Errors
+    ///
+    /// The first that the brokers refuse to delete.
+    pub fn delete_topics(&self, names: &[&str]) -> Result<(), ClusterError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let options = options(self.timeout);
+        let answer = self.runtime.block_on(self.admin.delete_topics(names, &options));
+        for outcome in answer.map_err(|error| ClusterError::of(&error, ""))? {
+            match outcome {
+                Ok(_) | Err((_, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic)) => {}
+                Err((name, code)) => return Err(ClusterError::of_topic(&KafkaError::AdminOp(code), &name, "Delete")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes a group with its offsets; one that is gone already is no failure.
+    ///
+    /// # Errors
+    ///
+    /// Why the coordinator refuses.
+    pub fn delete_group(&self, name: &str) -> Result<(), ClusterError> {
+        let options = options(self.timeout);
+        let answer = self.runtime.block_on(self.admin.delete_groups(&[name], &options));
+        for outcome in answer.map_err(|error| ClusterError::of(&error, name))? {
+            match outcome {
+                Ok(_) | Err((_, RDKafkaErrorCode::GroupIdNotFound)) => {}
+                Err((_, code)) => return Err(ClusterError::of(&KafkaError::AdminOp(code), name)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the offset and time of the first record at this offset or behind it; `None` when none comes in time.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot read there.
+    pub fn first_at(
+        &self,
+        partition: &PartitionId,
+        offset: i64,
+    ) -> Result<Option<(i64, Option<Timestamp>)>, ClusterError> {
+        let failed = |error: KafkaError| ClusterError::of(&error, &partition.topic);
+        let config = self.cluster.follower(&self.group);
+        let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext).map_err(failed)?;
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&partition.topic, partition.number, Offset::Offset(offset)).map_err(failed)?;
+        consumer.assign(&list).map_err(failed)?;
+        let late = after(self.timeout);
+        while late.try_recv().is_err() {
+            match consumer.poll(POLL) {
+                None => {}
+                Some(Ok(message)) => {
+                    let time = message.timestamp().to_millis().map(Timestamp::from_millis);
+                    return Ok(Some((message.offset(), time)));
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => return Ok(None),
+                Some(Err(error)) => {
+                    if let cluster_error @ ClusterError::Denied(_) = ClusterError::of(&error, &partition.topic) {
+                        return Err(cluster_error);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+}

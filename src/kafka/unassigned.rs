@@ -1,0 +1,174 @@
+//! Finds partitions that no member owns although the group is stable.
+//!
+//! A cooperative rebalance takes two rounds: a partition that moves is given up in the first and given to its new owner in
+//! the second, which whoever gave it up asks for. A static member that is replaced between the two (its process was killed,
+//! or its client lost the brokers) joins without a rebalance, as static members are to, and nobody asks for the second
+//! round: the partition would wait until somebody else joins or leaves. So members look now and then, and one of them
+//! that misses a partition for two looks running joins anew.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::record::PartitionId;
+
+/// Consecutive checks a partition must be unassigned before we rejoin. Doubles after each rejoin that did not help.
+const LOOKS: u32 = 2;
+
+/// The last time is after so many: a leader that does not know yet of a partition that was just made has long learned of
+/// it, and who is still missing is none that the group is to own (a pattern may mean more to us than to the client).
+const LAST_LOOKS: u32 = 32;
+
+/// Watches for one member.
+#[derive(Debug)]
+pub struct UnassignedPartitions {
+    missing: BTreeSet<PartitionId>,
+    looks: u32,
+    timeout: u32,
+    /// Those that rejoining has not helped.
+    given_up: BTreeSet<PartitionId>,
+}
+
+impl Default for UnassignedPartitions {
+    fn default() -> Self {
+        Self { missing: BTreeSet::new(), looks: 0, timeout: LOOKS, given_up: BTreeSet::new() }
+    }
+}
+
+impl UnassignedPartitions {
+    /// Takes one look: the partitions that there are, what each member of a group at rest owns (`None` while the group
+    /// is on the move), and what this one owns. Returns the partitions for whose sake this member is to join anew.
+    pub fn look(
+        &mut self,
+        all: &BTreeSet<PartitionId>,
+        shares: Option<&[BTreeSet<PartitionId>]>,
+        own: &BTreeSet<PartitionId>,
+    ) -> BTreeSet<PartitionId> {
+        // A group on the move is about to be another one.
+        let Some(shares) = shares else {
+            self.missing.clear();
+            return BTreeSet::new();
+        };
+        let is_unowned = |partition: &&PartitionId| !shares.iter().any(|share| share.contains(partition));
+        self.given_up.retain(|partition| is_unowned(&partition));
+        let unowned = all.iter().filter(is_unowned).filter(|partition| !self.given_up.contains(partition));
+        let unowned: BTreeSet<PartitionId> = unowned.cloned().collect();
+        let still: BTreeSet<PartitionId> = self.missing.intersection(&unowned).cloned().collect();
+        self.looks = if still.is_empty() { u32::from(!unowned.is_empty()) } else { self.looks + 1 };
+        self.missing = if still.is_empty() { unowned } else { still };
+        if self.missing.is_empty() {
+            self.timeout = LOOKS;
+        }
+        if self.looks < self.timeout || self.missing.is_empty() || !is_least(own, shares) {
+            return BTreeSet::new();
+        }
+        self.looks = 0;
+        let missing = std::mem::take(&mut self.missing);
+        if self.timeout < LAST_LOOKS {
+            self.timeout *= 2;
+        } else {
+            self.timeout = LOOKS;
+            self.given_up.extend(missing.iter().cloned());
+        }
+        missing
+    }
+}
+
+/// Says whether no other member owns less: rejoining costs a member what it owns for a moment.
+fn is_least(own: &BTreeSet<PartitionId>, shares: &[BTreeSet<PartitionId>]) -> bool {
+    shares.iter().map(|share| (share.len(), share)).min().is_none_or(|least| (own.len(), own) <= least)
+}
+
+/// Reads what a member was given, as consumers write it (`ConsumerProtocolAssignment`); `None` when these bytes are
+/// not that.
+pub(super) fn share_of(assignment: &[u8]) -> Option<BTreeSet<PartitionId>> {
+    let mut rest = assignment;
+    let mut owned = BTreeSet::new();
+    // A member that was given nothing may have no bytes at all.
+    if rest.is_empty() {
+        return Some(owned);
+    }
+    let _version = take::<2>(&mut rest)?;
+    for _ in 0..i32::from_be_bytes(take(&mut rest)?) {
+        let length = usize::try_from(i16::from_be_bytes(take(&mut rest)?)).ok()?;
+        let (name, behind) = rest.split_at_checked(length)?;
+        rest = behind;
+        let topic: Arc<str> = Arc::from(std::str::from_utf8(name).ok()?);
+        for _ in 0..i32::from_be_bytes(take(&mut rest)?) {
+            owned.insert(PartitionId::new(Arc::clone(&topic), i32::from_be_bytes(take(&mut rest)?)));
+        }
+    }
+    Some(owned)
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(*head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(partitions: &[i32]) -> BTreeSet<PartitionId> {
+        partitions.iter().map(|&number| PartitionId::new(Arc::from("pages"), number)).collect()
+    }
+
+    /// Looks of the member that owns the first share.
+    fn looks(unassigned: &mut UnassignedPartitions, shares: &[&[i32]], times: usize) -> Vec<BTreeSet<PartitionId>> {
+        let shares: Vec<_> = shares.iter().map(|share| set(share)).collect();
+        (0..times).map(|_| unassigned.look(&set(&[0, 1, 2, 3]), Some(&shares), &shares[0])).collect()
+    }
+
+    #[test]
+    fn a_partition_that_stays_without_an_owner_has_the_member_with_the_least_join_anew() {
+        let mut idle = UnassignedPartitions::default();
+        assert_eq!(looks(&mut idle, &[&[], &[0, 1], &[2]], 2), [set(&[]), set(&[3])]);
+        assert_eq!(looks(&mut idle, &[&[3], &[0, 1], &[2]], 9), vec![set(&[]); 9]);
+        // Somebody else has less.
+        assert_eq!(looks(&mut UnassignedPartitions::default(), &[&[0, 1], &[2]], 9), vec![set(&[]); 9]);
+        // Of equals, one.
+        assert_eq!(looks(&mut UnassignedPartitions::default(), &[&[0], &[1], &[2]], 2)[1], set(&[3]));
+        assert_eq!(looks(&mut UnassignedPartitions::default(), &[&[1], &[0], &[2]], 9), vec![set(&[]); 9]);
+    }
+
+    #[test]
+    fn what_is_of_no_use_is_done_ever_less_often_and_then_no_more() {
+        let mut unassigned = UnassignedPartitions::default();
+        let asked = looks(&mut unassigned, &[&[0], &[1, 2]], 200).into_iter().enumerate();
+        let asked: Vec<usize> = asked.filter(|(_, missing)| !missing.is_empty()).map(|(look, _)| look + 1).collect();
+        assert_eq!(asked, [2, 6, 14, 30, 62]);
+        // Another one is taken up soon, and so is the first once it had an owner.
+        assert_eq!(looks(&mut unassigned, &[&[0], &[1]], 2)[1], set(&[2]));
+        looks(&mut unassigned, &[&[0], &[1, 2, 3]], 1);
+        assert_eq!(looks(&mut unassigned, &[&[0], &[1, 2]], 2)[1], set(&[3]));
+    }
+
+    #[test]
+    fn a_group_on_the_move_is_not_judged() {
+        let mut unassigned = UnassignedPartitions::default();
+        let (all, shares) = (set(&[0, 1]), [set(&[0])]);
+        for _ in 0..9 {
+            assert_eq!(unassigned.look(&all, Some(&shares), &shares[0]), set(&[]));
+            assert_eq!(unassigned.look(&all, None, &shares[0]), set(&[]));
+        }
+        // Nor one that is another partition at each look.
+        for missing in [0, 1, 0, 1, 0, 1] {
+            assert_eq!(unassigned.look(&all, Some(&[set(&[1 - missing])]), &set(&[])), set(&[]));
+        }
+    }
+
+    #[test]
+    fn an_assignment_is_read_as_consumers_write_it() {
+        let bytes =
+            b"\0\x01\0\0\0\x02\0\x05pages\0\0\0\x02\0\0\0\0\0\0\0\x03\0\x01x\0\0\0\x01\0\0\0\x07\xff\xff\xff\xff";
+        let mut owned = set(&[0, 3]);
+        owned.insert(PartitionId::new(Arc::from("x"), 7));
+        assert_eq!(share_of(bytes), Some(owned));
+        assert_eq!(share_of(b""), Some(set(&[])));
+        assert_eq!(share_of(b"\0\0\0\0\0\0\xff\xff\xff\xff"), Some(set(&[])));
+        for cut in 1..bytes.len() - 4 {
+            assert_eq!(share_of(&bytes[..cut]), None, "{cut}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Implements the admin API of a running instance.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::judge_handle::JudgeHandle;
+use super::operator_requests::{Answered, submit_to};
+use super::pair_inspector::PairInspector;
+use super::remembered::{StateSummary, original};
+use super::worker_driver::WorkerHandle;
+use crate::config::settings::Settings;
+use crate::fingerprint::{SimHash, id_hash};
+use crate::index::Original;
+use crate::judge::Judge;
+use crate::kafka::admin::Brokers;
+use crate::log::{EntryBody, ForgetTarget};
+use crate::telemetry::admin::{AdminService, ApiError, Lookup};
+use crate::telemetry::pairs::Pair;
+use crate::worker::LogPartition;
+
+/// How long the judges may take to forget.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Most originals in one answer.
+const MAX_FOUND: usize = 100;
+
+/// Farthest originals that are shown beside a page that is explained, in bits.
+const NEAR_ENOUGH: u8 = 8;
+
+/// The admin API of one instance.
+pub(super) struct InstanceAdmin {
+    pub(super) settings: Arc<Settings>,
+    pub(super) brokers: Brokers,
+    pub(super) judges: Vec<(LogPartition, JudgeHandle)>,
+    pub(super) worker: Option<WorkerHandle>,
+    pub(super) pair_inspector: PairInspector,
+}
+
+impl InstanceAdmin {
+    fn judges(&self) -> Result<&[(LogPartition, JudgeHandle)], ApiError> {
+        if self.judges.is_empty() {
+            return Err(ApiError::Unable("this instance does not judge (roles): ask one that does".to_owned()));
+        }
+        Ok(&self.judges)
+    }
+
+    /// Asks every judge of this instance that holds its whole state.
+    fn ask<T: Send + 'static>(
+        &self,
+        question: impl Fn(u32, &Judge) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, ApiError> {
+        let mut answers = Vec::new();
+        for (log, judge) in self.judges()? {
+            let (question, number) = (question.clone(), u32::try_from(*log).unwrap_or(u32::MAX));
+            let answer = judge.ask(move |judge| question(number, judge));
+            answers.push(answer.ok_or_else(|| ApiError::Unable(format!("judge {log} does not answer")))?);
+        }
+        Ok(answers)
+    }
+
+    fn near(&self, code: SimHash, distance: u8) -> Result<Value, ApiError> {
+        self.found(move |_, judge| {
+            let state = judge.state();
+            let near = state.index().near_code(code, distance, &state.tails());
+            near.into_iter().map(|(bits, original)| (Some(u32::from(bits)), original)).collect()
+        })
+    }
+
+    fn found(
+        &self,
+        question: impl Fn(u32, &Judge) -> Vec<(Option<u32>, Original)> + Clone + Send + 'static,
+    ) -> Result<Value, ApiError> {
+        let mut found: Vec<(Option<u32>, Original)> = self.ask(question)?.into_iter().flatten().collect();
+        found.sort_by_key(|(distance, original)| (*distance, original.sequence));
+        found.truncate(MAX_FOUND);
+        Ok(found.iter().map(|(distance, found)| original(found, *distance)).collect())
+    }
+}
+
+impl AdminService for InstanceAdmin {
+    fn pair(&self, pair: &Pair) -> Result<Value, ApiError> {
+        self.pair_inspector.show(pair)
+    }
+
+    fn explain(&self, value: &[u8]) -> Result<Value, ApiError> {
+        let (reading, mut explained) = self.pair_inspector.explain(value)?;
+        let nearest = reading.fingerprints.simhash.map(|code| self.near(code, NEAR_ENOUGH)).transpose();
+        if let Value::Object(explained) = &mut explained {
+            // Instances without the judge role can still explain pages; they omit the nearest originals.
+            explained.insert("nearest".to_owned(), nearest.ok().flatten().unwrap_or_default());
+        }
+        Ok(explained)
+    }
+
+    fn stats(&self) -> Result<Value, ApiError> {
+        Ok(self.ask(|log, judge| StateSummary::by_judge(log, judge).json())?.into())
+    }
+
+    fn lookup(&self, what: &Lookup) -> Result<Value, ApiError> {
+        let bare = |found: Vec<Original>| found.into_iter().map(|original| (None, original)).collect();
+        match what.clone() {
+            Lookup::Source(source) => self.found(move |_, judge| {
+                let state = judge.state();
+                bare(state.index().of_source(&source, &state.tails()))
+            }),
+            Lookup::Id(id) => self.found(move |_, judge| {
+                let state = judge.state();
+                bare(state.index().of_id(id_hash(&id), &state.tails()))
+            }),
+            Lookup::Code(code, distance) => {
+                let checked = self.settings.fingerprint.simhash.check(code);
+                checked.map_err(|wrong| ApiError::Wrong(format!("fp {wrong}")))?;
+                self.near(code, distance.unwrap_or(self.settings.rules.max_distance))
+            }
+        }
+    }
+
+    fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, ApiError> {
+        let bodies: Vec<EntryBody> = targets.into_iter().map(EntryBody::Forget).collect();
+        let answers = submit_to(&self.settings, self.brokers, &bodies, REQUEST_TIMEOUT);
+        let answers = answers.map_err(|fatal| ApiError::Unable(fatal.to_string()))?;
+        let mut originals = 0;
+        let mut told = Vec::new();
+        for Answered { log, offset, answer, found } in &answers {
+            let sources: Vec<String> = found.originals.iter().map(|(source, _)| source.to_string()).collect();
+            originals += sources.len();
+            tracing::info!(log, offset, originals = sources.join(" "), "an operator asked to forget: {answer:?}");
+            told.push(json!({"log_partition": log, "verdict_log_offset": offset, "originals": sources}));
+        }
+        if originals == 0 {
+            return Err(ApiError::Missing("no original there: nothing to forget".to_owned()));
+        }
+        Ok(json!({"forgotten": told}))
+    }
+
+    fn snapshot(&self) -> Result<Value, ApiError> {
+        let judges = self.judges()?;
+        judges.iter().for_each(|(_, judge)| judge.snapshot());
+        Ok(json!({"asked": judges.iter().map(|(log, _)| *log).collect::<Vec<_>>()}))
+    }
+
+    fn hold(&self, is_held: bool) -> Result<Value, ApiError> {
+        let worker = self.worker.as_ref();
+        let worker = worker.ok_or_else(|| ApiError::Unable("this instance reads no input (roles)".to_owned()))?;
+        worker.hold(is_held);
+        Ok(json!({"paused": is_held}))
+    }
+}

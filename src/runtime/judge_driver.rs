@@ -1,0 +1,570 @@
+//! The judge driver: the thread that owns a [`Judge`] and connects it to the cluster.
+//!
+//! One driver for each partition of the logs that this instance serves. The judges of a partition form a group of their
+//! own that subscribes to the whole fingerprint log; whoever is given that partition is the active one, and the other
+//! partitions mean nothing in this group.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+
+use super::background_tasks::BackgroundTasks;
+use super::clock::Clock;
+use super::judge_handle::{JudgeHandle, Question};
+use super::judge_report::JudgeReport;
+use super::ruling_watch::END_LOOK;
+use super::service_context::{ServiceContext, ended, failure, moves};
+use super::snapshot_store::SnapshotStore;
+use super::time_slice::{EntryQueue, FetchedEntries, Work, run_time_slice};
+use crate::error::{Fatal, Reason};
+use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Role};
+use crate::kafka::admin::Admin;
+use crate::kafka::budget::{ByteBudget, Permit};
+use crate::kafka::client::ProducerSettings;
+use crate::kafka::group_consumer::{
+    Command, ConsumedRecord, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Membership, Start,
+};
+use crate::kafka::offsets::Offsets;
+use crate::kafka::producer::{
+    Answer, Delivery, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer,
+};
+use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
+use crate::log::{DEFAULT_PART_BYTES, decode_entries, encode_verdict};
+use crate::telemetry::labels::{Component, ErrorKind};
+use crate::worker::LogPartition;
+
+/// How long the driver waits for a message before it says that time passed.
+const TICK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How often metrics and health are looked after.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long one question to the cluster may take.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long the end waits for the group to be left and for a snapshot to be written.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// What reaches the driver.
+pub(super) enum Message {
+    /// From the fingerprint log's group, with the number of the membership.
+    GroupConsumer(u64, ConsumerEvent),
+    Followed(FollowEvent),
+    Called(Answer),
+    InputCommitted(InputOffsets),
+    /// What the verdict log held when the reader of this number began.
+    LogRange(u64, i64, i64),
+    /// Where the fingerprint log ends; `None` when nobody answered.
+    EntriesEnd(Option<i64>),
+    Asked(Question),
+    SnapshotWanted,
+    Stop,
+}
+
+/// A judge's thread.
+pub struct JudgeDriver {
+    plan: Arc<ServiceContext>,
+    log: LogPartition,
+    clock: Clock,
+    judge: Judge,
+    messages: Receiver<Message>,
+    sender: Sender<Message>,
+    follower: Follower,
+    member: Option<GroupConsumer>,
+    /// Leaves the group, and is over when it has.
+    leaving: Option<GroupConsumer>,
+    memberships: u64,
+    /// What offsets are sent under.
+    membership: Membership,
+    /// Number of the command that messages of a reader must carry; 0 when nothing is read.
+    following: u64,
+    reading: u64,
+    serials: u64,
+    entries: EntryQueue,
+    producer: TransactionalProducer,
+    background_tasks: BackgroundTasks,
+    input: Arc<Offsets>,
+    snapshot_store: Option<Arc<dyn SnapshotStore>>,
+    snapshot_tasks: BackgroundTasks,
+    /// Does the index's maintenance.
+    maintenance: BackgroundTasks,
+    budget: Arc<ByteBudget>,
+    report: JudgeReport,
+    looked: Duration,
+    asked_end: Duration,
+    /// Whether the answer about the end of the fingerprint log is on its way.
+    asks_end: bool,
+    stopped: bool,
+}
+
+impl JudgeDriver {
+    /// Connects everything that the judge speaks to. Nothing is read before [`JudgeDriver::run`].
+    ///
+    /// # Errors
+    ///
+    /// When a client or a thread cannot be made.
+    pub(super) fn new(
+        plan: Arc<ServiceContext>,
+        log: LogPartition,
+        settings: JudgeSettings,
+        snapshot_store: Option<Arc<dyn SnapshotStore>>,
+    ) -> Result<Self, Fatal> {
+        let (sender, messages) = unbounded();
+        let (clock, session) = (plan.clock, plan.settings.judge.session_timeout);
+        let log_gate = ByteBudget::new(64 << 20);
+        let told = sender.clone();
+        let follower =
+            plan.follow(log, "standby", &log_gate, move |event| drop(told.send(Message::Followed(event))))?;
+        let id = plan.judge_group(log);
+        let config = plan.cluster.transactional_producer(&id, &ProducerSettings::of_judge());
+        let answered = sender.clone();
+        let producer = TransactionalProducer::start(
+            config,
+            Delivery::ExactlyOnce,
+            format!("rulings-{log}"),
+            Arc::clone(&plan.backlog),
+            move |_, answer| {
+                drop(answered.send(Message::Called(answer)));
+            },
+        )
+        .map_err(failure)?;
+        let query = plan.cluster.query(&plan.settings.input.group);
+        Ok(Self {
+            judge: Judge::new(settings),
+            messages,
+            follower,
+            member: None,
+            leaving: None,
+            memberships: 0,
+            membership: Membership::default(),
+            following: 0,
+            reading: 0,
+            serials: 0,
+            entries: EntryQueue::default(),
+            producer,
+            background_tasks: BackgroundTasks::start(format!("judge-tasks-{log}")).map_err(failure)?,
+            input: Arc::new(Offsets::new(&query, QUERY_TIMEOUT).map_err(failure)?),
+            snapshot_store,
+            snapshot_tasks: BackgroundTasks::start(format!("snapshots-{log}")).map_err(failure)?,
+            maintenance: BackgroundTasks::start(format!("maintenance-{log}")).map_err(failure)?,
+            budget: ByteBudget::new(32 << 20),
+            report: JudgeReport::new(plan.metrics.clone(), &plan.health, clock, log, session),
+            looked: clock.now(),
+            asked_end: Duration::ZERO,
+            asks_end: false,
+            stopped: false,
+            log,
+            clock,
+            sender,
+            plan,
+        })
+    }
+
+    /// Returns what asks for a clean stop.
+    #[must_use]
+    pub fn control(&self) -> JudgeHandle {
+        JudgeHandle::new(self.sender.clone())
+    }
+
+    /// Works until the judge has stopped.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot go on.
+    pub fn run(mut self) -> Result<(), Fatal> {
+        self.perform_all()?;
+        let mut work = Work::Done;
+        while !self.stopped {
+            let wait = if work == Work::More { Duration::ZERO } else { TICK_INTERVAL };
+            match self.messages.recv_timeout(wait) {
+                Ok(message) => self.take_many(message)?,
+                Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick)?,
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            work = self.judge_entries()?;
+            self.judge.maintenance(|task| self.maintenance.run_once(task));
+            self.housekeeping();
+        }
+        self.close();
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), Fatal> {
+        self.judge.handle(self.clock.now(), event);
+        self.perform_all()
+    }
+
+    fn perform_all(&mut self) -> Result<(), Fatal> {
+        while let Some(effect) = self.judge.poll() {
+            self.perform(effect)?;
+        }
+        self.report.see(&self.judge);
+        Ok(())
+    }
+
+    // ---- messages to events
+
+    /// Takes what has come, for one turn.
+    fn take_many(&mut self, first: Message) -> Result<(), Fatal> {
+        let clock = self.clock;
+        let mut next = Some(first);
+        run_time_slice(
+            || clock.now(),
+            || {
+                let Some(message) = next.take().or_else(|| self.messages.try_recv().ok()) else {
+                    return Ok(Work::Done);
+                };
+                self.take(message).map(|()| Work::More)
+            },
+        )
+        .map(drop)
+    }
+
+    fn take(&mut self, message: Message) -> Result<(), Fatal> {
+        match message {
+            Message::GroupConsumer(membership, event) if membership == self.memberships => self.member_event(event),
+            Message::GroupConsumer(..) => Ok(()),
+            Message::Followed(event) => self.followed(event),
+            Message::Called(answer) => {
+                if let Err(error) = &answer {
+                    self.report.failed(error);
+                }
+                self.handle(Event::Called(answer))
+            }
+            Message::InputCommitted(input) => self.handle(Event::InputCommitted(input)),
+            Message::LogRange(serial, begin, end) => {
+                if serial == self.following {
+                    self.report.has_to_follow(begin, end);
+                }
+                Ok(())
+            }
+            Message::EntriesEnd(end) => {
+                self.asks_end = false;
+                end.into_iter().for_each(|end| self.report.entries_end(end));
+                Ok(())
+            }
+            Message::Asked(question) => {
+                question(&self.judge);
+                Ok(())
+            }
+            Message::SnapshotWanted => {
+                self.judge.want_snapshot();
+                self.handle(Event::Tick)
+            }
+            Message::Stop => {
+                tracing::info!(log = self.log, "judge: stopping");
+                self.handle(Event::Stop)
+            }
+        }
+    }
+
+    fn member_event(&mut self, event: ConsumerEvent) -> Result<(), Fatal> {
+        let ours = self.plan.fingerprints(self.log);
+        match event {
+            ConsumerEvent::Record { partition, offset, serial, record, permit } => {
+                if partition == ours && serial == self.reading {
+                    self.arrived(offset, &record, permit);
+                }
+                Ok(())
+            }
+            ConsumerEvent::Assigned(partitions) if partitions.contains(&ours) => self.handle(Event::Assigned),
+            ConsumerEvent::Revoked(partitions) if partitions.contains(&ours) => self.handle(Event::Revoked),
+            ConsumerEvent::Revoked(_) => {
+                self.command(Command::RevokeDone);
+                Ok(())
+            }
+            ConsumerEvent::Lost(partitions) if partitions.contains(&ours) => self.handle(Event::Lost),
+            ConsumerEvent::Renewed(membership) => {
+                self.membership = membership;
+                Ok(())
+            }
+            ConsumerEvent::OutOfRange { partition, offset, first, end, .. } => {
+                let why = format!("offset {offset} of {partition} comes next, and it holds {first} to {end}");
+                self.member_event(ConsumerEvent::Failed(why))
+            }
+            ConsumerEvent::Reaches(_)
+            | ConsumerEvent::Started { .. }
+            | ConsumerEvent::AtEnd { .. }
+            | ConsumerEvent::Paused
+            | ConsumerEvent::Left
+            | ConsumerEvent::Assigned(_)
+            | ConsumerEvent::Lost(_) => Ok(()),
+            ConsumerEvent::Failed(why) | ConsumerEvent::Fenced(why) => {
+                self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
+                let what = format!("judge of {ours}: {why}");
+                Err(ended(Reason::Failure, what, &self.plan.settings))
+            }
+        }
+    }
+
+    fn arrived(&mut self, offset: i64, record: &ConsumedRecord, permit: Permit) {
+        let entries = decode_entries(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
+            // Whoever asked asks again when the judge has passed this offset without a ruling.
+            tracing::error!(log = self.log, offset, %error, "a record of the fingerprint log cannot be read");
+            self.report.metrics().error(Component::Log, ErrorKind::Corrupt);
+            Vec::new()
+        });
+        let append_time = record.timestamp.unwrap_or_default();
+        let fetched = self.clock.now();
+        self.entries.push(FetchedEntries { offset, append_time, entries, fetched, _permit: permit });
+    }
+
+    /// Judges for one turn.
+    fn judge_entries(&mut self) -> Result<Work, Fatal> {
+        let clock = self.clock;
+        run_time_slice(|| clock.now(), || self.judge_step())
+    }
+
+    fn judge_step(&mut self) -> Result<Work, Fatal> {
+        let began = self.clock.now();
+        let event = if self.judge.is_unfinished() {
+            Event::Continue
+        } else if self.judge.wants_entries() {
+            let Some(record) = self.entries.pop() else { return Ok(Work::Done) };
+            self.report.waited(record.entries.len(), began.saturating_sub(record.fetched));
+            record.into_event()
+        } else {
+            return Ok(Work::Done);
+        };
+        self.judge.handle(began, event);
+        self.report.judged(self.judge.looks(), self.clock.now().saturating_sub(began));
+        self.perform_all()?;
+        Ok(Work::More)
+    }
+
+    fn followed(&mut self, event: FollowEvent) -> Result<(), Fatal> {
+        if event.serial != self.following {
+            return Ok(());
+        }
+        match event.kind {
+            FollowEventKind::Record { offset, next, record, permit: _permit } => {
+                self.report.follows(next);
+                self.handle(Event::Followed { offset, next, record })
+            }
+            FollowEventKind::End => self.handle(Event::FollowedToEnd),
+            FollowEventKind::Moved(why) => {
+                tracing::warn!(log = self.log, why, "rereading the verdict log");
+                self.handle(Event::LogMoved)
+            }
+        }
+    }
+
+    // ---- effects to calls
+
+    fn perform(&mut self, effect: Effect) -> Result<(), Fatal> {
+        match effect {
+            Effect::Restore => {
+                let restored = self.snapshot_store.as_ref().and_then(|snapshot_store| snapshot_store.newest());
+                self.report.restores(restored.as_ref().map_or(0, |restored| restored.state().index().len()));
+                self.judge.handle(self.clock.now(), Event::Restored(restored));
+            }
+            Effect::Follow { from } => {
+                self.serials += 1;
+                self.following = self.serials;
+                self.follower.command(FollowCommand::From(from, self.serials));
+                self.fetch_log_range(from);
+            }
+            Effect::FollowToEnd => self.follower.command(FollowCommand::ToEnd),
+            Effect::FollowToLast => self.follower.command(FollowCommand::ToLast),
+            Effect::Unfollow => {
+                self.following = 0;
+                self.follower.command(FollowCommand::Stop);
+            }
+            Effect::Join => self.join()?,
+            Effect::Leave => self.leave(),
+            Effect::Call(request) => self.call(request),
+            Effect::ReadEntries { from } => {
+                self.serials += 1;
+                self.reading = self.serials;
+                self.entries.clear();
+                let ours = self.plan.fingerprints(self.log);
+                self.command(Command::Seek(ours, Start::NotBefore(from), self.serials));
+            }
+            Effect::StopReading => self.stop_reading(),
+            Effect::FetchInputCommitted => self.fetch_input_committed(),
+            Effect::Trim { verdicts, entries } => self.trim(verdicts, entries),
+            Effect::Snapshot => self.snapshot(),
+            Effect::RevokeDone => self.command(Command::RevokeDone),
+            Effect::Stopped => self.stopped = true,
+            Effect::Fail(why) => return Err(ended(Reason::State, why, &self.plan.settings)),
+        }
+        Ok(())
+    }
+
+    fn command(&self, command: Command) {
+        if let Some(member) = &self.member {
+            member.command(command);
+        }
+    }
+
+    fn stop_reading(&mut self) {
+        self.reading = 0;
+        self.entries.clear();
+        self.command(Command::Close(self.plan.fingerprints(self.log)));
+    }
+
+    fn join(&mut self) -> Result<(), Fatal> {
+        let session = self.plan.settings.judge.session_timeout;
+        self.memberships += 1;
+        self.membership = Membership::default();
+        let membership = self.memberships;
+        let settings = GroupConsumerSettings {
+            config: self.plan.cluster.judge_consumer(&self.plan.judge_group(self.log), session),
+            topics: vec![self.plan.names.fingerprints.to_string()],
+            thread: format!("judge-{}", self.log),
+            budget: Arc::clone(&self.budget),
+            moved: moves(&self.plan, &format!("judge {} poll", self.log)),
+        };
+        let sender = self.sender.clone();
+        let member =
+            GroupConsumer::join(settings, move |event| drop(sender.send(Message::GroupConsumer(membership, event))));
+        self.member = Some(member.map_err(failure)?);
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.stop_reading();
+        if let Some(member) = self.member.take() {
+            member.command(Command::Leave);
+            self.leaving = Some(member);
+        }
+        self.memberships += 1;
+        self.membership = Membership::default();
+    }
+
+    fn call(&mut self, request: Request) {
+        let order = match request {
+            Request::Produce(records) => {
+                self.report.writes(&records);
+                let verdicts = self.plan.verdicts(self.log);
+                let values = records.iter().map(|record| encode_verdict(record, DEFAULT_PART_BYTES)).collect();
+                ProducerCommand::Produce(Box::new(EncodedBatch {
+                    topic: verdicts.topic,
+                    partition: verdicts.number,
+                    values,
+                }))
+            }
+            Request::SendOffsets { next_entry, checkpoint } => {
+                let metadata = checkpoint.map_or_else(String::new, |offset| offset.to_string());
+                let mark =
+                    OffsetAndMetadata { partition: self.plan.fingerprints(self.log), offset: next_entry, metadata };
+                ProducerCommand::SendOffsets(vec![mark], self.membership.clone())
+            }
+            Request::Plain(call) => ProducerCommand::Plain(call),
+        };
+        self.producer.order(order);
+    }
+
+    fn fetch_input_committed(&self) {
+        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.input), self.plan.input_topics());
+        self.background_tasks.run(move || {
+            let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
+            // An offset that is about to move may be answered as it was, and one without an answer be left out: both hold
+            // trimming back for a while, and nothing more.
+            let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
+            let known = committed.into_iter().filter_map(|(partition, known)| Some((partition, known?.offset)));
+            let committed = known.collect();
+            drop(sender.send(Message::InputCommitted(InputOffsets { committed, partitions })));
+            Ok(())
+        });
+    }
+
+    /// Asks how much there is to follow, for those who wait for it.
+    fn fetch_log_range(&self, from: Option<i64>) {
+        let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.input));
+        let (serial, verdicts) = (self.serials, self.plan.verdicts(self.log));
+        self.background_tasks.run(move || {
+            // Nothing depends on it: who does not answer now is not asked again.
+            if let Ok((first, end)) = offsets.range(&verdicts) {
+                drop(sender.send(Message::LogRange(serial, from.map_or(first, |from| from.max(first)), end)));
+            }
+            Ok(())
+        });
+    }
+
+    fn trim(&self, verdicts: i64, entries: i64) {
+        let before = [(self.plan.verdicts(self.log), verdicts), (self.plan.fingerprints(self.log), entries)];
+        let (config, brokers) = (self.plan.cluster.admin(), self.plan.brokers);
+        let (metrics, log) = (self.report.metrics().clone(), self.log);
+        self.background_tasks.run(move || {
+            tracing::info!(log, verdicts, entries, "trimming both logs");
+            if let Err(error) = Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
+                // It is asked again later, for more.
+                tracing::warn!(log, %error, "the logs are not trimmed");
+                metrics.error(Component::Admin, ErrorKind::Retriable);
+            }
+            Ok(())
+        });
+    }
+
+    fn snapshot(&self) {
+        let Some(snapshots) = self.snapshot_store.as_ref().map(Arc::clone) else { return };
+        let mut cut = self.judge.snapshot();
+        self.snapshot_tasks.run(move || {
+            if let Some(snapshot) = cut.take() {
+                snapshots.keep(snapshot);
+            }
+            Ok(())
+        });
+    }
+
+    // ---- housekeeping
+
+    fn housekeeping(&mut self) {
+        let now = self.clock.now();
+        if now.saturating_sub(self.looked) >= HOUSEKEEPING_INTERVAL {
+            self.looked = now;
+            self.report.look(&self.judge, self.entries.entries());
+            self.report.metrics().producer_queue(self.plan.backlog.records(), self.plan.backlog.bytes());
+            self.ask_end();
+        }
+    }
+
+    /// Asks where the fingerprint log ends: a standby tells by it whether somebody judges.
+    fn ask_end(&mut self) {
+        let now = self.clock.now();
+        let is_due = self.judge.role() == Role::Standby && now.saturating_sub(self.asked_end) >= END_LOOK;
+        if !is_due || std::mem::replace(&mut self.asks_end, true) {
+            return;
+        }
+        self.asked_end = now;
+        let (sender, offsets, entries) =
+            (self.sender.clone(), Arc::clone(&self.input), self.plan.fingerprints(self.log));
+        self.background_tasks.run(move || {
+            drop(sender.send(Message::EntriesEnd(offsets.range(&entries).ok().map(|(_, end)| end))));
+            Ok(())
+        });
+    }
+
+    /// Waits until the group is left and the last snapshot is written, but only for so long.
+    fn close(&mut self) {
+        self.leave();
+        let (written, is_written) = bounded(1);
+        self.snapshot_tasks.run(move || {
+            // Nobody waits any more when it is too late.
+            let _ = written.try_send(());
+            Ok(())
+        });
+        let until = self.clock.now() + CLOSE_TIMEOUT;
+        // Dynamic members leave when they close. A process that ends before that is a member until its session times
+        // out, and whoever comes next waits for it.
+        while self.leaving.as_ref().is_some_and(|member| !member.is_over()) && self.clock.now() < until {
+            drop(self.messages.recv_timeout(TICK_INTERVAL));
+        }
+        if self.leaving.as_ref().is_some_and(|member| !member.is_over()) {
+            let group = self.plan.judge_group(self.log);
+            tracing::warn!(
+                log = self.log,
+                group,
+                "did not leave the group in time: standbys take over only after the session timeout"
+            );
+        }
+        if is_written.recv_timeout(until.saturating_sub(self.clock.now())).is_err() {
+            tracing::warn!(
+                log = self.log,
+                "the last snapshot was not written in time: a restart follows more of the log"
+            );
+        }
+    }
+}

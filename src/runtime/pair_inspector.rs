@@ -1,0 +1,279 @@
+//! Looks at both pages of a pair: reads them from the input by their positions, and says what differs.
+//!
+//! It uses its own Kafka clients, so the pipeline never waits for it. Pairs whose pages are gone are reported as such.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use serde_json::{Value, json};
+
+use super::kept_pages::PageCache;
+use super::service_context::{self, failure};
+use super::test_case;
+use super::tree_budget::TreeBudget;
+use crate::compare::{Comparison, Run, Side, beginning};
+use crate::config::settings::{Settings, ShownText};
+use crate::error::Fatal;
+use crate::fingerprint::{Reader, Reading, Scratch, SketchForm};
+use crate::kafka::pages::{PageBytes, Pages};
+use crate::panics::shielded;
+use crate::record::{Format, RawRecord, Source};
+use crate::telemetry::admin::ApiError;
+use crate::telemetry::pairs::{DeliveredDuplicate, KEPT, Pair, PairDetails, Pairs, runs};
+
+/// How long the pages of a pair may take to come.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Words of a page that are shown when it is explained.
+const SHOWN_WORDS: usize = 12;
+
+/// How much of what differs stands in lists: characters of what both have, of one run, and runs.
+const IN_LISTS: (usize, usize, usize) = (40, 200, 24);
+
+/// The same for one pair that is looked at, where text is shown in snippets.
+const IN_SNIPPETS: (usize, usize, usize) = (200, 1000, 200);
+
+/// Where duplicates are handed to, on their way out.
+#[derive(Clone, Debug)]
+pub(super) struct PairRecorder {
+    /// Those that are kept.
+    pub(super) pairs: Pairs,
+    queue: Sender<Arc<Pair>>,
+}
+
+impl PairRecorder {
+    /// Counts a duplicate; when it is kept, both pages will be looked at.
+    pub(super) fn offer(&self, now: Duration, seen: DeliveredDuplicate) {
+        if let Some(pair) = self.pairs.offer(now, seen) {
+            // The queue is as long as the buffer: a pair that does not fit would be evicted before it is inspected.
+            let _ = self.queue.try_send(pair);
+        }
+    }
+}
+
+/// Starts the thread that looks at pairs as they come.
+pub(super) fn start(pair_inspector: PairInspector) -> Result<PairRecorder, Fatal> {
+    let (queue, waiting): (_, Receiver<Arc<Pair>>) = bounded(KEPT);
+    let pair_recorder = PairRecorder { pairs: Pairs::default(), queue };
+    let pairs = pair_recorder.pairs.clone();
+    let work = move || {
+        for pair in waiting {
+            pairs.looked_at(pair.number, pair_inspector.look(&pair.seen));
+        }
+    };
+    std::thread::Builder::new().name("pairs".to_owned()).spawn(work).map_err(failure)?;
+    Ok(pair_recorder)
+}
+
+/// Reads pages as the worker reads them.
+pub(super) struct PairInspector {
+    pages: Mutex<Pages>,
+    reader: Reader,
+    trees: Arc<TreeBudget>,
+    form: Option<SketchForm>,
+    format: Format,
+    /// Fewer different words make no `SimHash`.
+    min_features: usize,
+    text: ShownText,
+    kept: PageCache,
+}
+
+/// Why there is nothing to compare, and what there is all the same.
+struct OnlyOne {
+    why: String,
+    page: Option<Box<Page>>,
+    original: Option<Box<Page>>,
+}
+
+/// One page, read.
+struct Page {
+    reading: Reading,
+    text: String,
+}
+
+/// Both pages of a pair, or why there is nothing to compare.
+struct Both {
+    page: Page,
+    original: Page,
+    comparison: Comparison,
+    /// Original and page as they stand in the input.
+    bytes: [PageBytes; 2],
+}
+
+impl PairInspector {
+    /// Makes the client.
+    pub(super) fn open(
+        settings: &Settings,
+        reader: Reader,
+        trees: Arc<TreeBudget>,
+        text: ShownText,
+        kept: &PageCache,
+    ) -> Result<Self, Fatal> {
+        let config = service_context::cluster(&settings.kafka).follower(&settings.input.group);
+        let pages = Mutex::new(Pages::open(&config, FETCH_TIMEOUT).map_err(failure)?);
+        let (form, format) = (settings.fingerprint.minhash.form, settings.record.format);
+        let min_features = settings.text.min_features;
+        Ok(Self { pages, reader, trees, form, format, min_features, text, kept: kept.clone() })
+    }
+
+    /// Says what differs, in few words.
+    pub(super) fn look(&self, seen: &DeliveredDuplicate) -> PairDetails {
+        match self.both(seen) {
+            Ok(both) => self.looked(&both, IN_LISTS),
+            Err(OnlyOne { why, .. }) => PairDetails { missing: Some(why), ..PairDetails::default() },
+        }
+    }
+
+    /// Says all that may be shown of a pair.
+    pub(super) fn show(&self, pair: &Pair) -> Result<Value, ApiError> {
+        let both = match self.both(&pair.seen) {
+            Ok(both) => both,
+            Err(OnlyOne { why, page: None, original: None }) => return Err(ApiError::Missing(why)),
+            Err(one) => return Ok(self.show_one(pair, one)),
+        };
+        let looked = self.looked(&both, IN_LISTS);
+        let shown = match self.text {
+            ShownText::None => Vec::new(),
+            // Nothing differs: the beginning says which text it is.
+            ShownText::Snippet if both.comparison.is_equal() => {
+                vec![Run { side: Side::Both, text: beginning(&both.page.text, IN_SNIPPETS.0) }]
+            }
+            ShownText::Snippet => excerpts(&both.comparison, IN_SNIPPETS),
+            ShownText::Full => both.comparison.runs.clone(),
+        };
+        let mut value = Pair { looked: Some(looked), ..pair.clone() }.json();
+        if let Value::Object(object) = &mut value {
+            object.insert("text".to_owned(), json!(self.text));
+            object.insert("runs".to_owned(), runs(&shown));
+            object.insert("cut".to_owned(), (both.comparison.is_cut || both.page.reading.cut).into());
+            object.insert("fp".to_owned(), code(&both.page.reading).into());
+            object.insert("match_fp".to_owned(), code(&both.original.reading).into());
+            if self.text == ShownText::Full {
+                object.insert("case".to_owned(), test_case::yaml(&pair.seen, self.format, &both.bytes).into());
+            }
+        }
+        Ok(value)
+    }
+
+    /// Says what is known of a pair of which one page is gone, and shows the other one.
+    fn show_one(&self, pair: &Pair, one: OnlyOne) -> Value {
+        let run = |page: &Page, side| match self.text {
+            ShownText::None => None,
+            ShownText::Snippet => Some(Run { side, text: beginning(&page.text, IN_SNIPPETS.1) }),
+            ShownText::Full => Some(Run { side, text: page.text.clone() }),
+        };
+        let shown = one.original.as_ref().and_then(|page| run(page, Side::First));
+        let shown = shown.into_iter().chain(one.page.as_ref().and_then(|page| run(page, Side::Second)));
+        let mut value = pair.json();
+        if let Value::Object(object) = &mut value {
+            object.insert("text".to_owned(), json!(self.text));
+            object.insert("missing".to_owned(), one.why.into());
+            object.insert("runs".to_owned(), runs(&shown.collect::<Vec<_>>()));
+        }
+        value
+    }
+
+    /// Reads a page and returns what it is judged by.
+    pub(super) fn explain(&self, value: &[u8]) -> Result<(Reading, Value), ApiError> {
+        let record = RawRecord { key: None, value: Some(value), headers: &Vec::<(String, Vec<u8>)>::new() };
+        let page = self.read(&record).map_err(ApiError::Wrong)?;
+        let Page { reading, text } = page;
+        let mut words = Vec::new();
+        if self.text != ShownText::None {
+            self.reader.analyzer().words(&text, |word| {
+                if words.len() < SHOWN_WORDS {
+                    words.push(word.text.to_owned());
+                }
+            });
+        }
+        let value = json!({
+            "id": reading.id_text,
+            "canonical": reading.canonical,
+            "encoding": reading.encoding.name(),
+            "extraction": reading.extraction.name(),
+            "text_bytes": reading.text_bytes,
+            "cut": reading.cut,
+            "segmenter": reading.cut_by.name(),
+            "words": reading.tokens,
+            "distinct_words": reading.features,
+            "first_words": words,
+            "fp": code(&reading),
+            "fp_missing": reading.fp_missing(self.min_features),
+            "scheme": self.reader.scheme().to_string(),
+            "log_partition": reading.partition,
+        });
+        Ok((reading, value))
+    }
+
+    fn read(&self, record: &RawRecord<'_>) -> Result<Page, String> {
+        let _taken = record.value.map(|value| self.trees.take(value));
+        let read = shielded(|| {
+            let reading = self.reader.read(record, &mut Scratch::default())?;
+            Ok(Page { reading, text: self.reader.normal_text(record)? })
+        });
+        match read {
+            Some(Ok(page)) => Ok(page),
+            Some(Err(rejection)) => {
+                let rejection: crate::record::Rejection = rejection;
+                Err(format!("the page cannot be read: {}", rejection.message()))
+            }
+            None => Err("the text work failed on this page".to_owned()),
+        }
+    }
+
+    fn both(&self, seen: &DeliveredDuplicate) -> Result<Both, OnlyOne> {
+        let nothing = |why| OnlyOne { why, page: None, original: None };
+        let wanted = [&seen.original, &seen.source];
+        let [first, second] = wanted.map(|source| self.kept.get(source));
+        let fetched = if first.is_some() && second.is_some() {
+            BTreeMap::new()
+        } else {
+            let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            pages.fetch(&wanted).map_err(|error| nothing(error.to_string()))?
+        };
+        let of = |kept: Option<PageBytes>, source: &Source, name: &str| {
+            let gone = || format!("the input does not hold {name} ({source}) any more");
+            let bytes = kept.or_else(|| fetched.get(source).cloned()).ok_or_else(gone)?;
+            Ok::<_, String>((self.read(&bytes.record())?, bytes))
+        };
+        let original = of(first, &seen.original, "the original");
+        let page = of(second, &seen.source, "the page");
+        let ((original, first), (page, second)) = match (original, page) {
+            (Ok(original), Ok(page)) => (original, page),
+            (Ok((original, _)), Err(why)) => {
+                return Err(OnlyOne { original: Some(Box::new(original)), ..nothing(why) });
+            }
+            (Err(why), Ok((page, _))) => return Err(OnlyOne { page: Some(Box::new(page)), ..nothing(why) }),
+            (Err(why), Err(_)) => return Err(nothing(why)),
+        };
+        self.kept.keep(&seen.original, &first);
+        self.kept.keep(&seen.source, &second);
+        let comparison = Comparison::of(self.reader.analyzer(), &original.text, &page.text);
+        Ok(Both { page, original, comparison, bytes: [first, second] })
+    }
+
+    fn looked(&self, both: &Both, lengths: (usize, usize, usize)) -> PairDetails {
+        let (own, other) = (&both.page.reading.fingerprints, &both.original.reading.fingerprints);
+        let comparison = &both.comparison;
+        let shows = self.text != ShownText::None && !comparison.is_equal();
+        PairDetails {
+            original_id: both.original.reading.id_text.clone(),
+            segmenter: Some(both.page.reading.cut_by.name()),
+            bits: own.distance(other),
+            similarity: self.form.and_then(|form| own.similarity(other, form)),
+            words: Some([comparison.second_words, comparison.first_words, comparison.common_words]),
+            differs: if shows { excerpts(comparison, lengths) } else { Vec::new() },
+            missing: None,
+        }
+    }
+}
+
+fn excerpts(comparison: &Comparison, (around, longest, most): (usize, usize, usize)) -> Vec<Run> {
+    comparison.excerpts(around, longest, most)
+}
+
+fn code(reading: &Reading) -> Option<String> {
+    reading.fingerprints.simhash.map(|simhash| simhash.to_string())
+}

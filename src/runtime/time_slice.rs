@@ -1,0 +1,310 @@
+//! Time slices of the judge thread: how long it judges before it checks its messages, the clock and its health.
+//!
+//! The answers to its transaction are messages, too. A thread that judges whatever has been fetched before it looks at
+//! them keeps a transaction open for as long as that takes, and the coordinator ends it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::judge::Event;
+use crate::kafka::budget::Permit;
+use crate::log::Entry;
+use crate::record::Timestamp;
+
+/// How long a turn judges, give or take one step.
+pub(super) const TIME_SLICE: Duration = Duration::from_millis(5);
+
+/// Most entries that are judged between two looks at the clock.
+pub(super) const STEP_ENTRIES: usize = 4;
+
+/// One Kafka record of the fingerprint log that was fetched and not judged.
+pub(super) struct FetchedEntries {
+    pub(super) offset: i64,
+    pub(super) append_time: Timestamp,
+    pub(super) entries: Vec<Entry>,
+    /// When it came.
+    pub(super) fetched: Duration,
+    pub(super) _permit: Permit,
+}
+
+/// What was fetched of the fingerprint log, in its order.
+#[derive(Default)]
+pub(super) struct EntryQueue(VecDeque<FetchedEntries>);
+
+impl EntryQueue {
+    pub(super) fn push(&mut self, record: FetchedEntries) {
+        self.0.push_back(record);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<FetchedEntries> {
+        self.0.pop_front()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Returns how many entries wait.
+    pub(super) fn entries(&self) -> usize {
+        self.0.iter().map(|record| record.entries.len()).sum()
+    }
+}
+
+impl FetchedEntries {
+    /// Makes it what the judge takes.
+    pub(super) fn into_event(self) -> Event {
+        Event::Entries { offset: self.offset, append_time: self.append_time, entries: self.entries }
+    }
+}
+
+/// Whether a thread has more to do at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// There is more to do.
+    More,
+    /// Nothing is to be done before the next message.
+    Done,
+}
+
+/// Takes steps until nothing is left to do or the turn is over.
+///
+/// # Errors
+///
+/// Those of the step, which end the turn.
+pub(super) fn run_time_slice<E>(
+    now: impl Fn() -> Duration,
+    mut step: impl FnMut() -> Result<Work, E>,
+) -> Result<Work, E> {
+    let until = now() + TIME_SLICE;
+    while step()? == Work::More {
+        if now() >= until {
+            return Ok(Work::More);
+        }
+    }
+    Ok(Work::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
+    use crate::judge::{ColdStart, Effect, Judge, JudgeSettings, Request, Role};
+    use crate::kafka::budget::ByteBudget;
+    use crate::log::{EntryBody, LogIdentity, PageEntry, RequestId, Rules, SameId, Stage, Windows};
+    use crate::record::PartitionId;
+    use crate::transaction::Call;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    /// How long the coordinator lets a transaction live.
+    const TRANSACTION: Duration = Duration::from_secs(10);
+
+    fn settings() -> JudgeSettings {
+        let hour = Duration::from_hours(1);
+        let rules = Rules {
+            stages: vec![Stage::Exact],
+            max_distance: 0,
+            windows: Windows::all(hour),
+            lateness: Duration::ZERO,
+            max_future_skew: Duration::ZERO,
+            max_entries: 1_000_000,
+            same_id: SameId::Update,
+            minhash: None,
+            number_guard: None,
+            simhash_similarity: None,
+            same_site: None,
+        };
+        JudgeSettings {
+            rules,
+            new_log: LogIdentity(1),
+            cold_start: ColdStart::Stop,
+            commit_interval: 50 * MILLI,
+            checkpoint_interval_records: 100_000,
+            keep: hour,
+            batch_rulings: 2_000,
+            pending_rulings: 50_000,
+            pending_time: TRANSACTION / 5,
+            step_entries: STEP_ENTRIES,
+            snapshot_interval: None,
+            revoke_grace: hour,
+        }
+    }
+
+    /// A record of the fingerprint log with `count` pages that nobody has seen.
+    fn record(offset: i64, count: u32) -> FetchedEntries {
+        let entries = (0..count).map(|number| {
+            let number = u64::from(number) + offset.unsigned_abs() * u64::from(count);
+            let page = PageEntry {
+                source: PartitionId::new("pages", 0).at(i64::try_from(number).unwrap()),
+                event_time: Timestamp::from_millis(0),
+                id: None,
+                scope: None,
+                site: None,
+                is_variant: false,
+                fingerprints: Fingerprints {
+                    exact: ExactHash(u128::from(number)),
+                    simhash: None,
+                    sketch: None,
+                    numbers: Numbers::EMPTY,
+                },
+                digest: PageDigest(0),
+            };
+            Entry { request: RequestId(number), body: EntryBody::Page(page) }
+        });
+        let append_time = Timestamp::from_millis(0);
+        FetchedEntries {
+            offset,
+            append_time,
+            entries: entries.collect(),
+            fetched: Duration::ZERO,
+            _permit: ByteBudget::new(1).hold(0),
+        }
+    }
+
+    /// A judge, its thread and its coordinator, by a clock of their own.
+    struct Thread {
+        judge: Judge,
+        now: Cell<Duration>,
+        /// Answers of the cluster, with the time when they come.
+        answers: VecDeque<(Duration, Event)>,
+        queue: EntryQueue,
+        /// When the coordinator learnt of the transaction that is open.
+        open_since: Option<Duration>,
+        longest_open: Duration,
+        longest_turn: Duration,
+        committed: usize,
+        sent: usize,
+    }
+
+    impl Thread {
+        fn active() -> Self {
+            let mut thread = Self {
+                judge: Judge::new(settings()),
+                now: Cell::new(Duration::ZERO),
+                answers: VecDeque::new(),
+                queue: EntryQueue::default(),
+                open_since: None,
+                longest_open: Duration::ZERO,
+                longest_turn: Duration::ZERO,
+                committed: 0,
+                sent: 0,
+            };
+            for event in [Event::Restored(None), Event::FollowedToEnd, Event::Assigned] {
+                thread.handle(event);
+            }
+            while thread.judge.role() != Role::Active {
+                thread.run_once();
+            }
+            thread
+        }
+
+        fn handle(&mut self, event: Event) {
+            self.judge.handle(self.now.get(), event);
+            self.perform();
+        }
+
+        fn perform(&mut self) {
+            while let Some(effect) = self.judge.poll() {
+                let answer = if let Effect::Call(request) = &effect {
+                    self.call(request)
+                } else if effect == Effect::FollowToLast {
+                    Event::FollowedToEnd
+                } else {
+                    assert!(!matches!(effect, Effect::Fail(_)), "{effect:?}");
+                    continue;
+                };
+                self.answers.push_back((self.now.get() + 5 * MILLI, answer));
+            }
+        }
+
+        fn call(&mut self, request: &Request) -> Event {
+            let now = self.now.get();
+            match request {
+                Request::Produce(records) => {
+                    self.open_since = Some(now);
+                    self.sent = records.iter().map(rulings).sum();
+                    let first = i64::try_from(self.committed).unwrap();
+                    return Event::Called(Ok((first..).take(records.len()).collect()));
+                }
+                Request::Plain(Call::Commit) => {
+                    let open = now.saturating_sub(self.open_since.take().unwrap());
+                    self.longest_open = self.longest_open.max(open);
+                    self.committed += self.sent;
+                }
+                Request::Plain(_) | Request::SendOffsets { .. } => {}
+            }
+            Event::Called(Ok(Vec::new()))
+        }
+
+        /// What the thread of a judge does once: see `JudgeDriver::run`.
+        fn run_once(&mut self) -> Work {
+            let began = self.now.get();
+            match self.answers.pop_front_if(|(due, _)| *due <= began) {
+                Some((_, answer)) => self.handle(answer),
+                None => self.handle(Event::Tick),
+            }
+            let Self { judge, now, queue, .. } = self;
+            let step = || -> Result<Work, Infallible> {
+                let event = if judge.is_unfinished() {
+                    Event::Continue
+                } else if judge.wants_entries() {
+                    let Some(record) = queue.pop() else { return Ok(Work::Done) };
+                    record.into_event()
+                } else {
+                    return Ok(Work::Done);
+                };
+                judge.handle(now.get(), event);
+                // A look-up takes a millisecond.
+                let looks = u32::try_from(judge.looks().len()).unwrap();
+                now.set(now.get() + looks * MILLI);
+                Ok(Work::More)
+            };
+            let Ok(work) = run_time_slice(|| now.get(), step);
+            self.perform();
+            self.longest_turn = self.longest_turn.max(self.now.get().saturating_sub(began));
+            if work == Work::Done {
+                self.now.set(self.now.get() + MILLI);
+            }
+            work
+        }
+    }
+
+    fn rulings(record: &crate::log::VerdictRecord) -> usize {
+        match record {
+            crate::log::VerdictRecord::Rulings(batch) => batch.rulings.len(),
+            crate::log::VerdictRecord::Rules(_) | crate::log::VerdictRecord::Checkpoint(_) => 0,
+        }
+    }
+
+    #[test]
+    fn a_burst_of_slow_look_ups_keeps_no_transaction_open() {
+        let mut thread = Thread::active();
+        thread.queue.push(record(0, 1));
+        while thread.open_since.is_none() {
+            thread.run_once();
+        }
+        // The transaction is open, and a partition catches up.
+        (1..=120).for_each(|offset| thread.queue.push(record(offset, 500)));
+        while thread.committed < 60_001 {
+            thread.run_once();
+        }
+        assert!(thread.longest_turn <= 10 * MILLI, "{:?}", thread.longest_turn);
+        assert!(thread.longest_open <= TRANSACTION / 4, "{:?}", thread.longest_open);
+        assert!(thread.now.get() <= Duration::from_secs(62), "{:?}", thread.now.get());
+    }
+
+    #[test]
+    fn a_turn_ends_when_nothing_is_left() {
+        let steps = Cell::new(0_u32);
+        let step = || -> Result<Work, Infallible> {
+            steps.set(steps.get() + 1);
+            Ok(if steps.get() < 4 { Work::More } else { Work::Done })
+        };
+        assert_eq!(run_time_slice(|| Duration::ZERO, step), Ok(Work::Done));
+        assert_eq!(steps.get(), 4);
+    }
+}

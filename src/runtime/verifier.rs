@@ -1,0 +1,139 @@
+//! Reads both logs side by side and judges the retained requests again (`index verify`).
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::service_context::{self, failure};
+use super::verdicts::{Extent, Read, read};
+use crate::config::settings::Settings;
+use crate::error::{Fatal, Reason};
+use crate::judge::{Difference, LogVerifier};
+use crate::kafka::admin::LogNames;
+use crate::kafka::entries::Entries;
+use crate::log::VerdictRecord;
+use crate::record::PartitionId;
+use crate::worker::LogPartition;
+
+/// How long entries may take to come.
+const ENTRIES_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// One partition of the log.
+pub struct PartitionVerification {
+    /// The comparison, and the state that follows from what is written.
+    pub verifier: LogVerifier,
+    /// First entry that is still held.
+    pub first_entry: i64,
+    /// Why nothing more could be compared, if so.
+    pub broken: Option<String>,
+    entries: Entries,
+}
+
+/// What happens while the logs are read.
+pub enum Step<'a> {
+    /// The next record of the verdict log, before it is taken in.
+    Next {
+        /// The partition of the log.
+        log: LogPartition,
+        /// Its offset.
+        offset: i64,
+        /// The comparison so far.
+        verification: &'a PartitionVerification,
+    },
+    /// Something does not agree.
+    Found {
+        /// The partition of the log.
+        log: LogPartition,
+        /// Offset of the record of the verdict log.
+        offset: i64,
+        /// What it is.
+        difference: Difference,
+    },
+}
+
+/// Reads both logs as far as they are kept and committed now, judges the entries anew, and shows each step.
+///
+/// # Errors
+///
+/// When a log cannot be read.
+pub fn verify_logs(
+    settings: &Settings,
+    mut see: impl FnMut(Step<'_>),
+) -> Result<BTreeMap<LogPartition, PartitionVerification>, Fatal> {
+    let cluster = service_context::cluster(&settings.kafka);
+    let names = LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
+    let config = cluster.follower(&settings.input.group);
+    let mut trials: BTreeMap<LogPartition, PartitionVerification> = BTreeMap::new();
+    let mut failed = None;
+    read(settings, Extent::Kept, |news| {
+        let Some(Read { log, offset, record, .. }) = news else { return ControlFlow::Continue(()) };
+        let begun = if let Some(verification) = trials.remove(&log) {
+            Ok(verification)
+        } else {
+            let number = i32::try_from(log).unwrap_or(i32::MAX);
+            begin(&config, PartitionId::new(Arc::clone(&names.fingerprints), number))
+        };
+        let result = begun.and_then(|mut verification| {
+            see(Step::Next { log, offset, verification: &verification });
+            let found = verification.take(&record)?;
+            found.into_iter().for_each(|difference| see(Step::Found { log, offset, difference }));
+            trials.insert(log, verification);
+            Ok(())
+        });
+        match result {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(fatal) => {
+                failed = Some(fatal);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    match failed {
+        Some(fatal) => Err(fatal),
+        None => Ok(trials),
+    }
+}
+
+/// The verdict log is being read already: what is trimmed from now on leaves the other log with it, or later.
+fn begin(
+    config: &crate::kafka::client::ClientSettings,
+    partition: PartitionId,
+) -> Result<PartitionVerification, Fatal> {
+    let entries = Entries::open(config, partition, ENTRIES_TIMEOUT).map_err(failure)?;
+    let first_entry = entries.first().map_err(|error| Reason::Unavailable.because(error))?;
+    let mut verifier = LogVerifier::default();
+    if first_entry > 0 {
+        verifier.trust_the_trim();
+    }
+    Ok(PartitionVerification { verifier, first_entry, broken: None, entries })
+}
+
+impl PartitionVerification {
+    fn take(&mut self, record: &VerdictRecord) -> Result<Vec<Difference>, Fatal> {
+        if self.broken.is_some() {
+            return Ok(Vec::new());
+        }
+        let asked = match record {
+            VerdictRecord::Rulings(batch) if self.verifier.state().log().is_some() => {
+                let from = self.verifier.state().next_entry();
+                if from < self.first_entry {
+                    None
+                } else {
+                    let asked = self.entries.between(from, batch.next_entry);
+                    Some(asked.map_err(|error| Reason::Unavailable.because(error))?)
+                }
+            }
+            VerdictRecord::Rulings(_) | VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
+        };
+        match self.verifier.record(record, asked.as_deref()) {
+            Ok(found) => Ok(found),
+            // Rulings without the facts before them are skipped up to the first checkpoint, as judges do.
+            Err(crate::judge::Diverged::NoCheckpoint) => Ok(Vec::new()),
+            Err(why) => {
+                self.broken = Some(why.to_string());
+                Ok(Vec::new())
+            }
+        }
+    }
+}

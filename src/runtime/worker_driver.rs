@@ -1,0 +1,453 @@
+//! The worker's thread: the only owner of a [`Worker`], between the cluster and the machine.
+//!
+//! Everything that happens comes through one channel, in order. What was read before a seek never reaches the machine
+//! after it: each seek has a serial number, and whatever carries an older one is dropped here.
+
+mod effects;
+mod inbox;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+
+use super::background_tasks::BackgroundTasks;
+use super::backlogs::RemainingInput;
+use super::clock::Clock;
+use super::in_order::ReorderBuffer;
+use super::reading::RecordProcessor;
+use super::service_context::{ServiceContext, failure};
+use super::text_pool::{Done, LOOK_INTERVAL, TextPool};
+use super::worker_report::WorkerReport;
+use crate::error::{Fatal, Reason};
+use crate::kafka::budget::{ByteBudget, Permit};
+use crate::kafka::fingerprint_log::{Appended, EntryLog};
+use crate::kafka::group_consumer::{ConsumerEvent, GroupConsumer, Membership};
+use crate::kafka::offsets::Offsets;
+use crate::kafka::output::PagePayload;
+use crate::kafka::producer::{Answer, TransactionalProducer};
+use crate::kafka::unassigned::UnassignedPartitions;
+use crate::kafka::verdict_log::{FollowEvent, Follower};
+use crate::record::PartitionId;
+use crate::telemetry::labels::Log;
+use crate::transaction::Call;
+use crate::worker::{Backlog, Event, LogPartition, Page, Worker, WorkerSettings};
+
+/// How long the driver waits for a message before it says that time passed.
+const TICK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How long entries may gather before they are sent.
+const LINGER: Duration = Duration::from_millis(3);
+
+/// How long text work may take on one page.
+const TEXT_LIMIT: Duration = Duration::from_secs(20);
+
+/// How often lags are asked for.
+const LAGS: Duration = Duration::from_secs(1);
+
+/// How often the group is looked at for partitions that nobody owns.
+const GROUP_LOOK: Duration = Duration::from_secs(10);
+
+/// Most messages taken before entries are sent and time is looked at.
+const MAX_NEWS: usize = 512;
+
+/// How long one question to the cluster may take.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What reaches the driver.
+enum Message {
+    /// From the input, with the number of the membership.
+    GroupConsumer(u64, ConsumerEvent),
+    Read(Done),
+    Followed(LogPartition, FollowEvent),
+    Recalled(LogPartition, FollowEvent),
+    Appended(Appended),
+    Called(Answer),
+    Checkpoint(LogPartition, Option<i64>),
+    Unread(BTreeSet<PartitionId>),
+    Committed(BTreeMap<PartitionId, Option<i64>>),
+    Backlog(BTreeMap<PartitionId, Backlog>),
+    /// The partitions of the input, and what each member of a group at rest owns.
+    Group(BTreeSet<PartitionId>, Option<Vec<BTreeSet<PartitionId>>>),
+    Hold(bool),
+    Stop,
+}
+
+/// Tells a worker to deliver what it can and leave, or to read no more for a while.
+#[derive(Clone)]
+pub struct WorkerHandle(Sender<Message>);
+
+impl WorkerHandle {
+    /// Asks for a clean stop.
+    pub fn stop(&self) {
+        // A thread that has ended is stopped already.
+        let _ = self.0.send(Message::Stop);
+    }
+
+    /// Has the input stand still, or go on.
+    pub(super) fn hold(&self, is_held: bool) {
+        // A thread that has ended reads nothing.
+        let _ = self.0.send(Message::Hold(is_held));
+    }
+}
+
+/// One partition of the input, as the driver sees it.
+#[derive(Default)]
+struct InputState {
+    serial: u64,
+    order: ReorderBuffer<Ready>,
+    /// The group's committed offset, as far as we committed it or were given it; for lags.
+    committed: Option<i64>,
+    /// Offset of the first record handed over: where a group without an offset began; for lags.
+    first: Option<i64>,
+}
+
+impl InputState {
+    /// Returns where the next owner would begin. A group that has no offset here and was handed nothing begins where
+    /// `input.start` says: that lag is known when the first record comes.
+    fn settled(&self) -> Option<i64> {
+        self.committed.or(self.first)
+    }
+}
+
+enum Ready {
+    Page(Box<Page<PagePayload>>, Permit),
+    End,
+    OutOfRange { offset: i64, first: i64, end: i64 },
+}
+
+/// A reader of one verdict log, and the command that its messages must carry.
+struct Reader {
+    follower: Follower,
+    serial: u64,
+    /// Behind the last record handed over, once there is one; for lags.
+    next: Option<i64>,
+}
+
+/// The worker's thread.
+pub struct WorkerDriver {
+    plan: Arc<ServiceContext>,
+    clock: Clock,
+    worker: Worker<PagePayload>,
+    messages: Receiver<Message>,
+    sender: Sender<Message>,
+    member: Option<GroupConsumer>,
+    memberships: u64,
+    /// What offsets are sent under.
+    membership: Membership,
+    lanes: BTreeMap<PartitionId, InputState>,
+    serials: u64,
+    readers: Vec<Reader>,
+    recalls: Vec<Option<Reader>>,
+    entries: EntryLog,
+    entries_since: Option<Duration>,
+    producer: TransactionalProducer,
+    background_tasks: BackgroundTasks,
+    lag_tasks: BackgroundTasks,
+    offsets: Arc<Offsets>,
+    backlogs: Arc<RemainingInput>,
+    judge_offsets: Vec<Arc<Offsets>>,
+    pool: TextPool,
+    budget: Arc<ByteBudget>,
+    log_gate: Arc<ByteBudget>,
+    /// When the group asked for partitions back, while it waits for them.
+    revoked_at: Option<Duration>,
+    report: WorkerReport,
+    looked: Duration,
+    asked_lags: Duration,
+    /// Whether the answer about lags is on its way.
+    asks_lags: Arc<AtomicBool>,
+    asked_group: Duration,
+    /// The call that is out, and the offsets of the transaction that it belongs to.
+    calling: Option<Call>,
+    sent_offsets: BTreeMap<PartitionId, i64>,
+    /// Whether the answer about the group is on its way.
+    asks_group: bool,
+    unassigned: UnassignedPartitions,
+    /// An operator wants the input to stand still.
+    held: bool,
+    /// Partitions that the machine wants to stand still.
+    paused: BTreeSet<PartitionId>,
+    /// Why the worker leaves, when it is not asked to.
+    leaving_because: Option<Fatal>,
+    stopped: bool,
+}
+
+impl WorkerDriver {
+    /// Connects everything that the worker speaks to. Nothing is read before [`WorkerDriver::run`].
+    ///
+    /// # Errors
+    ///
+    /// When a client or a thread cannot be made.
+    pub(super) fn new(
+        plan: Arc<ServiceContext>,
+        reading: RecordProcessor,
+        settings: WorkerSettings,
+    ) -> Result<Self, Fatal> {
+        let (sender, messages) = unbounded();
+        let clock = plan.clock;
+        let budget = ByteBudget::new(plan.settings.processing.max_in_flight_bytes / 4 + (1 << 20));
+        let log_gate = ByteBudget::new(64 << 20);
+        let group = &plan.settings.input.group;
+        let logs = settings.logs;
+        let outputs = Arc::clone(&reading.outputs);
+
+        let mut readers = Vec::new();
+        let mut judge_offsets = Vec::new();
+        for log in 0..logs {
+            let follower =
+                plan.follow(log, "follow", &log_gate, sink(&sender, move |event| Message::Followed(log, event)))?;
+            readers.push(Reader { follower, serial: 0, next: None });
+            let judges = plan.cluster.query(&plan.judge_group(log));
+            judge_offsets.push(Arc::new(Offsets::new(&judges, QUERY_TIMEOUT).map_err(failure)?));
+        }
+        let entries = EntryLog::open(
+            &plan.cluster.entry_producer(),
+            plan.names.fingerprints.to_string(),
+            logs,
+            Arc::clone(&plan.backlog),
+            sink(&sender, Message::Appended),
+        )
+        .map_err(failure)?;
+        let answered = sender.clone();
+        let producer = TransactionalProducer::start(
+            plan.worker_producer(),
+            plan.delivery(),
+            "transactions".to_owned(),
+            Arc::clone(&plan.backlog),
+            move |_, answer| drop(answered.send(Message::Called(answer))),
+        )
+        .map_err(failure)?;
+        let offsets = Arc::new(Offsets::new(&plan.cluster.query(group), QUERY_TIMEOUT).map_err(failure)?);
+        let backlogs = Arc::new(RemainingInput {
+            offsets: Arc::clone(&offsets),
+            client: plan.cluster.query(group),
+            topics: plan.input_topics(),
+            reader: reading.reader.clone(),
+            event_time: plan.settings.record.event_time,
+        });
+        let pool =
+            TextPool::start(plan.text_threads(), reading, clock, sink(&sender, Message::Read)).map_err(failure)?;
+        Ok(Self {
+            worker: Worker::new(settings),
+            messages,
+            member: None,
+            memberships: 0,
+            membership: Membership::default(),
+            lanes: BTreeMap::new(),
+            serials: 0,
+            readers,
+            recalls: (0..logs).map(|_| None).collect(),
+            entries,
+            entries_since: None,
+            producer,
+            background_tasks: BackgroundTasks::start("worker-tasks".to_owned()).map_err(failure)?,
+            lag_tasks: BackgroundTasks::start("lags".to_owned()).map_err(failure)?,
+            offsets,
+            backlogs,
+            judge_offsets,
+            pool,
+            budget,
+            log_gate,
+            revoked_at: None,
+            report: WorkerReport::new(&plan, clock, outputs)?,
+            looked: clock.now(),
+            asked_lags: clock.now(),
+            asks_lags: Arc::default(),
+            asked_group: clock.now(),
+            calling: None,
+            sent_offsets: BTreeMap::new(),
+            asks_group: false,
+            unassigned: UnassignedPartitions::default(),
+            held: false,
+            paused: BTreeSet::new(),
+            leaving_because: None,
+            stopped: false,
+            sender,
+            clock,
+            plan,
+        })
+    }
+
+    /// Returns what asks for a clean stop.
+    #[must_use]
+    pub fn control(&self) -> WorkerHandle {
+        WorkerHandle(self.sender.clone())
+    }
+
+    /// Works until the worker has stopped.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot go on.
+    pub fn run(mut self) -> Result<(), Fatal> {
+        self.perform_all()?;
+        while !self.stopped {
+            let timeout = if self.entries_since.is_some() { LINGER } else { TICK_INTERVAL };
+            match self.messages.recv_timeout(timeout) {
+                Ok(message) => {
+                    self.take(message)?;
+                    for _ in 0..MAX_NEWS {
+                        let Ok(message) = self.messages.try_recv() else { break };
+                        self.take(message)?;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick)?,
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.send_entries();
+            self.housekeeping()?;
+        }
+        self.close();
+        self.leaving_because.take().map_or(Ok(()), Err)
+    }
+
+    fn handle(&mut self, event: Event<PagePayload>) -> Result<(), Fatal> {
+        self.worker.handle(self.clock.now(), event);
+        self.perform_all()
+    }
+
+    fn perform_all(&mut self) -> Result<(), Fatal> {
+        while let Some(effect) = self.worker.poll() {
+            self.perform(effect)?;
+        }
+        Ok(())
+    }
+
+    // ---- housekeeping
+
+    fn send_entries(&mut self) {
+        let now = self.clock.now();
+        if self.entries_since.is_some_and(|since| now.saturating_sub(since) >= LINGER) {
+            self.entries.send();
+            self.entries_since = None;
+        }
+    }
+
+    fn housekeeping(&mut self) -> Result<(), Fatal> {
+        let now = self.clock.now();
+        if now.saturating_sub(self.looked) < LOOK_INTERVAL {
+            return Ok(());
+        }
+        self.looked = now;
+        self.entries.replace_if_lost();
+        if self.pool.give_up_overdue(now, TEXT_LIMIT).map_err(failure)? {
+            let why = anyhow::anyhow!("too many pages exceeded {TEXT_LIMIT:?} of text work: restart the process");
+            return Err(Reason::Failure.because(why));
+        }
+        self.report.look(&self.worker, self.pool.waiting());
+        self.report.metrics().producer_queue(self.plan.backlog.records(), self.plan.backlog.bytes());
+        let mut by_topic: BTreeMap<String, u64> = BTreeMap::new();
+        for partition in self.lanes.keys() {
+            *by_topic.entry(partition.topic.to_string()).or_default() += 1;
+        }
+        self.report.metrics().assigned_partitions(&by_topic);
+        if now.saturating_sub(self.asked_lags) >= LAGS {
+            self.asked_lags = now;
+            self.ask_lags();
+        }
+        if now.saturating_sub(self.asked_group) >= GROUP_LOOK {
+            self.asked_group = now;
+            self.ask_group();
+        }
+        Ok(())
+    }
+
+    fn ask_lags(&self) {
+        // Brokers that do not answer are not asked by a growing queue of questions.
+        if self.asks_lags.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let positions: Vec<(PartitionId, Option<i64>)> =
+            self.lanes.iter().map(|(partition, lane)| (partition.clone(), lane.settled())).collect();
+        let asks = Arc::clone(&self.asks_lags);
+        let verdicts = self.readers.iter().enumerate();
+        let verdicts: Vec<(PartitionId, i64)> =
+            verdicts.filter_map(|(log, reader)| Some((self.plan.verdicts(log), reader.next?))).collect();
+        let (offsets, metrics) = (Arc::clone(&self.offsets), self.report.metrics().clone());
+        self.lag_tasks.run(move || {
+            let wanted = positions.iter().map(|(partition, _)| partition).chain(verdicts.iter().map(|(log, _)| log));
+            // A partition that does not answer now is asked again next time.
+            if let Ok(ends) = offsets.ends(&wanted.cloned().collect()) {
+                metrics.consumer_lags(&lags(&positions, &ends));
+                let unread = verdicts.iter().filter_map(|(partition, next)| {
+                    // The marker that ends a transaction follows its last record and is never handed over.
+                    u64::try_from(ends.get(partition)? - next - 1).ok()
+                });
+                metrics.log_lag(Log::Verdicts, unread.sum());
+            }
+            asks.store(false, Ordering::Release);
+            Ok(())
+        });
+    }
+
+    fn ask_group(&mut self) {
+        if self.member.is_none() || std::mem::replace(&mut self.asks_group, true) {
+            return;
+        }
+        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.plan.input_topics());
+        self.lag_tasks.run(move || {
+            let looked = offsets.partitions(&topics).and_then(|all| Ok((all, offsets.shares()?)));
+            // Without an answer nothing is known of the group, as while it is on the move.
+            let (all, shares) = looked.unwrap_or_else(|error| {
+                tracing::debug!(%error, "the group is looked at next time");
+                Default::default()
+            });
+            drop(sender.send(Message::Group(all, shares)));
+            Ok(())
+        });
+    }
+
+    fn close(&mut self) {
+        self.entries.send();
+        self.entries.flush(Duration::from_secs(2));
+        // Closing can block: the process does not wait for it longer than this.
+        let timeout = self.clock.now() + Duration::from_secs(5);
+        while self.member.as_ref().is_some_and(|member| !member.is_over()) && self.clock.now() < timeout {
+            drop(self.messages.recv_timeout(TICK_INTERVAL));
+        }
+    }
+}
+
+/// Returns how far each partition's committed offset is from its end. Nothing is known of one that was never read from.
+fn lags(settled: &[(PartitionId, Option<i64>)], ends: &BTreeMap<PartitionId, i64>) -> BTreeMap<PartitionId, u64> {
+    let of = |(partition, settled): &(PartitionId, Option<i64>)| {
+        let lag = settled.map_or(Some(0), |settled| Some(ends.get(partition)?.saturating_sub(settled).max(0)))?;
+        Some((partition.clone(), lag.unsigned_abs()))
+    };
+    settled.iter().filter_map(of).collect()
+}
+
+fn sink<T>(
+    sender: &Sender<Message>,
+    wrap: impl Fn(T) -> Message + Send + Sync + 'static,
+) -> impl Fn(T) + Send + Sync + 'static {
+    let sender = sender.clone();
+    // A thread that has ended hears nothing any more.
+    move |value| drop(sender.send(wrap(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_counts_from_the_committed_offset_and_is_not_the_whole_log_where_there_is_none() {
+        let at = |number| PartitionId::new("pages", number);
+        let ends = BTreeMap::from([(at(0), 100), (at(1), 100), (at(2), 5000), (at(4), 7)]);
+        let settled = |lane: InputState| lane.settled();
+        let known = [
+            // Read further than it is committed.
+            (at(0), settled(InputState { committed: Some(40), first: Some(40), ..InputState::default() })),
+            (at(1), settled(InputState { first: Some(90), ..InputState::default() })),
+            // `start: latest` without an offset, and no record since.
+            (at(2), settled(InputState::default())),
+            (at(3), settled(InputState { committed: Some(1), ..InputState::default() })),
+            (at(4), settled(InputState { committed: Some(9), ..InputState::default() })),
+        ];
+        let expected = BTreeMap::from([(at(0), 60), (at(1), 10), (at(2), 0), (at(4), 0)]);
+        assert_eq!(lags(&known, &ends), expected, "and nothing of a partition whose end is not known");
+    }
+}

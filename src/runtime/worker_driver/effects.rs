@@ -1,0 +1,243 @@
+//! Performs the worker's effects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{InputState, Message, Reader, ReorderBuffer, WorkerDriver, sink};
+use crate::config::Start as ConfiguredStart;
+use crate::error::{Fatal, Reason};
+use crate::kafka::group_consumer::{Command, GroupConsumer, GroupConsumerSettings, Membership, Start};
+use crate::kafka::output::{PagePayload, Pages};
+use crate::kafka::producer::{OffsetAndMetadata, ProducerCommand};
+use crate::kafka::verdict_log::FollowCommand;
+use crate::record::{PartitionId, Timestamp};
+use crate::runtime::backlogs::subscription;
+use crate::runtime::clock::{wall_clock, wall_time};
+use crate::runtime::service_context::{ended, failure, moves};
+use crate::telemetry::labels::Pause;
+use crate::transaction::Call;
+use crate::worker::{Effect, Failure, LogPartition, ReadFrom, Request, unread};
+
+impl WorkerDriver {
+    pub(super) fn perform(&mut self, effect: Effect<PagePayload>) -> Result<(), Fatal> {
+        match effect {
+            Effect::FetchCheckpoint(log) => self.fetch_checkpoint(log),
+            Effect::Follow { log, from } => {
+                self.serials += 1;
+                if let Some(reader) = self.readers.get_mut(log) {
+                    reader.serial = self.serials;
+                    reader.next = None;
+                    reader.follower.command(FollowCommand::From(from, self.serials));
+                }
+            }
+            Effect::FollowToEnd(log) => {
+                if let Some(reader) = self.readers.get(log) {
+                    reader.follower.command(FollowCommand::ToEnd);
+                }
+            }
+            Effect::Join => self.join()?,
+            Effect::Leave => self.command(Command::Leave),
+            Effect::FetchCommitted(partitions) => self.fetch_committed(partitions),
+            Effect::FetchBacklog(heads) => self.fetch_backlog(heads),
+            Effect::FetchUnread => self.fetch_unread(),
+            Effect::Seek { partition, from } => self.seek(partition, from),
+            Effect::Pause(partitions) => {
+                self.paused.extend(partitions.iter().cloned());
+                self.command(Command::Pause(partitions));
+            }
+            Effect::Resume(partitions) => {
+                self.paused.retain(|partition| !partitions.contains(partition));
+                // Paused by an operator: they continue on the operator's word.
+                if !self.held {
+                    self.command(Command::Resume(partitions));
+                }
+            }
+            Effect::Append(log, entry) => {
+                self.report.asked(log, entry.request);
+                self.entries_since.get_or_insert_with(|| self.clock.now());
+                self.entries.append(log, entry);
+            }
+            Effect::Recall { log, from } => self.recall(log, from)?,
+            Effect::Call(request) => self.call(request),
+            Effect::Delivered(outputs) => self.report.delivered(&outputs),
+            Effect::RevokeDone => {
+                if let Some(since) = self.revoked_at.take() {
+                    self.report.metrics().rebalance_pause(self.clock.now().saturating_sub(since));
+                }
+                self.command(Command::RevokeDone);
+            }
+            Effect::Stopped => self.stopped = true,
+            Effect::Fail(why) => {
+                let reason = if matches!(why, Failure::Fenced(_)) { Reason::Config } else { Reason::Failure };
+                return Err(ended(reason, why, &self.plan.settings));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn command(&self, command: Command) {
+        if let Some(member) = &self.member {
+            member.command(command);
+        }
+    }
+
+    pub(super) fn fetch_checkpoint(&self, log: LogPartition) {
+        let Some(offsets) = self.judge_offsets.get(log).map(Arc::clone) else { return };
+        let (sender, partition) = (self.sender.clone(), self.plan.fingerprints(log));
+        self.background_tasks.run(move || {
+            let committed =
+                offsets.committed(&BTreeSet::from([partition.clone()])).map_err(|error| error.to_string())?;
+            let metadata = committed.into_values().flatten().next().map(|committed| committed.metadata);
+            drop(sender.send(Message::Checkpoint(log, metadata.and_then(|offset| offset.parse().ok()))));
+            Ok(())
+        });
+    }
+
+    pub(super) fn fetch_committed(&self, partitions: BTreeSet<PartitionId>) {
+        let (sender, offsets) = (self.sender.clone(), Arc::clone(&self.offsets));
+        let outputs = Arc::clone(&self.plan.outputs);
+        self.background_tasks.run(move || {
+            let topics: BTreeSet<String> = partitions.iter().map(|partition| partition.topic.to_string()).collect();
+            let topics: Vec<String> = topics.into_iter().collect();
+            let all = offsets.partitions(&topics).map_err(|error| error.to_string())?;
+            for topic in &topics {
+                let count = all.iter().filter(|partition| *partition.topic == **topic).count();
+                outputs.input_partitions.learn(Arc::from(topic.as_str()), count);
+            }
+            let committed = offsets.committed(&partitions).map_err(|error| error.to_string())?;
+            let committed =
+                committed.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset)));
+            drop(sender.send(Message::Committed(committed.collect())));
+            Ok(())
+        });
+    }
+
+    pub(super) fn fetch_unread(&self) {
+        let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.plan.input_topics());
+        self.background_tasks.run(move || {
+            let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
+            let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
+            let committed =
+                committed.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset)));
+            let unread = unread(&partitions, &committed.collect(), subscription(&topics));
+            let unread = unread.ok_or("the coordinator has not answered for all partitions of the input")?;
+            drop(sender.send(Message::Unread(unread)));
+            Ok(())
+        });
+    }
+
+    pub(super) fn fetch_backlog(&self, heads: BTreeMap<PartitionId, i64>) {
+        let (sender, backlogs) = (self.sender.clone(), Arc::clone(&self.backlogs));
+        let start = self.plan.settings.input.start;
+        // Not behind the questions that wait for other workers' transactions.
+        self.lag_tasks.run(move || {
+            let answer = backlogs.ask(&heads, start_of(start)).map_err(|error| error.to_string())?;
+            drop(sender.send(Message::Backlog(answer)));
+            Ok(())
+        });
+    }
+
+    pub(super) fn join(&mut self) -> Result<(), Fatal> {
+        self.memberships += 1;
+        self.membership = Membership::default();
+        let membership = self.memberships;
+        let (moved, metrics) = (moves(&self.plan, "input poll"), self.plan.metrics.clone());
+        let settings = GroupConsumerSettings {
+            config: self.plan.input_consumer(),
+            topics: self.plan.input_topics(),
+            thread: "input".to_owned(),
+            budget: Arc::clone(&self.budget),
+            moved: Box::new(move || {
+                moved();
+                metrics.polled(wall_time());
+            }),
+        };
+        let sender = self.sender.clone();
+        let member =
+            GroupConsumer::join(settings, move |event| drop(sender.send(Message::GroupConsumer(membership, event))));
+        self.member = Some(member.map_err(failure)?);
+        Ok(())
+    }
+
+    pub(super) fn seek(&mut self, partition: PartitionId, from: ReadFrom) {
+        self.serials += 1;
+        let start = match from {
+            ReadFrom::Offset(offset) => Start::Offset(offset),
+            ReadFrom::Beginning => Start::Earliest,
+            ReadFrom::ConfiguredStart => start_of(self.plan.settings.input.start),
+        };
+        let committed = if let ReadFrom::Offset(offset) = from { Some(offset) } else { None };
+        let lane = InputState { serial: self.serials, order: ReorderBuffer::default(), committed, first: None };
+        self.lanes.insert(partition.clone(), lane);
+        if self.held {
+            self.command(Command::Pause(BTreeSet::from([partition.clone()])));
+        }
+        self.command(Command::Seek(partition, start, self.serials));
+    }
+
+    /// Has the input stand still for an operator, or go on where the machine lets it.
+    pub(super) fn hold(&mut self, is_held: bool) {
+        if self.held != is_held {
+            tracing::warn!(is_held, "the input was stopped or set going by an operator");
+        }
+        self.held = is_held;
+        // Told to stand still, it is said to when it does.
+        self.report.metrics().paused(Pause::Manual, is_held && self.member.is_none());
+        let lanes = self.lanes.keys();
+        if is_held {
+            self.command(Command::Pause(lanes.cloned().collect()));
+        } else {
+            self.command(Command::Resume(lanes.filter(|lane| !self.paused.contains(lane)).cloned().collect()));
+        }
+    }
+
+    pub(super) fn recall(&mut self, log: LogPartition, from: Option<i64>) -> Result<(), Fatal> {
+        self.serials += 1;
+        let serial = self.serials;
+        let Some(place) = self.recalls.get_mut(log) else { return Ok(()) };
+        let reader = if let Some(reader) = place {
+            reader
+        } else {
+            let sink = sink(&self.sender, move |event| Message::Recalled(log, event));
+            let follower = self.plan.follow(log, "recall", &self.log_gate, sink)?;
+            place.insert(Reader { follower, serial, next: None })
+        };
+        reader.serial = serial;
+        reader.follower.command(FollowCommand::From(from, serial));
+        reader.follower.command(FollowCommand::ToEnd);
+        Ok(())
+    }
+
+    pub(super) fn call(&mut self, request: Request<PagePayload>) {
+        let (order, call, pages) = match request {
+            Request::Produce(pages) => {
+                let count = pages.len();
+                let outputs = Arc::clone(&self.plan.outputs);
+                let cargo = Pages { outputs, pages, sent: self.report.sent() };
+                (ProducerCommand::Produce(Box::new(cargo)), Call::Produce, count)
+            }
+            Request::SendOffsets(offsets) => {
+                self.sent_offsets.clone_from(&offsets);
+                let mark = |(partition, offset)| OffsetAndMetadata { partition, offset, metadata: String::new() };
+                let marks = offsets.into_iter().map(mark).collect();
+                (ProducerCommand::SendOffsets(marks, self.membership.clone()), Call::SendOffsets, 0)
+            }
+            Request::Plain(call) => (ProducerCommand::Plain(call), call, 0),
+        };
+        self.calling = Some(call);
+        self.report.calls(call, pages);
+        self.producer.order(order);
+    }
+}
+
+fn start_of(configured: ConfiguredStart) -> Start {
+    match configured {
+        ConfiguredStart::Earliest => Start::Earliest,
+        ConfiguredStart::Latest => Start::Latest,
+        ConfiguredStart::At(time) => Start::At(time),
+        ConfiguredStart::Ago(span) => {
+            let since = wall_clock().saturating_sub(span);
+            Start::At(Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Translates messages of the worker thread into events of the state machine.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Message, Ready, WorkerDriver};
+use crate::error::{Fatal, Reason};
+use crate::kafka::fingerprint_log::{Appended, NotAppended};
+use crate::kafka::group_consumer::{Command, ConsumerEvent};
+use crate::kafka::output::PagePayload;
+use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind};
+use crate::record::PartitionId;
+use crate::runtime::service_context::{append_denied, ended};
+use crate::runtime::text_pool::{Done, Job};
+use crate::telemetry::labels::{Component, ErrorKind, Pause, Rebalance};
+use crate::transaction::CallError;
+use crate::worker::{BadRecords, Event, LogPartition, Page, PageAction, PageOutcome};
+
+impl WorkerDriver {
+    pub(super) fn take(&mut self, message: Message) -> Result<(), Fatal> {
+        match message {
+            Message::GroupConsumer(membership, event) if membership == self.memberships => self.member_event(event),
+            Message::GroupConsumer(..) => Ok(()),
+            Message::Read(done) => self.read(done),
+            Message::Followed(log, event) => self.followed(log, event),
+            Message::Recalled(log, event) => self.recalled(log, event),
+            Message::Appended(Appended { offset: Err(NotAppended::Denied), .. }) => {
+                Err(append_denied(&self.plan.names.fingerprints))
+            }
+            Message::Appended(Appended { request, offset }) => {
+                self.handle(Event::Appended(request, offset.map_err(|_| ())))
+            }
+            Message::Called(answer) => {
+                if let Err(CallError::Undeliverable { index, reason }) = &answer
+                    && let Some(output) = self.worker.in_transaction(*index)
+                {
+                    self.report.given_up(output, *reason);
+                }
+                self.report.called(&answer);
+                self.note_commit(answer.is_ok());
+                self.handle(Event::Called(answer.map(|_| ())))
+            }
+            Message::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
+            Message::Unread(partitions) => self.handle(Event::Unread(partitions)),
+            Message::Committed(offsets) => self.handle(Event::Committed(offsets)),
+            Message::Backlog(backlogs) => self.handle(Event::Backlog(backlogs)),
+            Message::Group(all, shares) => {
+                self.group(&all, shares.as_deref());
+                Ok(())
+            }
+            Message::Hold(is_held) => {
+                self.hold(is_held);
+                Ok(())
+            }
+            Message::Stop => {
+                tracing::info!("worker: stopping");
+                self.handle(Event::Stop)
+            }
+        }
+    }
+
+    /// Notes the offsets that are committed now, when that is what the call that was out did.
+    fn note_commit(&mut self, is_done: bool) {
+        if self.calling.take() == Some(self.plan.manner().last_call()) && is_done {
+            for (partition, offset) in std::mem::take(&mut self.sent_offsets) {
+                if let Some(lane) = self.lanes.get_mut(&partition) {
+                    lane.committed = Some(offset);
+                }
+            }
+        }
+    }
+
+    /// Joins the group anew when there are partitions that nobody owns.
+    fn group(&mut self, all: &BTreeSet<PartitionId>, shares: Option<&[BTreeSet<PartitionId>]>) {
+        self.asks_group = false;
+        let own = self.lanes.keys().cloned().collect();
+        let missing = self.unassigned.look(all, shares, &own);
+        if !missing.is_empty() {
+            tracing::warn!(partitions = %names(&missing), "rejoining the group: partitions unassigned although the group is stable");
+            self.command(Command::Rejoin);
+        }
+    }
+
+    pub(super) fn member_event(&mut self, event: ConsumerEvent) -> Result<(), Fatal> {
+        match event {
+            ConsumerEvent::Record { partition, offset, serial, record, permit } => {
+                let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else {
+                    return Ok(());
+                };
+                lane.first.get_or_insert(offset);
+                let place = lane.order.take();
+                self.report.read(&partition, record.bytes());
+                self.pool.read(Job { source: partition.at(offset), serial, place, record: Arc::new(record), permit });
+                Ok(())
+            }
+            ConsumerEvent::Started { partition, serial, offset } => {
+                let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else {
+                    return Ok(());
+                };
+                lane.first.get_or_insert(offset);
+                self.handle(Event::Started(partition, offset))
+            }
+            ConsumerEvent::AtEnd { partition, serial } => {
+                if let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) {
+                    lane.order.push(Ready::End);
+                }
+                self.hand_over(&partition)
+            }
+            ConsumerEvent::OutOfRange { partition, serial, offset, first, end } => {
+                if let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) {
+                    lane.order.push(Ready::OutOfRange { offset, first, end });
+                }
+                self.hand_over(&partition)
+            }
+            ConsumerEvent::Assigned(partitions) => {
+                tracing::info!(partitions = %names(&partitions), "assigned");
+                self.report.metrics().rebalanced(Rebalance::Assign, partitions.len());
+                self.handle(Event::Assigned(partitions))
+            }
+            ConsumerEvent::Revoked(partitions) => {
+                tracing::info!(partitions = %names(&partitions), "revoked");
+                self.report.metrics().rebalanced(Rebalance::Revoke, partitions.len());
+                self.forget(&partitions);
+                self.revoked_at = Some(self.clock.now());
+                self.handle(Event::Revoked(partitions))
+            }
+            ConsumerEvent::Lost(partitions) => {
+                tracing::warn!(partitions = %names(&partitions), "lost");
+                self.report.metrics().rebalanced(Rebalance::Lost, partitions.len());
+                self.forget(&partitions);
+                self.handle(Event::Lost(partitions))
+            }
+            ConsumerEvent::Renewed(membership) => {
+                self.membership = membership;
+                Ok(())
+            }
+            ConsumerEvent::Paused => {
+                self.report.metrics().paused(Pause::Manual, self.held);
+                Ok(())
+            }
+            ConsumerEvent::Reaches(reaches) => {
+                self.report.reaches(reaches);
+                Ok(())
+            }
+            ConsumerEvent::Left => Ok(()),
+            ConsumerEvent::Failed(why) => Err(self.consumer_failed(Reason::Failure, &why)),
+            ConsumerEvent::Fenced(why) => Err(self.consumer_failed(Reason::Config, &why)),
+        }
+    }
+
+    fn consumer_failed(&self, reason: Reason, why: &str) -> Fatal {
+        self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
+        ended(reason, why, &self.plan.settings)
+    }
+
+    pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
+        for partition in partitions {
+            self.lanes.remove(partition);
+            self.paused.remove(partition);
+        }
+    }
+
+    pub(super) fn read(&mut self, done: Done) -> Result<(), Fatal> {
+        let Done { serial, place, page, permit } = done;
+        let partition = page.source.partition.clone();
+        let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else { return Ok(()) };
+        lane.order.fill(place, Ready::Page(Box::new(page), permit));
+        self.hand_over(&partition)
+    }
+
+    /// Hands the machine what is done, in offset order.
+    pub(super) fn hand_over(&mut self, partition: &PartitionId) -> Result<(), Fatal> {
+        while let Some(ready) = self.lanes.get_mut(partition).and_then(|lane| lane.order.pop()) {
+            match ready {
+                Ready::End => self.handle(Event::AtEnd(partition.clone()))?,
+                Ready::OutOfRange { offset, first, end } => {
+                    let partition = partition.clone();
+                    self.handle(Event::OutOfRange { partition, offset, first, end })?;
+                }
+                Ready::Page(page, _held) => {
+                    if self.must_stop_at(&page) {
+                        self.lanes.remove(partition);
+                        return self.handle(Event::StopBehind(partition.clone()));
+                    }
+                    self.report.page(&page);
+                    self.handle(Event::Page(*page))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// With `on_bad_record: stop` the first bad record ends the program before its offset is committed.
+    pub(super) fn must_stop_at(&mut self, page: &Page<PagePayload>) -> bool {
+        if self.plan.outputs.routing.bad_records != BadRecords::Stop {
+            return false;
+        }
+        let reason = match &page.action {
+            PageAction::Settled(PageOutcome::DeadLetter(reason)) | PageAction::Withdraw(_, reason) => *reason,
+            PageAction::Settled(PageOutcome::Ruled(_) | PageOutcome::Tombstone) | PageAction::Ask(..) => return false,
+        };
+        if self.leaving_because.is_none() {
+            let why = page.payload.message.clone().unwrap_or_else(|| crate::worker::message(reason).to_owned());
+            self.leaving_because = Some(Reason::Failure.because(anyhow::anyhow!(
+                "{} cannot be judged ({}: {why}), and processing.on_bad_record is stop",
+                page.source,
+                reason.name()
+            )));
+        }
+        true
+    }
+
+    pub(super) fn followed(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
+        let Some(reader) = self.readers.get_mut(log).filter(|reader| reader.serial == event.serial) else {
+            return Ok(());
+        };
+        match event.kind {
+            FollowEventKind::Record { offset, next, record, permit: _permit } => {
+                reader.next = Some(next);
+                self.report.followed(log, &record);
+                self.handle(Event::Followed { log, offset, record })
+            }
+            FollowEventKind::End => self.handle(Event::FollowedToEnd(log)),
+            FollowEventKind::Moved(why) => {
+                tracing::warn!(log, why, "rereading the verdict log");
+                self.handle(Event::LogMoved(log))
+            }
+        }
+    }
+
+    pub(super) fn recalled(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
+        let Some(Some(reader)) = self.recalls.get(log) else { return Ok(()) };
+        if reader.serial != event.serial {
+            return Ok(());
+        }
+        match event.kind {
+            FollowEventKind::Record { offset, record, permit: _permit, .. } => {
+                self.handle(Event::Recalled { log, offset, record })
+            }
+            FollowEventKind::End => {
+                reader.follower.command(FollowCommand::Stop);
+                self.handle(Event::RecalledToEnd(log))
+            }
+            FollowEventKind::Moved(why) => {
+                tracing::warn!(log, why, "old verdicts cannot be read back");
+                self.handle(Event::RecallMoved(log))
+            }
+        }
+    }
+}
+
+fn names(partitions: &BTreeSet<PartitionId>) -> String {
+    partitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,271 @@
+//! Begin, produce, send offsets, commit; abort from anywhere.
+
+use super::{Call, CallError};
+
+/// How much of the transaction is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Manner {
+    /// Everything in one transaction: exactly once.
+    #[default]
+    Transaction,
+    /// Records, then offsets, with nothing around them: at least once.
+    Plain,
+}
+
+impl Manner {
+    /// Returns the call whose success ends what [`TransactionMachine::begin`] began: records and offsets are committed.
+    #[must_use]
+    pub const fn last_call(self) -> Call {
+        match self {
+            Self::Transaction => Call::Commit,
+            Self::Plain => Call::SendOffsets,
+        }
+    }
+}
+
+/// Where one transaction stands. Holds no records and no offsets: those are the owner's.
+#[derive(Debug, Default)]
+pub struct TransactionMachine {
+    manner: Manner,
+    /// The call that is out, if one is.
+    out: Option<Call>,
+    /// Abort as soon as the call that is out has answered.
+    abort_requested: bool,
+    /// A `Begin` succeeded, and no commit or abort since.
+    open: bool,
+}
+
+/// What an answer means to the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TxnStep {
+    /// Make this call next.
+    Call(Call),
+    /// The transactional id is ours.
+    Ready,
+    /// The records and offsets are committed.
+    Committed,
+    /// Nothing of the transaction will ever be seen. The owner sends it again, or reads its input again.
+    Aborted,
+    /// Another process owns the transactional id.
+    Fenced(String),
+    /// The producer is beyond repair.
+    Fatal(String),
+    /// Committed or not: only the log can tell.
+    Unknown(String),
+}
+
+impl TransactionMachine {
+    /// Makes a machine of this manner.
+    #[must_use]
+    pub fn new(manner: Manner) -> Self {
+        Self { manner, ..Self::default() }
+    }
+
+    /// Says whether a call is out or a transaction is open.
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        self.out.is_some() || self.open
+    }
+
+    /// Says whether the outcome of the transaction is already out of our hands.
+    #[must_use]
+    pub fn is_committing(&self) -> bool {
+        self.out == Some(Call::Commit)
+    }
+
+    /// Takes over the transactional id.
+    pub fn init(&mut self) -> Call {
+        *self = Self::new(self.manner);
+        self.make(Call::Init)
+    }
+
+    /// Opens a transaction. The machine must not be busy.
+    pub fn begin(&mut self) -> Call {
+        match self.manner {
+            Manner::Transaction => self.make(Call::Begin),
+            Manner::Plain => self.make(Call::Produce),
+        }
+    }
+
+    /// Asks for an abort. Returns the call to make now; `None` when one is out (its answer leads to the abort) or
+    /// when nothing is open. A commit that is out runs its course.
+    pub fn abort(&mut self) -> Option<Call> {
+        self.abort_requested = self.out.is_some();
+        (self.open && self.out.is_none()).then(|| self.make(Call::Abort))
+    }
+
+    /// Takes the answer to the call that is out.
+    pub fn answered(&mut self, result: Result<(), CallError>) -> TxnStep {
+        let Some(call) = self.out.take() else {
+            return TxnStep::Fatal("an answer to a call that was not made".to_owned());
+        };
+        match result {
+            Ok(()) => self.succeeded(call),
+            Err(error) => self.failed(call, error),
+        }
+    }
+
+    fn succeeded(&mut self, call: Call) -> TxnStep {
+        match call {
+            Call::Init => self.end(TxnStep::Ready),
+            Call::Begin => {
+                self.open = true;
+                self.go_on(Call::Produce)
+            }
+            Call::Produce => self.go_on(Call::SendOffsets),
+            Call::SendOffsets => match self.manner {
+                Manner::Transaction => self.go_on(Call::Commit),
+                Manner::Plain => self.end(TxnStep::Committed),
+            },
+            Call::Commit => self.end(TxnStep::Committed),
+            Call::Abort => self.end(TxnStep::Aborted),
+        }
+    }
+
+    fn failed(&mut self, call: Call, error: CallError) -> TxnStep {
+        match error {
+            CallError::Retriable(_) if self.abort_requested && call != Call::Abort && call != Call::Commit => {
+                self.give_up(call)
+            }
+            CallError::Retriable(_) => TxnStep::Call(self.make(call)),
+            CallError::Abortable(_) | CallError::Undeliverable { .. } => self.give_up(call),
+            CallError::Fenced(why) => self.end(TxnStep::Fenced(why)),
+            CallError::Fatal(why) => self.end(TxnStep::Fatal(why)),
+            CallError::Unknown(why) => self.end(TxnStep::Unknown(why)),
+        }
+    }
+
+    fn go_on(&mut self, next: Call) -> TxnStep {
+        if self.abort_requested && self.manner == Manner::Plain {
+            return self.end(TxnStep::Aborted);
+        }
+        let next = if self.abort_requested { Call::Abort } else { next };
+        TxnStep::Call(self.make(next))
+    }
+
+    fn give_up(&mut self, call: Call) -> TxnStep {
+        if self.manner == Manner::Plain {
+            return self.end(TxnStep::Aborted);
+        }
+        match call {
+            // Nothing was opened: there is nothing to abort.
+            Call::Init | Call::Begin => self.end(TxnStep::Aborted),
+            Call::Abort | Call::Produce | Call::SendOffsets | Call::Commit => TxnStep::Call(self.make(Call::Abort)),
+        }
+    }
+
+    fn end(&mut self, turn: TxnStep) -> TxnStep {
+        *self = Self::new(self.manner);
+        turn
+    }
+
+    const fn make(&mut self, call: Call) -> Call {
+        self.out = Some(call);
+        call
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Reject;
+
+    /// Answers each call as `answer` says and returns the calls that were made, and how it ended.
+    fn run(manner: Manner, mut answer: impl FnMut(Call) -> Result<(), CallError>) -> (Vec<Call>, TxnStep) {
+        let mut txn = TransactionMachine::new(manner);
+        let mut calls = vec![txn.begin()];
+        loop {
+            let result = answer(*calls.last().unwrap());
+            match txn.answered(result) {
+                TxnStep::Call(call) => calls.push(call),
+                end @ (TxnStep::Ready
+                | TxnStep::Committed
+                | TxnStep::Aborted
+                | TxnStep::Fenced(_)
+                | TxnStep::Fatal(_)
+                | TxnStep::Unknown(_)) => {
+                    assert!(!txn.is_busy());
+                    return (calls, end);
+                }
+            }
+        }
+    }
+
+    fn failing_once(at: Call, error: CallError) -> impl FnMut(Call) -> Result<(), CallError> {
+        let mut error = Some(error);
+        move |call| if call == at { error.take().map_or(Ok(()), Err) } else { Ok(()) }
+    }
+
+    const ALL: [Call; 4] = [Call::Begin, Call::Produce, Call::SendOffsets, Call::Commit];
+
+    #[test]
+    fn records_stand_before_offsets_and_offsets_before_the_commit() {
+        assert_eq!(run(Manner::Transaction, |_| Ok(())), (ALL.to_vec(), TxnStep::Committed));
+        assert_eq!(run(Manner::Plain, |_| Ok(())), (vec![Call::Produce, Call::SendOffsets], TxnStep::Committed));
+        for manner in [Manner::Transaction, Manner::Plain] {
+            assert_eq!(run(manner, |_| Ok(())).0.last(), Some(&manner.last_call()));
+        }
+    }
+
+    #[test]
+    fn a_retriable_error_repeats_the_same_call() {
+        for at in ALL {
+            let (calls, end) = run(Manner::Transaction, failing_once(at, CallError::Retriable(String::new())));
+            let twice: Vec<Call> = ALL.into_iter().flat_map(|call| vec![call; 1 + usize::from(call == at)]).collect();
+            assert_eq!((calls, end), (twice, TxnStep::Committed), "{at:?}");
+        }
+    }
+
+    #[test]
+    fn an_abortable_error_aborts_what_was_opened() {
+        let undeliverable = CallError::Undeliverable { index: 0, reason: Reject::Refused };
+        for error in [CallError::Abortable(String::new()), undeliverable] {
+            let (calls, end) = run(Manner::Transaction, failing_once(Call::Begin, error.clone()));
+            assert_eq!((calls, end), (vec![Call::Begin], TxnStep::Aborted));
+            for at in [Call::Produce, Call::SendOffsets, Call::Commit] {
+                let (calls, end) = run(Manner::Transaction, failing_once(at, error.clone()));
+                assert_eq!((*calls.last().unwrap(), end), (Call::Abort, TxnStep::Aborted), "{at:?}");
+            }
+            let (_, end) = run(Manner::Plain, failing_once(Call::SendOffsets, error.clone()));
+            assert_eq!(end, TxnStep::Aborted);
+        }
+    }
+
+    #[test]
+    fn an_abort_asked_for_while_a_call_is_out_follows_its_answer() {
+        for stop_at in [Call::Begin, Call::Produce, Call::SendOffsets] {
+            let mut txn = TransactionMachine::default();
+            let mut call = txn.begin();
+            while call != stop_at {
+                let TxnStep::Call(next) = txn.answered(Ok(())) else { panic!("ended before {stop_at:?}") };
+                call = next;
+            }
+            assert_eq!(txn.abort(), None);
+            assert_eq!(txn.answered(Ok(())), TxnStep::Call(Call::Abort), "{stop_at:?}");
+            assert_eq!(txn.answered(Ok(())), TxnStep::Aborted);
+            assert_eq!(txn.begin(), Call::Begin);
+            assert_eq!(txn.answered(Ok(())), TxnStep::Call(Call::Produce), "the next transaction is not aborted");
+        }
+    }
+
+    #[test]
+    fn a_commit_that_is_out_runs_its_course() {
+        let mut txn = TransactionMachine::default();
+        txn.begin();
+        (0..3).for_each(|_| assert!(matches!(txn.answered(Ok(())), TxnStep::Call(_))));
+        assert!(txn.is_committing());
+        assert_eq!(txn.abort(), None);
+        assert_eq!(txn.answered(Err(CallError::Retriable(String::new()))), TxnStep::Call(Call::Commit));
+        assert_eq!(txn.answered(Ok(())), TxnStep::Committed);
+    }
+
+    #[test]
+    fn taking_over_clears_what_was_asked_of_the_former_life() {
+        let mut txn = TransactionMachine::default();
+        assert_eq!(txn.init(), Call::Init);
+        assert_eq!(txn.abort(), None);
+        assert_eq!(txn.answered(Ok(())), TxnStep::Ready);
+        txn.begin();
+        assert_eq!(txn.answered(Ok(())), TxnStep::Call(Call::Produce));
+    }
+}
