@@ -285,7 +285,7 @@ fn one_limit_bounds_the_index() {
         settings_of(&["index.max_entries=10", "match.minhash.permutations=0", "match.stages=exact"]),
         (10, 2160)
     );
-    refused(&["index.max_memory=1GiB", "index.max_entries=5"], "index.max_entries", "one of both");
+    refused(&["index.max_memory=1GiB", "index.max_entries=5"], "index.max_entries", "use only one");
     refused(&["index.max_memory=215B"], "index.max_memory", "hold no original");
     refused(&["index.max_entries=0"], "index.max_entries", "below the limit of 1");
 }
@@ -353,9 +353,9 @@ fn observing_has_a_group_and_logs_of_its_own() {
 
 #[test]
 fn pages_never_go_round() {
-    refused(&["output.unique.topic=crawl.pages"], "output.unique.topic", "is read as input");
-    refused(&["input.topics=^crawl[.].*[.]unique"], "output.unique.topic", "is read as input");
-    refused(&["output.duplicate.topic=crawl.pages.dead"], "output.dead_letter.topic", "another output");
+    refused(&["output.unique.topic=crawl.pages"], "output.unique.topic", "is also an input topic");
+    refused(&["input.topics=^crawl[.].*[.]unique"], "output.unique.topic", "is also an input topic");
+    refused(&["output.duplicate.topic=crawl.pages.dead"], "output.dead_letter.topic", "used by another output");
     refused(&["input.topics=^dupgate[.]fing.*"], "input.topics", "the program's own log `dupgate.fingerprints.…`");
 }
 
