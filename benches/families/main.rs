@@ -174,14 +174,14 @@ impl Run {
                     state.index().prefetch_runs(&page.fingerprints, page.scope);
                 }
                 let started = cpu_ns();
-                let ruling = decide(&state, entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
-                state.follow(&ruling).unwrap();
+                let verdict = decide(&state, entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
+                state.follow(&verdict).unwrap();
                 let took = cpu_ns() - started;
                 times.push(took);
                 spent += took;
-                let Answer::Page(ruling) = ruling.answer else { continue };
+                let Answer::Page(verdict) = verdict.answer else { continue };
                 let page = &pages[first + at];
-                let matched = match ruling.decision {
+                let matched = match verdict.decision {
                     Decision::Duplicate { of } => usize::try_from(of.source.offset).ok(),
                     Decision::Unique { .. } | Decision::Update { .. } | Decision::Template { .. } => None,
                 };

@@ -90,7 +90,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
             asked += 1;
         }
         let started = cpu_ns();
-        let mut rulings = Vec::with_capacity(entries.len());
+        let mut verdicts = Vec::with_capacity(entries.len());
         for (number, entry) in entries.iter().enumerate() {
             if let Some(EntryBody::Page(page)) = entries.get(number + AHEAD).map(|entry| &entry.body) {
                 state.index().prefetch(&page.fingerprints, page.scope);
@@ -98,15 +98,15 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
             if let Some(EntryBody::Page(page)) = entries.get(number + AHEAD / 2).map(|entry| &entry.body) {
                 state.index().prefetch_runs(&page.fingerprints, page.scope);
             }
-            let ruling = decide(&state, entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
-            state.follow(&ruling).unwrap();
-            rulings.push(ruling);
+            let verdict = decide(&state, entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
+            state.follow(&verdict).unwrap();
+            verdicts.push(verdict);
         }
         if first >= measured {
             spent += cpu_ns() - started;
         }
-        for (number, ruling) in (first..).zip(rulings) {
-            let Answer::Page(page) = ruling.answer else { continue };
+        for (number, verdict) in (first..).zip(verdicts) {
+            let Answer::Page(page) = verdict.answer else { continue };
             let matched = match page.decision {
                 Decision::Duplicate { of } => usize::try_from(of.source.offset).ok(),
                 Decision::Unique { .. } | Decision::Update { .. } | Decision::Template { .. } => None,

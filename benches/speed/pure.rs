@@ -1,6 +1,6 @@
 //! The pure stages of a run, without a broker: what their CPU time alone comes to for the same pages.
 //!
-//! Decode, text, fingerprint; entries written and read; decide and follow; rulings written and read. On as many threads
+//! Decode, text, fingerprint; entries written and read; decide and follow; verdicts written and read. On as many threads
 //! at once as the machine has cores: a core that shares its caches and its pipes with a busy neighbour needs more time
 //! for the same page, and in the run every core is busy.
 
@@ -13,7 +13,7 @@ use dupgate::crawl::Planted;
 use dupgate::fingerprint::{Reader, Scratch};
 use dupgate::judge::{State, decide};
 use dupgate::log::{
-    DEFAULT_PART_BYTES, Entry, EntryBody, LogIdentity, PageEntry, RequestId, Ruling, RulingBatch, VerdictReader,
+    DEFAULT_PART_BYTES, Entry, EntryBody, LogIdentity, PageEntry, RequestId, Verdict, VerdictBatch, VerdictReader,
     VerdictRecord, decode_entries, encode_entries, encode_verdict,
 };
 use dupgate::record::{PartitionId, RawRecord};
@@ -21,7 +21,7 @@ use dupgate::record::{PartitionId, RawRecord};
 use crate::bus::PARTITIONS;
 use crate::measure::{cores, cpu_of, median};
 
-/// Entries in a record of the fingerprint log, and rulings in one of the verdict log, about as a busy worker has them.
+/// Entries in a record of the fingerprint log, and verdicts in one of the verdict log, about as a busy worker has them.
 const BATCH: usize = 32;
 
 /// Microseconds of CPU for a page.
@@ -105,22 +105,22 @@ fn entry(reader: &Reader, page: &Planted, topic: &Arc<str>, scratch: &mut Scratc
 }
 
 fn judge(state: &mut State, offset: i64, entries: &[Entry]) -> VerdictRecord {
-    let mut rulings: Vec<Ruling> = Vec::with_capacity(entries.len());
+    let mut verdicts: Vec<Verdict> = Vec::with_capacity(entries.len());
     for entry in entries {
         let append_time = match &entry.body {
             EntryBody::Page(page) => page.event_time,
             EntryBody::Withdraw { .. } | EntryBody::Forget(_) | EntryBody::Reopen { .. } => continue,
         };
-        let Some(ruling) = decide(state, entry, append_time) else { continue };
-        state.follow(&ruling).unwrap();
-        rulings.push(ruling);
+        let Some(verdict) = decide(state, entry, append_time) else { continue };
+        state.follow(&verdict).unwrap();
+        verdicts.push(verdict);
     }
     state.pass_entries(offset + 1);
-    VerdictRecord::Rulings(RulingBatch {
+    VerdictRecord::Verdicts(VerdictBatch {
         log: LogIdentity(1),
         rules: state.rules_number(),
         tails: state.tails(),
         next_entry: state.next_entry(),
-        rulings,
+        verdicts,
     })
 }

@@ -15,7 +15,7 @@ use crate::fingerprint::{Inspection, ReadFrom, Reading, Shingling, share};
 use crate::log::Match;
 use crate::record::Encoding;
 use crate::text::{CutBy, Extraction, runs};
-use crate::worker::verdict;
+use crate::worker::verdict_name;
 
 use candidates::{Found, Near};
 
@@ -170,8 +170,8 @@ impl Told<'_> {
             let path = self.settings.index.path.display();
             return row("lookup", format!("no snapshot of this scheme in {path} (index.path)"));
         };
-        let verdict = found.ruling.as_ref().map_or("none", verdict);
-        let of = found.ruling.as_ref().and_then(|ruling| ruling.decision.matched());
+        let verdict = found.verdict.as_ref().map_or("none", verdict_name);
+        let of = found.verdict.as_ref().and_then(|verdict| verdict.decision.matched());
         let how = |of: &Match| if of.contained.is_some() { " (containment)" } else { "" };
         let of = of.map(|of| format!(" of {}, by stage {}{}", of.source, of.stage.name(), how(of))).unwrap_or_default();
         row(
@@ -229,7 +229,7 @@ impl Told<'_> {
 }
 
 fn found_json(found: &Found) -> Value {
-    let of = found.ruling.as_ref().and_then(|ruling| ruling.decision.matched());
+    let of = found.verdict.as_ref().and_then(|verdict| verdict.decision.matched());
     let near = |near: &Near| {
         json!({
             "source": near.original.source.to_string(),
@@ -247,7 +247,7 @@ fn found_json(found: &Found) -> Value {
         "log_partition": found.log,
         "verdict_log_offset": found.at,
         "originals": found.originals,
-        "verdict": found.ruling.as_ref().map(verdict),
+        "verdict": found.verdict.as_ref().map(verdict_name),
         "stage": of.map(|of| of.stage.name()),
         "match": of.map(|of| of.source.to_string()),
         "containment": of.and_then(|of| of.contained).map(share),

@@ -20,7 +20,7 @@ pub mod page;
 mod operator_requests;
 pub mod replay;
 mod report;
-mod ruling;
+mod verdict;
 pub mod run;
 pub mod sieve;
 pub mod status;

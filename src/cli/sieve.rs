@@ -20,7 +20,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::record::Timestamp;
 use crate::runtime::lines;
-use crate::sieve::{Sieve, SieveSettings, Verdict, place_of};
+use crate::sieve::{LineVerdict, Sieve, SieveSettings, place_of};
 
 use progress::Progress;
 use routes::{Readers, Routes};
@@ -86,7 +86,7 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
         };
         let sifted = sieve.judge(line.source.clone(), reading).map_err(|error| Reason::Bug.because(error))?;
         progress.note(&line, &sifted);
-        if let Verdict::Dead(rejection) = &sifted.verdict {
+        if let LineVerdict::Dead(rejection) = &sifted.verdict {
             match settings.processing.on_bad_record {
                 OnBadRecord::DeadLetter => {}
                 OnBadRecord::Skip => return Ok(()),

@@ -11,19 +11,19 @@ use super::Global;
 use super::ask::{Instance, in_query};
 use super::human::age;
 use super::output::{Format, StreamedTable, print};
-use super::ruling::{Form, HEADS, cells, object, other};
+use super::verdict::{Form, HEADS, cells, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::pages::{PageBytes, Pages};
-use crate::log::{Answer, PageRuling, VerdictRecord};
+use crate::log::{Answer, PageVerdict, VerdictRecord};
 use crate::record::{Decoder, Source};
 use crate::runtime::clock::wall_time;
 use crate::runtime::service_context::{self, failure};
 use crate::runtime::verdicts::{Extent, read};
-use crate::worker::verdict;
+use crate::worker::verdict_name;
 
-/// How long the pages of one ruling may take.
+/// How long the pages of one verdict may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Arguments of `tap`.
@@ -80,7 +80,7 @@ impl Wanted {
     }
 }
 
-/// Prints rulings until there are enough of them or somebody stops it.
+/// Prints verdicts until there are enough of them or somebody stops it.
 ///
 /// # Errors
 ///
@@ -96,12 +96,12 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     let mut left = args.limit.unwrap_or(u64::MAX);
     let mut outcome = Ok(());
     read(&settings, extent, |news| {
-        let Some(VerdictRecord::Rulings(batch)) = news.map(|news| news.record) else {
+        let Some(VerdictRecord::Verdicts(batch)) = news.map(|news| news.record) else {
             return ControlFlow::Continue(());
         };
-        for ruling in batch.rulings {
-            let name = match &ruling.answer {
-                Answer::Page(page) => verdict(page),
+        for verdict in batch.verdicts {
+            let name = match &verdict.answer {
+                Answer::Page(page) => verdict_name(page),
                 Answer::Withdrawn { .. } => "dead",
                 Answer::Forgotten(_) | Answer::Reopened { .. } => continue,
             };
@@ -114,7 +114,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
             }
             left -= 1;
             let form = settings.fingerprint.minhash.form;
-            outcome = match &ruling.answer {
+            outcome = match &verdict.answer {
                 Answer::Page(page) => {
                     let ids = names.as_ref().map(|names| names.of(page)).unwrap_or_default();
                     lines.verdict(page, &ids, form)
@@ -122,7 +122,7 @@ pub fn tap(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
                 Answer::Withdrawn { source, reason } => {
                     let why = format!("({})", reason.name());
                     let cells = ["dead", "-", "-", &source.to_string(), &why, "-", "-"].map(str::to_owned);
-                    lines.print(&time_of_day(), &cells, || other(&ruling.answer, form))
+                    lines.print(&time_of_day(), &cells, || other(&verdict.answer, form))
                 }
                 Answer::Forgotten(_) | Answer::Reopened { .. } => Ok(()),
             };
@@ -164,7 +164,7 @@ fn tap_running(args: &TapArgs, global: &Global) -> Result<(), Fatal> {
     })
 }
 
-/// The same row as of a ruling ([`cells`]).
+/// The same row as of a verdict ([`cells`]).
 fn pair_cells(pair: &Value) -> [String; 7] {
     let text = |key: &str| pair[key].as_str().unwrap_or("-").to_owned();
     let figure = |key: &str| pair[key].as_f64();
@@ -178,7 +178,7 @@ fn pair_cells(pair: &Value) -> [String; 7] {
     [text("verdict"), measure, age, text("source"), text("match"), text("id"), text("match_id")]
 }
 
-/// The same object as of a ruling ([`object`]), with what differs: one reader is enough for both.
+/// The same object as of a verdict ([`object`]), with what differs: one reader is enough for both.
 fn pair_object(pair: &Value) -> Value {
     const SAME: [&str; 11] = [
         "source",
@@ -241,7 +241,7 @@ impl Lines {
         print(&table.line(&row))
     }
 
-    fn verdict(&mut self, page: &PageRuling, ids: &BTreeMap<Source, String>, form: Form) -> Result<(), Fatal> {
+    fn verdict(&mut self, page: &PageVerdict, ids: &BTreeMap<Source, String>, form: Form) -> Result<(), Fatal> {
         let row = cells(page, form, |source| ids.get(source).cloned());
         self.print(&time_of_day(), &row, || {
             let mut object = object(page, form);
@@ -272,7 +272,7 @@ impl Names {
     }
 
     /// Returns the ids of the page and of the page that it matched, as far as they can be read.
-    pub(super) fn of(&self, page: &PageRuling) -> BTreeMap<Source, String> {
+    pub(super) fn of(&self, page: &PageVerdict) -> BTreeMap<Source, String> {
         let sources: Vec<&Source> =
             std::iter::once(&page.source).chain(page.decision.matched().map(|of| &of.source)).collect();
         let found = self.pages.fetch(&sources).unwrap_or_default();
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_of_a_running_instance_reads_like_a_ruling() {
+    fn a_pair_of_a_running_instance_reads_like_a_verdict() {
         let pair = json!({
             "number": 7, "at_ms": 5, "source": "a:0:2", "match": "a:0:1", "cluster": "a:0:1", "verdict": "near",
             "stage": "minhash", "distance": null, "similarity": 0.8, "age_ms": 2000, "bits": 9, "id": "x", "match_id": "y",

@@ -21,7 +21,7 @@ use crate::fingerprint::{Inspection, share};
 use crate::judge::Refusal;
 use crate::log::Stage;
 use crate::record::{self, Rejection};
-use crate::sieve::{PairVerdict, Verdict};
+use crate::sieve::{LineVerdict, PairVerdict};
 
 use cases::{Case, Expected, Page};
 
@@ -130,7 +130,7 @@ fn run(case: &Case, folder: &Path, page_reader: &mut PageReader) -> Result<Outco
         }
         (Ok(_), Err(rejection)) => {
             let why = Some(rejection.to_string());
-            let got = Verdict::Dead(rejection).name();
+            let got = LineVerdict::Dead(rejection).name();
             return Ok(Outcome { case, got, stage: None, near: None, refusal: None, why, unread: None });
         }
     };

@@ -12,12 +12,12 @@ use super::human::age;
 use super::operator_requests::operator_requests;
 use super::output::{Format, columns, print, print_list};
 use super::tap::Names;
-use super::{Global, ruling};
+use super::{Global, verdict};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::id_hash;
-use crate::log::{Answer, EntryBody, ForgetTarget, PageRuling, VerdictRecord};
+use crate::log::{Answer, EntryBody, ForgetTarget, PageVerdict, VerdictRecord};
 use crate::record::{PartitionId, Source};
 use crate::runtime::verdicts::{Extent, Read, read};
 
@@ -94,8 +94,8 @@ type Found = (i64, Answer);
 fn collect(settings: &Settings, mut is_wanted: impl FnMut(&Answer) -> bool) -> Result<Vec<Found>, Fatal> {
     let mut found = Vec::new();
     read(settings, Extent::Kept, |news| {
-        if let Some(Read { offset, record: VerdictRecord::Rulings(batch), .. }) = news {
-            let answers = batch.rulings.into_iter().map(|ruling| ruling.answer);
+        if let Some(Read { offset, record: VerdictRecord::Verdicts(batch), .. }) = news {
+            let answers = batch.verdicts.into_iter().map(|verdict| verdict.answer);
             found.extend(answers.filter(&mut is_wanted).map(|answer| (offset, answer)));
         }
         ControlFlow::Continue(())
@@ -164,17 +164,17 @@ fn show(args: &ShowArgs, global: &Global) -> Result<(), Fatal> {
     Ok(())
 }
 
-/// A ruling with a label for each part of it.
-fn labelled(page: &PageRuling, form: ruling::Form, offset: i64, ids: &BTreeMap<Source, String>) -> String {
+/// A verdict with a label for each part of it.
+fn labelled(page: &PageVerdict, form: verdict::Form, offset: i64, ids: &BTreeMap<Source, String>) -> String {
     let named = |source: &Source| ids.get(source).map_or_else(|| source.to_string(), |id| format!("{source}  {id}"));
     let time = jiff::Timestamp::from_millisecond(page.event_time.millis());
     let mut rows = vec![
         ("page", named(&page.source)),
-        ("verdict", crate::worker::verdict(page).to_owned()),
+        ("verdict", crate::worker::verdict_name(page).to_owned()),
         ("event time", time.map(|time| time.to_string()).unwrap_or_default()),
     ];
     if let Some(of) = page.decision.matched() {
-        rows.push(("found by", format!("{}, {}", of.stage.name(), ruling::Measure::of(of, form).in_words())));
+        rows.push(("found by", format!("{}, {}", of.stage.name(), verdict::Measure::of(of, form).in_words())));
         rows.push(("original", named(&of.source)));
         let when = if of.age_ms < 0 { "before" } else { "after" };
         rows.push(("age", format!("{} {when} the original", age(of.age_ms.saturating_abs()))));
@@ -211,25 +211,25 @@ fn withdrawn(global: &Global) -> Result<(), Fatal> {
     print_all(&found, form, format)
 }
 
-fn print_all(found: &[Found], form: ruling::Form, format: Format) -> Result<(), Fatal> {
+fn print_all(found: &[Found], form: verdict::Form, format: Format) -> Result<(), Fatal> {
     let object = |(offset, answer): &Found| {
-        let mut value = ruling::other(answer, form);
+        let mut value = verdict::other(answer, form);
         if let Value::Object(object) = &mut value {
             object.insert("log_offset".to_owned(), (*offset).into());
         }
         value
     };
     let rows: Vec<Vec<String>> = found.iter().map(|(offset, answer)| row(*offset, answer, form)).collect();
-    let [verdict, nearness, age, page, original, ..] = ruling::HEADS;
+    let [verdict, nearness, age, page, original, ..] = verdict::HEADS;
     let heads = ["LOG OFFSET", verdict, nearness, age, page, original];
     print_list(format, &heads, &rows, found.iter().map(object).collect())
 }
 
 /// Any answer as a row.
-fn row(offset: i64, answer: &Answer, form: ruling::Form) -> Vec<String> {
+fn row(offset: i64, answer: &Answer, form: verdict::Form) -> Vec<String> {
     let other = |what: &str, page: String, why: String| [what, "-", "-", &page, &why].map(str::to_owned).to_vec();
     let cells = match answer {
-        Answer::Page(page) => ruling::cells(page, form, |_| None).into_iter().take(5).collect(),
+        Answer::Page(page) => verdict::cells(page, form, |_| None).into_iter().take(5).collect(),
         Answer::Withdrawn { source, reason } => other("withdrawn", source.to_string(), format!("({})", reason.name())),
         Answer::Forgotten(ForgetTarget::Source(source)) => other("forgotten", source.to_string(), String::new()),
         Answer::Forgotten(ForgetTarget::Id(id)) => {

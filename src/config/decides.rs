@@ -9,7 +9,7 @@ pub enum ChangeImpact {
     State,
     /// The scheme, which decides fingerprints: another value starts a new index.
     Scheme,
-    /// The rules, which decide verdicts: another value counts from the next ruling on.
+    /// The rules, which decide verdicts: another value counts from the next verdict on.
     Rules,
     /// How the work is done: another value takes a restart.
     Work,

@@ -357,7 +357,7 @@ section! {
         retention: Retention = Retention::Window,
     }
 }
-/// How long rulings stay readable.
+/// How long verdicts stay readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
     /// As long as the window needs.

@@ -228,7 +228,7 @@ pub struct Logs {
     pub prefix: String,
     /// Replication factor of both logs; the cluster's default when absent.
     pub replication_factor: Option<i32>,
-    /// How long rulings stay readable behind the newest, in event time: never less than window + lateness.
+    /// How long verdicts stay readable behind the newest, in event time: never less than window + lateness.
     pub retention: Duration,
 }
 
@@ -241,7 +241,7 @@ pub struct Judge {
     pub served_partitions: Vec<u32>,
     /// Time between two commits.
     pub commit_interval: Duration,
-    /// Rulings after which a checkpoint is written: a restore without a snapshot begins at one, and the logs are
+    /// Verdicts after which a checkpoint is written: a restore without a snapshot begins at one, and the logs are
     /// trimmed to one.
     pub checkpoint_interval_records: u64,
     /// How long the group waits for a judge that is silent before its standby takes over.

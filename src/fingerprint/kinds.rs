@@ -21,7 +21,7 @@ pub struct ScopeHash(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteHash(pub u32);
 
-/// Four bytes of hash over the record's key and value bytes: tells whether a ruling is about this very page.
+/// Four bytes of hash over the record's key and value bytes: tells whether a verdict is about this very page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageDigest(pub u32);
 

@@ -14,7 +14,7 @@ use crate::fingerprint::{
 };
 use crate::index::{ProbeStats, Refusal, run_sequential};
 use crate::log::{
-    Answer, Decision, Entry, EntryBody, LogIdentity, MinHashRules, PageEntry, PageRuling, RequestId, Rules, Ruling,
+    Answer, Decision, Entry, EntryBody, LogIdentity, MinHashRules, PageEntry, PageVerdict, RequestId, Rules, Verdict,
     Windows,
 };
 use crate::record::{PartitionId, Timestamp};
@@ -140,11 +140,11 @@ impl TestJudge {
         let entry = made.entry(self.number);
         let time = Timestamp::from_millis(i64::try_from(self.number).unwrap());
         let mut seen = ProbeStats::default();
-        let ruling = decide_watched(&self.state, &entry, time, |looked| seen = looked).unwrap();
-        self.state.follow(&ruling).unwrap();
+        let verdict = decide_watched(&self.state, &entry, time, |looked| seen = looked).unwrap();
+        self.state.follow(&verdict).unwrap();
         self.number += 1;
         self.compared = seen.compared;
-        let Answer::Page(PageRuling { decision, .. }) = ruling.answer else { panic!() };
+        let Answer::Page(PageVerdict { decision, .. }) = verdict.answer else { panic!() };
         decision
     }
 }
@@ -245,8 +245,8 @@ fn a_code_made_to_be_that_of_another_text_suppresses_nobody() {
         let mut entry = Made { block: 4, text: 2, ..Made::default() }.entry(1);
         let EntryBody::Page(page) = &mut entry.body else { panic!() };
         page.fingerprints.simhash = Made { block: 3, text: 1, ..Made::default() }.fingerprints().simhash;
-        let ruling = decide(&court.state, &entry, Timestamp::from_millis(1)).unwrap();
-        let Answer::Page(page) = ruling.answer else { panic!() };
+        let verdict = decide(&court.state, &entry, Timestamp::from_millis(1)).unwrap();
+        let Answer::Page(page) = verdict.answer else { panic!() };
         is_duplicate(&page.decision)
     };
     assert!(crafted(None) && !crafted(Some(200)));
@@ -279,9 +279,9 @@ proptest! {
         for (number, page) in pages.into_iter().enumerate() {
             let time = Timestamp::from_millis(i64::try_from(number).unwrap());
             let entry = page.entry(number);
-            let ruling = decide(&state, &entry, time).unwrap();
+            let verdict = decide(&state, &entry, time).unwrap();
             let EntryBody::Page(asked) = &entry.body else { panic!() };
-            let Answer::Page(PageRuling { decision, .. }) = &ruling.answer else { panic!() };
+            let Answer::Page(PageVerdict { decision, .. }) = &verdict.answer else { panic!() };
             let reason = |sequence| refusal(&state, asked, time, sequence);
             let live: Vec<_> = state.index().live(&state.tails()).collect();
             let chosen = decision.matched().and_then(|of| live.iter().find(|original| original.source == of.source));
@@ -300,12 +300,12 @@ proptest! {
                     prop_assert_eq!(reason(chosen.unwrap().sequence), None);
                 }
             }
-            state.follow(&ruling).unwrap();
+            state.follow(&verdict).unwrap();
         }
     }
 
     /// Law L5 where keys are full and families are large: a judge restored from a snapshot, and one that follows the
-    /// rulings alone, decide on every later page as the one that judged all of them.
+    /// verdicts alone, decide on every later page as the one that judged all of them.
     #[test]
     fn whoever_follows_decides_alike(pages in prop::collection::vec(made(), 1..120), cut in 0_usize..120, few in 1_u16..4) {
         let small = Rules { windows: Windows::all(Duration::from_millis(60)), max_entries: 40, ..rules(few) };
@@ -315,18 +315,18 @@ proptest! {
         for (number, page) in pages.into_iter().enumerate() {
             let time = Timestamp::from_millis(i64::try_from(number).unwrap());
             let entry = page.entry(number);
-            let ruling: Ruling = decide(&judge, &entry, time).unwrap();
-            prop_assert_eq!(Some(ruling.clone()), decide(&follower, &entry, time));
+            let verdict: Verdict = decide(&judge, &entry, time).unwrap();
+            prop_assert_eq!(Some(verdict.clone()), decide(&follower, &entry, time));
             if number == cut {
                 let snapshot = SharedSnapshot::take(&judge, &Spans::default(), 0, None).unwrap().listed();
                 restored = Some(snapshot.restore(run_sequential).state);
             }
             if let Some(restored) = &mut restored {
-                prop_assert_eq!(Some(ruling.clone()), decide(restored, &entry, time));
-                restored.follow(&ruling).unwrap();
+                prop_assert_eq!(Some(verdict.clone()), decide(restored, &entry, time));
+                restored.follow(&verdict).unwrap();
             }
-            judge.follow(&ruling).unwrap();
-            follower.follow(&ruling).unwrap();
+            judge.follow(&verdict).unwrap();
+            follower.follow(&verdict).unwrap();
             // Other tables, same answers.
             if number % 40 == 39 {
                 let snapshot = SharedSnapshot::take(&follower, &Spans::default(), 0, None).unwrap().listed();

@@ -1,19 +1,19 @@
-//! `decide`: an entry yields a ruling, the state untouched.
+//! `decide`: an entry yields a verdict, the state untouched.
 
 use super::State;
 use super::choice::{BestMatch, Heads};
 use crate::index::{Candidate, Original, ProbeStats, Refusal};
 use crate::log::{
-    Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageRuling, Rules, Ruling, SameId, Stage,
+    Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageVerdict, Rules, SameId, Stage, Verdict,
 };
 use crate::record::{Source, Timestamp};
 
-/// Finds the ruling of an entry that the broker appended at `append_time`.
+/// Finds the verdict of an entry that the broker appended at `append_time`.
 ///
 /// `None` for a repeat: the page's position was judged, or the request was applied; its answer is already written
 /// (law L4). Also `None` while no rules are in force, because then nothing was ever judged.
 #[must_use]
-pub fn decide(state: &State, entry: &Entry, append_time: Timestamp) -> Option<Ruling> {
+pub fn decide(state: &State, entry: &Entry, append_time: Timestamp) -> Option<Verdict> {
     decide_watched(state, entry, append_time, |_| {})
 }
 
@@ -23,7 +23,7 @@ pub(super) fn decide_watched(
     entry: &Entry,
     append_time: Timestamp,
     looked: impl FnMut(ProbeStats),
-) -> Option<Ruling> {
+) -> Option<Verdict> {
     let rules = state.rules()?;
     let answer = match &entry.body {
         EntryBody::Page(page) => {
@@ -48,7 +48,7 @@ pub(super) fn decide_watched(
             Answer::Reopened { partition: partition.clone(), from: *from, to }
         }
     };
-    Some(Ruling { request: entry.request, answer })
+    Some(Verdict { request: entry.request, answer })
 }
 
 fn first_time(state: &State, entry: &Entry) -> Option<()> {
@@ -61,7 +61,7 @@ fn judge_page(
     page: &PageEntry,
     append_time: Timestamp,
     mut looked: impl FnMut(ProbeStats),
-) -> PageRuling {
+) -> PageVerdict {
     let event_time = page.event_time.min(append_time.plus(rules.max_future_skew));
     let probe = state.probe(rules, page, event_time);
     let index = state.index();
@@ -109,7 +109,7 @@ fn judge_page(
             }
         }
     };
-    PageRuling { source: page.source.clone(), event_time, digest: page.digest, decision }
+    PageVerdict { source: page.source.clone(), event_time, digest: page.digest, decision }
 }
 
 /// Finds why a page is no duplicate of one original that is held, by the rules in force: for people who ask. `None` when no

@@ -1,4 +1,4 @@
-//! Entries in, rulings out, committed with the place in the fingerprint log (law L2).
+//! Entries in, verdicts out, committed with the place in the fingerprint log (law L2).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::decide::decide_watched;
 use super::events::{Effect, Failure, Request};
 use super::life::{Judge, Role};
 use super::{InputOffsets, State};
-use crate::log::{Answer, Entry, EntryBody, Ruling, RulingBatch, VerdictRecord};
+use crate::log::{Answer, Entry, EntryBody, Verdict, VerdictBatch, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::{Call, CallError, TxnStep};
 
@@ -21,19 +21,19 @@ const RUNS_AHEAD: usize = 3;
 /// What is judged and not committed.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// Rulings of the batch that is still open.
-    pub(super) open: Vec<Ruling>,
+    /// Verdicts of the batch that is still open.
+    pub(super) open: Vec<Verdict>,
     /// Entries were passed since the last closed batch.
     pub(super) passed: bool,
     /// Closed records, in order.
     pub(super) closed: Vec<VerdictRecord>,
-    /// How many rulings the closed records hold.
-    pub(super) closed_rulings: usize,
+    /// How many verdicts the closed records hold.
+    pub(super) closed_verdicts: usize,
     /// What the transaction in progress carries.
     pub(super) sent: Option<Sent>,
-    /// When the first of the rulings was made that no transaction carries yet.
+    /// When the first of the verdicts was made that no transaction carries yet.
     pub(super) oldest: Option<Duration>,
-    /// Rulings since the last checkpoint was written.
+    /// Verdicts since the last checkpoint was written.
     pub(super) since_checkpoint: u64,
     /// The input group's offsets were asked for, or a checkpoint is on its way.
     pub(super) checkpointing: bool,
@@ -85,19 +85,19 @@ impl Judge {
             self.fetch_ahead(&record.entries, record.judged);
             record.judged += 1;
             let looks = &mut self.looks;
-            let Some(ruling) = decide_watched(&self.state, entry, record.append_time, |seen| looks.push(seen)) else {
+            let Some(verdict) = decide_watched(&self.state, entry, record.append_time, |seen| looks.push(seen)) else {
                 self.repeats += 1;
                 continue;
             };
-            self.clamped += u64::from(is_clamped(entry, &ruling));
-            if let Err(why) = self.state.follow(&ruling) {
+            self.clamped += u64::from(is_clamped(entry, &verdict));
+            if let Err(why) = self.state.follow(&verdict) {
                 let failure = Failure::Unreadable { offset: self.position, why: why.to_string() };
                 self.effects.push_back(Effect::Fail(failure));
                 return;
             }
-            self.spans.note(&ruling, self.state.next_sequence());
+            self.spans.note(&verdict, self.state.next_sequence());
             self.output.oldest.get_or_insert(self.now);
-            self.output.open.push(ruling);
+            self.output.open.push(verdict);
             self.output.since_checkpoint += 1;
         }
         if record.judged < record.entries.len() {
@@ -106,7 +106,7 @@ impl Judge {
         }
         self.state.pass_entries(record.offset.saturating_add(1));
         self.output.passed = true;
-        if self.output.open.len() >= self.settings.batch_rulings {
+        if self.output.open.len() >= self.settings.batch_verdicts {
             self.close_batch();
         }
         if let Some(input) = self.output.input.take() {
@@ -131,14 +131,14 @@ impl Judge {
             return;
         }
         self.output.passed = false;
-        let rulings = std::mem::take(&mut self.output.open);
-        self.output.closed_rulings += rulings.len();
-        self.output.closed.push(VerdictRecord::Rulings(RulingBatch {
+        let verdicts = std::mem::take(&mut self.output.open);
+        self.output.closed_verdicts += verdicts.len();
+        self.output.closed.push(VerdictRecord::Verdicts(VerdictBatch {
             log,
             rules: self.state.rules_number(),
             tails: self.state.tails(),
             next_entry: self.state.next_entry(),
-            rulings,
+            verdicts,
         }));
     }
 
@@ -201,7 +201,7 @@ impl Judge {
         delivered
     }
 
-    /// How long rulings are kept: as configured, and never less than an original can be matched.
+    /// How long verdicts are kept: as configured, and never less than an original can be matched.
     fn keep(&self) -> Duration {
         let rules = self.state.rules().unwrap_or(&self.settings.rules);
         self.settings.keep.max(rules.windows.max() + rules.lateness)
@@ -223,7 +223,7 @@ impl Judge {
             TxnStep::Call(call) => self.call(call),
             TxnStep::Ready if self.role == Role::TakingOver => self.effects.push_back(Effect::FollowToLast),
             TxnStep::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
-            // The same rulings again, in a new transaction: they are final.
+            // The same verdicts again, in a new transaction: they are final.
             TxnStep::Aborted if matches!(self.role, Role::Active | Role::Draining) => self.resend(),
             // What a former life had in flight has ended.
             TxnStep::Aborted if self.role == Role::TakingOver => {
@@ -257,7 +257,7 @@ impl Judge {
     pub(super) fn begin(&mut self, now: Duration) {
         self.close_batch();
         let records = std::mem::take(&mut self.output.closed);
-        self.output.closed_rulings = 0;
+        self.output.closed_verdicts = 0;
         self.output.oldest = None;
         let next_entry = self.state.next_entry();
         self.output.sent = Some(Sent { records: Arc::new(records), offsets: Vec::new(), next_entry });
@@ -309,8 +309,8 @@ fn asks_beyond_delivered(state: &State, entry: Option<&Entry>) -> bool {
 }
 
 /// Says whether the page's clock ran too far ahead of the brokers'.
-fn is_clamped(entry: &Entry, ruling: &Ruling) -> bool {
-    match (&entry.body, &ruling.answer) {
+fn is_clamped(entry: &Entry, verdict: &Verdict) -> bool {
+    match (&entry.body, &verdict.answer) {
         (EntryBody::Page(asked), Answer::Page(ruled)) => ruled.event_time < asked.event_time,
         _ => false,
     }

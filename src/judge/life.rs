@@ -18,7 +18,7 @@ pub enum Role {
     Restoring,
     /// Follows the active judge, ready to take over.
     Standby,
-    /// Fences the predecessor and follows its last rulings.
+    /// Fences the predecessor and follows its last verdicts.
     TakingOver,
     /// Judges.
     Active,
@@ -137,13 +137,13 @@ impl Judge {
     /// Returns true if the judge accepts entries; otherwise do not send [`Event::Entries`].
     #[must_use]
     pub fn wants_entries(&self) -> bool {
-        let pending = self.output.open.len() + self.output.closed_rulings;
+        let pending = self.output.open.len() + self.output.closed_verdicts;
         let is_old = self.output.oldest.is_some_and(|oldest| self.now >= oldest + self.settings.pending_time);
         self.role == Role::Active
             && !self.stopping
             && !self.snapshot_waits
             && self.unfinished.is_none()
-            && pending < self.settings.pending_rulings
+            && pending < self.settings.pending_verdicts
             && !is_old
     }
 
@@ -160,7 +160,7 @@ impl Judge {
     }
 
     /// Hands over what somebody else may do meanwhile, so that no entry has to wait for it: see
-    /// [`Index::maintenance`](crate::index::Index::maintenance). Whether and when it is done changes no ruling.
+    /// [`Index::maintenance`](crate::index::Index::maintenance). Whether and when it is done changes no verdict.
     pub fn maintenance(&mut self, mut hand_over: impl FnMut(Task<'static>)) {
         self.state.maintenance(&mut hand_over);
     }
@@ -261,7 +261,7 @@ impl Judge {
                 self.position = next;
             }
             Err(Diverged::NoCheckpoint) => match self.settings.cold_start {
-                // Rulings without the facts before them are skipped up to the next checkpoint.
+                // Verdicts without the facts before them are skipped up to the next checkpoint.
                 ColdStart::Proceed => {
                     self.cold_starts.log_truncated += u64::from(self.position == 0);
                     self.position = next;
@@ -269,7 +269,7 @@ impl Judge {
                 ColdStart::Stop => self.effects.push_back(Effect::Fail(Failure::FactsGone)),
             },
             Err(Diverged::AnotherLog { .. }) => self.log_moved(),
-            Err(why @ (Diverged::UnknownRules { .. } | Diverged::SecondRuling(_))) => {
+            Err(why @ (Diverged::UnknownRules { .. } | Diverged::SecondVerdict(_))) => {
                 let failure = Failure::Unreadable { offset, why: why.to_string() };
                 self.effects.push_back(Effect::Fail(failure));
             }
@@ -442,7 +442,7 @@ impl Judge {
         if self.is_settled() {
             self.snapshot_if_due(now);
         } else if now >= self.last_commit + self.settings.commit_interval
-            || self.output.closed_rulings >= self.settings.batch_rulings
+            || self.output.closed_verdicts >= self.settings.batch_verdicts
         {
             self.begin(now);
         }

@@ -13,17 +13,17 @@ pub struct JudgeSettings {
     pub new_log: LogIdentity,
     /// What to do when the log does not begin with a checkpoint.
     pub cold_start: ColdStart,
-    /// How long rulings may gather before they are committed.
+    /// How long verdicts may gather before they are committed.
     pub commit_interval: Duration,
-    /// Rulings after which a checkpoint is written.
+    /// Verdicts after which a checkpoint is written.
     pub checkpoint_interval_records: u64,
-    /// How long rulings stay readable, in event time, at least window + lateness.
+    /// How long verdicts stay readable, in event time, at least window + lateness.
     pub keep: Duration,
-    /// Most rulings in one record of the verdict log, give or take one record of entries.
-    pub batch_rulings: usize,
-    /// Rulings that may wait for their commit; at this number no more entries are read.
-    pub pending_rulings: usize,
-    /// How old a ruling may be that no transaction carries yet; from then on no more entries are read. Well below the
+    /// Most verdicts in one record of the verdict log, give or take one record of entries.
+    pub batch_verdicts: usize,
+    /// Verdicts that may wait for their commit; at this number no more entries are read.
+    pub pending_verdicts: usize,
+    /// How old a verdict may be that no transaction carries yet; from then on no more entries are read. Well below the
     /// time-out of a transaction.
     pub pending_time: Duration,
     /// Most entries that are judged for one event.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::log::{Answer, Ruling, VerdictRecord};
+use crate::log::{Answer, Verdict, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
 /// The stretch of the verdict log from one checkpoint to the next.
@@ -10,7 +10,7 @@ use crate::record::{PartitionId, Timestamp};
 pub struct Span {
     /// Offset of the checkpoint it begins with; unknown while that is not committed.
     pub checkpoint: Option<i64>,
-    /// The originals that its rulings made have smaller sequence numbers than this.
+    /// The originals that its verdicts made have smaller sequence numbers than this.
     pub end_sequence: u64,
     /// Largest event time ruled in it.
     pub newest: Timestamp,
@@ -55,8 +55,8 @@ impl Spans {
     pub fn follow(&mut self, offset: i64, record: &VerdictRecord, next_sequence: u64) {
         match record {
             VerdictRecord::Checkpoint(_) => self.open(Some(offset), next_sequence),
-            VerdictRecord::Rulings(batch) => {
-                batch.rulings.iter().for_each(|ruling| self.note(ruling, next_sequence));
+            VerdictRecord::Verdicts(batch) => {
+                batch.verdicts.iter().for_each(|verdict| self.note(verdict, next_sequence));
             }
             VerdictRecord::Rules(_) => {}
         }
@@ -79,10 +79,10 @@ impl Spans {
         }
     }
 
-    /// Notes a ruling in the newest span. Rulings of a range that is reopened are read by nobody any more: its pages are
+    /// Notes a verdict in the newest span. Verdicts of a range that is reopened are read by nobody any more: its pages are
     /// judged again.
-    pub fn note(&mut self, ruling: &Ruling, next_sequence: u64) {
-        if let Answer::Reopened { partition, from, to } = &ruling.answer {
+    pub fn note(&mut self, verdict: &Verdict, next_sequence: u64) {
+        if let Answer::Reopened { partition, from, to } = &verdict.answer {
             for span in &mut self.spans {
                 let is_within = |&(first, last): &(i64, i64)| *from <= first && last < *to;
                 if span.ruled.get(partition).is_some_and(is_within) {
@@ -91,9 +91,9 @@ impl Spans {
             }
             return;
         }
-        let (Some(span), Some(source)) = (self.spans.back_mut(), ruling.answer.ruled_source()) else { return };
+        let (Some(span), Some(source)) = (self.spans.back_mut(), verdict.answer.ruled_source()) else { return };
         span.end_sequence = next_sequence;
-        if let Answer::Page(page) = &ruling.answer {
+        if let Answer::Page(page) = &verdict.answer {
             span.newest = span.newest.max(page.event_time);
         }
         match span.ruled.get_mut(&source.partition) {
@@ -107,7 +107,7 @@ impl Spans {
         }
     }
 
-    /// Returns where the floor of a partition may stand: below every ruling that can still be read back, and never
+    /// Returns where the floor of a partition may stand: below every verdict that can still be read back, and never
     /// above what the input group has committed: now, or, of a partition that is not in the input any more, ever
     /// (`delivered`).
     #[must_use]

@@ -7,8 +7,9 @@ use xxhash_rust::xxh3::Xxh3;
 use super::Counts;
 use crate::index::{Index, Original, Probe, Task};
 use crate::log::{
-    Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal, PageEntry, PageRuling,
-    PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch, Stage, Tails, VerdictRecord,
+    Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal, PageEntry, PageVerdict,
+    PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Stage, Tails, Verdict, VerdictBatch,
+    VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -16,7 +17,7 @@ use crate::record::{PartitionId, Source, Timestamp};
 /// and reopened ranges lie far behind it.
 const APPLIED_REMEMBERED: usize = 65_536;
 
-/// Everything that decides the next ruling. Two states that followed the same verdict log are equal (law L5).
+/// Everything that decides the next verdict. Two states that followed the same verdict log are equal (law L5).
 #[derive(Debug)]
 pub struct State {
     log: Option<LogIdentity>,
@@ -60,17 +61,17 @@ pub enum Diverged {
     /// There is no checkpoint to begin with.
     #[error("the log does not begin with a checkpoint")]
     NoCheckpoint,
-    /// The rulings were made under rules that the log did not announce.
-    #[error("rulings under rules {found}, but rules {expected} are in force")]
+    /// The verdicts were made under rules that the log did not announce.
+    #[error("verdicts under rules {found}, but rules {expected} are in force")]
     UnknownRules {
         /// Number in force.
         expected: u32,
         /// Number cited.
         found: u32,
     },
-    /// A second ruling for a judged position (law L4).
-    #[error("a second ruling for {0}")]
-    SecondRuling(Source),
+    /// A second verdict for a judged position (law L4).
+    #[error("a second verdict for {0}")]
+    SecondVerdict(Source),
 }
 
 impl Default for State {
@@ -119,7 +120,7 @@ impl State {
         self.index.build(run);
     }
 
-    /// Takes over what a checkpoint says. The originals come with the rulings behind it, or are brought.
+    /// Takes over what a checkpoint says. The originals come with the verdicts behind it, or are brought.
     pub(super) fn without_originals(checkpoint: &Checkpoint) -> Self {
         let partitions = checkpoint
             .partitions
@@ -198,7 +199,7 @@ impl State {
                 *self = Self::without_originals(checkpoint);
                 Ok(())
             }
-            (None, VerdictRecord::Rulings(_) | VerdictRecord::Rules(_)) => Err(Diverged::NoCheckpoint),
+            (None, VerdictRecord::Verdicts(_) | VerdictRecord::Rules(_)) => Err(Diverged::NoCheckpoint),
             (Some(log), _) if log != record.log() => {
                 Err(Diverged::AnotherLog { expected: log.0, found: record.log().0 })
             }
@@ -210,33 +211,33 @@ impl State {
                 self.follow_rules(record);
                 Ok(())
             }
-            (Some(_), VerdictRecord::Rulings(batch)) => self.follow_batch(batch),
+            (Some(_), VerdictRecord::Verdicts(batch)) => self.follow_batch(batch),
         }
     }
 
-    fn follow_batch(&mut self, batch: &RulingBatch) -> Result<(), Diverged> {
+    fn follow_batch(&mut self, batch: &VerdictBatch) -> Result<(), Diverged> {
         self.begin_batch(batch)?;
-        for ruling in &batch.rulings {
-            self.follow(ruling)?;
+        for verdict in &batch.verdicts {
+            self.follow(verdict)?;
         }
         self.end_batch(batch);
         Ok(())
     }
 
-    /// Makes sure that the rulings of a batch were made under the rules in force.
+    /// Makes sure that the verdicts of a batch were made under the rules in force.
     ///
     /// # Errors
     ///
     /// [`Diverged::UnknownRules`].
-    pub fn begin_batch(&self, batch: &RulingBatch) -> Result<(), Diverged> {
+    pub fn begin_batch(&self, batch: &VerdictBatch) -> Result<(), Diverged> {
         if batch.rules == self.rules_number {
             return Ok(());
         }
         Err(Diverged::UnknownRules { expected: self.rules_number.0, found: batch.rules.0 })
     }
 
-    /// Takes over what a batch says once its rulings were followed.
-    pub fn end_batch(&mut self, batch: &RulingBatch) {
+    /// Takes over what a batch says once its verdicts were followed.
+    pub fn end_batch(&mut self, batch: &VerdictBatch) {
         self.move_tails(batch.tails);
         self.next_entry = batch.next_entry;
     }
@@ -250,13 +251,13 @@ impl State {
         self.rules = Some(record.rules.clone());
     }
 
-    /// Follows one ruling. References to originals that are not held are ignored: the log may be trimmed.
+    /// Follows one verdict. References to originals that are not held are ignored: the log may be trimmed.
     ///
     /// # Errors
     ///
-    /// [`Diverged::SecondRuling`] for a page whose position was judged and not reopened since.
-    pub fn follow(&mut self, ruling: &Ruling) -> Result<(), Diverged> {
-        match &ruling.answer {
+    /// [`Diverged::SecondVerdict`] for a page whose position was judged and not reopened since.
+    pub fn follow(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
+        match &verdict.answer {
             Answer::Page(page) => return self.follow_page(page),
             Answer::Withdrawn { source, .. } => {
                 self.seen(&source.partition).judged.insert(source.offset);
@@ -273,13 +274,13 @@ impl State {
                 self.counts.forgotten += self.index.forget_range(partition, *from, *to);
             }
         }
-        self.applied.note(ruling.request);
+        self.applied.note(verdict.request);
         Ok(())
     }
 
-    fn follow_page(&mut self, page: &PageRuling) -> Result<(), Diverged> {
+    fn follow_page(&mut self, page: &PageVerdict) -> Result<(), Diverged> {
         if !self.seen(&page.source.partition).judged.insert(page.source.offset) {
-            return Err(Diverged::SecondRuling(page.source.clone()));
+            return Err(Diverged::SecondVerdict(page.source.clone()));
         }
         let mut tails = self.tails_with(page.event_time);
         self.counts.late += u64::from(page.event_time < tails.times.min());
@@ -298,7 +299,7 @@ impl State {
         Ok(())
     }
 
-    fn remember(&mut self, page: &PageRuling, original: &NewOriginal) {
+    fn remember(&mut self, page: &PageVerdict, original: &NewOriginal) {
         self.index.insert(&Original {
             sequence: self.next_sequence,
             source: page.source.clone(),
@@ -456,7 +457,7 @@ impl State {
         self.next_sequence
     }
 
-    /// Returns a hash over all that decides the next ruling: equal for everybody at the same place of the log.
+    /// Returns a hash over all that decides the next verdict: equal for everybody at the same place of the log.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut hash = Xxh3::new();

@@ -9,8 +9,8 @@ use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Width};
 use crate::index::run_sequential;
 use crate::log::{
-    Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, LogIdentity, PageEntry, PageRuling, RequestId, Rules,
-    Ruling, SameId, Stage, Windows,
+    Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, LogIdentity, PageEntry, PageVerdict, RequestId,
+    Rules, SameId, Stage, Verdict, Windows,
 };
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
@@ -201,8 +201,8 @@ impl Oracle {
     }
 }
 
-fn in_short(ruling: &Ruling) -> (String, Option<Source>) {
-    let Answer::Page(page) = &ruling.answer else { return ("applied".to_owned(), None) };
+fn in_short(verdict: &Verdict) -> (String, Option<Source>) {
+    let Answer::Page(page) = &verdict.answer else { return ("applied".to_owned(), None) };
     let of = page.decision.matched().map(|of| of.source.clone());
     let verdict = match &page.decision {
         Decision::Unique { original: Some(_) } => "unique",
@@ -218,16 +218,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn rulings_are_those_of_a_list_and_two_loops(entries in entries(), capacity in prop_oneof![Just(3), Just(1000)]) {
+    fn verdicts_are_those_of_a_list_and_two_loops(entries in entries(), capacity in prop_oneof![Just(3), Just(1000)]) {
         let mut state = State::begin(LogIdentity(1), rules(capacity), 0);
         deliver_all(&mut state);
         let mut oracle = Oracle::default();
         for (entry, append_time) in &entries {
-            let ruling = decide(&state, entry, *append_time);
+            let verdict = decide(&state, entry, *append_time);
             let expected = oracle.ask(entry, append_time.millis(), usize::try_from(capacity).unwrap());
-            prop_assert_eq!(ruling.as_ref().map(in_short), expected, "{:?}", entry);
-            if let Some(ruling) = ruling {
-                state.follow(&ruling).unwrap();
+            prop_assert_eq!(verdict.as_ref().map(in_short), expected, "{:?}", entry);
+            if let Some(verdict) = verdict {
+                state.follow(&verdict).unwrap();
             }
         }
     }
@@ -249,19 +249,19 @@ proptest! {
                 state.raise_floors(checkpoint.as_ref().unwrap());
                 snapshot = SharedSnapshot::take(&state, &Spans::default(), 0, None).map(SharedSnapshot::listed);
             }
-            if let Some(ruling) = decide(&state, entry, *append_time) {
-                state.follow(&ruling).unwrap();
+            if let Some(verdict) = decide(&state, entry, *append_time) {
+                state.follow(&verdict).unwrap();
                 if checkpoint.is_some() {
-                    behind.push(ruling);
+                    behind.push(verdict);
                 }
             }
         }
         let (Some(checkpoint), Some(snapshot)) = (checkpoint, snapshot) else { return Ok(()) };
         let mut from_snapshot = State::load(&snapshot.state, &snapshot.originals, run_sequential);
         let mut from_checkpoint = State::load(&checkpoint, &[], run_sequential);
-        for ruling in &behind {
-            from_snapshot.follow(ruling).unwrap();
-            from_checkpoint.follow(ruling).unwrap();
+        for verdict in &behind {
+            from_snapshot.follow(verdict).unwrap();
+            from_checkpoint.follow(verdict).unwrap();
         }
         prop_assert_eq!(from_snapshot.digest(), state.digest());
         // The log is trimmed to a checkpoint only when it stands before the oldest original.
@@ -274,7 +274,7 @@ proptest! {
 #[test]
 fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
     let partition = PartitionId::new("pages", 0);
-    let ruled = |offset| Ruling {
+    let ruled = |offset| Verdict {
         request: RequestId(0),
         answer: Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused },
     };
@@ -299,11 +299,11 @@ fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
 }
 
 #[test]
-fn rulings_of_a_reopened_range_hold_nothing_back() {
+fn verdicts_of_a_reopened_range_hold_nothing_back() {
     let partition = PartitionId::new("pages", 0);
-    let ruling = |answer| Ruling { request: RequestId(0), answer };
-    let ruled = |offset| ruling(Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused });
-    let reopened = |from, to| ruling(Answer::Reopened { partition: partition.clone(), from, to });
+    let verdict = |answer| Verdict { request: RequestId(0), answer };
+    let ruled = |offset| verdict(Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused });
+    let reopened = |from, to| verdict(Answer::Reopened { partition: partition.clone(), from, to });
     let mut spans = Spans::default();
     for (number, offset) in [3, 700, 8].into_iter().enumerate() {
         spans.open(Some(i64::try_from(number).unwrap() * 100), 0);
@@ -323,9 +323,9 @@ fn rulings_of_a_reopened_range_hold_nothing_back() {
 #[test]
 fn a_partition_that_left_the_input_holds_nothing_back() {
     let (stays, leaves) = (PartitionId::new("pages", 0), PartitionId::new("dropped", 0));
-    let page = |partition: &PartitionId, offset, time| Ruling {
+    let page = |partition: &PartitionId, offset, time| Verdict {
         request: RequestId(0),
-        answer: Answer::Page(PageRuling {
+        answer: Answer::Page(PageVerdict {
             source: partition.at(offset),
             event_time: Timestamp::from_millis(time),
             digest: PageDigest(0),

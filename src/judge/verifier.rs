@@ -1,13 +1,13 @@
 //! Judges the retained requests again under the rules recorded in the log, and compares the result with the written verdicts.
 //!
 //! Before: both logs as they are kept. After: where they disagree. By law L5 they never do: same log, same rules, same
-//! rulings. What is written stays in force: after a difference the written ruling is followed, so that one difference
+//! verdicts. What is written stays in force: after a difference the written verdict is followed, so that one difference
 //! does not bring forth others.
 //!
 //! Cost: that of judging, once for each entry.
 
 use super::{Diverged, State, decide};
-use crate::log::{Answer, Checkpoint, Entry, Ruling, RulingBatch, VerdictRecord};
+use crate::log::{Answer, Checkpoint, Entry, Verdict, VerdictBatch, VerdictRecord};
 use crate::record::Timestamp;
 
 /// One record of the fingerprint log.
@@ -24,14 +24,14 @@ pub struct Asked {
 /// Where what is written is not what comes out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// One ruling.
-    Ruling {
+    /// One verdict.
+    Verdict {
         /// Offset of the entry in the fingerprint log, if there is one.
         entry: Option<i64>,
         /// What stands in the verdict log, if anything.
-        written: Option<Box<Ruling>>,
+        written: Option<Box<Verdict>>,
         /// What comes out, if anything.
-        anew: Option<Box<Ruling>>,
+        anew: Option<Box<Verdict>>,
     },
     /// The tails behind a batch: where forgetting stands.
     Tails,
@@ -42,13 +42,13 @@ pub enum Difference {
 /// What judging anew came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyCounts {
-    /// Rulings that were judged anew.
+    /// Verdicts that were judged anew.
     pub judged: u64,
     /// Those of them that came out as they are written.
     pub same: u64,
     /// Those of them that name an original which is older than the kept log: nobody can tell.
     pub unknown: u64,
-    /// Rulings whose entries the fingerprint log does not hold any more.
+    /// Verdicts whose entries the fingerprint log does not hold any more.
     pub unasked: u64,
     /// Differences found.
     pub differences: u64,
@@ -102,11 +102,11 @@ impl LogVerifier {
                 self.state.follow_record(record)?;
             }
             (VerdictRecord::Rules(_), _) => self.state.follow_record(record)?,
-            (VerdictRecord::Rulings(batch), None) => {
-                self.counts.unasked += u64::try_from(batch.rulings.len()).unwrap_or(u64::MAX);
+            (VerdictRecord::Verdicts(batch), None) => {
+                self.counts.unasked += u64::try_from(batch.verdicts.len()).unwrap_or(u64::MAX);
                 self.state.follow_record(record)?;
             }
-            (VerdictRecord::Rulings(batch), Some(asked)) => self.batch(batch, asked, &mut found)?,
+            (VerdictRecord::Verdicts(batch), Some(asked)) => self.batch(batch, asked, &mut found)?,
         }
         self.counts.differences += u64::try_from(found.len()).unwrap_or(u64::MAX);
         Ok(found)
@@ -122,25 +122,25 @@ impl LogVerifier {
             && state.next_entry() == checkpoint.next_entry
     }
 
-    fn batch(&mut self, batch: &RulingBatch, asked: &[Asked], found: &mut Vec<Difference>) -> Result<(), Diverged> {
+    fn batch(&mut self, batch: &VerdictBatch, asked: &[Asked], found: &mut Vec<Difference>) -> Result<(), Diverged> {
         self.state.begin_batch(batch)?;
-        let mut written = batch.rulings.as_slice();
+        let mut written = batch.verdicts.as_slice();
         for asked in asked {
             for entry in &asked.entries {
                 let Some(anew) = decide(&self.state, entry, asked.append_time) else { continue };
                 self.counts.judged += 1;
-                // Rulings stand in the order of their entries. What stands before this one was never asked.
-                let Some(at) = written.iter().position(|ruling| ruling.request == anew.request) else {
+                // Verdicts stand in the order of their entries. What stands before this one was never asked.
+                let Some(at) = written.iter().position(|verdict| verdict.request == anew.request) else {
                     let anew = Some(Box::new(anew));
-                    found.push(Difference::Ruling { entry: Some(asked.offset), written: None, anew });
+                    found.push(Difference::Verdict { entry: Some(asked.offset), written: None, anew });
                     continue;
                 };
                 let (unasked, rest) = written.split_at(at);
                 self.follow_unasked(unasked, found)?;
-                let Some((ruling, rest)) = rest.split_first() else { continue };
+                let Some((verdict, rest)) = rest.split_first() else { continue };
                 written = rest;
-                self.compare(asked.offset, ruling, anew, found);
-                self.state.follow(ruling)?;
+                self.compare(asked.offset, verdict, anew, found);
+                self.state.follow(verdict)?;
             }
         }
         self.follow_unasked(written, found)?;
@@ -151,27 +151,27 @@ impl LogVerifier {
         Ok(())
     }
 
-    fn compare(&mut self, entry: i64, written: &Ruling, anew: Ruling, found: &mut Vec<Difference>) {
+    fn compare(&mut self, entry: i64, written: &Verdict, anew: Verdict, found: &mut Vec<Difference>) {
         if *written == anew {
             self.counts.same += 1;
         } else if self.is_older_than_the_log(written) {
             self.counts.unknown += 1;
         } else {
             let (written, anew) = (Some(Box::new(written.clone())), Some(Box::new(anew)));
-            found.push(Difference::Ruling { entry: Some(entry), written, anew });
+            found.push(Difference::Verdict { entry: Some(entry), written, anew });
         }
     }
 
-    fn follow_unasked(&mut self, unasked: &[Ruling], found: &mut Vec<Difference>) -> Result<(), Diverged> {
-        for ruling in unasked {
-            found.push(Difference::Ruling { entry: None, written: Some(Box::new(ruling.clone())), anew: None });
-            self.state.follow(ruling)?;
+    fn follow_unasked(&mut self, unasked: &[Verdict], found: &mut Vec<Difference>) -> Result<(), Diverged> {
+        for verdict in unasked {
+            found.push(Difference::Verdict { entry: None, written: Some(Box::new(verdict.clone())), anew: None });
+            self.state.follow(verdict)?;
         }
         Ok(())
     }
 
-    /// Says whether a ruling names an original that stood in the part of the verdict log that is gone.
-    fn is_older_than_the_log(&self, written: &Ruling) -> bool {
+    /// Says whether a verdict names an original that stood in the part of the verdict log that is gone.
+    fn is_older_than_the_log(&self, written: &Verdict) -> bool {
         let Answer::Page(page) = &written.answer else { return false };
         let Some(of) = page.decision.matched().filter(|_| !self.is_complete) else { return false };
         !self.state.index().live(&self.state.tails()).any(|original| original.source == of.source)

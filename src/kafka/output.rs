@@ -185,12 +185,12 @@ impl Outputs {
     fn our_headers(&self, output: &Output<PagePayload>) -> Vec<Header> {
         let source = &output.page.source;
         match &output.outcome {
-            PageOutcome::Ruled(ruling) => {
+            PageOutcome::Ruled(verdict) => {
                 let simhash = match &output.page.action {
                     PageAction::Ask(_, entry) => entry.fingerprints.simhash,
                     PageAction::Settled(_) | PageAction::Withdraw(..) => None,
                 };
-                let mut ours = self.headers.of_ruling(ruling, source, simhash);
+                let mut ours = self.headers.of_verdict(verdict, source, simhash);
                 ours.extend(output.page.payload.extraction.map(|how| self.headers.of_extraction(how)));
                 ours
             }
@@ -316,7 +316,7 @@ impl RecordSource for Pages {
 mod tests {
     use super::*;
     use crate::fingerprint::PageDigest;
-    use crate::log::{Answer, Decision, Match, PageRuling, RequestId, Ruling, Stage};
+    use crate::log::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict};
     use crate::record::PartitionId;
     use crate::worker::Page;
 
@@ -352,12 +352,12 @@ mod tests {
         let value = Some(vec![b'x'; 1000].into_boxed_slice());
         let record = Arc::new(ConsumedRecord { key: Some(Box::from(*b"key")), value, ..ConsumedRecord::default() });
         let (event_time, digest) = (Timestamp::default(), PageDigest(0));
-        let ruling = PageRuling { source: source.clone(), event_time, digest, decision };
-        let ruling = Ruling { request: RequestId(1), answer: Answer::Page(ruling) };
+        let verdict = PageVerdict { source: source.clone(), event_time, digest, decision };
+        let verdict = Verdict { request: RequestId(1), answer: Answer::Page(verdict) };
         let action = PageAction::Settled(PageOutcome::Tombstone);
         let payload = PagePayload { record, ..PagePayload::default() };
         let page = Page { source, bytes: 0, event_time, paced_by: event_time, action, payload };
-        Arc::new(Output { page, outcome: PageOutcome::Ruled(Arc::new(ruling)) })
+        Arc::new(Output { page, outcome: PageOutcome::Ruled(Arc::new(verdict)) })
     }
 
     #[test]

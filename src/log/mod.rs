@@ -1,9 +1,9 @@
 //! Room 4: the protocol between workers and judges: requests in one log, verdicts in the other.
 //!
 //! Two logs carry the protocol. The *fingerprint log* holds entries ([`Entry`]): a worker asks about a page, an
-//! operator asks to forget or to reopen. The *verdict log* holds the answers ([`VerdictRecord`]): rulings, the
+//! operator asks to forget or to reopen. The *verdict log* holds the answers ([`VerdictRecord`]): verdicts, the
 //! rules they were made under, and checkpoints. Before: `fingerprint`. After: `judge` decides on entries and
-//! follows rulings; `worker` meets rulings with the pages that wait for them.
+//! follows verdicts; `worker` meets verdicts with the pages that wait for them.
 //!
 //! The types here are what the logs *mean*; `codec` defines their bytes.
 
@@ -13,7 +13,7 @@ mod entry;
 mod judged;
 mod placement;
 mod rules;
-mod ruling;
+mod verdict;
 
 pub use checkpoint::{Checkpoint, PartitionCheckpoint};
 pub use codec::{
@@ -24,6 +24,6 @@ pub use entry::{Entry, EntryBody, ForgetTarget, PageEntry, RequestId};
 pub use judged::Judged;
 pub use placement::Placement;
 pub use rules::{MinHashRules, Rules, RulesNumber, SameId, Stage, Tails, Windows};
-pub use ruling::{
-    Answer, Decision, LogIdentity, Match, NewOriginal, PageRuling, RulesRecord, Ruling, RulingBatch, VerdictRecord,
+pub use verdict::{
+    Answer, Decision, LogIdentity, Match, NewOriginal, PageVerdict, RulesRecord, Verdict, VerdictBatch, VerdictRecord,
 };

@@ -1,6 +1,6 @@
 //! Which tables of the index hold an original.
 
-/// Which tables hold an original: decided once, by the judge, and written down with the ruling, so that whoever follows
+/// Which tables hold an original: decided once, by the judge, and written down with the verdict, so that whoever follows
 /// holds the same (law L5).
 ///
 /// An original is found by the key of each of its bands, unless so many hold that key already that a page would have too

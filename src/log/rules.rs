@@ -86,7 +86,7 @@ pub enum SameId {
     Duplicate = 2,
 }
 
-/// What decides a verdict. Two judges with the same rules and the same log give the same rulings (law L5).
+/// What decides a verdict. Two judges with the same rules and the same log give the same verdicts (law L5).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rules {
     /// The stages in use, strongest first.

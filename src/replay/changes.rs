@@ -1,8 +1,8 @@
 //! Compares the verdicts of two runs: counts of differences by kind, with examples.
 //!
-//! Before: the rulings of both runs, each in the order of its log. After: counts of all positions of the ranges, and
+//! Before: the verdicts of both runs, each in the order of its log. After: counts of all positions of the ranges, and
 //! examples that are chosen by a hash of their position, so that they are the same whenever the same logs are compared.
-//! The last ruling of a position counts.
+//! The last verdict of a position counts.
 //!
 //! Cost: one byte for each offset of the ranges, and the match of each position that only one run has ruled so far.
 //! Past [`MAX_HELD`] of them positions are counted all the same, but do not become examples.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::plan::Ranges;
-use crate::log::{Answer, Decision, Match, Rules, Ruling, Stage};
+use crate::log::{Answer, Decision, Match, Rules, Stage, Verdict};
 use crate::record::{PartitionId, Reject, Source};
 
 /// Most positions whose match is held until the other run has ruled them.
@@ -75,7 +75,7 @@ impl<T> Sides<T> {
 /// The verdict on a page, as it is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-pub enum Verdict {
+pub enum VerdictKind {
     /// Nothing near it is remembered.
     Unique = 1,
     /// A known page with changed text.
@@ -90,7 +90,7 @@ pub enum Verdict {
     Withdrawn = 6,
 }
 
-impl Verdict {
+impl VerdictKind {
     /// Every verdict.
     pub const ALL: [Self; 6] = [Self::Unique, Self::Update, Self::Template, Self::Exact, Self::Near, Self::Withdrawn];
 
@@ -136,8 +136,8 @@ impl Verdict {
     }
 }
 
-/// What both runs say of a page; `None` where a run has no ruling of it.
-pub type Kind = Sides<Option<Verdict>>;
+/// What both runs say of a page; `None` where a run has no verdict of it.
+pub type Kind = Sides<Option<VerdictKind>>;
 
 impl Kind {
     /// Says whether both say the same.
@@ -146,7 +146,7 @@ impl Kind {
         self.before == self.after
     }
 
-    /// Returns the run that alone has a ruling.
+    /// Returns the run that alone has a verdict.
     #[must_use]
     pub const fn only_in(&self) -> Option<Side> {
         match (self.before, self.after) {
@@ -157,12 +157,12 @@ impl Kind {
     }
 
     fn of_byte(byte: u8) -> Self {
-        let before = Verdict::from_code(byte & ((1 << BITS) - 1));
-        Self { before, after: Verdict::from_code(byte >> BITS) }
+        let before = VerdictKind::from_code(byte & ((1 << BITS) - 1));
+        Self { before, after: VerdictKind::from_code(byte >> BITS) }
     }
 
     fn byte(self) -> u8 {
-        let code = |verdict: Option<Verdict>| verdict.map_or(0, |verdict| verdict as u8);
+        let code = |verdict: Option<VerdictKind>| verdict.map_or(0, |verdict| verdict as u8);
         code(self.before) | (code(self.after) << BITS)
     }
 }
@@ -171,7 +171,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ruled {
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: VerdictKind,
     /// What it was matched with.
     pub of: Option<Box<Match>>,
     /// Why it was withdrawn.
@@ -187,7 +187,7 @@ impl Ruled {
             Answer::Withdrawn { reason, .. } => (None, Some(*reason)),
             Answer::Forgotten(_) | Answer::Reopened { .. } => return None,
         };
-        Some(Self { verdict: Verdict::of(answer)?, of, reason, rules: rules.cloned() })
+        Some(Self { verdict: VerdictKind::of(answer)?, of, reason, rules: rules.cloned() })
     }
 }
 
@@ -241,7 +241,7 @@ impl Offsets {
     }
 }
 
-/// Compares two runs ruling by ruling.
+/// Compares two runs verdict by verdict.
 #[derive(Debug)]
 pub struct Changes {
     offsets: BTreeMap<PartitionId, Offsets>,
@@ -282,7 +282,7 @@ fn hash(source: &Source) -> u64 {
 }
 
 impl Changes {
-    /// Begins with no ruling. Positions of the ranges are counted; at most `examples` of each kind are kept.
+    /// Begins with no verdict. Positions of the ranges are counted; at most `examples` of each kind are kept.
     #[must_use]
     pub fn new(ranges: &Ranges, examples: usize) -> Self {
         let offsets = ranges.iter().map(|(partition, range)| {
@@ -298,22 +298,24 @@ impl Changes {
         }
     }
 
-    /// Takes the next ruling of a run, and the rules that it was made by.
-    pub fn push(&mut self, side: Side, ruling: &Ruling, rules: Option<&Arc<Rules>>) {
-        let (Some(source), Some(verdict)) = (ruling.answer.ruled_source(), Verdict::of(&ruling.answer)) else { return };
+    /// Takes the next verdict of a run, and the rules that it was made by.
+    pub fn push(&mut self, side: Side, verdict: &Verdict, rules: Option<&Arc<Rules>>) {
+        let (Some(source), Some(kind)) = (verdict.answer.ruled_source(), VerdictKind::of(&verdict.answer)) else {
+            return;
+        };
         let Some(offsets) = self.offsets.get_mut(&source.partition) else { return };
         let from = offsets.from;
         let Some(byte) = offsets.byte(source.offset) else { return };
         let old = Kind::of_byte(*byte);
         let mut new = old;
-        *new.of_mut(side) = Some(verdict);
+        *new.of_mut(side) = Some(kind);
         *byte = new.byte();
         if source.offset < from {
             return;
         }
         self.count_waiting(old, new);
         let mut known = self.known(old, source);
-        *known.of_mut(side) = Ruled::of(&ruling.answer, rules);
+        *known.of_mut(side) = Ruled::of(&verdict.answer, rules);
         if new.only_in().is_some() {
             if let (Some(ruled), true) = (known.of_mut(side).take(), self.held.len() < self.most_held) {
                 self.held.insert(source.clone(), ruled);
@@ -346,7 +348,7 @@ impl Changes {
         known
     }
 
-    /// Returns the run whose rulings are to be read next so that little is held: the other one is ahead.
+    /// Returns the run whose verdicts are to be read next so that little is held: the other one is ahead.
     #[must_use]
     pub const fn behind(&self) -> Side {
         if self.waiting.before > self.waiting.after { Side::After } else { Side::Before }
@@ -393,7 +395,7 @@ pub struct Compared {
 impl Compared {
     /// Returns what a run says of a page of the range or the warm-up.
     #[must_use]
-    pub fn verdict(&self, side: Side, source: &Source) -> Option<Verdict> {
+    pub fn verdict(&self, side: Side, source: &Source) -> Option<VerdictKind> {
         *kind(self.offsets.get(&source.partition)?, source)?.of(side)
     }
 
@@ -415,13 +417,13 @@ impl Compared {
     }
 
     /// Lists the verdicts that occur and that no page has won or lost.
-    pub fn unchanged(&self) -> impl Iterator<Item = Verdict> {
+    pub fn unchanged(&self) -> impl Iterator<Item = VerdictKind> {
         let is_there =
-            |verdict: &Verdict| self.counts.contains_key(&Kind { before: Some(*verdict), after: Some(*verdict) });
-        let is_changed = |verdict: Verdict| {
+            |verdict: &VerdictKind| self.counts.contains_key(&Kind { before: Some(*verdict), after: Some(*verdict) });
+        let is_changed = |verdict: VerdictKind| {
             self.changed().any(|(kind, _)| kind.before == Some(verdict) || kind.after == Some(verdict))
         };
-        Verdict::ALL.into_iter().filter(is_there).filter(move |verdict| !is_changed(*verdict))
+        VerdictKind::ALL.into_iter().filter(is_there).filter(move |verdict| !is_changed(*verdict))
     }
 }
 

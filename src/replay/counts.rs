@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::log::Answer;
 use crate::record::Reject;
 use crate::worker::PageOutcome;
-use crate::worker::verdict;
+use crate::worker::verdict_name;
 
 /// Name of a verdict, or `dead_letter`, `tombstone`, `withdrawn`.
 pub type VerdictName = &'static str;
@@ -71,8 +71,8 @@ impl Counts {
 #[must_use]
 pub fn name_of(outcome: &PageOutcome) -> VerdictName {
     match outcome {
-        PageOutcome::Ruled(ruling) => match &ruling.answer {
-            Answer::Page(page) => verdict(page),
+        PageOutcome::Ruled(verdict) => match &verdict.answer {
+            Answer::Page(page) => verdict_name(page),
             Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => "withdrawn",
         },
         PageOutcome::DeadLetter(_) => "dead_letter",

@@ -27,7 +27,7 @@ impl<P> Default for PageQueues<P> {
 }
 
 impl<P> PageQueues<P> {
-    /// Takes in the next page of a partition. One that needs no ruling has its end at once.
+    /// Takes in the next page of a partition. One that needs no verdict has its end at once.
     pub fn arrive(&mut self, page: Page<P>) {
         let outcome = match &page.action {
             PageAction::Settled(outcome) => Some(outcome.clone()),

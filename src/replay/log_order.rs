@@ -1,19 +1,19 @@
-//! The order of the log: pages are judged where the live verdict log has their rulings.
+//! The order of the log: pages are judged where the live verdict log has their verdicts.
 //!
 //! With the live rules the state before the range is followed, never judged, and so is what the log says of other pages:
-//! the state is the live one at every ruling, and so are the verdicts (law L5). A page whose live ruling names an original
-//! that is older than the kept log keeps that ruling: nobody can judge it anew. With other settings ([`LogOrder::what_if`])
+//! the state is the live one at every verdict, and so are the verdicts (law L5). A page whose live verdict names an original
+//! that is older than the kept log keeps that verdict: nobody can judge it anew. With other settings ([`LogOrder::what_if`])
 //! pages outside of the range are nobody's, and those of the warm-up are judged like all others.
 //!
 //! What operators and workers asked for (originals forgotten, pages withdrawn, ranges reopened) is followed where it
-//! stands. A page that was ruled twice, because its range was reopened, is delivered with its first ruling.
+//! stands. A page that was ruled twice, because its range was reopened, is delivered with its first verdict.
 
 use std::collections::VecDeque;
 
 use super::plan::{Part, Ranges};
 use super::rejudge::{Rejudge, page_of};
 use crate::judge::Diverged;
-use crate::log::{Answer, LogIdentity, PageEntry, PageRuling, Rules, Ruling, RulingBatch, VerdictRecord};
+use crate::log::{Answer, LogIdentity, PageEntry, PageVerdict, Rules, Verdict, VerdictBatch, VerdictRecord};
 use crate::record::{Reject, Source};
 
 /// Walks one partition of the live verdict log.
@@ -23,15 +23,15 @@ pub struct LogOrder {
     judges: Vec<Rejudge>,
     ranges: Ranges,
     is_what_if: bool,
-    batch: Option<RulingBatch>,
-    rulings: VecDeque<Ruling>,
+    batch: Option<VerdictBatch>,
+    verdicts: VecDeque<Verdict>,
 }
 
 /// What comes next in the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// A page of the replay, with its live ruling.
-    Page(Box<Ruling>, Part),
+    /// A page of the replay, with its live verdict.
+    Page(Box<Verdict>, Part),
     /// A page of the replay was withdrawn.
     Withdrawn(Source, Reject),
 }
@@ -50,7 +50,7 @@ impl LogOrder {
     }
 
     const fn new(judges: Vec<Rejudge>, ranges: Ranges, is_what_if: bool) -> Self {
-        Self { judges, ranges, is_what_if, batch: None, rulings: VecDeque::new() }
+        Self { judges, ranges, is_what_if, batch: None, verdicts: VecDeque::new() }
     }
 
     /// Returns the judges: one for each variant of the rules.
@@ -69,8 +69,8 @@ impl LogOrder {
         !self.is_what_if && self.judges.iter().any(|judge| judge.state().log().is_none())
     }
 
-    fn follow(&mut self, ruling: &Ruling) -> Result<(), Diverged> {
-        self.judges.iter_mut().try_for_each(|judge| judge.follow(ruling))
+    fn follow(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
+        self.judges.iter_mut().try_for_each(|judge| judge.follow(verdict))
     }
 
     /// Takes the next record of the live log. [`LogOrder::advance`] must have returned `None`.
@@ -80,15 +80,15 @@ impl LogOrder {
     /// [`Diverged`] when the record cannot follow on those before.
     pub fn record(&mut self, record: VerdictRecord) -> Result<(), Diverged> {
         match record {
-            VerdictRecord::Rulings(mut batch) => {
-                // Rulings without the facts before them are skipped up to the first checkpoint, as judges do.
+            VerdictRecord::Verdicts(mut batch) => {
+                // Verdicts without the facts before them are skipped up to the first checkpoint, as judges do.
                 if self.is_without_facts() {
                     return Ok(());
                 }
                 if !self.is_what_if {
                     self.judges.iter().try_for_each(|judge| judge.begin_batch(&batch))?;
                 }
-                self.rulings = std::mem::take(&mut batch.rulings).into();
+                self.verdicts = std::mem::take(&mut batch.verdicts).into();
                 self.batch = Some(batch);
                 Ok(())
             }
@@ -106,20 +106,20 @@ impl LogOrder {
     ///
     /// # Errors
     ///
-    /// [`Diverged`] when a ruling cannot follow on those before.
+    /// [`Diverged`] when a verdict cannot follow on those before.
     pub fn advance(&mut self) -> Result<Option<Next>, Diverged> {
-        while let Some(ruling) = self.rulings.pop_front() {
-            let part = ruling.answer.ruled_source().map_or(Part::Outside, |source| self.ranges.part(source));
-            match &ruling.answer {
+        while let Some(verdict) = self.verdicts.pop_front() {
+            let part = verdict.answer.ruled_source().map_or(Part::Outside, |source| self.ranges.part(source));
+            match &verdict.answer {
                 Answer::Page(_) if part == Part::Range || (part == Part::WarmUp && self.is_what_if) => {
-                    return Ok(Some(Next::Page(Box::new(ruling), part)));
+                    return Ok(Some(Next::Page(Box::new(verdict), part)));
                 }
                 Answer::Page(_) if self.is_what_if => {}
                 Answer::Withdrawn { source, reason } if part == Part::Range => {
                     return Ok(Some(Next::Withdrawn(source.clone(), *reason)));
                 }
                 Answer::Page(_) | Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => {
-                    self.follow(&ruling)?;
+                    self.follow(&verdict)?;
                 }
             }
         }
@@ -130,12 +130,16 @@ impl LogOrder {
     }
 
     /// Judges a page of the replay: `entry` is what was read of it, `None` when the input does not hold it any more.
-    /// Returns its ruling by each variant, and whether it was taken over from the live log; `None` where it cannot be judged.
+    /// Returns its verdict by each variant, and whether it was taken over from the live log; `None` where it cannot be judged.
     ///
     /// # Errors
     ///
-    /// [`Diverged`] when a state does not take the ruling.
-    pub fn judge(&mut self, live: &Ruling, entry: Option<&PageEntry>) -> Result<Vec<Option<(Ruling, bool)>>, Diverged> {
+    /// [`Diverged`] when a state does not take the verdict.
+    pub fn judge(
+        &mut self,
+        live: &Verdict,
+        entry: Option<&PageEntry>,
+    ) -> Result<Vec<Option<(Verdict, bool)>>, Diverged> {
         let Some(page) = page_of(live) else { return Ok(vec![None; self.judges.len()]) };
         let is_what_if = self.is_what_if;
         let judge = |judge: &mut Rejudge| {
@@ -143,18 +147,18 @@ impl LogOrder {
             let entry = entry.map(|entry| PageEntry { event_time: page.event_time, ..entry.clone() });
             if is_what_if {
                 let Some(entry) = entry else { return Ok(None) };
-                return Ok(judge.judge(entry, page.event_time)?.map(|ruling| (ruling, false)));
+                return Ok(judge.judge(entry, page.event_time)?.map(|verdict| (verdict, false)));
             }
             if judge.state().is_judged(&page.source) {
                 return Ok(None);
             }
             let anew = entry.and_then(|entry| judge.decide(entry, page.event_time));
-            let (ruling, is_taken_over) = match anew {
+            let (verdict, is_taken_over) = match anew {
                 Some(anew) if !is_older_than_the_log(judge, page, &anew) => (anew, false),
                 Some(_) | None => (live.clone(), true),
             };
-            judge.take(ruling.clone())?;
-            Ok(Some((ruling, is_taken_over)))
+            judge.take(verdict.clone())?;
+            Ok(Some((verdict, is_taken_over)))
         };
         self.judges.iter_mut().map(judge).collect()
     }
@@ -168,13 +172,13 @@ impl LogOrder {
         self.judges.iter_mut().try_for_each(|judge| judge.withdraw(source.clone(), reason))
     }
 
-    /// Takes a ruling that this replay has committed before it was interrupted.
+    /// Takes a verdict that this replay has committed before it was interrupted.
     ///
     /// # Errors
     ///
     /// [`Diverged`] when the state does not take it.
-    pub fn take_committed(&mut self, ruling: &Ruling) -> Result<(), Diverged> {
-        self.follow(ruling)
+    pub fn take_committed(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
+        self.follow(verdict)
     }
 
     /// Goes on writing where an interrupted run has stopped, after so many requests.
@@ -183,8 +187,8 @@ impl LogOrder {
     }
 }
 
-/// Says whether the live ruling names an original that stood in the part of the log that is gone.
-fn is_older_than_the_log(judge: &Rejudge, live: &PageRuling, anew: &Ruling) -> bool {
+/// Says whether the live verdict names an original that stood in the part of the log that is gone.
+fn is_older_than_the_log(judge: &Rejudge, live: &PageVerdict, anew: &Verdict) -> bool {
     if page_of(anew).is_some_and(|anew| anew.decision.matched() == live.decision.matched()) {
         return false;
     }
@@ -240,41 +244,46 @@ mod tests {
         serde_json::from_value::<Plan>(text).unwrap().ranges()
     }
 
-    /// Judges pages live, so many in a record, and returns the log and all rulings.
-    fn live(texts: &[u128], each: usize) -> (Vec<VerdictRecord>, Vec<Ruling>) {
+    /// Judges pages live, so many in a record, and returns the log and all verdicts.
+    fn live(texts: &[u128], each: usize) -> (Vec<VerdictRecord>, Vec<Verdict>) {
         let mut judge = Rejudge::begin(LIVE, rules());
-        let (mut log, mut rulings) = (Vec::new(), Vec::new());
+        let (mut log, mut verdicts) = (Vec::new(), Vec::new());
         for (at, text) in texts.iter().enumerate() {
             let offset = i64::try_from(at / 2).unwrap();
             let entry = page(i32::try_from(at % 2).unwrap(), offset, *text);
-            rulings.extend(judge.judge(entry, Timestamp::from_millis(i64::MAX)).unwrap());
+            verdicts.extend(judge.judge(entry, Timestamp::from_millis(i64::MAX)).unwrap());
             if (at + 1) % each == 0 {
                 log.extend(judge.records());
             }
         }
         log.extend(judge.records());
-        (log, rulings)
+        (log, verdicts)
     }
 
-    /// Replays a log and returns what came out, with the live ruling of each page.
-    fn replay(mut order: LogOrder, log: &[VerdictRecord], texts: &[u128], gone: bool) -> Vec<(Ruling, Option<Ruling>)> {
+    /// Replays a log and returns what came out, with the live verdict of each page.
+    fn replay(
+        mut order: LogOrder,
+        log: &[VerdictRecord],
+        texts: &[u128],
+        gone: bool,
+    ) -> Vec<(Verdict, Option<Verdict>)> {
         let mut made = Vec::new();
         for record in log {
             order.record(record.clone()).unwrap();
             while let Some(next) = order.advance().unwrap() {
-                let Next::Page(ruling, _) = next else { panic!("{next:?}") };
-                let source = ruling.answer.ruled_source().unwrap().clone();
+                let Next::Page(verdict, _) = next else { panic!("{next:?}") };
+                let source = verdict.answer.ruled_source().unwrap().clone();
                 let at = usize::try_from(source.offset * 2 + i64::from(source.partition.number)).unwrap();
                 let entry = page(source.partition.number, source.offset, texts[at]);
-                let judged = order.judge(&ruling, Some(&entry).filter(|_| !gone)).unwrap();
-                made.push((*ruling, judged.into_iter().next().flatten().map(|(ruling, _)| ruling)));
+                let judged = order.judge(&verdict, Some(&entry).filter(|_| !gone)).unwrap();
+                made.push((*verdict, judged.into_iter().next().flatten().map(|(verdict, _)| verdict)));
             }
         }
         made
     }
 
-    fn decided(ruling: &Ruling) -> String {
-        format!("{:?}", page_of(ruling).unwrap())
+    fn decided(verdict: &Verdict) -> String {
+        format!("{:?}", page_of(verdict).unwrap())
     }
 
     proptest! {
@@ -282,9 +291,9 @@ mod tests {
         fn with_the_live_rules_the_live_verdicts_come_out(
             texts in prop::collection::vec(0_u128..6, 1..60), each in 1_usize..9, from in 0_i64..20, gone: bool,
         ) {
-            let (log, rulings) = live(&texts, each);
+            let (log, verdicts) = live(&texts, each);
             let made = replay(LogOrder::as_live(OWN, ranges(from)), &log, &texts, gone);
-            let in_range = rulings.iter().filter(|ruling| page_of(ruling).unwrap().source.offset >= from);
+            let in_range = verdicts.iter().filter(|verdict| page_of(verdict).unwrap().source.offset >= from);
             prop_assert_eq!(made.len(), in_range.count());
             for (live, again) in made {
                 prop_assert_eq!(decided(&live), decided(&again.unwrap()));
@@ -293,9 +302,9 @@ mod tests {
 
         #[test]
         fn other_rules_judge_the_warm_up_as_well(texts in prop::collection::vec(0_u128..6, 1..60), from in 0_i64..20) {
-            let (log, rulings) = live(&texts, 4);
+            let (log, verdicts) = live(&texts, 4);
             let made = replay(LogOrder::what_if(OWN, [rules()], ranges(from)), &log, &texts, false);
-            prop_assert_eq!(made.len(), rulings.len());
+            prop_assert_eq!(made.len(), verdicts.len());
             for (live, again) in made {
                 prop_assert_eq!(decided(&live), decided(&again.unwrap()), "the rules are the live ones after all");
             }
@@ -305,12 +314,12 @@ mod tests {
     #[test]
     fn a_verdict_whose_original_is_older_than_the_log_is_taken_over() {
         let texts = [1, 2, 1, 3];
-        let (log, rulings) = live(&texts, 1);
+        let (log, verdicts) = live(&texts, 1);
         // A checkpoint, and what follows behind the original: as trimming leaves it.
         let kept = [&log[..1], &log[3..]].concat();
         let made = replay(LogOrder::as_live(OWN, ranges(1)), &kept, &texts, false);
         let again: Vec<String> = made.iter().map(|(_, again)| decided(again.as_ref().unwrap())).collect();
-        assert_eq!(again, [decided(&rulings[2]), decided(&rulings[3])]);
-        assert!(page_of(&rulings[2]).unwrap().decision.matched().is_some(), "a duplicate of what is gone");
+        assert_eq!(again, [decided(&verdicts[2]), decided(&verdicts[3])]);
+        assert!(page_of(&verdicts[2]).unwrap().decision.matched().is_some(), "a duplicate of what is gone");
     }
 }

@@ -1,6 +1,6 @@
 //! Replay: a range of the input judged again, beside the service.
 //!
-//! Before: an edge reads the pages of the range and, for the order of the log, the live verdict log. After: rulings, and
+//! Before: an edge reads the pages of the range and, for the order of the log, the live verdict log. After: verdicts, and
 //! pages with their end in a fixed order. It is the judge of the service ([`crate::judge::decide`], then
 //! [`crate::judge::State::follow`]) behind another sequencer:
 //!
@@ -28,7 +28,7 @@ mod time_order;
 mod warm;
 mod what_if;
 
-pub use changes::{Changes, Compared, Example, Kind, MAX_HELD, Ruled, Side, Sides, Verdict};
+pub use changes::{Changes, Compared, Example, Kind, MAX_HELD, Ruled, Side, Sides, VerdictKind};
 pub use counts::{Counts, VerdictName, name_of};
 pub use digest::Digest;
 pub use files::{ArchiveFile, FilePlace};

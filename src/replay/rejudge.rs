@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::judge::{Diverged, State, decide};
 use crate::log::{
-    Answer, Checkpoint, Entry, EntryBody, LogIdentity, PageEntry, PageRuling, RequestId, Rules, RulesRecord, Ruling,
-    RulingBatch, VerdictRecord,
+    Answer, Checkpoint, Entry, EntryBody, LogIdentity, PageEntry, PageVerdict, RequestId, Rules, RulesRecord, Verdict,
+    VerdictBatch, VerdictRecord,
 };
 use crate::record::{Reject, Source, Timestamp};
 
@@ -18,9 +18,9 @@ pub struct Rejudge {
     /// Whether the own log has its first checkpoint.
     has_begun: bool,
     requests: u64,
-    /// Records that are to be written before `rulings`.
+    /// Records that are to be written before `verdicts`.
     records: Vec<VerdictRecord>,
-    rulings: Vec<Ruling>,
+    verdicts: Vec<Verdict>,
 }
 
 impl Rejudge {
@@ -37,7 +37,7 @@ impl Rejudge {
     }
 
     const fn over(state: State, log: LogIdentity) -> Self {
-        Self { state, log, has_begun: false, requests: 0, records: Vec::new(), rulings: Vec::new() }
+        Self { state, log, has_begun: false, requests: 0, records: Vec::new(), verdicts: Vec::new() }
     }
 
     /// Goes on writing behind so many requests that stand in the own log.
@@ -56,30 +56,30 @@ impl Rejudge {
     ///
     /// # Errors
     ///
-    /// [`Diverged`] when the state does not take its own ruling, which is a bug.
-    pub fn judge(&mut self, page: PageEntry, bound: Timestamp) -> Result<Option<Ruling>, Diverged> {
-        let Some(ruling) = self.decide(page, bound) else { return Ok(None) };
-        self.take(ruling.clone())?;
-        Ok(Some(ruling))
+    /// [`Diverged`] when the state does not take its own verdict, which is a bug.
+    pub fn judge(&mut self, page: PageEntry, bound: Timestamp) -> Result<Option<Verdict>, Diverged> {
+        let Some(verdict) = self.decide(page, bound) else { return Ok(None) };
+        self.take(verdict.clone())?;
+        Ok(Some(verdict))
     }
 
-    /// Finds the ruling of a page; changes nothing.
+    /// Finds the verdict of a page; changes nothing.
     #[must_use]
-    pub fn decide(&self, page: PageEntry, bound: Timestamp) -> Option<Ruling> {
+    pub fn decide(&self, page: PageEntry, bound: Timestamp) -> Option<Verdict> {
         let entry = Entry { request: RequestId(self.requests + 1), body: EntryBody::Page(page) };
         decide(&self.state, &entry, bound)
     }
 
-    /// Follows a ruling and writes it down.
+    /// Follows a verdict and writes it down.
     ///
     /// # Errors
     ///
     /// [`Diverged`] when the state does not take it.
-    pub fn take(&mut self, ruling: Ruling) -> Result<(), Diverged> {
+    pub fn take(&mut self, verdict: Verdict) -> Result<(), Diverged> {
         self.begin_log();
         self.requests += 1;
-        self.state.follow(&ruling)?;
-        self.rulings.push(ruling);
+        self.state.follow(&verdict)?;
+        self.verdicts.push(verdict);
         Ok(())
     }
 
@@ -90,7 +90,7 @@ impl Rejudge {
     /// [`Diverged`] when the state does not take it.
     pub fn withdraw(&mut self, source: Source, reason: Reject) -> Result<(), Diverged> {
         let request = RequestId(self.requests + 1);
-        self.take(Ruling { request, answer: Answer::Withdrawn { source, reason } })
+        self.take(Verdict { request, answer: Answer::Withdrawn { source, reason } })
     }
 
     /// Follows what stands in another log, without writing it down.
@@ -98,8 +98,8 @@ impl Rejudge {
     /// # Errors
     ///
     /// [`Diverged`] when the state does not take it.
-    pub fn follow(&mut self, ruling: &Ruling) -> Result<(), Diverged> {
-        self.state.follow(ruling)
+    pub fn follow(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
+        self.state.follow(verdict)
     }
 
     /// Follows a whole record of another log. New rules are written down.
@@ -121,12 +121,12 @@ impl Rejudge {
     /// # Errors
     ///
     /// [`Diverged::UnknownRules`].
-    pub fn begin_batch(&self, batch: &RulingBatch) -> Result<(), Diverged> {
+    pub fn begin_batch(&self, batch: &VerdictBatch) -> Result<(), Diverged> {
         self.state.begin_batch(batch)
     }
 
-    /// Takes over what a batch of another log says behind its rulings.
-    pub fn end_batch(&mut self, batch: &RulingBatch) {
+    /// Takes over what a batch of another log says behind its verdicts.
+    pub fn end_batch(&mut self, batch: &VerdictBatch) {
         self.state.end_batch(batch);
     }
 
@@ -148,7 +148,7 @@ impl Rejudge {
         std::mem::take(&mut self.records)
     }
 
-    /// The own log begins with the state as it stands before the first ruling.
+    /// The own log begins with the state as it stands before the first verdict.
     fn begin_log(&mut self) {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
@@ -160,23 +160,23 @@ impl Rejudge {
     }
 
     fn close_batch(&mut self) {
-        if self.rulings.is_empty() {
+        if self.verdicts.is_empty() {
             return;
         }
-        self.records.push(VerdictRecord::Rulings(RulingBatch {
+        self.records.push(VerdictRecord::Verdicts(VerdictBatch {
             log: self.log,
             rules: self.state.rules_number(),
             tails: self.state.tails(),
             next_entry: i64::try_from(self.requests).unwrap_or(i64::MAX),
-            rulings: std::mem::take(&mut self.rulings),
+            verdicts: std::mem::take(&mut self.verdicts),
         }));
     }
 }
 
-/// Returns the page's part of a ruling.
+/// Returns the page's part of a verdict.
 #[must_use]
-pub(super) const fn page_of(ruling: &Ruling) -> Option<&PageRuling> {
-    match &ruling.answer {
+pub(super) const fn page_of(verdict: &Verdict) -> Option<&PageVerdict> {
+    match &verdict.answer {
         Answer::Page(page) => Some(page),
         Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
     }

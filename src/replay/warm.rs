@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 
 use crate::log::{
-    Answer, Decision, EntryBody, ForgetTarget, Judged, PageRuling, RequestId, Ruling, RulingBatch, VerdictRecord,
+    Answer, Decision, EntryBody, ForgetTarget, Judged, PageVerdict, RequestId, Verdict, VerdictBatch, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
-/// Says which rulings of the running scheme are passed on to the new one.
+/// Says which verdicts of the running scheme are passed on to the new one.
 #[derive(Clone, Debug)]
 pub struct WarmUp {
     from: Timestamp,
@@ -36,13 +36,13 @@ pub struct WarmStep {
 /// What is asked of the new scheme.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WarmAsk {
-    /// To judge this page, which has to be read from the input; its ruling by the running scheme.
-    Page(PageRuling),
+    /// To judge this page, which has to be read from the input; its verdict by the running scheme.
+    Page(PageVerdict),
     /// To remove originals, or to open a range.
     Change(EntryBody),
 }
 
-/// Rulings of the running scheme by what was made of them.
+/// Verdicts of the running scheme by what was made of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WarmCounts {
     /// Pages to be asked about.
@@ -73,7 +73,7 @@ impl WarmUp {
                     known.raise_floor(said.floor);
                 }
             }
-            VerdictRecord::Rulings(batch) => batch.rulings.iter().for_each(|ruling| match &ruling.answer {
+            VerdictRecord::Verdicts(batch) => batch.verdicts.iter().for_each(|verdict| match &verdict.answer {
                 Answer::Reopened { partition, from, to } => {
                     self.known.entry(partition.clone()).or_default().reopen(*from, *to);
                 }
@@ -87,9 +87,9 @@ impl WarmUp {
         }
     }
 
-    /// Takes the next ruling of the running scheme, and returns what the new scheme is to be asked.
-    pub fn take(&mut self, ruling: &Ruling) -> Option<WarmStep> {
-        let what = match &ruling.answer {
+    /// Takes the next verdict of the running scheme, and returns what the new scheme is to be asked.
+    pub fn take(&mut self, verdict: &Verdict) -> Option<WarmStep> {
+        let what = match &verdict.answer {
             Answer::Page(page) => WarmAsk::Page(self.page(page)?),
             Answer::Withdrawn { source, reason } => self
                 .is_asked(&source.partition, source.offset)
@@ -113,10 +113,10 @@ impl WarmUp {
             WarmAsk::Page(_) => self.counts.pages += 1,
             WarmAsk::Change(_) => self.counts.changes += 1,
         }
-        Some(WarmStep { request: ruling.request, what })
+        Some(WarmStep { request: verdict.request, what })
     }
 
-    fn page(&mut self, page: &PageRuling) -> Option<PageRuling> {
+    fn page(&mut self, page: &PageVerdict) -> Option<PageVerdict> {
         if matches!(page.decision, Decision::Duplicate { .. }) {
             self.counts.duplicates += 1;
             return None;
@@ -131,7 +131,7 @@ impl WarmUp {
             return None;
         }
         let decision = page.decision.without_original();
-        Some(PageRuling { source: page.source.clone(), decision, ..*page })
+        Some(PageVerdict { source: page.source.clone(), decision, ..*page })
     }
 
     /// Lets pages of a range be asked about that the new scheme has opened and not judged since.
@@ -157,7 +157,7 @@ impl WarmUp {
         self.asked.get(partition).is_some_and(|asked| asked.contains(offset))
     }
 
-    /// Returns what was made of the rulings so far.
+    /// Returns what was made of the verdicts so far.
     #[must_use]
     pub const fn counts(&self) -> &WarmCounts {
         &self.counts
@@ -174,7 +174,7 @@ pub struct LogMerge {
 
 #[derive(Debug, Default)]
 struct OneLog {
-    batches: VecDeque<RulingBatch>,
+    batches: VecDeque<VerdictBatch>,
     /// When the batch before was judged, in event time: what a batch without a page counts as.
     key: Option<Timestamp>,
     is_at_end: bool,
@@ -188,7 +188,7 @@ impl LogMerge {
     }
 
     /// Takes the next batch of a partition.
-    pub fn push(&mut self, log: usize, batch: RulingBatch) {
+    pub fn push(&mut self, log: usize, batch: VerdictBatch) {
         let Some(one) = self.logs.get_mut(log) else { return };
         one.is_at_end = false;
         one.batches.push_back(batch);
@@ -207,14 +207,14 @@ impl LogMerge {
         self.logs.iter().all(|log| log.is_at_end && log.batches.is_empty())
     }
 
-    /// Returns how many rulings wait to be taken.
+    /// Returns how many verdicts wait to be taken.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.logs.iter().flat_map(|log| &log.batches).map(|batch| batch.rulings.len()).sum()
+        self.logs.iter().flat_map(|log| &log.batches).map(|batch| batch.verdicts.len()).sum()
     }
 
     /// Takes the batch that was judged first, with the number of its partition; `None` while that cannot be told.
-    pub fn take(&mut self) -> Option<(usize, RulingBatch)> {
+    pub fn take(&mut self) -> Option<(usize, VerdictBatch)> {
         if self.logs.iter().any(|log| log.batches.is_empty() && !log.is_at_end) {
             return None;
         }
@@ -227,7 +227,7 @@ impl LogMerge {
 
 impl OneLog {
     fn next_key(&self) -> Option<Timestamp> {
-        let time = self.batches.front()?.rulings.iter().find_map(|ruling| match &ruling.answer {
+        let time = self.batches.front()?.verdicts.iter().find_map(|verdict| match &verdict.answer {
             Answer::Page(page) => Some(page.event_time),
             Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
         });
@@ -259,7 +259,7 @@ mod tests {
 
     fn page(offset: i64, time: i64, decision: Decision) -> Answer {
         let event_time = Timestamp::from_millis(time);
-        Answer::Page(PageRuling { source: source(offset), event_time, digest: PageDigest(7), decision })
+        Answer::Page(PageVerdict { source: source(offset), event_time, digest: PageDigest(7), decision })
     }
 
     fn answer() -> impl Strategy<Value = Answer> {
@@ -280,22 +280,22 @@ mod tests {
         ]
     }
 
-    fn log() -> impl Strategy<Value = Vec<Ruling>> {
+    fn log() -> impl Strategy<Value = Vec<Verdict>> {
         prop::collection::vec(answer(), 0..40).prop_map(|answers| {
-            let number = |(at, answer)| Ruling { request: RequestId(at as u64), answer };
+            let number = |(at, answer)| Verdict { request: RequestId(at as u64), answer };
             answers.into_iter().enumerate().map(number).collect()
         })
     }
 
-    fn warm(up: &mut WarmUp, log: &[Ruling]) -> Vec<WarmStep> {
-        log.iter().filter_map(|ruling| up.take(ruling)).collect()
+    fn warm(up: &mut WarmUp, log: &[Verdict]) -> Vec<WarmStep> {
+        log.iter().filter_map(|verdict| up.take(verdict)).collect()
     }
 
     /// A list of positions, looked through again and again.
-    fn oracle(log: &[Ruling]) -> Vec<u64> {
+    fn oracle(log: &[Verdict]) -> Vec<u64> {
         let (mut there, mut requests): (Vec<i64>, Vec<u64>) = (Vec::new(), Vec::new());
-        for ruling in log {
-            let is_passed = match &ruling.answer {
+        for verdict in log {
+            let is_passed = match &verdict.answer {
                 Answer::Page(page) => {
                     let is_delivered = !matches!(page.decision, Decision::Duplicate { .. });
                     let is_new = !there.contains(&page.source.offset);
@@ -313,12 +313,12 @@ mod tests {
                     there.len() < before
                 }
             };
-            requests.extend(is_passed.then_some(ruling.request.0));
+            requests.extend(is_passed.then_some(verdict.request.0));
         }
         requests
     }
 
-    /// The originals that a log leaves, with the new scheme's own rulings taken to be like those of the running one.
+    /// The originals that a log leaves, with the new scheme's own verdicts taken to be like those of the running one.
     fn originals(steps: &[WarmStep]) -> BTreeSet<i64> {
         let mut held = BTreeSet::new();
         for step in steps {
@@ -334,8 +334,8 @@ mod tests {
         held
     }
 
-    fn batch(rulings: Vec<Ruling>) -> RulingBatch {
-        RulingBatch { log: LogIdentity(1), rules: RulesNumber(1), tails: Tails::START, next_entry: 0, rulings }
+    fn batch(verdicts: Vec<Verdict>) -> VerdictBatch {
+        VerdictBatch { log: LogIdentity(1), rules: RulesNumber(1), tails: Tails::START, next_entry: 0, verdicts }
     }
 
     proptest! {
@@ -345,7 +345,7 @@ mod tests {
             let passed: Vec<u64> = warm(&mut up, &log).iter().map(|step| step.request.0).collect();
             prop_assert_eq!(passed, oracle(&log));
             let counts = up.counts();
-            let pages = log.iter().filter(|ruling| matches!(ruling.answer, Answer::Page(_))).count() as u64;
+            let pages = log.iter().filter(|verdict| matches!(verdict.answer, Answer::Page(_))).count() as u64;
             prop_assert_eq!(counts.pages + counts.duplicates + counts.older + counts.known, pages);
         }
 
@@ -353,19 +353,19 @@ mod tests {
         fn nothing_becomes_an_original_that_the_running_scheme_does_not_deliver(log in log()) {
             let held = originals(&warm(&mut WarmUp::new(Timestamp::MIN), &log));
             for at in held {
-                let last = log.iter().rfind(|ruling| match &ruling.answer {
+                let last = log.iter().rfind(|verdict| match &verdict.answer {
                     Answer::Page(page) => page.source.offset == at && !matches!(page.decision, Decision::Duplicate { .. }),
                     Answer::Withdrawn { source, .. } => source.offset == at,
                     Answer::Reopened { from, to, .. } => (from..to).contains(&&at),
                     Answer::Forgotten(_) => false,
                 });
-                prop_assert!(last.is_some_and(|ruling| matches!(ruling.answer, Answer::Page(_))), "{at}: {last:?}");
+                prop_assert!(last.is_some_and(|verdict| matches!(verdict.answer, Answer::Page(_))), "{at}: {last:?}");
             }
         }
 
         #[test]
         fn a_second_run_asks_about_no_page_that_the_first_one_entered(log in log(), split in 0_usize..40) {
-            // Up to where the first run came, the new scheme holds its rulings.
+            // Up to where the first run came, the new scheme holds its verdicts.
             let first = warm(&mut WarmUp::new(Timestamp::MIN), &log[..split.min(log.len())]);
             let ruled = |step: &WarmStep| {
                 let answer = match &step.what {
@@ -379,13 +379,13 @@ mod tests {
                     }
                     WarmAsk::Change(EntryBody::Page(_)) => unreachable!("pages are read first"),
                 };
-                Ruling { request: step.request, answer }
+                Verdict { request: step.request, answer }
             };
             let mut again = WarmUp::new(Timestamp::MIN);
-            again.know(&VerdictRecord::Rulings(batch(first.iter().map(ruled).collect())));
+            again.know(&VerdictRecord::Verdicts(batch(first.iter().map(ruled).collect())));
             let whole = warm(&mut WarmUp::new(Timestamp::MIN), &log);
             let second = warm(&mut again, &log);
-            let is_reopened = log.iter().any(|ruling| matches!(ruling.answer, Answer::Reopened { .. }));
+            let is_reopened = log.iter().any(|verdict| matches!(verdict.answer, Answer::Reopened { .. }));
             let pages = |steps: &[WarmStep]| {
                 let of = |step: &&WarmStep| matches!(step.what, WarmAsk::Page(_));
                 steps.iter().filter(of).map(|step| step.request).collect::<Vec<_>>()
@@ -416,14 +416,14 @@ mod tests {
                 prop_assert!(merge.take().is_none(), "one is still to come");
                 for (at, time) in (0..).zip(log) {
                     let answer = page(at, *time, Decision::Unique { original: None });
-                    merge.push(number, batch(vec![Ruling { request: RequestId(0), answer }]));
+                    merge.push(number, batch(vec![Verdict { request: RequestId(0), answer }]));
                 }
                 merge.at_end(number);
             }
             prop_assert_eq!(merge.waiting(), times.len());
             let mut taken = Vec::new();
             while let Some((_, batch)) = merge.take() {
-                let Answer::Page(page) = &batch.rulings[0].answer else { panic!("a page") };
+                let Answer::Page(page) = &batch.verdicts[0].answer else { panic!("a page") };
                 taken.push(page.event_time.millis());
             }
             let mut sorted: Vec<i64> = logs.concat();

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::log::{Answer, Decision, EntryBody, ForgetTarget, Judged, PageRuling, Stage, Tails, VerdictRecord};
+use crate::log::{Answer, Decision, EntryBody, ForgetTarget, Judged, PageVerdict, Stage, Tails, VerdictRecord};
 use crate::record::{PartitionId, Source, Timestamp};
 
 /// What one request found in one partition of the log.
@@ -77,9 +77,9 @@ impl RequestImpact {
                 };
                 self.judged = self.ranges.iter().filter_map(known).collect();
             }
-            VerdictRecord::Rulings(batch) => {
-                for (number, ruling) in batch.rulings.iter().enumerate() {
-                    match &ruling.answer {
+            VerdictRecord::Verdicts(batch) => {
+                for (number, verdict) in batch.verdicts.iter().enumerate() {
+                    match &verdict.answer {
                         Answer::Page(page) => self.page(page),
                         Answer::Withdrawn { source, .. } => {
                             self.close(source);
@@ -130,7 +130,7 @@ impl RequestImpact {
         found
     }
 
-    fn page(&mut self, page: &PageRuling) {
+    fn page(&mut self, page: &PageVerdict) {
         self.close(&page.source);
         if let Decision::Update { of, original: Some(_) } = &page.decision {
             self.originals.remove(&of.source);
@@ -191,7 +191,7 @@ mod tests {
     use crate::judge::State;
     use crate::log::{
         Checkpoint, LogIdentity, Match, NewOriginal, PartitionCheckpoint, Placement, RequestId, Rules, RulesNumber,
-        Ruling, RulingBatch, Windows,
+        Verdict, VerdictBatch, Windows,
     };
     use crate::record::Reject;
 
@@ -221,18 +221,18 @@ mod tests {
 
     fn page(offset: i64, millis: i64, decision: Decision) -> Answer {
         let event_time = Timestamp::from_millis(millis);
-        Answer::Page(PageRuling { source: at(offset), event_time, digest: PageDigest(0), decision })
+        Answer::Page(PageVerdict { source: at(offset), event_time, digest: PageDigest(0), decision })
     }
 
     fn batch(tail: i64, first_sequence: u64, answers: Vec<Answer>) -> VerdictRecord {
         let tails = Tails { times: Windows::all(Timestamp::from_millis(tail)), first_sequence };
-        let ruling = |answer| Ruling { request: RequestId(1), answer };
-        VerdictRecord::Rulings(RulingBatch {
+        let verdict = |answer| Verdict { request: RequestId(1), answer };
+        VerdictRecord::Verdicts(VerdictBatch {
             log: LogIdentity(1),
             rules: RulesNumber(1),
             tails,
             next_entry: 0,
-            rulings: answers.into_iter().map(ruling).collect(),
+            verdicts: answers.into_iter().map(verdict).collect(),
         })
     }
 

@@ -13,10 +13,10 @@ use super::background_tasks::BackgroundTasks;
 use super::clock::Clock;
 use super::judge_handle::{JudgeHandle, Question};
 use super::judge_report::JudgeReport;
-use super::ruling_watch::END_LOOK;
 use super::service_context::{ServiceContext, ended, failure, moves};
 use super::snapshot_store::SnapshotStore;
 use super::time_slice::{EntryQueue, FetchedEntries, Work, run_time_slice};
+use super::verdict_watch::END_LOOK;
 use crate::error::{Fatal, Reason};
 use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Role};
 use crate::kafka::admin::Admin;
@@ -122,7 +122,7 @@ impl JudgeDriver {
         let producer = TransactionalProducer::start(
             config,
             Delivery::ExactlyOnce,
-            format!("rulings-{log}"),
+            format!("verdicts-{log}"),
             Arc::clone(&plan.backlog),
             move |_, answer| {
                 drop(answered.send(Message::Called(answer)));
@@ -300,7 +300,7 @@ impl JudgeDriver {
 
     fn arrived(&mut self, offset: i64, record: &ConsumedRecord, permit: Permit) {
         let entries = decode_entries(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
-            // Whoever asked asks again when the judge has passed this offset without a ruling.
+            // Whoever asked asks again when the judge has passed this offset without a verdict.
             tracing::error!(log = self.log, offset, %error, "a record of the fingerprint log cannot be read");
             self.report.metrics().error(Component::Log, ErrorKind::Corrupt);
             Vec::new()

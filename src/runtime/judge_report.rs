@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::clock::Clock;
-use super::ruling_watch::RulingWatch;
+use super::verdict_watch::VerdictWatch;
 use super::worker_report::kind_of;
 use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
@@ -52,7 +52,7 @@ pub(super) struct JudgeReport {
     session: Duration,
     /// The end of the fingerprint log, as of lately.
     entries_end: i64,
-    watch: RulingWatch,
+    watch: VerdictWatch,
     /// Whether it was reported that nobody judges.
     is_silent: bool,
 }
@@ -76,7 +76,7 @@ impl JudgeReport {
             counts: Counts::default(),
             session,
             entries_end: 0,
-            watch: RulingWatch::default(),
+            watch: VerdictWatch::default(),
             is_silent: false,
         }
     }
@@ -113,7 +113,7 @@ impl JudgeReport {
         self.entries_end = self.entries_end.max(end);
     }
 
-    /// A standby may be relied on while somebody judges. Where entries wait and no ruling comes, nobody does, and the group
+    /// A standby may be relied on while somebody judges. Where entries wait and no verdict comes, nobody does, and the group
     /// gives the partition away when the session of its former owner ends.
     fn look_for_predecessor(&mut self, now: Duration, next_entry: i64) {
         let silence = self.watch.silence(now, self.entries_end > next_entry);
@@ -141,9 +141,9 @@ impl JudgeReport {
     /// These records go to the verdict log: what operators had done is told.
     pub(super) fn writes(&self, records: &[VerdictRecord]) {
         for record in records {
-            let VerdictRecord::Rulings(batch) = record else { continue };
-            for ruling in &batch.rulings {
-                match &ruling.answer {
+            let VerdictRecord::Verdicts(batch) = record else { continue };
+            for verdict in &batch.verdicts {
+                match &verdict.answer {
                     Answer::Page(_) | Answer::Withdrawn { .. } => {}
                     Answer::Forgotten(ForgetTarget::Source(source)) => {
                         tracing::info!(log = self.log, %source, "an operator had an original forgotten");
@@ -342,6 +342,6 @@ mod tests {
         assert_eq!(said_at(106, &mut report, 5), waits(" (at most 6 s)"));
         assert_eq!(said_at(120, &mut report, 5), waits(""));
         report.watch.heard(Duration::from_mins(2));
-        assert_eq!(said_at(121, &mut report, 6), Ok(()), "a ruling came");
+        assert_eq!(said_at(121, &mut report, 6), Ok(()), "a verdict came");
     }
 }

@@ -51,7 +51,7 @@ impl MinuteReport {
 mod tests {
     use super::*;
     use crate::config::settings::{self, Level};
-    use crate::telemetry::labels::Verdict;
+    use crate::telemetry::labels::VerdictLabel;
     use crate::telemetry::logging::captured;
 
     #[test]
@@ -61,12 +61,12 @@ mod tests {
         let mut at = |seconds, metrics: &Metrics| {
             captured::at(Level::Info, || minute.look(Duration::from_secs(seconds), metrics))
         };
-        (0..120).for_each(|_| metrics.document(Verdict::Near));
+        (0..120).for_each(|_| metrics.document(VerdictLabel::Near));
         assert_eq!(at(59, &metrics), "");
         let line = at(60, &metrics);
         assert!(line.contains("\"pages\":120"), "{line}");
         assert!(line.contains("\"duplicates\":120") && line.contains("\"pages_per_second\":2"), "{line}");
-        metrics.document(Verdict::Unique);
+        metrics.document(VerdictLabel::Unique);
         let line = at(120, &metrics);
         assert!(line.contains("\"pages\":1,") && line.contains("\"duplicates\":0"), "{line}");
     }

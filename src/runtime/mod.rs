@@ -27,7 +27,7 @@ mod reading;
 pub mod remembered;
 pub mod replay;
 pub mod verifier;
-mod ruling_watch;
+mod verdict_watch;
 pub mod service;
 mod snapshot_store;
 mod test_case;

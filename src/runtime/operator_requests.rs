@@ -132,11 +132,11 @@ pub fn submit_to(
                 if let Some(affected) = affected.get_mut(log) {
                     affected.follow(&record, |number, finds| drop(found.insert(number, finds)));
                 }
-                let VerdictRecord::Rulings(batch) = record else { continue };
-                for (number, ruling) in batch.rulings.into_iter().enumerate() {
-                    if asked.remove(&ruling.request).is_some() {
+                let VerdictRecord::Verdicts(batch) = record else { continue };
+                for (number, verdict) in batch.verdicts.into_iter().enumerate() {
+                    if asked.remove(&verdict.request).is_some() {
                         let found = found.remove(&number).unwrap_or_default();
-                        answers.push(Answered { log, offset, answer: ruling.answer, found });
+                        answers.push(Answered { log, offset, answer: verdict.answer, found });
                     }
                 }
             }

@@ -42,10 +42,10 @@ use crate::telemetry::table;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{LogPartition, Mode, Pacing, WorkerSettings};
 
-/// Rulings that a worker remembers: a minute or more at full speed. Half a kilobyte each, as those that it reads back.
-const REMEMBERED_RULINGS: usize = 100_000;
+/// Verdicts that a worker remembers: a minute or more at full speed. Half a kilobyte each, as those that it reads back.
+const REMEMBERED_VERDICTS: usize = 100_000;
 
-/// Offsets that a worker keeps rulings for that it reads back.
+/// Offsets that a worker keeps verdicts for that it reads back.
 const RECALLED_POSITIONS: i64 = 300_000;
 
 /// How far a partition may be ahead of a slower one at the least: `window.allowed_lateness` may be nothing.
@@ -294,7 +294,7 @@ impl Service {
         let worker = WorkerSettings {
             logs,
             first_request: draw(),
-            remembered_rulings: REMEMBERED_RULINGS,
+            remembered_verdicts: REMEMBERED_VERDICTS,
             recalled_positions: RECALLED_POSITIONS,
             in_flight_bytes: settings.processing.max_in_flight_bytes,
             transaction_pages: TRANSACTION_PAGES,
@@ -404,7 +404,7 @@ impl Service {
         outcome
     }
 
-    /// Asks the workers to stop, and the judges once the workers have ended: until then workers wait for rulings.
+    /// Asks the workers to stop, and the judges once the workers have ended: until then workers wait for verdicts.
     fn stop_in_order(&self) {
         let is_worker = |handle: &Handle| matches!(handle, Handle::Worker(_));
         let workers = self.handles.iter().any(|(_, handle)| is_worker(handle));

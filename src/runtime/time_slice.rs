@@ -125,8 +125,8 @@ mod tests {
             commit_interval: 50 * MILLI,
             checkpoint_interval_records: 100_000,
             keep: hour,
-            batch_rulings: 2_000,
-            pending_rulings: 50_000,
+            batch_verdicts: 2_000,
+            pending_verdicts: 50_000,
             pending_time: TRANSACTION / 5,
             step_entries: STEP_ENTRIES,
             snapshot_interval: None,
@@ -226,7 +226,7 @@ mod tests {
             match request {
                 Request::Produce(records) => {
                     self.open_since = Some(now);
-                    self.sent = records.iter().map(rulings).sum();
+                    self.sent = records.iter().map(verdicts).sum();
                     let first = i64::try_from(self.committed).unwrap();
                     return Event::Called(Ok((first..).take(records.len()).collect()));
                 }
@@ -273,9 +273,9 @@ mod tests {
         }
     }
 
-    fn rulings(record: &crate::log::VerdictRecord) -> usize {
+    fn verdicts(record: &crate::log::VerdictRecord) -> usize {
         match record {
-            crate::log::VerdictRecord::Rulings(batch) => batch.rulings.len(),
+            crate::log::VerdictRecord::Verdicts(batch) => batch.verdicts.len(),
             crate::log::VerdictRecord::Rules(_) | crate::log::VerdictRecord::Checkpoint(_) => 0,
         }
     }

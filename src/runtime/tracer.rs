@@ -8,12 +8,12 @@ use super::random::draw;
 use super::service_context::{self, ServiceContext};
 use crate::error::Fatal;
 use crate::kafka::output::{Outputs, PagePayload};
-use crate::log::{Answer, RequestId, Ruling, Stage};
+use crate::log::{Answer, RequestId, Stage, Verdict};
 use crate::telemetry::otlp::Traces;
 use crate::telemetry::spans::{Kind, Said, Sampler, Span, names, traceparent};
-use crate::worker::{Output, PageOutcome, verdict};
+use crate::worker::{Output, PageOutcome, verdict_name};
 
-/// Most rulings whose time is remembered until their pages are delivered.
+/// Most verdicts whose time is remembered until their pages are delivered.
 const MAX_RULED: usize = 1 << 16;
 
 /// What is needed to tell of chosen records.
@@ -21,7 +21,7 @@ pub(super) struct Tracer {
     traces: Traces,
     sampler: Sampler,
     group: String,
-    /// When it was asked and when the ruling was read, of chosen pages that are not delivered yet.
+    /// When it was asked and when the verdict was read, of chosen pages that are not delivered yet.
     ruled: HashMap<RequestId, (Duration, Duration)>,
     /// When the transaction in progress, or the last one, began to send.
     sent_since: Option<Duration>,
@@ -48,11 +48,11 @@ impl Tracer {
         }))
     }
 
-    /// A ruling was read that was asked for at `since`.
-    pub(super) fn ruled(&mut self, ruling: &Ruling, since: Duration, now: Duration) {
-        let is_chosen = ruling.answer.ruled_source().is_some_and(|source| self.sampler.takes(source));
+    /// A verdict was read that was asked for at `since`.
+    pub(super) fn ruled(&mut self, verdict: &Verdict, since: Duration, now: Duration) {
+        let is_chosen = verdict.answer.ruled_source().is_some_and(|source| self.sampler.takes(source));
         if is_chosen && self.ruled.len() < MAX_RULED {
-            self.ruled.insert(ruling.request, (since, now));
+            self.ruled.insert(verdict.request, (since, now));
         }
     }
 
@@ -67,7 +67,7 @@ impl Tracer {
             return;
         }
         let judged = match &output.outcome {
-            PageOutcome::Ruled(ruling) => self.ruled.remove(&ruling.request),
+            PageOutcome::Ruled(verdict) => self.ruled.remove(&verdict.request),
             PageOutcome::DeadLetter(_) | PageOutcome::Tombstone => None,
         };
         let wall = wall_clock();
@@ -119,9 +119,9 @@ impl Tracer {
         attributes.extend(size.map(|size| (names::BODY_SIZE, Said::Number(size))));
         let mut error = None;
         match &output.outcome {
-            PageOutcome::Ruled(ruling) => {
-                if let Answer::Page(ruled) = &ruling.answer {
-                    attributes.push((names::VERDICT, text(verdict(ruled))));
+            PageOutcome::Ruled(verdict) => {
+                if let Answer::Page(ruled) = &verdict.answer {
+                    attributes.push((names::VERDICT, text(verdict_name(ruled))));
                     if let Some(of) = ruled.decision.matched() {
                         attributes.push((names::MATCH, text(&of.source.to_string())));
                         if of.stage != Stage::MinHash {

@@ -115,7 +115,7 @@ impl PartitionVerification {
             return Ok(Vec::new());
         }
         let asked = match record {
-            VerdictRecord::Rulings(batch) if self.verifier.state().log().is_some() => {
+            VerdictRecord::Verdicts(batch) if self.verifier.state().log().is_some() => {
                 let from = self.verifier.state().next_entry();
                 if from < self.first_entry {
                     None
@@ -124,11 +124,11 @@ impl PartitionVerification {
                     Some(asked.map_err(|error| Reason::Unavailable.because(error))?)
                 }
             }
-            VerdictRecord::Rulings(_) | VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
+            VerdictRecord::Verdicts(_) | VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
         };
         match self.verifier.record(record, asked.as_deref()) {
             Ok(found) => Ok(found),
-            // Rulings without the facts before them are skipped up to the first checkpoint, as judges do.
+            // Verdicts without the facts before them are skipped up to the first checkpoint, as judges do.
             Err(crate::judge::Diverged::NoCheckpoint) => Ok(Vec::new()),
             Err(why) => {
                 self.broken = Some(why.to_string());

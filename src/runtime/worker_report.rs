@@ -8,24 +8,24 @@ use std::time::Duration;
 use super::clock::{Clock, wall_time};
 use super::dead_letter_report::DeadLetterReport;
 use super::pair_inspector::PairRecorder;
-use super::ruling_watch::RulingWatch;
 use super::service_context::ServiceContext;
 use super::tracer::Tracer;
+use super::verdict_watch::VerdictWatch;
 use crate::error::Fatal;
 use crate::fingerprint::SketchForm;
 use crate::kafka::output::{Outputs, PagePayload, Sent};
-use crate::log::{Answer, Decision, Match, PageRuling, RequestId, Ruling, Stage, VerdictRecord};
+use crate::log::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
     Blocked as BlockedLabel, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue,
-    Output as OutputLabel, Pause, Queue, Step, TransactionResult, Verdict,
+    Output as OutputLabel, Pause, Queue, Step, TransactionResult, VerdictLabel,
 };
 use crate::telemetry::overview::VERDICTS_CHECK;
 use crate::telemetry::pairs::{Clusters, DeliveredDuplicate};
 use crate::telemetry::{Check, Heartbeat, Metrics};
 use crate::transaction::{Call, CallError};
 use crate::worker::{
-    Blocked, LogPartition, Output, OutputKind, Page, PageAction, PageOutcome, Status, Worker, verdict,
+    Blocked, LogPartition, Output, OutputKind, Page, PageAction, PageOutcome, Status, Worker, verdict_name,
 };
 
 /// Most asks whose time is remembered: enough for what is in flight.
@@ -38,7 +38,7 @@ const SLOW_CALL: Duration = Duration::from_mins(1);
 #[derive(Debug, Default)]
 struct Pending {
     requests: VecDeque<(Duration, RequestId)>,
-    watch: RulingWatch,
+    watch: VerdictWatch,
 }
 
 pub(super) struct WorkerReport {
@@ -56,13 +56,13 @@ pub(super) struct WorkerReport {
     ready: Check,
     consumed: BTreeMap<Arc<str>, (u64, u64)>,
     newest: BTreeMap<Arc<str>, Timestamp>,
-    /// Since when rulings are waited for.
+    /// Since when verdicts are waited for.
     asked: HashMap<RequestId, Duration>,
     /// The call whose success is that of the whole transaction.
     last_call: Call,
     /// The same for each log, in the order of asking. Requests that nobody waits for any more leave when they come first.
     pending: Vec<Pending>,
-    rulings: Check,
+    verdicts: Check,
     brokers: Check,
     /// Whether silence was reported.
     is_silent: bool,
@@ -94,7 +94,7 @@ impl WorkerReport {
             asked: HashMap::new(),
             last_call: plan.manner().last_call(),
             pending: (0..plan.settings.log_partitions().get()).map(|_| Pending::default()).collect(),
-            rulings: {
+            verdicts: {
                 let check = plan.health.check(VERDICTS_CHECK, "starting");
                 check.pass();
                 check
@@ -142,19 +142,19 @@ impl WorkerReport {
     }
 
     pub(super) fn followed(&mut self, log: LogPartition, record: &VerdictRecord) {
-        let VerdictRecord::Rulings(batch) = record else { return };
+        let VerdictRecord::Verdicts(batch) = record else { return };
         if let Some(pending) = self.pending.get_mut(log) {
             pending.watch.heard(self.clock.now());
         }
         if self.asked.is_empty() {
             return;
         }
-        for ruling in &batch.rulings {
-            if let Some(since) = self.asked.remove(&ruling.request) {
+        for verdict in &batch.verdicts {
+            if let Some(since) = self.asked.remove(&verdict.request) {
                 let now = self.clock.now();
-                self.metrics.ruling(now.saturating_sub(since));
+                self.metrics.verdict(now.saturating_sub(since));
                 if let Some(tracer) = &mut self.tracer {
-                    tracer.ruled(ruling, since, now);
+                    tracer.ruled(verdict, since, now);
                 }
             }
         }
@@ -222,9 +222,9 @@ impl WorkerReport {
             let record = &page.payload.record;
             let bytes = record.bytes();
             match &output.outcome {
-                PageOutcome::Ruled(ruling) => {
-                    self.ruled(ruling, bytes as u64);
-                    self.tell(ruling, page.payload.id.as_deref(), now, wall);
+                PageOutcome::Ruled(verdict) => {
+                    self.ruled(verdict, bytes as u64);
+                    self.tell(verdict, page.payload.id.as_deref(), now, wall);
                 }
                 PageOutcome::DeadLetter(reason) => self.dead(*reason),
                 PageOutcome::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
@@ -241,8 +241,8 @@ impl WorkerReport {
         }
     }
 
-    fn ruled(&mut self, ruling: &Ruling, bytes: u64) {
-        let Answer::Page(PageRuling { decision, .. }) = &ruling.answer else { return };
+    fn ruled(&mut self, verdict: &Verdict, bytes: u64) {
+        let Answer::Page(PageVerdict { decision, .. }) = &verdict.answer else { return };
         let (verdict, found_by) = labels_of(decision);
         self.metrics.document(verdict);
         if let (Decision::Duplicate { of }, Some(found_by)) = (decision, found_by) {
@@ -266,14 +266,14 @@ impl WorkerReport {
     }
 
     /// Shows a duplicate to those who ask for pairs.
-    fn tell(&self, ruling: &Ruling, id: Option<&str>, now: Duration, wall: Timestamp) {
-        let (Some(pair_recorder), Answer::Page(page)) = (&self.pair_recorder, &ruling.answer) else { return };
+    fn tell(&self, verdict: &Verdict, id: Option<&str>, now: Duration, wall: Timestamp) {
+        let (Some(pair_recorder), Answer::Page(page)) = (&self.pair_recorder, &verdict.answer) else { return };
         let Decision::Duplicate { of } = &page.decision else { return };
         let seen = DeliveredDuplicate {
             source: page.source.clone(),
             original: of.source.clone(),
             cluster: of.cluster.clone(),
-            verdict: verdict(page),
+            verdict: verdict_name(page),
             stage: of.stage.name(),
             distance: of.distance,
             contained: of.contained,
@@ -316,7 +316,7 @@ impl WorkerReport {
     pub(super) fn look(&mut self, worker: &Worker<PagePayload>, unread: usize) {
         let status = &worker.status();
         self.heartbeat.tick(self.clock.instant());
-        let silence = self.look_for_rulings(worker);
+        let silence = self.look_for_verdicts(worker);
         for (topic, (records, bytes)) in std::mem::take(&mut self.consumed) {
             self.metrics.consumed(&topic, records, bytes);
         }
@@ -362,8 +362,8 @@ impl WorkerReport {
         }
     }
 
-    /// Notes how long pages have waited for their rulings. Returns whether no rulings come at all.
-    fn look_for_rulings(&mut self, worker: &Worker<PagePayload>) -> bool {
+    /// Notes how long pages have waited for their verdicts. Returns whether no verdicts come at all.
+    fn look_for_verdicts(&mut self, worker: &Worker<PagePayload>) -> bool {
         let now = self.clock.now();
         let (mut oldest, mut silent): (Option<Duration>, Option<Duration>) = (None, None);
         for pending in &mut self.pending {
@@ -375,16 +375,16 @@ impl WorkerReport {
             oldest = oldest.max(first);
             silent = silent.max(pending.watch.silence(now, first.is_some()));
         }
-        self.metrics.oldest_pending_ruling(oldest.unwrap_or_default());
+        self.metrics.oldest_pending_verdict(oldest.unwrap_or_default());
         match silent {
-            None => self.rulings.pass(),
+            None => self.verdicts.pass(),
             Some(silence) => {
                 let pages = worker.waits();
                 let text = format!("none for {} s ({pages} pages wait; no judge answers)", silence.as_secs());
                 if !self.is_silent {
                     tracing::warn!("verdicts: {text}");
                 }
-                self.rulings.fail(text);
+                self.verdicts.fail(text);
             }
         }
         if self.is_silent && silent.is_none() {
@@ -431,7 +431,7 @@ pub(super) const fn kind_of(error: &CallError) -> ErrorKind {
 
 const fn blocked_label(why: &Blocked) -> BlockedLabel {
     match why {
-        Blocked::RulingLost => BlockedLabel::RulingLost,
+        Blocked::VerdictLost => BlockedLabel::VerdictLost,
         Blocked::ForeignPage(_) => BlockedLabel::ForeignPage,
         Blocked::NoOffset => BlockedLabel::NoOffset,
         Blocked::OutOfRange { .. } => BlockedLabel::OutOfRange,
@@ -446,14 +446,14 @@ const fn label_of(output_kind: OutputKind) -> OutputLabel {
     }
 }
 /// Returns the labels of a decision: its verdict, and how a duplicate was found.
-pub(super) const fn labels_of(decision: &Decision) -> (Verdict, Option<Duplicate>) {
+pub(super) const fn labels_of(decision: &Decision) -> (VerdictLabel, Option<Duplicate>) {
     match decision {
-        Decision::Unique { .. } => (Verdict::Unique, None),
-        Decision::Update { .. } => (Verdict::Update, None),
-        Decision::Template { .. } => (Verdict::Template, None),
+        Decision::Unique { .. } => (VerdictLabel::Unique, None),
+        Decision::Update { .. } => (VerdictLabel::Update, None),
+        Decision::Template { .. } => (VerdictLabel::Template, None),
         Decision::Duplicate { of } => match of.stage {
-            Stage::Exact => (Verdict::Exact, Some(Duplicate::Exact)),
-            Stage::SimHash | Stage::MinHash => (Verdict::Near, Some(Duplicate::Near)),
+            Stage::Exact => (VerdictLabel::Exact, Some(Duplicate::Exact)),
+            Stage::SimHash | Stage::MinHash => (VerdictLabel::Near, Some(Duplicate::Near)),
         },
     }
 }

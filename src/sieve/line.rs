@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Original, SieveResult, Verdict};
+use super::{LineVerdict, Original, SieveResult};
 use crate::fingerprint::share;
 use crate::record::Source;
 
@@ -57,7 +57,7 @@ impl SieveResult {
             line.matched = Some(place_of(source));
             line.match_id = id.as_deref();
         }
-        if let Verdict::Dead(rejection) = &self.verdict {
+        if let LineVerdict::Dead(rejection) = &self.verdict {
             line.reason = Some(rejection.reason().name());
             line.message = Some(rejection.message());
         }

@@ -24,7 +24,7 @@ use std::num::NonZeroUsize;
 use crate::fingerprint::Reading;
 use crate::judge::{Diverged, Refusal, State, decide, refusal};
 use crate::log::{
-    Answer, Decision, Entry, EntryBody, LogIdentity, Match, PageEntry, PageRuling, RequestId, Rules, Stage,
+    Answer, Decision, Entry, EntryBody, LogIdentity, Match, PageEntry, PageVerdict, RequestId, Rules, Stage,
 };
 use crate::record::{EventTime, Rejection, Source, Timestamp};
 
@@ -70,12 +70,12 @@ pub struct SieveResult {
     /// Its own name, if it has one.
     pub id: Option<String>,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: LineVerdict,
 }
 
 /// The verdict on one page.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum LineVerdict {
     /// Nothing near it is remembered.
     Unique,
     /// A known page with changed text.
@@ -132,12 +132,12 @@ pub enum SieveError {
         /// Number of judges.
         judges: usize,
     },
-    /// The state does not take its own ruling.
+    /// The state does not take its own verdict.
     #[error(transparent)]
     Diverged(#[from] Diverged),
 }
 
-impl Verdict {
+impl LineVerdict {
     /// Returns the name that stands in verdict lines.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -196,7 +196,7 @@ impl Sieve {
         self.times.page();
         let reading = match reading {
             Ok(reading) => reading,
-            Err(rejection) => return Ok(SieveResult { source, id: None, verdict: Verdict::Dead(rejection) }),
+            Err(rejection) => return Ok(SieveResult { source, id: None, verdict: LineVerdict::Dead(rejection) }),
         };
         let event_time = self.times.of(reading.event_time);
         let (partition, judges) = (reading.partition, self.judges.len());
@@ -229,17 +229,17 @@ impl Sieve {
 
 impl ScopeJudge {
     /// Judges and follows; nothing when the place was judged before.
-    fn judge(&mut self, entry: &Entry, clock: Timestamp, id: Option<&str>) -> Result<Option<Verdict>, Diverged> {
-        let Some(ruling) = decide(&self.state, entry, clock) else { return Ok(None) };
-        self.state.follow(&ruling)?;
-        let Answer::Page(page) = ruling.answer else { return Ok(None) };
+    fn judge(&mut self, entry: &Entry, clock: Timestamp, id: Option<&str>) -> Result<Option<LineVerdict>, Diverged> {
+        let Some(verdict) = decide(&self.state, entry, clock) else { return Ok(None) };
+        self.state.follow(&verdict)?;
+        let Answer::Page(page) = verdict.answer else { return Ok(None) };
         let verdict = match &page.decision {
-            Decision::Unique { .. } => Verdict::Unique,
-            Decision::Update { of, .. } => Verdict::Update(self.original(of)),
-            Decision::Template { of, .. } => Verdict::Template(self.original(of)),
+            Decision::Unique { .. } => LineVerdict::Unique,
+            Decision::Update { of, .. } => LineVerdict::Update(self.original(of)),
+            Decision::Template { of, .. } => LineVerdict::Template(self.original(of)),
             Decision::Duplicate { of } => match of.stage {
-                Stage::Exact => Verdict::Exact(self.original(of)),
-                Stage::SimHash | Stage::MinHash => Verdict::Near(self.original(of)),
+                Stage::Exact => LineVerdict::Exact(self.original(of)),
+                Stage::SimHash | Stage::MinHash => LineVerdict::Near(self.original(of)),
             },
         };
         self.remember(&page, id);
@@ -254,7 +254,7 @@ impl ScopeJudge {
         Original { stage, distance, similarity, contained, source: source.clone(), id }
     }
 
-    fn remember(&mut self, page: &PageRuling, id: Option<&str>) {
+    fn remember(&mut self, page: &PageVerdict, id: Option<&str>) {
         if let (Some(id), true) = (id, page.decision.original().is_some()) {
             self.ids.insert(page.source.clone(), id.to_owned());
             self.order.push_back((page.source.clone(), page.event_time));

@@ -142,7 +142,7 @@ fn verdict_lines_say_what_was_matched() {
 fn line_numbers_are_time_in_milliseconds() {
     let mut sieve = Sieve::new(settings(EventTime::Record, 100));
     let mut ask = |number: i64, text: u64| sieve.judge(line(number), Ok(page(text, None, None))).unwrap().verdict;
-    assert_eq!(ask(1, 7), Verdict::Unique);
+    assert_eq!(ask(1, 7), LineVerdict::Unique);
     for number in 2..=WINDOW {
         ask(number, u64::MAX << (number.unsigned_abs() % 32));
     }
@@ -153,15 +153,15 @@ fn line_numbers_are_time_in_milliseconds() {
     for number in 2..=WINDOW + 1 {
         ask(number, u64::MAX << (number.unsigned_abs() % 32));
     }
-    assert_eq!(ask(WINDOW + 2, 7), Verdict::Unique, "one page past the window");
+    assert_eq!(ask(WINDOW + 2, 7), LineVerdict::Unique, "one page past the window");
 }
 
 #[test]
 fn a_page_from_the_future_does_not_empty_the_window() {
     let mut sieve = Sieve::new(settings(EventTime::Field, 100));
     let mut ask = |number: i64, text: u64, time| sieve.judge(line(number), Ok(page(text, None, time))).unwrap().verdict;
-    assert_eq!(ask(1, 0xf0, Some(1_000_000)), Verdict::Unique);
-    assert_eq!(ask(2, 0xffff_0000, Some(4_102_444_800_000)), Verdict::Unique);
+    assert_eq!(ask(1, 0xf0, Some(1_000_000)), LineVerdict::Unique);
+    assert_eq!(ask(2, 0xffff_0000, Some(4_102_444_800_000)), LineVerdict::Unique);
     assert_eq!(ask(3, 0xf0, Some(1_000_001)).name(), "exact");
     assert_eq!(ask(4, 0xf0, None).name(), "exact", "a page without a time has that of the page before");
 }

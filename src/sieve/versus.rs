@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use super::{Sieve, SieveError, SieveSettings, Verdict};
+use super::{LineVerdict, Sieve, SieveError, SieveSettings};
 use crate::fingerprint::{MAX_DISTANCE, Reading};
 use crate::judge::Refusal;
 use crate::log::{MinHashRules, Rules, Stage};
@@ -12,7 +12,7 @@ use crate::record::{EventTime, PartitionId, Timestamp};
 #[derive(Clone, Debug, PartialEq)]
 pub struct PairVerdict {
     /// The verdict on the second page when the first is the only original.
-    pub verdict: Verdict,
+    pub verdict: LineVerdict,
     /// Why the second page is no duplicate of the first, where it is unique or a template.
     pub refusal: Option<Refusal>,
     /// What each stage says when it is asked alone, strongest first, whether it is in use or not.
@@ -54,7 +54,7 @@ impl PairVerdict {
                 Stage::MinHash => alone.minhash.map(|minhash| Rules { minhash: Some(loose(minhash)), ..alone.clone() }),
             };
             let loosest = loosest.map(|rules| ask(rules, one, other)).transpose()?;
-            let from = loosest.as_ref().and_then(Verdict::original).filter(|original| original.stage == stage);
+            let from = loosest.as_ref().and_then(LineVerdict::original).filter(|original| original.stage == stage);
             Ok(StageResult {
                 stage,
                 in_use: rules.stages.contains(&stage),
@@ -63,7 +63,7 @@ impl PairVerdict {
             })
         });
         let stages: Result<Vec<StageResult>, SieveError> = stages.into_iter().collect();
-        let refusal = refusal.filter(|_| matches!(verdict, Verdict::Unique | Verdict::Template(_)));
+        let refusal = refusal.filter(|_| matches!(verdict, LineVerdict::Unique | LineVerdict::Template(_)));
         Ok(Self { verdict, refusal, stages: stages? })
     }
 
@@ -78,7 +78,7 @@ fn loose(minhash: MinHashRules) -> MinHashRules {
     MinHashRules { min_similarity: 0, ..minhash }
 }
 
-fn ask(rules: Rules, one: &Reading, other: &Reading) -> Result<Verdict, SieveError> {
+fn ask(rules: Rules, one: &Reading, other: &Reading) -> Result<LineVerdict, SieveError> {
     second(&mut of_one(rules, one)?, other)
 }
 
@@ -93,6 +93,6 @@ fn of_one(rules: Rules, one: &Reading) -> Result<Sieve, SieveError> {
     Ok(sieve)
 }
 
-fn second(sieve: &mut Sieve, other: &Reading) -> Result<Verdict, SieveError> {
+fn second(sieve: &mut Sieve, other: &Reading) -> Result<LineVerdict, SieveError> {
     Ok(sieve.judge(PartitionId::new("pair", 0).at(2), Ok(other.clone()))?.verdict)
 }

@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
     use crate::config::settings;
-    use crate::telemetry::labels::Verdict;
+    use crate::telemetry::labels::VerdictLabel;
 
     /// A server whose clock stands `ahead` of the time at which `heartbeat` ticked.
     fn server(health: &Health, ahead: Duration) -> (Server, Metrics) {
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn metrics_are_prometheus_text() {
         let (server, metrics) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
-        metrics.document(Verdict::Near);
+        metrics.document(VerdictLabel::Near);
         let (status, head, body) = ask(&server, "/metrics");
         assert_eq!(status, 200);
         assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn metrics_are_packed_for_those_who_accept_it() {
         let (server, metrics) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
-        metrics.document(Verdict::Near);
+        metrics.document(VerdictLabel::Near);
         let answer = |accepted: &str| {
             let mut stream = TcpStream::connect(server.address()).unwrap();
             let head = format!("Host: x\r\nAccept-Encoding: {accepted}\r\nConnection: close");

@@ -34,7 +34,7 @@ macro_rules! label {
 
 label! {
     /// How a page was judged.
-    Verdict = "verdict" {
+    VerdictLabel = "verdict" {
         /// Nothing near it is remembered.
         Unique = "unique",
         /// A known page with changed text.
@@ -121,7 +121,7 @@ label! {
         Tokenize = "tokenize",
         /// Words to fingerprints.
         Fingerprint = "fingerprint",
-        /// Fingerprints to ruling, in the index.
+        /// Fingerprints to verdict, in the index.
         Lookup = "lookup",
         /// From the producer to the brokers' acknowledgement.
         Produce = "produce",
@@ -206,8 +206,8 @@ label! {
 label! {
     /// Why a partition cannot be read on.
     Blocked = "reason" {
-        /// A ruling cannot be read back any more.
-        RulingLost = "verdict_lost",
+        /// A verdict cannot be read back any more.
+        VerdictLost = "verdict_lost",
         /// The page is not the one that was judged there.
         ForeignPage = "record_mismatch",
         /// Positions are judged, and the group has no offset.
@@ -223,7 +223,7 @@ label! {
         Backpressure = "backpressure",
         /// The next pages of a partition are much later than those of a slower one.
         Pacing = "pacing",
-        /// Old rulings are read back.
+        /// Old verdicts are read back.
         Restore = "restore",
         /// Too many dead letters.
         Breaker = "breaker",
@@ -303,7 +303,7 @@ label! {
     Queue = "queue" {
         /// Records waiting for text work.
         Work = "work",
-        /// Pages waiting for their ruling or their transaction.
+        /// Pages waiting for their verdict or their transaction.
         Produce = "produce",
         /// Pages in the transaction under way.
         Commit = "commit",

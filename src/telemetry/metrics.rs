@@ -20,7 +20,7 @@ use self::series::Series;
 use super::labels::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
     LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
-    SnapshotOperation, Step, TransactionResult, Verdict,
+    SnapshotOperation, Step, TransactionResult, VerdictLabel,
 };
 use super::table::{self, Kind, TABLE};
 use crate::config::settings;
@@ -127,13 +127,13 @@ impl Metrics {
     }
 
     /// A document's verdict was acknowledged.
-    pub fn document(&self, verdict: Verdict) {
+    pub fn document(&self, verdict: VerdictLabel) {
         self.series().documents.of(verdict).increment(1);
     }
 
     /// A record was passed on without being judged: counts as a document with verdict `bypass`, too.
     pub fn bypassed(&self, reason: BypassReason) {
-        self.document(Verdict::Bypass);
+        self.document(VerdictLabel::Bypass);
         self.series().bypassed.of(reason).increment(1);
     }
 
@@ -389,9 +389,9 @@ impl Metrics {
         self.series().cold_starts.of(reason).increment(1);
     }
 
-    /// A ruling was read so long after it was asked for.
-    pub fn ruling(&self, elapsed: Duration) {
-        self.series().ruling_seconds.record(elapsed);
+    /// A verdict was read so long after it was asked for.
+    pub fn verdict(&self, elapsed: Duration) {
+        self.series().verdict_seconds.record(elapsed);
     }
 
     /// Entries waited so long for the judge.
@@ -399,9 +399,9 @@ impl Metrics {
         self.series().judge_wait.record_many(elapsed, entries);
     }
 
-    /// The page that waits longest for its ruling has waited so long; zero when none waits.
-    pub fn oldest_pending_ruling(&self, age: Duration) {
-        self.set(&table::OLDEST_PENDING_RULING, age.as_secs_f64());
+    /// The page that waits longest for its verdict has waited so long; zero when none waits.
+    pub fn oldest_pending_verdict(&self, age: Duration) {
+        self.set(&table::OLDEST_PENDING_VERDICT, age.as_secs_f64());
     }
 
     /// So many entries of a log are not read yet.

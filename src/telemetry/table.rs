@@ -5,7 +5,7 @@ use metrics::Unit;
 use super::labels::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
     LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
-    SnapshotOperation, Step, TransactionResult, Verdict,
+    SnapshotOperation, Step, TransactionResult, VerdictLabel,
 };
 
 /// One metric.
@@ -108,7 +108,7 @@ table! {
         "Input records received from Kafka, including redeliveries.";
     CONSUMED_BYTES: "dupgate_consumed_bytes_total", Counter, Bytes, &[Label::Open("topic")],
         "Key plus value bytes of the input records received.";
-    DOCUMENTS: "dupgate_documents_total", Counter, Count, &[closed::<Verdict>()],
+    DOCUMENTS: "dupgate_documents_total", Counter, Count, &[closed::<VerdictLabel>()],
         "Documents that got a verdict, counted at acknowledgement. Every record ends here or in dead letters once; redeliveries are not counted again.";
     BYPASSED_DOCUMENTS: "dupgate_bypassed_documents_total", Counter, Count, &[closed::<BypassReason>()],
         "Documents passed on without a lookup, by reason (a split of verdict=bypass).";
@@ -215,11 +215,11 @@ table! {
         "1 when this judge or standby has restored its index completely.";
     COLD_STARTS: "dupgate_cold_starts_total", Counter, Count, &[closed::<ColdStart>()],
         "Starts with an index that does not reach back one window: duplicates will be missed until it refills.";
-    RULING_SECONDS: "dupgate_verdict_wait_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
+    VERDICT_SECONDS: "dupgate_verdict_wait_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
         "Worker: time from the request about a page to its verdict.";
     JUDGE_WAIT: "dupgate_judge_wait_seconds", Histogram(PROCESS_SECONDS), Seconds, &[],
         "Judge: time from fetching a page's request to judging it. Grows when lookups of other pages or commits are slow.";
-    OLDEST_PENDING_RULING: "dupgate_oldest_pending_verdict_seconds", Gauge, Seconds, &[],
+    OLDEST_PENDING_VERDICT: "dupgate_oldest_pending_verdict_seconds", Gauge, Seconds, &[],
         "Worker: age of the oldest request that has no verdict yet; 0 when none is pending. Grows while no instance judges.";
     LOG_LAG: "dupgate_internal_log_lag_records", Gauge, Count, &[closed::<Log>()],
         "fingerprints: requests that the judge has fetched and not judged. verdicts: records of the verdict log that the worker has not read.";

@@ -1,6 +1,6 @@
 //! One Kafka transaction as a state machine that makes no call itself.
 //!
-//! Both roles deliver by it: the judge rulings with its place in the fingerprint log, the worker routed pages with
+//! Both roles deliver by it: the judge verdicts with its place in the fingerprint log, the worker routed pages with
 //! its input offsets. Records first, then the offsets, then the commit (law L2). The owner asks which [`Call`]
 //! comes next, the edge makes it, the answer goes back in.
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Blocked, Effect, Event, Pacing, Page, PageAction, Worker, WorkerSettings};
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
-use crate::log::{LogIdentity, PageEntry, RulesNumber, Ruling, RulingBatch, Tails, VerdictRecord};
+use crate::log::{LogIdentity, PageEntry, RulesNumber, Tails, Verdict, VerdictBatch, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::Manner;
 
@@ -24,12 +24,12 @@ impl Bench {
         std::iter::from_fn(|| self.worker.poll()).collect()
     }
 
-    /// A worker that owns partitions 0 and 1, and has followed these rulings.
-    pub(super) fn new(rulings: Vec<Ruling>) -> Self {
+    /// A worker that owns partitions 0 and 1, and has followed these verdicts.
+    pub(super) fn new(verdicts: Vec<Verdict>) -> Self {
         let settings = WorkerSettings {
             logs: 1,
             first_request: 0,
-            remembered_rulings: 100,
+            remembered_verdicts: 100,
             recalled_positions: 100,
             in_flight_bytes: 1000,
             transaction_pages: 100,
@@ -50,17 +50,17 @@ impl Bench {
         let mut bench = Self { worker: Worker::new(settings), now: Duration::ZERO };
         bench.handle(Event::Called(Ok(())));
         bench.handle(Event::Checkpoint(0, None));
-        bench.follow(rulings);
+        bench.follow(verdicts);
         bench.handle(Event::FollowedToEnd(0));
         bench.handle(Event::Unread(BTreeSet::new()));
         bench.handle(Event::Assigned(BTreeSet::from([input(0), input(1)])));
         bench
     }
 
-    pub(super) fn follow(&mut self, rulings: Vec<Ruling>) -> Vec<Effect<()>> {
+    pub(super) fn follow(&mut self, verdicts: Vec<Verdict>) -> Vec<Effect<()>> {
         let (log, rules) = (LogIdentity(1), RulesNumber(1));
-        let batch = RulingBatch { log, rules, tails: Tails::START, next_entry: 0, rulings };
-        self.handle(Event::Followed { log: 0, offset: 0, record: VerdictRecord::Rulings(batch) })
+        let batch = VerdictBatch { log, rules, tails: Tails::START, next_entry: 0, verdicts };
+        self.handle(Event::Followed { log: 0, offset: 0, record: VerdictRecord::Verdicts(batch) })
     }
 
     pub(super) fn offsets(&mut self, offsets: [Option<i64>; 2]) -> Vec<Effect<()>> {

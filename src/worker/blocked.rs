@@ -15,9 +15,9 @@ const RECHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// Why a partition cannot be read on. Shown with the way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocked {
-    /// A position is judged, and its ruling cannot be read back any more.
-    RulingLost,
-    /// The ruling of this offset is about another page.
+    /// A position is judged, and its verdict cannot be read back any more.
+    VerdictLost,
+    /// The verdict of this offset is about another page.
     ForeignPage(i64),
     /// The group has no offset, although positions are judged.
     NoOffset,
@@ -35,7 +35,7 @@ pub enum Blocked {
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RulingLost => {
+            Self::VerdictLost => {
                 f.write_str("its verdicts are gone for good: `dupgate verdicts reopen` has a range judged anew")
             }
             Self::ForeignPage(offset) => write!(
@@ -154,23 +154,23 @@ impl<P> Worker<P> {
 mod tests {
     use super::*;
     use crate::fingerprint::PageDigest;
-    use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling};
+    use crate::log::{Answer, Decision, PageVerdict, RequestId, Verdict};
     use crate::record::Timestamp;
     use crate::worker::Event;
     use crate::worker::bench::{Bench, input};
 
-    fn ruling(partition: i32, offset: i64, digest: u32) -> Ruling {
-        let page = PageRuling {
+    fn verdict_of(partition: i32, offset: i64, digest: u32) -> Verdict {
+        let page = PageVerdict {
             source: input(partition).at(offset),
             event_time: Timestamp::default(),
             digest: PageDigest(digest),
             decision: Decision::Unique { original: None },
         };
-        Ruling { request: RequestId(9), answer: Answer::Page(page) }
+        Verdict { request: RequestId(9), answer: Answer::Page(page) }
     }
 
-    fn reopened(partition: i32, from: i64, to: i64) -> Ruling {
-        Ruling { request: RequestId(10), answer: Answer::Reopened { partition: input(partition), from, to } }
+    fn reopened(partition: i32, from: i64, to: i64) -> Verdict {
+        Verdict { request: RequestId(10), answer: Answer::Reopened { partition: input(partition), from, to } }
     }
 
     fn seeks(effects: &[Effect<()>]) -> Vec<(i32, ReadFrom)> {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_not_the_one_judged_there_holds_up_its_partition_until_the_range_is_reopened() {
-        let mut bench = Bench::new(vec![ruling(0, 5, 1)]);
+        let mut bench = Bench::new(vec![verdict_of(0, 5, 1)]);
         bench.offsets([Some(5), Some(0)]);
         assert_eq!(seeks(&bench.page(0, 5, 2)), []);
         assert_eq!(bench.why(), [Blocked::ForeignPage(5)]);
@@ -206,17 +206,17 @@ mod tests {
     }
 
     #[test]
-    fn a_ruling_of_another_page_that_comes_later_blocks_the_partition_as_well() {
+    fn a_verdict_of_another_page_that_comes_later_blocks_the_partition_as_well() {
         let mut bench = Bench::new(vec![]);
         bench.offsets([Some(5), Some(0)]);
         bench.page(0, 5, 2);
-        bench.follow(vec![ruling(0, 5, 1)]);
+        bench.follow(vec![verdict_of(0, 5, 1)]);
         assert_eq!(bench.why(), [Blocked::ForeignPage(5)]);
     }
 
     #[test]
     fn a_missing_offset_holds_up_its_partition_until_somebody_sets_it() {
-        let mut bench = Bench::new(vec![ruling(0, 5, 1)]);
+        let mut bench = Bench::new(vec![verdict_of(0, 5, 1)]);
         assert_eq!(seeks(&bench.offsets([None, Some(3)])), [(1, ReadFrom::Offset(3))]);
         assert_eq!(bench.why(), [Blocked::NoOffset]);
         assert_eq!(fetches(&bench.handle(Event::Tick)), Vec::<&BTreeSet<PartitionId>>::new());
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_missing_offset_is_no_matter_when_nothing_is_judged_any_more() {
-        let mut bench = Bench::new(vec![ruling(0, 5, 1)]);
+        let mut bench = Bench::new(vec![verdict_of(0, 5, 1)]);
         bench.offsets([None, Some(3)]);
         let effects = bench.follow(vec![reopened(0, 0, 9)]);
         assert_eq!(fetches(&effects), [&BTreeSet::from([input(0)])]);

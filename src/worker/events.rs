@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::progress::Backlog;
-use crate::log::{Entry, PageEntry, RequestId, Ruling, VerdictRecord};
+use crate::log::{Entry, PageEntry, RequestId, Verdict, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::transaction::{Call, CallError};
 
@@ -44,7 +44,7 @@ pub enum PageAction {
 #[derive(Clone, Debug, PartialEq)]
 pub enum PageOutcome {
     /// As the judge ruled.
-    Ruled(Arc<Ruling>),
+    Ruled(Arc<Verdict>),
     /// To the dead letter topic.
     DeadLetter(Reject),
     /// A null value: forwarded or dropped, as configured, without a look at it.

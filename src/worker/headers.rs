@@ -1,10 +1,10 @@
 //! Headers of output records.
 //!
-//! All values are text and a function of the record and its ruling: no clock, no host, no instance. Headers that came
+//! All values are text and a function of the record and its verdict: no clock, no host, no instance. Headers that came
 //! with the record keep their order and their repeats; those that an earlier pass of ours left are replaced.
 
 use crate::fingerprint::{SimHash, SketchForm, share};
-use crate::log::{Answer, Decision, Match, PageRuling, Ruling, Stage};
+use crate::log::{Answer, Decision, Match, PageVerdict, Stage, Verdict};
 use crate::record::{Reject, Source, Timestamp};
 
 /// One header of a record: a name, and bytes or null.
@@ -80,13 +80,13 @@ impl HeaderSettings {
         headers.iter().filter(|header| !header.name.starts_with(&self.prefix) && !self.drop.contains(&header.name))
     }
 
-    /// Returns our headers for a page with this ruling.
+    /// Returns our headers for a page with this verdict.
     #[must_use]
-    pub fn of_ruling(&self, ruling: &Ruling, source: &Source, simhash: Option<SimHash>) -> Vec<Header> {
+    pub fn of_verdict(&self, verdict: &Verdict, source: &Source, simhash: Option<SimHash>) -> Vec<Header> {
         let mut ours = Vec::with_capacity(10);
         let mut say = |name: &str, value: String| ours.push(Header::text(&self.prefix, name, value));
-        if let Answer::Page(page) = &ruling.answer {
-            say("verdict", verdict(page).to_owned());
+        if let Answer::Page(page) = &verdict.answer {
+            say("verdict", verdict_name(page).to_owned());
             if let Some(simhash) = simhash {
                 say("fp", simhash.to_string());
             }
@@ -155,7 +155,7 @@ fn similarity(per_mille: u16) -> String {
 
 /// Returns the name of a verdict, as it stands in headers, metrics and verdict lines.
 #[must_use]
-pub const fn verdict(page: &PageRuling) -> &'static str {
+pub const fn verdict_name(page: &PageVerdict) -> &'static str {
     match &page.decision {
         Decision::Unique { .. } => "unique",
         Decision::Update { .. } => "update",
@@ -209,10 +209,10 @@ mod tests {
         headers.iter().map(|header| format!("{}={}", header.name, text(header))).collect()
     }
 
-    fn ruling(decision: Decision) -> Ruling {
+    fn verdict(decision: Decision) -> Verdict {
         let source = PartitionId::new("pages", 9).at(190_112);
-        let page = PageRuling { source, event_time: Timestamp::default(), digest: PageDigest(0), decision };
-        Ruling { request: RequestId(1), answer: Answer::Page(page) }
+        let page = PageVerdict { source, event_time: Timestamp::default(), digest: PageDigest(0), decision };
+        Verdict { request: RequestId(1), answer: Answer::Page(page) }
     }
 
     #[test]
@@ -228,8 +228,8 @@ mod tests {
             cluster: first,
         };
         let source = PartitionId::new("pages", 9).at(190_112);
-        let ours = settings().of_ruling(
-            &ruling(Decision::Duplicate { of }),
+        let ours = settings().of_verdict(
+            &verdict(Decision::Duplicate { of }),
             &source,
             Some(SimHash::B64(0x9f3c_2a10_e4b7_d855)),
         );
@@ -261,7 +261,7 @@ mod tests {
             cluster: original,
         };
         let source = PartitionId::new("pages", 9).at(190_112);
-        let ours = settings().of_ruling(&ruling(Decision::Template { of, original: None }), &source, None);
+        let ours = settings().of_verdict(&verdict(Decision::Template { of, original: None }), &source, None);
         assert_eq!(
             lines(&ours),
             [
@@ -287,7 +287,7 @@ mod tests {
             cluster: original,
         };
         let source = PartitionId::new("pages", 9).at(190_112);
-        let ours = lines(&settings().of_ruling(&ruling(Decision::Duplicate { of }), &source, None));
+        let ours = lines(&settings().of_verdict(&verdict(Decision::Duplicate { of }), &source, None));
         assert_eq!(ours[0], "dupgate.verdict=near");
         let said = ["dupgate.similarity=0.215", "dupgate.containment=0.93", "dupgate.cluster=pages:3:184467"];
         assert_eq!(ours[4..7], said);
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn unique_page_without_simhash_names_verdict_scheme_and_source() {
         let source = PartitionId::new("pages", 9).at(190_112);
-        let ours = settings().of_ruling(&ruling(Decision::Unique { original: None }), &source, None);
+        let ours = settings().of_verdict(&verdict(Decision::Unique { original: None }), &source, None);
         assert_eq!(
             lines(&ours),
             ["dupgate.verdict=unique", "dupgate.scheme=sh64-9b1f2c", "dupgate.source=pages:9:190112"]

@@ -10,10 +10,10 @@ use super::known::{OutOfPlace, VerdictCache, VerdictUpdate};
 use super::life::Worker;
 use super::queue::{InitialOffset, PageState, PartitionQueue};
 use super::recall::{Reading, Recall};
-use crate::log::{Answer, Entry, EntryBody, RequestId, Ruling, VerdictRecord};
+use crate::log::{Answer, Entry, EntryBody, RequestId, Verdict, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
-/// What a ruling means to a page that waits for one.
+/// What a verdict means to a page that waits for one.
 enum VerdictMatch {
     /// The page's end.
     End(PageOutcome),
@@ -53,25 +53,25 @@ impl<P> Worker<P> {
 
     fn on_update(&mut self, now: Duration, log: LogPartition, news: VerdictUpdate) {
         match news {
-            VerdictUpdate::Ruled(ruling) => {
-                let Some(source) = ruling.answer.ruled_source() else { return };
-                let time = if let Answer::Page(page) = &ruling.answer { Some(page.event_time) } else { None };
+            VerdictUpdate::Ruled(verdict) => {
+                let Some(source) = verdict.answer.ruled_source() else { return };
+                let time = if let Answer::Page(page) = &verdict.answer { Some(page.event_time) } else { None };
                 self.progress.judged(now, source, time);
                 if let Some(recall) = self.logs.get_mut(log).and_then(|log| log.recall.as_mut()) {
-                    recall.superseded(source, &ruling);
+                    recall.superseded(source, &verdict);
                 }
-                self.answer(log, source, &ruling);
+                self.answer(log, source, &verdict);
             }
             VerdictUpdate::Reopened { partition, from, to } => self.reopened(log, &partition, from, to),
             VerdictUpdate::Passed(next_entry) => self.passed(log, next_entry),
         }
     }
 
-    /// A page waits at this position: the ruling is its end. The last ruling counts.
-    fn answer(&mut self, log: LogPartition, source: &Source, ruling: &Arc<Ruling>) {
+    /// A page waits at this position: the verdict is its end. The last verdict counts.
+    fn answer(&mut self, log: LogPartition, source: &Source, verdict: &Arc<Verdict>) {
         let Some(queue) = self.queues.get_mut(&source.partition) else { return };
         let Some(waiting) = queue.page_mut(source.offset) else { return };
-        match match_verdict(&waiting.page.action, ruling) {
+        match match_verdict(&waiting.page.action, verdict) {
             VerdictMatch::End(outcome) => {
                 let was_blocked = matches!(waiting.stage, PageState::Blocked(_));
                 forget_request(&mut self.requests, &waiting.stage);
@@ -171,8 +171,8 @@ impl<P> Worker<P> {
             return;
         }
         let read_back = || followed.recall.as_ref().and_then(|recall| recall.found(source));
-        let ruling = followed.known.ruling(source).or_else(read_back);
-        match ruling.map(|ruling| match_verdict(&waiting.page.action, ruling)) {
+        let verdict = followed.known.verdict(source).or_else(read_back);
+        match verdict.map(|verdict| match_verdict(&waiting.page.action, verdict)) {
             Some(VerdictMatch::End(outcome)) => waiting.stage = PageState::Ready(outcome),
             Some(VerdictMatch::Foreign) => {
                 waiting.stage = PageState::Blocked(log);
@@ -217,7 +217,7 @@ impl<P> Worker<P> {
         }
     }
 
-    /// The request was lost, or passed without a ruling: the position was judged before, or it is asked once more,
+    /// The request was lost, or passed without a verdict: the position was judged before, or it is asked once more,
     /// by the same id.
     fn ask_again(&mut self, request: RequestId) {
         let Some(source) = self.requests.get(&request).cloned() else { return };
@@ -320,12 +320,12 @@ impl<P> Worker<P> {
             {
                 // It is judged, and the log does not say how any more: nothing behind it can be delivered either.
                 waiting.stage = PageState::Blocked(log);
-                queue.block_at(source.offset, Blocked::RulingLost);
+                queue.block_at(source.offset, Blocked::VerdictLost);
             }
         }
     }
 
-    /// The page that held up its partition has a ruling, or may be asked about: reading goes on behind it.
+    /// The page that held up its partition has a verdict, or may be asked about: reading goes on behind it.
     fn unblock(&mut self, source: &Source) {
         if let Some(queue) = self.queues.get_mut(&source.partition) {
             queue.blocked = None;
@@ -335,12 +335,12 @@ impl<P> Worker<P> {
     }
 }
 
-/// What a ruling means to a page.
-fn match_verdict(action: &PageAction, ruling: &Arc<Ruling>) -> VerdictMatch {
-    match (&ruling.answer, action) {
+/// What a verdict means to a page.
+fn match_verdict(action: &PageAction, verdict: &Arc<Verdict>) -> VerdictMatch {
+    match (&verdict.answer, action) {
         (Answer::Withdrawn { reason, .. }, _) => VerdictMatch::End(PageOutcome::DeadLetter(*reason)),
         (Answer::Page(page), PageAction::Ask(_, entry)) if page.digest == entry.digest => {
-            VerdictMatch::End(PageOutcome::Ruled(Arc::clone(ruling)))
+            VerdictMatch::End(PageOutcome::Ruled(Arc::clone(verdict)))
         }
         (Answer::Page(_), PageAction::Ask(..)) => VerdictMatch::Foreign,
         (Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. }, _) => VerdictMatch::NoAnswer,

@@ -1,9 +1,9 @@
-//! What a worker knows of one verdict log: every judged position, and the latest rulings.
+//! What a worker knows of one verdict log: every judged position, and the latest verdicts.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::log::{Answer, Judged, LogIdentity, Ruling, RulingBatch, VerdictRecord};
+use crate::log::{Answer, Judged, LogIdentity, Verdict, VerdictBatch, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
 /// Knowledge gathered from a checkpoint and all that follows it.
@@ -11,7 +11,7 @@ use crate::record::{PartitionId, Source};
 pub(super) struct VerdictCache {
     log: Option<LogIdentity>,
     judged: BTreeMap<PartitionId, Judged>,
-    remembered: HashMap<Source, Arc<Ruling>>,
+    remembered: HashMap<Source, Arc<Verdict>>,
     order: VecDeque<Source>,
     limit: usize,
     latest_checkpoint: Option<i64>,
@@ -25,9 +25,9 @@ pub(super) struct VerdictCache {
 /// What a followed record tells the pages that wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum VerdictUpdate {
-    /// A page has a new ruling: judged, or withdrawn.
-    Ruled(Arc<Ruling>),
-    /// Rulings of this range are void.
+    /// A page has a new verdict: judged, or withdrawn.
+    Ruled(Arc<Verdict>),
+    /// Verdicts of this range are void.
     Reopened { partition: PartitionId, from: i64, to: i64 },
     /// The judge has passed every entry before this offset.
     Passed(i64),
@@ -38,7 +38,7 @@ pub(super) enum VerdictUpdate {
 pub(super) struct OutOfPlace;
 
 impl VerdictCache {
-    /// Knows nothing yet; will remember at most `limit` rulings.
+    /// Knows nothing yet; will remember at most `limit` verdicts.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             log: None,
@@ -77,7 +77,7 @@ impl VerdictCache {
         }
         self.log = Some(record.log());
         match record {
-            VerdictRecord::Rulings(batch) => Ok(self.follow_batch(batch)),
+            VerdictRecord::Verdicts(batch) => Ok(self.follow_batch(batch)),
             VerdictRecord::Rules(_) => Ok(Vec::new()),
             VerdictRecord::Checkpoint(checkpoint) => {
                 self.latest_checkpoint = Some(offset);
@@ -93,14 +93,14 @@ impl VerdictCache {
         }
     }
 
-    fn follow_batch(&mut self, batch: &RulingBatch) -> Vec<VerdictUpdate> {
-        let mut news = Vec::with_capacity(batch.rulings.len() + 1);
-        for ruling in &batch.rulings {
-            match &ruling.answer {
+    fn follow_batch(&mut self, batch: &VerdictBatch) -> Vec<VerdictUpdate> {
+        let mut news = Vec::with_capacity(batch.verdicts.len() + 1);
+        for verdict in &batch.verdicts {
+            match &verdict.answer {
                 Answer::Page(_) | Answer::Withdrawn { .. } => {
-                    let ruling = Arc::new(ruling.without_original());
-                    self.remember(&ruling);
-                    news.push(VerdictUpdate::Ruled(ruling));
+                    let verdict = Arc::new(verdict.without_original());
+                    self.remember(&verdict);
+                    news.push(VerdictUpdate::Ruled(verdict));
                 }
                 Answer::Reopened { partition, from, to } => {
                     self.judged_mut(partition).reopen(*from, *to);
@@ -117,11 +117,11 @@ impl VerdictCache {
         news
     }
 
-    /// The last ruling of a position counts.
-    fn remember(&mut self, ruling: &Arc<Ruling>) {
-        let Some(source) = ruling.answer.ruled_source() else { return };
+    /// The last verdict of a position counts.
+    fn remember(&mut self, verdict: &Arc<Verdict>) {
+        let Some(source) = verdict.answer.ruled_source() else { return };
         self.judged_mut(&source.partition).insert(source.offset);
-        if self.remembered.insert(source.clone(), Arc::clone(ruling)).is_none() {
+        if self.remembered.insert(source.clone(), Arc::clone(verdict)).is_none() {
             self.order.push_back(source.clone());
         }
         while self.order.len() > self.limit {
@@ -135,8 +135,8 @@ impl VerdictCache {
         self.judged.entry(partition.clone()).or_default()
     }
 
-    /// Returns the last ruling of a position, if it is remembered.
-    pub(super) fn ruling(&self, source: &Source) -> Option<&Arc<Ruling>> {
+    /// Returns the last verdict of a position, if it is remembered.
+    pub(super) fn verdict(&self, source: &Source) -> Option<&Arc<Verdict>> {
         self.remembered.get(source)
     }
 

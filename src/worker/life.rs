@@ -16,7 +16,7 @@ use crate::log::RequestId;
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::transaction::{Call, Manner, TransactionMachine};
 
-/// One worker: pages in, rulings in; routed pages and offsets out.
+/// One worker: pages in, verdicts in; routed pages and offsets out.
 ///
 /// Give it events with [`Worker::handle`], take what it wants done with [`Worker::poll`] until there is nothing more.
 /// `P` is the record itself, which nothing here looks into.
@@ -67,7 +67,7 @@ pub(super) struct Log {
     pub(super) recall: Option<Recall>,
     /// Requests by the offset of their entry: those that the judge must have answered when it has passed it.
     pub(super) asked: BTreeMap<i64, Vec<RequestId>>,
-    /// Pages wait for a ruling to be read back, and no reading has begun for them.
+    /// Pages wait for a verdict to be read back, and no reading has begun for them.
     pub(super) wants_recall: bool,
 }
 
@@ -467,7 +467,7 @@ pub struct Status {
     pub learned: bool,
     /// It is in the input group.
     pub joined: bool,
-    /// It reads old rulings back.
+    /// It reads old verdicts back.
     pub recalling: bool,
     /// Partitions that cannot be read on, and why.
     pub blocked: BTreeMap<PartitionId, Blocked>,

@@ -1,12 +1,12 @@
-//! Room 7: a page meets its ruling, and leaves with it.
+//! Room 7: a page meets its verdict, and leaves with it.
 //!
-//! Before: pages come in offset order, their text work done; rulings come in the order of the verdict logs. After:
+//! Before: pages come in offset order, their text work done; verdicts come in the order of the verdict logs. After:
 //! routed pages and input offsets go out in one transaction. The worker asks the judge about a page nobody has asked
-//! about, uses a ruling that is known, reads back one that is written but not remembered.
+//! about, uses a verdict that is known, reads back one that is written but not remembered.
 //!
-//! Laws: L1 (one end for each page), L2 (offsets only with the outputs before them), L4 (a ruling that is written is
+//! Laws: L1 (one end for each page), L2 (offsets only with the outputs before them), L4 (a verdict that is written is
 //! used), L8 (a page that was asked about leaves without its verdict only by `withdraw`). Cost: a map look-up and a
-//! binary search for each page and each ruling.
+//! binary search for each page and each verdict.
 
 #[cfg(test)]
 mod bench;
@@ -28,7 +28,7 @@ mod start;
 
 pub use blocked::Blocked;
 pub use events::{Effect, Event, Failure, LogPartition, Output, Page, PageAction, PageOutcome, ReadFrom, Request};
-pub use headers::{Header, HeaderSettings, MAX_HEADER_BYTES, OutputKind, message, verdict};
+pub use headers::{Header, HeaderSettings, MAX_HEADER_BYTES, OutputKind, message, verdict_name};
 pub use life::{Status, Worker};
 pub use pace::Pacing;
 pub use progress::Backlog;

@@ -78,9 +78,9 @@ pub(super) enum PageState {
     New,
     /// Asked. The offset of the entry is known once its delivery is.
     Asked { log: LogPartition, request: RequestId, offset: Option<i64> },
-    /// Judged, but its ruling must be read back from this log.
+    /// Judged, but its verdict must be read back from this log.
     Recalling(LogPartition),
-    /// Judged, and its ruling cannot be read any more, or is about another page.
+    /// Judged, and its verdict cannot be read any more, or is about another page.
     Blocked(LogPartition),
     /// Its end is known.
     Ready(PageOutcome),
@@ -132,7 +132,7 @@ impl<P> PartitionQueue<P> {
         self.waiting.front().is_some_and(|waiting| matches!(waiting.stage, PageState::Ready(_)))
     }
 
-    /// Says whether nothing waits but a page that has no ruling of its own.
+    /// Says whether nothing waits but a page that has no verdict of its own.
     pub(super) fn is_done(&self) -> bool {
         self.waiting.front().is_none_or(|waiting| matches!(waiting.stage, PageState::Blocked(_)))
     }
@@ -272,7 +272,7 @@ impl<P> PartitionQueue<P> {
         }
     }
 
-    /// This page has no ruling that is its own: everything behind it is dropped and will be read again when it has.
+    /// This page has no verdict that is its own: everything behind it is dropped and will be read again when it has.
     pub(super) fn block_at(&mut self, offset: i64, why: Blocked) {
         self.forget_held();
         (self.ahead, self.dropped) = (None, false);

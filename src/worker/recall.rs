@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::known::is_within;
-use crate::log::{Answer, Checkpoint, PartitionCheckpoint, Ruling, VerdictRecord};
+use crate::log::{Answer, Checkpoint, PartitionCheckpoint, Verdict, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
 /// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the
@@ -13,9 +13,9 @@ use crate::record::{PartitionId, Source};
 #[derive(Debug)]
 pub(super) struct Recall {
     wanted: BTreeMap<PartitionId, (i64, i64)>,
-    found: HashMap<Source, Arc<Ruling>>,
-    /// Rulings that were followed since the reading began: newer than anything it finds.
-    newer: HashMap<Source, Arc<Ruling>>,
+    found: HashMap<Source, Arc<Verdict>>,
+    /// Verdicts that were followed since the reading began: newer than anything it finds.
+    newer: HashMap<Source, Arc<Verdict>>,
     phase: Phase,
 }
 
@@ -72,8 +72,8 @@ impl Recall {
                 }
                 Reading::From(checkpoint.previous)
             }
-            (Phase::Scanning, VerdictRecord::Rulings(batch)) => {
-                batch.rulings.iter().for_each(|ruling| self.note(ruling));
+            (Phase::Scanning, VerdictRecord::Verdicts(batch)) => {
+                batch.verdicts.iter().for_each(|verdict| self.note(verdict));
                 Reading::On
             }
             (Phase::SeekingCheckpoint | Phase::Scanning | Phase::Done, _) => Reading::On,
@@ -99,11 +99,11 @@ impl Recall {
         })
     }
 
-    fn note(&mut self, ruling: &Ruling) {
-        match &ruling.answer {
+    fn note(&mut self, verdict: &Verdict) {
+        match &verdict.answer {
             Answer::Page(_) | Answer::Withdrawn { .. } => {
-                if let Some(source) = ruling.answer.ruled_source().filter(|source| self.wants(source)) {
-                    self.found.insert(source.clone(), Arc::new(ruling.without_original()));
+                if let Some(source) = verdict.answer.ruled_source().filter(|source| self.wants(source)) {
+                    self.found.insert(source.clone(), Arc::new(verdict.without_original()));
                 }
             }
             Answer::Reopened { partition, from, to } => self.reopened(partition, *from, *to),
@@ -117,14 +117,14 @@ impl Recall {
     }
 
     /// Returns what was found for a position, once all is read.
-    pub(super) fn found(&self, source: &Source) -> Option<&Arc<Ruling>> {
+    pub(super) fn found(&self, source: &Source) -> Option<&Arc<Verdict>> {
         if self.is_reading() { None } else { self.newer.get(source).or_else(|| self.found.get(source)) }
     }
 
-    /// A newer ruling came by while following: it counts, and what is remembered of it may be gone when it is needed.
-    pub(super) fn superseded(&mut self, source: &Source, ruling: &Arc<Ruling>) {
+    /// A newer verdict came by while following: it counts, and what is remembered of it may be gone when it is needed.
+    pub(super) fn superseded(&mut self, source: &Source, verdict: &Arc<Verdict>) {
         if self.wants(source) {
-            self.newer.insert(source.clone(), Arc::clone(ruling));
+            self.newer.insert(source.clone(), Arc::clone(verdict));
         }
     }
 
@@ -133,7 +133,7 @@ impl Recall {
         self.wanted.get(partition).is_some_and(|&(first, behind)| first < to && from < behind)
     }
 
-    /// Rulings of this range are void.
+    /// Verdicts of this range are void.
     pub(super) fn reopened(&mut self, partition: &PartitionId, from: i64, to: i64) {
         self.found.retain(|source, _| !is_within(source, partition, from, to));
         self.newer.retain(|source, _| !is_within(source, partition, from, to));
@@ -145,7 +145,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::log::{Judged, LogIdentity, RequestId, Rules, RulesNumber, RulingBatch, SameId, Stage, Tails, Windows};
+    use crate::log::{Judged, LogIdentity, RequestId, Rules, RulesNumber, SameId, Stage, Tails, VerdictBatch, Windows};
     use crate::record::{Reject, Timestamp};
 
     const LOG: LogIdentity = LogIdentity(1);
@@ -185,14 +185,14 @@ mod tests {
         }))
     }
 
-    fn ruling(offset: i64, request: u64) -> Ruling {
+    fn verdict(offset: i64, request: u64) -> Verdict {
         let answer = Answer::Withdrawn { source: input().at(offset), reason: Reject::Refused };
-        Ruling { request: RequestId(request), answer }
+        Verdict { request: RequestId(request), answer }
     }
 
-    fn batch(rulings: Vec<Ruling>) -> VerdictRecord {
+    fn batch(verdicts: Vec<Verdict>) -> VerdictRecord {
         let rules = RulesNumber(1);
-        VerdictRecord::Rulings(RulingBatch { log: LOG, rules, tails: Tails::START, next_entry: 0, rulings })
+        VerdictRecord::Verdicts(VerdictBatch { log: LOG, rules, tails: Tails::START, next_entry: 0, verdicts })
     }
 
     fn recall_of(first: i64, positions: i64) -> Recall {
@@ -221,15 +221,15 @@ mod tests {
     }
 
     #[test]
-    fn ruling_followed_while_reading_is_newer_than_what_is_read() {
+    fn verdict_followed_while_reading_is_newer_than_what_is_read() {
         let mut recall = recall_of(5, 4);
         recall.read(&checkpoint(&[]));
-        let (newer, not_wanted) = (Arc::new(ruling(6, 2)), Arc::new(ruling(9, 3)));
+        let (newer, not_wanted) = (Arc::new(verdict(6, 2)), Arc::new(verdict(9, 3)));
         recall.superseded(&input().at(6), &newer);
         recall.superseded(&input().at(9), &not_wanted);
-        recall.read(&batch(vec![ruling(5, 0), ruling(6, 1)]));
+        recall.read(&batch(vec![verdict(5, 0), verdict(6, 1)]));
         recall.finish();
-        let found = |offset| recall.found(&input().at(offset)).map(|ruling| ruling.request.0);
+        let found = |offset| recall.found(&input().at(offset)).map(|verdict| verdict.request.0);
         assert_eq!([found(5), found(6), found(9)], [Some(0), Some(2), None]);
         recall.reopened(&input(), 6, 7);
         assert_eq!(recall.found(&input().at(6)), None);

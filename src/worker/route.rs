@@ -71,12 +71,12 @@ impl Routing {
             return &[];
         }
         match outcome {
-            PageOutcome::Ruled(ruling) => match (&ruling.answer, self.mode) {
+            PageOutcome::Ruled(verdict) => match (&verdict.answer, self.mode) {
                 (Answer::Page(page), Mode::Route) if matches!(page.decision, Decision::Duplicate { .. }) => {
                     &[OutputKind::Duplicate]
                 }
                 (Answer::Page(_), _) => &[OutputKind::Unique],
-                // Such a ruling ends no page: it comes here as a dead letter.
+                // Such a verdict ends no page: it comes here as a dead letter.
                 (Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. }, _) => &[],
             },
             PageOutcome::DeadLetter(_) => match self.bad_records {
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::fingerprint::PageDigest;
-    use crate::log::{Match, PageRuling, RequestId, Ruling, Stage};
+    use crate::log::{Match, PageVerdict, RequestId, Stage, Verdict};
     use crate::record::{PartitionId, Reject, Timestamp};
 
     const ONE: OutputKind = OutputKind::Unique;
@@ -153,8 +153,8 @@ mod tests {
 
     fn ruled(decision: Decision) -> PageOutcome {
         let source = PartitionId::new("pages", 1).at(9);
-        let page = PageRuling { source, event_time: Timestamp::default(), digest: PageDigest(0), decision };
-        PageOutcome::Ruled(Arc::new(Ruling { request: RequestId(1), answer: Answer::Page(page) }))
+        let page = PageVerdict { source, event_time: Timestamp::default(), digest: PageDigest(0), decision };
+        PageOutcome::Ruled(Arc::new(Verdict { request: RequestId(1), answer: Answer::Page(page) }))
     }
 
     fn original() -> Match {

@@ -13,11 +13,11 @@ pub struct WorkerSettings {
     /// First request id; the following ones count up from it. Drawn by the edge, so that no two workers, and no two
     /// lives of one, share an id.
     pub first_request: u64,
-    /// Rulings remembered, of all logs together; older ones are read back when they are needed.
-    pub remembered_rulings: usize,
-    /// Offsets that reading back keeps rulings for, of all logs and partitions together.
+    /// Verdicts remembered, of all logs together; older ones are read back when they are needed.
+    pub remembered_verdicts: usize,
+    /// Offsets that reading back keeps verdicts for, of all logs and partitions together.
     pub recalled_positions: i64,
-    /// Bytes of pages that may wait for their ruling and their transaction.
+    /// Bytes of pages that may wait for their verdict and their transaction.
     pub in_flight_bytes: usize,
     /// Most pages in one transaction.
     pub transaction_pages: usize,
@@ -36,12 +36,12 @@ pub struct WorkerSettings {
 }
 
 impl WorkerSettings {
-    /// Returns how many rulings of each log are remembered.
+    /// Returns how many verdicts of each log are remembered.
     pub(super) fn remembered_of_each_log(&self) -> usize {
-        self.remembered_rulings.checked_div(self.logs).unwrap_or(0).max(1)
+        self.remembered_verdicts.checked_div(self.logs).unwrap_or(0).max(1)
     }
 
-    /// Returns for how many offsets rulings of each log are kept that were read back.
+    /// Returns for how many offsets verdicts of each log are kept that were read back.
     pub(super) fn recalled_of_each_log(&self) -> i64 {
         self.recalled_positions.checked_div(i64::try_from(self.logs).unwrap_or(i64::MAX)).unwrap_or(0).max(1)
     }

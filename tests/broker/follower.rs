@@ -5,21 +5,21 @@ use std::sync::mpsc::{Receiver, channel};
 use dupgate::kafka::budget::ByteBudget;
 use dupgate::kafka::client::Cluster;
 use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use dupgate::log::{LogIdentity, RulesNumber, RulingBatch, Tails, VerdictRecord, Windows, encode_verdict};
+use dupgate::log::{LogIdentity, RulesNumber, Tails, VerdictBatch, VerdictRecord, Windows, encode_verdict};
 use dupgate::record::{PartitionId, Timestamp};
 use rdkafka::producer::{BaseRecord, Producer};
 
 use super::broker::{Broker, wait};
 use super::speaking::{TransactionalProducer, transactional_producer};
 
-/// A record without rulings, told from others by its place in the fingerprint log.
+/// A record without verdicts, told from others by its place in the fingerprint log.
 fn record(next_entry: i64) -> VerdictRecord {
-    VerdictRecord::Rulings(RulingBatch {
+    VerdictRecord::Verdicts(VerdictBatch {
         log: LogIdentity(7),
         rules: RulesNumber(1),
         tails: Tails { times: Windows::all(Timestamp::from_millis(0)), first_sequence: 0 },
         next_entry,
-        rulings: Vec::new(),
+        verdicts: Vec::new(),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use dupgate::judge::State;
-use dupgate::log::{RulingBatch, VerdictReader, VerdictRecord, encode_verdict};
+use dupgate::log::{VerdictBatch, VerdictReader, VerdictRecord, encode_verdict};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 
 use super::broker::{Broker, wait};
@@ -46,12 +46,12 @@ fn readiness_says_how_far_a_long_restore_is() {
             state.follow_record(&record).expect("one follows on the other");
         }
     }
-    let nothing = VerdictRecord::Rulings(RulingBatch {
+    let nothing = VerdictRecord::Verdicts(VerdictBatch {
         log: state.log().expect("a log"),
         rules: state.rules_number(),
         tails: state.tails(),
         next_entry: state.next_entry(),
-        rulings: Vec::new(),
+        verdicts: Vec::new(),
     });
     let nothing = encode_verdict(&nothing, 1 << 20).remove(0);
     let producer: ThreadedProducer<DefaultProducerContext> =

@@ -1,4 +1,4 @@
-//! `index verify`: what was ruled is judged anew from the kept log, and a ruling that was tampered with is named.
+//! `index verify`: what was ruled is judged anew from the kept log, and a verdict that was tampered with is named.
 #![expect(clippy::indexing_slicing, reason = "what is missing in JSON fails the test")]
 
 use std::process::{Command, Stdio};
@@ -41,7 +41,7 @@ fn values(broker: &Broker, topic: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_falsified_ruling_is_named_and_honest_ones_are_not() {
+fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
     let Some(broker) = Broker::shared() else { return };
     let desk = CliRunner::new(broker);
     let [asked, ruled] = logs(broker, &desk, "");
@@ -80,9 +80,9 @@ fn a_falsified_ruling_is_named_and_honest_ones_are_not() {
     let mut changed: Vec<Vec<u8>> = Vec::new();
     for (offset, value) in (0..).zip(&ruled) {
         let Some((_, mut record)) = reader.push(offset, value).expect("a record of the log") else { continue };
-        if let VerdictRecord::Rulings(batch) = &mut record {
-            for ruling in &mut batch.rulings {
-                let Answer::Page(page) = &mut ruling.answer else { continue };
+        if let VerdictRecord::Verdicts(batch) = &mut record {
+            for verdict in &mut batch.verdicts {
+                let Answer::Page(page) = &mut verdict.answer else { continue };
                 if page.source.to_string() == copy {
                     page.decision = Decision::Unique { original: None };
                     falsified += 1;

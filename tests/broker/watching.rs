@@ -1,4 +1,4 @@
-//! What operators see of a running service: its summary, its verdicts, its rulings, its index.
+//! What operators see of a running service: its summary, its verdicts, its verdicts, its index.
 
 use std::process::{Command, Stdio};
 
@@ -96,10 +96,10 @@ fn a_running_service_shows_what_it_does() {
     assert_eq!((&shown[0]["verdict"], &shown[0]["match"]), (&"exact".into(), &format!("{input}:0:0").into()));
     let shown = running.lines(&["verdicts", "show", "--id", "http://a/1", "--duplicates"]);
     assert_eq!((&shown[0]["source"], &shown[0]["verdict"]), (&format!("{input}:0:0").into(), &"unique".into()));
-    assert!(shown.len() > 1 && shown[1..].iter().all(|ruling| ruling["verdict"] == "exact"), "{shown:?}");
+    assert!(shown.len() > 1 && shown[1..].iter().all(|verdict| verdict["verdict"] == "exact"), "{shown:?}");
     let shown = running.lines(&["verdicts", "show", "--id", "http://b/1"]);
     assert!(
-        shown.iter().any(|ruling| ruling["source"] == format!("{input}:1:0") && ruling["verdict"] == "exact"),
+        shown.iter().any(|verdict| verdict["source"] == format!("{input}:1:0") && verdict["verdict"] == "exact"),
         "{shown:?}"
     );
     let none = running.ask(&["verdicts", "show", &format!("{input}:1:999999")]);

@@ -53,8 +53,8 @@ fn remember(folder: &Path, texts: &[&str]) {
             digest: reading.digest,
         };
         let entry = Entry { request: RequestId(1), body: EntryBody::Page(page) };
-        let ruling = decide(&state, &entry, Timestamp::from_millis(1_000_000)).unwrap();
-        state.follow(&ruling).unwrap();
+        let verdict = decide(&state, &entry, Timestamp::from_millis(1_000_000)).unwrap();
+        state.follow(&verdict).unwrap();
     }
     let snapshot = SharedSnapshot::take(&state, &Spans::default(), 17, None).unwrap().listed();
     let folder = Folder::open(folder.join("state"), NonZeroUsize::MIN).unwrap();

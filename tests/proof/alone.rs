@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dupgate::judge::{State, decide};
-use dupgate::log::{Answer, Entry, LogIdentity, Rules, Ruling, VerdictReader, VerdictRecord, decode_entries};
+use dupgate::log::{Answer, Entry, LogIdentity, Rules, Verdict, VerdictReader, VerdictRecord, decode_entries};
 use dupgate::record::{Source, Timestamp};
 use dupgate::worker;
 
@@ -32,10 +32,10 @@ impl Logs {
         Self { asked: asked.collect(), answered: decode_verdicts(&read("verdicts")) }
     }
 
-    /// Every ruling that was written, in order.
-    pub(crate) fn rulings(&self) -> Vec<&Ruling> {
+    /// Every verdict that was written, in order.
+    pub(crate) fn verdicts(&self) -> Vec<&Verdict> {
         let batches = self.answered.iter().filter_map(|(_, record)| match record {
-            VerdictRecord::Rulings(batch) => Some(&batch.rulings),
+            VerdictRecord::Verdicts(batch) => Some(&batch.verdicts),
             VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
         });
         batches.flatten().collect()
@@ -51,18 +51,18 @@ impl Logs {
         }
     }
 
-    /// The rulings of a judge that works alone.
-    pub(crate) fn judged_alone(&self) -> Vec<Ruling> {
+    /// The verdicts of a judge that works alone.
+    pub(crate) fn judged_alone(&self) -> Vec<Verdict> {
         let mut state = State::begin(LogIdentity(0), self.rules().clone(), 0);
-        let mut rulings = Vec::new();
+        let mut verdicts = Vec::new();
         for (append_time, entries) in &self.asked {
             for entry in entries {
-                let Some(ruling) = decide(&state, entry, *append_time) else { continue };
-                state.follow(&ruling).expect("its own ruling follows");
-                rulings.push(ruling);
+                let Some(verdict) = decide(&state, entry, *append_time) else { continue };
+                state.follow(&verdict).expect("its own verdict follows");
+                verdicts.push(verdict);
             }
         }
-        rulings
+        verdicts
     }
 }
 
@@ -78,11 +78,11 @@ fn payload(record: &Record) -> &[u8] {
     record.value.as_deref().expect("a payload")
 }
 
-/// What the last ruling of each page says, in the words of the output headers.
-pub(crate) fn said(rulings: &[Ruling]) -> BTreeMap<&Source, (&'static str, Option<&Source>)> {
-    let pages = rulings.iter().filter_map(|ruling| match &ruling.answer {
+/// What the last verdict of each page says, in the words of the output headers.
+pub(crate) fn said(verdicts: &[Verdict]) -> BTreeMap<&Source, (&'static str, Option<&Source>)> {
+    let pages = verdicts.iter().filter_map(|verdict| match &verdict.answer {
         Answer::Page(page) => {
-            let word = worker::verdict(page);
+            let word = worker::verdict_name(page);
             // An update goes its own way: its header names no original.
             let matched = page.decision.matched().filter(|_| word != "update").map(|of| &of.source);
             Some((&page.source, (word, matched)))

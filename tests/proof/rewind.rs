@@ -16,7 +16,7 @@ const PAGES: usize = 1_500;
 fn the_input_read_again_from_the_beginning_gets_the_same_verdicts() {
     let _turn = crate::turn();
     let Some(broker) = Broker::shared() else { return };
-    // Most rulings stand before the latest checkpoint: a worker that starts must read them back.
+    // Most verdicts stand before the latest checkpoint: a worker that starts must read them back.
     let config = json!({ "judge": { "checkpoint_interval_records": 200 } });
     let shape = Shape { topics: 1, partitions: 4, input_settings: &[], output_settings: &[], config };
     let cluster = Cluster::new(broker, shape);
@@ -55,7 +55,7 @@ fn the_input_read_again_from_the_beginning_gets_the_same_verdicts() {
 
     // And nobody was judged twice.
     let logs = Logs::read(&cluster);
-    let rulings = logs.rulings();
+    let verdicts = logs.verdicts();
     let judged = outcomes.values().filter(|outcome| outcome.output_kind != crate::ledger::OutputKind::Dead).count();
-    assert_eq!(rulings.len(), judged);
+    assert_eq!(verdicts.len(), judged);
 }

@@ -89,8 +89,8 @@ fn judge() -> JudgeDriver {
         cold_start: ColdStart::Stop,
         commit_interval: ms(1),
         checkpoint_interval_records: 2_000,
-        batch_rulings: 50,
-        pending_rulings: 100,
+        batch_verdicts: 50,
+        pending_verdicts: 100,
         pending_time: ms(20),
         step_entries: 50,
         snapshot_interval: None,
@@ -104,7 +104,7 @@ fn worker(world: &mut World, number: usize, lead: Duration) -> WorkerDriver {
     let settings = WorkerSettings {
         logs: 1,
         first_request: 0,
-        remembered_rulings: 10_000,
+        remembered_verdicts: 10_000,
         recalled_positions: 10_000,
         in_flight_bytes: 300,
         transaction_pages: 100,
@@ -157,8 +157,8 @@ fn run(seed: u64, lead: Duration) -> (usize, usize, Duration) {
         assert_eq!(world.violation, None);
     }
     let is_duplicate = |value: &Value| {
-        let Value::Routed { outcome: PageOutcome::Ruled(ruling), .. } = value else { return false };
-        matches!(&ruling.answer, Answer::Page(page) if matches!(page.decision, Decision::Duplicate { .. }))
+        let Value::Routed { outcome: PageOutcome::Ruled(verdict), .. } = value else { return false };
+        matches!(&verdict.answer, Answer::Page(page) if matches!(page.decision, Decision::Duplicate { .. }))
     };
     let found =
         world.bus.slots(&routed()).iter().filter_map(|slot| slot.value.as_ref()).filter(|value| is_duplicate(value));

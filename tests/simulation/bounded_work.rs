@@ -51,10 +51,10 @@ fn judge(kind: FamilyKind) {
         };
         works.push(work(&state, &body));
         let entry = Entry { request: RequestId(number as u64), body: EntryBody::Page(body) };
-        let ruling = decide(&state, &entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
-        state.follow(&ruling).unwrap();
-        let Answer::Page(ruling) = ruling.answer else { continue };
-        let matched = match ruling.decision {
+        let verdict = decide(&state, &entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
+        state.follow(&verdict).unwrap();
+        let Answer::Page(verdict) = verdict.answer else { continue };
+        let matched = match verdict.decision {
             Decision::Duplicate { of } => usize::try_from(of.source.offset).ok(),
             Decision::Unique { .. } | Decision::Update { .. } | Decision::Template { .. } => None,
         };

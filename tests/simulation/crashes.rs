@@ -5,7 +5,7 @@ use crate::world::Moment;
 
 const STEPS: u64 = 120;
 
-/// Pages come and are delivered; then the group is set back, and old rulings are read again.
+/// Pages come and are delivered; then the group is set back, and old verdicts are read again.
 fn script(schedule: &mut Schedule) {
     schedule.run(STEPS);
     schedule.rewind();

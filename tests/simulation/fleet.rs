@@ -35,7 +35,7 @@ impl Fleet {
         let settings = WorkerSettings {
             logs: 1,
             first_request: 0,
-            remembered_rulings: 10,
+            remembered_verdicts: 10,
             recalled_positions: 10,
             in_flight_bytes: 100,
             transaction_pages: 100,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dupgate::config::settings::Mode;
 use dupgate::judge::{Judge, State};
 use dupgate::log::{
-    Answer, Checkpoint, Decision, Entry, Ruling, RulingBatch, Stage, VerdictReader, VerdictRecord, decode_entries,
+    Answer, Checkpoint, Decision, Entry, Stage, Verdict, VerdictBatch, VerdictReader, VerdictRecord, decode_entries,
 };
 use dupgate::record::{PartitionId, Source, Timestamp};
 use dupgate::worker::PageOutcome;
@@ -41,14 +41,14 @@ struct Log {
 /// What was ruled about one position, in order.
 #[derive(Clone)]
 enum Said {
-    Ruled { log: usize, at: i64, ruling: Arc<Ruling> },
+    Ruled { log: usize, at: i64, verdict: Arc<Verdict> },
     Reopened { log: usize, at: i64 },
 }
 
 /// The bookkeeping of all laws.
 pub(crate) struct Laws {
     logs: Vec<Log>,
-    rulings: BTreeMap<Source, Vec<Said>>,
+    verdicts: BTreeMap<Source, Vec<Said>>,
     delivered: BTreeMap<Source, Vec<PageOutcome>>,
     /// Highest position the input group ever committed.
     pub(crate) high: BTreeMap<PartitionId, i64>,
@@ -69,7 +69,7 @@ impl Laws {
     pub(crate) fn new(logs: usize) -> Self {
         Self {
             logs: (0..logs).map(|_| Log::default()).collect(),
-            rulings: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
             delivered: BTreeMap::new(),
             high: BTreeMap::new(),
             firsts: BTreeMap::new(),
@@ -147,7 +147,7 @@ impl Laws {
                 self.lines.push(format!("verdicts:{log}@{offset}: checkpoint"));
                 self.checkpoint(log, offset, checkpoint).map_err(at)?;
             }
-            VerdictRecord::Rulings(batch) => self.batch(world, log, offset, batch).map_err(at)?,
+            VerdictRecord::Verdicts(batch) => self.batch(world, log, offset, batch).map_err(at)?,
         }
         let own = &mut self.logs[log];
         own.reference.follow_record(&record).map_err(|why| at(format!("L5 cannot be followed: {why}")))?;
@@ -158,26 +158,26 @@ impl Laws {
         Ok(())
     }
 
-    fn batch(&mut self, world: &World, log: usize, offset: i64, batch: &RulingBatch) -> Law {
+    fn batch(&mut self, world: &World, log: usize, offset: i64, batch: &VerdictBatch) -> Law {
         if batch.rules.0 != self.logs[log].rules_number {
-            return Err(format!("rulings cite rules {}, {} are in force", batch.rules.0, self.logs[log].rules_number));
+            return Err(format!("verdicts cite rules {}, {} are in force", batch.rules.0, self.logs[log].rules_number));
         }
-        for ruling in &batch.rulings {
+        for verdict in &batch.verdicts {
             let expected = loop {
                 let Some((entry, appended)) = self.next_entry(world, log, i64::MAX) else {
-                    return Err(format!("L5 a ruling that no entry asks for: {ruling:?}"));
+                    return Err(format!("L5 a verdict that no entry asks for: {verdict:?}"));
                 };
                 if let Some(answer) = self.logs[log].oracle.answer(&entry, appended.millis()) {
                     break answer;
                 }
             };
-            if expected != *ruling {
-                return Err(format!("L5/L7 the oracle says\n  {expected:?}\nthe log says\n  {ruling:?}"));
+            if expected != *verdict {
+                return Err(format!("L5/L7 the oracle says\n  {expected:?}\nthe log says\n  {verdict:?}"));
             }
-            self.lines.push(format!("verdicts:{log}@{offset}: {}", describe_answer(&ruling.answer)));
-            self.check_ruling(log, offset, ruling)?;
-            self.logs[log].oracle.take(ruling);
-            self.count("rulings");
+            self.lines.push(format!("verdicts:{log}@{offset}: {}", describe_answer(&verdict.answer)));
+            self.check_verdict(log, offset, verdict)?;
+            self.logs[log].oracle.take(verdict);
+            self.count("verdicts");
         }
         while let Some((entry, appended)) = self.next_entry(world, log, batch.next_entry) {
             if let Some(answer) = self.logs[log].oracle.answer(&entry, appended.millis()) {
@@ -187,7 +187,7 @@ impl Laws {
         }
         let own = &self.logs[log];
         if own.next != (batch.next_entry, 0) {
-            return Err(format!("next entry {}, but the rulings end at {:?}", batch.next_entry, own.next));
+            return Err(format!("next entry {}, but the verdicts end at {:?}", batch.next_entry, own.next));
         }
         let (tails, expected) = (batch.tails, own.oracle.tails());
         let said = (Stage::ALL.map(|stage| tails.times.of(stage).millis()), tails.first_sequence);
@@ -217,18 +217,18 @@ impl Laws {
         }
     }
 
-    fn check_ruling(&mut self, log: usize, at: i64, ruling: &Ruling) -> Law {
-        match &ruling.answer {
+    fn check_verdict(&mut self, log: usize, at: i64, verdict: &Verdict) -> Law {
+        match &verdict.answer {
             Answer::Page(page) => {
-                let before = self.rulings.get(&page.source).and_then(|said| said.last());
+                let before = self.verdicts.get(&page.source).and_then(|said| said.last());
                 if matches!(before, Some(Said::Ruled { .. })) {
-                    return Err(format!("L4 a second ruling of {}", page.source));
+                    return Err(format!("L4 a second verdict of {}", page.source));
                 }
                 if let Some(of) = page.decision.matched() {
                     if of.source == page.source {
                         return Err(format!("L8 {} is its own duplicate", page.source));
                     }
-                    let earlier = self.rulings.get(&of.source).into_iter().flatten();
+                    let earlier = self.verdicts.get(&of.source).into_iter().flatten();
                     if !earlier.clone().any(made_original) {
                         return Err(format!("L3 {} has the original {}, which is none", page.source, of.source));
                     }
@@ -238,14 +238,14 @@ impl Laws {
             Answer::Forgotten(_) => {}
             Answer::Reopened { partition, from, to } => {
                 for offset in *from..*to {
-                    self.rulings.entry(partition.at(offset)).or_default().push(Said::Reopened { log, at });
+                    self.verdicts.entry(partition.at(offset)).or_default().push(Said::Reopened { log, at });
                     self.reopened.insert(partition.at(offset));
                 }
             }
         }
-        if let Some(source) = ruling.answer.ruled_source() {
-            let ruling = Arc::new(ruling.clone());
-            self.rulings.entry(source.clone()).or_default().push(Said::Ruled { log, at, ruling });
+        if let Some(source) = verdict.answer.ruled_source() {
+            let verdict = Arc::new(verdict.clone());
+            self.verdicts.entry(source.clone()).or_default().push(Said::Ruled { log, at, verdict });
         }
         Ok(())
     }
@@ -328,11 +328,11 @@ impl Laws {
         let window = i64::try_from((rules.windows.max() + rules.lateness).as_millis()).unwrap();
         let live = own.oracle.live();
         for record in own.records.range(before..start).map(|(_, record)| record) {
-            let VerdictRecord::Rulings(batch) = record else { continue };
-            for ruling in &batch.rulings {
-                let Answer::Page(page) = &ruling.answer else { continue };
+            let VerdictRecord::Verdicts(batch) = record else { continue };
+            for verdict in &batch.verdicts {
+                let Answer::Page(page) = &verdict.answer else { continue };
                 if page.decision.original().is_some() && live.contains(&page.source) {
-                    let latest = self.rulings.get(&page.source).and_then(|said| said.last());
+                    let latest = self.verdicts.get(&page.source).and_then(|said| said.last());
                     if matches!(latest, Some(Said::Ruled { at, .. }) if *at < start) {
                         return Err(format!(
                             "verdicts:{log} trimmed to {start}, past the live original {}",
@@ -341,7 +341,10 @@ impl Laws {
                     }
                 }
                 if own.oracle.newest.is_some_and(|newest| page.event_time.millis() >= newest - window) {
-                    return Err(format!("verdicts:{log} trimmed to {start}, past the young ruling of {}", page.source));
+                    return Err(format!(
+                        "verdicts:{log} trimmed to {start}, past the young verdict of {}",
+                        page.source
+                    ));
                 }
             }
         }
@@ -353,28 +356,28 @@ impl Laws {
         Ok(())
     }
 
-    /// A worker gives a page no ruling that it has seen made void.
+    /// A worker gives a page no verdict that it has seen made void.
     fn check_given(&self, given: &Given) -> Law {
-        let Some(source) = given.ruling.answer.ruled_source() else { return Ok(()) };
-        let said = self.rulings.get(source).map(Vec::as_slice).unwrap_or_default();
+        let Some(source) = given.verdict.answer.ruled_source() else { return Ok(()) };
+        let said = self.verdicts.get(source).map(Vec::as_slice).unwrap_or_default();
         let ruled =
-            |said: &Said| matches!(said, Said::Ruled { ruling, .. } if ruling.without_original() == *given.ruling);
+            |said: &Said| matches!(said, Said::Ruled { verdict, .. } if verdict.without_original() == *given.verdict);
         let Some(place) = said.iter().rposition(ruled) else {
-            return Err(format!("L4 {source} is given a ruling that nobody made"));
+            return Err(format!("L4 {source} is given a verdict that nobody made"));
         };
         // Each log reopens for itself.
         let Said::Ruled { log, .. } = said[place] else { return Ok(()) };
         let voids =
             |later: &Said| matches!(later, Said::Reopened { log: of, at } if *of == log && *at < given.followed[log]);
         if said[place..].iter().any(voids) {
-            return Err(format!("L4 {source} is given a ruling from before its reopening"));
+            return Err(format!("L4 {source} is given a verdict from before its reopening"));
         }
         Ok(())
     }
 
     // ---- commits
 
-    /// The judge's offset is committed with all rulings before it, and never goes back.
+    /// The judge's offset is committed with all verdicts before it, and never goes back.
     fn judgement(&mut self, world: &World, transaction: &CommittedTransaction) -> Law {
         for moved in &transaction.offsets {
             let log = usize::try_from(moved.partition.number).unwrap();
@@ -383,7 +386,7 @@ impl Laws {
             }
             if self.logs[log].next != (moved.after, 0) {
                 let next = self.logs[log].next;
-                return Err(format!("L2 {} committed {}, the rulings end at {next:?}", moved.group, moved.after));
+                return Err(format!("L2 {} committed {}, the verdicts end at {next:?}", moved.group, moved.after));
             }
             let metadata = &world.bus.committed(&moved.group, &moved.partition).unwrap().metadata;
             if metadata.parse().ok() != self.logs[log].latest_checkpoint {
@@ -437,18 +440,18 @@ impl Laws {
     fn delivered(&mut self, world: &World, source: &Source, outcome: PageOutcome) -> Law {
         let slot = &world.bus.slots(&source.partition)[usize::try_from(source.offset).unwrap()];
         let Some(Value::Page(page)) = &slot.value else { return Err(format!("{source} is no page")) };
-        let said = self.rulings.get(source).map(Vec::as_slice).unwrap_or_default();
-        let ruled = |wanted: &dyn Fn(&Ruling) -> bool| {
-            said.iter().any(|said| matches!(said, Said::Ruled { ruling, .. } if wanted(ruling)))
+        let said = self.verdicts.get(source).map(Vec::as_slice).unwrap_or_default();
+        let ruled = |wanted: &dyn Fn(&Verdict) -> bool| {
+            said.iter().any(|said| matches!(said, Said::Ruled { verdict, .. } if wanted(verdict)))
         };
         let right = match &outcome {
             PageOutcome::Tombstone => page.tombstone,
             PageOutcome::DeadLetter(reason) if reason.is_of_the_page() => page.reject == Some(*reason),
             PageOutcome::DeadLetter(reason) => ruled(
-                &|ruling| matches!(&ruling.answer, Answer::Withdrawn { reason: withdrawn, .. } if withdrawn == reason),
+                &|verdict| matches!(&verdict.answer, Answer::Withdrawn { reason: withdrawn, .. } if withdrawn == reason),
             ),
             PageOutcome::Ruled(given) => {
-                matches!(given.answer, Answer::Page(_)) && ruled(&|ruling| ruling.without_original() == **given)
+                matches!(given.answer, Answer::Page(_)) && ruled(&|verdict| verdict.without_original() == **given)
             }
         };
         if !right {
@@ -471,8 +474,8 @@ impl Laws {
         let mut exempt = 0;
         for (source, ends) in &self.delivered {
             for end in ends {
-                let PageOutcome::Ruled(ruling) = end else { continue };
-                let Answer::Page(page) = &ruling.answer else { continue };
+                let PageOutcome::Ruled(verdict) = end else { continue };
+                let Answer::Page(page) = &verdict.answer else { continue };
                 let Decision::Duplicate { of } = &page.decision else { continue };
                 let was_unique = self.delivered.get(&of.source).into_iter().flatten().any(is_unique);
                 if was_unique {
@@ -500,17 +503,17 @@ impl Laws {
         }
     }
 
-    /// The page stands still because its ruling cannot be read back: says whether that is as the design says.
+    /// The page stands still because its verdict cannot be read back: says whether that is as the design says.
     pub(crate) fn is_gone_for_good(&self, world: &World, log: usize, source: &Source) -> Result<(), String> {
         let start = world.bus.start(&verdicts_of(log));
-        let said = self.rulings.get(source).map(Vec::as_slice).unwrap_or_default();
+        let said = self.verdicts.get(source).map(Vec::as_slice).unwrap_or_default();
         let kept = said.iter().rev().take_while(|said| !matches!(said, Said::Reopened { .. }));
         let kept = kept.filter(|said| matches!(said, Said::Ruled { at, .. } if *at >= start)).count();
         let high = self.high.get(&source.partition).copied().unwrap_or(0);
         if kept > 0 {
-            Err(format!("{source} stands still although the verdict log holds its ruling"))
+            Err(format!("{source} stands still although the verdict log holds its verdict"))
         } else if source.offset >= high {
-            Err(format!("swallowed: {source} counts as judged, was never delivered, and no ruling is left"))
+            Err(format!("swallowed: {source} counts as judged, was never delivered, and no verdict is left"))
         } else {
             Ok(())
         }
@@ -547,8 +550,8 @@ fn describe_answer(answer: &Answer) -> String {
 fn made_original(said: &Said) -> bool {
     match said {
         Said::Reopened { .. } => false,
-        Said::Ruled { ruling, .. } => {
-            matches!(&ruling.answer, Answer::Page(page) if page.decision.original().is_some())
+        Said::Ruled { verdict, .. } => {
+            matches!(&verdict.answer, Answer::Page(page) if page.decision.original().is_some())
         }
     }
 }
@@ -556,8 +559,8 @@ fn made_original(said: &Said) -> bool {
 fn is_unique(end: &PageOutcome) -> bool {
     match end {
         PageOutcome::Tombstone | PageOutcome::DeadLetter(_) => false,
-        PageOutcome::Ruled(ruling) => {
-            matches!(&ruling.answer, Answer::Page(page) if !matches!(page.decision, Decision::Duplicate { .. }))
+        PageOutcome::Ruled(verdict) => {
+            matches!(&verdict.answer, Answer::Page(page) if !matches!(page.decision, Decision::Duplicate { .. }))
         }
     }
 }

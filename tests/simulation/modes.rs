@@ -18,7 +18,7 @@ fn pages_of_any_mode_that_came_before_are_originals_only_if_they_were_delivered(
             }
             schedule.run(STEPS);
             if mode == Mode::Observe {
-                observed += schedule.laws.statistics.get("rulings").copied().unwrap_or(0);
+                observed += schedule.laws.statistics.get("verdicts").copied().unwrap_or(0);
             }
         }
         if schedule.world.violation.is_none() {
@@ -31,6 +31,6 @@ fn pages_of_any_mode_that_came_before_are_originals_only_if_they_were_delivered(
     }
     assert!(
         observed > 300 && found > 1000,
-        "{observed} rulings while observing, {found} pages delivered: shows too little"
+        "{observed} verdicts while observing, {found} pages delivered: shows too little"
     );
 }

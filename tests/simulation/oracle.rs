@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dupgate::fingerprint::{Fingerprints, IdHash, ScopeHash};
 use dupgate::log::{
-    Answer, Decision, Entry, EntryBody, ForgetTarget, Match, NewOriginal, PageEntry, PageRuling, Placement, RequestId,
-    Rules, Ruling, SameId, Stage,
+    Answer, Decision, Entry, EntryBody, ForgetTarget, Match, NewOriginal, PageEntry, PageVerdict, Placement, RequestId,
+    Rules, SameId, Stage, Verdict,
 };
 use dupgate::record::{PartitionId, Source};
 
@@ -54,7 +54,7 @@ fn millis(span: std::time::Duration) -> i64 {
 
 impl Oracle {
     /// Answers an entry, or not if it repeats an old one.
-    pub(crate) fn answer(&self, entry: &Entry, appended: i64) -> Option<Ruling> {
+    pub(crate) fn answer(&self, entry: &Entry, appended: i64) -> Option<Verdict> {
         let repeats = self.applied.contains(&entry.request);
         let answer = match &entry.body {
             EntryBody::Page(page) => Answer::Page(self.judge(page, appended)?),
@@ -67,10 +67,10 @@ impl Oracle {
                 Answer::Reopened { partition: partition.clone(), from: *from, to }
             }
         };
-        Some(Ruling { request: entry.request, answer })
+        Some(Verdict { request: entry.request, answer })
     }
 
-    fn judge(&self, page: &PageEntry, appended: i64) -> Option<PageRuling> {
+    fn judge(&self, page: &PageEntry, appended: i64) -> Option<PageVerdict> {
         let rules = self.rules.as_ref()?;
         if self.judged.get(&page.source.partition).is_some_and(|judged| judged.contains(&page.source.offset)) {
             return None;
@@ -132,7 +132,7 @@ impl Oracle {
             }
         };
         let event_time = dupgate::record::Timestamp::from_millis(time);
-        Some(PageRuling { source: page.source.clone(), event_time, digest: page.digest, decision })
+        Some(PageVerdict { source: page.source.clone(), event_time, digest: page.digest, decision })
     }
 
     fn tails_at(&self, time: i64) -> [Option<i64>; 3] {
@@ -147,8 +147,8 @@ impl Oracle {
     }
 
     /// Remembers what was answered.
-    pub(crate) fn take(&mut self, ruling: &Ruling) {
-        match &ruling.answer {
+    pub(crate) fn take(&mut self, verdict: &Verdict) {
+        match &verdict.answer {
             Answer::Page(page) => return self.take_page(page),
             Answer::Withdrawn { source, .. } => {
                 self.close(source);
@@ -165,7 +165,7 @@ impl Oracle {
                 self.originals.retain(|held| !within(&held.source));
             }
         }
-        self.applied.insert(ruling.request);
+        self.applied.insert(verdict.request);
     }
 
     fn close(&mut self, source: &Source) {
@@ -173,7 +173,7 @@ impl Oracle {
         self.open.entry(source.partition.clone()).or_default().remove(&source.offset);
     }
 
-    fn take_page(&mut self, page: &PageRuling) {
+    fn take_page(&mut self, page: &PageVerdict) {
         let time = page.event_time.millis();
         self.tails = self.tails_at(time);
         self.newest = Some(self.newest.map_or(time, |newest| newest.max(time)));

@@ -47,8 +47,8 @@ struct Process {
 #[derive(Clone, Copy)]
 struct Sizes {
     checkpoint_interval_records: u64,
-    batch_rulings: usize,
-    remembered_rulings: usize,
+    batch_verdicts: usize,
+    remembered_verdicts: usize,
     recalled_positions: i64,
     transaction_pages: usize,
 }
@@ -154,8 +154,8 @@ impl Schedule {
         world.part_bytes = rng.pick(&[60, 200, 100_000]);
         let sizes = Sizes {
             checkpoint_interval_records: rng.pick(&[4, 10, 25]),
-            batch_rulings: rng.pick(&[1, 3, 6]),
-            remembered_rulings: rng.pick(&[1, 3, 10]),
+            batch_verdicts: rng.pick(&[1, 3, 6]),
+            remembered_verdicts: rng.pick(&[1, 3, 10]),
             recalled_positions: rng.pick(&[1, 4, 40]),
             transaction_pages: rng.pick(&[1, 5, 20]),
         };
@@ -178,8 +178,8 @@ impl Schedule {
         world.faults = false;
         let sizes = Sizes {
             checkpoint_interval_records: 6,
-            batch_rulings: 3,
-            remembered_rulings: 3,
+            batch_verdicts: 3,
+            remembered_verdicts: 3,
             recalled_positions: 4,
             transaction_pages: 5,
         };
@@ -220,8 +220,8 @@ impl Schedule {
                 commit_interval: ms(2),
                 checkpoint_interval_records: sizes.checkpoint_interval_records,
                 keep,
-                batch_rulings: sizes.batch_rulings,
-                pending_rulings: 6,
+                batch_verdicts: sizes.batch_verdicts,
+                pending_verdicts: 6,
                 pending_time: ms(20),
                 step_entries: 1,
                 snapshot_interval: Some(ms(40)),
@@ -233,7 +233,7 @@ impl Schedule {
         let settings = WorkerSettings {
             logs: world.logs,
             first_request: 0,
-            remembered_rulings: sizes.remembered_rulings,
+            remembered_verdicts: sizes.remembered_verdicts,
             recalled_positions: sizes.recalled_positions,
             in_flight_bytes: 6,
             transaction_pages: sizes.transaction_pages,
@@ -314,7 +314,7 @@ impl Schedule {
             let worker = process.worker.as_mut().unwrap();
             let step = worker.step(&mut self.world);
             // No topic is created anew here, and no record of the input lost.
-            let wrong = worker.blocked().into_iter().find(|(_, why)| *why != Blocked::RulingLost);
+            let wrong = worker.blocked().into_iter().find(|(_, why)| *why != Blocked::VerdictLost);
             if let Some((input, why)) = wrong {
                 self.world.violate(format!("{}: {input}: {why}", worker.name));
             }
@@ -579,7 +579,7 @@ impl Schedule {
         (0..self.instances.len()).for_each(|instance| self.start(instance));
     }
 
-    /// The way out for pages whose ruling is gone for good.
+    /// The way out for pages whose verdict is gone for good.
     fn reopen_what_is_gone(&mut self) {
         let statuses = self.processes.iter().filter_map(|process| process.worker.as_ref()).map(WorkerDriver::status);
         let gone: Vec<PartitionId> = statuses.flat_map(|status| status.blocked.into_keys()).collect();
@@ -655,7 +655,7 @@ impl Schedule {
         self.world.violate(format!("a page waits for ever: {waits}"));
     }
 
-    /// A partition may stand still only for a ruling that is gone for good.
+    /// A partition may stand still only for a verdict that is gone for good.
     fn judge_the_gone(&mut self) {
         let statuses = self.processes.iter().filter_map(|process| process.worker.as_ref()).map(WorkerDriver::status);
         let gone: Vec<PartitionId> = statuses.flat_map(|status| status.blocked.into_keys()).collect();

@@ -281,7 +281,7 @@ impl WorkerDriver {
         if self.todo.is_empty() || matches!(self.over, Some(Step::Failed(_))) { self.over.clone() } else { None }
     }
 
-    /// A page in a transaction has the ruling that was in force when the transaction was put together.
+    /// A page in a transaction has the verdict that was in force when the transaction was put together.
     fn note_composition(&mut self, world: &mut World, request: &Request<Payload>) {
         match request {
             Request::Plain(Call::Begin) if !self.begins_again => {
@@ -290,9 +290,9 @@ impl WorkerDriver {
             }
             Request::Produce(outputs) => {
                 for output in outputs {
-                    if let PageOutcome::Ruled(ruling) = &output.outcome {
+                    if let PageOutcome::Ruled(verdict) = &output.outcome {
                         let followed = self.composed_at.clone();
-                        world.given.push(Given { ruling: Arc::clone(ruling), followed });
+                        world.given.push(Given { verdict: Arc::clone(verdict), followed });
                     }
                 }
             }

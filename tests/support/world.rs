@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dupgate::config::settings::Mode;
 use dupgate::fingerprint::Width;
-use dupgate::log::{Entry, RequestId, Ruling, encode_entries};
+use dupgate::log::{Entry, RequestId, Verdict, encode_entries};
 use dupgate::record::{PartitionId, Source, Timestamp};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{LogPartition, PageOutcome};
@@ -61,10 +61,10 @@ pub(crate) enum Trouble {
 /// What a worker hears of an append.
 pub(crate) type Report = (RequestId, Result<i64, ()>);
 
-/// A ruling that a page leaves with.
+/// A verdict that a page leaves with.
 #[derive(Debug)]
 pub(crate) struct Given {
-    pub(crate) ruling: Arc<Ruling>,
+    pub(crate) verdict: Arc<Verdict>,
     /// How far each verdict log was followed when it was decided so.
     pub(crate) followed: Vec<i64>,
 }
@@ -116,7 +116,7 @@ pub(crate) struct World {
     pub(crate) net: VecDeque<InFlight>,
     /// Delivery reports by the life that waits for them.
     pub(crate) reports: BTreeMap<u64, VecDeque<Report>>,
-    /// Rulings that workers have sent pages out with, not looked at yet.
+    /// Verdicts that workers have sent pages out with, not looked at yet.
     pub(crate) given: Vec<Given>,
     /// Whether chance may do harm.
     pub(crate) faults: bool,

@@ -8,7 +8,7 @@ use crate::error::Fatal;
 use crate::fingerprint::{Inspection, MAX_DISTANCE, partition_of};
 use crate::index::{Original, run_sequential};
 use crate::judge::{Snapshot, State, decide, refusal};
-use crate::log::{Answer, Entry, EntryBody, PageEntry, PageRuling, RequestId};
+use crate::log::{Answer, Entry, EntryBody, PageEntry, PageVerdict, RequestId};
 use crate::record::{PartitionId, Timestamp};
 
 /// Originals less alike than this, in thousandths, are not near by any rules worth having.
@@ -25,7 +25,7 @@ pub(super) struct Found {
     /// The nearest ones, nearest first.
     pub(super) nearest: Vec<Near>,
     /// What its judge would decide, were the page to come now; the page's position is none of the input's.
-    pub(super) ruling: Option<PageRuling>,
+    pub(super) verdict: Option<PageVerdict>,
 }
 
 /// One original that is near.
@@ -86,7 +86,7 @@ fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found 
     let few: Vec<Original> = nearest.iter().map(|near| near.original.clone()).collect();
     let state = state_of(snapshot, &few);
     let asked = asked(page, snapshot);
-    let ruling = judge(&state, asked.clone(), snapshot.state.newest);
+    let verdict = judge(&state, asked.clone(), snapshot.state.newest);
     nearest.sort_by_key(|near| (!near.exact, Reverse(near.similarity), near.bits, near.original.sequence));
     nearest.truncate(most);
     for near in &mut nearest {
@@ -94,7 +94,7 @@ fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found 
         let rules = &snapshot.state.rules;
         near.refusal = refusal.map(|refusal| Refused { by: refusal.name(), why: refusal.sentence(rules) });
     }
-    Found { log, at: snapshot.at, originals: snapshot.originals.len(), nearest, ruling }
+    Found { log, at: snapshot.at, originals: snapshot.originals.len(), nearest, verdict }
 }
 
 /// Returns the state of the snapshot with a few of its originals.
@@ -118,7 +118,7 @@ fn asked(page: &Inspection, snapshot: &Snapshot) -> PageEntry {
     }
 }
 
-fn judge(state: &State, asked: PageEntry, now: Timestamp) -> Option<PageRuling> {
+fn judge(state: &State, asked: PageEntry, now: Timestamp) -> Option<PageVerdict> {
     let entry = Entry { request: RequestId(0), body: EntryBody::Page(asked) };
     match decide(state, &entry, now)?.answer {
         Answer::Page(page) => Some(page),

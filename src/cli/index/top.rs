@@ -29,9 +29,9 @@ pub(super) fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
     let mut counts: BTreeMap<Source, u64> = BTreeMap::new();
     let (mut members, mut crowded) = (0_u64, 0_u64);
     read(&settings, Extent::Kept, |news| {
-        if let Some(VerdictRecord::Rulings(batch)) = news.map(|news| news.record) {
-            for ruling in batch.rulings {
-                let Answer::Page(page) = ruling.answer else { continue };
+        if let Some(VerdictRecord::Verdicts(batch)) = news.map(|news| news.record) {
+            for verdict in batch.verdicts {
+                let Answer::Page(page) = verdict.answer else { continue };
                 if let Some(original) = page.decision.original() {
                     members += u64::from(original.placement.family.is_some());
                     crowded += u64::from(original.placement.family.is_none() && original.placement.skipped != 0);

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::snapshots_at_hand;
 use crate::cli::Global;
 use crate::cli::output::{Format, columns, print, print_json};
-use crate::cli::ruling::{self, Form, Measure};
+use crate::cli::verdict::{self, Form, Measure};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, Snapshot, State};
-use crate::log::{Answer, Ruling};
+use crate::log::{Answer, Verdict};
 use crate::runtime::cores::run_parallel;
 use crate::runtime::verifier::{PartitionVerification, Step, verify_logs};
-use crate::worker::{LogPartition, verdict};
+use crate::worker::{LogPartition, verdict_name};
 
 /// Differences that are shown; all are counted.
 const MAX_SHOWN: usize = 20;
@@ -28,7 +28,7 @@ struct Found {
 }
 
 /// Judges the kept entries of the fingerprint log anew under the rules that the verdict log names, and compares the
-/// rulings, and the newest snapshot of this instance, with what is written (law L5).
+/// verdicts, and the newest snapshot of this instance, with what is written (law L5).
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let form = settings.fingerprint.minhash.form;
@@ -116,8 +116,9 @@ fn report(
 
 fn as_json(offset: i64, difference: &Difference, form: Form) -> Value {
     match difference {
-        Difference::Ruling { entry, written, anew } => {
-            let said = |ruling: &Option<Box<Ruling>>| ruling.as_ref().map(|ruling| ruling::other(&ruling.answer, form));
+        Difference::Verdict { entry, written, anew } => {
+            let said =
+                |verdict: &Option<Box<Verdict>>| verdict.as_ref().map(|verdict| verdict::other(&verdict.answer, form));
             json!({
                 "what": "verdict", "offset": offset, "entry": entry, "written": said(written), "anew": said(anew),
                 "text": format!("written: {}; judged anew: {}", in_words(written.as_deref(), form), in_words(anew.as_deref(), form)),
@@ -132,14 +133,14 @@ fn as_json(offset: i64, difference: &Difference, form: Form) -> Value {
     }
 }
 
-fn in_words(ruling: Option<&Ruling>, form: Form) -> String {
-    match ruling.map(|ruling| &ruling.answer) {
+fn in_words(verdict: Option<&Verdict>, form: Form) -> String {
+    match verdict.map(|verdict| &verdict.answer) {
         None => "nothing".to_owned(),
         Some(Answer::Page(page)) => {
             let of = page.decision.matched().map(|of| format!(" of {} ({})", of.source, Measure::of(of, form)));
-            format!("{} {}{}", page.source, verdict(page), of.unwrap_or_default())
+            format!("{} {}{}", page.source, verdict_name(page), of.unwrap_or_default())
         }
-        Some(other) => ruling::other(other, form).to_string(),
+        Some(other) => verdict::other(other, form).to_string(),
     }
 }
 

@@ -149,14 +149,14 @@ fn tell(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
             "pages",
             &format!("{} asked in {}", count(filled.asked), human::span(Duration::from_millis(outcome.elapsed_ms))),
         ],
-        ["changes", &format!("{} withdrawals, takedowns and reopened ranges", count(filled.rulings.changes))],
+        ["changes", &format!("{} withdrawals, takedowns and reopened ranges", count(filled.verdicts.changes))],
         [
             "left out",
             &format!(
                 "{} duplicates, {} older, {} known already",
-                count(filled.rulings.duplicates),
-                count(filled.rulings.older),
-                count(filled.rulings.known)
+                count(filled.verdicts.duplicates),
+                count(filled.verdicts.older),
+                count(filled.verdicts.known)
             ),
         ],
         [
@@ -173,7 +173,7 @@ fn tell(outcome: &Outcome, format: Format) -> Result<(), Fatal> {
     let state = match (outcome.caught_up, outcome.waiting) {
         (false, _) => "stopped before it had caught up: the same command goes on".to_owned(),
         (true, 0) => "caught up".to_owned(),
-        (true, waiting) => format!("caught up once; {} rulings were left when it was stopped", count(waiting)),
+        (true, waiting) => format!("caught up once; {} verdicts were left when it was stopped", count(waiting)),
     };
     print(&format!("{state}\n{}", columns(&rows)))
 }

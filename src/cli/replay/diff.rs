@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use self::page::Shown;
 use super::settings::{self, Both};
 use crate::cli::output::{Format, print, print_json};
-use crate::cli::{Global, human, note, ruling, tap};
+use crate::cli::{Global, human, note, tap, verdict};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Reader;
 use crate::kafka::admin::LogNames;
@@ -89,7 +89,7 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
     let topics = Sides { before: topic, after: plan.own_verdicts() };
     let mut changes = Changes::new(&ranges, args.examples);
     let mut progress = Progress::new();
-    let read = compare(&both.live, &topics, &mut changes, |rulings| progress.show(rulings));
+    let read = compare(&both.live, &topics, &mut changes, |verdicts| progress.show(verdicts));
     progress.end();
     read?;
     let compared = changes.finish();
@@ -227,7 +227,7 @@ fn example_object(counted: &Counted<'_>, example: &Example) -> Value {
             object.insert("reason".to_owned(), reason.name().into());
         }
         if let Some(of) = &ruled.of {
-            object.extend(ruling::matched(of, why::form(ruled)));
+            object.extend(verdict::matched(of, why::form(ruled)));
         }
         Value::Object(object)
     };
@@ -279,12 +279,12 @@ impl Progress {
         Self { bar, ticks: tick(LOG_INTERVAL) }
     }
 
-    fn show(&mut self, rulings: u64) {
+    fn show(&mut self, verdicts: u64) {
         if let Some(bar) = &self.bar {
-            bar.set_position(rulings);
-            bar.set_message(format!("{} verdicts read", human::count(rulings)));
+            bar.set_position(verdicts);
+            bar.set_message(format!("{} verdicts read", human::count(verdicts)));
         } else if self.ticks.try_recv().is_ok() {
-            tracing::info!(verdicts = rulings, "comparing");
+            tracing::info!(verdicts = verdicts, "comparing");
         }
     }
 

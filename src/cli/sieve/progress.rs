@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::cli::human;
 use crate::record::Rejection;
 use crate::runtime::lines::Line;
-use crate::sieve::{SieveResult, Verdict, place_of};
+use crate::sieve::{LineVerdict, SieveResult, place_of};
 
 /// Time between two log lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ impl Progress {
         self.pages += 1;
         self.bytes += u64::try_from(line.bytes.len()).unwrap_or(0);
         *self.verdicts.entry(sifted.verdict.name()).or_default() += 1;
-        if let Verdict::Dead(rejection) = &sifted.verdict {
+        if let LineVerdict::Dead(rejection) = &sifted.verdict {
             self.note_dead(line, rejection);
         }
         if self.pages.is_multiple_of(256)

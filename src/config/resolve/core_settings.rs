@@ -346,6 +346,14 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
     let any_form = || SketchForm::new(matching.minhash.permutations, SlotBits::B8).ok();
     let minhash = form.or_else(any_form).and_then(|form| minhash_rules(&matching.minhash, form, found));
     let minhash = minhash.filter(|_| form.is_some());
+    let simhash_similarity = share_of("match.simhash.min_similarity", matching.simhash.min_similarity, found);
+    if simhash_similarity.is_some() && stages.contains(&Stage::SimHash) && !stages.contains(&Stage::MinHash) {
+        found.warn_service(
+            "match.simhash.min_similarity",
+            "has no effect without the stage minhash, which compares sketches: a page written against a known text can suppress it \
+             (add minhash to match.stages, or set null)",
+        );
+    }
     Rules {
         stages,
         max_distance: distance.min(MAX_DISTANCE),
@@ -360,7 +368,7 @@ pub(super) fn rules(raw: &Raw, form: Option<SketchForm>, found: &mut Findings) -
         minhash,
         number_guard: per_mille("match.number_overlap", matching.number_overlap, found)
             .filter(|_| matching.number_guard),
-        simhash_similarity: share_of("match.simhash.min_similarity", matching.simhash.min_similarity, found),
+        simhash_similarity,
         same_site: share_of("match.same_site", matching.same_site, found).map(|containment| SameSite { containment }),
     }
 }

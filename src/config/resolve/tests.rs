@@ -196,6 +196,16 @@ fn stages_and_their_windows_fit_together() {
 }
 
 #[test]
+fn similarity_that_nothing_compares_deserves_a_warning() {
+    let path = "match.simhash.min_similarity";
+    let is_warned = |given: &[&str]| resolved(given).unwrap().1.iter().any(|warning| warning.path == path);
+    assert!(is_warned(&["match.stages=[exact,simhash]"]));
+    assert!(!is_warned(&["match.stages=[exact,simhash]", "match.simhash.min_similarity=null"]), "meant so");
+    assert!(!is_warned(&["match.stages=[simhash,minhash]"]));
+    assert!(!is_warned(&["match.stages=exact"]), "nothing compares codes either");
+}
+
+#[test]
 fn sketches_and_their_bands_fit_together() {
     let made = settings(&[]);
     let form = made.fingerprint.minhash.form.unwrap();

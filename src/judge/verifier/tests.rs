@@ -7,7 +7,7 @@ use super::*;
 use crate::log::{Decision, LogIdentity, RulesNumber, RulesRecord, Tails, Windows};
 use crate::record::Source;
 
-/// Both logs as a judge leaves them: `asked[n]` belongs to the n-th batch of rulings.
+/// Both logs as a judge leaves them: `asked[n]` belongs to the n-th batch of verdicts.
 struct Logs {
     verdicts: Vec<VerdictRecord>,
     asked: Vec<Vec<Asked>>,
@@ -21,47 +21,47 @@ fn logs(entries: &[(Entry, Timestamp)], capacity: u64) -> Logs {
         let checkpoint = state.checkpoint(None, |_| 0, &BTreeMap::new()).unwrap();
         VerdictRecord::Checkpoint(Box::new(checkpoint))
     };
-    let (mut verdicts, mut all_asked) = (vec![checkpoint(&state)], Vec::new());
+    let (mut records, mut all_asked) = (vec![checkpoint(&state)], Vec::new());
     for (number, of_batch) in entries.chunks(7).enumerate() {
         if number == 3 {
             let mut rules = rules(capacity);
             rules.max_distance = 1;
             let record = RulesRecord { log: LogIdentity(1), number: RulesNumber(2), rules };
             state.follow_rules(&record);
-            verdicts.push(VerdictRecord::Rules(record));
+            records.push(VerdictRecord::Rules(record));
         }
-        let (mut rulings, mut asked) = (Vec::new(), Vec::new());
+        let (mut verdicts, mut asked) = (Vec::new(), Vec::new());
         for (at, of_record) in of_batch.chunks(3).enumerate() {
             let (_, append_time) = of_record[0];
             let of_record: Vec<Entry> = of_record.iter().map(|(entry, _)| entry.clone()).collect();
             for entry in &of_record {
-                let Some(ruling) = decide(&state, entry, append_time) else { continue };
-                state.follow(&ruling).unwrap();
-                rulings.push(ruling);
+                let Some(verdict) = decide(&state, entry, append_time) else { continue };
+                state.follow(&verdict).unwrap();
+                verdicts.push(verdict);
             }
             let offset = i64::try_from(number * 3 + at).unwrap();
             asked.push(Asked { offset, append_time, entries: of_record });
             state.pass_entries(offset + 1);
         }
-        verdicts.push(VerdictRecord::Rulings(RulingBatch {
+        records.push(VerdictRecord::Verdicts(VerdictBatch {
             log: LogIdentity(1),
             rules: state.rules_number(),
             tails: state.tails(),
             next_entry: state.next_entry(),
-            rulings,
+            verdicts,
         }));
         all_asked.push(asked);
         if number % 5 == 4 {
-            verdicts.push(checkpoint(&state));
+            records.push(checkpoint(&state));
         }
     }
-    Logs { verdicts, asked: all_asked }
+    Logs { verdicts: records, asked: all_asked }
 }
 
 fn judged_anew(logs: &Logs) -> (Vec<Difference>, VerifyCounts, Result<(), Diverged>) {
     let (mut verifier, mut asked, mut found) = (LogVerifier::default(), logs.asked.iter(), Vec::new());
     for record in &logs.verdicts {
-        let of_batch = matches!(record, VerdictRecord::Rulings(_)).then(|| asked.next().unwrap().as_slice());
+        let of_batch = matches!(record, VerdictRecord::Verdicts(_)).then(|| asked.next().unwrap().as_slice());
         match verifier.record(record, of_batch) {
             Ok(differences) => found.extend(differences),
             Err(why) => return (found, verifier.counts(), Err(why)),
@@ -70,23 +70,23 @@ fn judged_anew(logs: &Logs) -> (Vec<Difference>, VerifyCounts, Result<(), Diverg
     (found, verifier.counts(), Ok(()))
 }
 
-/// The rulings of pages in the log, by batch and place.
+/// The verdicts of pages in the log, by batch and place.
 fn pages(logs: &Logs) -> Vec<(usize, usize)> {
     let batches = logs.verdicts.iter().enumerate().filter_map(|(at, record)| match record {
-        VerdictRecord::Rulings(batch) => Some((at, batch)),
+        VerdictRecord::Verdicts(batch) => Some((at, batch)),
         VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => None,
     });
     let of_pages = batches.flat_map(|(at, batch)| {
-        let places = batch.rulings.iter().enumerate();
-        places.filter(|(_, ruling)| matches!(ruling.answer, Answer::Page(_))).map(move |(place, _)| (at, place))
+        let places = batch.verdicts.iter().enumerate();
+        places.filter(|(_, verdict)| matches!(verdict.answer, Answer::Page(_))).map(move |(place, _)| (at, place))
     });
     of_pages.collect()
 }
 
-/// The ruling of a page, to be falsified.
-fn page(logs: &mut Logs, (at, place): (usize, usize)) -> &mut crate::log::PageRuling {
-    let VerdictRecord::Rulings(batch) = &mut logs.verdicts[at] else { panic!("no rulings at {at}") };
-    let Answer::Page(page) = &mut batch.rulings[place].answer else { panic!("no page at {at}:{place}") };
+/// The verdict of a page, to be falsified.
+fn page(logs: &mut Logs, (at, place): (usize, usize)) -> &mut crate::log::PageVerdict {
+    let VerdictRecord::Verdicts(batch) = &mut logs.verdicts[at] else { panic!("no verdicts at {at}") };
+    let Answer::Page(page) = &mut batch.verdicts[place].answer else { panic!("no page at {at}:{place}") };
     page
 }
 
@@ -94,8 +94,8 @@ fn stranger() -> Source {
     crate::record::PartitionId::new("strangers", 0).at(7)
 }
 
-fn asked_about(difference: &Difference) -> Option<(&Ruling, &Ruling)> {
-    let Difference::Ruling { entry: Some(_), written: Some(written), anew: Some(anew) } = difference else {
+fn asked_about(difference: &Difference) -> Option<(&Verdict, &Verdict)> {
+    let Difference::Verdict { entry: Some(_), written: Some(written), anew: Some(anew) } = difference else {
         return None;
     };
     Some((written, anew))
@@ -111,14 +111,14 @@ proptest! {
         prop_assert_eq!((found, end), (vec![], Ok(())));
         prop_assert_eq!(counts.judged, counts.same);
         let written = logs.verdicts.iter().map(|record| match record {
-            VerdictRecord::Rulings(batch) => batch.rulings.len() as u64,
+            VerdictRecord::Verdicts(batch) => batch.verdicts.len() as u64,
             VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_) => 0,
         });
         prop_assert_eq!(counts.judged, written.sum::<u64>());
     }
 
     #[test]
-    fn a_falsified_ruling_is_found_and_no_other_is_blamed(entries in entries(), at in any::<prop::sample::Index>()) {
+    fn a_falsified_verdict_is_found_and_no_other_is_blamed(entries in entries(), at in any::<prop::sample::Index>()) {
         let mut logs = logs(&entries, 1000);
         let pages = pages(&logs);
         prop_assume!(!pages.is_empty());
@@ -126,7 +126,7 @@ proptest! {
         let page = page(&mut logs, place);
         let (written, source) = (page.decision.clone(), page.source.clone());
         match &mut page.decision {
-            // Its originals are what they were, so later rulings stay right.
+            // Its originals are what they were, so later verdicts stay right.
             Decision::Duplicate { of } | Decision::Update { of, .. } | Decision::Template { of, .. } => of.age_ms += 1,
             Decision::Unique { .. } => page.digest.0 ^= 1,
         }
@@ -138,7 +138,7 @@ proptest! {
     }
 }
 
-/// Entries that make something of each kind of ruling.
+/// Entries that make something of each kind of verdict.
 fn usual() -> Vec<(Entry, Timestamp)> {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
@@ -152,39 +152,39 @@ fn usual() -> Vec<(Entry, Timestamp)> {
 }
 
 #[test]
-fn a_ruling_that_nobody_asked_for_and_an_entry_without_one_are_told() {
+fn a_verdict_that_nobody_asked_for_and_an_entry_without_one_are_told() {
     let mut changed = logs(&usual(), 1000);
     let (at, place) = pages(&changed)[4];
-    let VerdictRecord::Rulings(batch) = &mut changed.verdicts[at] else { panic!("rulings") };
-    let taken = batch.rulings.remove(place);
+    let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[at] else { panic!("verdicts") };
+    let taken = batch.verdicts.remove(place);
     let (found, ..) = judged_anew(&changed);
-    let is_taken = |difference: &Difference| matches!(difference, Difference::Ruling { entry: Some(_), written: None, anew: Some(anew) } if **anew == taken);
+    let is_taken = |difference: &Difference| matches!(difference, Difference::Verdict { entry: Some(_), written: None, anew: Some(anew) } if **anew == taken);
     assert!(found.iter().any(is_taken), "{found:?}");
 
     let mut changed = logs(&usual(), 1000);
-    let VerdictRecord::Rulings(batch) = &mut changed.verdicts[at] else { panic!("rulings") };
+    let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[at] else { panic!("verdicts") };
     let mut made_up = taken;
     made_up.request.0 = u64::MAX;
     if let Answer::Page(page) = &mut made_up.answer {
         page.source = stranger();
     }
-    batch.rulings.insert(place, made_up.clone());
+    batch.verdicts.insert(place, made_up.clone());
     let (found, ..) = judged_anew(&changed);
-    let is_made_up = |difference: &Difference| matches!(difference, Difference::Ruling { entry: None, written: Some(written), anew: None } if **written == made_up);
+    let is_made_up = |difference: &Difference| matches!(difference, Difference::Verdict { entry: None, written: Some(written), anew: None } if **written == made_up);
     assert!(found.iter().any(is_made_up), "{found:?}");
 }
 
 #[test]
 fn tails_and_checkpoints_that_do_not_follow_are_told() {
     let mut changed = logs(&usual(), 1000);
-    let VerdictRecord::Rulings(batch) = &mut changed.verdicts[1] else { panic!("rulings") };
+    let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[1] else { panic!("verdicts") };
     batch.tails = Tails { times: Windows::all(Timestamp::from_millis(1_000_000)), first_sequence: 0 };
     assert!(judged_anew(&changed).0.contains(&Difference::Tails));
 
     let mut changed = logs(&usual(), 1000);
     let last = changed.verdicts.iter_mut().rev().find_map(|record| match record {
         VerdictRecord::Checkpoint(checkpoint) => Some(checkpoint),
-        VerdictRecord::Rules(_) | VerdictRecord::Rulings(_) => None,
+        VerdictRecord::Rules(_) | VerdictRecord::Verdicts(_) => None,
     });
     last.unwrap().next_sequence += 1;
     assert_eq!(judged_anew(&changed).0, [Difference::Checkpoint]);
@@ -197,7 +197,7 @@ fn nobody_is_blamed_for_originals_that_are_older_than_the_kept_log() {
     let second = whole.verdicts.iter().enumerate().skip(1);
     let cut = second.filter(|(_, record)| matches!(record, VerdictRecord::Checkpoint(_))).map(|(at, _)| at).next();
     let cut = cut.unwrap();
-    let before = whole.verdicts[..cut].iter().filter(|record| matches!(record, VerdictRecord::Rulings(_))).count();
+    let before = whole.verdicts[..cut].iter().filter(|record| matches!(record, VerdictRecord::Verdicts(_))).count();
     let mut kept = Logs { verdicts: whole.verdicts[cut..].to_vec(), asked: whole.asked[before..].to_vec() };
     let (found, counts, end) = judged_anew(&kept);
     assert_eq!((found, end), (vec![], Ok(())));
@@ -209,7 +209,7 @@ fn nobody_is_blamed_for_originals_that_are_older_than_the_kept_log() {
     let mut asked = kept.asked.iter();
     let mut differences = 0;
     for record in &kept.verdicts {
-        let of_batch = matches!(record, VerdictRecord::Rulings(_)).then(|| asked.next().unwrap().as_slice());
+        let of_batch = matches!(record, VerdictRecord::Verdicts(_)).then(|| asked.next().unwrap().as_slice());
         differences += verifier.record(record, of_batch).unwrap().len() as u64;
     }
     assert_eq!((differences, verifier.counts().unknown), (counts.unknown, 0));
@@ -225,12 +225,12 @@ fn nobody_is_blamed_for_originals_that_are_older_than_the_kept_log() {
 }
 
 #[test]
-fn a_second_ruling_ends_the_comparison() {
+fn a_second_verdict_ends_the_comparison() {
     let mut changed = logs(&usual(), 1000);
     let (at, place) = pages(&changed)[0];
-    let VerdictRecord::Rulings(batch) = &mut changed.verdicts[at] else { panic!("rulings") };
-    let twice = batch.rulings[place].clone();
-    batch.rulings.push(twice);
+    let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[at] else { panic!("verdicts") };
+    let twice = batch.verdicts[place].clone();
+    batch.verdicts.push(twice);
     let (_, _, end) = judged_anew(&changed);
-    assert!(matches!(end, Err(Diverged::SecondRuling(_))), "{end:?}");
+    assert!(matches!(end, Err(Diverged::SecondVerdict(_))), "{end:?}");
 }

@@ -32,8 +32,8 @@ pub(crate) const FRAME_BYTES: usize = 8;
 pub(crate) enum Kind {
     /// Entries of the fingerprint log.
     Entries = 1,
-    /// Rulings of the verdict log.
-    Rulings = 2,
+    /// Verdicts of the verdict log.
+    Verdicts = 2,
     /// New rules in the verdict log.
     Rules = 3,
     /// One part of a checkpoint in the verdict log.
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 8] = [
         Self::Entries,
-        Self::Rulings,
+        Self::Verdicts,
         Self::Rules,
         Self::CheckpointPart,
         Self::Checkpoint,

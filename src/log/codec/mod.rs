@@ -9,7 +9,7 @@
 //! frame        "dg" · version u8 · kind u8 · body · crc32 u32 over all before it
 //!
 //! 1 entries    table · count · entry*
-//! 2 rulings    log identity u64 · rules number · tails · next entry i · table · count · ruling*
+//! 2 verdicts    log identity u64 · rules number · tails · next entry i · table · count · verdict*
 //! 3 rules      log identity u64 · rules number · rules
 //! 4 part       number · count · crc32 u32 of the whole · a piece of a framed checkpoint
 //! 5 checkpoint log identity u64 · rules number · rules · newest i · tails · next sequence · next entry i
@@ -25,7 +25,7 @@
 //!   3 forget     id hash u64
 //!   4 reopen     partition · from i · to i
 //!   5 page       as 0 · has site in bit 0, is a variant in bit 1 u8 [· site u32] (not before version 6)
-//! ruling       head u8 · request id u64 · body          head: kind in bits 0-3, flags
+//! verdict       head u8 · request id u64 · body          head: kind in bits 0-3, flags
 //!   0 unique     page · time · digest u32 [· original: flag 4]
 //!   1 update     page · time · digest u32 · match [· original: flag 4]
 //!   2 duplicate  page · time · digest u32 · match
@@ -58,7 +58,7 @@
 //!
 //! Numbers without a type are LEB128 varints, `i` zigzag ones; fixed ones are little-endian. In a record of many, an
 //! entry of exact and `SimHash` takes at most 64 bytes (16 more with eight figures), 242 with a sketch of 130, and the
-//! ruling of a duplicate at most 56.
+//! verdict of a duplicate at most 56.
 //!
 //! Kinds from 5 on stand in snapshots, whose room uses the same frame and alphabet.
 //!
@@ -71,7 +71,7 @@ pub(crate) mod fingerprints;
 pub(crate) mod frame;
 pub(crate) mod places;
 mod rules;
-mod rulings;
+mod verdict_batch;
 mod verdicts;
 pub(crate) mod wire;
 

@@ -13,8 +13,8 @@ use crate::fingerprint::{
 use crate::log::MinHashRules;
 use crate::log::{
     Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, Judged, LogIdentity, Match, NewOriginal, PageEntry,
-    PageRuling, PartitionCheckpoint, Placement, RequestId, Rules, RulesNumber, RulesRecord, Ruling, RulingBatch,
-    SameId, Stage, Tails, VerdictRecord, Windows,
+    PageVerdict, PartitionCheckpoint, Placement, RequestId, Rules, RulesNumber, RulesRecord, SameId, Stage, Tails,
+    Verdict, VerdictBatch, VerdictRecord, Windows,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -36,7 +36,7 @@ fn own_floors(record: &VerdictRecord) -> Vec<i64> {
         VerdictRecord::Checkpoint(checkpoint) => {
             checkpoint.partitions.values().map(|said| said.judged.floor()).collect()
         }
-        VerdictRecord::Rulings(_) | VerdictRecord::Rules(_) => Vec::new(),
+        VerdictRecord::Verdicts(_) | VerdictRecord::Rules(_) => Vec::new(),
     }
 }
 
@@ -128,9 +128,9 @@ fn a_topic_name_stands_once_in_a_record() {
     assert_eq!(bytes.windows(13).filter(|window| window == b"crawler.pages").count(), 1);
 }
 
-/// Bytes of one ruling in a record of many; the originals stand up to a day back.
-fn bytes_a_ruling(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
-    let rulings: Vec<Ruling> = (0..200)
+/// Bytes of one verdict in a record of many; the originals stand up to a day back.
+fn bytes_a_verdict(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
+    let verdicts: Vec<Verdict> = (0..200)
         .map(|number| {
             let (source, event_time, fingerprints, id) = page_of_a_crawl(number);
             let (other, ..) = page_of_a_crawl(number + 3);
@@ -145,19 +145,19 @@ fn bytes_a_ruling(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
             };
             let (site, placement) = (None, Placement::EVERYWHERE);
             let original = NewOriginal { fingerprints, id: Some(id), scope: None, site, placement, cluster: None };
-            let page = PageRuling { source, event_time, digest: PageDigest(9), decision: decide(of, original) };
-            Ruling { request: RequestId(id.0 ^ 1), answer: Answer::Page(page) }
+            let page = PageVerdict { source, event_time, digest: PageDigest(9), decision: decide(of, original) };
+            Verdict { request: RequestId(id.0 ^ 1), answer: Answer::Page(page) }
         })
         .collect();
-    let record = VerdictRecord::Rulings(RulingBatch { rulings, ..golden::batch() });
+    let record = VerdictRecord::Verdicts(VerdictBatch { verdicts, ..golden::batch() });
     encode_verdict(&record, DEFAULT_PART_BYTES)[0].len().div_ceil(200)
 }
 
 #[test]
-fn a_ruling_is_as_short_as_promised() {
-    let duplicate = bytes_a_ruling(|of, _| Decision::Duplicate { of });
+fn a_verdict_is_as_short_as_promised() {
+    let duplicate = bytes_a_verdict(|of, _| Decision::Duplicate { of });
     assert!(duplicate <= 56, "{duplicate} bytes for a duplicate");
-    let unique = bytes_a_ruling(|_, original| Decision::Unique { original: Some(original) });
+    let unique = bytes_a_verdict(|_, original| Decision::Unique { original: Some(original) });
     assert!(unique <= 100, "{unique} bytes for a new original");
 }
 

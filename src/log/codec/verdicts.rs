@@ -2,19 +2,19 @@
 
 use super::checkpoints::{Part, decode_checkpoint, encode_parts};
 use super::frame::{self, Kind};
-use super::{CodecError, rules, rulings};
+use super::{CodecError, rules, verdict_batch};
 use crate::log::VerdictRecord;
 
 /// Most bytes of one part of a checkpoint where nothing else is said: below the 1 MiB that brokers take by default.
 pub const DEFAULT_PART_BYTES: usize = 1_000_000;
 
-/// Turns one record into the Kafka records that carry it: one for rulings and rules, for a checkpoint as many as
+/// Turns one record into the Kafka records that carry it: one for verdicts and rules, for a checkpoint as many as
 /// `max_part_bytes` demands. They belong into one transaction, in this order, with nothing between them.
 #[must_use]
 pub fn encode_verdict(record: &VerdictRecord, max_part_bytes: usize) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     match record {
-        VerdictRecord::Rulings(batch) => rulings::encode(batch, &mut out),
+        VerdictRecord::Verdicts(batch) => verdict_batch::encode(batch, &mut out),
         VerdictRecord::Rules(record) => rules::encode(record, &mut out),
         VerdictRecord::Checkpoint(checkpoint) => return encode_parts(checkpoint, max_part_bytes),
     }
@@ -69,11 +69,11 @@ impl VerdictReader {
     pub fn push(&mut self, offset: i64, bytes: &[u8]) -> Result<Option<(i64, VerdictRecord)>, CodecError> {
         let before = std::mem::take(&mut self.stage);
         let record = match frame::unwrap(bytes)? {
-            (Kind::Rulings, body) => VerdictRecord::Rulings(rulings::decode(body)?),
+            (Kind::Verdicts, body) => VerdictRecord::Verdicts(verdict_batch::decode(body)?),
             (Kind::Rules, body) => VerdictRecord::Rules(rules::decode(body)?),
             (Kind::CheckpointPart, body) => return self.collect(before, offset, Part::decode(body)?),
             (other @ (Kind::Entries | Kind::Checkpoint | Kind::Originals | Kind::Place | Kind::Manifest), _) => {
-                return Err(CodecError::WrongKind { expected: Kind::Rulings as u8, found: other as u8 });
+                return Err(CodecError::WrongKind { expected: Kind::Verdicts as u8, found: other as u8 });
             }
         };
         if let Reading::Inside(collected) = before {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::PageDigest;
-use crate::log::{PageRuling, RequestId};
+use crate::log::{PageVerdict, RequestId};
 use crate::record::Timestamp;
 use crate::replay::InputRange;
 
@@ -15,21 +15,22 @@ fn at(partition: i32, offset: i64) -> Source {
     PartitionId::new("pages", partition).at(offset)
 }
 
-fn ruling(source: &Source, verdict: Verdict, distance: u8) -> Ruling {
+fn verdict(source: &Source, kind: VerdictKind, distance: u8) -> Verdict {
     let of = |stage| Match { stage, distance, contained: None, source: at(0, 0), age_ms: 0, cluster: at(0, 0) };
-    let decision = match verdict {
-        Verdict::Unique => Decision::Unique { original: None },
-        Verdict::Update => Decision::Update { of: of(Stage::SimHash), original: None },
-        Verdict::Template => Decision::Template { of: of(Stage::MinHash), original: None },
-        Verdict::Exact => Decision::Duplicate { of: of(Stage::Exact) },
-        Verdict::Near => Decision::Duplicate { of: of(Stage::MinHash) },
-        Verdict::Withdrawn => {
+    let decision = match kind {
+        VerdictKind::Unique => Decision::Unique { original: None },
+        VerdictKind::Update => Decision::Update { of: of(Stage::SimHash), original: None },
+        VerdictKind::Template => Decision::Template { of: of(Stage::MinHash), original: None },
+        VerdictKind::Exact => Decision::Duplicate { of: of(Stage::Exact) },
+        VerdictKind::Near => Decision::Duplicate { of: of(Stage::MinHash) },
+        VerdictKind::Withdrawn => {
             let answer = Answer::Withdrawn { source: source.clone(), reason: Reject::Gone };
-            return Ruling { request: RequestId(1), answer };
+            return Verdict { request: RequestId(1), answer };
         }
     };
-    let page = PageRuling { source: source.clone(), event_time: Timestamp::default(), digest: PageDigest(0), decision };
-    Ruling { request: RequestId(1), answer: Answer::Page(page) }
+    let page =
+        PageVerdict { source: source.clone(), event_time: Timestamp::default(), digest: PageDigest(0), decision };
+    Verdict { request: RequestId(1), answer: Answer::Page(page) }
 }
 
 fn only(kind: Kind, count: u64) -> BTreeMap<Kind, u64> {
@@ -38,12 +39,12 @@ fn only(kind: Kind, count: u64) -> BTreeMap<Kind, u64> {
 
 #[test]
 fn a_verdict_goes_by_the_name_that_headers_have() {
-    for verdict in Verdict::ALL {
-        let made = ruling(&at(0, 5), verdict, 1);
-        assert_eq!(Verdict::of(&made.answer), Some(verdict));
-        assert_eq!(Verdict::from_code(verdict as u8), Some(verdict));
+    for kind in VerdictKind::ALL {
+        let made = verdict(&at(0, 5), kind, 1);
+        assert_eq!(VerdictKind::of(&made.answer), Some(kind));
+        assert_eq!(VerdictKind::from_code(kind as u8), Some(kind));
         let Answer::Page(page) = &made.answer else { continue };
-        assert_eq!(verdict.name(), crate::worker::verdict(page));
+        assert_eq!(kind.name(), crate::worker::verdict_name(page));
     }
 }
 
@@ -51,13 +52,13 @@ fn a_verdict_goes_by_the_name_that_headers_have() {
 fn pages_outside_of_the_range_are_not_counted_and_those_of_the_warm_up_are_known() {
     let mut changes = Changes::new(&ranges(), 9);
     for offset in [1, 3, 12] {
-        changes.push(Side::Before, &ruling(&at(0, offset), Verdict::Near, 1), None);
+        changes.push(Side::Before, &verdict(&at(0, offset), VerdictKind::Near, 1), None);
     }
-    changes.push(Side::Before, &ruling(&PartitionId::new("other", 0).at(5), Verdict::Near, 1), None);
+    changes.push(Side::Before, &verdict(&PartitionId::new("other", 0).at(5), VerdictKind::Near, 1), None);
     assert_eq!(changes.behind(), Side::Before, "nothing waits");
     let compared = changes.finish();
     assert_eq!((compared.total(), compared.examples.len()), (0, 0));
-    assert_eq!(compared.verdict(Side::Before, &at(0, 3)), Some(Verdict::Near));
+    assert_eq!(compared.verdict(Side::Before, &at(0, 3)), Some(VerdictKind::Near));
     assert_eq!(compared.verdict(Side::After, &at(0, 3)), None);
     assert_eq!(compared.verdict(Side::Before, &at(0, 1)), None);
 }
@@ -65,18 +66,18 @@ fn pages_outside_of_the_range_are_not_counted_and_those_of_the_warm_up_are_known
 #[test]
 fn the_run_that_is_ahead_waits_for_the_other() {
     let mut changes = Changes::new(&ranges(), 9);
-    changes.push(Side::Before, &ruling(&at(0, 5), Verdict::Near, 1), None);
+    changes.push(Side::Before, &verdict(&at(0, 5), VerdictKind::Near, 1), None);
     assert_eq!(changes.behind(), Side::After);
-    changes.push(Side::After, &ruling(&at(0, 5), Verdict::Near, 1), None);
+    changes.push(Side::After, &verdict(&at(0, 5), VerdictKind::Near, 1), None);
     assert_eq!(changes.behind(), Side::Before);
 }
 
 #[test]
 fn what_only_one_run_has_ruled_is_said_to_be_in_that_run_only() {
     let mut changes = Changes::new(&ranges(), 9);
-    changes.push(Side::After, &ruling(&at(1, 5), Verdict::Withdrawn, 1), None);
+    changes.push(Side::After, &verdict(&at(1, 5), VerdictKind::Withdrawn, 1), None);
     let compared = changes.finish();
-    let kind = Kind { before: None, after: Some(Verdict::Withdrawn) };
+    let kind = Kind { before: None, after: Some(VerdictKind::Withdrawn) };
     assert_eq!(compared.counts, only(kind, 1));
     assert_eq!(kind.only_in(), Some(Side::After));
     let [example] = compared.examples.as_slice() else { panic!("{:?}", compared.examples) };
@@ -88,29 +89,29 @@ fn what_only_one_run_has_ruled_is_said_to_be_in_that_run_only() {
 fn a_verdict_is_unchanged_when_no_page_has_won_or_lost_it() {
     let mut changes = Changes::new(&ranges(), 9);
     for (offset, before, after) in [
-        (5, Verdict::Exact, Verdict::Exact),
-        (6, Verdict::Unique, Verdict::Unique),
-        (7, Verdict::Unique, Verdict::Near),
+        (5, VerdictKind::Exact, VerdictKind::Exact),
+        (6, VerdictKind::Unique, VerdictKind::Unique),
+        (7, VerdictKind::Unique, VerdictKind::Near),
     ] {
-        changes.push(Side::Before, &ruling(&at(0, offset), before, 1), None);
-        changes.push(Side::After, &ruling(&at(0, offset), after, 1), None);
+        changes.push(Side::Before, &verdict(&at(0, offset), before, 1), None);
+        changes.push(Side::After, &verdict(&at(0, offset), after, 1), None);
     }
     let compared = changes.finish();
-    assert_eq!(compared.unchanged().collect::<Vec<_>>(), [Verdict::Exact]);
+    assert_eq!(compared.unchanged().collect::<Vec<_>>(), [VerdictKind::Exact]);
     assert_eq!((compared.total(), compared.same()), (3, 2));
 }
 
-type Step = (Side, i32, i64, Verdict, u8);
+type Step = (Side, i32, i64, VerdictKind, u8);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let side = prop::sample::select(&Side::BOTH[..]);
-    let verdict = prop::sample::select(&Verdict::ALL[..]);
+    let verdict = prop::sample::select(&VerdictKind::ALL[..]);
     prop::collection::vec((side, 0..2, 0_i64..14, verdict, 0_u8..4), 0..80)
 }
 
 /// What the runs say of each position of the range, in a plain map, with the distance of the match.
-fn plain(steps: &[Step]) -> BTreeMap<Source, Sides<Option<(Verdict, u8)>>> {
-    let mut said: BTreeMap<Source, Sides<Option<(Verdict, u8)>>> = BTreeMap::new();
+fn plain(steps: &[Step]) -> BTreeMap<Source, Sides<Option<(VerdictKind, u8)>>> {
+    let mut said: BTreeMap<Source, Sides<Option<(VerdictKind, u8)>>> = BTreeMap::new();
     for (side, partition, offset, verdict, distance) in steps {
         if (4..12).contains(offset) {
             *said.entry(at(*partition, *offset)).or_default().of_mut(*side) = Some((*verdict, *distance));
@@ -121,13 +122,13 @@ fn plain(steps: &[Step]) -> BTreeMap<Source, Sides<Option<(Verdict, u8)>>> {
 
 fn compared(steps: &[Step], most_held: usize, most: usize) -> Compared {
     let mut changes = Changes { most_held, ..Changes::new(&ranges(), most) };
-    for (side, partition, offset, verdict, distance) in steps {
-        changes.push(*side, &ruling(&at(*partition, *offset), *verdict, *distance), None);
+    for (side, partition, offset, kind, distance) in steps {
+        changes.push(*side, &verdict(&at(*partition, *offset), *kind, *distance), None);
     }
     changes.finish()
 }
 
-fn kind_of(said: Sides<Option<(Verdict, u8)>>) -> Kind {
+fn kind_of(said: Sides<Option<(VerdictKind, u8)>>) -> Kind {
     Kind { before: said.before.map(|(verdict, _)| verdict), after: said.after.map(|(verdict, _)| verdict) }
 }
 
@@ -146,8 +147,8 @@ proptest! {
             prop_assert!(!example.kind().is_same());
             for side in Side::BOTH {
                 let of = example.ruled.of(side).as_ref().and_then(|ruled| ruled.of.as_ref());
-                let matched = said.of(side).filter(|(verdict, _)| !matches!(verdict, Verdict::Unique | Verdict::Withdrawn));
-                prop_assert_eq!(of.map(|of| of.distance), matched.map(|(_, distance)| distance), "the last ruling's");
+                let matched = said.of(side).filter(|(verdict, _)| !matches!(verdict, VerdictKind::Unique | VerdictKind::Withdrawn));
+                prop_assert_eq!(of.map(|of| of.distance), matched.map(|(_, distance)| distance), "the last verdict's");
             }
         }
         let mut kinds: BTreeMap<Kind, usize> = BTreeMap::new();
@@ -156,18 +157,18 @@ proptest! {
     }
 
     #[test]
-    fn examples_do_not_depend_on_the_order_of_rulings(
+    fn examples_do_not_depend_on_the_order_of_verdicts(
         verdicts in prop::collection::vec((0_usize..6, 0_usize..7), 16),
         turns in prop::collection::vec(any::<bool>(), 1..20),
         most in 1_usize..4,
     ) {
         let place = |number: usize| (i32::try_from(number % 2).unwrap(), i64::try_from(4 + number / 2).unwrap());
-        let step = |side, number: usize, verdict: Option<&Verdict>| {
+        let step = |side, number: usize, verdict: Option<&VerdictKind>| {
             let (partition, offset) = place(number);
             verdict.map(|verdict| (side, partition, offset, *verdict, 1))
         };
-        let before = verdicts.iter().enumerate().filter_map(|(number, (before, _))| step(Side::Before, number, Verdict::ALL.get(*before)));
-        let after = verdicts.iter().enumerate().filter_map(|(number, (_, after))| step(Side::After, number, Verdict::ALL.get(*after)));
+        let before = verdicts.iter().enumerate().filter_map(|(number, (before, _))| step(Side::Before, number, VerdictKind::ALL.get(*before)));
+        let after = verdicts.iter().enumerate().filter_map(|(number, (_, after))| step(Side::After, number, VerdictKind::ALL.get(*after)));
         let (before, after): (Vec<Step>, Vec<Step>) = (before.collect(), after.collect());
         let one = compared(&[before.clone(), after.clone()].concat(), 100, most);
         let (mut before, mut after) = (before.into_iter(), after.into_iter());

@@ -17,7 +17,7 @@ use crate::kafka::admin::LogNames;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::entries::{Entries, EntriesError};
 use crate::kafka::offsets::Offsets;
-use crate::log::{Entry, EntryBody, PageEntry, RequestId, Ruling};
+use crate::log::{Entry, EntryBody, PageEntry, RequestId, Verdict};
 use crate::record::PartitionId;
 use crate::replay::{Next, Part, name_of};
 use crate::worker::PageOutcome;
@@ -29,7 +29,7 @@ const ENTRIES_TIMEOUT: Duration = Duration::from_secs(30);
 const PORTION: i64 = 64;
 const AHEAD: usize = 2;
 
-/// Rulings between two looks around.
+/// Verdicts between two looks around.
 const LOOK: usize = 256;
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
@@ -90,12 +90,12 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             counts.taken_over += 1;
         }
         let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|(ruling, _)| PageOutcome::Ruled(Arc::new(ruling))).collect();
+            judged.into_iter().flatten().map(|(verdict, _)| PageOutcome::Ruled(Arc::new(verdict))).collect();
         self.note_kept(&live, part, &ends);
         Ok(())
     }
 
-    fn note_kept(&mut self, live: &Ruling, part: Part, ends: &[PageOutcome]) {
+    fn note_kept(&mut self, live: &Verdict, part: Part, ends: &[PageOutcome]) {
         let (Some(first), Some(source)) = (ends.first(), live.answer.ruled_source()) else { return };
         self.note(part, source, 0, ends);
         if let (Some(counts), true) =
@@ -158,7 +158,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns the page of a request, if the log still has it. Rulings stand in the order of their entries: what stands
+    /// Returns the page of a request, if the log still has it. Verdicts stand in the order of their entries: what stands
     /// before it is not asked for any more.
     fn take(&mut self, request: RequestId) -> Option<PageEntry> {
         let at = self.pages.iter().position(|(found, _)| *found == request)?;

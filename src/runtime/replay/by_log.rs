@@ -1,4 +1,4 @@
-//! The order of the log: pages are judged where the live verdict log has their rulings, and leave in the order of the input.
+//! The order of the log: pages are judged where the live verdict log has their verdicts, and leave in the order of the input.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
@@ -10,10 +10,10 @@ use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
-use crate::log::{Answer, Ruling};
+use crate::log::{Answer, Verdict};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::replay::{InputRange, LogOrder, LogRange, Next, PageQueues, Part, Target, name_of};
-use crate::worker::{Page, PageAction, PageOutcome, verdict};
+use crate::worker::{Page, PageAction, PageOutcome, verdict_name};
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn by_log(&mut self) -> Result<(), Fatal> {
@@ -28,7 +28,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             }
             while let Some(step) = walks.get_mut(at).map(Walk::step).transpose()?.flatten() {
                 match (step, walks.get_mut(at)) {
-                    (Step::Done(next, ruling), _) => self.remember(&mut log, &next, *ruling),
+                    (Step::Done(next, verdict), _) => self.remember(&mut log, &next, *verdict),
                     (Step::Do(next), Some(walk)) => self.do_next(walk, &mut log, next)?,
                     (Step::Do(_), None) => {}
                 }
@@ -72,14 +72,14 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 
     /// Keeps what was ruled before the interruption for pages that are still to be delivered.
-    fn remember(&mut self, log: &mut InLog, next: &Next, ruling: Ruling) {
-        let Some(source) = ruling.answer.ruled_source().cloned() else { return };
+    fn remember(&mut self, log: &mut InLog, next: &Next, verdict: Verdict) {
+        let Some(source) = verdict.answer.ruled_source().cloned() else { return };
         if self.marks.get(&source.partition).is_some_and(|(offset, _)| source.offset < *offset) {
             return;
         }
-        let end = match &ruling.answer {
+        let end = match &verdict.answer {
             Answer::Withdrawn { reason, .. } => PageOutcome::DeadLetter(*reason),
-            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => PageOutcome::Ruled(Arc::new(ruling)),
+            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => PageOutcome::Ruled(Arc::new(verdict)),
         };
         if let Next::Page(live, _) = next
             && name_of(&end) != live_name(live)
@@ -166,7 +166,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             counts.taken_over += 1;
         }
         let ends: Vec<PageOutcome> =
-            judged.into_iter().flatten().map(|(ruling, _)| PageOutcome::Ruled(Arc::new(ruling))).collect();
+            judged.into_iter().flatten().map(|(verdict, _)| PageOutcome::Ruled(Arc::new(verdict))).collect();
         if !ends.is_empty() {
             self.end(log, part, &live, &source, bytes, ends);
         }
@@ -178,7 +178,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         &mut self,
         log: &mut InLog,
         part: Part,
-        live: &Ruling,
+        live: &Verdict,
         source: &Source,
         bytes: usize,
         ends: Vec<PageOutcome>,
@@ -249,7 +249,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         }
     }
 
-    /// Reads what stands behind the last page that the log has. A page without a ruling is judged last.
+    /// Reads what stands behind the last page that the log has. A page without a verdict is judged last.
     fn read_the_rest(&mut self, walks: &mut [Walk], log: &mut InLog) -> Result<(), Fatal> {
         let bound = Timestamp::from_millis(self.plan.created_ms);
         for range in self.plan.input.clone() {
@@ -269,8 +269,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 let Some(walk) = walk else { continue };
                 let mut made = Vec::new();
                 for judge in walk.order.judges() {
-                    let ruling = ends.clone().map(|entry| judge.judge(entry, bound)).transpose().map_err(diverged)?;
-                    made.extend(ruling.flatten().map(|ruling| PageOutcome::Ruled(Arc::new(ruling))));
+                    let verdict = ends.clone().map(|entry| judge.judge(entry, bound)).transpose().map_err(diverged)?;
+                    made.extend(verdict.flatten().map(|verdict| PageOutcome::Ruled(Arc::new(verdict))));
                 }
                 self.note(self.ranges.part(&source), &source, bytes, &made);
                 let end = made.into_iter().next().unwrap_or(PageOutcome::DeadLetter(Reject::Gone));
@@ -331,9 +331,9 @@ pub(super) fn next_walk(walks: &[Walk]) -> Option<usize> {
 }
 
 /// Names the verdict of the live service.
-pub(super) fn live_name(live: &Ruling) -> &'static str {
+pub(super) fn live_name(live: &Verdict) -> &'static str {
     match &live.answer {
-        Answer::Page(page) => verdict(page),
+        Answer::Page(page) => verdict_name(page),
         Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => "withdrawn",
     }
 }

@@ -66,8 +66,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             *judge = Rejudge::following(identity);
             let mut taken = 0;
             while let Some(entry) = own.next()? {
-                if let VerdictRecord::Rulings(batch) = &entry.record {
-                    taken += batch.rulings.len() as u64;
+                if let VerdictRecord::Verdicts(batch) = &entry.record {
+                    taken += batch.verdicts.len() as u64;
                 }
                 judge.follow_record(&entry.record).map_err(diverged)?;
                 self.housekeeping()?;
@@ -100,11 +100,11 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             }
             PageAction::Ask(log, entry) => {
                 for judge in judges.get_mut(*log).into_iter().flatten() {
-                    let ruling = judge.judge(entry.clone(), bound).map_err(diverged)?;
-                    let Some(ruling) = ruling else {
+                    let verdict = judge.judge(entry.clone(), bound).map_err(diverged)?;
+                    let Some(verdict) = verdict else {
                         return Err(Reason::Bug.because(anyhow::anyhow!("{} was judged before", page.source)));
                     };
-                    ends.push(PageOutcome::Ruled(Arc::new(ruling)));
+                    ends.push(PageOutcome::Ruled(Arc::new(verdict)));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Two verdict logs read at once, ruling by ruling, and the pages of which they do not say the same.
+//! Two verdict logs read at once, verdict by verdict, and the pages of which they do not say the same.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::replay::{Changes, Side, Sides};
 /// How long pages are waited for that the input should hold.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads the verdict logs of both runs to their ends. Says now and then how many rulings were read.
+/// Reads the verdict logs of both runs to their ends. Says now and then how many verdicts were read.
 ///
 /// # Errors
 ///
@@ -87,7 +87,7 @@ impl Log {
         self.open.is_empty()
     }
 
-    /// Takes the next record of the next partition; returns how many rulings it has.
+    /// Takes the next record of the next partition; returns how many verdicts it has.
     fn step(&mut self, side: Side, changes: &mut Changes) -> Result<u64, Fatal> {
         let Some(mut partition) = self.open.pop_front() else { return Ok(0) };
         let Some(entry) = partition.stream.next()? else { return Ok(0) };
@@ -102,10 +102,10 @@ impl Partition {
         match record {
             VerdictRecord::Rules(record) => self.learn(record.number, record.rules),
             VerdictRecord::Checkpoint(checkpoint) => self.learn(checkpoint.rules_number, checkpoint.rules),
-            VerdictRecord::Rulings(batch) => {
+            VerdictRecord::Verdicts(batch) => {
                 let rules = self.rules.get(&batch.rules);
-                batch.rulings.iter().for_each(|ruling| changes.push(side, ruling, rules));
-                return batch.rulings.len() as u64;
+                batch.verdicts.iter().for_each(|verdict| changes.push(side, verdict, rules));
+                return batch.verdicts.len() as u64;
             }
         }
         0

@@ -1,4 +1,4 @@
-//! Running a replay: pages come in, rulings and pages go out, in the order of the plan. And comparing its verdicts.
+//! Running a replay: pages come in, verdicts and pages go out, in the order of the plan. And comparing its verdicts.
 
 mod by_files;
 mod by_fingerprints;

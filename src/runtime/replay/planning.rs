@@ -341,7 +341,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Looks whether the live verdict log holds a ruling of every page of the range. Pages behind what the service has
+    /// Looks whether the live verdict log holds a verdict of every page of the range. Pages behind what the service has
     /// committed are left out: they have none yet.
     fn log(
         &mut self,

@@ -32,7 +32,7 @@ use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
 use crate::worker::{LogPartition, Output, PageOutcome};
 
-/// Pages, rulings or bytes after which a transaction ends.
+/// Pages, verdicts or bytes after which a transaction ends.
 const BATCH_PAGES: usize = 5000;
 const BATCH_BYTES: usize = 16 << 20;
 
@@ -281,8 +281,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let topic = if self.plan.is_of_files() { "files" } else { &*source.partition.topic };
         self.metrics.consumed(topic, 1, bytes as u64);
         match end {
-            PageOutcome::Ruled(ruling) => {
-                if let Answer::Page(page) = &ruling.answer {
+            PageOutcome::Ruled(verdict) => {
+                if let Answer::Page(page) = &verdict.answer {
                     self.metrics.document(labels_of(&page.decision).0);
                 }
             }
@@ -519,7 +519,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
 fn matched(end: &PageOutcome) -> Option<&Source> {
     match end {
-        PageOutcome::Ruled(ruling) => match &ruling.answer {
+        PageOutcome::Ruled(verdict) => match &verdict.answer {
             Answer::Page(page) => page.decision.matched().map(|of| &of.source),
             Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
         },

@@ -1,14 +1,14 @@
 //! The live verdict log as the order of a replay: its partitions record by record, the earliest first.
 //!
 //! A run that was interrupted walks the part that it has committed once more, without a page: its own verdict log has the
-//! rulings, in the same order.
+//! verdicts, in the same order.
 
 use std::collections::VecDeque;
 
 use super::log_stream::LogStream;
 use crate::error::{Fatal, Reason};
 use crate::judge::Diverged;
-use crate::log::{Answer, Ruling, VerdictRecord};
+use crate::log::{Answer, Verdict, VerdictRecord};
 use crate::record::{PartitionId, Source, Timestamp};
 use crate::replay::{LogOrder, Next};
 
@@ -17,7 +17,7 @@ pub(super) struct Walk {
     pub(super) partition: PartitionId,
     pub(super) order: LogOrder,
     live: LogStream,
-    /// The replay's own rulings up to where it was interrupted.
+    /// The replay's own verdicts up to where it was interrupted.
     own: Option<Own>,
     /// Records before this offset were committed by the replay.
     committed: i64,
@@ -30,7 +30,7 @@ pub(super) struct Walk {
 
 struct Own {
     stream: LogStream,
-    rulings: VecDeque<Ruling>,
+    verdicts: VecDeque<Verdict>,
     taken: u64,
 }
 
@@ -39,11 +39,11 @@ pub(super) enum Step {
     /// To be done: a page, or a page that was withdrawn.
     Do(Next),
     /// Done before the interruption, and what was ruled on it.
-    Done(Next, Box<Ruling>),
+    Done(Next, Box<Verdict>),
 }
 
 impl Walk {
-    /// Begins at the beginning of the log; what stands before `committed` was done, and its rulings stand in `own`.
+    /// Begins at the beginning of the log; what stands before `committed` was done, and its verdicts stand in `own`.
     pub(super) fn new(
         partition: PartitionId,
         order: LogOrder,
@@ -51,7 +51,7 @@ impl Walk {
         own: Option<LogStream>,
         committed: i64,
     ) -> Result<Self, Fatal> {
-        let own = own.map(|stream| Own { stream, rulings: VecDeque::new(), taken: 0 });
+        let own = own.map(|stream| Own { stream, verdicts: VecDeque::new(), taken: 0 });
         let mut walk =
             Self { partition, order, live, own, committed, head: None, key: Timestamp::MIN, next: committed };
         walk.advance()?;
@@ -71,7 +71,7 @@ impl Walk {
     /// Returns the offset in the fingerprint log behind the entries that the next record answers, if it answers any.
     pub(super) fn entries_end(&self) -> Option<i64> {
         match &self.head {
-            Some((_, VerdictRecord::Rulings(batch))) => Some(batch.next_entry),
+            Some((_, VerdictRecord::Verdicts(batch))) => Some(batch.next_entry),
             Some((_, VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_))) | None => None,
         }
     }
@@ -93,8 +93,8 @@ impl Walk {
 
     fn advance(&mut self) -> Result<(), Fatal> {
         self.head = self.live.next()?.map(|entry| (entry.next, entry.record));
-        if let Some((_, VerdictRecord::Rulings(batch))) = &self.head {
-            let time = batch.rulings.iter().find_map(|ruling| match &ruling.answer {
+        if let Some((_, VerdictRecord::Verdicts(batch))) = &self.head {
+            let time = batch.verdicts.iter().find_map(|verdict| match &verdict.answer {
                 Answer::Page(page) => Some(page.event_time),
                 Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
             });
@@ -112,43 +112,43 @@ impl Walk {
                 Next::Page(live, _) => live.answer.ruled_source().cloned(),
                 Next::Withdrawn(source, _) => Some(source.clone()),
             };
-            // What cannot be judged has no ruling of ours.
+            // What cannot be judged has no verdict of ours.
             if let Some(source) = source
-                && let Some(ruling) = own.of(&source, &mut self.order)?
+                && let Some(verdict) = own.of(&source, &mut self.order)?
             {
-                self.order.take_committed(&ruling).map_err(diverged)?;
-                return Ok(Some(Step::Done(next, Box::new(ruling))));
+                self.order.take_committed(&verdict).map_err(diverged)?;
+                return Ok(Some(Step::Done(next, Box::new(verdict))));
             }
         }
     }
 }
 
 impl Own {
-    /// Takes the own ruling on a page, if it is the next one. Withdrawals of pages that the brokers refused stand between.
-    fn of(&mut self, source: &Source, order: &mut LogOrder) -> Result<Option<Ruling>, Fatal> {
+    /// Takes the own verdict on a page, if it is the next one. Withdrawals of pages that the brokers refused stand between.
+    fn of(&mut self, source: &Source, order: &mut LogOrder) -> Result<Option<Verdict>, Fatal> {
         loop {
-            while self.rulings.is_empty() {
+            while self.verdicts.is_empty() {
                 match self.stream.next()? {
                     None => return Ok(None),
                     Some(entry) => {
-                        if let VerdictRecord::Rulings(batch) = entry.record {
-                            self.rulings = batch.rulings.into();
+                        if let VerdictRecord::Verdicts(batch) = entry.record {
+                            self.verdicts = batch.verdicts.into();
                         }
                     }
                 }
             }
-            let is_ours = self.rulings.front().is_some_and(|ruling| ruling.answer.ruled_source() == Some(source));
+            let is_ours = self.verdicts.front().is_some_and(|verdict| verdict.answer.ruled_source() == Some(source));
             let is_between =
-                self.rulings.front().is_some_and(|ruling| matches!(ruling.answer, Answer::Withdrawn { .. }));
+                self.verdicts.front().is_some_and(|verdict| matches!(verdict.answer, Answer::Withdrawn { .. }));
             if !is_ours && !is_between {
                 return Ok(None);
             }
-            let Some(ruling) = self.rulings.pop_front() else { return Ok(None) };
+            let Some(verdict) = self.verdicts.pop_front() else { return Ok(None) };
             self.taken += 1;
             if is_ours {
-                return Ok(Some(ruling));
+                return Ok(Some(verdict));
             }
-            order.take_committed(&ruling).map_err(diverged)?;
+            order.take_committed(&verdict).map_err(diverged)?;
         }
     }
 }

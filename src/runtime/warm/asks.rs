@@ -14,7 +14,7 @@ use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
 use crate::log::{Entry, EntryBody, RequestId, VerdictRecord};
 use crate::worker::LogPartition;
 
-/// Bytes of rulings that are read ahead.
+/// Bytes of verdicts that are read ahead.
 const AHEAD: usize = 16 << 20;
 
 /// What was asked, by partition of the logs.
@@ -133,7 +133,7 @@ impl Asks {
     /// Follows a record of the new verdict log; says whether it is at its end.
     pub(super) fn followed(&mut self, log: LogPartition, news: &FollowEventKind) -> Result<bool, Fatal> {
         match news {
-            FollowEventKind::Record { record: VerdictRecord::Rulings(batch), .. } => {
+            FollowEventKind::Record { record: VerdictRecord::Verdicts(batch), .. } => {
                 if let Some(asked) = self.logs.get_mut(log) {
                     asked.pass(batch.next_entry);
                 }
@@ -166,7 +166,7 @@ mod tests {
         asked.pass(5);
         assert_eq!(asked.pending(), 2, "the record at 4 is passed, that at 5 comes next");
         asked.append(4);
-        assert_eq!(asked.pending(), 2, "the report of a record may come after its rulings");
+        assert_eq!(asked.pending(), 2, "the report of a record may come after its verdicts");
         asked.pass(3);
         asked.pass(8);
         assert_eq!(asked.pending(), 0);

@@ -212,8 +212,8 @@ fn newest_of(record: &VerdictRecord) -> Option<Timestamp> {
     match record {
         VerdictRecord::Checkpoint(checkpoint) => Some(checkpoint.newest).filter(|newest| *newest > Timestamp::MIN),
         VerdictRecord::Rules(_) => None,
-        VerdictRecord::Rulings(batch) => {
-            let times = batch.rulings.iter().filter_map(|ruling| match &ruling.answer {
+        VerdictRecord::Verdicts(batch) => {
+            let times = batch.verdicts.iter().filter_map(|verdict| match &verdict.answer {
                 Answer::Page(page) => Some(page.event_time),
                 Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
             });

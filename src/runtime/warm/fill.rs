@@ -1,4 +1,4 @@
-//! The loop of a warm-up: rulings of the running scheme in, requests to the new one out, in the order of the log.
+//! The loop of a warm-up: verdicts of the running scheme in, requests to the new one out, in the order of the log.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ use crate::kafka::admin::LogNames;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::log::{EntryBody, PageEntry, PageRuling, Ruling, VerdictRecord};
+use crate::log::{EntryBody, PageEntry, PageVerdict, Verdict, VerdictRecord};
 use crate::record::{EventTime, PartitionId};
 use crate::replay::{LogMerge, WarmAsk, WarmStep, WarmUp};
 use crate::worker::LogPartition;
@@ -28,10 +28,10 @@ use crate::worker::LogPartition;
 /// Most requests of one round.
 const ROUND: usize = 2_000;
 
-/// Requests without a ruling above which no more is read.
+/// Requests without a verdict above which no more is read.
 const MAX_PENDING: usize = 4_000;
 
-/// Bytes of the running scheme's rulings that are read ahead, for each partition.
+/// Bytes of the running scheme's verdicts that are read ahead, for each partition.
 const AHEAD: usize = 8 << 20;
 
 /// How long a look waits for something to come.
@@ -77,8 +77,8 @@ pub(super) struct Fill<'a, S> {
     logs: Vec<Log>,
     merge: LogMerge,
     warm: WarmUp,
-    /// Rulings of the batch that was taken last.
-    rulings: VecDeque<Ruling>,
+    /// Verdicts of the batch that was taken last.
+    verdicts: VecDeque<Verdict>,
     draft: Draft,
     offsets: Offsets,
     input: BTreeSet<PartitionId>,
@@ -89,17 +89,17 @@ pub(super) struct Fill<'a, S> {
     filled: Filled,
     phase: Phase,
     shown: Duration,
-    /// Rulings of the running scheme that came, that were taken into a round, and whose requests were handed over.
+    /// Verdicts of the running scheme that came, that were taken into a round, and whose requests were handed over.
     came: u64,
     taken: u64,
     dealt: u64,
     last_came: Duration,
-    /// Rulings that had come when all logs were at their ends for the first time.
+    /// Verdicts that had come when all logs were at their ends for the first time.
     first_end: Option<u64>,
-    /// Requests that had been handed over when those rulings were dealt with.
+    /// Requests that had been handed over when those verdicts were dealt with.
     last_asked: Option<u64>,
     caught_up: bool,
-    /// The most requests without a ruling, and since when there are that many or more.
+    /// The most requests without a verdict, and since when there are that many or more.
     waits: (usize, Duration),
     /// Partitions of the new verdict log that were read to their ends.
     known: BTreeSet<LogPartition>,
@@ -149,7 +149,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             merge: LogMerge::new(logs.len()),
             logs,
             warm: WarmUp::new(draft.from),
-            rulings: VecDeque::new(),
+            verdicts: VecDeque::new(),
             draft,
             offsets,
             input,
@@ -209,15 +209,15 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         }
     }
 
-    /// Takes the next requests from the rulings that have come.
+    /// Takes the next requests from the verdicts that have come.
     fn steps(&mut self) -> Vec<WarmStep> {
         let mut steps = Vec::new();
         while steps.len() < ROUND {
-            if let Some(ruling) = self.rulings.pop_front() {
+            if let Some(verdict) = self.verdicts.pop_front() {
                 self.taken += 1;
-                steps.extend(self.warm.take(&ruling));
+                steps.extend(self.warm.take(&verdict));
             } else if let Some((log, batch)) = self.merge.take() {
-                self.rulings = batch.rulings.into();
+                self.verdicts = batch.verdicts.into();
                 if let Some(log) = self.logs.get_mut(log) {
                     log.permits.pop_front();
                 }
@@ -225,7 +225,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
                 break;
             }
         }
-        self.filled.rulings.clone_from(self.warm.counts());
+        self.filled.verdicts.clone_from(self.warm.counts());
         steps
     }
 
@@ -267,7 +267,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn ask_page(&mut self, step: &WarmStep, ruled: &PageRuling, found: Option<&Read>) -> Result<(), Fatal> {
+    fn ask_page(&mut self, step: &WarmStep, ruled: &PageVerdict, found: Option<&Read>) -> Result<(), Fatal> {
         match found {
             None | Some(Read::Gone) => self.filled.gone += 1,
             Some(Read::Refused) => self.filled.refused += 1,
@@ -360,7 +360,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         (self.see)(&Report { phase: self.phase, filled: &self.filled, read: (read, self.draft.offsets()), waiting });
     }
 
-    /// Rulings that came and are not filled in.
+    /// Verdicts that came and are not filled in.
     fn waiting(&self) -> u64 {
         self.came - self.dealt + self.asks.pending() as u64
     }
@@ -386,10 +386,10 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         match kind {
             FollowEventKind::Record { next, record, permit, .. } => {
                 log.next = next;
-                if let VerdictRecord::Rulings(batch) = record
-                    && !batch.rulings.is_empty()
+                if let VerdictRecord::Verdicts(batch) = record
+                    && !batch.verdicts.is_empty()
                 {
-                    self.came += batch.rulings.len() as u64;
+                    self.came += batch.verdicts.len() as u64;
                     self.last_came = self.clock.now();
                     log.permits.push_back(permit);
                     self.merge.push(number, batch);

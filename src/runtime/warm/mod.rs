@@ -93,9 +93,9 @@ pub enum Phase {
 /// Pages by what the new scheme made of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Filled {
-    /// Rulings of the running scheme by what was made of them.
+    /// Verdicts of the running scheme by what was made of them.
     #[serde(flatten)]
-    pub rulings: WarmCounts,
+    pub verdicts: WarmCounts,
     /// Pages that the judges were asked about.
     pub asked: u64,
     /// Pages that the new scheme gives no entry: undecodable for it, too large.
@@ -113,7 +113,7 @@ pub struct Report<'a> {
     pub filled: &'a Filled,
     /// Offsets of the running scheme's log that were read, and how many there were to read when it began.
     pub read: (u64, u64),
-    /// Rulings of the running scheme that are not filled in yet.
+    /// Verdicts of the running scheme that are not filled in yet.
     pub waiting: u64,
 }
 
@@ -125,7 +125,7 @@ pub struct Outcome {
     pub filled: Filled,
     /// Whether everything was filled in that was judged when it began.
     pub caught_up: bool,
-    /// Rulings of the running scheme that were left when it ended.
+    /// Verdicts of the running scheme that were left when it ended.
     pub waiting: u64,
     /// Milliseconds that it took.
     pub elapsed_ms: u64,

@@ -23,7 +23,7 @@ pub struct IndexFigures {
     pub exact_bytes: u64,
     /// Entries in the fullest bucket.
     pub largest_bucket: u32,
-    /// Entries of the fingerprint log that were read and wait for a ruling.
+    /// Entries of the fingerprint log that were read and wait for a verdict.
     pub waiting: u64,
 }
 

@@ -9,7 +9,7 @@ use super::super::table::{self, Kind, Spec, TABLE};
 use super::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
     LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
-    SnapshotOperation, Step, TransactionResult, Verdict,
+    SnapshotOperation, Step, TransactionResult, VerdictLabel,
 };
 use crate::record::Reject;
 
@@ -84,7 +84,7 @@ impl<L: LabelValue, H: Handle> Family<L, H> {
 /// Every series whose labels are closed, but for gauges without a label: a time of 1970 or a window of 0 s would be
 /// a lie, so these appear when they are first set.
 pub(super) struct Series {
-    pub(super) documents: Family<Verdict, Counter>,
+    pub(super) documents: Family<VerdictLabel, Counter>,
     pub(super) bypassed: Family<BypassReason, Counter>,
     pub(super) duplicate_bytes: Family<Duplicate, Counter>,
     pub(super) dead_letters: BTreeMap<Reject, Counter>,
@@ -119,7 +119,7 @@ pub(super) struct Series {
     pub(super) index_family_members: Counter,
     pub(super) withdrawn: BTreeMap<Reject, Counter>,
     pub(super) cold_starts: Family<ColdStart, Counter>,
-    pub(super) ruling_seconds: Histogram,
+    pub(super) verdict_seconds: Histogram,
     pub(super) judge_wait: Histogram,
     pub(super) log_lag: Family<Log, Gauge>,
     pub(super) log_repeats: Counter,
@@ -196,7 +196,7 @@ impl Series {
             index_family_members: registrar.counter(&table::INDEX_FAMILY_MEMBERS),
             withdrawn: rejects(|reject| counter(recorder, table::WITHDRAWN.name, &[("reason", reject.name())])),
             cold_starts: registrar.counters(&table::COLD_STARTS),
-            ruling_seconds: registrar.histogram(&table::RULING_SECONDS),
+            verdict_seconds: registrar.histogram(&table::VERDICT_SECONDS),
             judge_wait: registrar.histogram(&table::JUDGE_WAIT),
             log_lag: registrar.gauges(&table::LOG_LAG),
             log_repeats: registrar.counter(&table::LOG_REPEATS),

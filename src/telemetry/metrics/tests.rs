@@ -68,12 +68,12 @@ fn record_everything(metrics: &Metrics) {
     let now = Timestamp::from_millis(1_000_500);
     let second = Duration::from_secs(1);
     metrics.consumed("t", 2, 30);
-    metrics.document(Verdict::Near);
+    metrics.document(VerdictLabel::Near);
     metrics.bypassed(BypassReason::Tombstone);
     metrics.duplicate_bytes(Duplicate::Near, 5);
     metrics.dead_letter(Reject::NoText);
     metrics.dead_letters_held(&BTreeMap::from([(Reject::NoText, 4)]));
-    metrics.oldest_pending_ruling(second);
+    metrics.oldest_pending_verdict(second);
     metrics.produced(Output::Unique, 3, 40);
     metrics.produce_failed(Output::Unique, Reject::Refused);
     metrics.error(Component::Log, ErrorKind::Fatal);
@@ -118,7 +118,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.family_members(1);
     metrics.withdrawn(Reject::TextPanic);
     metrics.cold_start(ColdStart::NewScheme);
-    metrics.ruling(second);
+    metrics.verdict(second);
     metrics.judge_wait(second, 1);
     metrics.log_lag(Log::Verdicts, 1);
     metrics.repeats(1);
@@ -221,7 +221,7 @@ fn rebalances_that_move_nothing_are_not_counted() {
 #[test]
 fn instances_of_one_process_do_not_share_a_recorder() {
     let (one, other) = (metrics(), metrics());
-    one.document(Verdict::Unique);
+    one.document(VerdictLabel::Unique);
     assert_eq!(value(&one.render(), "dupgate_documents_total", &["unique"]), Some(1.0));
     assert_eq!(value(&other.render(), "dupgate_documents_total", &["unique"]), Some(0.0));
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::reading::{Reading, VERDICTS, quantile};
 use crate::record::Timestamp;
-use crate::telemetry::labels::{LabelValue, Verdict};
+use crate::telemetry::labels::{LabelValue, VerdictLabel};
 
 /// Samples that are kept: an hour, at one each five seconds.
 pub(super) const KEPT: usize = 720;
@@ -101,7 +101,7 @@ impl History {
         };
         column("number", &|sample| sample.number.into());
         column("at_ms", &|sample| sample.at.millis().into());
-        for (place, verdict) in Verdict::NAMES.iter().enumerate() {
+        for (place, verdict) in VerdictLabel::NAMES.iter().enumerate() {
             column(verdict, &|sample| short(sample.documents.get(place).copied()));
         }
         column("dead_letters", &|sample| short(Some(sample.dead_letters)));

@@ -1,11 +1,11 @@
 //! Totals and levels at one moment, and what two of them come to.
 
 use crate::telemetry::figures::ParsedMetrics;
-use crate::telemetry::labels::{LabelValue, Verdict};
+use crate::telemetry::labels::{LabelValue, VerdictLabel};
 use crate::telemetry::{status, table};
 
 /// Number of verdicts.
-pub(super) const VERDICTS: usize = <Verdict as LabelValue>::NAMES.len();
+pub(super) const VERDICTS: usize = <VerdictLabel as LabelValue>::NAMES.len();
 
 /// Cumulative counts of a histogram, by upper bound, ascending.
 type Buckets = Vec<(f64, f64)>;
@@ -28,7 +28,7 @@ pub(super) struct Reading {
 impl Reading {
     pub(super) fn of(figures: &ParsedMetrics) -> Self {
         let mut documents = [0.0; VERDICTS];
-        for (total, verdict) in documents.iter_mut().zip(Verdict::NAMES) {
+        for (total, verdict) in documents.iter_mut().zip(VerdictLabel::NAMES) {
             *total = figures.sum(table::DOCUMENTS.name, &[("verdict", verdict)]);
         }
         let sum = |spec: &table::Spec| figures.sum(spec.name, &[]);
@@ -37,7 +37,7 @@ impl Reading {
             documents,
             dead_letters: sum(&table::DEAD_LETTERS),
             end_to_end: figures.buckets(table::END_TO_END_LATENCY.name),
-            verdict_wait: figures.buckets(table::RULING_SECONDS.name),
+            verdict_wait: figures.buckets(table::VERDICT_SECONDS.name),
             lag: sum(&table::CONSUMER_LAG),
             index_fill: share(sum(&table::INDEX_MEMORY), sum(&table::INDEX_MEMORY_LIMIT)),
             window_reached: status::effective_window_ms(figures).zip(window).and_then(|(reached, window)| {
@@ -146,7 +146,7 @@ mod tests {
             None,
             "before anything was seen"
         );
-        for (verdict, count) in [(Verdict::Unique, 3), (Verdict::Near, 2), (Verdict::Bypass, 1)] {
+        for (verdict, count) in [(VerdictLabel::Unique, 3), (VerdictLabel::Near, 2), (VerdictLabel::Bypass, 1)] {
             (0..count).for_each(|_| metrics.document(verdict));
         }
         metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 9), (PartitionId::new("u", 0), 4)]));
@@ -154,7 +154,7 @@ mod tests {
         let oldest = Some(Timestamp::from_millis(50_000));
         metrics.index(0, IndexFigures { oldest, exact_bytes: 100, ..IndexFigures::default() });
         metrics.last_record("t", Timestamp::from_millis(75_000));
-        metrics.ruling(Duration::from_millis(20));
+        metrics.verdict(Duration::from_millis(20));
         let reading = Reading::of(&ParsedMetrics::parse(&metrics.render()));
         let expected: [f64; VERDICTS] = [3.0, 0.0, 0.0, 2.0, 0.0, 1.0];
         assert!(reading.documents.iter().zip(expected).all(|(found, expected)| is(Some(*found), expected)));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::*;
 use crate::config::settings;
 use crate::record::{PartitionId, Reject};
-use crate::telemetry::labels::{Blocked, Eviction, Verdict};
+use crate::telemetry::labels::{Blocked, Eviction, VerdictLabel};
 
 /// An overview whose clock goes on by five seconds each time it is read.
 fn overview() -> (Overview, Metrics, Health) {
@@ -34,7 +34,7 @@ fn the_answer_says_how_the_instance_does_and_what_happened_since() {
     worker.pass();
     overview.sample();
     for _ in 0..10 {
-        metrics.document(Verdict::Near);
+        metrics.document(VerdictLabel::Near);
     }
     metrics.dead_letter(Reject::NoText);
     metrics.dead_letter_read(Reject::NoText, &PartitionId::new("t", 0).at(4), "no text is left");

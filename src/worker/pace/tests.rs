@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::PageDigest;
-use crate::log::{Answer, Decision, PageRuling, RequestId, Ruling};
+use crate::log::{Answer, Decision, PageVerdict, RequestId, Verdict};
 use crate::record::PartitionId;
 use crate::worker::bench::{Bench, input};
 use crate::worker::{Event, Page, PageAction, PageOutcome};
@@ -81,13 +81,13 @@ impl Reading {
     }
 
     fn verdict(&mut self, partition: i32, offset: i64, time: i64) {
-        let page = PageRuling {
+        let page = PageVerdict {
             source: input(partition).at(offset),
             event_time: Timestamp::from_millis(time),
             digest: PageDigest(0),
             decision: Decision::Unique { original: None },
         };
-        self.bench.follow(vec![Ruling { request: RequestId(u64::MAX), answer: Answer::Page(page) }]);
+        self.bench.follow(vec![Verdict { request: RequestId(u64::MAX), answer: Answer::Page(page) }]);
     }
 
     /// The question is answered: the other worker's partition has this many records, and its next pages are of these

@@ -128,7 +128,7 @@ fn pages_wait_in_their_queue_while_nobody_judges() {
     produce(broker, &site.input, 0, &pages);
     let worker = site.start_with("worker", json!({ "roles": ["worker"] }));
     let waiting = || worker.metric("dupgate_queue_records", &["queue=\"produce\""]);
-    wait::until("every page to wait for its ruling", || (waiting() > 29.5).then_some(()));
+    wait::until("every page to wait for its verdict", || (waiting() > 29.5).then_some(()));
     let judge = site.start_with("judge", json!({ "roles": ["judge"] }));
     assert_eq!(committed(broker, &site.unique, 30).len(), 30);
     wait::until("an empty queue", || (waiting() < 0.5).then_some(()));

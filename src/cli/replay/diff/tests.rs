@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::settings::Settings;
-use crate::log::{Answer, Decision, Match, PageRuling, RequestId, Ruling, Stage};
+use crate::log::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::replay::{InputRange, Order, Reads, Target};
 use crate::text::Analyzer;
@@ -43,7 +43,7 @@ fn plan() -> Plan {
 }
 
 /// Says of a page that it is near another one, or unique.
-fn ruling(offset: i64, original: Option<i64>) -> Ruling {
+fn verdict(offset: i64, original: Option<i64>) -> Verdict {
     let of = |original| Match {
         stage: Stage::SimHash,
         distance: 4,
@@ -56,13 +56,13 @@ fn ruling(offset: i64, original: Option<i64>) -> Ruling {
         Some(original) => Decision::Duplicate { of: of(original) },
         None => Decision::Unique { original: None },
     };
-    let page = PageRuling {
+    let page = PageVerdict {
         source: at(offset),
         event_time: Timestamp::default(),
         digest: crate::fingerprint::PageDigest(0),
         decision,
     };
-    Ruling { request: RequestId(1), answer: Answer::Page(page) }
+    Verdict { request: RequestId(1), answer: Answer::Page(page) }
 }
 
 /// Pages 0 to 9 are unique in both; 10 to 12 are near in the replay only, 13 in live only; 14 is known to live only, and
@@ -74,14 +74,14 @@ fn counted(plan: &Plan) -> Counted<'_> {
     let mut changes = Changes::new(&plan.ranges(), 2);
     for offset in 0..16 {
         let (before, after) = ((offset == 13).then_some(1), (10..13).contains(&offset).then_some(offset - 1));
-        changes.push(Side::Before, &ruling(offset, before), Some(&live));
+        changes.push(Side::Before, &verdict(offset, before), Some(&live));
         match offset {
             14 => {}
             15 => {
                 let answer = Answer::Withdrawn { source: at(15), reason: Reject::Gone };
-                changes.push(Side::After, &Ruling { request: RequestId(1), answer }, Some(&tried));
+                changes.push(Side::After, &Verdict { request: RequestId(1), answer }, Some(&tried));
             }
-            offset => changes.push(Side::After, &ruling(offset, after), Some(&tried)),
+            offset => changes.push(Side::After, &verdict(offset, after), Some(&tried)),
         }
     }
     let compared = changes.finish();

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::cli::human;
-use crate::cli::ruling::{Form, Measure};
+use crate::cli::verdict::{Form, Measure};
 use crate::fingerprint::share;
 use crate::log::{Match, Rules, SameId, Stage};
 use crate::record::Source;
-use crate::replay::{Example, Ruled, Side, Sides, Verdict};
+use crate::replay::{Example, Ruled, Side, Sides, VerdictKind};
 
 /// Returns the form of the sketches that a run compares.
 pub(super) fn form(ruled: &Ruled) -> Form {
@@ -19,7 +19,7 @@ pub(super) fn form(ruled: &Ruled) -> Form {
 pub(super) fn why(
     example: &Example,
     names: &Sides<String>,
-    verdict: impl Fn(Side, &Source) -> Option<Verdict>,
+    verdict: impl Fn(Side, &Source) -> Option<VerdictKind>,
 ) -> String {
     let Sides { before, after } = &example.ruled;
     let (Some(before), Some(after)) = (before, after) else {
@@ -29,7 +29,7 @@ pub(super) fn why(
     let ruled = Sides { before, after };
     for side in Side::BOTH {
         let of = ruled.of(side);
-        if of.verdict == Verdict::Withdrawn {
+        if of.verdict == VerdictKind::Withdrawn {
             let reason = of.reason.map_or("unknown reason", crate::record::Reject::name);
             return format!("{} withdrew the page: {reason}", names.of(side));
         }
@@ -48,7 +48,7 @@ fn of_one(
     of: &Match,
     ruled: &Sides<&Ruled>,
     names: &Sides<String>,
-    verdict: impl Fn(Side, &Source) -> Option<Verdict>,
+    verdict: impl Fn(Side, &Source) -> Option<VerdictKind>,
 ) -> String {
     let other = side.other();
     let name = names.of(other);
@@ -57,11 +57,11 @@ fn of_one(
     {
         return words;
     }
-    if let Some(original) = verdict(other, &of.source).filter(|verdict| *verdict != Verdict::Unique) {
+    if let Some(original) = verdict(other, &of.source).filter(|verdict| *verdict != VerdictKind::Unique) {
         if original.is_duplicate() {
             return format!("{} matched a page that {name} calls a duplicate ({})", names.of(side), original.name());
         }
-        if original == Verdict::Withdrawn {
+        if original == VerdictKind::Withdrawn {
             return format!("{} matched a page that {name} has withdrawn", names.of(side));
         }
     }
@@ -138,7 +138,7 @@ fn of_two(
     of: Sides<&Match>,
     ruled: &Sides<&Ruled>,
     names: &Sides<String>,
-    verdict: impl Fn(Side, &Source) -> Option<Verdict>,
+    verdict: impl Fn(Side, &Source) -> Option<VerdictKind>,
 ) -> String {
     if of.before.source != of.after.source {
         let measured = |side: Side| {
@@ -159,8 +159,8 @@ fn of_two(
     let (Some(before), Some(after)) = (&ruled.before.rules, &ruled.after.rules) else {
         return "same original, and the rules are not known".to_owned();
     };
-    let is = |one: Verdict| ruled.before.verdict == one || ruled.after.verdict == one;
-    if is(Verdict::Update) && before.same_id != after.same_id {
+    let is = |one: VerdictKind| ruled.before.verdict == one || ruled.after.verdict == one;
+    if is(VerdictKind::Update) && before.same_id != after.same_id {
         let word = |rules: &Rules| match rules.same_id {
             SameId::Update => "update",
             SameId::Duplicate => "duplicate",
@@ -173,7 +173,7 @@ fn of_two(
             names.after
         );
     }
-    if is(Verdict::Template) && before.number_guard != after.number_guard {
+    if is(VerdictKind::Template) && before.number_guard != after.number_guard {
         let least = |rules: &Rules| {
             rules.number_guard.map_or_else(
                 || "does not compare them".to_owned(),
@@ -234,11 +234,11 @@ mod tests {
         Match { stage, distance, contained: None, source: at(original), age_ms: 3_600_000, cluster: at(original) }
     }
 
-    fn ruled(verdict: Verdict, of: Option<Match>, rules: &Rules) -> Ruled {
+    fn ruled(verdict: VerdictKind, of: Option<Match>, rules: &Rules) -> Ruled {
         Ruled { verdict, of: of.map(Box::new), reason: None, rules: Some(Arc::new(rules.clone())) }
     }
 
-    fn words(before: Option<Ruled>, after: Option<Ruled>, said: &[(Side, i64, Verdict)]) -> String {
+    fn words(before: Option<Ruled>, after: Option<Ruled>, said: &[(Side, i64, VerdictKind)]) -> String {
         let names = Sides { before: "live".to_owned(), after: "replay 7c1f".to_owned() };
         why(&Example { source: at(9), ruled: Sides { before, after } }, &names, |side, source| {
             let (_, _, verdict) = said.iter().find(|(of, offset, _)| (*of, *offset) == (side, source.offset))?;
@@ -247,8 +247,8 @@ mod tests {
     }
 
     /// Live says unique, the replay near.
-    fn gained(of: Match, live: &Rules, tried: &Rules, said: &[(Side, i64, Verdict)]) -> String {
-        words(Some(ruled(Verdict::Unique, None, live)), Some(ruled(Verdict::Near, Some(of), tried)), said)
+    fn gained(of: Match, live: &Rules, tried: &Rules, said: &[(Side, i64, VerdictKind)]) -> String {
+        words(Some(ruled(VerdictKind::Unique, None, live)), Some(ruled(VerdictKind::Near, Some(of), tried)), said)
     }
 
     #[test]
@@ -261,7 +261,8 @@ mod tests {
         let of = matched(Stage::MinHash, distance, 3);
         let expected = format!("similarity {similarity}: live needs 0.5, replay 7c1f needs 0.3");
         assert_eq!(gained(of.clone(), &live, &tried, &[]), expected);
-        let lost = words(Some(ruled(Verdict::Near, Some(of), &tried)), Some(ruled(Verdict::Unique, None, &live)), &[]);
+        let lost =
+            words(Some(ruled(VerdictKind::Near, Some(of), &tried)), Some(ruled(VerdictKind::Unique, None, &live)), &[]);
         assert_eq!(lost, format!("similarity {similarity}: live needs 0.3, replay 7c1f needs 0.5"));
 
         let bits = |max_distance| Rules { max_distance, stages: Stage::ALL.to_vec(), ..live.clone() };
@@ -295,15 +296,15 @@ mod tests {
         let live = rules(&[]);
         let of = || matched(Stage::MinHash, 0, 3);
         assert_eq!(
-            gained(of(), &live, &live, &[(Side::Before, 3, Verdict::Near)]),
+            gained(of(), &live, &live, &[(Side::Before, 3, VerdictKind::Near)]),
             "replay 7c1f matched a page that live calls a duplicate (near)"
         );
         assert_eq!(
-            gained(of(), &live, &live, &[(Side::Before, 3, Verdict::Withdrawn)]),
+            gained(of(), &live, &live, &[(Side::Before, 3, VerdictKind::Withdrawn)]),
             "replay 7c1f matched a page that live has withdrawn"
         );
         assert_eq!(
-            gained(of(), &live, &live, &[(Side::Before, 3, Verdict::Unique), (Side::After, 3, Verdict::Near)]),
+            gained(of(), &live, &live, &[(Side::Before, 3, VerdictKind::Unique), (Side::After, 3, VerdictKind::Near)]),
             "no threshold says why: live remembers other originals (window, warm-up)"
         );
         let other = Rules { same_site: None, max_entries: 7, ..live.clone() };
@@ -319,25 +320,25 @@ mod tests {
         let live = rules(&[]);
         let of = |verdict, original| Some(ruled(verdict, Some(matched(Stage::SimHash, 2, original)), &live));
         assert_eq!(
-            words(of(Verdict::Near, 3), of(Verdict::Template, 4), &[(Side::Before, 4, Verdict::Exact)]),
+            words(of(VerdictKind::Near, 3), of(VerdictKind::Template, 4), &[(Side::Before, 4, VerdictKind::Exact)]),
             "original differs: live matched pages:0:3 (2 bits differ), replay 7c1f matched pages:0:4 (2 bits differ); \
              pages:0:4 is a duplicate in live (exact)"
         );
         assert_eq!(
-            words(of(Verdict::Near, 3), of(Verdict::Template, 3), &[]),
+            words(of(VerdictKind::Near, 3), of(VerdictKind::Template, 3), &[]),
             "same original, and no threshold says why"
         );
         let guarded = Rules { number_guard: Some(250), ..live.clone() };
         let plain = Rules { number_guard: None, ..live.clone() };
         let near = |verdict, rules: &Rules| Some(ruled(verdict, Some(matched(Stage::SimHash, 2, 3)), rules));
         assert_eq!(
-            words(near(Verdict::Near, &plain), near(Verdict::Template, &guarded), &[]),
+            words(near(VerdictKind::Near, &plain), near(VerdictKind::Template, &guarded), &[]),
             "the numbers differ: live does not compare them, replay 7c1f needs 0.25 of them in common"
         );
         let update = Rules { same_id: SameId::Update, ..live.clone() };
         let duplicate = Rules { same_id: SameId::Duplicate, ..live };
         assert_eq!(
-            words(near(Verdict::Update, &update), near(Verdict::Near, &duplicate), &[]),
+            words(near(VerdictKind::Update, &update), near(VerdictKind::Near, &duplicate), &[]),
             "same id: match.same_id is update in live, duplicate in replay 7c1f"
         );
     }
@@ -345,9 +346,9 @@ mod tests {
     #[test]
     fn a_page_that_one_run_lacks_or_withdrew_is_said_to_be_so() {
         let live = rules(&[]);
-        let unique = || Some(ruled(Verdict::Unique, None, &live));
+        let unique = || Some(ruled(VerdictKind::Unique, None, &live));
         assert_eq!(words(unique(), None, &[]), "replay 7c1f has no verdict on this page");
-        let withdrawn = Ruled { reason: Some(Reject::Gone), ..ruled(Verdict::Withdrawn, None, &live) };
+        let withdrawn = Ruled { reason: Some(Reject::Gone), ..ruled(VerdictKind::Withdrawn, None, &live) };
         let said = words(Some(withdrawn), unique(), &[]);
         assert_eq!(said, format!("live withdrew the page: {}", Reject::Gone.name()));
     }

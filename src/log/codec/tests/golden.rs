@@ -12,10 +12,10 @@ const ENTRIES: [&str; 3] = [
     include_str!("../../../../tests/golden/log/entries.v2.hex"),
     include_str!("../../../../tests/golden/log/entries.v3.hex"),
 ];
-const RULINGS: [&str; 3] = [
-    include_str!("../../../../tests/golden/log/rulings.v1.hex"),
-    include_str!("../../../../tests/golden/log/rulings.v2.hex"),
-    include_str!("../../../../tests/golden/log/rulings.v3.hex"),
+const VERDICTS: [&str; 3] = [
+    include_str!("../../../../tests/golden/log/verdicts.v1.hex"),
+    include_str!("../../../../tests/golden/log/verdicts.v2.hex"),
+    include_str!("../../../../tests/golden/log/verdicts.v3.hex"),
 ];
 const RULES: [&str; 3] = [
     include_str!("../../../../tests/golden/log/rules.v1.hex"),
@@ -31,7 +31,7 @@ const CHECKPOINT: [&str; 3] = [
 /// What options bring about, and nothing else, is written as version 4.
 const WITH_OPTIONS: [&str; 3] = [
     include_str!("../../../../tests/golden/log/rules.v4.hex"),
-    include_str!("../../../../tests/golden/log/rulings_contained.v4.hex"),
+    include_str!("../../../../tests/golden/log/verdicts_contained.v4.hex"),
     include_str!("../../../../tests/golden/log/checkpoint.v4.hex"),
 ];
 /// Rules that are unsure of low estimates, and nothing else, are written as version 5.
@@ -40,12 +40,12 @@ const UNSURE: [&str; 2] = [
     include_str!("../../../../tests/golden/log/checkpoint.v5.hex"),
 ];
 const ENTRIES_4: &str = include_str!("../../../../tests/golden/log/entries.v4.hex");
-const RULINGS_4: &str = include_str!("../../../../tests/golden/log/rulings.v4.hex");
+const VERDICTS_4: &str = include_str!("../../../../tests/golden/log/verdicts.v4.hex");
 
 /// Sites, variants, originals that not all tables hold, and the rules that go with them are written as version 6.
 const OF_SITES: [&str; 3] = [
     include_str!("../../../../tests/golden/log/entries.v6.hex"),
-    include_str!("../../../../tests/golden/log/rulings.v6.hex"),
+    include_str!("../../../../tests/golden/log/verdicts.v6.hex"),
     include_str!("../../../../tests/golden/log/rules.v6.hex"),
 ];
 
@@ -98,24 +98,24 @@ fn entries_of_all_versions() {
 }
 
 #[test]
-fn rulings_of_all_versions() {
+fn verdicts_of_all_versions() {
     let before = |version: u8| {
         let mut before = batch();
         if version < 2 {
             before.tails = tails_1();
         }
-        before.rulings.retain(|ruling| !is_template(ruling));
-        for ruling in &mut before.rulings {
-            if let Answer::Page(page) = &mut ruling.answer
+        before.verdicts.retain(|verdict| !is_template(verdict));
+        for verdict in &mut before.verdicts {
+            if let Answer::Page(page) = &mut verdict.answer
                 && let Decision::Unique { original: Some(original) } | Decision::Update { original: Some(original), .. } =
                     &mut page.decision
             {
                 as_of(version, &mut original.fingerprints);
             }
         }
-        VerdictRecord::Rulings(before)
+        VerdictRecord::Verdicts(before)
     };
-    check_verdict("rulings", RULINGS, &VerdictRecord::Rulings(batch()), [&before(1), &before(2)], 0);
+    check_verdict("verdicts", VERDICTS, &VerdictRecord::Verdicts(batch()), [&before(1), &before(2)], 0);
 }
 
 /// What only version 4 can say.
@@ -123,9 +123,9 @@ fn rulings_of_all_versions() {
 fn a_simhash_of_other_than_64_bits_takes_version_4() {
     check_written("entries.v4.hex", ENTRIES_4, &[encoded(&other_widths())]);
     assert_eq!(decode_entries(&records(ENTRIES_4)[0]), Ok(other_widths()));
-    let value = VerdictRecord::Rulings(RulingBatch { rulings: rulings_of_other_widths(), ..batch() });
-    check_written("rulings.v4.hex", RULINGS_4, &encode_verdict(&value, 0));
-    check_read("rulings.v4.hex", RULINGS_4, &value);
+    let value = VerdictRecord::Verdicts(VerdictBatch { verdicts: verdicts_of_other_widths(), ..batch() });
+    check_written("verdicts.v4.hex", VERDICTS_4, &encode_verdict(&value, 0));
+    check_read("verdicts.v4.hex", VERDICTS_4, &value);
     // One of them is enough, and without one older releases can read the record.
     let version = |entries: &[Entry]| encoded(entries)[2];
     assert_eq!(version(&entries()), DEFAULT_VERSION);
@@ -135,8 +135,8 @@ fn a_simhash_of_other_than_64_bits_takes_version_4() {
     }
 }
 
-fn is_template(ruling: &Ruling) -> bool {
-    matches!(&ruling.answer, Answer::Page(page) if matches!(page.decision, Decision::Template { .. }))
+fn is_template(verdict: &Verdict) -> bool {
+    matches!(&verdict.answer, Answer::Page(page) if matches!(page.decision, Decision::Template { .. }))
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn rules_that_are_unsure_of_low_estimates_are_written_as_a_version_of_their_own(
 
 #[test]
 fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
-    let [entries_6, rulings_6, rules_6] = OF_SITES;
+    let [entries_6, verdicts_6, rules_6] = OF_SITES;
     let entries: Vec<Entry> = [(Some(SiteHash(0x517E_517E)), false), (Some(SiteHash(7)), true), (None, true)]
         .into_iter()
         .zip(1_u8..)
@@ -193,7 +193,7 @@ fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
         (Some(SiteHash(7)), Placement { skipped: 1, family: Some(300) }),
     ];
     let mut value = batch();
-    let originals = value.rulings.iter_mut().filter_map(|ruling| match &mut ruling.answer {
+    let originals = value.verdicts.iter_mut().filter_map(|verdict| match &mut verdict.answer {
         Answer::Page(page) => match &mut page.decision {
             Decision::Unique { original } | Decision::Update { original, .. } | Decision::Template { original, .. } => {
                 original.as_mut()
@@ -205,9 +205,9 @@ fn sites_variants_and_placements_are_written_as_a_version_of_their_own() {
     for (original, (site, placement)) in originals.zip(placed) {
         (original.site, original.placement) = (site, placement);
     }
-    let value = VerdictRecord::Rulings(value);
-    check_written("rulings.v6.hex", rulings_6, &encode_verdict(&value, 0));
-    check_read("rulings.v6.hex", rulings_6, &value);
+    let value = VerdictRecord::Verdicts(value);
+    check_written("verdicts.v6.hex", verdicts_6, &encode_verdict(&value, 0));
+    check_read("verdicts.v6.hex", verdicts_6, &value);
 
     let unsure =
         LowConfidence { below: 460, below_short: 330, short: 200, containment: 800, max_distance: 14, of_many: true };
@@ -231,7 +231,7 @@ fn options_are_written_as_a_version_of_their_own() {
     let with_options = Checkpoint { rules: rules_4(), ..checkpoint() };
     let values = [
         ("rules", VerdictRecord::Rules(record)),
-        ("rulings_contained", VerdictRecord::Rulings(batch_4())),
+        ("verdicts_contained", VerdictRecord::Verdicts(batch_4())),
         ("checkpoint", VerdictRecord::Checkpoint(Box::new(with_options))),
     ];
     for ((name, value), golden) in values.iter().zip(WITH_OPTIONS) {
@@ -239,12 +239,12 @@ fn options_are_written_as_a_version_of_their_own() {
         check_read(&format!("{name}.v4.hex"), golden, value);
     }
     // Whoever reads version 3 takes what it has no flag for as broken, not as something else.
-    let mut old = encode_verdict(&VerdictRecord::Rulings(batch_4()), 0).remove(0);
+    let mut old = encode_verdict(&VerdictRecord::Verdicts(batch_4()), 0).remove(0);
     old[2] = DEFAULT_VERSION;
     let length = old.len() - 4;
     let checksum = crc32fast::hash(&old[..length]);
     old[length..].copy_from_slice(&checksum.to_le_bytes());
-    assert!(matches!(VerdictReader::new().push(0, &old), Err(CodecError::BadValue { what: "ruling", .. })));
+    assert!(matches!(VerdictReader::new().push(0, &old), Err(CodecError::BadValue { what: "verdict", .. })));
 }
 
 /// Rules with every option of version 4.
@@ -258,10 +258,10 @@ fn rules_4() -> Rules {
 }
 
 /// Pages that are matched by containment, in every kind of decision.
-fn batch_4() -> RulingBatch {
+fn batch_4() -> VerdictBatch {
     let mut batch = batch();
-    for (number, ruling) in (0_u16..).zip(&mut batch.rulings) {
-        let Answer::Page(page) = &mut ruling.answer else { continue };
+    for (number, verdict) in (0_u16..).zip(&mut batch.verdicts) {
+        let Answer::Page(page) = &mut verdict.answer else { continue };
         let (Decision::Update { of, .. } | Decision::Template { of, .. } | Decision::Duplicate { of }) =
             &mut page.decision
         else {
@@ -320,11 +320,11 @@ pub(super) fn other_widths() -> Vec<Entry> {
     (2..6).map(page).collect()
 }
 
-fn rulings_of_other_widths() -> Vec<Ruling> {
-    let mut rulings = batch().rulings;
+fn verdicts_of_other_widths() -> Vec<Verdict> {
+    let mut verdicts = batch().verdicts;
     let mut number = 2;
-    for ruling in &mut rulings {
-        if let Answer::Page(page) = &mut ruling.answer
+    for verdict in &mut verdicts {
+        if let Answer::Page(page) = &mut verdict.answer
             && let Decision::Unique { original: Some(original) }
             | Decision::Update { original: Some(original), .. }
             | Decision::Template { original: Some(original), .. } = &mut page.decision
@@ -333,7 +333,7 @@ fn rulings_of_other_widths() -> Vec<Ruling> {
             number += 1;
         }
     }
-    rulings
+    verdicts
 }
 
 fn page_entry(number: u8) -> EntryBody {
@@ -363,7 +363,7 @@ pub(super) fn entries() -> Vec<Entry> {
 }
 
 /// Every kind of answer, with and without each of its options.
-pub(super) fn batch() -> RulingBatch {
+pub(super) fn batch() -> VerdictBatch {
     let of = |stage, distance, cluster| Match {
         stage,
         distance,
@@ -394,7 +394,7 @@ pub(super) fn batch() -> RulingBatch {
         Decision::Template { of: of(Stage::SimHash, 1, 5), original: None },
     ];
     let page = |(number, decision): (i64, Decision)| {
-        Answer::Page(PageRuling {
+        Answer::Page(PageVerdict {
             source: pages().at(1_000_000 + number),
             event_time: Timestamp::from_millis(1_795_000_000_000 + number * 1000),
             digest: PageDigest(0xD16E_5700),
@@ -409,14 +409,14 @@ pub(super) fn batch() -> RulingBatch {
         Answer::Reopened { partition: PartitionId::new("other", -1), from: -5, to: 5 },
     ]);
     answers.extend((20..).zip(templates).map(page));
-    let ruling =
-        |(number, answer): (u64, Answer)| Ruling { request: RequestId(0x5E5E_0000_0000_0000 + number), answer };
-    RulingBatch {
+    let verdict =
+        |(number, answer): (u64, Answer)| Verdict { request: RequestId(0x5E5E_0000_0000_0000 + number), answer };
+    VerdictBatch {
         log: LogIdentity(0x0123_4567_89AB_CDEF),
         rules: RulesNumber(300),
         tails: tails(),
         next_entry: 123_456_789,
-        rulings: (0..).zip(answers).map(ruling).collect(),
+        verdicts: (0..).zip(answers).map(verdict).collect(),
     }
 }
 

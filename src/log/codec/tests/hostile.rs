@@ -72,7 +72,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..5_usize) {
         read_as_everything(&bytes);
-        let kind = [Kind::Entries, Kind::Rulings, Kind::Rules, Kind::CheckpointPart, Kind::Checkpoint][kind];
+        let kind = [Kind::Entries, Kind::Verdicts, Kind::Rules, Kind::CheckpointPart, Kind::Checkpoint][kind];
         for version in KNOWN_VERSIONS {
             read_as_everything(&framed_as(version, kind, &bytes));
         }

@@ -109,7 +109,7 @@ fn originals() -> BoxedStrategy<NewOriginal> {
         .boxed()
 }
 
-fn rulings() -> BoxedStrategy<Ruling> {
+fn single_verdicts() -> BoxedStrategy<Verdict> {
     let decision = prop_oneof![
         prop::option::of(originals()).prop_map(|original| Decision::Unique { original }),
         (matches(), prop::option::of(originals())).prop_map(|(of, original)| Decision::Update { of, original }),
@@ -117,7 +117,7 @@ fn rulings() -> BoxedStrategy<Ruling> {
         matches().prop_map(|of| Decision::Duplicate { of }),
     ];
     let page = (sources(), times(), digests(), decision).prop_map(|(source, event_time, digest, decision)| {
-        Answer::Page(PageRuling { source, event_time, digest, decision })
+        Answer::Page(PageVerdict { source, event_time, digest, decision })
     });
     let answer = prop_oneof![
         6 => page,
@@ -126,7 +126,7 @@ fn rulings() -> BoxedStrategy<Ruling> {
         1 => (partitions(), numbers(), numbers())
             .prop_map(|(partition, from, to)| Answer::Reopened { partition, from, to }),
     ];
-    (any::<u64>(), answer).prop_map(|(request, answer)| Ruling { request: RequestId(request), answer }).boxed()
+    (any::<u64>(), answer).prop_map(|(request, answer)| Verdict { request: RequestId(request), answer }).boxed()
 }
 
 fn spans() -> BoxedStrategy<Duration> {
@@ -248,12 +248,11 @@ pub(super) fn checkpoints() -> impl Strategy<Value = Checkpoint> {
 }
 
 pub(super) fn verdicts() -> impl Strategy<Value = VerdictRecord> {
-    let batch = (any::<u64>(), any::<u32>(), tails(), numbers(), prop::collection::vec(rulings(), 0..12)).prop_map(
-        |(log, number, tails, next_entry, rulings)| {
+    let batch = (any::<u64>(), any::<u32>(), tails(), numbers(), prop::collection::vec(single_verdicts(), 0..12))
+        .prop_map(|(log, number, tails, next_entry, verdicts)| {
             let (log, rules) = (LogIdentity(log), RulesNumber(number));
-            VerdictRecord::Rulings(RulingBatch { log, rules, tails, next_entry, rulings })
-        },
-    );
+            VerdictRecord::Verdicts(VerdictBatch { log, rules, tails, next_entry, verdicts })
+        });
     let new_rules = (any::<u64>(), any::<u32>(), rules()).prop_map(|(log, number, rules)| {
         VerdictRecord::Rules(RulesRecord { log: LogIdentity(log), number: RulesNumber(number), rules })
     });

@@ -1,7 +1,7 @@
 //! Detects that no verdicts arrive although requests are pending.
 //!
-//! A worker that is slow to get one ruling is not alone: a judge may have a backlog. What this looks for is silence: entries
-//! wait, and for some time not one ruling was read. Then nobody judges, or nobody can be heard.
+//! A worker that is slow to get one verdict is not alone: a judge may have a backlog. What this looks for is silence: entries
+//! wait, and for some time not one verdict was read. Then nobody judges, or nobody can be heard.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ pub(super) const END_LOOK: Duration = Duration::from_secs(1);
 
 /// Watches one partition of the verdict log.
 #[derive(Debug, Default)]
-pub(super) struct RulingWatch {
-    /// When a ruling was read last.
+pub(super) struct VerdictWatch {
+    /// When a verdict was read last.
     heard: Duration,
     /// Since when entries have waited without a break.
     waiting: Option<Duration>,
 }
 
-impl RulingWatch {
-    /// A ruling was read, whoever asked for it.
+impl VerdictWatch {
+    /// A verdict was read, whoever asked for it.
     pub(super) fn heard(&mut self, now: Duration) {
         self.heard = now;
     }
 
-    /// Returns for how long rulings have been missing, if that is too long; `waits` says whether an entry waits now.
+    /// Returns for how long verdicts have been missing, if that is too long; `waits` says whether an entry waits now.
     pub(super) fn silence(&mut self, now: Duration, waits: bool) -> Option<Duration> {
         if !waits {
             self.waiting = None;
@@ -42,15 +42,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_counts_from_the_last_ruling_or_from_the_first_entry_that_waits() {
+    fn silence_counts_from_the_last_verdict_or_from_the_first_entry_that_waits() {
         let second = Duration::from_secs;
-        let mut watch = RulingWatch::default();
+        let mut watch = VerdictWatch::default();
         assert_eq!(watch.silence(second(100), false), None, "nobody waits");
         assert_eq!(watch.silence(second(100), true), None);
         assert_eq!(watch.silence(second(101), true), None);
         assert_eq!(watch.silence(second(102), true), Some(second(2)), "counts from the first look that saw one wait");
         watch.heard(second(102));
-        assert_eq!(watch.silence(second(103), true), None, "a ruling came, and the others are on their way");
+        assert_eq!(watch.silence(second(103), true), None, "a verdict came, and the others are on their way");
         assert_eq!(watch.silence(second(106), true), Some(second(4)));
         assert_eq!(watch.silence(second(107), false), None);
         assert_eq!(watch.silence(second(108), true), None, "waits again, for a moment");

@@ -12,7 +12,7 @@ pub struct LogIdentity(pub u64);
 #[derive(Clone, Debug, PartialEq)]
 pub enum VerdictRecord {
     /// Answers to a run of entries.
-    Rulings(RulingBatch),
+    Verdicts(VerdictBatch),
     /// From here on these rules are in force.
     Rules(RulesRecord),
     /// The state, but for the originals, as it stands here.
@@ -24,7 +24,7 @@ impl VerdictRecord {
     #[must_use]
     pub fn log(&self) -> LogIdentity {
         match self {
-            Self::Rulings(batch) => batch.log,
+            Self::Verdicts(batch) => batch.log,
             Self::Rules(record) => record.log,
             Self::Checkpoint(checkpoint) => checkpoint.log,
         }
@@ -33,17 +33,17 @@ impl VerdictRecord {
 
 /// The answers to a run of entries of the fingerprint log. Empty when all of them were repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RulingBatch {
+pub struct VerdictBatch {
     /// The log this was written to.
     pub log: LogIdentity,
-    /// The rules all its rulings were made under.
+    /// The rules all its verdicts were made under.
     pub rules: RulesNumber,
-    /// The tails behind the last ruling, absolute.
+    /// The tails behind the last verdict, absolute.
     pub tails: Tails,
     /// Offset of the next entry to judge.
     pub next_entry: i64,
     /// In the order of their entries.
-    pub rulings: Vec<Ruling>,
+    pub verdicts: Vec<Verdict>,
 }
 
 /// New rules, with their number.
@@ -59,7 +59,7 @@ pub struct RulesRecord {
 
 /// One answer. Final: it is read back, never worked out again (law L4).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ruling {
+pub struct Verdict {
     /// The request that it answers.
     pub request: RequestId,
     /// The answer.
@@ -71,7 +71,7 @@ pub struct Ruling {
 #[expect(clippy::large_enum_variant, reason = "nearly every answer is that of a page")]
 pub enum Answer {
     /// A page was judged.
-    Page(PageRuling),
+    Page(PageVerdict),
     /// A page counts as judged, is not delivered, and is no original any more.
     Withdrawn {
         /// The page's position.
@@ -81,7 +81,7 @@ pub enum Answer {
     },
     /// Originals are matched no more.
     Forgotten(ForgetTarget),
-    /// A range may be asked about anew; rulings before this one are void for it.
+    /// A range may be asked about anew; verdicts before this one are void for it.
     Reopened {
         /// The input partition.
         partition: PartitionId,
@@ -92,12 +92,12 @@ pub enum Answer {
     },
 }
 
-impl Ruling {
+impl Verdict {
     /// Returns a copy without what only the index needs: fingerprints and all that a new original is found by.
     #[must_use]
     pub fn without_original(&self) -> Self {
         let answer = match &self.answer {
-            Answer::Page(page) => Answer::Page(PageRuling {
+            Answer::Page(page) => Answer::Page(PageVerdict {
                 source: page.source.clone(),
                 event_time: page.event_time,
                 digest: page.digest,
@@ -110,7 +110,7 @@ impl Ruling {
 }
 
 impl Answer {
-    /// Returns the position that this answer is the ruling of, if it is about a single one.
+    /// Returns the position that this answer is the verdict of, if it is about a single one.
     #[must_use]
     pub fn ruled_source(&self) -> Option<&Source> {
         match self {
@@ -121,9 +121,9 @@ impl Answer {
     }
 }
 
-/// The ruling of one page.
+/// The verdict of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageRuling {
+pub struct PageVerdict {
     /// The page's position.
     pub source: Source,
     /// Event time as judged: bounded by the brokers' clock.

@@ -1,4 +1,4 @@
-//! One ruling, as `tap` and `verdicts show` print it.
+//! One verdict, as `tap` and `verdicts show` print it.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::human::age;
 use crate::fingerprint::{SketchForm, share};
-use crate::log::{Answer, Match, PageRuling, Stage};
+use crate::log::{Answer, Match, PageVerdict, Stage};
 use crate::record::Source;
-use crate::worker::verdict;
+use crate::worker::verdict_name;
 
 /// The form of the scheme's sketches, as far as there is one: with it a distance of theirs is a similarity.
 pub(super) type Form = Option<SketchForm>;
@@ -66,12 +66,12 @@ impl fmt::Display for Measure {
     }
 }
 
-/// Returns the ruling as a JSON object; ids are added by whoever knows them.
-pub(super) fn object(page: &PageRuling, form: Form) -> Map<String, Value> {
+/// Returns the verdict as a JSON object; ids are added by whoever knows them.
+pub(super) fn object(page: &PageVerdict, form: Form) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
     put("source", page.source.to_string().into());
-    put("verdict", verdict(page).into());
+    put("verdict", verdict_name(page).into());
     put("event_time_ms", page.event_time.millis().into());
     if let Some(of) = page.decision.matched() {
         object.extend(matched(of, form));
@@ -119,14 +119,14 @@ pub(super) fn other(answer: &Answer, form: Form) -> Value {
 /// Headings of [`cells`].
 pub(super) const HEADS: [&str; 7] = ["VERDICT", "NEARNESS", "AGE", "PAGE", "ORIGINAL", "ID", "ORIGINAL ID"];
 
-/// Returns the ruling as one row: `near  d=2  1 d 7 h  a:3:1  a:9:2  ID  ID`.
-pub(super) fn cells(page: &PageRuling, form: Form, id: impl Fn(&Source) -> Option<String>) -> Vec<String> {
+/// Returns the verdict as one row: `near  d=2  1 d 7 h  a:3:1  a:9:2  ID  ID`.
+pub(super) fn cells(page: &PageVerdict, form: Form, id: impl Fn(&Source) -> Option<String>) -> Vec<String> {
     let of = page.decision.matched();
     let nearness = of.map(|of| Measure::of(of, form).to_string());
     let original = of.map(|of| of.source.to_string());
     let id_of = |source: Option<&Source>| source.and_then(&id);
     [
-        Some(verdict(page).to_owned()),
+        Some(verdict_name(page).to_owned()),
         nearness,
         of.map(|of| age(of.age_ms)),
         Some(page.source.to_string()),
@@ -153,7 +153,7 @@ mod tests {
             age_ms: 0,
             cluster: source.clone(),
         };
-        let page = |stage| PageRuling {
+        let page = |stage| PageVerdict {
             source: source.clone(),
             event_time: crate::record::Timestamp::default(),
             digest: crate::fingerprint::PageDigest(0),
@@ -171,7 +171,7 @@ mod tests {
         // 4 of 128 slots of 8 bits.
         let by_sketch = object(&page(Stage::MinHash), form);
         assert_eq!((by_sketch.get("distance"), by_sketch.get("similarity")), (None, Some(&json!(0.968))));
-        let line = |page: &PageRuling, form| cells(page, form, |_| None).join(" ");
+        let line = |page: &PageVerdict, form| cells(page, form, |_| None).join(" ");
         assert_eq!(line(&page(Stage::MinHash), form), "near s=0.968 0 ms a:0:1 a:0:1 - -");
         assert_eq!(line(&page(Stage::MinHash), None), "near s=? 0 ms a:0:1 a:0:1 - -");
         let mut held = page(Stage::MinHash);

@@ -1,4 +1,4 @@
-//! Rulings of the verdict log as bytes.
+//! Verdicts of the verdict log as bytes.
 
 use super::fingerprints::{self, More, Present};
 use super::frame::{self, Kind, OPTIONS_VERSION};
@@ -8,8 +8,8 @@ use super::wire::{Reader, Write};
 use super::{CodecError, reject};
 use crate::fingerprint::{IdHash, PageDigest};
 use crate::log::{
-    Answer, Decision, ForgetTarget, LogIdentity, Match, NewOriginal, PageRuling, RequestId, RulesNumber, Ruling,
-    RulingBatch,
+    Answer, Decision, ForgetTarget, LogIdentity, Match, NewOriginal, PageVerdict, RequestId, RulesNumber, Verdict,
+    VerdictBatch,
 };
 
 const UNIQUE: u8 = 0;
@@ -30,48 +30,48 @@ const IS_CONTAINED: u8 = 1 << 6;
 /// Flag beside the hashes of a new original: its cluster began elsewhere.
 const OF_CLUSTER: u8 = Present::FREE_BIT;
 
-/// Fewest bytes of a ruling: its head and its request id.
+/// Fewest bytes of a verdict: its head and its request id.
 const MIN_BYTES: usize = 9;
 
-/// Appends one Kafka record that holds these rulings to `out`.
-pub(super) fn encode(batch: &RulingBatch, out: &mut Vec<u8>) {
+/// Appends one Kafka record that holds these verdicts to `out`.
+pub(super) fn encode(batch: &VerdictBatch, out: &mut Vec<u8>) {
     let mut places = Places::default();
-    let mut body = Vec::with_capacity(batch.rulings.len() * 64);
-    let version = if batch.rulings.iter().any(|ruling| head_of(&ruling.answer) & IS_CONTAINED != 0) {
+    let mut body = Vec::with_capacity(batch.verdicts.len() * 64);
+    let version = if batch.verdicts.iter().any(|verdict| head_of(&verdict.answer) & IS_CONTAINED != 0) {
         OPTIONS_VERSION
     } else {
-        fingerprints::version_for(batch.rulings.iter().filter_map(remembered).map(|original| &original.fingerprints))
+        fingerprints::version_for(batch.verdicts.iter().filter_map(remembered).map(|original| &original.fingerprints))
     };
-    let of_more = batch.rulings.iter().filter_map(remembered).map(|original| more_of(original).version()).max();
+    let of_more = batch.verdicts.iter().filter_map(remembered).map(|original| more_of(original).version()).max();
     let version = version.max(of_more.unwrap_or(version));
-    for ruling in &batch.rulings {
-        write_ruling(&mut body, version, &mut places, ruling);
+    for verdict in &batch.verdicts {
+        write_verdict(&mut body, version, &mut places, verdict);
     }
-    let start = frame::open_version(out, Kind::Rulings, version);
+    let start = frame::open_version(out, Kind::Verdicts, version);
     out.fixed64(batch.log.0);
     out.varint(u64::from(batch.rules.0));
     write_tails(out, &batch.tails);
     out.signed(batch.next_entry);
     places.write_table(out);
-    out.varint(batch.rulings.len() as u64);
+    out.varint(batch.verdicts.len() as u64);
     out.append(&mut body);
     frame::close(out, start);
 }
 
 /// Reads the body that [`encode`] wrote.
-pub(super) fn decode(mut from: Reader<'_>) -> Result<RulingBatch, CodecError> {
+pub(super) fn decode(mut from: Reader<'_>) -> Result<VerdictBatch, CodecError> {
     let log = LogIdentity(from.fixed64("log identity")?);
     let rules = RulesNumber(from.small("rules number")?);
     let tails = read_tails(&mut from)?;
     let next_entry = from.signed("next entry")?;
     let mut places = Places::read_table(&mut from)?;
-    let count = from.count(MIN_BYTES, "rulings")?;
-    let mut rulings = Vec::with_capacity(count);
+    let count = from.count(MIN_BYTES, "verdicts")?;
+    let mut verdicts = Vec::with_capacity(count);
     for _ in 0..count {
-        rulings.push(read_ruling(&mut from, &mut places)?);
+        verdicts.push(read_verdict(&mut from, &mut places)?);
     }
     from.end()?;
-    Ok(RulingBatch { log, rules, tails, next_entry, rulings })
+    Ok(VerdictBatch { log, rules, tails, next_entry, verdicts })
 }
 
 fn head_of(answer: &Answer) -> u8 {
@@ -95,18 +95,18 @@ fn head_of(answer: &Answer) -> u8 {
     }
 }
 
-/// Returns the original that a ruling makes.
-fn remembered(ruling: &Ruling) -> Option<&NewOriginal> {
-    match &ruling.answer {
+/// Returns the original that a verdict makes.
+fn remembered(verdict: &Verdict) -> Option<&NewOriginal> {
+    match &verdict.answer {
         Answer::Page(page) => page.decision.original(),
         Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
     }
 }
 
-fn write_ruling(out: &mut Vec<u8>, version: u8, places: &mut Places, ruling: &Ruling) {
-    out.push(head_of(&ruling.answer));
-    out.fixed64(ruling.request.0);
-    match &ruling.answer {
+fn write_verdict(out: &mut Vec<u8>, version: u8, places: &mut Places, verdict: &Verdict) {
+    out.push(head_of(&verdict.answer));
+    out.fixed64(verdict.request.0);
+    match &verdict.answer {
         Answer::Page(page) => {
             places.write_page(out, &page.source);
             places.write_time(out, page.event_time);
@@ -132,8 +132,8 @@ fn write_ruling(out: &mut Vec<u8>, version: u8, places: &mut Places, ruling: &Ru
     }
 }
 
-fn read_ruling(from: &mut Reader<'_>, places: &mut Places) -> Result<Ruling, CodecError> {
-    let head = from.byte("ruling")?;
+fn read_verdict(from: &mut Reader<'_>, places: &mut Places) -> Result<Verdict, CodecError> {
+    let head = from.byte("verdict")?;
     let request = RequestId(from.fixed64("request id")?);
     let answer = match (head & 0xF, head & 0xF0) {
         (UNIQUE | UPDATE | DUPLICATE | TEMPLATE, _) => Answer::Page(read_page(from, places, head)?),
@@ -145,12 +145,12 @@ fn read_ruling(from: &mut Reader<'_>, places: &mut Places) -> Result<Ruling, Cod
             from: from.signed("range")?,
             to: from.signed("range")?,
         },
-        _ => return Err(CodecError::BadValue { what: "ruling", value: u64::from(head) }),
+        _ => return Err(CodecError::BadValue { what: "verdict", value: u64::from(head) }),
     };
-    Ok(Ruling { request, answer })
+    Ok(Verdict { request, answer })
 }
 
-fn read_page(from: &mut Reader<'_>, places: &mut Places, head: u8) -> Result<PageRuling, CodecError> {
+fn read_page(from: &mut Reader<'_>, places: &mut Places, head: u8) -> Result<PageVerdict, CodecError> {
     let source = places.read_page(from)?;
     let event_time = places.read_time(from)?;
     let digest = PageDigest(from.fixed32("digest")?);
@@ -164,9 +164,9 @@ fn read_page(from: &mut Reader<'_>, places: &mut Places, head: u8) -> Result<Pag
             if kind == UPDATE { Decision::Update { of, original } } else { Decision::Template { of, original } }
         }
         (DUPLICATE, flags) if flags & !of_match == 0 => Decision::Duplicate { of: read_match(from, places, flags)? },
-        _ => return Err(CodecError::BadValue { what: "ruling", value: u64::from(head) }),
+        _ => return Err(CodecError::BadValue { what: "verdict", value: u64::from(head) }),
     };
-    Ok(PageRuling { source, event_time, digest, decision })
+    Ok(PageVerdict { source, event_time, digest, decision })
 }
 
 fn write_match(out: &mut Vec<u8>, places: &mut Places, of: &Match) {
