@@ -50,7 +50,9 @@ fn everything_that_is_wrong_is_told_at_once_with_line_excerpt_and_the_key_that_w
    |     ^^^^^^^^^^^^ did you mean `max_distance`?
 warning: dupgate.yaml:6:35: kafka.security.sasl.password: is written in the configuration; use {file: …} or {env: …}
 warning: DUPGATE_MATCH__MAX_DISTANC: is set but names no setting; did you mean `DUPGATE_MATCH__SIMHASH__MAX_DISTANCE`?
-error: the configuration is refused (1 error, 2 warnings)
+warning: match.simhash.min_similarity: has no effect without the stage minhash, which compares sketches: \
+     a page written against a known text can suppress it (add minhash to match.stages, or set null)
+error: the configuration is refused (1 error, 3 warnings)
 ";
     assert_eq!(said.err, expected);
     assert_eq!((said.code, said.out.as_str()), (78, ""));
