@@ -1,7 +1,7 @@
 //! Edge: the only room that names the Kafka client.
 //!
 //! Each file is one conversation with the cluster, with a thread of its own where the client wants to be polled:
-//! [`member`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows), [`fingerprint_log`]
+//! [`group_consumer`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows), [`fingerprint_log`]
 //! (appending entries), [`producer`] (one transactional producer), [`output`] (pages to records), [`offsets`],
 //! [`heads`], [`pages`], [`position_reader`], [`entries`], [`inspector`] and [`admin`] (questions with one answer); for the demo [`feed`] and [`tail`] (both ends of the service) and [`mock`]. All of them report by handing values to a sink given at the start, in the
 //! order in which things happened; none decides anything.
