@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -245,7 +245,8 @@ impl Offsets {
     ///
     /// # Errors
     ///
-    /// When no broker answered in time, or the pattern is not one.
+    /// When no broker answered in time, a topic exists or may exist but its partitions are not told, or the pattern is not
+    /// one.
     pub fn partitions(&self, topics: &[String]) -> Result<BTreeSet<PartitionId>, KafkaError> {
         // Only one topic can be asked for by name; for several, and for a pattern, all are.
         let one =
@@ -258,11 +259,48 @@ impl Offsets {
             topics.iter().any(|topic| topic == name) || patterns.iter().any(|pattern| pattern.is_match(name))
         };
         let mut found = BTreeSet::new();
-        for topic in metadata.topics() {
-            if topic.error().is_none() && wanted(topic.name()) {
+        for topic in metadata.topics().iter().filter(|topic| wanted(topic.name())) {
+            // A topic without an answer is not a topic that is gone.
+            if let Some(error) = topic.error().map(RDKafkaErrorCode::from) {
+                if error != RDKafkaErrorCode::UnknownTopicOrPartition {
+                    return Err(KafkaError::MetadataFetch(error));
+                }
+            } else {
                 found.extend(topic.partitions().iter().map(|part| PartitionId::new(topic.name(), part.id())));
             }
         }
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::types::RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED as NOT_AUTHORIZED;
+
+    use super::*;
+
+    #[test]
+    fn a_topic_without_an_answer_is_not_taken_for_one_that_is_gone() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("pages", 2, 1).unwrap();
+        cluster.create_topic("others", 1, 1).unwrap();
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", cluster.bootstrap_servers());
+        let offsets = Offsets::new(&config, Duration::from_secs(30)).unwrap();
+        let partitions = |topics: &[&str]| {
+            let topics: Vec<String> = topics.iter().map(|topic| (*topic).to_owned()).collect();
+            offsets.partitions(&topics).map(|found| found.len())
+        };
+        let all: [&[&str]; 3] = [&["pages"], &["pages", "gone"], &["^pa.*"]];
+        for topics in all {
+            assert_eq!(partitions(topics).unwrap(), 2, "{topics:?}");
+        }
+        cluster.topic_error("pages", NOT_AUTHORIZED).unwrap();
+        for topics in all {
+            let told = KafkaError::MetadataFetch(RDKafkaErrorCode::TopicAuthorizationFailed);
+            assert_eq!(partitions(topics).unwrap_err(), told, "{topics:?}");
+        }
+        assert_eq!(partitions(&["others"]).unwrap(), 1);
     }
 }

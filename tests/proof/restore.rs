@@ -1,4 +1,5 @@
-//! A new instance without a disk, over a verdict log that does not reach back to its beginning.
+//! Trimming of the logs: a new instance without a disk over a verdict log that does not reach back to its beginning, and a
+//! topic of the input that is deleted.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -8,7 +9,7 @@ use dupgate::fingerprint::SchemeId;
 use dupgate::index::run_sequential;
 use dupgate::judge::State;
 use dupgate::snapshot::Folder;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::alone::decode_verdicts;
 use crate::broker::{Broker, wait};
@@ -30,7 +31,7 @@ fn page(number: usize) -> Page {
     Page { key: url, value: Some(value.into_bytes()), timestamp: Some(START + 1000 * second), ..Page::default() }
 }
 
-/// Writes pages on one partition, and waits for what comes of them.
+/// Writes pages, and waits for what comes of them.
 struct Writer<'c> {
     cluster: &'c Cluster<'c>,
     pen: Pen,
@@ -40,8 +41,13 @@ struct Writer<'c> {
 
 impl Writer<'_> {
     fn write(&mut self, count: usize) {
+        self.write_to(0, count);
+    }
+
+    /// Writes pages on the first partition of a topic.
+    fn write_to(&mut self, topic: usize, count: usize) {
         for number in self.written..self.written + count {
-            self.pen.write(&self.cluster.inputs()[0], 0, &page(number));
+            self.pen.write(&self.cluster.inputs()[topic], 0, &page(number));
         }
         self.pen.flush();
         self.written += count;
@@ -64,16 +70,32 @@ fn snapshot(disk: &Path, scheme: &SchemeId) -> Option<(i64, u64)> {
     Some((found.at, State::load(&found.state, &found.originals, run_sequential).digest()))
 }
 
+/// Logs whose verdicts are of no use after four hundred pages.
+fn config() -> Value {
+    json!({
+        "window": { "size": "60s", "allowed_lateness": "10s" },
+        "judge": { "checkpoint_interval_records": 300 },
+        "index": { "snapshot": { "interval": "1s" } },
+    })
+}
+
+/// Writes pages to the first topic until the verdict log was trimmed so many times.
+fn write_until_trimmed(writer: &mut Writer<'_>, log: &str, times: usize) {
+    let (before, first) = (writer.cluster.beginning(log), writer.written);
+    let mut starts = BTreeSet::new();
+    while starts.len() < times {
+        let written = writer.written - first;
+        assert!(written < 20 * STRIDE, "{written} pages, and the log was trimmed to {starts:?} only");
+        writer.write(STRIDE);
+        starts.extend(Some(writer.cluster.beginning(log)).filter(|&start| start > before));
+    }
+}
+
 #[test]
 fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
     let _turn = crate::turn();
     let Some(broker) = Broker::shared() else { return };
-    let config = json!({
-        "window": { "size": "60s", "allowed_lateness": "10s" },
-        "judge": { "checkpoint_interval_records": 300 },
-        "index": { "snapshot": { "interval": "1s" } },
-    });
-    let shape = Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config };
+    let shape = Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config: config() };
     let cluster = Cluster::new(broker, shape);
     let out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
     let mut writer = Writer { cluster: &cluster, pen: Pen::new(broker), out, written: 0 };
@@ -81,12 +103,7 @@ fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
     let mut veteran = cluster.start("veteran");
     veteran.wait_ready();
     let log = cluster.log_topic("verdicts");
-    let mut starts = BTreeSet::new();
-    while starts.len() < 2 {
-        assert!(writer.written < 20 * STRIDE, "{} pages, and the log was trimmed to {starts:?} only", writer.written);
-        writer.write(STRIDE);
-        starts.extend(Some(cluster.beginning(&log)).filter(|&start| start > 0));
-    }
+    write_until_trimmed(&mut writer, &log, 2);
 
     let mut novice = cluster.start("novice");
     novice.wait_ready();
@@ -122,4 +139,24 @@ fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
             assert_eq!(outcome.matched, Some(source.partition.at(source.offset - 3)), "{source}");
         }
     }
+}
+
+#[test]
+fn the_logs_are_trimmed_although_a_topic_of_the_input_was_deleted() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let shape = Shape { topics: 2, partitions: 1, input_settings: &[], output_settings: &[], config: config() };
+    let cluster = Cluster::new(broker, shape);
+    let out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let mut writer = Writer { cluster: &cluster, pen: Pen::new(broker), out, written: 0 };
+    let mut instance = cluster.start("one");
+    instance.wait_ready();
+    writer.write_to(1, 10);
+
+    // With it goes what the group has committed of it: nothing says any more that its verdicts were delivered.
+    broker.delete_topic(&cluster.inputs()[1]);
+    write_until_trimmed(&mut writer, &cluster.log_topic("verdicts"), 2);
+    assert!(cluster.beginning(&cluster.log_topic("fingerprints")) > 0, "both logs are trimmed");
+    assert_eq!(instance.has_ended(), None);
+    instance.stop();
 }
