@@ -10,6 +10,9 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use crate::record::Reject;
 use crate::transaction::{Call, CallError};
 
+/// What the error of a record that was not delivered begins with.
+pub const NOT_DELIVERED: &str = "a record was not delivered: ";
+
 /// Sorts the error of one call to the transactional producer by what happens next.
 #[must_use]
 pub fn of_call(call: Call, error: &KafkaError) -> CallError {
@@ -160,7 +163,9 @@ pub fn denied_in(message: &str) -> Option<Denied> {
     ];
     let stands = |code: RDKafkaErrorCode, name: &str| message.contains(&format!("{code:?}")) || message.contains(name);
     let (code, _) = names.into_iter().find(|(code, name)| stands(*code, name))?;
-    denied_by_code(code, "")
+    let denied = denied_by_code(code, "")?;
+    let is_written = message.contains(&format!("{:?}: ", Call::Produce)) || message.contains(NOT_DELIVERED);
+    Some(if is_written && denied.resource == "topic" { denied.to("Write") } else { denied })
 }
 
 /// Returns true if another producer has taken over the transactional id.
@@ -221,6 +226,10 @@ mod tests {
         assert_eq!(denied_in(&told).map(|denied| denied.resource), Some("group"));
         let told = "Init: failed (_FATAL, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)";
         assert_eq!(denied_in(told).map(|denied| denied.operation), Some("Write"));
+        let told = "Produce: Failed to add partition(s) to transaction (TOPIC_AUTHORIZATION_FAILED)";
+        assert_eq!(denied_in(told).map(|denied| denied.operation), Some("Write"));
+        let told = format!("{NOT_DELIVERED}{}", RDKafkaErrorCode::TopicAuthorizationFailed);
+        assert_eq!(denied_in(&told).map(|denied| denied.operation), Some("Write"));
         assert_eq!(denied_in("the broker is away"), None);
         let refused = of_code(Some(RDKafkaErrorCode::TopicAuthorizationFailed), String::new());
         assert!(matches!(refused, CallError::Fatal(_)), "no abort lends a permission");

@@ -112,7 +112,8 @@ impl ClusterError {
     }
 
     /// The same of an operation that the error does not name; a permission of something else than a topic stays as it is.
-    fn of_topic(error: &KafkaError, topic: &str, operation: &'static str) -> Self {
+    #[must_use]
+    pub fn of_topic(error: &KafkaError, topic: &str, operation: &'static str) -> Self {
         match Self::of(error, topic) {
             Self::Denied(denied) if denied.resource == "topic" => Self::Denied(denied.to(operation)),
             other @ (Self::Denied(_) | Self::Identity(_) | Self::Unavailable(_)) => other,
@@ -339,7 +340,7 @@ impl ClusterInspector {
                 }
                 Some(Err(KafkaError::PartitionEOF(number))) => drop(open.remove(&number)),
                 Some(Err(error)) => {
-                    if let cluster_error @ ClusterError::Denied(_) = ClusterError::of(&error, topic) {
+                    if let cluster_error @ ClusterError::Denied(_) = ClusterError::of_topic(&error, topic, "Read") {
                         let _ = self.consumer.unassign();
                         return Err(cluster_error);
                     }

@@ -392,17 +392,19 @@ impl BatchOutcome {
                     *first = Some(first.map_or(*offset, |known| known.min(*offset)));
                 }
             }
-            Err(code) => match errors::refusal(*code) {
-                // A batch is refused as a whole: the largest record is to blame for its size, the one farthest from
-                // the clock for its timestamp, one without a key for being no valid record.
-                Some(reason) => {
+            Err(code) => {
+                if let Some(reason) = errors::refusal(*code) {
+                    // A batch is refused as a whole: the largest record is to blame for its size, the one farthest from
+                    // the clock for its timestamp, one without a key for being no valid record.
                     let offence = report.size.offence(reason);
                     if self.refused.as_ref().is_none_or(|(most, _)| *most < offence) {
                         self.refused = Some((offence, CallError::Undeliverable { index: report.index, reason }));
                     }
+                } else {
+                    let why = format!("{}{code}", errors::NOT_DELIVERED);
+                    self.failed = Some(errors::of_code(Some(*code), why));
                 }
-                None => self.failed = Some(errors::of_code(Some(*code), format!("a record was not delivered: {code}"))),
-            },
+            }
         }
     }
 
@@ -434,6 +436,25 @@ impl ProducerSession {
     }
 
     fn produce(&self, batch: u64, cargo: &dyn RecordSource) -> Answer {
+        self.produce_batch(batch, cargo).map_err(|error| match error {
+            CallError::Abortable(why) => self.abort_cause().unwrap_or(CallError::Abortable(why)),
+            error @ (CallError::Retriable(_)
+            | CallError::Undeliverable { .. }
+            | CallError::Fenced(_)
+            | CallError::Fatal(_)
+            | CallError::Unknown(_)) => error,
+        })
+    }
+
+    /// Returns why the client has given the transaction up. Its reports of delivery tell that records were purged and not
+    /// why; a call that does not fit is told. A client without transactions has no cause.
+    fn abort_cause(&self) -> Option<CallError> {
+        let error = self.producer.begin_transaction().err()?;
+        let KafkaError::Transaction(cause) = &error else { return None };
+        (cause.txn_requires_abort() || cause.is_fatal()).then(|| errors::of_call(Call::Produce, &error))
+    }
+
+    fn produce_batch(&self, batch: u64, cargo: &dyn RecordSource) -> Answer {
         while self.reports.try_recv().is_ok() {}
         let mut tally =
             BatchOutcome { batch, sent: 0, reported: 0, offsets: vec![None; cargo.len()], refused: None, failed: None };

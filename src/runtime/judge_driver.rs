@@ -293,7 +293,7 @@ impl JudgeDriver {
             ConsumerEvent::Failed(why) | ConsumerEvent::Fenced(why) => {
                 self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
                 let what = format!("judge of {ours}: {why}");
-                Err(ended(Reason::Failure, what, &self.plan.settings))
+                Err(ended(Reason::Failure, what, &self.plan.settings.input.group))
             }
         }
     }
@@ -387,7 +387,7 @@ impl JudgeDriver {
             Effect::Snapshot => self.snapshot(),
             Effect::RevokeDone => self.command(Command::RevokeDone),
             Effect::Stopped => self.stopped = true,
-            Effect::Fail(why) => return Err(ended(Reason::State, why, &self.plan.settings)),
+            Effect::Fail(why) => return Err(ended(Reason::State, why, &self.plan.settings.input.group)),
         }
         Ok(())
     }

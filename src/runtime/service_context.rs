@@ -186,12 +186,12 @@ pub fn cluster_error(cluster_error: ClusterError) -> Fatal {
 }
 
 /// Sorts what a part of the service cannot go on with. A permission that is missing has its own exit code.
-pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, settings: &Settings) -> Fatal {
+pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str) -> Fatal {
     let text = why.to_string();
     let Some(denied) = denied_in(&text) else { return otherwise.because(anyhow::anyhow!(text)) };
-    let prefix = |denied: Denied| Denied { name: settings.input.group.clone(), ..denied };
+    let prefix = |denied: Denied| Denied { name: group.to_owned(), ..denied };
     let remedy = match denied.resource {
-        // Its groups and transactional ids all begin with the name of the input group.
+        // Its groups and transactional ids all begin with the name of the group.
         "group" | "transactional-id" => prefix(denied).remedy() + " --resource-pattern-type prefixed",
         _ => denied.remedy(),
     };

@@ -21,6 +21,7 @@ mod orphans;
 mod permits;
 mod ports;
 mod rebalance;
+mod replaying;
 mod restoring;
 mod retrial;
 mod run;

@@ -1,6 +1,8 @@
 //! Permissions: with those that the documentation lists everything works, and `check` finds each one that is missing,
 //! though only trying tells, and leaves nothing behind.
 
+use std::io::{Read, Seek};
+
 use rdkafka::bindings::rd_kafka_AclOperation_t::{
     self as Operation, RD_KAFKA_ACL_OPERATION_CREATE as CREATE, RD_KAFKA_ACL_OPERATION_DELETE as DELETE,
     RD_KAFKA_ACL_OPERATION_DESCRIBE as DESCRIBE, RD_KAFKA_ACL_OPERATION_DESCRIBE_CONFIGS as CONFIGS,
@@ -12,7 +14,7 @@ use rdkafka::bindings::rd_kafka_ResourceType_t::{
 };
 
 use super::acl::allow;
-use super::broker::Broker;
+use super::broker::{Broker, wait};
 use super::operate::{CliRunner, Said};
 use super::process::Process;
 use super::run::text;
@@ -88,6 +90,36 @@ fn the_permissions_that_are_documented_are_enough() {
     produce(broker, &desk.input, 0, &[page(&text(2))]);
     assert_eq!(committed(broker, &desk.outputs[0], 2).len(), 2);
     assert!(service.try_wait().expect("the service").is_none(), "it goes on");
+}
+
+#[test]
+fn a_service_that_may_not_write_to_an_output_ends_and_names_the_acl() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    let mut permits = all(&desk);
+    for (_, under, operations) in &mut permits {
+        if *under == desk.outputs[0] {
+            *operations = vec![DESCRIBE, CONFIGS];
+        }
+    }
+    for (resource, prefix, operations) in &permits {
+        allow(broker, "bob", *resource, prefix, operations);
+    }
+    produce(broker, &desk.input, 0, &[page(&text(1))]);
+    let bob = sasl(broker, "SASL_SSL", "scram-sha-512", "bob", SECRET);
+    let mut said = tempfile::tempfile().expect("a file");
+    let mut service = Process::start(
+        std::process::Command::new(env!("CARGO_BIN_EXE_dupgate"))
+            .args(["run", "-q", "-c", &desk.files(broker.way("SASL_SSL"), &bob)])
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .stderr(said.try_clone().expect("a file")),
+    );
+    let ended = wait::until("the service to end", || service.try_wait().expect("the service"));
+    let mut text = String::new();
+    said.rewind().and_then(|()| said.read_to_string(&mut text)).expect("what it said");
+    assert_eq!(ended.code(), Some(77), "{text}");
+    assert!(text.contains("--operation Write --topic") && text.contains("`dupgate check`"), "{text}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     }
     confirm(&plan, args.confirm_live.as_deref())?;
     let stored = if plan.into.writes() {
-        if store.ids()?.contains(&plan.id) {
+        if store.is_begun(&plan.id)? {
             let id = &plan.id;
             let why = anyhow::anyhow!(
                 "replay `{id}` was begun already: `dupgate replay resume {id}` goes on, `dupgate replay clean {id} --execute` removes it"

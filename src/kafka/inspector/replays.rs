@@ -126,7 +126,8 @@ impl ClusterInspector {
                 }
                 Some(Err(KafkaError::PartitionEOF(_))) => return Ok(None),
                 Some(Err(error)) => {
-                    if let cluster_error @ ClusterError::Denied(_) = ClusterError::of(&error, &partition.topic) {
+                    let cluster_error = ClusterError::of_topic(&error, &partition.topic, "Read");
+                    if matches!(cluster_error, ClusterError::Denied(_)) {
                         return Err(cluster_error);
                     }
                 }

@@ -213,6 +213,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             let names = Line {
                 producer: cluster.transactional_producer(&group, &producer),
                 group: cluster.query(&group),
+                topics: plan.output.topics().cloned().chain([plan.own_verdicts()]).collect(),
+                own_group: group,
                 outputs,
                 verdicts: Arc::from(plan.own_verdicts()),
                 plan: plan.hash.clone(),

@@ -12,7 +12,7 @@ use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::client::Cluster;
 use crate::kafka::feed::{Feed, Page};
-use crate::kafka::inspector::{ClusterInspector, TopicPlan};
+use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan};
 use crate::kafka::offsets::{Committed, Offsets};
 use crate::kafka::pages::Pages;
 use crate::record::PartitionId;
@@ -131,17 +131,34 @@ impl Store {
             let known = if known.is_empty() { "there are none".to_owned() } else { format!("there are {known}") };
             return Err(Reason::Input.because(anyhow::anyhow!("no replay `{id}` of group `{}`: {known}", self.group)));
         }
-        let first = PartitionId::new(topic.as_str(), 0).at(0);
-        let pages = Pages::open(&self.cluster.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
-        let found = pages.fetch(&[&first]).map_err(|error| Reason::Unavailable.because(error))?;
-        let value = found.into_values().next().and_then(|page| page.value);
-        let text = value.and_then(|bytes| String::from_utf8(bytes).ok());
-        let text = text.ok_or_else(|| {
+        let text = self.plan_text(&topic)?.ok_or_else(|| {
             Reason::State.because(anyhow::anyhow!(
-                "topic `{topic}` holds no plan: `dupgate replay clean {id} --execute` removes what is left of the replay"
+                "topic `{topic}` holds no plan: `dupgate replay run` begins it anew, `dupgate replay clean {id} --execute` removes it"
             ))
         })?;
         Plan::read(&text).map_err(|error| Reason::State.because(error))
+    }
+
+    /// Reads the first record of a plan's topic.
+    fn plan_text(&self, topic: &str) -> Result<Option<String>, Fatal> {
+        let first = PartitionId::new(topic, 0).at(0);
+        let pages = Pages::open(&self.cluster.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
+        let found = pages
+            .fetch(&[&first])
+            .map_err(|error| service_context::cluster_error(ClusterError::of_topic(&error, topic, "Read")))?;
+        let value = found.into_values().next().and_then(|page| page.value);
+        Ok(value.and_then(|bytes| String::from_utf8(bytes).ok()))
+    }
+
+    /// Says whether a replay of this id was begun: its plan is written.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answers, or the plan cannot be read.
+    pub fn is_begun(&self, id: &str) -> Result<bool, Fatal> {
+        let topic = plan_topic(&self.logs, id);
+        let there = self.inspector.topic(&topic).map_err(service_context::cluster_error)?;
+        Ok(there.is_some() && self.plan_text(&topic)?.is_some())
     }
 
     /// Asks how far a replay is.
@@ -164,8 +181,12 @@ impl Store {
     ///
     /// When the brokers refuse a topic.
     pub fn begin_again(&self, plan: &Plan, settings: &Settings) -> Result<(), Fatal> {
-        let topics = self.topics(plan, settings)?;
-        for topic in &topics {
+        self.create(&self.topics(plan, settings)?)
+    }
+
+    /// Creates those topics that are missing, and waits until all have leaders.
+    fn create(&self, topics: &[TopicPlan]) -> Result<(), Fatal> {
+        for topic in topics {
             if self.inspector.topic(&topic.name).map_err(service_context::cluster_error)?.is_none() {
                 self.inspector.create(topic).map_err(service_context::cluster_error)?;
             }
@@ -175,31 +196,37 @@ impl Store {
             .try_for_each(|topic| self.inspector.await_topic(&topic.name).map_err(service_context::cluster_error))
     }
 
-    /// Creates the topics of a replay and writes its plan down.
+    /// Writes the plan of a replay down and creates its topics. The plan comes first: whatever happens afterwards, it tells
+    /// what to go on with, and what to remove.
     ///
     /// # Errors
     ///
     /// When the brokers refuse a topic, or the plan is not acknowledged.
     pub fn begin(&self, plan: &Plan, settings: &Settings) -> Result<(), Fatal> {
-        self.begin_again(plan, settings)?;
-        let refused: Arc<Mutex<Option<String>>> = Arc::default();
-        let heard = Arc::clone(&refused);
+        let topics = self.topics(plan, settings)?;
+        let (of_plan, others): (Vec<_>, Vec<_>) = topics.into_iter().partition(|topic| topic.name == plan.plan_topic());
+        self.create(&of_plan)?;
+        self.write(plan)?;
+        self.create(&others)
+    }
+
+    fn write(&self, plan: &Plan) -> Result<(), Fatal> {
+        let topic = plan.plan_topic();
+        let refused: Arc<Mutex<Option<ClusterError>>> = Arc::default();
+        let (heard, to) = (Arc::clone(&refused), topic.clone());
         let feed = Feed::open(&self.cluster.entry_producer(), move |(_, place)| {
             if let Err(error) = place {
-                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                let error = ClusterError::of_topic(&error, &to, "Write");
+                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             }
         });
         let feed = feed.map_err(failure)?;
-        let (topic, text) = (plan.plan_topic(), plan.text());
+        let text = plan.text();
         let page = Page { topic: &topic, key: &plan.id, value: text.as_bytes(), header: ("hash", &plan.hash) };
-        feed.write(page).and_then(|()| feed.flush()).map_err(|error| Reason::Unavailable.because(error))?;
+        let written = feed.write(page).and_then(|()| feed.flush());
+        let written = written.map_err(|error| ClusterError::of_topic(&error, &topic, "Write"));
         let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match refused {
-            Some(why) => {
-                Err(Reason::Failure.because(anyhow::anyhow!("the plan is not written to topic `{topic}`: {why}")))
-            }
-            None => Ok(()),
-        }
+        written.and(refused.map_or(Ok(()), Err)).map_err(service_context::cluster_error)
     }
 
     /// Lists what a replay needs, and how it is set.

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 
-use super::super::service_context::failure;
+use super::super::service_context::{ended, failure};
 use crate::error::{Fatal, Reason};
 use crate::kafka::backlog::Backlog;
 use crate::kafka::client::ClientSettings;
+use crate::kafka::errors::denied_in;
 use crate::kafka::group_consumer::Membership;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::{Outputs, PagePayload};
@@ -29,8 +30,8 @@ use crate::worker::{LogPartition, Output, OutputKind, PageOutcome};
 /// How long one call may go unanswered before somebody looks around.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Transactions that may be aborted one after the other.
-const MAX_ABORTS: u32 = 20;
+/// Transactions that may fail one after the other.
+const MAX_FAILURES: u32 = 20;
 
 /// What one transaction holds.
 #[derive(Default)]
@@ -59,6 +60,10 @@ pub(super) struct Line {
     pub(super) producer: ClientSettings,
     /// Of the group whose offsets tell how far the replay is.
     pub(super) group: ClientSettings,
+    /// Its name. The transactional id begins with it.
+    pub(super) own_group: String,
+    /// What is written to.
+    pub(super) topics: Vec<String>,
     /// How pages become records.
     pub(super) outputs: Arc<Outputs>,
     /// The own verdict log.
@@ -83,7 +88,7 @@ pub(super) struct Writer {
     /// Digest of the outputs up to the last commit, and with the current batch.
     digest: Digest,
     next_digest: Arc<Mutex<Digest>>,
-    aborts: u32,
+    failures: u32,
     is_ready: bool,
 }
 
@@ -110,7 +115,7 @@ impl Writer {
             withdrawn: Vec::new(),
             digest,
             next_digest: Arc::default(),
-            aborts: 0,
+            failures: 0,
             is_ready: false,
         };
         let call = writer.txn.init();
@@ -136,8 +141,11 @@ impl Writer {
     /// Goes on with what is on its way, waiting a moment if told to; returns what was committed.
     pub(super) fn step(&mut self, wait: bool) -> Result<Option<Committed>, Fatal> {
         let timeout = if wait { STEP } else { Duration::ZERO };
-        let Ok((_, answer)) = self.answers.recv_timeout(timeout) else { return Ok(None) };
+        let Ok((call, answer)) = self.answers.recv_timeout(timeout) else { return Ok(None) };
         let answer = answer.map(|_| ());
+        if let Err(error) = &answer {
+            tracing::warn!(?call, %error, "transaction");
+        }
         if let Err(CallError::Undeliverable { index, reason }) = &answer {
             self.withdraw(*index, *reason)?;
         }
@@ -152,15 +160,11 @@ impl Writer {
             }
             TxnStep::Committed => return Ok(self.committed()),
             TxnStep::Aborted if self.is_ready => {
-                self.aborts += 1;
-                if self.aborts > MAX_ABORTS {
-                    let why =
-                        anyhow::anyhow!("{MAX_ABORTS} transactions were aborted one after the other: resume later");
-                    return Err(Reason::Unavailable.because(why));
-                }
+                self.count_failure()?;
                 self.resend();
             }
             TxnStep::Aborted | TxnStep::Unknown(_) => {
+                self.count_failure()?;
                 let call = self.txn.init();
                 self.call(call);
             }
@@ -168,9 +172,26 @@ impl Writer {
                 let why = anyhow::anyhow!("another process has taken this replay over: {why}");
                 return Err(Reason::Config.because(why));
             }
-            TxnStep::Fatal(why) => return Err(Reason::Failure.because(anyhow::anyhow!(why))),
+            TxnStep::Fatal(why) => {
+                // Which of them may not be written is not told.
+                let is_topic = denied_in(&why).is_some_and(|denied| denied.resource == "topic");
+                let to =
+                    if is_topic { format!("; it writes to {}", self.line.topics.join(", ")) } else { String::new() };
+                let why = why + &to;
+                return Err(ended(Reason::Failure, why, &self.line.own_group));
+            }
         }
         Ok(None)
+    }
+
+    /// Notes that a transaction came to nothing; ends the replay when too many did one after the other.
+    fn count_failure(&mut self) -> Result<(), Fatal> {
+        self.failures += 1;
+        if self.failures > MAX_FAILURES {
+            let why = anyhow::anyhow!("{MAX_FAILURES} transactions failed one after the other: resume later");
+            return Err(Reason::Unavailable.because(why));
+        }
+        Ok(())
     }
 
     /// Digest of all outputs that are committed.
@@ -196,7 +217,7 @@ impl Writer {
     }
 
     fn committed(&mut self) -> Option<Committed> {
-        self.aborts = 0;
+        self.failures = 0;
         self.digest = *self.next_digest.lock().unwrap_or_else(PoisonError::into_inner);
         let batch = self.current.take()?;
         let total = Total { outputs: self.digest.to_string(), ..batch.total };

@@ -69,7 +69,7 @@ impl WorkerDriver {
             Effect::Stopped => self.stopped = true,
             Effect::Fail(why) => {
                 let reason = if matches!(why, Failure::Fenced(_)) { Reason::Config } else { Reason::Failure };
-                return Err(ended(reason, why, &self.plan.settings));
+                return Err(ended(reason, why, &self.plan.settings.input.group));
             }
         }
         Ok(())

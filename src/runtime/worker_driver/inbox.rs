@@ -150,7 +150,7 @@ impl WorkerDriver {
 
     fn consumer_failed(&self, reason: Reason, why: &str) -> Fatal {
         self.report.metrics().error(Component::Consumer, ErrorKind::Fatal);
-        ended(reason, why, &self.plan.settings)
+        ended(reason, why, &self.plan.settings.input.group)
     }
 
     pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
