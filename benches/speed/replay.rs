@@ -2,8 +2,9 @@
 //!
 //! Corpus: the topic of the end-to-end part, three times as long. The service judges it once; then each kind of replay judges
 //! the whole of it again, in a process of its own. Unit: pages a second from the replay's first question to its last
-//! commit, clients and reading of the log included; for service and copy, the middle of their runs. Memory: what the process
-//! holds in the middle of its run and at its end.
+//! commit, clients and reading of the log included; for service and copy, the middle of their runs. The window is a sixth of
+//! the range, so that the index is as large in the middle of a run as at its end. Memory: what the process holds in the
+//! middle of its run, and the most after that.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -26,6 +27,12 @@ const ENTRIES_FLOOR: f64 = 300_000.0;
 
 /// Least share of the live service's rate, pages read and judged again.
 const PAGES_FLOOR: f64 = 1.0;
+
+/// Most memory in the second half of a run, in times of what is held in its middle.
+const MEMORY_FLOOR: f64 = 1.1;
+
+/// For pages of two hours. The logs are kept whole: replays follow them.
+const WINDOW: &str = "window: {size: 15m, allowed_lateness: 5m}\nlogs: {retention: 7d}\n";
 
 /// From one look at the memory to the next.
 const LOOK: Duration = Duration::from_millis(50);
@@ -50,7 +57,7 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Va
     let pages = scale.pages * TIMES;
     let input = bus::topic(broker, "replayed");
     bus::fill(broker, &input, crawl(), pages);
-    let mut service = Service::start(broker, &input);
+    let mut service = Service::start_with(broker, &input, WINDOW);
     let (group, settings) = (service.group.clone(), service.settings.clone());
     let live = bus::rate(&bus::follow(broker, &group, &input, pages, || service.lives()), pages);
     let left = service.stop();
@@ -61,10 +68,11 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Va
     let row = |what: &str, rate: f64| format!("{what:<28} {rate:>10.0} {:>8.2} {:>8.3}", rate / live, rate / plain);
     println!("{}", row("live service", live));
     println!("{}", row("copy", plain));
-    let mut figures = serde_json::Map::new();
+    let (mut figures, mut growth) = (serde_json::Map::new(), 0.0_f64);
     for (number, (kind, arguments)) in KINDS.iter().enumerate() {
         let run = replay(&left, number, arguments, pages);
         let (middle, most) = (run.memory.0 >> 20, run.memory.1 >> 20);
+        growth = growth.max(run.memory.1 as f64 / run.memory.0 as f64);
         println!("{} {middle:>12} {most:>12}", row(kind, run.rate));
         let of_run = json!({
             "pages_per_second": run.rate.round(), "of_service": round(run.rate / live), "of_copy": round(run.rate / plain),
@@ -81,6 +89,7 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Va
             _ => {}
         }
     }
+    floors.push(Floor::at_most("replays: memory at its most, times that in the middle", MEMORY_FLOOR, growth));
     println!();
     json!({
         "pages": pages, "partitions": PARTITIONS, "service_pages_per_second": live.round(),

@@ -1,4 +1,4 @@
-//! `dupgate run` as its own process, in its default settings.
+//! `dupgate run` as its own process, in its default settings unless a part of the bench sets others.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -30,8 +30,13 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts it on an input topic.
+    /// Starts it on an input topic, with its default settings.
     pub(crate) fn start(broker: &Broker, input: &str) -> Self {
+        Self::start_with(broker, input, "")
+    }
+
+    /// Starts it on an input topic, with further lines of configuration.
+    pub(crate) fn start_with(broker: &Broker, input: &str, more: &str) -> Self {
         let group = broker.unique("bench");
         let outputs = ["unique", "duplicate", "dead"].map(|name| bus::topic(broker, name));
         // Free now; nobody else is expected to take it in the next moment.
@@ -45,7 +50,7 @@ impl Service {
              input: {{topics: [\"{input}\"], group: \"{group}\", instance_id: bench}}\n\
              output: {{unique: {{topic: \"{unique}\"}}, duplicate: {{topic: \"{duplicate}\"}}, dead_letter: {{topic: \"{dead}\"}}}}\n\
              index: {{path: \"{}\"}}\n\
-             http: {{listen: \"{http}\"}}\n",
+             http: {{listen: \"{http}\"}}\n{more}",
             broker.address(),
             folder.path().join("index").display(),
         );
