@@ -145,29 +145,35 @@ pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, kills: usize
     status
 }
 
+/// Has two instances judge a generated crawl while a judge falls in the middle, and a worker after it, and returns what became
+/// of each page.
+fn live(cluster: &Cluster<'_>, pages: usize) -> BTreeMap<Source, Outcome> {
+    let broker = cluster.broker();
+    crawl(broker, cluster, pages, 4);
+    let mut team = Team::new(cluster);
+    ["one", "two"].into_iter().for_each(|name| team.join(name));
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    team.deliver(&mut out, pages / 4);
+    let judge = team.judge();
+    team.kill(&judge);
+    team.judge_other_than(&judge);
+    team.join(&judge);
+    team.deliver(&mut out, pages / 2);
+    let worker = team.plain_worker();
+    team.kill(&worker);
+    team.join(&worker);
+    team.deliver(&mut out, pages);
+    team.disband();
+    Ledger::read(cluster).outcomes(1).unwrap()
+}
+
 #[test]
 fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_live() {
     const PAGES: usize = 4_000;
     let _turn = crate::turn();
     let Some(broker) = Broker::shared() else { return };
     let cluster = cluster(broker, 4);
-    crawl(broker, &cluster, PAGES, 4);
-    let mut team = Team::new(&cluster);
-    ["one", "two"].into_iter().for_each(|name| team.join(name));
-    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
-    // A judge that falls in the middle, and a worker after it.
-    team.deliver(&mut out, PAGES / 4);
-    let judge = team.judge();
-    team.kill(&judge);
-    team.judge_other_than(&judge);
-    team.join(&judge);
-    team.deliver(&mut out, PAGES / 2);
-    let worker = team.plain_worker();
-    team.kill(&worker);
-    team.join(&worker);
-    team.deliver(&mut out, PAGES);
-    team.disband();
-    let live = Ledger::read(&cluster).outcomes(1).unwrap();
+    let live = live(&cluster, PAGES);
 
     let before = (cluster.committed(), log_digest(&cluster), Ledger::read(&cluster).outcomes(1).unwrap());
     let first = ask(&cluster, &["replay", "run", "--from", "start", "--order", "log", "--id", "one", "--execute"]);
@@ -219,6 +225,20 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     ask(&cluster, &["replay", "clean", "one", "--execute"]);
     let gone = refused(&cluster, &["replay", "status", "one"], 66);
     assert!(gone.contains("there are strict, two"), "{gone}");
+}
+
+#[test]
+#[ignore = "takes minutes; make test-failover runs it"]
+fn a_replay_of_fifty_thousand_pages_gives_the_live_verdicts() {
+    const PAGES: usize = 50_000;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 4);
+    let live = live(&cluster, PAGES);
+    let replay = ask(&cluster, &["replay", "run", "--from", "start", "--order", "log", "--id", "one", "--execute"]);
+    assert_eq!(replay["variants"][0]["counts"]["pages"], PAGES);
+    assert_eq!(replay["variants"][0]["counts"]["changed"], json!({}));
+    assert_eq!(said(&shadow(&cluster, "one")), as_said(&live), "the live verdicts, page for page");
 }
 
 /// The fingerprints that the live log keeps come to the live verdicts, and with other settings to those of the pages.
