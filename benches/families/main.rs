@@ -19,7 +19,7 @@ use std::num::NonZeroUsize;
 use dupgate::config::{Given, Layers, Purpose, Settings};
 use dupgate::fingerprint::{Fingerprints, PageDigest, Reader, ScopeHash, Scratch};
 use dupgate::judge::{State, decide};
-use dupgate::log::{Answer, Decision, Entry, EntryBody, LogIdentity, PageEntry, RequestId, Rules};
+use dupgate::log::{Answer, Decision, Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, RequestId, Rules};
 use dupgate::quality::{Families, FamilyKind};
 use dupgate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
@@ -156,7 +156,7 @@ impl Run {
 
     fn of(kind: FamilyKind, pages: &[Page], settings: &Settings) -> Self {
         let rules = Rules { max_entries: pages.len() as u64, ..settings.rules.clone() };
-        let mut state = State::begin(LogIdentity(1), rules, 0);
+        let mut state = State::begin(LogIdentity(1), rules, EntryOffset(0));
         let (mut times, mut compared): (Vec<f64>, Vec<(usize, u32)>) = (Vec::with_capacity(pages.len()), Vec::new());
         let mut run = Self { kind: kind.name(), pages: pages.len(), ..Self::default() };
         let mut spent = 0.0;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dupgate::fingerprint::{ExactHash, Fingerprints, Numbers, SchemeId, SimHash};
 use dupgate::index::Original;
 use dupgate::judge::{Snapshot, State};
-use dupgate::log::{LogIdentity, Placement, Rules, SameId, Stage, Windows};
+use dupgate::log::{EntryOffset, LogIdentity, Placement, Rules, SameId, Stage, VerdictOffset, Windows};
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::runtime::cores::run_parallel;
 use dupgate::snapshot::Folder;
@@ -54,10 +54,11 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
             }
         })
         .collect();
-    let state = State::begin(LogIdentity(1), rules, 0);
+    let state = State::begin(LogIdentity(1), rules, EntryOffset(0));
     let mut checkpoint = state.checkpoint(None, |_| 0, &std::collections::BTreeMap::new()).unwrap();
     checkpoint.next_sequence = entries as u64;
-    let snapshot = Snapshot { at: 1, state: checkpoint, originals, latest_checkpoint: None, spans: Vec::new() };
+    let snapshot =
+        Snapshot { at: VerdictOffset(1), state: checkpoint, originals, latest_checkpoint: None, spans: Vec::new() };
     let folder = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).unwrap();
     let snapshots = Folder::open(folder.path(), std::num::NonZeroUsize::MIN).unwrap();
     let scheme = SchemeId("bench".to_owned());

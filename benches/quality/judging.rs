@@ -3,7 +3,9 @@
 use dupgate::config::Settings;
 use dupgate::index::Probe;
 use dupgate::judge::{State, decide};
-use dupgate::log::{Answer, Decision, Entry, EntryBody, LogIdentity, MinHashRules, PageEntry, RequestId, Rules, Stage};
+use dupgate::log::{
+    Answer, Decision, Entry, EntryBody, EntryOffset, LogIdentity, MinHashRules, PageEntry, RequestId, Rules, Stage,
+};
 use dupgate::quality::Scorer;
 use dupgate::record::{PartitionId, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
@@ -46,7 +48,7 @@ fn cpu_ns() -> f64 {
 pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) -> Run {
     // The tables are made for as many as come, as those of a judge whose window is full.
     let rules = Rules { minhash: Some(minhash), max_entries: pages.len() as u64, ..settings.rules.clone() };
-    let mut state = State::begin(LogIdentity(1), rules.clone(), 0);
+    let mut state = State::begin(LogIdentity(1), rules.clone(), EntryOffset(0));
     let place = PartitionId::new("pages", 0);
     let entry = |number: usize| {
         let body = PageEntry {

@@ -13,8 +13,8 @@ use dupgate::crawl::Planted;
 use dupgate::fingerprint::{Reader, Scratch};
 use dupgate::judge::{State, decide};
 use dupgate::log::{
-    DEFAULT_PART_BYTES, Entry, EntryBody, LogIdentity, PageEntry, RequestId, Verdict, VerdictBatch, VerdictReader,
-    VerdictRecord, decode_entries, encode_entries, encode_verdict,
+    DEFAULT_PART_BYTES, Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, RequestId, Verdict, VerdictBatch,
+    VerdictReader, VerdictRecord, decode_entries, encode_entries, encode_verdict,
 };
 use dupgate::record::{PartitionId, RawRecord};
 
@@ -68,7 +68,7 @@ fn once(reader: &Reader, settings: &Settings, pages: &[Planted]) -> Pure {
     });
     let (decoded, entries) =
         cpu_of(|| records.iter().map(|record| decode_entries(record).unwrap()).collect::<Vec<_>>());
-    let mut state = State::begin(LogIdentity(1), settings.rules.clone(), 0);
+    let mut state = State::begin(LogIdentity(1), settings.rules.clone(), EntryOffset(0));
     let (judged, batches) =
         cpu_of(|| (0..).zip(&entries).map(|(offset, batch)| judge(&mut state, offset, batch)).collect::<Vec<_>>());
     let (ruled, ()) = cpu_of(|| {
@@ -115,7 +115,7 @@ fn judge(state: &mut State, offset: i64, entries: &[Entry]) -> VerdictRecord {
         state.follow(&verdict).unwrap();
         verdicts.push(verdict);
     }
-    state.pass_entries(offset + 1);
+    state.pass_entries(EntryOffset(offset + 1));
     VerdictRecord::Verdicts(VerdictBatch {
         log: LogIdentity(1),
         rules: state.rules_number(),

@@ -14,8 +14,8 @@ use crate::fingerprint::{
 };
 use crate::index::{ProbeStats, Refusal, run_sequential};
 use crate::log::{
-    Answer, Decision, Entry, EntryBody, LogIdentity, MinHashRules, PageEntry, PageVerdict, RequestId, Rules, Verdict,
-    Windows,
+    Answer, Decision, Entry, EntryBody, EntryOffset, LogIdentity, MinHashRules, PageEntry, PageVerdict, RequestId,
+    Rules, Verdict, VerdictOffset, Windows,
 };
 use crate::record::{PartitionId, Timestamp};
 
@@ -133,7 +133,7 @@ struct TestJudge {
 
 impl TestJudge {
     fn of(rules: Rules) -> Self {
-        Self { state: State::begin(LogIdentity(1), rules, 0), number: 0, compared: 0 }
+        Self { state: State::begin(LogIdentity(1), rules, EntryOffset(0)), number: 0, compared: 0 }
     }
 
     fn judge(&mut self, made: Made) -> Decision {
@@ -275,7 +275,7 @@ proptest! {
     #[test]
     fn a_page_that_is_no_duplicate_has_a_reason_for_each_original(pages in prop::collection::vec(made(), 1..60), few in 0_u16..4) {
         let small = Rules { windows: Windows::all(Duration::from_millis(40)), max_entries: 40, ..rules(few) };
-        let mut state = State::begin(LogIdentity(1), small, 0);
+        let mut state = State::begin(LogIdentity(1), small, EntryOffset(0));
         for (number, page) in pages.into_iter().enumerate() {
             let time = Timestamp::from_millis(i64::try_from(number).unwrap());
             let entry = page.entry(number);
@@ -309,8 +309,8 @@ proptest! {
     #[test]
     fn whoever_follows_decides_alike(pages in prop::collection::vec(made(), 1..120), cut in 0_usize..120, few in 1_u16..4) {
         let small = Rules { windows: Windows::all(Duration::from_millis(60)), max_entries: 40, ..rules(few) };
-        let mut judge = State::begin(LogIdentity(1), small.clone(), 0);
-        let mut follower = State::begin(LogIdentity(1), small.clone(), 0);
+        let mut judge = State::begin(LogIdentity(1), small.clone(), EntryOffset(0));
+        let mut follower = State::begin(LogIdentity(1), small.clone(), EntryOffset(0));
         let mut restored: Option<State> = None;
         for (number, page) in pages.into_iter().enumerate() {
             let time = Timestamp::from_millis(i64::try_from(number).unwrap());
@@ -318,7 +318,7 @@ proptest! {
             let verdict: Verdict = decide(&judge, &entry, time).unwrap();
             prop_assert_eq!(Some(verdict.clone()), decide(&follower, &entry, time));
             if number == cut {
-                let snapshot = SharedSnapshot::take(&judge, &Spans::default(), 0, None).unwrap().listed();
+                let snapshot = SharedSnapshot::take(&judge, &Spans::default(), VerdictOffset(0), None).unwrap().listed();
                 restored = Some(snapshot.restore(run_sequential).state);
             }
             if let Some(restored) = &mut restored {
@@ -329,7 +329,7 @@ proptest! {
             follower.follow(&verdict).unwrap();
             // Other tables, same answers.
             if number % 40 == 39 {
-                let snapshot = SharedSnapshot::take(&follower, &Spans::default(), 0, None).unwrap().listed();
+                let snapshot = SharedSnapshot::take(&follower, &Spans::default(), VerdictOffset(0), None).unwrap().listed();
                 follower = snapshot.restore(run_sequential).state;
             }
         }

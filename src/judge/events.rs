@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::log::{Entry, VerdictRecord};
+use crate::log::{Entry, EntryOffset, VerdictOffset, VerdictRecord};
 use crate::record::Timestamp;
 use crate::transaction::{Call, CallError};
 
@@ -16,9 +16,9 @@ pub enum Event {
     /// A committed record of the verdict log, in order.
     Followed {
         /// Its offset (of its first part, when it stands in several).
-        offset: i64,
+        offset: VerdictOffset,
         /// The offset behind its last part.
-        next: i64,
+        next: VerdictOffset,
         /// The record.
         record: VerdictRecord,
     },
@@ -35,7 +35,7 @@ pub enum Event {
     /// One Kafka record of the fingerprint log, in order. Its first entries are judged at once.
     Entries {
         /// Its offset.
-        offset: i64,
+        offset: EntryOffset,
         /// When the broker appended it.
         append_time: Timestamp,
         /// The entries that it holds.
@@ -45,7 +45,7 @@ pub enum Event {
     Continue,
     /// Answers [`Effect::Call`]. A successful `Produce` gives the offset of each record handed over (of its first
     /// part); every other success gives none.
-    Called(Result<Vec<i64>, CallError>),
+    Called(Result<Vec<VerdictOffset>, CallError>),
     /// Answers [`Effect::FetchInputCommitted`].
     InputCommitted(InputOffsets),
     /// Time passed.
@@ -63,7 +63,7 @@ pub enum Effect {
     /// not handed over yet, and its unanswered [`Effect::FollowToEnd`], are forgotten.
     Follow {
         /// First offset wanted.
-        from: Option<i64>,
+        from: Option<VerdictOffset>,
     },
     /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`]; an earlier one that
     /// is not answered yet is forgotten.
@@ -82,7 +82,7 @@ pub enum Effect {
     /// Hand over the fingerprint log from this offset on, or from its beginning if that is later.
     ReadEntries {
         /// First offset wanted.
-        from: i64,
+        from: EntryOffset,
     },
     /// Stop handing it over.
     StopReading,
@@ -91,9 +91,9 @@ pub enum Effect {
     /// Delete the records of both logs before these offsets. Not answered: it is asked again later.
     Trim {
         /// First offset of the verdict log to keep: that of a checkpoint.
-        verdicts: i64,
+        verdicts: VerdictOffset,
         /// First offset of the fingerprint log to keep.
-        entries: i64,
+        entries: EntryOffset,
     },
     /// Write [`super::Judge::snapshot`] to a file, before the next event: the state is that of a committed offset now.
     Snapshot,
@@ -113,9 +113,9 @@ pub enum Request {
     /// Commit the place in the fingerprint log.
     SendOffsets {
         /// Offset of the next entry.
-        next_entry: i64,
+        next_entry: EntryOffset,
         /// Offset of the latest checkpoint, for the metadata: where a worker begins to read.
-        checkpoint: Option<i64>,
+        checkpoint: Option<VerdictOffset>,
     },
     /// A call that carries nothing.
     Plain(Call),
@@ -128,7 +128,7 @@ pub enum Failure {
     #[error("the verdict log cannot be followed at offset {offset}: {why}")]
     Unreadable {
         /// Where.
-        offset: i64,
+        offset: VerdictOffset,
         /// What is wrong.
         why: String,
     },

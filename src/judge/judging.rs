@@ -8,7 +8,7 @@ use super::decide::decide_watched;
 use super::events::{Effect, Failure, Request};
 use super::life::{Judge, Role};
 use super::{InputOffsets, State};
-use crate::log::{Answer, Entry, EntryBody, Verdict, VerdictBatch, VerdictRecord};
+use crate::log::{Answer, Entry, EntryBody, EntryOffset, Verdict, VerdictBatch, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::{Call, CallError, TxnStep};
 
@@ -40,13 +40,13 @@ pub(super) struct Output {
     /// The input group's offsets, for the checkpoint that is written where the record of entries ends.
     pub(super) input: Option<InputOffsets>,
     /// What may be trimmed once the checkpoint on its way is committed.
-    pub(super) trim: Option<(i64, i64)>,
+    pub(super) trim: Option<(VerdictOffset, EntryOffset)>,
 }
 
 /// One record of the fingerprint log that is judged in steps.
 #[derive(Debug)]
 pub(super) struct Unfinished {
-    offset: i64,
+    offset: EntryOffset,
     append_time: Timestamp,
     entries: Vec<Entry>,
     /// How many of them are judged.
@@ -58,13 +58,13 @@ pub(super) struct Unfinished {
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) records: Arc<Vec<VerdictRecord>>,
-    pub(super) offsets: Vec<i64>,
-    pub(super) next_entry: i64,
+    pub(super) offsets: Vec<VerdictOffset>,
+    pub(super) next_entry: EntryOffset,
 }
 impl Judge {
     // ---- judging
 
-    pub(super) fn judge(&mut self, offset: i64, append_time: Timestamp, entries: Vec<Entry>) {
+    pub(super) fn judge(&mut self, offset: EntryOffset, append_time: Timestamp, entries: Vec<Entry>) {
         if self.role == Role::Active && offset >= self.state.next_entry() && self.unfinished.is_none() {
             let waits = asks_beyond_delivered(&self.state, entries.first());
             self.unfinished = Some(Unfinished { offset, append_time, entries, judged: 0, waits });
@@ -104,7 +104,7 @@ impl Judge {
             self.unfinished = Some(record);
             return;
         }
-        self.state.pass_entries(record.offset.saturating_add(1));
+        self.state.pass_entries(record.offset.next());
         self.output.passed = true;
         if self.output.open.len() >= self.settings.batch_verdicts {
             self.close_batch();
@@ -209,7 +209,7 @@ impl Judge {
 
     // ---- committing
 
-    pub(super) fn called(&mut self, result: Result<Vec<i64>, CallError>) {
+    pub(super) fn called(&mut self, result: Result<Vec<VerdictOffset>, CallError>) {
         let outcome = match result {
             Ok(offsets) => {
                 if let Some(sent) = self.output.sent.as_mut().filter(|_| !offsets.is_empty()) {
@@ -250,7 +250,7 @@ impl Judge {
         self.effects.push_back(Effect::Call(request));
     }
 
-    fn checkpoint_with(&self, sent: &Sent) -> Option<i64> {
+    fn checkpoint_with(&self, sent: &Sent) -> Option<VerdictOffset> {
         checkpoint_in(sent).or(self.latest_checkpoint)
     }
 
@@ -276,7 +276,7 @@ impl Judge {
     fn committed(&mut self) {
         let Some(sent) = self.output.sent.take() else { return };
         if let Some(&last) = sent.offsets.last() {
-            self.position = last.saturating_add(1);
+            self.position = last.next();
         }
         if let Some(checkpoint) = checkpoint_in(&sent) {
             self.spans.place(checkpoint);
@@ -317,7 +317,7 @@ fn is_clamped(entry: &Entry, verdict: &Verdict) -> bool {
 }
 
 /// Returns the offset of the checkpoint that a transaction carries, once its records have offsets.
-fn checkpoint_in(sent: &Sent) -> Option<i64> {
+fn checkpoint_in(sent: &Sent) -> Option<VerdictOffset> {
     let last = sent.records.iter().zip(&sent.offsets).rfind(|(record, _)| is_checkpoint(record));
     last.map(|(_, &offset)| offset)
 }

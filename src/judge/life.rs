@@ -8,7 +8,7 @@ use super::judging::{Output, Unfinished, is_checkpoint};
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
 use super::{Counts, Diverged, InputOffsets, Restored, SharedSnapshot, Spans, State};
 use crate::index::{ProbeStats, Task};
-use crate::log::{RulesNumber, RulesRecord, VerdictRecord};
+use crate::log::{EntryOffset, RulesNumber, RulesRecord, VerdictOffset, VerdictRecord};
 use crate::transaction::TransactionMachine;
 
 /// Where in its life a judge is.
@@ -38,8 +38,8 @@ pub struct Judge {
     pub(super) state: State,
     pub(super) spans: Spans,
     /// Offset of the next record of the verdict log to follow.
-    pub(super) position: i64,
-    pub(super) latest_checkpoint: Option<i64>,
+    pub(super) position: VerdictOffset,
+    pub(super) latest_checkpoint: Option<VerdictOffset>,
     pub(super) joined: bool,
     pub(super) assigned: bool,
     pub(super) stopping: bool,
@@ -63,7 +63,7 @@ pub struct Judge {
     /// An operator wants one.
     pub(super) snapshot_wanted: bool,
     /// Where the newest snapshot was taken or restored.
-    pub(super) snapshot_at: Option<i64>,
+    pub(super) snapshot_at: Option<VerdictOffset>,
     pub(super) effects: VecDeque<Effect>,
 }
 
@@ -76,7 +76,7 @@ impl Judge {
             role: Role::Restoring,
             state: State::default(),
             spans: Spans::default(),
-            position: 0,
+            position: VerdictOffset(0),
             latest_checkpoint: None,
             joined: false,
             assigned: false,
@@ -199,7 +199,7 @@ impl Judge {
 
     /// Returns the offset of the verdict log whose state this is, while nothing is judged ahead of it.
     #[must_use]
-    pub fn settled_at(&self) -> Option<i64> {
+    pub fn settled_at(&self) -> Option<VerdictOffset> {
         (self.is_settled() && self.state.log().is_some()).then_some(self.position)
     }
 
@@ -220,13 +220,13 @@ impl Judge {
     /// Drops the state and begins again from what is written.
     pub(super) fn restore(&mut self) {
         self.role = Role::Restoring;
-        self.reset(State::default(), Spans::default(), 0, None);
+        self.reset(State::default(), Spans::default(), VerdictOffset(0), None);
         // What is still followed from the place we had come to means nothing to an empty state.
         self.effects.push_back(Effect::Unfollow);
         self.effects.push_back(Effect::Restore);
     }
 
-    fn reset(&mut self, state: State, spans: Spans, position: i64, latest_checkpoint: Option<i64>) {
+    fn reset(&mut self, state: State, spans: Spans, position: VerdictOffset, latest_checkpoint: Option<VerdictOffset>) {
         self.state = state;
         self.spans = spans;
         self.position = position;
@@ -247,7 +247,7 @@ impl Judge {
         self.effects.push_back(Effect::FollowToEnd);
     }
 
-    fn followed(&mut self, offset: i64, next: i64, record: &VerdictRecord) {
+    fn followed(&mut self, offset: VerdictOffset, next: VerdictOffset, record: &VerdictRecord) {
         match self.role {
             Role::Restoring | Role::Standby | Role::TakingOver => {}
             Role::Active | Role::Draining | Role::Stopped => return,
@@ -263,7 +263,7 @@ impl Judge {
             Err(Diverged::NoCheckpoint) => match self.settings.cold_start {
                 // Verdicts without the facts before them are skipped up to the next checkpoint.
                 ColdStart::Proceed => {
-                    self.cold_starts.log_truncated += u64::from(self.position == 0);
+                    self.cold_starts.log_truncated += u64::from(self.position == VerdictOffset(0));
                     self.position = next;
                 }
                 ColdStart::Stop => self.effects.push_back(Effect::Fail(Failure::FactsGone)),
@@ -282,7 +282,7 @@ impl Judge {
             Role::Active | Role::Draining | Role::Stopped => return,
         }
         self.role = Role::Restoring;
-        self.reset(State::default(), Spans::default(), 0, None);
+        self.reset(State::default(), Spans::default(), VerdictOffset(0), None);
         self.effects.push_back(Effect::Follow { from: None });
         self.effects.push_back(Effect::FollowToEnd);
     }
@@ -335,7 +335,7 @@ impl Judge {
             // Nothing is there to follow: a new log begins, with a checkpoint as every log does. Entries without a recorded
             // verdict are judged now.
             self.cold_starts.new_log += 1;
-            self.state = State::begin(self.settings.new_log, self.settings.rules.clone(), 0);
+            self.state = State::begin(self.settings.new_log, self.settings.rules.clone(), EntryOffset(0));
             self.write_checkpoint(&InputOffsets::default());
         }
         self.effects.push_back(Effect::ReadEntries { from: self.state.next_entry() });

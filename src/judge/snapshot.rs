@@ -2,19 +2,19 @@
 
 use super::{Span, Spans, State};
 use crate::index::{Original, SharedOriginals, Task};
-use crate::log::Checkpoint;
+use crate::log::{Checkpoint, VerdictOffset};
 
 /// A judge's state at one committed offset of the verdict log: what the `snapshot` room keeps in files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// Offset of the next record of the verdict log to follow.
-    pub at: i64,
+    pub at: VerdictOffset,
     /// The state, but for the originals.
     pub state: Checkpoint,
     /// The originals that can still be matched, in sequence order.
     pub originals: Vec<Original>,
     /// Offset of the latest checkpoint.
-    pub latest_checkpoint: Option<i64>,
+    pub latest_checkpoint: Option<VerdictOffset>,
     /// What the kept log serves.
     pub spans: Vec<Span>,
 }
@@ -24,13 +24,13 @@ pub struct Snapshot {
 #[derive(Debug)]
 pub struct SharedSnapshot {
     /// Offset of the next record of the verdict log to follow.
-    pub at: i64,
+    pub at: VerdictOffset,
     /// The state, but for the originals.
     pub state: Checkpoint,
     /// The originals that could be matched when it was taken.
     pub originals: SharedOriginals,
     /// Offset of the latest checkpoint.
-    pub latest_checkpoint: Option<i64>,
+    pub latest_checkpoint: Option<VerdictOffset>,
     /// What the kept log serves.
     pub spans: Vec<Span>,
 }
@@ -38,7 +38,12 @@ pub struct SharedSnapshot {
 impl SharedSnapshot {
     /// Takes a snapshot. `None` while nothing was followed yet.
     #[must_use]
-    pub fn take(state: &State, spans: &Spans, at: i64, latest_checkpoint: Option<i64>) -> Option<Self> {
+    pub fn take(
+        state: &State,
+        spans: &Spans,
+        at: VerdictOffset,
+        latest_checkpoint: Option<VerdictOffset>,
+    ) -> Option<Self> {
         let checkpoint = state.checkpoint(latest_checkpoint, |_| 0, &std::collections::BTreeMap::new())?;
         let originals = state.index().share(&state.tails());
         Some(Self { at, state: checkpoint, originals, latest_checkpoint, spans: spans.iter().cloned().collect() })
@@ -55,10 +60,10 @@ impl SharedSnapshot {
 /// What a snapshot is turned back into.
 #[derive(Debug)]
 pub struct Restored {
-    pub(super) at: i64,
+    pub(super) at: VerdictOffset,
     pub(super) state: State,
     pub(super) spans: Spans,
-    pub(super) latest_checkpoint: Option<i64>,
+    pub(super) latest_checkpoint: Option<VerdictOffset>,
 }
 
 impl Restored {
@@ -70,7 +75,7 @@ impl Restored {
 
     /// Returns the offset of the next record of the verdict log to follow.
     #[must_use]
-    pub const fn at(&self) -> i64 {
+    pub const fn at(&self) -> VerdictOffset {
         self.at
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::log::{Answer, Verdict, VerdictRecord};
+use crate::log::{Answer, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
 /// The stretch of the verdict log from one checkpoint to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Offset of the checkpoint it begins with; unknown while that is not committed.
-    pub checkpoint: Option<i64>,
+    pub checkpoint: Option<VerdictOffset>,
     /// The originals that its verdicts made have smaller sequence numbers than this.
     pub end_sequence: u64,
     /// Largest event time ruled in it.
@@ -52,7 +52,7 @@ impl Spans {
     }
 
     /// Notes a followed record at `offset`; `next_sequence` is the state's behind it.
-    pub fn follow(&mut self, offset: i64, record: &VerdictRecord, next_sequence: u64) {
+    pub fn follow(&mut self, offset: VerdictOffset, record: &VerdictRecord, next_sequence: u64) {
         match record {
             VerdictRecord::Checkpoint(_) => self.open(Some(offset), next_sequence),
             VerdictRecord::Verdicts(batch) => {
@@ -63,7 +63,7 @@ impl Spans {
     }
 
     /// Begins a span with a checkpoint.
-    pub fn open(&mut self, checkpoint: Option<i64>, next_sequence: u64) {
+    pub fn open(&mut self, checkpoint: Option<VerdictOffset>, next_sequence: u64) {
         self.spans.push_back(Span {
             checkpoint,
             end_sequence: next_sequence,
@@ -73,7 +73,7 @@ impl Spans {
     }
 
     /// Names the place of the checkpoint that was written last.
-    pub fn place(&mut self, checkpoint: i64) {
+    pub fn place(&mut self, checkpoint: VerdictOffset) {
         if let Some(span) = self.spans.back_mut() {
             span.checkpoint = Some(checkpoint);
         }
@@ -125,7 +125,12 @@ impl Spans {
     /// held, before every answer at or beyond what the input group has committed, and before `keep_from`. Answers about
     /// a partition that is not in the input any more wait for no commit: nobody will ask for them.
     #[must_use]
-    pub fn trim_point(&self, first_live_sequence: u64, input: &InputOffsets, keep_from: Timestamp) -> Option<i64> {
+    pub fn trim_point(
+        &self,
+        first_live_sequence: u64,
+        input: &InputOffsets,
+        keep_from: Timestamp,
+    ) -> Option<VerdictOffset> {
         let is_delivered = |(partition, (_, last)): (&PartitionId, &(i64, i64))| {
             !input.partitions.contains(partition) || input.committed(partition).is_some_and(|position| *last < position)
         };
@@ -143,7 +148,7 @@ impl Spans {
     }
 
     /// Forgets the spans before a checkpoint that the log was trimmed to.
-    pub fn trimmed_to(&mut self, checkpoint: i64) {
+    pub fn trimmed_to(&mut self, checkpoint: VerdictOffset) {
         while self.spans.front().is_some_and(|span| span.checkpoint.is_some_and(|offset| offset < checkpoint)) {
             self.spans.pop_front();
         }

@@ -7,9 +7,9 @@ use xxhash_rust::xxh3::Xxh3;
 use super::Counts;
 use crate::index::{Index, Original, Probe, Task};
 use crate::log::{
-    Answer, Checkpoint, Decision, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal, PageEntry, PageVerdict,
-    PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Stage, Tails, Verdict, VerdictBatch,
-    VerdictRecord,
+    Answer, Checkpoint, Decision, EntryOffset, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal, PageEntry,
+    PageVerdict, PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Stage, Tails, Verdict, VerdictBatch,
+    VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -26,7 +26,7 @@ pub struct State {
     newest: Timestamp,
     tails: Tails,
     next_sequence: u64,
-    next_entry: i64,
+    next_entry: EntryOffset,
     partitions: BTreeMap<PartitionId, PartitionHistory>,
     applied: Applied,
     index: Index,
@@ -83,7 +83,7 @@ impl Default for State {
             newest: Timestamp::MIN,
             tails: Tails::START,
             next_sequence: 0,
-            next_entry: 0,
+            next_entry: EntryOffset::default(),
             partitions: BTreeMap::new(),
             applied: Applied::default(),
             index: Index::new(0),
@@ -95,7 +95,7 @@ impl Default for State {
 impl State {
     /// Begins a new log under these rules. Entries are judged from `next_entry` on.
     #[must_use]
-    pub fn begin(log: LogIdentity, rules: Rules, next_entry: i64) -> Self {
+    pub fn begin(log: LogIdentity, rules: Rules, next_entry: EntryOffset) -> Self {
         let index = index_for(&rules);
         Self { log: Some(log), rules_number: RulesNumber(1), rules: Some(rules), next_entry, index, ..Self::default() }
     }
@@ -152,7 +152,7 @@ impl State {
     #[must_use]
     pub fn checkpoint(
         &self,
-        previous: Option<i64>,
+        previous: Option<VerdictOffset>,
         mut floor: impl FnMut(&PartitionId) -> i64,
         delivered: &BTreeMap<PartitionId, i64>,
     ) -> Option<Checkpoint> {
@@ -344,7 +344,7 @@ impl State {
     }
 
     /// Notes that every entry before `next_entry` is judged.
-    pub fn pass_entries(&mut self, next_entry: i64) {
+    pub fn pass_entries(&mut self, next_entry: EntryOffset) {
         self.next_entry = next_entry;
     }
 
@@ -424,7 +424,7 @@ impl State {
 
     /// Returns the offset of the next entry to judge.
     #[must_use]
-    pub const fn next_entry(&self) -> i64 {
+    pub const fn next_entry(&self) -> EntryOffset {
         self.next_entry
     }
 
@@ -463,7 +463,7 @@ impl State {
         let mut hash = Xxh3::new();
         let mut write = |text: &str| hash.update(text.as_bytes());
         write(&format!("{:?} {:?} {:?}", self.log, self.rules_number, self.rules));
-        write(&format!("{:?} {:?} {:?} {:?}", self.newest, self.tails, self.next_sequence, self.next_entry));
+        write(&format!("{:?} {:?} {:?} {:?}", self.newest, self.tails, self.next_sequence, self.next_entry.0));
         write(&format!("{:?}", self.applied.order));
         for (partition, seen) in &self.partitions {
             if seen.delivered > 0 {

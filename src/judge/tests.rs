@@ -9,8 +9,8 @@ use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Width};
 use crate::index::run_sequential;
 use crate::log::{
-    Answer, Checkpoint, Decision, Entry, EntryBody, ForgetTarget, LogIdentity, PageEntry, PageVerdict, RequestId,
-    Rules, SameId, Stage, Verdict, Windows,
+    Answer, Checkpoint, Decision, Entry, EntryBody, EntryOffset, ForgetTarget, LogIdentity, PageEntry, PageVerdict,
+    RequestId, Rules, SameId, Stage, Verdict, VerdictOffset, Windows,
 };
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
@@ -219,7 +219,7 @@ proptest! {
 
     #[test]
     fn verdicts_are_those_of_a_list_and_two_loops(entries in entries(), capacity in prop_oneof![Just(3), Just(1000)]) {
-        let mut state = State::begin(LogIdentity(1), rules(capacity), 0);
+        let mut state = State::begin(LogIdentity(1), rules(capacity), EntryOffset(0));
         deliver_all(&mut state);
         let mut oracle = Oracle::default();
         for (entry, append_time) in &entries {
@@ -239,7 +239,7 @@ proptest! {
         floor in 0_i64..60,
         capacity in prop_oneof![Just(3), Just(1000)],
     ) {
-        let mut state = State::begin(LogIdentity(1), rules(capacity), 0);
+        let mut state = State::begin(LogIdentity(1), rules(capacity), EntryOffset(0));
         deliver_all(&mut state);
         let (mut checkpoint, mut snapshot): (Option<Checkpoint>, Option<Snapshot>) = (None, None);
         let mut behind = Vec::new();
@@ -247,7 +247,7 @@ proptest! {
             if number == at {
                 checkpoint = state.checkpoint(None, |_| floor, &BTreeMap::new());
                 state.raise_floors(checkpoint.as_ref().unwrap());
-                snapshot = SharedSnapshot::take(&state, &Spans::default(), 0, None).map(SharedSnapshot::listed);
+                snapshot = SharedSnapshot::take(&state, &Spans::default(), VerdictOffset(0), None).map(SharedSnapshot::listed);
             }
             if let Some(verdict) = decide(&state, entry, *append_time) {
                 state.follow(&verdict).unwrap();
@@ -279,9 +279,9 @@ fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
         answer: Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused },
     };
     let mut spans = Spans::default();
-    spans.open(Some(0), 0);
+    spans.open(Some(VerdictOffset(0)), 0);
     spans.note(&ruled(3), 0);
-    spans.open(Some(100), 0);
+    spans.open(Some(VerdictOffset(100)), 0);
     spans.note(&ruled(8), 0);
     let input = |committed| InputOffsets {
         committed: BTreeMap::from([(partition.clone(), committed)]),
@@ -290,8 +290,8 @@ fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
     assert_eq!(spans.floor(&partition, 0, &input(20)), 3);
     let trim = |spans: &Spans, committed| spans.trim_point(0, &input(committed), Timestamp::MIN.plus(millis(1)));
     assert_eq!(trim(&spans, 3), None, "the answer at 3 is not delivered");
-    assert_eq!(trim(&spans, 4), Some(100));
-    spans.trimmed_to(100);
+    assert_eq!(trim(&spans, 4), Some(VerdictOffset(100)));
+    spans.trimmed_to(VerdictOffset(100));
     assert_eq!(spans.floor(&partition, 0, &input(20)), 8);
     assert_eq!(spans.floor(&partition, 0, &input(5)), 5);
     assert_eq!(spans.floor(&partition, 100, &input(5)), 5, "what was delivered once is read again after a rewind");
@@ -306,17 +306,17 @@ fn verdicts_of_a_reopened_range_hold_nothing_back() {
     let reopened = |from, to| verdict(Answer::Reopened { partition: partition.clone(), from, to });
     let mut spans = Spans::default();
     for (number, offset) in [3, 700, 8].into_iter().enumerate() {
-        spans.open(Some(i64::try_from(number).unwrap() * 100), 0);
+        spans.open(Some(VerdictOffset(i64::try_from(number).unwrap() * 100)), 0);
         spans.note(&ruled(offset), 0);
     }
     // The topic was made anew: the group has committed little of it.
     let input = InputOffsets { committed: [(partition.clone(), 5)].into(), partitions: [partition.clone()].into() };
     let trim = |spans: &Spans| spans.trim_point(0, &input, Timestamp::MIN.plus(millis(1)));
-    assert_eq!(trim(&spans), Some(100), "the answer at 700 is not delivered");
+    assert_eq!(trim(&spans), Some(VerdictOffset(100)), "the answer at 700 is not delivered");
     spans.note(&reopened(100, 700), 0);
-    assert_eq!(trim(&spans), Some(100), "700 is not reopened");
+    assert_eq!(trim(&spans), Some(VerdictOffset(100)), "700 is not reopened");
     spans.note(&reopened(100, 701), 0);
-    assert_eq!(trim(&spans), Some(200));
+    assert_eq!(trim(&spans), Some(VerdictOffset(200)));
     assert_eq!(spans.floor(&partition, 0, &input), 3, "what is not reopened can still be read back");
 }
 
@@ -334,7 +334,7 @@ fn a_partition_that_left_the_input_holds_nothing_back() {
     };
     let mut spans = Spans::default();
     for span in 0..10 {
-        spans.open(Some(100 * span), 0);
+        spans.open(Some(VerdictOffset(100 * span)), 0);
         spans.note(&page(&stays, span, 10 * span), 0);
         if span < 3 {
             spans.note(&page(&leaves, span, 10 * span), 0);
@@ -346,14 +346,18 @@ fn a_partition_that_left_the_input_holds_nothing_back() {
         partitions: [stays.clone(), leaves.clone()].into(),
     };
     let keep_from = Timestamp::from_millis(55);
-    assert_eq!(spans.trim_point(0, &input, keep_from), Some(200), "its worker may come back");
+    assert_eq!(spans.trim_point(0, &input, keep_from), Some(VerdictOffset(200)), "its worker may come back");
     assert_eq!(spans.floor(&leaves, 2, &input), 0);
     input.partitions.remove(&leaves);
     input.committed.remove(&leaves);
-    assert_eq!(spans.trim_point(0, &input, Timestamp::from_millis(15)), Some(200), "what is young stays");
-    assert_eq!(spans.trim_point(0, &input, keep_from), Some(600));
+    assert_eq!(
+        spans.trim_point(0, &input, Timestamp::from_millis(15)),
+        Some(VerdictOffset(200)),
+        "what is young stays"
+    );
+    assert_eq!(spans.trim_point(0, &input, keep_from), Some(VerdictOffset(600)));
     assert_eq!(spans.oldest(), Some(Timestamp::from_millis(0)));
-    spans.trimmed_to(600);
+    spans.trimmed_to(VerdictOffset(600));
     assert_eq!(spans.floor(&leaves, 2, &input), 2, "its judged set becomes a floor");
     assert_eq!(spans.floor(&stays, 0, &input), 6);
     assert_eq!(spans.oldest(), Some(Timestamp::from_millis(60)));
@@ -362,7 +366,7 @@ fn a_partition_that_left_the_input_holds_nothing_back() {
 #[test]
 fn only_what_was_delivered_is_reopened() {
     let partition = PartitionId::new("pages", 0);
-    let mut state = State::begin(LogIdentity(1), rules(1000), 0);
+    let mut state = State::begin(LogIdentity(1), rules(1000), EntryOffset(0));
     let reopen =
         |to| Entry { request: RequestId(9), body: EntryBody::Reopen { partition: partition.clone(), from: 3, to } };
     let decided = |state: &State, to| {

@@ -7,14 +7,14 @@
 //! Cost: that of judging, once for each entry.
 
 use super::{Diverged, State, decide};
-use crate::log::{Answer, Checkpoint, Entry, Verdict, VerdictBatch, VerdictRecord};
+use crate::log::{Answer, Checkpoint, Entry, EntryOffset, Verdict, VerdictBatch, VerdictRecord};
 use crate::record::Timestamp;
 
 /// One record of the fingerprint log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Its offset.
-    pub offset: i64,
+    pub offset: EntryOffset,
     /// When the broker took it.
     pub append_time: Timestamp,
     /// What it asks.
@@ -27,7 +27,7 @@ pub enum Difference {
     /// One verdict.
     Verdict {
         /// Offset of the entry in the fingerprint log, if there is one.
-        entry: Option<i64>,
+        entry: Option<EntryOffset>,
         /// What stands in the verdict log, if anything.
         written: Option<Box<Verdict>>,
         /// What comes out, if anything.
@@ -151,7 +151,7 @@ impl LogVerifier {
         Ok(())
     }
 
-    fn compare(&mut self, entry: i64, written: &Verdict, anew: Verdict, found: &mut Vec<Difference>) {
+    fn compare(&mut self, entry: EntryOffset, written: &Verdict, anew: Verdict, found: &mut Vec<Difference>) {
         if *written == anew {
             self.counts.same += 1;
         } else if self.is_older_than_the_log(written) {

@@ -10,7 +10,7 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::client::LoggingContext;
 use crate::judge::Asked;
-use crate::log::decode_entries;
+use crate::log::{EntryOffset, decode_entries};
 use crate::record::{PartitionId, Timestamp};
 
 /// How long one poll waits.
@@ -40,7 +40,7 @@ pub struct Entries {
     partition: PartitionId,
     timeout: Duration,
     /// Where reading began, if it has.
-    next: Option<i64>,
+    next: Option<EntryOffset>,
     /// Read already, and beyond what was asked for.
     ahead: Option<Asked>,
 }
@@ -61,9 +61,9 @@ impl Entries {
     /// # Errors
     ///
     /// When no broker answers.
-    pub fn first(&self) -> Result<i64, KafkaError> {
+    pub fn first(&self) -> Result<EntryOffset, KafkaError> {
         let range = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, self.timeout);
-        Ok(range?.0)
+        Ok(EntryOffset(range?.0))
     }
 
     /// Returns the records at `from <= offset < to`. Later calls go on where this one ended.
@@ -71,12 +71,12 @@ impl Entries {
     /// # Errors
     ///
     /// When they do not come.
-    pub fn between(&mut self, from: i64, to: i64) -> Result<Vec<Asked>, EntriesError> {
+    pub fn between(&mut self, from: EntryOffset, to: EntryOffset) -> Result<Vec<Asked>, EntriesError> {
         let mut next = if let Some(next) = self.next {
             next.max(from)
         } else {
             let mut list = TopicPartitionList::new();
-            list.add_partition_offset(&self.partition.topic, self.partition.number, Offset::Offset(from))?;
+            list.add_partition_offset(&self.partition.topic, self.partition.number, Offset::Offset(from.0))?;
             self.consumer.assign(&list)?;
             from
         };
@@ -87,7 +87,7 @@ impl Entries {
                 Some(appended) => appended,
                 None => match self.consumer.poll(POLL) {
                     Some(Ok(message)) => Asked {
-                        offset: message.offset(),
+                        offset: EntryOffset(message.offset()),
                         append_time: message.timestamp().to_millis().map(Timestamp::from_millis).unwrap_or_default(),
                         // What cannot be read asks nothing, as the judge has it.
                         entries: decode_entries(message.payload().unwrap_or_default()).unwrap_or_default(),
@@ -99,7 +99,7 @@ impl Entries {
                     }
                     Some(Err(_)) | None => {
                         let (partition, timeout) = (self.partition.clone(), self.timeout);
-                        return Err(EntriesError::Late { partition, end: to, timeout });
+                        return Err(EntriesError::Late { partition, end: to.0, timeout });
                     }
                 },
             };
@@ -111,7 +111,7 @@ impl Entries {
                 self.ahead = Some(appended);
                 next = to;
             } else {
-                next = appended.offset + 1;
+                next = appended.offset.next();
                 found.push(appended);
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Judged, LogIdentity, RequestId, Rules, RulesNumber, Tails};
+use super::{EntryOffset, Judged, LogIdentity, RequestId, Rules, RulesNumber, Tails, VerdictOffset};
 use crate::record::{PartitionId, Timestamp};
 
 /// The state as it stands in the log at this place, but for the originals: a reader that begins here and follows
@@ -23,9 +23,9 @@ pub struct Checkpoint {
     /// Sequence number of the next original.
     pub next_sequence: u64,
     /// Offset of the next entry to judge.
-    pub next_entry: i64,
+    pub next_entry: EntryOffset,
     /// Offset of the checkpoint before, if there is one.
-    pub previous: Option<i64>,
+    pub previous: Option<VerdictOffset>,
     /// What was judged, by input partition.
     pub partitions: BTreeMap<PartitionId, PartitionCheckpoint>,
     /// The latest requests other than pages that were applied, oldest first.

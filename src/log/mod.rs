@@ -11,6 +11,7 @@ mod checkpoint;
 pub mod codec;
 mod entry;
 mod judged;
+mod offset;
 mod placement;
 mod rules;
 mod verdict;
@@ -22,6 +23,7 @@ pub use codec::{
 };
 pub use entry::{Entry, EntryBody, ForgetTarget, PageEntry, RequestId};
 pub use judged::Judged;
+pub use offset::{EntryOffset, VerdictOffset};
 pub use placement::Placement;
 pub use rules::{MinHashRules, Rules, RulesNumber, SameId, Stage, Tails, Windows};
 pub use verdict::{

@@ -1,6 +1,6 @@
 //! Records of the verdict log: verdicts, rules and checkpoints.
 
-use super::{Checkpoint, ForgetTarget, Placement, RequestId, Rules, RulesNumber, Stage, Tails};
+use super::{Checkpoint, EntryOffset, ForgetTarget, Placement, RequestId, Rules, RulesNumber, Stage, Tails};
 use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
@@ -41,7 +41,7 @@ pub struct VerdictBatch {
     /// The tails behind the last verdict, absolute.
     pub tails: Tails,
     /// Offset of the next entry to judge.
-    pub next_entry: i64,
+    pub next_entry: EntryOffset,
     /// In the order of their entries.
     pub verdicts: Vec<Verdict>,
 }

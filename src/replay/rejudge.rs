@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::judge::{Diverged, State, decide};
 use crate::log::{
-    Answer, Checkpoint, Entry, EntryBody, LogIdentity, PageEntry, PageVerdict, RequestId, Rules, RulesRecord, Verdict,
-    VerdictBatch, VerdictRecord,
+    Answer, Checkpoint, Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, PageVerdict, RequestId, Rules,
+    RulesRecord, Verdict, VerdictBatch, VerdictRecord,
 };
 use crate::record::{Reject, Source, Timestamp};
 
@@ -27,7 +27,7 @@ impl Rejudge {
     /// Begins with nothing remembered, under these rules.
     #[must_use]
     pub fn begin(log: LogIdentity, rules: Rules) -> Self {
-        Self::over(State::begin(log, rules, 0), log)
+        Self::over(State::begin(log, rules, EntryOffset(0)), log)
     }
 
     /// Begins with a state that is still to follow a log.
@@ -154,7 +154,7 @@ impl Rejudge {
             return;
         }
         if let Some(checkpoint) = self.state.checkpoint(None, |_| 0, &BTreeMap::new()) {
-            let checkpoint = Checkpoint { log: self.log, next_entry: 0, ..checkpoint };
+            let checkpoint = Checkpoint { log: self.log, next_entry: EntryOffset(0), ..checkpoint };
             self.records.push(VerdictRecord::Checkpoint(Box::new(checkpoint)));
         }
     }
@@ -167,7 +167,7 @@ impl Rejudge {
             log: self.log,
             rules: self.state.rules_number(),
             tails: self.state.tails(),
-            next_entry: i64::try_from(self.requests).unwrap_or(i64::MAX),
+            next_entry: EntryOffset(i64::try_from(self.requests).unwrap_or(i64::MAX)),
             verdicts: std::mem::take(&mut self.verdicts),
         }));
     }

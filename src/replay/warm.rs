@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
     use crate::fingerprint::{IdHash, PageDigest};
-    use crate::log::{LogIdentity, Match, RulesNumber, Stage, Tails};
+    use crate::log::{EntryOffset, LogIdentity, Match, RulesNumber, Stage, Tails};
     use crate::record::Reject;
 
     const FROM: i64 = 20;
@@ -335,7 +335,13 @@ mod tests {
     }
 
     fn batch(verdicts: Vec<Verdict>) -> VerdictBatch {
-        VerdictBatch { log: LogIdentity(1), rules: RulesNumber(1), tails: Tails::START, next_entry: 0, verdicts }
+        VerdictBatch {
+            log: LogIdentity(1),
+            rules: RulesNumber(1),
+            tails: Tails::START,
+            next_entry: EntryOffset(0),
+            verdicts,
+        }
     }
 
     proptest! {

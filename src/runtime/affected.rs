@@ -190,8 +190,8 @@ mod tests {
     use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest};
     use crate::judge::State;
     use crate::log::{
-        Checkpoint, LogIdentity, Match, NewOriginal, PartitionCheckpoint, Placement, RequestId, Rules, RulesNumber,
-        Verdict, VerdictBatch, Windows,
+        Checkpoint, EntryOffset, LogIdentity, Match, NewOriginal, PartitionCheckpoint, Placement, RequestId, Rules,
+        RulesNumber, Verdict, VerdictBatch, Windows,
     };
     use crate::record::Reject;
 
@@ -231,7 +231,7 @@ mod tests {
             log: LogIdentity(1),
             rules: RulesNumber(1),
             tails,
-            next_entry: 0,
+            next_entry: EntryOffset(0),
             verdicts: answers.into_iter().map(verdict).collect(),
         })
     }
@@ -279,7 +279,8 @@ mod tests {
         judged.raise_floor(1_000_000_000);
         judged.insert(1_000_000_007);
         let said = PartitionCheckpoint { judged, floor: 0, delivered: i64::MAX };
-        let Some(checkpoint) = State::begin(LogIdentity(1), rules(), 0).checkpoint(None, |_| 0, &BTreeMap::new())
+        let Some(checkpoint) =
+            State::begin(LogIdentity(1), rules(), EntryOffset(0)).checkpoint(None, |_| 0, &BTreeMap::new())
         else {
             panic!("rules are in force")
         };

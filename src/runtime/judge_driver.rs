@@ -30,7 +30,7 @@ use crate::kafka::producer::{
     Answer, Delivery, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer,
 };
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::log::{DEFAULT_PART_BYTES, decode_entries, encode_verdict};
+use crate::log::{DEFAULT_PART_BYTES, EntryOffset, VerdictOffset, decode_entries, encode_verdict};
 use crate::telemetry::labels::{Component, ErrorKind};
 use crate::worker::LogPartition;
 
@@ -230,6 +230,7 @@ impl JudgeDriver {
                 if let Err(error) = &answer {
                     self.report.failed(error);
                 }
+                let answer = answer.map(|offsets| offsets.into_iter().map(VerdictOffset).collect());
                 self.handle(Event::Called(answer))
             }
             Message::InputCommitted(input) => self.handle(Event::InputCommitted(input)),
@@ -340,6 +341,7 @@ impl JudgeDriver {
         match event.kind {
             FollowEventKind::Record { offset, next, record, permit: _permit } => {
                 self.report.follows(next);
+                let (offset, next) = (VerdictOffset(offset), VerdictOffset(next));
                 self.handle(Event::Followed { offset, next, record })
             }
             FollowEventKind::End => self.handle(Event::FollowedToEnd),
@@ -360,6 +362,7 @@ impl JudgeDriver {
                 self.judge.handle(self.clock.now(), Event::Restored(restored));
             }
             Effect::Follow { from } => {
+                let from = from.map(|from| from.0);
                 self.serials += 1;
                 self.following = self.serials;
                 self.follower.command(FollowCommand::From(from, self.serials));
@@ -379,7 +382,7 @@ impl JudgeDriver {
                 self.reading = self.serials;
                 self.entries.clear();
                 let ours = self.plan.fingerprints(self.log);
-                self.command(Command::Seek(ours, Start::NotBefore(from), self.serials));
+                self.command(Command::Seek(ours, Start::NotBefore(from.0), self.serials));
             }
             Effect::StopReading => self.stop_reading(),
             Effect::FetchInputCommitted => self.fetch_input_committed(),
@@ -448,7 +451,7 @@ impl JudgeDriver {
             Request::SendOffsets { next_entry, checkpoint } => {
                 let metadata = checkpoint.map_or_else(String::new, |offset| offset.to_string());
                 let mark =
-                    OffsetAndMetadata { partition: self.plan.fingerprints(self.log), offset: next_entry, metadata };
+                    OffsetAndMetadata { partition: self.plan.fingerprints(self.log), offset: next_entry.0, metadata };
                 ProducerCommand::SendOffsets(vec![mark], self.membership.clone())
             }
             Request::Plain(call) => ProducerCommand::Plain(call),
@@ -483,12 +486,12 @@ impl JudgeDriver {
         });
     }
 
-    fn trim(&self, verdicts: i64, entries: i64) {
-        let before = [(self.plan.verdicts(self.log), verdicts), (self.plan.fingerprints(self.log), entries)];
+    fn trim(&self, verdicts: VerdictOffset, entries: EntryOffset) {
+        let before = [(self.plan.verdicts(self.log), verdicts.0), (self.plan.fingerprints(self.log), entries.0)];
         let (config, brokers) = (self.plan.cluster.admin(), self.plan.brokers);
         let (metrics, log) = (self.report.metrics().clone(), self.log);
         self.background_tasks.run(move || {
-            tracing::info!(log, verdicts, entries, "trimming both logs");
+            tracing::info!(log, verdicts = verdicts.0, entries = entries.0, "trimming both logs");
             if let Err(error) = Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
                 // It is asked again later, for more.
                 tracing::warn!(log, %error, "the logs are not trimmed");

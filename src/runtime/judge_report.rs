@@ -209,7 +209,7 @@ impl JudgeReport {
         self.see(judge);
         self.say_progress();
         if self.role == Role::Standby {
-            self.look_for_predecessor(self.clock.now(), judge.state().next_entry());
+            self.look_for_predecessor(self.clock.now(), judge.state().next_entry().0);
         }
         self.heartbeat.tick(self.clock.instant());
         let state = judge.state();

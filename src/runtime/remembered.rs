@@ -31,14 +31,14 @@ impl StateSummary {
         let state = &snapshot.state;
         Self {
             log,
-            at: Some(snapshot.at),
+            at: Some(snapshot.at.0),
             identity: Some(state.log),
             originals: snapshot.originals.len(),
             rules: Some(state.rules.clone()),
             rules_number: state.rules_number,
             newest: state.newest,
             oldest: snapshot.originals.iter().map(|original| original.event_time).min(),
-            next_entry: state.next_entry,
+            next_entry: state.next_entry.0,
             input_partitions: Some(state.partitions.len()),
             memory_bytes: None,
             role: None,
@@ -52,14 +52,14 @@ impl StateSummary {
         let state = judge.state();
         Self {
             log,
-            at: judge.settled_at(),
+            at: judge.settled_at().map(|at| at.0),
             identity: state.log(),
             originals: state.index().len(),
             rules: state.rules().cloned(),
             rules_number: state.rules_number(),
             newest: state.newest(),
             oldest: state.index().live(&state.tails()).next().map(|original| original.event_time),
-            next_entry: state.next_entry(),
+            next_entry: state.next_entry().0,
             input_partitions: None,
             memory_bytes: Some(state.index().memory_bytes()),
             role: Some(format!("{:?}", judge.role()).to_lowercase()),

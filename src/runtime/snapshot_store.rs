@@ -73,7 +73,7 @@ impl SnapshotStore for FsSnapshotStore {
         self.metrics.snapshot_duration(SnapshotOperation::Restore, self.clock.now().saturating_sub(begun));
         let originals = restored.state().index().len();
         self.metrics.restored(RestoreSource::Snapshot, originals as u64);
-        tracing::info!(log = self.name, originals, at = restored.at(), "snapshot restored");
+        tracing::info!(log = self.name, originals, at = restored.at().0, "snapshot restored");
         Some(Box::new(restored))
     }
 

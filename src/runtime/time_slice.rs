@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::judge::Event;
 use crate::kafka::budget::Permit;
-use crate::log::Entry;
+use crate::log::{Entry, EntryOffset};
 use crate::record::Timestamp;
 
 /// How long a turn judges, give or take one step.
@@ -53,7 +53,7 @@ impl EntryQueue {
 impl FetchedEntries {
     /// Makes it what the judge takes.
     pub(super) fn into_event(self) -> Event {
-        Event::Entries { offset: self.offset, append_time: self.append_time, entries: self.entries }
+        Event::Entries { offset: EntryOffset(self.offset), append_time: self.append_time, entries: self.entries }
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
     use crate::judge::{ColdStart, Effect, Judge, JudgeSettings, Request, Role};
     use crate::kafka::budget::ByteBudget;
-    use crate::log::{EntryBody, LogIdentity, PageEntry, RequestId, Rules, SameId, Stage, Windows};
+    use crate::log::{EntryBody, LogIdentity, PageEntry, RequestId, Rules, SameId, Stage, VerdictOffset, Windows};
     use crate::record::PartitionId;
     use crate::transaction::Call;
 
@@ -228,7 +228,7 @@ mod tests {
                     self.open_since = Some(now);
                     self.sent = records.iter().map(verdicts).sum();
                     let first = i64::try_from(self.committed).unwrap();
-                    return Event::Called(Ok((first..).take(records.len()).collect()));
+                    return Event::Called(Ok((first..).take(records.len()).map(VerdictOffset).collect()));
                 }
                 Request::Plain(Call::Commit) => {
                     let open = now.saturating_sub(self.open_since.take().unwrap());

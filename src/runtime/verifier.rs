@@ -12,7 +12,7 @@ use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, LogVerifier};
 use crate::kafka::admin::LogNames;
 use crate::kafka::entries::Entries;
-use crate::log::VerdictRecord;
+use crate::log::{EntryOffset, VerdictRecord};
 use crate::record::PartitionId;
 use crate::worker::LogPartition;
 
@@ -24,7 +24,7 @@ pub struct PartitionVerification {
     /// The comparison, and the state that follows from what is written.
     pub verifier: LogVerifier,
     /// First entry that is still held.
-    pub first_entry: i64,
+    pub first_entry: EntryOffset,
     /// Why nothing more could be compared, if so.
     pub broken: Option<String>,
     entries: Entries,
@@ -103,7 +103,7 @@ fn begin(
     let entries = Entries::open(config, partition, ENTRIES_TIMEOUT).map_err(failure)?;
     let first_entry = entries.first().map_err(|error| Reason::Unavailable.because(error))?;
     let mut verifier = LogVerifier::default();
-    if first_entry > 0 {
+    if first_entry > EntryOffset(0) {
         verifier.trust_the_trim();
     }
     Ok(PartitionVerification { verifier, first_entry, broken: None, entries })

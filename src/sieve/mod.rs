@@ -24,7 +24,8 @@ use std::num::NonZeroUsize;
 use crate::fingerprint::Reading;
 use crate::judge::{Diverged, Refusal, State, decide, refusal};
 use crate::log::{
-    Answer, Decision, Entry, EntryBody, LogIdentity, Match, PageEntry, PageVerdict, RequestId, Rules, Stage,
+    Answer, Decision, Entry, EntryBody, EntryOffset, LogIdentity, Match, PageEntry, PageVerdict, RequestId, Rules,
+    Stage,
 };
 use crate::record::{EventTime, Rejection, Source, Timestamp};
 
@@ -178,7 +179,7 @@ impl Sieve {
     #[must_use]
     pub fn new(settings: SieveSettings) -> Self {
         let judge = || ScopeJudge {
-            state: State::begin(LogIdentity(0), settings.rules.clone(), 0),
+            state: State::begin(LogIdentity(0), settings.rules.clone(), EntryOffset(0)),
             ids: HashMap::new(),
             order: VecDeque::new(),
         };

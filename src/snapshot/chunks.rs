@@ -11,7 +11,7 @@ use crate::log::codec::fingerprints::{self, More, Present};
 use crate::log::codec::frame::{self, Kind};
 use crate::log::codec::places::Places;
 use crate::log::codec::wire::Write;
-use crate::log::{CodecError, decode_checkpoint, encode_checkpoint};
+use crate::log::{CodecError, VerdictOffset, decode_checkpoint, encode_checkpoint};
 
 /// Sequence numbers of one chunk, a power of two: about 4 MB of originals without sketches, 13 MB with.
 const SEQUENCES_A_CHUNK: u64 = 65_536;
@@ -108,11 +108,11 @@ fn decode_head<E: From<CodecError>>(chunks: &mut impl Iterator<Item = Result<Vec
     Ok(Snapshot { at, state, originals: Vec::new(), latest_checkpoint, spans })
 }
 
-fn encode_place(at: i64, latest_checkpoint: Option<i64>, kept: &[Span]) -> Vec<u8> {
+fn encode_place(at: VerdictOffset, latest_checkpoint: Option<VerdictOffset>, kept: &[Span]) -> Vec<u8> {
     let mut places = Places::default();
     let mut spans = Vec::new();
     for span in kept {
-        spans.maybe(span.checkpoint);
+        spans.maybe(span.checkpoint.map(|checkpoint| checkpoint.0));
         spans.varint(span.end_sequence);
         spans.time(span.newest);
         spans.varint(span.ruled.len() as u64);
@@ -124,8 +124,8 @@ fn encode_place(at: i64, latest_checkpoint: Option<i64>, kept: &[Span]) -> Vec<u
     }
     let mut out = Vec::new();
     let start = frame::open(&mut out, Kind::Place);
-    out.signed(at);
-    out.maybe(latest_checkpoint);
+    out.signed(at.0);
+    out.maybe(latest_checkpoint.map(|checkpoint| checkpoint.0));
     places.write_table(&mut out);
     out.varint(kept.len() as u64);
     out.append(&mut spans);
@@ -133,14 +133,14 @@ fn encode_place(at: i64, latest_checkpoint: Option<i64>, kept: &[Span]) -> Vec<u
     out
 }
 
-fn decode_place(chunk: &[u8]) -> Result<(i64, Option<i64>, Vec<Span>), CodecError> {
+fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, Vec<Span>), CodecError> {
     let mut from = frame::unwrap_kind(chunk, Kind::Place)?;
-    let at = from.signed("offset")?;
-    let latest_checkpoint = from.maybe("latest checkpoint")?;
+    let at = VerdictOffset(from.signed("offset")?);
+    let latest_checkpoint = from.maybe("latest checkpoint")?.map(VerdictOffset);
     let places = Places::read_table(&mut from)?;
     let mut spans = Vec::new();
     for _ in 0..from.count(4, "spans")? {
-        let checkpoint = from.maybe("checkpoint")?;
+        let checkpoint = from.maybe("checkpoint")?.map(VerdictOffset);
         let end_sequence = from.varint("sequence")?;
         let newest = from.time("newest")?;
         let mut ruled = BTreeMap::new();

@@ -16,7 +16,10 @@ use crate::index::{Index, Original, run_sequential};
 use crate::judge::Span;
 use crate::log::codec::FORMAT_VERSION;
 use crate::log::codec::hex::{hex, records};
-use crate::log::{Checkpoint, CodecError, LogIdentity, Placement, Rules, RulesNumber, SameId, Stage, Tails, Windows};
+use crate::log::{
+    Checkpoint, CodecError, EntryOffset, LogIdentity, Placement, Rules, RulesNumber, SameId, Stage, Tails,
+    VerdictOffset, Windows,
+};
 use crate::record::{PartitionId, Timestamp};
 
 const TWO: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
@@ -280,7 +283,7 @@ fn snapshot(originals: Vec<Original>) -> Snapshot {
         ruled,
     };
     Snapshot {
-        at: 99,
+        at: VerdictOffset(99),
         state: Checkpoint {
             log: LogIdentity(7),
             rules_number: RulesNumber(1),
@@ -300,15 +303,15 @@ fn snapshot(originals: Vec<Original>) -> Snapshot {
             newest: Timestamp::from_millis(5),
             tails: Tails::START,
             next_sequence: 400_000,
-            next_entry: 17,
+            next_entry: EntryOffset(17),
             previous: None,
             partitions: BTreeMap::new(),
             applied: Vec::new(),
         },
         originals,
-        latest_checkpoint: Some(40),
+        latest_checkpoint: Some(VerdictOffset(40)),
         spans: vec![
-            span(Some(40), [(PartitionId::new("pages", 3), (-1, 1 << 40))].into()),
+            span(Some(VerdictOffset(40)), [(PartitionId::new("pages", 3), (-1, 1 << 40))].into()),
             span(None, BTreeMap::new()),
         ],
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::{Blocked, Effect, Event, Pacing, Page, PageAction, Worker, WorkerSettings};
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
-use crate::log::{LogIdentity, PageEntry, RulesNumber, Tails, Verdict, VerdictBatch, VerdictRecord};
+use crate::log::{
+    EntryOffset, LogIdentity, PageEntry, RulesNumber, Tails, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+};
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::Manner;
 
@@ -59,8 +61,8 @@ impl Bench {
 
     pub(super) fn follow(&mut self, verdicts: Vec<Verdict>) -> Vec<Effect<()>> {
         let (log, rules) = (LogIdentity(1), RulesNumber(1));
-        let batch = VerdictBatch { log, rules, tails: Tails::START, next_entry: 0, verdicts };
-        self.handle(Event::Followed { log: 0, offset: 0, record: VerdictRecord::Verdicts(batch) })
+        let batch = VerdictBatch { log, rules, tails: Tails::START, next_entry: EntryOffset(0), verdicts };
+        self.handle(Event::Followed { log: 0, offset: VerdictOffset(0), record: VerdictRecord::Verdicts(batch) })
     }
 
     pub(super) fn offsets(&mut self, offsets: [Option<i64>; 2]) -> Vec<Effect<()>> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::progress::Backlog;
-use crate::log::{Entry, PageEntry, RequestId, Verdict, VerdictRecord};
+use crate::log::{Entry, EntryOffset, PageEntry, RequestId, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::transaction::{Call, CallError};
 
@@ -64,13 +64,13 @@ pub struct Output<P> {
 #[derive(Clone, Debug)]
 pub enum Event<P> {
     /// Answers [`Effect::FetchCheckpoint`]: the metadata of the judge's committed offset.
-    Checkpoint(LogPartition, Option<i64>),
+    Checkpoint(LogPartition, Option<VerdictOffset>),
     /// A committed record of a verdict log, in order.
     Followed {
         /// Which log.
         log: LogPartition,
         /// Its offset.
-        offset: i64,
+        offset: VerdictOffset,
         /// The record.
         record: VerdictRecord,
     },
@@ -109,14 +109,14 @@ pub enum Event<P> {
         end: i64,
     },
     /// Answers [`Effect::Append`]: the offset in the fingerprint log, or that delivery is not certain.
-    Appended(RequestId, Result<i64, ()>),
+    Appended(RequestId, Result<EntryOffset, ()>),
     /// A record of a verdict log that was asked for by the latest [`Effect::Recall`] of that log; what a replaced one
     /// still brings is not handed over.
     Recalled {
         /// Which log.
         log: LogPartition,
         /// Its offset.
-        offset: i64,
+        offset: VerdictOffset,
         /// The record.
         record: VerdictRecord,
     },
@@ -145,7 +145,7 @@ pub enum Effect<P> {
         /// Which log.
         log: LogPartition,
         /// First offset wanted.
-        from: Option<i64>,
+        from: Option<VerdictOffset>,
     },
     /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`].
     FollowToEnd(LogPartition),
@@ -183,7 +183,7 @@ pub enum Effect<P> {
         /// Which log.
         log: LogPartition,
         /// First offset wanted.
-        from: Option<i64>,
+        from: Option<VerdictOffset>,
     },
     /// Make this call to the transactional producer. Answered by [`Event::Called`].
     Call(Request<P>),
@@ -237,7 +237,7 @@ pub enum Failure {
         /// Which log.
         log: LogPartition,
         /// Where.
-        offset: i64,
+        offset: VerdictOffset,
         /// What is wrong.
         why: String,
     },

@@ -10,7 +10,7 @@ use super::known::{OutOfPlace, VerdictCache, VerdictUpdate};
 use super::life::Worker;
 use super::queue::{InitialOffset, PageState, PartitionQueue};
 use super::recall::{Reading, Recall};
-use crate::log::{Answer, Entry, EntryBody, RequestId, Verdict, VerdictRecord};
+use crate::log::{Answer, Entry, EntryBody, EntryOffset, RequestId, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
 /// What a verdict means to a page that waits for one.
@@ -26,7 +26,7 @@ enum VerdictMatch {
 impl<P> Worker<P> {
     // ---- following
 
-    pub(super) fn followed(&mut self, now: Duration, log: LogPartition, offset: i64, record: &VerdictRecord) {
+    pub(super) fn followed(&mut self, now: Duration, log: LogPartition, offset: VerdictOffset, record: &VerdictRecord) {
         let Some(followed) = self.logs.get_mut(log) else { return };
         match followed.known.follow(offset, record) {
             Ok(news) => news.into_iter().for_each(|news| self.on_update(now, log, news)),
@@ -123,7 +123,7 @@ impl<P> Worker<P> {
     }
 
     /// Entries that the judge has passed are answered; what was not is asked again.
-    fn passed(&mut self, log: LogPartition, next_entry: i64) {
+    fn passed(&mut self, log: LogPartition, next_entry: EntryOffset) {
         let Some(followed) = self.logs.get_mut(log) else { return };
         let later = followed.asked.split_off(&next_entry);
         let answered = std::mem::replace(&mut followed.asked, later);
@@ -194,7 +194,7 @@ impl<P> Worker<P> {
         }
     }
 
-    pub(super) fn appended(&mut self, request: RequestId, result: Result<i64, ()>) {
+    pub(super) fn appended(&mut self, request: RequestId, result: Result<EntryOffset, ()>) {
         let Some(source) = self.requests.get(&request) else { return };
         let queue = self.queues.get_mut(&source.partition);
         let Some(waiting) = queue.and_then(|queue| queue.page_mut(source.offset)) else { return };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::log::{Answer, Judged, LogIdentity, Verdict, VerdictBatch, VerdictRecord};
+use crate::log::{Answer, EntryOffset, Judged, LogIdentity, Verdict, VerdictBatch, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
 /// Knowledge gathered from a checkpoint and all that follows it.
@@ -14,8 +14,8 @@ pub(super) struct VerdictCache {
     remembered: HashMap<Source, Arc<Verdict>>,
     order: VecDeque<Source>,
     limit: usize,
-    latest_checkpoint: Option<i64>,
-    next_entry: i64,
+    latest_checkpoint: Option<VerdictOffset>,
+    next_entry: EntryOffset,
     /// The first record must be a checkpoint: without one it would not be known what was judged before.
     expects_checkpoint: bool,
     /// Followed to the end at least once since the last time it was begun.
@@ -30,7 +30,7 @@ pub(super) enum VerdictUpdate {
     /// Verdicts of this range are void.
     Reopened { partition: PartitionId, from: i64, to: i64 },
     /// The judge has passed every entry before this offset.
-    Passed(i64),
+    Passed(EntryOffset),
 }
 
 /// The record belongs to another log of the same name, or is no checkpoint where one was promised.
@@ -47,7 +47,7 @@ impl VerdictCache {
             order: VecDeque::new(),
             limit,
             latest_checkpoint: None,
-            next_entry: 0,
+            next_entry: EntryOffset(0),
             expects_checkpoint: false,
             learned: false,
         }
@@ -69,7 +69,11 @@ impl VerdictCache {
     }
 
     /// Follows a record, and tells what is new to the pages that wait.
-    pub(super) fn follow(&mut self, offset: i64, record: &VerdictRecord) -> Result<Vec<VerdictUpdate>, OutOfPlace> {
+    pub(super) fn follow(
+        &mut self,
+        offset: VerdictOffset,
+        record: &VerdictRecord,
+    ) -> Result<Vec<VerdictUpdate>, OutOfPlace> {
         let is_first = self.log.is_none();
         let promise_broken = self.expects_checkpoint && !matches!(record, VerdictRecord::Checkpoint(_));
         if self.log.is_some_and(|log| log != record.log()) || is_first && promise_broken {
@@ -151,12 +155,12 @@ impl VerdictCache {
     }
 
     /// Returns the offset of the latest checkpoint followed.
-    pub(super) fn latest_checkpoint(&self) -> Option<i64> {
+    pub(super) fn latest_checkpoint(&self) -> Option<VerdictOffset> {
         self.latest_checkpoint
     }
 
     /// Returns the offset of the next entry that the judge will look at.
-    pub(super) fn next_entry(&self) -> i64 {
+    pub(super) fn next_entry(&self) -> EntryOffset {
         self.next_entry
     }
 }

@@ -12,7 +12,7 @@ use super::progress::Progress;
 use super::queue::{InitialOffset, PartitionQueue};
 use super::recall::Recall;
 use super::settings::WorkerSettings;
-use crate::log::RequestId;
+use crate::log::{EntryOffset, RequestId, VerdictOffset};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::transaction::{Call, Manner, TransactionMachine};
 
@@ -66,7 +66,7 @@ pub(super) struct Log {
     pub(super) known: VerdictCache,
     pub(super) recall: Option<Recall>,
     /// Requests by the offset of their entry: those that the judge must have answered when it has passed it.
-    pub(super) asked: BTreeMap<i64, Vec<RequestId>>,
+    pub(super) asked: BTreeMap<EntryOffset, Vec<RequestId>>,
     /// Pages wait for a verdict to be read back, and no reading has begun for them.
     pub(super) wants_recall: bool,
 }
@@ -237,7 +237,7 @@ impl<P> Worker<P> {
         }
     }
 
-    pub(super) fn follow_from(&mut self, log: LogPartition, offset: Option<i64>) {
+    pub(super) fn follow_from(&mut self, log: LogPartition, offset: Option<VerdictOffset>) {
         if let Some(log) = self.logs.get_mut(log).filter(|_| offset.is_some()) {
             log.known.begin_at_checkpoint();
         }

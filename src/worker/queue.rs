@@ -7,7 +7,7 @@ use super::blocked::Blocked;
 use super::events::{LogPartition, Page, PageOutcome};
 use super::pace::RecentTimes;
 use super::progress::Backlog;
-use crate::log::RequestId;
+use crate::log::{EntryOffset, RequestId};
 use crate::record::{Source, Timestamp};
 
 /// One input partition that is ours.
@@ -77,7 +77,7 @@ pub(super) enum PageState {
     /// Nothing was done about it yet.
     New,
     /// Asked. The offset of the entry is known once its delivery is.
-    Asked { log: LogPartition, request: RequestId, offset: Option<i64> },
+    Asked { log: LogPartition, request: RequestId, offset: Option<EntryOffset> },
     /// Judged, but its verdict must be read back from this log.
     Recalling(LogPartition),
     /// Judged, and its verdict cannot be read any more, or is about another page.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::known::is_within;
-use crate::log::{Answer, Checkpoint, PartitionCheckpoint, Verdict, VerdictRecord};
+use crate::log::{Answer, Checkpoint, PartitionCheckpoint, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Source};
 
 /// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the
@@ -35,13 +35,17 @@ pub(super) enum Reading {
     /// Read on.
     On,
     /// Begin again at this offset of the log, or at its beginning.
-    From(Option<i64>),
+    From(Option<VerdictOffset>),
 }
 
 impl Recall {
     /// Wants `positions` offsets of all partitions together, of each from its first wanted one on. Begin reading at the
     /// latest checkpoint.
-    pub(super) fn new(first: BTreeMap<PartitionId, i64>, positions: i64, latest_checkpoint: Option<i64>) -> Self {
+    pub(super) fn new(
+        first: BTreeMap<PartitionId, i64>,
+        positions: i64,
+        latest_checkpoint: Option<VerdictOffset>,
+    ) -> Self {
         let positions = positions.checked_div(i64::try_from(first.len()).unwrap_or(i64::MAX)).unwrap_or(0).max(1);
         let wanted =
             first.into_iter().map(|(partition, first)| (partition, (first, first.saturating_add(positions)))).collect();
@@ -145,7 +149,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::log::{Judged, LogIdentity, RequestId, Rules, RulesNumber, SameId, Stage, Tails, VerdictBatch, Windows};
+    use crate::log::{
+        EntryOffset, Judged, LogIdentity, RequestId, Rules, RulesNumber, SameId, Stage, Tails, VerdictBatch, Windows,
+    };
     use crate::record::{Reject, Timestamp};
 
     const LOG: LogIdentity = LogIdentity(1);
@@ -178,8 +184,8 @@ mod tests {
             newest: Timestamp::MIN,
             tails: Tails::START,
             next_sequence: 0,
-            next_entry: 0,
-            previous: Some(3),
+            next_entry: EntryOffset(0),
+            previous: Some(VerdictOffset(3)),
             partitions: BTreeMap::from([(input(), said)]),
             applied: Vec::new(),
         }))
@@ -192,18 +198,24 @@ mod tests {
 
     fn batch(verdicts: Vec<Verdict>) -> VerdictRecord {
         let rules = RulesNumber(1);
-        VerdictRecord::Verdicts(VerdictBatch { log: LOG, rules, tails: Tails::START, next_entry: 0, verdicts })
+        VerdictRecord::Verdicts(VerdictBatch {
+            log: LOG,
+            rules,
+            tails: Tails::START,
+            next_entry: EntryOffset(0),
+            verdicts,
+        })
     }
 
     fn recall_of(first: i64, positions: i64) -> Recall {
-        Recall::new(BTreeMap::from([(input(), first)]), positions, Some(9))
+        Recall::new(BTreeMap::from([(input(), first)]), positions, Some(VerdictOffset(9)))
     }
 
     #[test]
     fn reading_begins_where_no_wanted_position_is_judged_though_the_first_is_not() {
-        assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 7])), Reading::From(Some(3)));
+        assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 7])), Reading::From(Some(VerdictOffset(3))));
         assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 9])), Reading::On);
-        assert_eq!(recall_of(1, 4).read(&checkpoint(&[1])), Reading::From(Some(3)));
+        assert_eq!(recall_of(1, 4).read(&checkpoint(&[1])), Reading::From(Some(VerdictOffset(3))));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::sync::mpsc::{Receiver, channel};
 use dupgate::kafka::budget::ByteBudget;
 use dupgate::kafka::client::Cluster;
 use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use dupgate::log::{LogIdentity, RulesNumber, Tails, VerdictBatch, VerdictRecord, Windows, encode_verdict};
+use dupgate::log::{
+    EntryOffset, LogIdentity, RulesNumber, Tails, VerdictBatch, VerdictRecord, Windows, encode_verdict,
+};
 use dupgate::record::{PartitionId, Timestamp};
 use rdkafka::producer::{BaseRecord, Producer};
 
@@ -18,7 +20,7 @@ fn record(next_entry: i64) -> VerdictRecord {
         log: LogIdentity(7),
         rules: RulesNumber(1),
         tails: Tails { times: Windows::all(Timestamp::from_millis(0)), first_sequence: 0 },
-        next_entry,
+        next_entry: EntryOffset(next_entry),
         verdicts: Vec::new(),
     })
 }

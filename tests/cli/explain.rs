@@ -9,7 +9,7 @@ use std::process::Stdio;
 use dupgate::config::{Given, Layers, Purpose};
 use dupgate::fingerprint::{Reader, Scratch};
 use dupgate::judge::{SharedSnapshot, Spans, State, decide};
-use dupgate::log::{Entry, EntryBody, LogIdentity, PageEntry, RequestId};
+use dupgate::log::{Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, RequestId, VerdictOffset};
 use dupgate::record::{PartitionId, RawRecord, Timestamp};
 use dupgate::snapshot::Folder;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn told(folder: &Path, arguments: &[&str]) -> Value {
 fn remember(folder: &Path, texts: &[&str]) {
     let (settings, _) = Layers::default().resolve(&Given::default(), Purpose::Sieve).unwrap();
     let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
-    let mut state = State::begin(LogIdentity(1), settings.rules.clone(), 0);
+    let mut state = State::begin(LogIdentity(1), settings.rules.clone(), EntryOffset(0));
     for (number, text) in (0..).zip(texts) {
         let value = json!({"text": text}).to_string();
         let record = RawRecord { key: None, value: Some(value.as_bytes()), headers: &() };
@@ -56,7 +56,7 @@ fn remember(folder: &Path, texts: &[&str]) {
         let verdict = decide(&state, &entry, Timestamp::from_millis(1_000_000)).unwrap();
         state.follow(&verdict).unwrap();
     }
-    let snapshot = SharedSnapshot::take(&state, &Spans::default(), 17, None).unwrap().listed();
+    let snapshot = SharedSnapshot::take(&state, &Spans::default(), VerdictOffset(17), None).unwrap().listed();
     let folder = Folder::open(folder.join("state"), NonZeroUsize::MIN).unwrap();
     folder.store("0", &settings.scheme(), &snapshot).unwrap();
 }

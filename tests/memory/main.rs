@@ -14,7 +14,8 @@ use dupgate::fingerprint::{
 use dupgate::index::{Index, Original};
 use dupgate::judge::SharedSnapshot;
 use dupgate::log::{
-    Checkpoint, LogIdentity, MinHashRules, Placement, Rules, RulesNumber, SameId, Stage, Tails, Windows,
+    Checkpoint, EntryOffset, LogIdentity, MinHashRules, Placement, Rules, RulesNumber, SameId, Stage, Tails,
+    VerdictOffset, Windows,
 };
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::snapshot::Folder;
@@ -100,7 +101,7 @@ fn checkpoint(case: Case) -> Checkpoint {
         newest: Timestamp::MIN,
         tails: Tails::START,
         next_sequence: case.originals,
-        next_entry: 0,
+        next_entry: EntryOffset(0),
         previous: None,
         partitions: BTreeMap::new(),
         applied: Vec::new(),
@@ -143,7 +144,7 @@ fn measure(case: Case) {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let (originals, shared_in) = timed(|| index.share(&Tails::START));
     let state = checkpoint(case);
-    let shared = SharedSnapshot { at: 1, state, originals, latest_checkpoint: None, spans: Vec::new() };
+    let shared = SharedSnapshot { at: VerdictOffset(1), state, originals, latest_checkpoint: None, spans: Vec::new() };
     let writer = std::thread::spawn(move || snapshots.store_shared("0", &SchemeId("s".to_owned()), shared).unwrap());
     // The judge goes on meanwhile: as many come as go, as in an index that is full.
     let (mut next, mut longest_insert) = (case.originals, Duration::ZERO);

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use dupgate::judge::{State, decide};
-use dupgate::log::{Answer, Entry, LogIdentity, Rules, Verdict, VerdictReader, VerdictRecord, decode_entries};
+use dupgate::log::{
+    Answer, Entry, EntryOffset, LogIdentity, Rules, Verdict, VerdictReader, VerdictRecord, decode_entries,
+};
 use dupgate::record::{Source, Timestamp};
 use dupgate::worker;
 
@@ -53,7 +55,7 @@ impl Logs {
 
     /// The verdicts of a judge that works alone.
     pub(crate) fn judged_alone(&self) -> Vec<Verdict> {
-        let mut state = State::begin(LogIdentity(0), self.rules().clone(), 0);
+        let mut state = State::begin(LogIdentity(0), self.rules().clone(), EntryOffset(0));
         let mut verdicts = Vec::new();
         for (append_time, entries) in &self.asked {
             for entry in entries {

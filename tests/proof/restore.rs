@@ -67,7 +67,7 @@ fn snapshot(disk: &Path, scheme: &SchemeId) -> Option<(i64, u64)> {
     }
     let folder = Folder::open(copy.path(), NonZeroUsize::MIN).expect("the copy opens");
     let found = folder.load("0", scheme).expect("the copy is read").found?;
-    Some((found.at, State::load(&found.state, &found.originals, run_sequential).digest()))
+    Some((found.at.0, State::load(&found.state, &found.originals, run_sequential).digest()))
 }
 
 /// Logs whose verdicts are of no use after four hundred pages.

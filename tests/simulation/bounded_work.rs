@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use dupgate::config::{Given, Layers, Purpose};
 use dupgate::fingerprint::{Fingerprints, PageDigest, Reader, ScopeHash, Scratch};
 use dupgate::judge::{State, decide};
-use dupgate::log::{Answer, Decision, Entry, EntryBody, LogIdentity, PageEntry, RequestId, Rules};
+use dupgate::log::{Answer, Decision, Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, RequestId, Rules};
 use dupgate::quality::{Families, FamilyKind};
 use dupgate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 
@@ -27,7 +27,7 @@ fn judge(kind: FamilyKind) {
     };
     let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
     let rules = Rules { max_entries: PAGES as u64, ..settings.rules };
-    let mut state = State::begin(LogIdentity(1), rules, 0);
+    let mut state = State::begin(LogIdentity(1), rules, EntryOffset(0));
     let (families, mut scratch) = (Families::new(kind, LETTERS), Scratch::default());
     let mut read: Option<(String, Fingerprints)> = None;
     let (mut works, mut of_page, mut copies, mut found, mut lost) = (Vec::new(), Vec::new(), 0_u32, 0_u32, 0_u32);

@@ -179,14 +179,14 @@ impl Laws {
             self.logs[log].oracle.take(verdict);
             self.count("verdicts");
         }
-        while let Some((entry, appended)) = self.next_entry(world, log, batch.next_entry) {
+        while let Some((entry, appended)) = self.next_entry(world, log, batch.next_entry.0) {
             if let Some(answer) = self.logs[log].oracle.answer(&entry, appended.millis()) {
                 return Err(format!("L2 passed {} without an answer; the oracle says {answer:?}", describe(&entry)));
             }
             self.count("repeats");
         }
         let own = &self.logs[log];
-        if own.next != (batch.next_entry, 0) {
+        if own.next != (batch.next_entry.0, 0) {
             return Err(format!("next entry {}, but the verdicts end at {:?}", batch.next_entry, own.next));
         }
         let (tails, expected) = (batch.tails, own.oracle.tails());
@@ -256,14 +256,14 @@ impl Laws {
             own.rules_number = 1;
             own.oracle.rules = Some(checkpoint.rules.clone());
         }
-        if checkpoint.previous != own.latest_checkpoint {
+        if checkpoint.previous.map(|previous| previous.0) != own.latest_checkpoint {
             return Err(format!("previous checkpoint {:?}, not {:?}", checkpoint.previous, own.latest_checkpoint));
         }
         own.latest_checkpoint = Some(offset);
         let said = (
             (checkpoint.rules_number.0, Some(&checkpoint.rules)),
             Stage::ALL.map(|stage| checkpoint.tails.times.of(stage).millis()),
-            (checkpoint.tails.first_sequence, checkpoint.next_sequence, checkpoint.next_entry),
+            (checkpoint.tails.first_sequence, checkpoint.next_sequence, checkpoint.next_entry.0),
             (checkpoint.newest.millis(), checkpoint.applied.iter().copied().collect::<BTreeSet<_>>()),
         );
         let (times, first_sequence) = own.oracle.tails();
@@ -295,7 +295,7 @@ impl Laws {
 
     /// A judge's state is the reference's at the same place of the log.
     pub(crate) fn compare(&mut self, world: &mut World, name: &str, log: usize, judge: &Judge) {
-        let Some(at) = judge.settled_at() else { return };
+        let Some(at) = judge.settled_at().map(|at| at.0) else { return };
         if self.compared.get(name) == Some(&at) {
             return;
         }

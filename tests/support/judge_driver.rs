@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dupgate::index::run_sequential;
 use dupgate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Snapshot};
-use dupgate::log::{VerdictReader, decode_entries, encode_verdict};
+use dupgate::log::{EntryOffset, VerdictOffset, VerdictReader, decode_entries, encode_verdict};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::LogPartition;
 
@@ -131,7 +131,7 @@ impl JudgeDriver {
             match effect {
                 Effect::Restore => self.todo.push_back(Todo::Restore),
                 Effect::Follow { from } => {
-                    self.follow = Some(From::wanted(from));
+                    self.follow = Some(From::wanted(from.map(|from| from.0)));
                     self.reader = VerdictReader::new();
                     self.end = None;
                     self.todo.retain(|todo| *todo != Todo::FindEnd);
@@ -154,10 +154,12 @@ impl JudgeDriver {
                     }
                     self.call = Some(Out { request, answer: None });
                 }
-                Effect::ReadEntries { from } => self.reading = Some(from),
+                Effect::ReadEntries { from } => self.reading = Some(from.0),
                 Effect::StopReading => self.reading = None,
                 Effect::FetchInputCommitted => self.todo.push_back(Todo::FetchInput),
-                Effect::Trim { verdicts, entries } => self.todo.push_back(Todo::Trim { verdicts, entries }),
+                Effect::Trim { verdicts, entries } => {
+                    self.todo.push_back(Todo::Trim { verdicts: verdicts.0, entries: entries.0 });
+                }
                 Effect::Snapshot => match self.judge.snapshot() {
                     Some(snapshot) => {
                         let snapshot = snapshot.listed();
@@ -248,6 +250,7 @@ impl JudgeDriver {
     fn make_call(&mut self, world: &mut World) -> Result<(), Died> {
         let Some(mut out) = self.call.take() else { return Ok(()) };
         if let Some(answer) = out.answer.take() {
+            let answer = answer.map(|offsets| offsets.into_iter().map(VerdictOffset).collect());
             self.judge.handle(world.elapsed, Event::Called(answer));
             return Ok(());
         }
@@ -276,7 +279,7 @@ impl JudgeDriver {
             }
             Request::SendOffsets { next_entry, checkpoint } => {
                 let metadata = checkpoint.map(|offset| offset.to_string()).unwrap_or_default();
-                let offsets = BTreeMap::from([(entries_of(log), Committed { offset: *next_entry, metadata })]);
+                let offsets = BTreeMap::from([(entries_of(log), Committed { offset: next_entry.0, metadata })]);
                 let Some(member) = &member else {
                     return Err(CallError::Abortable("no member of the group".to_owned()));
                 };
@@ -308,7 +311,8 @@ impl JudgeDriver {
                 self.follow = Some(From::Offset(offset + 1));
                 match self.reader.push(offset, part) {
                     Ok(whole) => {
-                        whole.map(|(first, record)| Event::Followed { offset: first, next: offset + 1, record })
+                        let next = VerdictOffset(offset + 1);
+                        whole.map(|(first, record)| Event::Followed { offset: VerdictOffset(first), next, record })
                     }
                     Err(why) => {
                         world.violate(format!("{}: {log}@{offset} cannot be read: {why}", self.name));
@@ -341,7 +345,7 @@ impl JudgeDriver {
         match world.bus.fetch(&log, from) {
             Fetched::Record { offset, timestamp, value: Value::Entries(entries) } => {
                 let entries = decode_entries(entries).unwrap();
-                let event = Event::Entries { offset, append_time: timestamp, entries };
+                let event = Event::Entries { offset: EntryOffset(offset), append_time: timestamp, entries };
                 self.reading = Some(offset + 1);
                 self.judge.handle(world.elapsed, event);
             }

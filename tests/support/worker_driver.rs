@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use dupgate::config::settings::Mode;
-use dupgate::log::{Entry, VerdictReader};
+use dupgate::log::{Entry, EntryOffset, VerdictOffset, VerdictReader};
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{
@@ -217,7 +217,7 @@ impl WorkerDriver {
             Move::Report => {
                 let report = world.reports.get_mut(&self.life).and_then(VecDeque::pop_front);
                 if let Some((request, result)) = report {
-                    self.worker.handle(world.elapsed, Event::Appended(request, result));
+                    self.worker.handle(world.elapsed, Event::Appended(request, result.map(EntryOffset)));
                 }
                 Ok(())
             }
@@ -239,7 +239,8 @@ impl WorkerDriver {
                 Effect::FetchCheckpoint(log) => self.todo.push_back(Todo::FetchCheckpoint(log)),
                 Effect::Follow { log, from } => {
                     self.forget_end(log);
-                    self.follows[log] = Follow { next: Some(From::wanted(from)), ..Follow::default() };
+                    self.follows[log] =
+                        Follow { next: Some(From::wanted(from.map(|from| from.0))), ..Follow::default() };
                 }
                 Effect::FollowToEnd(log) => {
                     self.forget_end(log);
@@ -264,7 +265,9 @@ impl WorkerDriver {
                 Effect::Pause(partitions) => self.paused.extend(partitions),
                 Effect::Resume(partitions) => self.paused.retain(|partition| !partitions.contains(partition)),
                 Effect::Append(log, entry) => self.todo.push_back(Todo::Append(log, entry)),
-                Effect::Recall { log, from } => self.recalls[log] = Some(Recall { next: from, ..Recall::default() }),
+                Effect::Recall { log, from } => {
+                    self.recalls[log] = Some(Recall { next: from.map(|from| from.0), ..Recall::default() });
+                }
                 Effect::Call(request) => {
                     if self.call.is_some() {
                         world.violate(format!("{}: a call while another is out", self.name));
@@ -316,7 +319,7 @@ impl WorkerDriver {
             Todo::FetchCheckpoint(log) => {
                 let committed = world.bus.committed(&judges_of(log), &crate::world::entries_of(log));
                 let offset = committed.and_then(|committed| committed.metadata.parse().ok());
-                event = Some(Event::Checkpoint(log, offset));
+                event = Some(Event::Checkpoint(log, offset.map(VerdictOffset)));
             }
             Todo::FetchUnread => {
                 let partitions: BTreeSet<PartitionId> = world.inputs.iter().cloned().collect();
@@ -431,7 +434,9 @@ impl WorkerDriver {
             Fetched::Record { offset, value: Value::Verdict(part), .. } if follow.end.is_none_or(|end| from < end) => {
                 follow.next = Some(From::Offset(offset + 1));
                 match follow.reader.push(offset, part) {
-                    Ok(whole) => whole.map(|(first, record)| Event::Followed { log, offset: first, record }),
+                    Ok(whole) => {
+                        whole.map(|(first, record)| Event::Followed { log, offset: VerdictOffset(first), record })
+                    }
                     Err(why) => {
                         world.violate(format!("{}: {partition}@{offset} cannot be read: {why}", self.name));
                         None
@@ -466,7 +471,9 @@ impl WorkerDriver {
             Fetched::Record { offset, value: Value::Verdict(part), .. } if offset < end => {
                 recall.next = Some(offset + 1);
                 match recall.reader.push(offset, part) {
-                    Ok(whole) => whole.map(|(first, record)| Event::Recalled { log, offset: first, record }),
+                    Ok(whole) => {
+                        whole.map(|(first, record)| Event::Recalled { log, offset: VerdictOffset(first), record })
+                    }
                     Err(why) => {
                         world.violate(format!("{}: {partition}@{offset} cannot be read: {why}", self.name));
                         None

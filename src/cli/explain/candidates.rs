@@ -94,7 +94,7 @@ fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found 
         let rules = &snapshot.state.rules;
         near.refusal = refusal.map(|refusal| Refused { by: refusal.name(), why: refusal.sentence(rules) });
     }
-    Found { log, at: snapshot.at, originals: snapshot.originals.len(), nearest, verdict }
+    Found { log, at: snapshot.at.0, originals: snapshot.originals.len(), nearest, verdict }
 }
 
 /// Returns the state of the snapshot with a few of its originals.

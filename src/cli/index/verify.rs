@@ -40,7 +40,7 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let trials = verify_logs(&settings, |step| match step {
         Step::Next { log, offset, verification } => {
             let found = found.entry(log).or_default();
-            if found.at_snapshot.is_none() && snapshots.get(&log).is_some_and(|snapshot| offset >= snapshot.at) {
+            if found.at_snapshot.is_none() && snapshots.get(&log).is_some_and(|snapshot| offset >= snapshot.at.0) {
                 found.at_snapshot = Some(seen(verification.verifier.state()));
             }
         }
@@ -91,7 +91,7 @@ fn report(
         let (digest, in_log) = found.at_snapshot.unwrap_or_else(|| seen(verification.verifier.state()));
         json!({
             "agrees": loaded.digest() == digest,
-            "offset": snapshot.at,
+            "offset": snapshot.at.0,
             "originals": snapshot.originals.len(),
             "originals_in_log": in_log,
         })
@@ -105,8 +105,8 @@ fn report(
             "differences": counts.differences,
             "older_than_the_log": counts.unknown,
             "without_entries": counts.unasked,
-            "first_entry": verification.first_entry,
-            "next_entry": verification.verifier.state().next_entry(),
+            "first_entry": verification.first_entry.0,
+            "next_entry": verification.verifier.state().next_entry().0,
             "broken": verification.broken,
         },
         "differences": found.differences,
@@ -120,7 +120,7 @@ fn as_json(offset: i64, difference: &Difference, form: Form) -> Value {
             let said =
                 |verdict: &Option<Box<Verdict>>| verdict.as_ref().map(|verdict| verdict::other(&verdict.answer, form));
             json!({
-                "what": "verdict", "offset": offset, "entry": entry, "written": said(written), "anew": said(anew),
+                "what": "verdict", "offset": offset, "entry": entry.map(|entry| entry.0), "written": said(written), "anew": said(anew),
                 "text": format!("written: {}; judged anew: {}", in_words(written.as_deref(), form), in_words(anew.as_deref(), form)),
             })
         }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::super::tests::{deliver_all, entries, rules};
 use super::*;
-use crate::log::{Decision, LogIdentity, RulesNumber, RulesRecord, Tails, Windows};
+use crate::log::{Decision, EntryOffset, LogIdentity, RulesNumber, RulesRecord, Tails, Windows};
 use crate::record::Source;
 
 /// Both logs as a judge leaves them: `asked[n]` belongs to the n-th batch of verdicts.
@@ -15,7 +15,7 @@ struct Logs {
 
 /// Judges entries as the service does: some in a record, some records in a batch, new rules and a checkpoint between.
 fn logs(entries: &[(Entry, Timestamp)], capacity: u64) -> Logs {
-    let mut state = State::begin(LogIdentity(1), rules(capacity), 0);
+    let mut state = State::begin(LogIdentity(1), rules(capacity), EntryOffset(0));
     deliver_all(&mut state);
     let checkpoint = |state: &State| {
         let checkpoint = state.checkpoint(None, |_| 0, &BTreeMap::new()).unwrap();
@@ -39,9 +39,9 @@ fn logs(entries: &[(Entry, Timestamp)], capacity: u64) -> Logs {
                 state.follow(&verdict).unwrap();
                 verdicts.push(verdict);
             }
-            let offset = i64::try_from(number * 3 + at).unwrap();
+            let offset = EntryOffset(i64::try_from(number * 3 + at).unwrap());
             asked.push(Asked { offset, append_time, entries: of_record });
-            state.pass_entries(offset + 1);
+            state.pass_entries(offset.next());
         }
         records.push(VerdictRecord::Verdicts(VerdictBatch {
             log: LogIdentity(1),

@@ -10,7 +10,9 @@ use super::frame::{self, FRAME_BYTES, Kind};
 use super::places::Places;
 use super::rules::{read_rules, read_tails, version_of, write_rules, write_tails};
 use super::wire::{Reader, Write};
-use crate::log::{Checkpoint, Judged, LogIdentity, PartitionCheckpoint, RequestId, RulesNumber};
+use crate::log::{
+    Checkpoint, EntryOffset, Judged, LogIdentity, PartitionCheckpoint, RequestId, RulesNumber, VerdictOffset,
+};
 
 /// Most bytes of a part around the piece that it carries: the frame, two varints and a checksum.
 const PART_BYTES: usize = FRAME_BYTES + 10 + 10 + 4;
@@ -42,8 +44,8 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     out.time(checkpoint.newest);
     write_tails(&mut out, &checkpoint.tails);
     out.varint(checkpoint.next_sequence);
-    out.signed(checkpoint.next_entry);
-    out.maybe(checkpoint.previous);
+    out.signed(checkpoint.next_entry.0);
+    out.maybe(checkpoint.previous.map(|previous| previous.0));
     places.write_table(&mut out);
     out.varint(checkpoint.partitions.len() as u64);
     out.append(&mut judged);
@@ -66,8 +68,8 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     let newest = from.time("newest")?;
     let tails = read_tails(&mut from)?;
     let next_sequence = from.varint("next sequence")?;
-    let next_entry = from.signed("next entry")?;
-    let previous = from.maybe("previous checkpoint")?;
+    let next_entry = EntryOffset(from.signed("next entry")?);
+    let previous = from.maybe("previous checkpoint")?.map(VerdictOffset);
     let places = Places::read_table(&mut from)?;
     let mut partitions = BTreeMap::new();
     for _ in 0..from.count(6, "judged partitions")? {

@@ -8,8 +8,8 @@ use super::wire::{Reader, Write};
 use super::{CodecError, reject};
 use crate::fingerprint::{IdHash, PageDigest};
 use crate::log::{
-    Answer, Decision, ForgetTarget, LogIdentity, Match, NewOriginal, PageVerdict, RequestId, RulesNumber, Verdict,
-    VerdictBatch,
+    Answer, Decision, EntryOffset, ForgetTarget, LogIdentity, Match, NewOriginal, PageVerdict, RequestId, RulesNumber,
+    Verdict, VerdictBatch,
 };
 
 const UNIQUE: u8 = 0;
@@ -51,7 +51,7 @@ pub(super) fn encode(batch: &VerdictBatch, out: &mut Vec<u8>) {
     out.fixed64(batch.log.0);
     out.varint(u64::from(batch.rules.0));
     write_tails(out, &batch.tails);
-    out.signed(batch.next_entry);
+    out.signed(batch.next_entry.0);
     places.write_table(out);
     out.varint(batch.verdicts.len() as u64);
     out.append(&mut body);
@@ -63,7 +63,7 @@ pub(super) fn decode(mut from: Reader<'_>) -> Result<VerdictBatch, CodecError> {
     let log = LogIdentity(from.fixed64("log identity")?);
     let rules = RulesNumber(from.small("rules number")?);
     let tails = read_tails(&mut from)?;
-    let next_entry = from.signed("next entry")?;
+    let next_entry = EntryOffset(from.signed("next entry")?);
     let mut places = Places::read_table(&mut from)?;
     let count = from.count(MIN_BYTES, "verdicts")?;
     let mut verdicts = Vec::with_capacity(count);

@@ -17,7 +17,7 @@ use crate::kafka::admin::LogNames;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::entries::{Entries, EntriesError};
 use crate::kafka::offsets::Offsets;
-use crate::log::{Entry, EntryBody, PageEntry, RequestId, Verdict};
+use crate::log::{Entry, EntryBody, EntryOffset, PageEntry, RequestId, Verdict};
 use crate::record::PartitionId;
 use crate::replay::{Next, Part, name_of};
 use crate::worker::PageOutcome;
@@ -112,9 +112,9 @@ struct Kept {
     /// Pages asked about, in the order of the log.
     pages: VecDeque<(RequestId, PageEntry)>,
     /// Records below this offset were handed over.
-    next: i64,
+    next: EntryOffset,
     /// Records from this offset on are not read.
-    end: i64,
+    end: EntryOffset,
 }
 
 impl Kept {
@@ -122,12 +122,13 @@ impl Kept {
     fn open(config: &ClientSettings, offsets: &Offsets, partition: PartitionId) -> Result<Self, Fatal> {
         let (first, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
         let name = format!("entries-{}", partition.number);
+        let (first, end) = (EntryOffset(first), EntryOffset(end));
         let mut entries = Entries::open(config, partition, ENTRIES_TIMEOUT).map_err(failure)?;
         let (sender, portions) = bounded(AHEAD);
         let read = move || {
             let mut next = first;
             while next < end {
-                let to = end.min(next + PORTION);
+                let to = end.min(EntryOffset(next.0 + PORTION));
                 let read = entries.between(next, to);
                 let is_over = read.is_err();
                 // Nobody takes them any more when the replay is over.
@@ -142,12 +143,12 @@ impl Kept {
     }
 
     /// Takes in all entries below this offset, and perhaps some behind it.
-    fn read_up_to(&mut self, offset: i64) -> Result<(), Fatal> {
+    fn read_up_to(&mut self, offset: EntryOffset) -> Result<(), Fatal> {
         while self.next < offset.min(self.end) {
             let Ok(read) = self.portions.recv() else { return Ok(()) };
             let read = read.map_err(|error| Reason::Unavailable.because(error))?;
             for Asked { offset, entries, .. } in read {
-                self.next = offset + 1;
+                self.next = offset.next();
                 let pages = entries.into_iter().filter_map(|Entry { request, body }| match body {
                     EntryBody::Page(page) => Some((request, page)),
                     EntryBody::Withdraw { .. } | EntryBody::Forget(_) | EntryBody::Reopen { .. } => None,

@@ -16,7 +16,7 @@ use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::offsets::Offsets;
-use crate::log::{Checkpoint, VerdictRecord};
+use crate::log::{Checkpoint, EntryOffset, VerdictRecord};
 use crate::record::{EventTime, PartitionId, Timestamp};
 use crate::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name};
 
@@ -413,7 +413,7 @@ impl Planning<'_> {
         for (number, checkpoint) in (0..).zip(begins) {
             let partition = PartitionId::new(Arc::clone(&names.fingerprints), number);
             let (first, _) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
-            if first > checkpoint.next_entry {
+            if EntryOffset(first) > checkpoint.next_entry {
                 self.warnings.push(format!(
                     "{partition} begins at offset {first}, behind the first verdicts: pages before it are not judged anew"
                 ));

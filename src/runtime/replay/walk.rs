@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::log_stream::LogStream;
 use crate::error::{Fatal, Reason};
 use crate::judge::Diverged;
-use crate::log::{Answer, Verdict, VerdictRecord};
+use crate::log::{Answer, EntryOffset, Verdict, VerdictRecord};
 use crate::record::{PartitionId, Source, Timestamp};
 use crate::replay::{LogOrder, Next};
 
@@ -69,7 +69,7 @@ impl Walk {
     }
 
     /// Returns the offset in the fingerprint log behind the entries that the next record answers, if it answers any.
-    pub(super) fn entries_end(&self) -> Option<i64> {
+    pub(super) fn entries_end(&self) -> Option<EntryOffset> {
         match &self.head {
             Some((_, VerdictRecord::Verdicts(batch))) => Some(batch.next_entry),
             Some((_, VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_))) | None => None,

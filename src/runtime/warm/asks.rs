@@ -11,7 +11,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::{Appended, EntryLog, NotAppended};
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::log::{Entry, EntryBody, RequestId, VerdictRecord};
+use crate::log::{Entry, EntryBody, EntryOffset, RequestId, VerdictRecord};
 use crate::worker::LogPartition;
 
 /// Bytes of verdicts that are read ahead.
@@ -32,19 +32,19 @@ pub(super) struct Asks {
 #[derive(Debug, Default)]
 struct Asked {
     /// Requests in the fingerprint log that no judge has passed, by offset.
-    written: BTreeMap<i64, usize>,
+    written: BTreeMap<EntryOffset, usize>,
     /// The judge has passed every entry before this one.
-    next_entry: i64,
+    next_entry: EntryOffset,
 }
 
 impl Asked {
-    fn append(&mut self, offset: i64) {
+    fn append(&mut self, offset: EntryOffset) {
         if offset >= self.next_entry {
             *self.written.entry(offset).or_default() += 1;
         }
     }
 
-    fn pass(&mut self, next_entry: i64) {
+    fn pass(&mut self, next_entry: EntryOffset) {
         self.next_entry = self.next_entry.max(next_entry);
         self.written = self.written.split_off(&self.next_entry);
     }
@@ -114,7 +114,7 @@ impl Asks {
                 if let Some((log, _)) = self.unsure.remove(&request)
                     && let Some(asked) = self.logs.get_mut(log)
                 {
-                    asked.append(offset);
+                    asked.append(EntryOffset(offset));
                 }
                 Ok(())
             }
@@ -161,14 +161,14 @@ mod tests {
     #[test]
     fn a_request_is_pending_until_the_judge_has_passed_its_record() {
         let mut asked = Asked::default();
-        [4, 4, 5, 7].into_iter().for_each(|offset| asked.append(offset));
+        [4, 4, 5, 7].into_iter().for_each(|offset| asked.append(EntryOffset(offset)));
         assert_eq!(asked.pending(), 4);
-        asked.pass(5);
+        asked.pass(EntryOffset(5));
         assert_eq!(asked.pending(), 2, "the record at 4 is passed, that at 5 comes next");
-        asked.append(4);
+        asked.append(EntryOffset(4));
         assert_eq!(asked.pending(), 2, "the report of a record may come after its verdicts");
-        asked.pass(3);
-        asked.pass(8);
+        asked.pass(EntryOffset(3));
+        asked.pass(EntryOffset(8));
         assert_eq!(asked.pending(), 0);
     }
 }

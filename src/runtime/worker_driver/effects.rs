@@ -27,7 +27,7 @@ impl WorkerDriver {
                 if let Some(reader) = self.readers.get_mut(log) {
                     reader.serial = self.serials;
                     reader.next = None;
-                    reader.follower.command(FollowCommand::From(from, self.serials));
+                    reader.follower.command(FollowCommand::From(from.map(|from| from.0), self.serials));
                 }
             }
             Effect::FollowToEnd(log) => {
@@ -57,7 +57,7 @@ impl WorkerDriver {
                 self.entries_since.get_or_insert_with(|| self.clock.now());
                 self.entries.append(log, entry);
             }
-            Effect::Recall { log, from } => self.recall(log, from)?,
+            Effect::Recall { log, from } => self.recall(log, from.map(|from| from.0))?,
             Effect::Call(request) => self.call(request),
             Effect::Delivered(outputs) => self.report.delivered(&outputs),
             Effect::RevokeDone => {

@@ -9,6 +9,7 @@ use crate::kafka::fingerprint_log::{Appended, NotAppended};
 use crate::kafka::group_consumer::{Command, ConsumerEvent};
 use crate::kafka::output::PagePayload;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind};
+use crate::log::{EntryOffset, VerdictOffset};
 use crate::record::PartitionId;
 use crate::runtime::service_context::{append_denied, ended};
 use crate::runtime::text_pool::{Done, Job};
@@ -28,7 +29,7 @@ impl WorkerDriver {
                 Err(append_denied(&self.plan.names.fingerprints))
             }
             Message::Appended(Appended { request, offset }) => {
-                self.handle(Event::Appended(request, offset.map_err(|_| ())))
+                self.handle(Event::Appended(request, offset.map(EntryOffset).map_err(|_| ())))
             }
             Message::Called(answer) => {
                 if let Err(CallError::Undeliverable { index, reason }) = &answer
@@ -40,7 +41,7 @@ impl WorkerDriver {
                 self.note_commit(answer.is_ok());
                 self.handle(Event::Called(answer.map(|_| ())))
             }
-            Message::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset)),
+            Message::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset.map(VerdictOffset))),
             Message::Unread(partitions) => self.handle(Event::Unread(partitions)),
             Message::Committed(offsets) => self.handle(Event::Committed(offsets)),
             Message::Backlog(backlogs) => self.handle(Event::Backlog(backlogs)),
@@ -218,7 +219,7 @@ impl WorkerDriver {
             FollowEventKind::Record { offset, next, record, permit: _permit } => {
                 reader.next = Some(next);
                 self.report.followed(log, &record);
-                self.handle(Event::Followed { log, offset, record })
+                self.handle(Event::Followed { log, offset: VerdictOffset(offset), record })
             }
             FollowEventKind::End => self.handle(Event::FollowedToEnd(log)),
             FollowEventKind::Moved(why) => {
@@ -235,7 +236,7 @@ impl WorkerDriver {
         }
         match event.kind {
             FollowEventKind::Record { offset, record, permit: _permit, .. } => {
-                self.handle(Event::Recalled { log, offset, record })
+                self.handle(Event::Recalled { log, offset: VerdictOffset(offset), record })
             }
             FollowEventKind::End => {
                 reader.follower.command(FollowCommand::Stop);

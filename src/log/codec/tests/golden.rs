@@ -6,6 +6,7 @@
 use super::super::hex::{hex, records};
 use super::*;
 use crate::fingerprint::{SameSite, SiteHash};
+use crate::log::{EntryOffset, VerdictOffset};
 
 const ENTRIES: [&str; 3] = [
     include_str!("../../../../tests/golden/log/entries.v1.hex"),
@@ -415,7 +416,7 @@ pub(super) fn batch() -> VerdictBatch {
         log: LogIdentity(0x0123_4567_89AB_CDEF),
         rules: RulesNumber(300),
         tails: tails(),
-        next_entry: 123_456_789,
+        next_entry: EntryOffset(123_456_789),
         verdicts: (0..).zip(answers).map(verdict).collect(),
     }
 }
@@ -473,8 +474,8 @@ pub(super) fn checkpoint() -> Checkpoint {
         newest: Timestamp::from_millis(1_795_000_000_000),
         tails: tails(),
         next_sequence: 1_000_078,
-        next_entry: 123_456_789,
-        previous: Some(4_200),
+        next_entry: EntryOffset(123_456_789),
+        previous: Some(VerdictOffset(4_200)),
         partitions: partitions.into(),
         applied: vec![RequestId(3), RequestId(1)],
     }

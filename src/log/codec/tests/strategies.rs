@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fingerprint::{SameSite, SiteHash};
+use crate::log::{EntryOffset, VerdictOffset};
 
 fn partitions() -> impl Strategy<Value = PartitionId> {
     (prop_oneof![Just("pages".to_owned()), ".{0,6}"], prop_oneof![0..3, any::<i32>()])
@@ -238,8 +239,8 @@ pub(super) fn checkpoints() -> impl Strategy<Value = Checkpoint> {
                 newest,
                 tails,
                 next_sequence,
-                next_entry,
-                previous,
+                next_entry: EntryOffset(next_entry),
+                previous: previous.map(VerdictOffset),
                 partitions,
                 applied,
             }
@@ -251,7 +252,7 @@ pub(super) fn verdicts() -> impl Strategy<Value = VerdictRecord> {
     let batch = (any::<u64>(), any::<u32>(), tails(), numbers(), prop::collection::vec(single_verdicts(), 0..12))
         .prop_map(|(log, number, tails, next_entry, verdicts)| {
             let (log, rules) = (LogIdentity(log), RulesNumber(number));
-            VerdictRecord::Verdicts(VerdictBatch { log, rules, tails, next_entry, verdicts })
+            VerdictRecord::Verdicts(VerdictBatch { log, rules, tails, next_entry: EntryOffset(next_entry), verdicts })
         });
     let new_rules = (any::<u64>(), any::<u32>(), rules()).prop_map(|(log, number, rules)| {
         VerdictRecord::Rules(RulesRecord { log: LogIdentity(log), number: RulesNumber(number), rules })
