@@ -18,7 +18,7 @@ use std::num::NonZeroUsize;
 
 use dupgate::config::{Given, Layers, Purpose, Settings};
 use dupgate::fingerprint::{Fingerprints, PageDigest, Reader, ScopeHash, Scratch};
-use dupgate::judge::{State, decide};
+use dupgate::judge::{State, decide, decide_watched};
 use dupgate::log::{Answer, Decision, Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, RequestId, Rules};
 use dupgate::quality::{Families, FamilyKind};
 use dupgate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
@@ -35,6 +35,9 @@ const AHEAD: usize = 8;
 const MAX_NS: f64 = 60e9;
 /// One page in this many is asked about once more, for what is compared for it.
 const ASKED: usize = 50;
+
+/// When the broker takes each entry: no page's clock is ahead of it.
+const APPENDED: Timestamp = Timestamp::from_millis(i64::MAX / 2);
 
 /// The checks.
 const MAX_GROWTH: f64 = 3.0;
@@ -174,7 +177,7 @@ impl Run {
                     state.index().prefetch_runs(&page.fingerprints, page.scope);
                 }
                 let started = cpu_ns();
-                let verdict = decide(&state, entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
+                let verdict = decide(&state, entry, APPENDED).unwrap();
                 state.follow(&verdict).unwrap();
                 let took = cpu_ns() - started;
                 times.push(took);
@@ -236,9 +239,9 @@ impl Run {
     }
 }
 
-/// Returns how many originals are compared with a page.
+/// Returns how many originals are compared with a page, those of its families included.
 fn compared_for(state: &State, entry: &Entry) -> u32 {
-    let (EntryBody::Page(page), Some(rules)) = (&entry.body, state.rules()) else { return 0 };
-    let probe = state.probe(rules, page, page.event_time);
-    state.index().candidates(&probe, |_| {}).compared
+    let mut compared = 0;
+    let _ = decide_watched(state, entry, APPENDED, |seen| compared += seen.compared);
+    compared
 }

@@ -12,10 +12,12 @@
 //!
 //! Cost: one line for each key and head; memory: [`KEYS`] places in tables and four bytes for each key.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::layout::ExactTags;
+use super::ranks::Ranks;
 use super::tables::{Keys, Tables};
 use super::tasks::{Task, run_sequential};
 use crate::fingerprint::split_mix::draw;
@@ -87,50 +89,71 @@ struct Member {
 /// All members by the positions of the ring of originals, and the tables that find them.
 #[derive(Debug)]
 pub(super) struct Families {
-    members: VecDeque<Member>,
+    members: Members,
     /// Made with the first member: most windows have none.
     tables: Option<Tables<ExactTags>>,
 }
 
-#[derive(Clone, Copy)]
-struct MemberKeys<'a>(&'a VecDeque<Member>);
+/// Members in the order of their positions.
+#[derive(Debug, Default)]
+struct Members {
+    held: VecDeque<Member>,
+    ranks: Ranks,
+}
 
-impl MemberKeys<'_> {
-    fn get(&self, position: u64) -> Option<&Member> {
-        self.0.get(self.0.binary_search_by_key(&position, |member| member.position).ok()?)
+impl Members {
+    fn push(&mut self, position: u64, keys: FamilyKeys) {
+        self.held.push_back(Member { position, keys });
+        self.ranks.push(position);
+    }
+
+    fn keys(&self, position: u64) -> Option<&FamilyKeys> {
+        let dropped = self.ranks.added() - self.held.len() as u64;
+        let at = self.ranks.of(position)?.checked_sub(dropped)?;
+        self.held.get(usize::try_from(at).ok()?).map(|member| &member.keys)
+    }
+
+    fn drop_before(&mut self, front: u64) {
+        while self.held.front().is_some_and(|member| member.position < front) {
+            self.held.pop_front();
+        }
+        self.ranks.drop_before(front);
     }
 }
 
+#[derive(Clone, Copy)]
+struct MemberKeys<'a>(&'a Members);
+
 impl Keys for MemberKeys<'_> {
     fn key(&self, table: usize, position: u64) -> Option<u64> {
-        self.get(position).and_then(|member| key_in(&member.keys, table))
+        key_in(self.0.keys(position)?, table)
     }
 }
 
 impl Families {
     /// Begins without members.
-    pub(super) const fn new() -> Self {
-        Self { members: VecDeque::new(), tables: None }
+    pub(super) fn new() -> Self {
+        Self { members: Members::default(), tables: None }
     }
 
     /// Takes note of the newest original of the ring, which is a member if `keys` are given.
     pub(super) fn push(&mut self, positions: Range<u64>, member: Option<FamilyKeys>) {
         let newest = positions.end.saturating_sub(1);
         if let Some(keys) = member {
-            self.members.push_back(Member { position: newest, keys });
+            self.members.push(newest, keys);
             self.tables.get_or_insert_with(|| {
                 Tables::starting_at(vec![super::plan::Keyed::WHOLE; KEYS], 0, super::Engine::detect(), newest)
             });
         }
         if let Some(tables) = &mut self.tables {
             let keys = MemberKeys(&self.members);
-            tables.insert_of(&keys, &positions, self.members.len() as u64, |table| keys.key(table, newest));
+            tables.insert_of(&keys, &positions, self.members.held.len() as u64, |table| keys.key(table, newest));
         }
     }
 
     /// Holds a member that nothing finds until [`Families::build`].
     pub(super) fn fill(&mut self, position: u64) {
-        self.members.push_back(Member { position, keys: [0; KEYS] });
+        self.members.push(position, [0; KEYS]);
     }
 
     /// Works out all keys, and returns the building of the tables.
@@ -139,14 +162,14 @@ impl Families {
         positions: &Range<u64>,
         keys_at: impl Fn(u64) -> Option<FamilyKeys>,
     ) -> Vec<Task<'_>> {
-        for member in &mut self.members {
+        for member in &mut self.members.held {
             member.keys = keys_at(member.position).unwrap_or_default();
         }
-        if self.members.is_empty() {
+        if self.members.held.is_empty() {
             self.tables = None;
             return Vec::new();
         }
-        let held = self.members.len() as u64;
+        let held = self.members.held.len() as u64;
         let tables = self.tables.get_or_insert_with(|| Tables::new(KEYS, 0));
         tables.build_tasks(MemberKeys(&self.members), positions, held)
     }
@@ -156,15 +179,48 @@ impl Families {
         run_sequential(self.build_tasks(positions, keys_at));
     }
 
-    /// Shows the position of every member that shares a key, each once and oldest first.
-    pub(super) fn sharing(&self, keys: &FamilyKeys, positions: &Range<u64>, mut visit: impl FnMut(u64)) {
-        let mut found = Vec::new();
+    /// Returns the positions of the members that share the most keys, oldest first: `most` of them, and of those that share
+    /// as many keys the oldest. A copy shares more keys with its original than strangers of its family do, and it costs no
+    /// more to find it in a large family than in a small one. Only members of `is_wanted` count.
+    pub(super) fn sharing(
+        &self,
+        keys: &FamilyKeys,
+        positions: &Range<u64>,
+        most: usize,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Vec<u64> {
+        let mut shown = Vec::new();
         for table in 0..KEYS {
-            self.each_with(keys, table, positions, |position| found.push(position));
+            self.each_with(keys, table, positions, |position| shown.push(position));
+        }
+        shown.sort_unstable();
+        // Tags are equal by chance now and then: no member shares more keys than it is shown for.
+        let mut shown: Vec<(Reverse<usize>, u64)> = shown
+            .chunk_by(|one, other| one == other)
+            .filter_map(|same| Some((Reverse(same.len()), *same.first()?)))
+            .collect();
+        shown.sort_unstable();
+        let mut found: Vec<(Reverse<usize>, u64)> = Vec::new();
+        for candidate @ (_, position) in shown {
+            // What comes now shares no more keys, or as many and is younger.
+            if found.len() >= most && found.iter().filter(|better| **better < candidate).count() >= most {
+                break;
+            }
+            let shared = self.shared_keys(keys, position);
+            if shared > 0 && is_wanted(position) {
+                found.push((Reverse(shared), position));
+            }
         }
         found.sort_unstable();
-        found.dedup();
-        found.into_iter().for_each(&mut visit);
+        found.truncate(most);
+        let mut found: Vec<u64> = found.into_iter().map(|(_, position)| position).collect();
+        found.sort_unstable();
+        found
+    }
+
+    fn shared_keys(&self, keys: &FamilyKeys, position: u64) -> usize {
+        let Some(held) = self.members.keys(position) else { return 0 };
+        keys.iter().zip(held).filter(|(key, held)| key == held && **key != 0).count()
     }
 
     /// Returns which of the keys have so many members that `is_live` that no more are to be found by them.
@@ -175,31 +231,29 @@ impl Families {
         most: usize,
         is_live: impl Fn(u64) -> bool,
     ) -> impl Iterator<Item = usize> {
+        let mut shown = Vec::new();
         (0..KEYS).filter(move |&table| {
-            let mut live = 0;
-            self.each_with(keys, table, positions, |position| live += usize::from(is_live(position)));
-            live >= most
+            shown.clear();
+            self.each_with(keys, table, positions, |position| shown.push(position));
+            let members = MemberKeys(&self.members);
+            let key = key_in(keys, table);
+            let live = |position: &&u64| members.key(table, **position) == key && is_live(**position);
+            key.is_some() && shown.len() >= most && shown.iter().filter(live).take(most).count() >= most
         })
     }
 
-    fn each_with(&self, keys: &FamilyKeys, table: usize, positions: &Range<u64>, mut visit: impl FnMut(u64)) {
-        let (Some(tables), Some(key)) = (&self.tables, key_in(keys, table)) else { return };
-        let members = MemberKeys(&self.members);
-        tables.equal(table, key, positions, |position| {
-            // Tags are equal by chance now and then.
-            if members.key(table, position) == Some(key) {
-                visit(position);
-            }
-        });
+    /// Shows every member with this key, and those whose tags are equal by chance.
+    fn each_with(&self, keys: &FamilyKeys, table: usize, positions: &Range<u64>, visit: impl FnMut(u64)) {
+        if let (Some(tables), Some(key)) = (&self.tables, key_in(keys, table)) {
+            tables.equal(table, key, positions, visit);
+        }
     }
 
     /// Drops the members before a position, which the ring is about to drop.
     pub(super) fn drop_before(&mut self, front: u64) {
-        while self.members.front().is_some_and(|member| member.position < front) {
-            self.members.pop_front();
-        }
-        if self.members.is_empty() {
-            (self.tables, self.members) = (None, VecDeque::new());
+        self.members.drop_before(front);
+        if self.members.held.is_empty() {
+            (self.tables, self.members) = (None, Members::default());
         }
     }
 
@@ -210,11 +264,76 @@ impl Families {
 
     /// Returns the memory reserved, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.members.capacity() * size_of::<Member>() + self.tables.as_ref().map_or(0, Tables::memory_bytes)
+        self.members.held.capacity() * size_of::<Member>()
+            + self.members.ranks.memory_bytes()
+            + self.tables.as_ref().map_or(0, Tables::memory_bytes)
     }
 }
 
 fn key_in(keys: &FamilyKeys, table: usize) -> Option<u64> {
     let key = keys.get(table).copied().filter(|key| *key != 0)?;
     Some(draw(u64::from(key) | (table as u64) << 40))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Keys of few values: many are shared.
+    fn keys() -> impl Strategy<Value = FamilyKeys> {
+        prop::array::uniform16(prop_oneof![2 => Just(0_u32), 3 => 1_u32..4])
+    }
+
+    /// Members at some of the positions 0, 1, …, as the ring hands them over; those before `front` are dropped.
+    fn held(members: &[Option<FamilyKeys>], front: u64) -> (Families, Range<u64>) {
+        let mut families = Families::new();
+        for (position, member) in (0..).zip(members) {
+            families.push(0..position + 1, *member);
+        }
+        families.drop_before(front);
+        (families, front..members.len() as u64)
+    }
+
+    proptest! {
+        #[test]
+        fn members_that_share_the_most_keys_are_found_and_of_equal_ones_the_oldest(
+            members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
+            (wanted, most, front) in (keys(), 1_usize..12, 0_u64..40),
+        ) {
+            let (families, positions) = held(&members, front);
+            let is_wanted = |position: u64| position % 5 != 0;
+            let mut expected: Vec<(Reverse<usize>, u64)> = positions
+                .clone()
+                .filter(|&position| is_wanted(position))
+                .filter_map(|position| {
+                    let member = members[usize::try_from(position).unwrap()]?;
+                    let shared = (0..KEYS).filter(|&table| wanted[table] != 0 && wanted[table] == member[table]).count();
+                    (shared > 0).then_some((Reverse(shared), position))
+                })
+                .collect();
+            expected.sort_unstable();
+            expected.truncate(most);
+            let mut expected: Vec<u64> = expected.into_iter().map(|(_, position)| position).collect();
+            expected.sort_unstable();
+            prop_assert_eq!(families.sharing(&wanted, &positions, most, is_wanted), expected);
+        }
+
+        #[test]
+        fn keys_of_many_live_members_are_full(
+            members in prop::collection::vec(prop::option::weighted(0.8, keys()), 1..80),
+            (wanted, most, front) in (keys(), 1_usize..30, 0_u64..40),
+        ) {
+            let (families, positions) = held(&members, front);
+            let is_live = |position: u64| position % 3 != 0;
+            let expected: Vec<usize> = (0..KEYS)
+                .filter(|&table| {
+                    let has = |position: &u64| members[usize::try_from(*position).unwrap()].is_some_and(|member| member[table] == wanted[table]);
+                    wanted[table] != 0 && positions.clone().filter(|position| is_live(*position)).filter(has).count() >= most
+                })
+                .collect();
+            prop_assert_eq!(families.full(&wanted, &positions, most, is_live).collect::<Vec<_>>(), expected);
+        }
+    }
 }

@@ -127,31 +127,34 @@ impl Index {
 
     pub(super) fn bits_to(&self, masked: SimHash, position: u64) -> Option<u8> {
         if self.ring.is_member(position) {
-            let code = self.ring.member_code(position)?;
-            return u8::try_from(ring::masked(code, self.ring.scope(position)).distance(masked)?).ok();
+            self.bits_to_member(masked, position)
+        } else {
+            self.codes.distance_to(masked, position)
         }
-        self.codes.distance_to(masked, position)
     }
 
-    /// Shows every member of these families that matches the probe, each once with its strongest stage, if it differs from
-    /// the head as the probe's page does ([`families`](super::families)). Heads are named by their sequence numbers.
-    pub fn members(&self, probe: &Probe<'_>, heads: &[u64], mut visit: impl FnMut(Candidate)) -> ProbeStats {
+    fn bits_to_member(&self, masked: SimHash, position: u64) -> Option<u8> {
+        let code = self.ring.member_code(position)?;
+        u8::try_from(ring::masked(code, self.ring.scope(position)).distance(masked)?).ok()
+    }
+
+    /// Shows the members of these families that match the probe, each once with its strongest stage: of each family those
+    /// `most` that differ from the head most nearly as the probe's page does ([`families`](super::families)). Heads are named
+    /// by their sequence numbers.
+    pub fn members(&self, probe: &Probe<'_>, heads: &[u64], most: u16, mut visit: impl FnMut(Candidate)) -> ProbeStats {
         let mut positions = Vec::new();
         for &head in heads {
             if let Some(keys) =
                 self.family_keys(head, &probe.fingerprints.numbers, probe.fingerprints.sketch.as_deref())
             {
-                self.families.sharing(&keys, &self.ring.positions(), |position| {
-                    // Keys are equal by chance now and then.
-                    if self.ring.placement(position).family == Some(head) {
-                        positions.push(position);
-                    }
-                });
+                // Keys are equal by chance now and then.
+                let is_of_family = |position| self.ring.placement(position).family == Some(head);
+                positions.extend(self.families.sharing(&keys, &self.ring.positions(), most.into(), is_of_family));
             }
         }
         let compared = u32::try_from(positions.len()).unwrap_or(u32::MAX);
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
-        let bits_to = |position| self.bits_to(code?, position);
+        let bits_to = |position| self.bits_to_member(code?, position);
         positions.retain(|&position| {
             let Some(facts) = self.ring.facts(position) else { return false };
             let Some((stage, distance)) = probe.verify(&facts, bits_to(position)) else { return true };

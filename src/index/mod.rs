@@ -32,6 +32,7 @@ mod matching;
 mod near;
 mod original;
 mod plan;
+mod ranks;
 mod refusal;
 mod ring;
 mod runs;

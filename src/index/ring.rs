@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::column::Column;
 use super::original::Original;
+use super::ranks::Ranks;
 use super::tables::Keys;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
 use crate::log::{Placement, Tails};
@@ -53,37 +54,30 @@ pub(super) struct Ring {
 #[derive(Debug)]
 struct SparseColumn<T> {
     all: Column<(u64, T)>,
+    ranks: Ranks,
     front: u64,
     head: u64,
 }
 
 impl<T: Copy> SparseColumn<T> {
     const fn new() -> Self {
-        Self { all: Column::starting_at(0), front: 0, head: 0 }
+        Self { all: Column::starting_at(0), ranks: Ranks::new(), front: 0, head: 0 }
     }
 
     /// Returns a copy that shares the full chunks.
     fn share(&self) -> Self {
-        Self { all: self.all.share(), front: self.front, head: self.head }
+        Self { all: self.all.share(), ranks: self.ranks.clone(), front: self.front, head: self.head }
     }
 
     fn push(&mut self, position: u64, value: T) {
         self.all.push((position, value));
+        self.ranks.push(position);
         self.head += 1;
     }
 
     fn of(&self, position: u64) -> Option<T> {
-        let (mut low, mut high) = (self.front, self.head);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.all.get(middle)?.0 < position {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        let (held, value) = self.all.get(low)?;
-        (low < self.head && held == position).then_some(value)
+        let number = self.ranks.of(position).filter(|number| *number >= self.front)?;
+        self.all.get(number).map(|(_, value)| value)
     }
 
     fn iter(&self) -> impl Iterator<Item = (u64, T)> {
@@ -98,6 +92,11 @@ impl<T: Copy> SparseColumn<T> {
         if self.front > before {
             self.all.drop_before(self.front);
         }
+        self.ranks.drop_before(position);
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.all.memory_bytes() + self.ranks.memory_bytes()
     }
 }
 
@@ -468,8 +467,8 @@ impl Ring {
             + self.scopes.memory_bytes()
             + self.sites.memory_bytes()
             + self.numbers.memory_bytes()
-            + self.clusters.all.memory_bytes()
-            + self.placements.all.memory_bytes()
-            + self.member_codes.all.memory_bytes()
+            + self.clusters.memory_bytes()
+            + self.placements.memory_bytes()
+            + self.member_codes.memory_bytes()
     }
 }

@@ -18,7 +18,8 @@ pub fn decide(state: &State, entry: &Entry, append_time: Timestamp) -> Option<Ve
 }
 
 /// [`decide()`] that also shows what looking a page up came to: for those who watch.
-pub(super) fn decide_watched(
+#[must_use]
+pub fn decide_watched(
     state: &State,
     entry: &Entry,
     append_time: Timestamp,
@@ -76,7 +77,7 @@ fn judge_page(
     let family = heads.nearest().filter(|head| max_bucket > 0 && is_of_family(rules, head));
     if max_bucket > 0 && choice.best().is_none_or(|best| best.refused_by.is_some() || best.other_numbers) {
         seen.compared +=
-            index.members(&probe, &heads.sequences(), |member| choice.consider(as_judged(member))).compared;
+            index.members(&probe, &heads.sequences(), max_bucket, |member| choice.consider(as_judged(member))).compared;
     }
     looked(seen);
     let best = choice.best().filter(|best| best.refused_by.is_none());
@@ -130,7 +131,8 @@ pub fn refusal(state: &State, page: &PageEntry, append_time: Timestamp, original
         heads.consider(candidate);
         note(candidate);
     });
-    index.members(&probe, &heads.sequences(), |member| note(as_judged(rules, page, member)));
+    let max_bucket = rules.minhash.map_or(0, |minhash| minhash.max_bucket);
+    index.members(&probe, &heads.sequences(), max_bucket, |member| note(as_judged(rules, page, member)));
     let Some(found) = found else { return index.why_not(&probe, original) };
     found.refused_by.or_else(|| {
         let held = index.get(original).filter(|_| found.other_numbers)?;

@@ -26,7 +26,7 @@ mod tests;
 
 pub use crate::index::Refusal;
 pub use counts::Counts;
-pub use decide::{decide, refusal};
+pub use decide::{decide, decide_watched, refusal};
 pub use events::{Effect, Event, Failure, Request};
 pub use life::{Judge, Role};
 pub use settings::{ColdStart, ColdStarts, JudgeSettings};
