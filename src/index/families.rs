@@ -10,7 +10,8 @@
 //! reach it holds the head, too (law L5). Keys are worked out from both when the member is inserted, and are not written
 //! down.
 //!
-//! Cost: one line for each key and head; memory: [`KEYS`] places in tables and four bytes for each key.
+//! Cost: one line for each key and head, and as many comparisons as a key may have members; memory: [`KEYS`] places in
+//! tables and four bytes for each key, and a quarter of a byte for each position of the ring ([`Ranks`]).
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;

@@ -226,7 +226,12 @@ impl Store {
         let written = feed.write(page).and_then(|()| feed.flush());
         let written = written.map_err(|error| ClusterError::of_topic(&error, &topic, "Write"));
         let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
-        written.and(refused.map_or(Ok(()), Err)).map_err(service_context::cluster_error)
+        written.and(refused.map_or(Ok(()), Err)).map_err(|error| match error {
+            ClusterError::Unavailable(why) => {
+                Reason::Unavailable.because(anyhow::anyhow!("the plan is not written to topic `{topic}`: {why}"))
+            }
+            error @ (ClusterError::Denied(_) | ClusterError::Identity(_)) => service_context::cluster_error(error),
+        })
     }
 
     /// Lists what a replay needs, and how it is set.
