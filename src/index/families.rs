@@ -304,7 +304,7 @@ mod tests {
             (wanted, most, front) in (keys(), 1_usize..12, 0_u64..40),
         ) {
             let (families, positions) = held(&members, front);
-            let is_wanted = |position: u64| position % 5 != 0;
+            let is_wanted = |position: u64| !position.is_multiple_of(5);
             let mut expected: Vec<(Reverse<usize>, u64)> = positions
                 .clone()
                 .filter(|&position| is_wanted(position))
@@ -327,7 +327,7 @@ mod tests {
             (wanted, most, front) in (keys(), 1_usize..30, 0_u64..40),
         ) {
             let (families, positions) = held(&members, front);
-            let is_live = |position: u64| position % 3 != 0;
+            let is_live = |position: u64| !position.is_multiple_of(3);
             let expected: Vec<usize> = (0..KEYS)
                 .filter(|&table| {
                     let has = |position: &u64| members[usize::try_from(*position).unwrap()].is_some_and(|member| member[table] == wanted[table]);
