@@ -55,24 +55,23 @@ pub(super) struct Ring {
 struct SparseColumn<T> {
     all: Column<(u64, T)>,
     ranks: Ranks,
+    /// Number of the oldest value that is held.
     front: u64,
-    head: u64,
 }
 
 impl<T: Copy> SparseColumn<T> {
     const fn new() -> Self {
-        Self { all: Column::starting_at(0), ranks: Ranks::new(), front: 0, head: 0 }
+        Self { all: Column::starting_at(0), ranks: Ranks::new(), front: 0 }
     }
 
     /// Returns a copy that shares the full chunks.
     fn share(&self) -> Self {
-        Self { all: self.all.share(), ranks: self.ranks.clone(), front: self.front, head: self.head }
+        Self { all: self.all.share(), ranks: self.ranks.clone(), front: self.front }
     }
 
     fn push(&mut self, position: u64, value: T) {
         self.all.push((position, value));
         self.ranks.push(position);
-        self.head += 1;
     }
 
     fn of(&self, position: u64) -> Option<T> {
@@ -81,12 +80,12 @@ impl<T: Copy> SparseColumn<T> {
     }
 
     fn iter(&self) -> impl Iterator<Item = (u64, T)> {
-        (self.front..self.head).filter_map(|at| self.all.get(at))
+        (self.front..self.ranks.added()).filter_map(|at| self.all.get(at))
     }
 
     fn drop_before(&mut self, position: u64) {
         let before = self.front;
-        while self.front < self.head && self.all.get(self.front).is_some_and(|(held, _)| held < position) {
+        while self.front < self.ranks.added() && self.all.get(self.front).is_some_and(|(held, _)| held < position) {
             self.front += 1;
         }
         if self.front > before {

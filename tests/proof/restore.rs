@@ -39,7 +39,12 @@ struct Writer<'c> {
     written: usize,
 }
 
-impl Writer<'_> {
+impl<'c> Writer<'c> {
+    fn new(cluster: &'c Cluster<'c>) -> Self {
+        let out = Shelf::open(cluster.broker(), &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+        Self { cluster, pen: Pen::new(cluster.broker()), out, written: 0 }
+    }
+
     fn write(&mut self, count: usize) {
         self.write_to(0, count);
     }
@@ -97,8 +102,7 @@ fn a_new_instance_without_a_disk_holds_the_state_of_one_that_never_stopped() {
     let Some(broker) = Broker::shared() else { return };
     let shape = Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config: config() };
     let cluster = Cluster::new(broker, shape);
-    let out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
-    let mut writer = Writer { cluster: &cluster, pen: Pen::new(broker), out, written: 0 };
+    let mut writer = Writer::new(&cluster);
 
     let mut veteran = cluster.start("veteran");
     veteran.wait_ready();
@@ -147,8 +151,7 @@ fn the_logs_are_trimmed_although_a_topic_of_the_input_was_deleted() {
     let Some(broker) = Broker::shared() else { return };
     let shape = Shape { topics: 2, partitions: 1, input_settings: &[], output_settings: &[], config: config() };
     let cluster = Cluster::new(broker, shape);
-    let out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
-    let mut writer = Writer { cluster: &cluster, pen: Pen::new(broker), out, written: 0 };
+    let mut writer = Writer::new(&cluster);
     let mut instance = cluster.start("one");
     instance.wait_ready();
     writer.write_to(1, 10);
