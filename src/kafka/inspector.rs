@@ -308,7 +308,7 @@ impl ClusterInspector {
         }
         for number in (0..partitions).filter_map(|number| i32::try_from(number).ok()) {
             let range = self.consumer.fetch_watermarks(topic, number, self.timeout);
-            let (first, end) = range.map_err(|error| ClusterError::of(&error, topic))?;
+            let (first, end) = range.map_err(|error| ClusterError::of_topic(&error, topic, "Read"))?;
             ends.records = ends.records.saturating_add(end.saturating_sub(first).max(0).unsigned_abs());
         }
         Ok(ends)

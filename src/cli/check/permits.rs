@@ -40,11 +40,7 @@ pub(super) fn log(settings: &Settings, inspector: &ClusterInspector, kind: LogKi
     let mut rows = Vec::new();
     // Judges read what is asked; both roles follow what was answered.
     if roles.judge || !is_asked {
-        let unread = match inspector.ends(name, view.partitions) {
-            Ok(_) => None,
-            Err(ClusterError::Denied(denied)) => Some(ClusterError::Denied(denied.to("Read"))),
-            Err(cluster_error) => Some(cluster_error),
-        };
+        let unread = inspector.ends(name, view.partitions).err();
         rows.extend(unread.iter().map(|cluster_error| Row::cluster_error(name, cluster_error)));
     }
     if if is_asked { roles.worker } else { roles.judge } {

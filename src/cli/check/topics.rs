@@ -24,10 +24,6 @@ pub(super) fn input(
 ) -> Vec<Row> {
     let ends = match ends {
         Ok(ends) => ends,
-        Err(ClusterError::Denied(denied)) => {
-            let denied = denied.clone().to("Read");
-            return vec![Row::cluster_error(&view.name, &ClusterError::Denied(denied))];
-        }
         Err(cluster_error) => return vec![Row::cluster_error(&view.name, cluster_error)],
     };
     let bytes = view.number("max.message.bytes").map(|bytes| format!("max.message.bytes {}", size(bytes)));
