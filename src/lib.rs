@@ -13,7 +13,7 @@
 pub mod record;
 pub mod text;
 pub mod fingerprint;
-pub mod log;
+pub mod protocol;
 pub mod index;
 pub mod judge;
 pub mod transaction;

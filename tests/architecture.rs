@@ -16,11 +16,11 @@ const PURE: [(&str, &[&str]); 8] = [
     ("record", &[]),
     ("text", &["record"]),
     ("fingerprint", &["record", "text"]),
-    ("log", &["record", "fingerprint"]),
-    ("index", &["record", "fingerprint", "log"]),
-    ("judge", &["record", "fingerprint", "log", "index", "transaction"]),
+    ("protocol", &["record", "fingerprint"]),
+    ("index", &["record", "fingerprint", "protocol"]),
+    ("judge", &["record", "fingerprint", "protocol", "index", "transaction"]),
     ("transaction", &["record"]),
-    ("worker", &["record", "fingerprint", "log", "transaction"]),
+    ("worker", &["record", "fingerprint", "protocol", "transaction"]),
 ];
 
 /// Pure rooms that no issue has asked for in every build: looked at where they exist.
@@ -28,8 +28,8 @@ const PURE_IF_PRESENT: [(&str, &[&str]); 5] = [
     ("compare", &["text"]),
     ("crawl", &["record", "text", "fingerprint"]),
     ("quality", &["record", "text", "fingerprint", "crawl"]),
-    ("sieve", &["record", "fingerprint", "log", "judge"]),
-    ("replay", &["record", "text", "fingerprint", "log", "index", "judge", "worker"]),
+    ("sieve", &["record", "fingerprint", "protocol", "judge"]),
+    ("replay", &["record", "text", "fingerprint", "protocol", "index", "judge", "worker"]),
 ];
 
 /// Rooms named after a technology, and what belongs to no room.
@@ -238,7 +238,7 @@ fn a_planted_violation_is_found() {
     let clean = "//! Uses no tokio, no Instant.\nuse crate::record::{Source, Timestamp};\nuse super::Fs;\n\
                  fn error_text() -> &'static str { \"println!(std::fs)\" }\n\
                  #[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
-    assert_eq!(breaches("log", &["record"], clean), Vec::<String>::new());
+    assert_eq!(breaches("protocol", &["record"], clean), Vec::<String>::new());
     for planted in [
         "use rdkafka::Message;",
         "use tokio::sync::mpsc;",
@@ -261,7 +261,7 @@ fn a_planted_violation_is_found() {
         "fn f() { crate::telemetry::shout(); }",
     ] {
         let text = format!("use crate::record::Source;\n{planted}\n#[cfg(test)]\nmod tests {{\n}}\n");
-        assert!(!breaches("log", &["record"], &text).is_empty(), "not found: {planted}");
+        assert!(!breaches("protocol", &["record"], &text).is_empty(), "not found: {planted}");
     }
     assert_eq!(imports("use crate::{a::{b, c}, d, e::f};").into_iter().collect::<Vec<_>>(), ["a", "d", "e"]);
 }

@@ -16,10 +16,12 @@
 
 use std::num::NonZeroUsize;
 
-use dupgate::config::{Given, Layers, Purpose, Settings};
-use dupgate::fingerprint::{Fingerprints, PageDigest, Reader, ScopeHash, Scratch};
+use dupgate::config::{ExternalInputs, Layers, Purpose, Settings};
+use dupgate::fingerprint::{Fingerprinter, Fingerprints, PageDigest, ScopeHash, Scratch};
 use dupgate::judge::{State, decide, decide_watched};
-use dupgate::log::{Answer, Decision, Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, RequestId, Rules};
+use dupgate::protocol::{
+    Answer, Decision, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
+};
 use dupgate::quality::{Families, FamilyKind};
 use dupgate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
@@ -29,14 +31,14 @@ use serde_json::json;
 /// Characters of a page: some three hundred words.
 const LETTERS: usize = 1800;
 const THOUSAND: usize = 1000;
-/// How many entries ahead the judge asks the memory for what it will read.
+/// How many requests ahead the judge asks the memory for what it will read.
 const AHEAD: usize = 8;
 /// A kind is given up after this much CPU time.
 const MAX_NS: f64 = 60e9;
 /// One page in this many is asked about once more, for what is compared for it.
 const ASKED: usize = 50;
 
-/// When the broker takes each entry: no page's clock is ahead of it.
+/// When the broker takes each request: no page's clock is ahead of it.
 const APPENDED: Timestamp = Timestamp::from_millis(i64::MAX / 2);
 
 /// The checks.
@@ -83,14 +85,15 @@ fn main() {
         let names: Vec<&String> = arguments.iter().filter(|it| it.parse::<usize>().is_err()).collect();
         names.is_empty() || names.iter().any(|name| *name == kind.name())
     };
-    let (mut settings, _) = Layers::default().resolve(&Given::default(), Purpose::Sieve).unwrap();
+    let (mut settings, _) = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap();
     settings.record = InputSettings {
         format: Format::Text,
         fields: Fields::nowhere(),
         event_time: EventTime::Record,
         ..settings.record
     };
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
+    let reader =
+        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
     let mut runs = Vec::new();
     println!("{}", Run::HEAD);
     for kind in FamilyKind::ALL.into_iter().filter(wanted) {
@@ -107,7 +110,7 @@ fn main() {
 }
 
 /// Writes and reads all pages, on all cores, in order.
-fn read(kind: FamilyKind, pages: usize, reader: &Reader) -> Vec<Page> {
+fn read(kind: FamilyKind, pages: usize, reader: &Fingerprinter) -> Vec<Page> {
     let families = Families::new(kind, LETTERS);
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let share = pages.div_ceil(threads);
@@ -140,8 +143,8 @@ fn cpu_ns() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-fn entry_of(page: &Page, number: usize) -> Entry {
-    let body = PageEntry {
+fn entry_of(page: &Page, number: usize) -> Request {
+    let body = PageRequest {
         source: PartitionId::new("pages", 0).at(number as i64),
         event_time: Timestamp::from_millis(1 + number as i64),
         id: None,
@@ -151,7 +154,7 @@ fn entry_of(page: &Page, number: usize) -> Entry {
         fingerprints: page.fingerprints.clone(),
         digest: PageDigest(0),
     };
-    Entry { request: RequestId(number as u64), body: EntryBody::Page(body) }
+    Request { id: RequestId(number as u64), body: RequestBody::Page(body) }
 }
 
 impl Run {
@@ -159,25 +162,25 @@ impl Run {
 
     fn of(kind: FamilyKind, pages: &[Page], settings: &Settings) -> Self {
         let rules = Rules { max_entries: pages.len() as u64, ..settings.rules.clone() };
-        let mut state = State::begin(LogIdentity(1), rules, EntryOffset(0));
+        let mut state = State::begin(LogIdentity(1), rules, RequestOffset(0));
         let (mut times, mut compared): (Vec<f64>, Vec<(usize, u32)>) = (Vec::with_capacity(pages.len()), Vec::new());
         let mut run = Self { kind: kind.name(), pages: pages.len(), ..Self::default() };
         let mut spent = 0.0;
         for first in (0..pages.len()).step_by(THOUSAND) {
-            let entries: Vec<Entry> =
+            let requests: Vec<Request> =
                 (first..pages.len().min(first + THOUSAND)).map(|number| entry_of(&pages[number], number)).collect();
-            for (number, entry) in (first..).zip(&entries).step_by(ASKED) {
-                compared.push((number, compared_for(&state, entry)));
+            for (number, request) in (first..).zip(&requests).step_by(ASKED) {
+                compared.push((number, compared_for(&state, request)));
             }
-            for (at, entry) in entries.iter().enumerate() {
-                if let Some(EntryBody::Page(page)) = entries.get(at + AHEAD).map(|entry| &entry.body) {
+            for (at, request) in requests.iter().enumerate() {
+                if let Some(RequestBody::Page(page)) = requests.get(at + AHEAD).map(|request| &request.body) {
                     state.index().prefetch(&page.fingerprints, page.scope);
                 }
-                if let Some(EntryBody::Page(page)) = entries.get(at + AHEAD / 2).map(|entry| &entry.body) {
+                if let Some(RequestBody::Page(page)) = requests.get(at + AHEAD / 2).map(|request| &request.body) {
                     state.index().prefetch_runs(&page.fingerprints, page.scope);
                 }
                 let started = cpu_ns();
-                let verdict = decide(&state, entry, APPENDED).unwrap();
+                let verdict = decide(&state, request, APPENDED).unwrap();
                 state.follow(&verdict).unwrap();
                 let took = cpu_ns() - started;
                 times.push(took);
@@ -240,8 +243,8 @@ impl Run {
 }
 
 /// Returns how many originals are compared with a page, those of its families included.
-fn compared_for(state: &State, entry: &Entry) -> u32 {
+fn compared_for(state: &State, request: &Request) -> u32 {
     let mut compared = 0;
-    let _ = decide_watched(state, entry, APPENDED, |seen| compared += seen.compared);
+    let _ = decide_watched(state, request, APPENDED, |seen| compared += seen.compared);
     compared
 }

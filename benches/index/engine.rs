@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dupgate::fingerprint::Width;
-use dupgate::index::{Near, Plan};
+use dupgate::index::{HammingIndex, Plan};
 use serde::Serialize;
 
 use crate::REACH;
@@ -104,7 +104,7 @@ pub(crate) fn run(data: &Data, wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String
 fn measure(data: &Data, plan: &Plan) -> Run {
     let window = data.window as u64;
     let before = resident();
-    let mut near = Near::with_plan(plan.clone(), window);
+    let mut near = HammingIndex::with_plan(plan.clone(), window);
     let (filling, behind) = data.codes.split_at(data.window);
     let helper = Helper::start();
     let (fill, ()) = timed(|| fill(&mut near, &helper, filling));
@@ -167,13 +167,13 @@ fn middle(mut figures: Vec<f64>) -> f64 {
 }
 
 /// Share of lines that lead to a run.
-fn overflowed(stats: &dupgate::index::NearStats) -> f64 {
+fn overflowed(stats: &dupgate::index::HammingStats) -> f64 {
     let (runs, lines) =
         stats.tables.iter().fold((0, 0), |(runs, lines), table| (runs + table.overflowed, lines + table.lines));
     runs as f64 / lines as f64
 }
 
-fn fill(near: &mut Near, helper: &Helper, codes: &[u64]) {
+fn fill(near: &mut HammingIndex, helper: &Helper, codes: &[u64]) {
     for batch in codes.chunks(BATCH) {
         helper.help(near);
         near.in_order(
@@ -187,7 +187,7 @@ fn fill(near: &mut Near, helper: &Helper, codes: &[u64]) {
 }
 
 /// Probe, insert, expire; gives the distance of what was found.
-fn steady(near: &mut Near, helper: &Helper, window: u64, codes: &[u64]) -> Vec<Option<u8>> {
+fn steady(near: &mut HammingIndex, helper: &Helper, window: u64, codes: &[u64]) -> Vec<Option<u8>> {
     let mut found = Vec::with_capacity(codes.len());
     for batch in codes.chunks(BATCH) {
         helper.help(near);
@@ -205,7 +205,7 @@ fn steady(near: &mut Near, helper: &Helper, window: u64, codes: &[u64]) -> Vec<O
 }
 
 /// Compares some answers with those of a comparison with every code.
-fn check(near: &Near, codes: &[u64]) {
+fn check(near: &HammingIndex, codes: &[u64]) {
     for &code in codes.iter().step_by(codes.len() / 50) {
         let mut expected = None;
         for position in near.positions() {
@@ -219,7 +219,7 @@ fn check(near: &Near, codes: &[u64]) {
 }
 
 /// Every core looks up its piece of a batch, then the batch is settled in order.
-fn all_cores(near: &mut Near, window: u64, codes: &[u64]) -> f64 {
+fn all_cores(near: &mut HammingIndex, window: u64, codes: &[u64]) -> f64 {
     let codes = &codes[..codes.len().min(200_000)];
     let threads = crate::machine::cores();
     #[expect(clippy::disallowed_methods, reason = "what several cores do takes wall time")]
@@ -276,7 +276,7 @@ impl Stalls {
 /// Returns the times of operations: while a window and its tables grow from nothing every eighth, then each while a tenth
 /// of it expires at once and others come.
 fn times(plan: &Plan, helper: &Helper, window: u64, (filling, behind): (&[u64], &[u64])) -> Vec<f64> {
-    let mut near = Near::with_plan(plan.clone(), window);
+    let mut near = HammingIndex::with_plan(plan.clone(), window);
     let mut times = Vec::new();
     for (number, &code) in filling.iter().enumerate() {
         if number % BATCH == 0 {

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use dupgate::index::{Engine, Near, Task};
+use dupgate::index::{Backend, HammingIndex, Task};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::data::Random;
@@ -41,7 +41,7 @@ pub(crate) fn cores() -> usize {
 }
 
 pub(crate) fn engine() -> &'static str {
-    Engine::detect().name()
+    Backend::detect().name()
 }
 
 /// A thread that does what an index hands over, as the one beside every judge. It is waited for, which takes no CPU time:
@@ -60,7 +60,7 @@ impl Helper {
     }
 
     /// Has it done what there is to be done.
-    pub(crate) fn help(&self, near: &mut Near) {
+    pub(crate) fn help(&self, near: &mut HammingIndex) {
         near.maintenance(&mut |task| {
             self.tasks.send(task).unwrap();
             self.done.recv().unwrap();

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use dupgate::fingerprint::{ExactHash, Fingerprints, Numbers, SchemeId, SimHash};
 use dupgate::index::Original;
 use dupgate::judge::{Snapshot, State};
-use dupgate::log::{EntryOffset, LogIdentity, Placement, Rules, SameId, Stage, VerdictOffset, Windows};
+use dupgate::protocol::{LogIdentity, Placement, RequestOffset, Rules, SameId, Stage, VerdictOffset, Windows};
 use dupgate::record::{PartitionId, Timestamp};
-use dupgate::runtime::cores::run_parallel;
+use dupgate::runtime::parallel::run_parallel;
 use dupgate::snapshot::Folder;
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ pub(crate) fn run(entries: usize, floors: &mut Vec<Floor>) -> Value {
             }
         })
         .collect();
-    let state = State::begin(LogIdentity(1), rules, EntryOffset(0));
+    let state = State::begin(LogIdentity(1), rules, RequestOffset(0));
     let mut checkpoint = state.checkpoint(None, |_| 0, &std::collections::BTreeMap::new()).unwrap();
     checkpoint.next_sequence = entries as u64;
     let snapshot =

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use dupgate::fingerprint::Width;
-use dupgate::index::{Near, Plan};
+use dupgate::index::{HammingIndex, Plan};
 use serde::Serialize;
 
 use crate::REACH;
@@ -48,7 +48,7 @@ pub(crate) fn run(data: &Data) -> BTreeMap<String, Rival> {
 /// Compares with every code, as fast as the index does where it has to.
 fn brute(data: &Data) -> f64 {
     let plan = Plan::all(Width::B64, 0).into_iter().next().unwrap();
-    let mut near = Near::with_plan(plan, data.window as u64);
+    let mut near = HammingIndex::with_plan(plan, data.window as u64);
     near.restore(data.codes[..data.window].iter().copied().map(Some));
     let probes = (200_000_000 / data.window).clamp(10, 500);
     let (ns, ()) = timed(|| {

@@ -3,8 +3,9 @@
 use dupgate::config::Settings;
 use dupgate::index::Probe;
 use dupgate::judge::{State, decide};
-use dupgate::log::{
-    Answer, Decision, Entry, EntryBody, EntryOffset, LogIdentity, MinHashRules, PageEntry, RequestId, Rules, Stage,
+use dupgate::protocol::{
+    Answer, Decision, LogIdentity, MinHashRules, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
+    Stage,
 };
 use dupgate::quality::Scorer;
 use dupgate::record::{PartitionId, Timestamp};
@@ -13,7 +14,7 @@ use serde::Serialize;
 
 use crate::Page;
 
-/// How many entries ahead the judge asks the memory for what it will read.
+/// How many requests ahead the judge asks the memory for what it will read.
 const AHEAD: usize = 8;
 
 /// Figures of one set of rules.
@@ -48,10 +49,10 @@ fn cpu_ns() -> f64 {
 pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) -> Run {
     // The tables are made for as many as come, as those of a judge whose window is full.
     let rules = Rules { minhash: Some(minhash), max_entries: pages.len() as u64, ..settings.rules.clone() };
-    let mut state = State::begin(LogIdentity(1), rules.clone(), EntryOffset(0));
+    let mut state = State::begin(LogIdentity(1), rules.clone(), RequestOffset(0));
     let place = PartitionId::new("pages", 0);
-    let entry = |number: usize| {
-        let body = PageEntry {
+    let request = |number: usize| {
+        let body = PageRequest {
             source: place.at(number as i64),
             event_time: Timestamp::from_millis(1 + number as i64),
             id: None,
@@ -61,14 +62,14 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
             fingerprints: pages[number].fingerprints.clone(),
             digest: dupgate::fingerprint::PageDigest(0),
         };
-        Entry { request: RequestId(number as u64), body: EntryBody::Page(body) }
+        Request { id: RequestId(number as u64), body: RequestBody::Page(body) }
     };
     let (mut scorer, mut wrong) = (Scorer::default(), Vec::new());
     let (mut spent, mut compared, mut asked) = (0.0, 0_u64, 0_u64);
     let measured = pages.len() - pages.len() / 10;
     for first in (0..pages.len()).step_by(1000) {
         let last = pages.len().min(first + 1000);
-        let entries: Vec<Entry> = (first..last).map(entry).collect();
+        let requests: Vec<Request> = (first..last).map(request).collect();
         // How many are compared is told to those who watch a judge; here one page in a hundred is asked about first.
         // Copies stand at even places: this one is not.
         for number in (first.max(measured) + 7..last).step_by(100) {
@@ -80,7 +81,7 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
                 site: None,
                 is_variant: false,
                 event_time,
-                tails: state.tails_with(event_time),
+                watermarks: state.tails_with(event_time),
                 windows: rules.windows,
                 stages: &[Stage::MinHash],
                 max_distance: rules.max_distance,
@@ -92,15 +93,15 @@ pub(crate) fn run(pages: &[Page], minhash: MinHashRules, settings: &Settings) ->
             asked += 1;
         }
         let started = cpu_ns();
-        let mut verdicts = Vec::with_capacity(entries.len());
-        for (number, entry) in entries.iter().enumerate() {
-            if let Some(EntryBody::Page(page)) = entries.get(number + AHEAD).map(|entry| &entry.body) {
+        let mut verdicts = Vec::with_capacity(requests.len());
+        for (number, request) in requests.iter().enumerate() {
+            if let Some(RequestBody::Page(page)) = requests.get(number + AHEAD).map(|request| &request.body) {
                 state.index().prefetch(&page.fingerprints, page.scope);
             }
-            if let Some(EntryBody::Page(page)) = entries.get(number + AHEAD / 2).map(|entry| &entry.body) {
+            if let Some(RequestBody::Page(page)) = requests.get(number + AHEAD / 2).map(|request| &request.body) {
                 state.index().prefetch_runs(&page.fingerprints, page.scope);
             }
-            let verdict = decide(&state, entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
+            let verdict = decide(&state, request, Timestamp::from_millis(i64::MAX / 2)).unwrap();
             state.follow(&verdict).unwrap();
             verdicts.push(verdict);
         }

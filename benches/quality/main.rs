@@ -20,10 +20,10 @@ use std::io::BufRead;
 use std::num::NonZeroUsize;
 
 use chain::{Chain, cleaned, fitted, likeness, normal, strangers};
-use dupgate::config::{Given, Layers, Purpose};
+use dupgate::config::{ExternalInputs, Layers, Purpose};
 use dupgate::crawl::{Crawl, CrawlSettings};
-use dupgate::fingerprint::{Banding, Fingerprints, Reader, Scratch};
-use dupgate::log::MinHashRules;
+use dupgate::fingerprint::{Banding, Fingerprinter, Fingerprints, Scratch};
+use dupgate::protocol::MinHashRules;
 use dupgate::quality::{Edit, PlantSettings, Role, plant};
 use dupgate::record::{EventTime, Fields, Format, InputSettings, RawRecord};
 use judging::Run;
@@ -45,14 +45,15 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let pages: usize = arguments.iter().find_map(|it| it.parse().ok()).unwrap_or(1_000_000);
     let file = arguments.iter().find(|it| it.parse::<usize>().is_err());
-    let (mut settings, _) = Layers::default().resolve(&Given::default(), Purpose::Sieve).unwrap();
+    let (mut settings, _) = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap();
     settings.record = InputSettings {
         format: Format::Text,
         fields: Fields::nowhere(),
         event_time: EventTime::Record,
         ..settings.record
     };
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
+    let reader =
+        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
     let all_words = dupgate::text::Settings { stopwords: Vec::new(), ..settings.text.clone() };
     let analyzer = dupgate::text::Analyzer::new(&all_words).unwrap();
     let texts = cleaned(&file.map_or_else(generated, |file| read(file)), &analyzer);
@@ -126,7 +127,7 @@ fn generated() -> Vec<String> {
 }
 
 /// Writes and reads all pages, on all cores, in order; each with the bytes of its text.
-fn stream(chain: &Chain, jumps: u64, pages: usize, reader: &Reader) -> Vec<(Page, usize)> {
+fn stream(chain: &Chain, jumps: u64, pages: usize, reader: &Fingerprinter) -> Vec<(Page, usize)> {
     let step = (pages / 2 / PLANTED).max(1);
     let bases: Vec<String> = (0..pages / 2).step_by(step).map(|number| chain.page(number as u64, jumps)).collect();
     let planted = plant(&bases, PlantSettings { seed: 1, copies: 1 });

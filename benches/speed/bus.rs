@@ -15,7 +15,7 @@ use crate::broker::Broker;
 pub(crate) const PARTITIONS: i32 = 6;
 
 /// How long the broker may be silent, and a run may stand still.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Makes a topic that keeps what it is given: the pages' timestamps are not of today.
 pub(crate) fn topic(broker: &Broker, name: &str) -> String {
@@ -52,7 +52,7 @@ pub(crate) fn fill(broker: &Broker, topic: &str, crawl: Crawl, pages: usize) -> 
         bytes += page.key.len() + page.value.len();
         send(&crawler, topic, &page);
     }
-    crawler.flush(PATIENCE).unwrap();
+    crawler.flush(TIMEOUT).unwrap();
     bytes
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn follow(
     let mut moved = Instant::now();
     loop {
         // A group that is only just made may have no coordinator yet.
-        let committed = consumer.committed_offsets(asked.clone(), PATIENCE).map_or(0, |offsets| {
+        let committed = consumer.committed_offsets(asked.clone(), TIMEOUT).map_or(0, |offsets| {
             offsets
                 .elements()
                 .iter()
@@ -99,7 +99,7 @@ pub(crate) fn follow(
             return looks;
         }
         assert!(alive(), "the process has ended after {committed} of {pages} pages");
-        assert!(moved.elapsed() < PATIENCE, "no progress since {PATIENCE:?}: {committed} of {pages} pages");
+        assert!(moved.elapsed() < TIMEOUT, "no progress since {TIMEOUT:?}: {committed} of {pages} pages");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -17,7 +17,7 @@ use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedPr
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::broker::Broker;
-use crate::bus::{self, Look, PATIENCE};
+use crate::bus::{self, Look, TIMEOUT};
 
 const POLL: Duration = Duration::from_millis(20);
 
@@ -33,7 +33,7 @@ pub(crate) fn run(broker: &Broker, settings: &Settings, input: &str, pages: usiz
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            producer.init_transactions(PATIENCE).unwrap();
+            producer.init_transactions(TIMEOUT).unwrap();
             consumer.subscribe(&[input]).unwrap();
             while !over.load(Ordering::Relaxed) {
                 copy_for(interval, &consumer, &producer, input, &output);
@@ -73,8 +73,8 @@ fn copy_for(
     for (partition, offset) in next {
         offsets.add_partition_offset(input, partition, Offset::Offset(offset)).unwrap();
     }
-    producer.send_offsets_to_transaction(&offsets, &consumer.group_metadata().unwrap(), PATIENCE).unwrap();
-    producer.commit_transaction(PATIENCE).unwrap();
+    producer.send_offsets_to_transaction(&offsets, &consumer.group_metadata().unwrap(), TIMEOUT).unwrap();
+    producer.commit_transaction(TIMEOUT).unwrap();
 }
 
 fn send(producer: &ThreadedProducer<DefaultProducerContext>, output: &str, message: &BorrowedMessage<'_>) {
@@ -100,9 +100,9 @@ fn clients(
         client_id: kafka.client_id.clone(),
         ..Cluster::default()
     };
-    let patience = ConsumerTimeouts { session: kafka.session_timeout, poll: kafka.max_poll_interval };
+    let timeouts = ConsumerTimeouts { session: kafka.session_timeout, poll: kafka.max_poll_interval };
     let queue = settings.processing.max_in_flight_bytes;
-    let mut consumer: ClientSettings = cluster.input_consumer(group, Some("copy"), patience, queue);
+    let mut consumer: ClientSettings = cluster.input_consumer(group, Some("copy"), timeouts, queue);
     // The service seeks by itself.
     consumer.set("auto.offset.reset", "earliest");
     let sending = ProducerSettings {

@@ -16,7 +16,7 @@ use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
-use crate::bus::{self, PARTITIONS, PATIENCE};
+use crate::bus::{self, PARTITIONS, TIMEOUT};
 use crate::measure::{percentile, round};
 use crate::service::Service;
 use crate::{Scale, end_to_end};
@@ -40,11 +40,7 @@ pub(crate) fn run(broker: &Broker, scale: &Scale) -> Value {
         let mut moved = Instant::now();
         let mut arrived = 0;
         while arrived < pages.len() {
-            assert!(
-                moved.elapsed() < PATIENCE,
-                "{arrived} of {} pages arrived, no more since {PATIENCE:?}",
-                pages.len()
-            );
+            assert!(moved.elapsed() < TIMEOUT, "{arrived} of {} pages arrived, no more since {TIMEOUT:?}", pages.len());
             let Some(message) = reader.poll(Duration::from_millis(100)) else {
                 assert!(service.lives(), "the service has ended");
                 continue;
@@ -95,7 +91,7 @@ fn produce(broker: &Broker, topic: &str, pages: &[Planted], sent: &Mutex<HashMap
         sent.lock().unwrap().insert(page.key.clone(), Instant::now());
         bus::send(&crawler, topic, &page);
     }
-    crawler.flush(PATIENCE).unwrap();
+    crawler.flush(TIMEOUT).unwrap();
 }
 
 fn reader(broker: &Broker, service: &Service) -> BaseConsumer {

@@ -1,6 +1,6 @@
 //! The pure stages of a run, without a broker: what their CPU time alone comes to for the same pages.
 //!
-//! Decode, text, fingerprint; entries written and read; decide and follow; verdicts written and read. On as many threads
+//! Decode, text, fingerprint; requests written and read; decide and follow; verdicts written and read. On as many threads
 //! at once as the machine has cores: a core that shares its caches and its pipes with a busy neighbour needs more time
 //! for the same page, and in the run every core is busy.
 
@@ -10,18 +10,18 @@ use std::sync::Arc;
 
 use dupgate::config::Settings;
 use dupgate::crawl::Planted;
-use dupgate::fingerprint::{Reader, Scratch};
+use dupgate::fingerprint::{Fingerprinter, Scratch};
 use dupgate::judge::{State, decide};
-use dupgate::log::{
-    DEFAULT_PART_BYTES, Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, RequestId, Verdict, VerdictBatch,
-    VerdictReader, VerdictRecord, decode_entries, encode_entries, encode_verdict,
+use dupgate::protocol::{
+    DEFAULT_PART_BYTES, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Verdict,
+    VerdictBatch, VerdictReader, VerdictRecord, decode_requests, encode_requests, encode_verdict,
 };
 use dupgate::record::{PartitionId, RawRecord};
 
 use crate::bus::PARTITIONS;
 use crate::measure::{cores, cpu_of, median};
 
-/// Entries in a record of the fingerprint log, and verdicts in one of the verdict log, about as a busy worker has them.
+/// Requests in a record of the fingerprint log, and verdicts in one of the verdict log, about as a busy worker has them.
 const BATCH: usize = 32;
 
 /// Microseconds of CPU for a page.
@@ -40,7 +40,8 @@ impl Pure {
 
 /// Measures the stages over these pages, which make one log.
 pub(crate) fn measure(settings: &Settings, pages: &[Planted]) -> Pure {
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
+    let reader =
+        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
     let found: Vec<Pure> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..cores()).map(|_| scope.spawn(|| once(&reader, settings, pages))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -49,28 +50,28 @@ pub(crate) fn measure(settings: &Settings, pages: &[Planted]) -> Pure {
     Pure { read: middle(|pure| pure.read), codec: middle(|pure| pure.codec), judge: middle(|pure| pure.judge) }
 }
 
-fn once(reader: &Reader, settings: &Settings, pages: &[Planted]) -> Pure {
+fn once(reader: &Fingerprinter, settings: &Settings, pages: &[Planted]) -> Pure {
     let mut scratch = Scratch::default();
     // Warms up.
     for page in pages.iter().take(200) {
         drop(black_box(reader.read(&raw(page), &mut scratch)));
     }
     let topic: Arc<str> = Arc::from("pages");
-    let (read, entries) =
-        cpu_of(|| pages.iter().filter_map(|page| entry(reader, page, &topic, &mut scratch)).collect::<Vec<_>>());
+    let (read, requests) =
+        cpu_of(|| pages.iter().filter_map(|page| request(reader, page, &topic, &mut scratch)).collect::<Vec<_>>());
     let (written, records) = cpu_of(|| {
-        let encoded = entries.chunks(BATCH).map(|entries| {
+        let encoded = requests.chunks(BATCH).map(|requests| {
             let mut bytes = Vec::new();
-            encode_entries(entries, &mut bytes);
+            encode_requests(requests, &mut bytes);
             bytes
         });
         encoded.collect::<Vec<_>>()
     });
-    let (decoded, entries) =
-        cpu_of(|| records.iter().map(|record| decode_entries(record).unwrap()).collect::<Vec<_>>());
-    let mut state = State::begin(LogIdentity(1), settings.rules.clone(), EntryOffset(0));
+    let (decoded, requests) =
+        cpu_of(|| records.iter().map(|record| decode_requests(record).unwrap()).collect::<Vec<_>>());
+    let mut state = State::begin(LogIdentity(1), settings.rules.clone(), RequestOffset(0));
     let (judged, batches) =
-        cpu_of(|| (0..).zip(&entries).map(|(offset, batch)| judge(&mut state, offset, batch)).collect::<Vec<_>>());
+        cpu_of(|| (0..).zip(&requests).map(|(offset, batch)| judge(&mut state, offset, batch)).collect::<Vec<_>>());
     let (ruled, ()) = cpu_of(|| {
         let mut verdicts = VerdictReader::new();
         for (offset, batch) in (0..).zip(&batches) {
@@ -87,11 +88,11 @@ fn raw(page: &Planted) -> RawRecord<'_> {
     RawRecord { key: Some(page.key.as_bytes()), value: Some(&page.value), headers: &() }
 }
 
-fn entry(reader: &Reader, page: &Planted, topic: &Arc<str>, scratch: &mut Scratch) -> Option<Entry> {
+fn request(reader: &Fingerprinter, page: &Planted, topic: &Arc<str>, scratch: &mut Scratch) -> Option<Request> {
     let reading = reader.read(&raw(page), scratch).ok()?;
     let lanes = u64::try_from(PARTITIONS).unwrap();
     let partition = PartitionId::new(Arc::clone(topic), i32::try_from(page.number % lanes).unwrap());
-    let body = EntryBody::Page(PageEntry {
+    let body = RequestBody::Page(PageRequest {
         source: partition.at(i64::try_from(page.number / lanes).unwrap()),
         event_time: page.timestamp,
         id: reading.id,
@@ -101,26 +102,26 @@ fn entry(reader: &Reader, page: &Planted, topic: &Arc<str>, scratch: &mut Scratc
         fingerprints: reading.fingerprints,
         digest: reading.digest,
     });
-    Some(Entry { request: RequestId(page.number), body })
+    Some(Request { id: RequestId(page.number), body })
 }
 
-fn judge(state: &mut State, offset: i64, entries: &[Entry]) -> VerdictRecord {
-    let mut verdicts: Vec<Verdict> = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let append_time = match &entry.body {
-            EntryBody::Page(page) => page.event_time,
-            EntryBody::Withdraw { .. } | EntryBody::Forget(_) | EntryBody::Reopen { .. } => continue,
+fn judge(state: &mut State, offset: i64, requests: &[Request]) -> VerdictRecord {
+    let mut verdicts: Vec<Verdict> = Vec::with_capacity(requests.len());
+    for request in requests {
+        let append_time = match &request.body {
+            RequestBody::Page(page) => page.event_time,
+            RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => continue,
         };
-        let Some(verdict) = decide(state, entry, append_time) else { continue };
+        let Some(verdict) = decide(state, request, append_time) else { continue };
         state.follow(&verdict).unwrap();
         verdicts.push(verdict);
     }
-    state.pass_entries(EntryOffset(offset + 1));
+    state.pass_requests(RequestOffset(offset + 1));
     VerdictRecord::Verdicts(VerdictBatch {
         log: LogIdentity(1),
         rules: state.rules_number(),
-        tails: state.tails(),
-        next_entry: state.next_entry(),
+        watermarks: state.watermarks(),
+        next_request: state.next_request(),
         verdicts,
     })
 }

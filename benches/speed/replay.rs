@@ -22,8 +22,8 @@ use crate::{Scale, copy};
 /// Pages, in times of the end-to-end part: fingerprints are judged fast.
 const TIMES: usize = 3;
 
-/// Least entries a second from the kept fingerprints.
-const ENTRIES_FLOOR: f64 = 300_000.0;
+/// Least requests a second from the kept fingerprints.
+const REQUESTS_FLOOR: f64 = 300_000.0;
 
 /// Least share of the live service's rate, pages read and judged again.
 const PAGES_FLOOR: f64 = 1.0;
@@ -80,7 +80,7 @@ pub(crate) fn run(broker: &Broker, scale: &Scale, floors: &mut Vec<Floor>) -> Va
         });
         figures.insert((*kind).to_owned(), of_run);
         match number {
-            0 => floors.push(Floor::at_least("replay of kept fingerprints, entries/s", ENTRIES_FLOOR, run.rate)),
+            0 => floors.push(Floor::at_least("replay of kept fingerprints, requests/s", REQUESTS_FLOOR, run.rate)),
             1 => floors.push(Floor::at_least(
                 "replay of pages, share of the service's rate",
                 PAGES_FLOOR,

@@ -93,7 +93,7 @@ impl Service {
         let start = Instant::now();
         while !self.get("/readyz").starts_with("HTTP/1.1 200") {
             assert!(self.lives(), "the service has ended before it was ready");
-            assert!(start.elapsed() < bus::PATIENCE, "not ready after {:?}: {}", bus::PATIENCE, self.get("/readyz"));
+            assert!(start.elapsed() < bus::TIMEOUT, "not ready after {:?}: {}", bus::TIMEOUT, self.get("/readyz"));
             std::thread::sleep(Duration::from_millis(20));
         }
     }

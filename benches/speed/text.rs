@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::num::NonZeroUsize;
 
 use dupgate::crawl::{Crawl, CrawlSettings};
-use dupgate::fingerprint::{self, Reader, Scratch};
+use dupgate::fingerprint::{self, Fingerprinter, Scratch};
 use dupgate::record::{Body, Decoder, Document, InputSettings, RawRecord};
 use dupgate::text;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ const SHAPES: [Shape; 8] = [
 pub(crate) fn run(scale: &Scale, floors: &mut Vec<Floor>) -> Value {
     let input = InputSettings::default();
     let settings = text::Settings::default();
-    let reader = Reader::new(&input, &settings, &fingerprint::Settings::default(), NonZeroUsize::MIN).unwrap();
+    let reader = Fingerprinter::new(&input, &settings, &fingerprint::Settings::default(), NonZeroUsize::MIN).unwrap();
     let decoder = Decoder::new(&input, settings.max_nesting).unwrap();
     let jieba = jieba_rs::Jieba::new();
     println!(
@@ -119,7 +119,7 @@ fn raw(value: &[u8]) -> RawRecord<'_> {
     RawRecord { key: None, value: Some(value), headers: &() }
 }
 
-fn measure(shape: &Shape, scale: &Scale, reader: &Reader, decoder: &Decoder, jieba: &jieba_rs::Jieba) -> Row {
+fn measure(shape: &Shape, scale: &Scale, reader: &Fingerprinter, decoder: &Decoder, jieba: &jieba_rs::Jieba) -> Row {
     let settings = CrawlSettings {
         zh: shape.zh,
         html: shape.html,

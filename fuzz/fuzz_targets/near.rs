@@ -2,7 +2,7 @@
 #![no_main]
 
 use dupgate::fingerprint::Width;
-use dupgate::index::{Code, Engine, Near, Plan};
+use dupgate::index::{Codeword, Backend, HammingIndex, Plan};
 use libfuzzer_sys::fuzz_target;
 
 /// Few codes near each other, so that lines fill, run over and empty again.
@@ -19,14 +19,14 @@ struct Start {
     width: Width,
     distance: u8,
     which: usize,
-    engine: Engine,
+    engine: Backend,
     first: u64,
 }
 
-fn drive<W: Code>(start: &Start, make: impl Fn(u128) -> W, steps: &[u8]) {
+fn drive<W: Codeword>(start: &Start, make: impl Fn(u128) -> W, steps: &[u8]) {
     let &Start { width, distance, which, engine, first } = start;
     let plans = Plan::all(width, distance);
-    let mut near: Near<W> = Near::starting_at(plans[which % plans.len()].clone(), 50, engine, first);
+    let mut near: HammingIndex<W> = HammingIndex::starting_at(plans[which % plans.len()].clone(), 50, engine, first);
     let mut list: Vec<Option<u128>> = Vec::new();
     let mut tail = 0;
     for step in steps.chunks_exact(3) {
@@ -75,7 +75,7 @@ fuzz_target!(|bytes: &[u8]| {
         width: Width::ALL[usize::from(engine / 2) % 3],
         distance: distance % 9,
         which: usize::from(which),
-        engine: if engine % 2 == 0 { Engine::PORTABLE } else { Engine::detect() },
+        engine: if engine % 2 == 0 { Backend::PORTABLE } else { Backend::detect() },
         // Often just before ids come round.
         first: if start == 0 { 0 } else { (1 << 32) - u64::from(start) },
     };

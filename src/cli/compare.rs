@@ -13,7 +13,7 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, LowConfidence, share};
 use crate::judge::Refusal;
-use crate::log::Stage;
+use crate::protocol::Stage;
 use crate::quality::{contained, jaccard, set_of};
 use crate::sieve::PairVerdict;
 use crate::text::{self, Digits};

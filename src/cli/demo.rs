@@ -6,7 +6,7 @@
 mod feeder;
 mod produce;
 mod score;
-mod stage;
+mod deployment;
 mod watcher;
 
 use std::time::Duration;
@@ -104,7 +104,7 @@ pub struct ScoreArgs {
 /// What keeps the service or the cluster from working.
 pub fn demo(args: &DemoArgs, global: &Global) -> Result<(), Fatal> {
     match &args.command {
-        None => stage::play(args, global),
+        None => deployment::play(args, global),
         Some(DemoCommand::Produce(produce)) => produce::produce(produce, global),
         Some(DemoCommand::Score(score)) => score::score(score, global),
     }

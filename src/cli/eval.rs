@@ -1,6 +1,6 @@
 //! `eval`: measures verdict quality on the user's texts or on generated ones.
 
-mod beside;
+mod baselines;
 mod exchange;
 mod sites;
 mod table;
@@ -18,14 +18,14 @@ use super::output::{Format as OutputFormat, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Reader, Scratch};
+use crate::fingerprint::{Fingerprinter, Scratch};
 use crate::quality::{
     BackgroundSimilarity, Count, Edit, Half, PlantSettings, Planted, Report, Role, plant, plant_joined, scored,
 };
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 use crate::runtime::clock::Clock;
 use crate::sieve::{Route, Sieve, SieveSettings};
-use beside::Judged;
+use baselines::Judged;
 
 /// Size of the index for which the chance candidates of a probe are estimated.
 const ORIGINALS: u64 = 10_000_000;
@@ -105,7 +105,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
         event_time: EventTime::Record,
         ..settings.record.clone()
     };
-    let reader = Reader::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
+    let reader = Fingerprinter::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
     let found = texts::gather(args, args.half.half(), &reader).map_err(|error| Reason::Input.because(error))?;
     if args.sites {
@@ -131,7 +131,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     let others = others.map_err(|error| Reason::Input.because(error))?;
     let mut beside = Vec::new();
     if args.baselines {
-        beside = beside::baselines(&stream, args, &reader, &settings)?;
+        beside = baselines::baselines(&stream, args, &reader, &settings)?;
     }
     beside.extend(others);
     let clock = Clock::start();
@@ -147,7 +147,7 @@ pub fn eval(args: &EvalArgs, global: &Global) -> Result<(), Fatal> {
     figures = table::with(figures, json!({ "joined_one_known": one_known }));
     if !beside.is_empty() {
         beside.insert(0, ours);
-        shown += &beside::table(&beside);
+        shown += &baselines::table(&beside);
         let judges: Vec<Value> = beside.iter().map(Judged::json).collect();
         figures = table::with(figures, json!({ "judges": judges }));
     }
@@ -185,7 +185,7 @@ impl OneKnown {
 }
 
 /// Judges the stream as `sieve` would: for each page the number of the one that it was called a duplicate of.
-fn judge(stream: &[Planted], reader: &Reader, settings: &Settings) -> Result<Vec<Option<usize>>, Fatal> {
+fn judge(stream: &[Planted], reader: &Fingerprinter, settings: &Settings) -> Result<Vec<Option<usize>>, Fatal> {
     let mut sieve = Sieve::new(SieveSettings {
         rules: settings.rules.clone(),
         event_time: EventTime::Record,

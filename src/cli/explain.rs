@@ -11,8 +11,8 @@ use super::page::{FormatArg, PageReader, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::Fatal;
-use crate::fingerprint::{Inspection, ReadFrom, Reading, Shingling, share};
-use crate::log::Match;
+use crate::fingerprint::{FingerprintedPage, Inspection, ReadFrom, Shingling, share};
+use crate::protocol::Match;
 use crate::record::Encoding;
 use crate::text::{CutBy, Extraction, runs};
 use crate::worker::verdict_name;
@@ -150,7 +150,7 @@ impl Told<'_> {
         (han, letters(&self.page.text))
     }
 
-    fn sketch_row(&self, reading: &Reading) -> String {
+    fn sketch_row(&self, reading: &FingerprintedPage) -> String {
         match (&reading.fingerprints.sketch, self.settings.fingerprint.minhash.form) {
             (Some(sketch), Some(form)) => {
                 let head: String = sketch.to_string().chars().take(16).collect();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::ask::{Instance, Operators, in_query};
+use super::instance::{Instance, Operators, in_query};
 use super::operator_requests::operator_requests;
 use super::output::{Format, columns, print, print_json, print_list};
 use super::{Global, human};
@@ -20,9 +20,9 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::{SimHash, id_hash};
 use crate::index::Original;
 use crate::judge::Snapshot;
-use crate::log::{EntryBody, ForgetTarget};
+use crate::protocol::{ForgetTarget, RequestBody};
 use crate::record::Source;
-use crate::runtime::remembered::{self, StateSummary};
+use crate::runtime::state_summary::{self, StateSummary};
 use crate::snapshot::Folder;
 
 /// Arguments of `index`.
@@ -121,7 +121,7 @@ pub fn index(args: &IndexArgs, global: &Global) -> Result<(), Fatal> {
         IndexCommand::Forget(args) => {
             let sources = args.source.iter().cloned().map(ForgetTarget::Source);
             let ids = args.id.iter().map(|id| ForgetTarget::Id(id_hash(id)));
-            operator_requests(global, &sources.chain(ids).map(EntryBody::Forget).collect::<Vec<_>>(), args.execute)
+            operator_requests(global, &sources.chain(ids).map(RequestBody::Forget).collect::<Vec<_>>(), args.execute)
         }
     }
 }
@@ -227,7 +227,7 @@ fn snapshot_lookup(args: &LookupArgs, settings: &Settings) -> Result<Vec<Value>,
     let mut found: Vec<&Original> =
         snapshots.iter().flat_map(|(_, snapshot)| &snapshot.originals).filter(|original| is_wanted(original)).collect();
     found.sort_by_key(|original| (distance(original), original.sequence));
-    Ok(found.into_iter().map(|found| remembered::original(found, distance(found))).collect())
+    Ok(found.into_iter().map(|found| state_summary::original(found, distance(found))).collect())
 }
 
 fn lookup(args: &LookupArgs, global: &Global) -> Result<(), Fatal> {

@@ -3,7 +3,7 @@
 //! Rules for all of them: data on standard output, messages and progress on standard error; nothing that writes to
 //! a cluster acts without `--execute`; flags are kebab-case, configuration keys `snake_case`.
 
-pub mod ask;
+pub mod instance;
 pub mod check;
 pub mod compare;
 pub mod completions;

@@ -8,10 +8,10 @@ use super::Global;
 use super::output::{Format, print, print_json};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
-use crate::log::{Answer, EntryBody, ForgetTarget};
+use crate::protocol::{Answer, ForgetTarget, RequestBody};
 use crate::record::Source;
-use crate::runtime::affected::Found;
 use crate::runtime::operator_requests::{Answered, send_and_wait, would_find};
+use crate::runtime::request_impact::Found;
 
 /// Originals that are named in one line.
 const SHOWN_ORIGINALS: usize = 5;
@@ -24,13 +24,13 @@ const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// # Errors
 ///
 /// When there is nothing to do, or no answer.
-pub(super) fn operator_requests(global: &Global, bodies: &[EntryBody], execute: bool) -> Result<(), Fatal> {
+pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute: bool) -> Result<(), Fatal> {
     let loaded = global.start(Purpose::Run)?;
     let said: Vec<(String, Value, bool)> = if execute {
         send_and_wait(&loaded.settings, bodies, REQUEST_TIMEOUT)?.iter().map(answered).collect()
     } else {
         let found = would_find(&loaded.settings, bodies)?;
-        let would = |(body, found): (&EntryBody, &Found)| {
+        let would = |(body, found): (&RequestBody, &Found)| {
             let mut value = question(body);
             tell(&mut value, found);
             if let Value::Object(object) = &mut value {
@@ -110,12 +110,12 @@ fn answered(Answered { log, offset, answer, found }: &Answered) -> (String, Valu
     (words, value, found.is_empty())
 }
 
-fn question(body: &EntryBody) -> Value {
+fn question(body: &RequestBody) -> Value {
     match body {
-        EntryBody::Forget(target) => forget(target),
-        EntryBody::Reopen { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
-        EntryBody::Withdraw { source, .. } => json!({"withdraw": source.to_string()}),
-        EntryBody::Page(page) => json!({"judge": page.source.to_string()}),
+        RequestBody::Forget(target) => forget(target),
+        RequestBody::Reopen { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
+        RequestBody::Withdraw { source, .. } => json!({"withdraw": source.to_string()}),
+        RequestBody::Page(page) => json!({"judge": page.source.to_string()}),
     }
 }
 
@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn what_is_asked_and_answered_is_told_in_words_and_as_json() {
         let place = PartitionId::new("pages", 3);
-        let reopen = EntryBody::Reopen { partition: place.clone(), from: 5, to: 9 };
+        let reopen = RequestBody::Reopen { partition: place.clone(), from: 5, to: 9 };
         assert_eq!(question(&reopen), json!({"reopen": "pages:3:5-9"}));
         assert_eq!(in_words(&question(&reopen)), "reopen pages:3:5-9: judge it anew");
-        let forget = EntryBody::Forget(ForgetTarget::Id(IdHash(255)));
+        let forget = RequestBody::Forget(ForgetTarget::Id(IdHash(255)));
         assert_eq!(in_words(&question(&forget)), "forget every original with the id of hash 00000000000000ff");
         let answer = Answer::Forgotten(ForgetTarget::Source(place.at(7)));
         let found = Found { originals: vec![(place.at(7), 12)], positions: 0 };

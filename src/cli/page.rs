@@ -14,7 +14,7 @@ use clap::ValueEnum;
 
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Inspection, Reader};
+use crate::fingerprint::{Fingerprinter, Inspection};
 use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Rejection};
 use crate::text::{self, Analyzer};
 
@@ -74,7 +74,7 @@ impl FormatArg {
 #[derive(Debug)]
 pub struct PageReader {
     settings: Settings,
-    readers: HashMap<Format, Reader>,
+    readers: HashMap<Format, Fingerprinter>,
 }
 
 impl PageReader {
@@ -161,7 +161,7 @@ impl PageReader {
         }
     }
 
-    fn reader(&mut self, format: Format) -> Result<&Reader, Fatal> {
+    fn reader(&mut self, format: Format) -> Result<&Fingerprinter, Fatal> {
         Ok(match self.readers.entry(format) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(reader(&self.settings, format, &self.settings.text)?),
@@ -169,7 +169,7 @@ impl PageReader {
     }
 }
 
-fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<Reader, Fatal> {
+fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<Fingerprinter, Fatal> {
     let configured = &settings.record;
     let input = if format == configured.format {
         configured.clone()
@@ -179,7 +179,8 @@ fn reader(settings: &Settings, format: Format, text: &text::Settings) -> Result<
         let fields = if format == Format::Json { Fields::default() } else { nowhere };
         InputSettings { format, fields, event_time: EventTime::Record, ..configured.clone() }
     };
-    Reader::new(&input, text, &settings.fingerprint, NonZeroUsize::MIN).map_err(|error| Reason::Config.because(error))
+    Fingerprinter::new(&input, text, &settings.fingerprint, NonZeroUsize::MIN)
+        .map_err(|error| Reason::Config.because(error))
 }
 
 /// Reads the bytes at a place, without the line break behind a line; `None` when the file has no such line.

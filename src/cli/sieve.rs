@@ -17,7 +17,7 @@ use super::Global;
 use crate::config::Purpose;
 use crate::config::settings::{OnBadRecord, Settings};
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Reader;
+use crate::fingerprint::Fingerprinter;
 use crate::record::Timestamp;
 use crate::runtime::lines;
 use crate::sieve::{LineVerdict, Sieve, SieveSettings, place_of};
@@ -62,7 +62,7 @@ impl SieveArgs {
 pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Sieve)?.settings;
     let partitions = settings.log_partitions();
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
+    let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, partitions)
         .map_err(|error| Reason::Config.because(error))?;
     let (inputs, size) = lines::open(&args.files).map_err(|error| Reason::Input.because(error))?;
     let mut routes = if args.is_routing() {

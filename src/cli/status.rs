@@ -9,8 +9,8 @@ use crossbeam_channel::tick;
 use serde_json::Value;
 
 use super::Global;
-use super::ask::{Address, get, reachable};
 use super::human::{age, count, span};
+use super::instance::{Address, get, reachable};
 use super::output::{Format, columns, print, print_json};
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};

@@ -8,15 +8,15 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
 use super::Global;
-use super::ask::{Instance, in_query};
 use super::human::age;
+use super::instance::{Instance, in_query};
 use super::output::{Format, StreamedTable, print};
 use super::verdict::{Form, HEADS, cells, object, other};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::pages::{PageBytes, Pages};
-use crate::log::{Answer, PageVerdict, VerdictRecord};
+use crate::protocol::{Answer, PageVerdict, VerdictRecord};
 use crate::record::{Decoder, Source};
 use crate::runtime::clock::wall_time;
 use crate::runtime::service_context::{self, failure};

@@ -19,7 +19,7 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, share};
 use crate::judge::Refusal;
-use crate::log::Stage;
+use crate::protocol::Stage;
 use crate::record::{self, Rejection};
 use crate::sieve::{LineVerdict, PairVerdict};
 

@@ -16,7 +16,7 @@ use super::output::{Format, columns, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Inspection, Letters, MAX_DISTANCE, Reader, share};
+use crate::fingerprint::{Fingerprinter, Inspection, Letters, MAX_DISTANCE, share};
 use crate::quality::{Sample, Sketching, Sweep, Tried, set_of};
 use crate::record::RawRecord;
 use crate::runtime::lines::{self, Line};
@@ -87,7 +87,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
         return Err(Reason::Usage.because(anyhow::anyhow!("--truth {truth} is no Jaccard index (expected 0 to 1)")));
     }
     let settings = global.start(Purpose::Sieve)?.settings;
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
+    let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
     let (pages, refused) = sampled(args, &settings, &reader)?;
     if refused > 0 {
@@ -119,7 +119,7 @@ pub fn tune(args: &TuneArgs, global: &Global) -> Result<(), Fatal> {
 }
 
 /// Reads the sample: every n-th page that can be read, so many at the most. Says how many lines hold none.
-fn sampled(args: &TuneArgs, settings: &Settings, reader: &Reader) -> Result<(Vec<Sampled>, usize), Fatal> {
+fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Result<(Vec<Sampled>, usize), Fatal> {
     let (mut pages, mut refused, mut letters) = (Vec::new(), 0, Letters::default());
     for line in sample(&args.files, args.sample)? {
         let record = RawRecord { key: None, value: Some(line.content()), headers: &() };

@@ -1,7 +1,7 @@
 //! `validate`: what is wrong with a configuration, all at once.
 
 mod curve;
-mod strangers;
+mod chance_matches;
 
 use std::path::PathBuf;
 
@@ -13,10 +13,10 @@ use crate::config::settings::Settings;
 use crate::config::{Purpose, load};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::share;
-use crate::log::Stage;
+use crate::protocol::Stage;
 
+use chance_matches::Strangers;
 use curve::Curve;
-use strangers::Strangers;
 
 /// Arguments of `validate`.
 #[derive(Clone, Debug, Default, Args)]

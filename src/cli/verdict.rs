@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::human::age;
 use crate::fingerprint::{SketchForm, share};
-use crate::log::{Answer, Match, PageVerdict, Stage};
+use crate::protocol::{Answer, Match, PageVerdict, Stage};
 use crate::record::Source;
 use crate::worker::verdict_name;
 
@@ -157,10 +157,10 @@ mod tests {
             source: source.clone(),
             event_time: crate::record::Timestamp::default(),
             digest: crate::fingerprint::PageDigest(0),
-            decision: crate::log::Decision::Duplicate { of: of(stage) },
+            decision: crate::protocol::Decision::Duplicate { of: of(stage) },
         };
         let form = crate::config::Layers::default()
-            .resolve(&crate::config::Given::default(), crate::config::Purpose::Sieve)
+            .resolve(&crate::config::ExternalInputs::default(), crate::config::Purpose::Sieve)
             .unwrap_or_else(|refused| panic!("{refused}"))
             .0
             .fingerprint
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(line(&page(Stage::MinHash), form), "near s=0.968 0 ms a:0:1 a:0:1 - -");
         assert_eq!(line(&page(Stage::MinHash), None), "near s=? 0 ms a:0:1 a:0:1 - -");
         let mut held = page(Stage::MinHash);
-        let crate::log::Decision::Duplicate { of } = &mut held.decision else { unreachable!() };
+        let crate::protocol::Decision::Duplicate { of } = &mut held.decision else { unreachable!() };
         of.contained = Some(875);
         let by_share = object(&held, form);
         assert_eq!(

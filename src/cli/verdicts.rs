@@ -7,8 +7,8 @@ use std::str::FromStr;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::ask::{Instance, in_query};
 use super::human::age;
+use super::instance::{Instance, in_query};
 use super::operator_requests::operator_requests;
 use super::output::{Format, columns, print, print_list};
 use super::tap::Names;
@@ -17,7 +17,7 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::id_hash;
-use crate::log::{Answer, EntryBody, ForgetTarget, PageVerdict, VerdictRecord};
+use crate::protocol::{Answer, ForgetTarget, PageVerdict, RequestBody, VerdictRecord};
 use crate::record::{PartitionId, Source};
 use crate::runtime::verdicts::{Extent, Read, read};
 
@@ -82,7 +82,7 @@ pub fn verdicts(args: &VerdictsArgs, global: &Global) -> Result<(), Fatal> {
         VerdictsCommand::Withdrawn => withdrawn(global),
         VerdictsCommand::Reopen(args) => {
             let ranges = args.ranges.iter().cloned();
-            let bodies = ranges.map(|OffsetRange { partition, from, to }| EntryBody::Reopen { partition, from, to });
+            let bodies = ranges.map(|OffsetRange { partition, from, to }| RequestBody::Reopen { partition, from, to });
             operator_requests(global, &bodies.collect::<Vec<_>>(), args.execute)
         }
     }

@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
-use super::nearest::with_hint;
 use super::raw::Raw;
 use super::schema::key_paths;
 use super::secret::SECRET_SLOTS;
+use super::suggest::with_hint;
 
 /// Reads a text as the value of a key.
 ///

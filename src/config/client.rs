@@ -83,13 +83,13 @@ fn put_sasl(sasl: &Sasl, put: &mut impl FnMut(&str, &str)) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Given, Layers, Purpose};
+    use super::super::{ExternalInputs, Layers, Purpose};
 
     fn made(security: &str) -> Vec<(String, String)> {
         let mut layers = Layers::default();
         layers.file("f.yaml", &format!("kafka:\n  security: {security}\n  properties: {{socket.timeout.ms: 5000}}\n"));
         let settings =
-            layers.resolve(&Given::default(), Purpose::Sieve).unwrap_or_else(|refused| panic!("{refused}")).0;
+            layers.resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap_or_else(|refused| panic!("{refused}")).0;
         let properties = settings.kafka.client_properties();
         assert!(!format!("{properties:?}").contains("hunter2"));
         properties.iter().map(|(key, value)| (key.clone(), value.expose().to_owned())).collect()

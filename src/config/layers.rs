@@ -6,12 +6,12 @@ use std::fmt;
 use super::assignment::{as_list, check, interpret};
 use super::excerpt::draw;
 use super::expand::expand;
-use super::nearest::elsewhere;
 use super::problem::{Origin, Problem, Refused};
 use super::raw::Raw;
-use super::resolve::{Given, Purpose, resolve};
+use super::resolve::{ExternalInputs, Purpose, resolve};
 use super::schema::key_paths;
 use super::settings::Settings;
+use super::suggest::elsewhere;
 use super::tree::{Content, FREE_MAPS, Node, split};
 use serde_json::Value;
 
@@ -162,7 +162,7 @@ impl Layers {
     /// # Errors
     ///
     /// Every problem of every layer, with the place of the value that is to blame.
-    pub fn resolve(self, given: &Given, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
+    pub fn resolve(self, given: &ExternalInputs, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
         let resolved = match self.raw() {
             Ok(raw) => resolve(&raw, given, purpose),
             Err(problem) => Err(Refused { problems: vec![problem], warnings: Vec::new() }),
@@ -300,11 +300,11 @@ mod tests {
     }
 
     fn settings(layers: Layers) -> Settings {
-        layers.resolve(&Given::default(), Purpose::Sieve).unwrap_or_else(|refused| panic!("{refused}")).0
+        layers.resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap_or_else(|refused| panic!("{refused}")).0
     }
 
     fn problems(layers: Layers) -> Vec<String> {
-        let refused = layers.resolve(&Given::default(), Purpose::Sieve).expect_err("must be refused");
+        let refused = layers.resolve(&ExternalInputs::default(), Purpose::Sieve).expect_err("must be refused");
         refused.problems.iter().map(ToString::to_string).collect()
     }
 
@@ -356,7 +356,7 @@ mod tests {
         for text in ["kafka:\n\tbrokers: [a:1]\n", "mode: tag\nmode: tag\n", "output: {unique: {topic: ${OUT}}}"] {
             let mut layers = Layers::default();
             layers.file("f.yaml", text);
-            let refused = layers.resolve(&Given::default(), Purpose::Run).unwrap_err();
+            let refused = layers.resolve(&ExternalInputs::default(), Purpose::Run).unwrap_err();
             assert_eq!((refused.problems.len(), refused.warnings.len()), (1, 0), "{refused:?}");
         }
     }
@@ -390,7 +390,7 @@ mod tests {
             ("OTHER__THING", "1"),
         ]));
         layers.environment();
-        let (settings, warnings) = layers.resolve(&Given::default(), Purpose::Sieve).unwrap();
+        let (settings, warnings) = layers.resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap();
         assert_eq!(settings.mode, crate::config::settings::Mode::Tag);
         let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
         assert!(

@@ -9,7 +9,7 @@ use secrecy::SecretString;
 use super::layers::Layers;
 use super::problem::{Origin, Problem, Refused};
 use super::raw::{Protocol, Raw};
-use super::resolve::{Given, Purpose};
+use super::resolve::{ExternalInputs, Purpose};
 use super::secret::{RawSecret, SECRET_SLOTS};
 use super::settings::Settings;
 
@@ -59,7 +59,7 @@ pub fn load(sources: &Sources, purpose: Purpose) -> Result<Loaded, Refused> {
 /// Reads the files, and the dictionaries, word lists and secrets that they name. What cannot be read is a problem of
 /// the layers.
 #[must_use]
-pub fn gather(sources: &Sources) -> (Layers, Given) {
+pub fn gather(sources: &Sources) -> (Layers, ExternalInputs) {
     let mut layers = Layers::new(sources.variables.clone());
     for path in &sources.files {
         match std::fs::read_to_string(path) {
@@ -78,7 +78,7 @@ pub fn gather(sources: &Sources) -> (Layers, Given) {
     for assignment in &sources.set {
         layers.set(assignment);
     }
-    let mut given = Given { variables: sources.variables.clone(), ..Given::default() };
+    let mut given = ExternalInputs { variables: sources.variables.clone(), ..ExternalInputs::default() };
     if let Ok(raw) = layers.raw() {
         read_named_files(&raw, &mut given, &mut layers);
     }
@@ -97,7 +97,7 @@ fn refuse_named(layers: &mut Layers, key: &str, path: &Path, error: &io::Error) 
 }
 
 /// A file that cannot be read is told here; what needed it says nothing more.
-fn read_named_files(raw: &Raw, given: &mut Given, layers: &mut Layers) {
+fn read_named_files(raw: &Raw, given: &mut ExternalInputs, layers: &mut Layers) {
     for (key, path) in raw.word_files() {
         let text = std::fs::read_to_string(path).unwrap_or_else(|error| {
             refuse_named(layers, key, path, &error);

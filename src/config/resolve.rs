@@ -56,7 +56,7 @@ pub const RESERVED_LABELS: [&str; 30] = [
 
 /// What the configuration names and somebody else has read.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
+pub struct ExternalInputs {
     /// The environment, for `{env: NAME}`.
     pub variables: BTreeMap<String, String>,
     /// Contents of the files that hold secrets.
@@ -81,7 +81,7 @@ pub enum Purpose {
 /// # Errors
 ///
 /// Every problem found, in the order of the file. Their origin is not known here.
-pub fn resolve(raw: &Raw, given: &Given, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
+pub fn resolve(raw: &Raw, given: &ExternalInputs, purpose: Purpose) -> Result<(Settings, Vec<Problem>), Refused> {
     let mut findings = Findings::of(purpose);
     let found = &mut findings;
     if raw.version != 1 {
@@ -149,7 +149,7 @@ impl Findings {
 }
 
 /// Fetches every secret that is given; one that is named and not there is a problem.
-fn secrets(raw: &Raw, given: &Given, found: &mut Findings) -> BTreeMap<&'static str, SecretString> {
+fn secrets(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> BTreeMap<&'static str, SecretString> {
     let mut secrets = BTreeMap::new();
     for slot in SECRET_SLOTS {
         let secret = match raw.secret(slot) {

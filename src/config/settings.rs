@@ -11,7 +11,7 @@ use super::endpoint::Endpoint;
 use super::levels::Levels;
 use super::properties::Properties;
 use super::units::Start;
-use crate::log::Rules;
+use crate::protocol::Rules;
 use crate::{fingerprint, record, text};
 
 pub use super::raw::{

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::decides::{ChangeImpact, decides};
+use super::change_impact::{ChangeImpact, decides};
 use super::layers::Layers;
 use super::problem::{Origin, Problem};
 use super::properties::is_sensitive;

@@ -2,20 +2,20 @@
 
 use std::collections::HashSet;
 
+use super::fingerprinter::WordCount;
 use super::identity::address_of;
 use super::numbers::each_figure;
-use super::reader::WordCount;
 use super::shingle::{Letters, hash_of};
 use super::simhash::{Feature, keep_strongest};
-use super::{Reader, Reading, Scratch};
+use super::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::record::{Body, RawRecord, Rejection};
 use crate::text::{HtmlText, WordMap};
 
-/// What was read in one page, and on what its fingerprints stand. Far dearer to make than a [`Reading`].
+/// What was read in one page, and on what its fingerprints stand. Far dearer to make than a [`FingerprintedPage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     /// What the service would know of it.
-    pub reading: Reading,
+    pub reading: FingerprintedPage,
     /// The site that the page belongs to, where its address is known.
     pub site: Option<String>,
     /// Where the text stood.
@@ -56,12 +56,12 @@ pub struct WeighedWord {
     pub counts: bool,
 }
 
-impl Reader {
-    /// Reads one record as [`Reader::read`] does, and tells all of it.
+impl Fingerprinter {
+    /// Reads one record as [`Fingerprinter::read`] does, and tells all of it.
     ///
     /// # Errors
     ///
-    /// As [`Reader::read`].
+    /// As [`Fingerprinter::read`].
     pub fn inspect(&self, record: &RawRecord<'_>) -> Result<Inspection, Rejection> {
         let reading = self.read(record, &mut Scratch::default())?;
         let document = self.decoder.decode(record)?;

@@ -2,7 +2,7 @@
 //!
 //! Before: `text` gives the normalised text and its words. After: `log` carries the fingerprints to the judge. A
 //! fingerprint is a function of the page and the scheme alone: no order, no machine and no float changes a bit.
-//! [`Reader`] is the way through the rooms `record`, `text` and `fingerprint` in one call.
+//! [`Fingerprinter`] is the way through the rooms `record`, `text` and `fingerprint` in one call.
 //!
 //! Cost: one hash of the text, one of each word, and one addition a bit for each of the strongest words.
 
@@ -14,7 +14,7 @@ mod inspect;
 mod kinds;
 mod minhash;
 mod numbers;
-mod reader;
+mod fingerprinter;
 mod scheme;
 mod seed;
 mod settings;
@@ -26,6 +26,7 @@ mod stop;
 mod tests;
 
 pub use code::{BadSimHash, MAX_DISTANCE, SimHash, Width};
+pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};
 use minhash::Distinct;
@@ -34,7 +35,6 @@ pub use minhash::{
     SlotBits, TwoPages, share,
 };
 pub use numbers::{Numbers, dates};
-pub use reader::{Reader, Reading, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use scheme::{CODE_VERSION, DICTIONARIES, canonical, partition_of, scheme_id};
 pub use seed::Seed;
 pub use settings::{FeatureHash, MinHashSettings, Settings, SimHashSettings, Weights, WrongWidth};

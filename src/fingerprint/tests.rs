@@ -9,23 +9,23 @@ use std::sync::LazyLock;
 
 const ONE: NonZeroUsize = NonZeroUsize::MIN;
 
-fn reader(change: impl FnOnce(&mut InputSettings, &mut text::Settings, &mut Settings)) -> Reader {
+fn reader(change: impl FnOnce(&mut InputSettings, &mut text::Settings, &mut Settings)) -> Fingerprinter {
     let (mut input, mut text, mut fingerprint) = Default::default();
     change(&mut input, &mut text, &mut fingerprint);
-    Reader::new(&input, &text, &fingerprint, ONE).unwrap()
+    Fingerprinter::new(&input, &text, &fingerprint, ONE).unwrap()
 }
 
-fn plain() -> &'static Reader {
-    static READER: LazyLock<Reader> = LazyLock::new(|| reader(|input, _, _| input.format = Format::Text));
+fn plain() -> &'static Fingerprinter {
+    static READER: LazyLock<Fingerprinter> = LazyLock::new(|| reader(|input, _, _| input.format = Format::Text));
     &READER
 }
 
-fn read_with(reader: &Reader, value: &str) -> Result<Reading, Reject> {
+fn read_with(reader: &Fingerprinter, value: &str) -> Result<FingerprintedPage, Reject> {
     let raw = RawRecord { key: None, value: Some(value.as_bytes()), headers: &() };
     reader.read(&raw, &mut Scratch::default()).map_err(|rejection| rejection.reason())
 }
 
-fn read(text: &str) -> Reading {
+fn read(text: &str) -> FingerprintedPage {
     read_with(plain(), text).unwrap()
 }
 
@@ -254,7 +254,7 @@ fn a_word_that_is_said_often_does_not_decide_a_fingerprint() {
 
 #[test]
 fn a_reading_holds_what_an_entry_needs() {
-    let reader = Reader::new(
+    let reader = Fingerprinter::new(
         &InputSettings {
             event_time: EventTime::Field,
             fields: crate::record::Fields {
@@ -296,8 +296,8 @@ fn scopes_are_spread_over_partitions_and_no_scope_goes_to_the_first() {
     assert_eq!(partition_of(None, three), 0);
     assert_eq!([5, 6, 7].map(|hash| partition_of(Some(ScopeHash(hash)), three)), [2, 0, 1]);
     assert_eq!(partition_of(Some(ScopeHash(u64::MAX)), ONE), 0);
-    let error =
-        Reader::new(&InputSettings::default(), &text::Settings::default(), &Settings::default(), three).unwrap_err();
+    let error = Fingerprinter::new(&InputSettings::default(), &text::Settings::default(), &Settings::default(), three)
+        .unwrap_err();
     assert_eq!(error, SettingsError::PartitionsWithoutScope(three));
 }
 
@@ -492,7 +492,7 @@ fn a_hash_of_words_that_is_too_short_is_refused() {
     let with = |hash, bits| {
         let simhash = SimHashSettings { bits, hash, ..SimHashSettings::default() };
         let settings = Settings { simhash, ..Settings::default() };
-        Reader::new(&InputSettings::default(), &text::Settings::default(), &settings, ONE).map(|_| ())
+        Fingerprinter::new(&InputSettings::default(), &text::Settings::default(), &settings, ONE).map(|_| ())
     };
     let refused = with(FeatureHash::Jenkins, Width::B128).unwrap_err();
     assert_eq!(refused.to_string(), "match.simhash.hash jenkins has 64 bits, match.simhash.bits is 128");
@@ -512,7 +512,7 @@ fn stop_shingles_are_left_out_of_sketches_and_are_part_of_the_scheme() {
     };
     let text = "责任编辑王小明，本报北京讯，长江大桥今日通车";
     let (plain, stopped) = (plain(), with("责任编辑\n江大桥今\n"));
-    let sketch = |reader: &Reader, text: &str| read_with(reader, text).unwrap().fingerprints.sketch;
+    let sketch = |reader: &Fingerprinter, text: &str| read_with(reader, text).unwrap().fingerprints.sketch;
     assert_ne!(sketch(&stopped, text), sketch(plain, text));
     assert_ne!(stopped.scheme(), plain.scheme());
     assert_eq!(with("江大桥今\n# other words\n责任编辑\n").scheme(), stopped.scheme());
@@ -538,7 +538,7 @@ const EN: &str = "The harbour authority announced on Tuesday that dredging of th
     after engineers found that sediment had reduced its depth by nearly two metres.";
 
 /// Reads a page of HTML at this address with the default settings.
-fn at(address: &str, html: &str) -> Reading {
+fn at(address: &str, html: &str) -> FingerprintedPage {
     let value = serde_json::json!({"url": address, "html": html}).to_string();
     read_with(&reader(|_, _, _| {}), &value).unwrap()
 }

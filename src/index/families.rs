@@ -143,7 +143,7 @@ impl Families {
         if let Some(keys) = member {
             self.members.push(newest, keys);
             self.tables.get_or_insert_with(|| {
-                Tables::starting_at(vec![super::plan::Keyed::WHOLE; KEYS], 0, super::Engine::detect(), newest)
+                Tables::starting_at(vec![super::plan::Keyed::WHOLE; KEYS], 0, super::Backend::detect(), newest)
             });
         }
         if let Some(tables) = &mut self.tables {
@@ -258,7 +258,7 @@ impl Families {
         }
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`super::Near::maintenance`].
+    /// Hands over what somebody else may do meanwhile: see [`super::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.tables.iter_mut().for_each(|tables| tables.maintenance(hand_over));
     }

@@ -5,12 +5,12 @@
 
 use std::fmt::Debug;
 
-use super::alive::LiveWindow;
-use super::fast::{Compare, Line, set_word, word_at};
+use super::live_window::LiveWindow;
+use super::simd::{Compare, Line, set_word, word_at};
 
 /// Where the overflow of a line stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RunPlace {
+pub(super) struct OverflowPlace {
     /// First block.
     pub(super) head: u32,
     /// Size class of the blocks.
@@ -63,10 +63,10 @@ pub(super) trait Layout: Copy + Debug + Send + Sync {
     fn set<C: Compare>(self, line: &mut Line, slot: u32, tag: u32, word: u32);
 
     /// Says where the run of a line stands, if it has one.
-    fn run(self, line: &Line) -> Option<RunPlace>;
+    fn run(self, line: &Line) -> Option<OverflowPlace>;
 
     /// Gives a line a run, or takes it away; a slot that comes back has this word.
-    fn set_run(self, line: &mut Line, run: Option<RunPlace>, dead: u32);
+    fn set_run(self, line: &mut Line, run: Option<OverflowPlace>, dead: u32);
 
     /// Returns the word in the slot that gives way when a line without a run gets one.
     fn gives_way(self, line: &Line) -> Option<u32>;
@@ -144,12 +144,12 @@ impl Layout for FuzzyTags {
     }
 
     #[inline]
-    fn run(self, line: &Line) -> Option<RunPlace> {
+    fn run(self, line: &Line) -> Option<OverflowPlace> {
         let [.., class] = line;
-        class.checked_sub(1).map(|class| RunPlace { head: word_at(line, SLOTS - 1), class })
+        class.checked_sub(1).map(|class| OverflowPlace { head: word_at(line, SLOTS - 1), class })
     }
 
-    fn set_run(self, line: &mut Line, run: Option<RunPlace>, dead: u32) {
+    fn set_run(self, line: &mut Line, run: Option<OverflowPlace>, dead: u32) {
         set_word(line, SLOTS - 1, run.map_or(dead, |run| run.head));
         let [.., class] = line;
         *class = run.map_or(0, |run| run.class + 1);
@@ -235,13 +235,13 @@ impl Layout for ExactTags {
     }
 
     #[inline]
-    fn run(self, line: &Line) -> Option<RunPlace> {
+    fn run(self, line: &Line) -> Option<OverflowPlace> {
         let word = word_at(line, WORDS - 1);
         let class = u8::try_from(word & ((1 << CLASS_BITS) - 1)).ok()?.checked_sub(1)?;
-        Some(RunPlace { head: word >> CLASS_BITS, class })
+        Some(OverflowPlace { head: word >> CLASS_BITS, class })
     }
 
-    fn set_run(self, line: &mut Line, run: Option<RunPlace>, _: u32) {
+    fn set_run(self, line: &mut Line, run: Option<OverflowPlace>, _: u32) {
         set_word(line, WORDS - 1, run.map_or(0, |run| run.head << CLASS_BITS | (u32::from(run.class) + 1)));
     }
 
@@ -252,7 +252,7 @@ impl Layout for ExactTags {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fast::{LINE, Portable, tags};
+    use super::super::simd::{LINE, Portable, tags};
     use super::*;
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(tags(&line), std::array::from_fn(|slot| 0x00AB_CDE0 + u32::try_from(slot).unwrap()));
         assert_eq!(ids(&line), std::array::from_fn(|slot| 100 + u32::try_from(slot).unwrap()));
         assert_eq!((FuzzyTags.run(&line), FuzzyTags.slots(&line)), (None, 0x1FF));
-        let run = RunPlace { head: 77, class: 4 };
+        let run = OverflowPlace { head: 77, class: 4 };
         FuzzyTags.set_run(&mut line, Some(run), 0);
         assert_eq!((FuzzyTags.run(&line), FuzzyTags.slots(&line)), (Some(run), 0xFF));
         FuzzyTags.set::<Portable>(&mut line, 7, 0, 1);
@@ -293,7 +293,7 @@ mod tests {
                 assert_eq!(layout.age(word_at(&line, slot), layout.window(window)), slot);
             }
             assert_eq!(layout.run(&line), None);
-            let run = RunPlace { head: (1 << 28) - 1, class: 8 };
+            let run = OverflowPlace { head: (1 << 28) - 1, class: 8 };
             layout.set_run(&mut line, Some(run), 0);
             assert_eq!((layout.run(&line), layout.slots(&line)), (Some(run), 0x7FFF));
             assert_eq!(layout.age(word_at(&line, 14), layout.window(window)), 14);

@@ -3,35 +3,35 @@
 use super::ring::masked;
 use super::{Index, Original};
 use crate::fingerprint::{IdHash, SimHash};
-use crate::log::Tails;
+use crate::protocol::ExpiryWatermarks;
 use crate::record::Source;
 
 impl Index {
-    /// Returns the original that this position made, unless it is forgotten or behind the tails.
+    /// Returns the original that this position made, unless it is forgotten or behind the watermarks.
     #[must_use]
-    pub fn of_source(&self, source: &Source, tails: &Tails) -> Vec<Original> {
+    pub fn of_source(&self, source: &Source, watermarks: &ExpiryWatermarks) -> Vec<Original> {
         let found = self.positions_of_source(source);
         found
             .into_iter()
-            .filter(|&position| !self.is_behind(position, tails))
+            .filter(|&position| !self.is_behind(position, watermarks))
             .filter_map(|position| self.original(position))
             .collect()
     }
 
-    /// Returns every original with this id that is not behind the tails.
+    /// Returns every original with this id that is not behind the watermarks.
     #[must_use]
-    pub fn of_id(&self, id: IdHash, tails: &Tails) -> Vec<Original> {
-        self.positions_of_id(id, tails).into_iter().filter_map(|position| self.original(position)).collect()
+    pub fn of_id(&self, id: IdHash, watermarks: &ExpiryWatermarks) -> Vec<Original> {
+        self.positions_of_id(id, watermarks).into_iter().filter_map(|position| self.original(position)).collect()
     }
 
     /// Returns every original within so many bits of a code, whatever its scope, with its distance; none when theirs
     /// have another width. A distance beyond that of the tables ([`Index::set_max_distance`]) costs a scan of all codes, and
     /// so does any where originals have scopes, of each of which the tables hold other codes.
     #[must_use]
-    pub fn near_code(&self, code: SimHash, max_distance: u8, tails: &Tails) -> Vec<(u8, Original)> {
+    pub fn near_code(&self, code: SimHash, max_distance: u8, watermarks: &ExpiryWatermarks) -> Vec<(u8, Original)> {
         let is_near = |position: u64| {
             let distance = self.bits_to(masked(code, self.ring.scope(position)), position)?;
-            (distance <= max_distance && !self.is_behind(position, tails)).then_some((distance, position))
+            (distance <= max_distance && !self.is_behind(position, watermarks)).then_some((distance, position))
         };
         let mut near: Vec<(u8, u64)> = if self.ring.has_scopes() {
             self.ring.positions().filter_map(is_near).collect()
@@ -56,10 +56,10 @@ impl Index {
         found
     }
 
-    pub(super) fn positions_of_id(&self, id: IdHash, tails: &Tails) -> Vec<u64> {
+    pub(super) fn positions_of_id(&self, id: IdHash, watermarks: &ExpiryWatermarks) -> Vec<u64> {
         let mut found = Vec::new();
         self.by_id.equal(0, id.0, &self.ring.positions(), |position| {
-            if self.ring.id(position) == Some(id) && !self.is_behind(position, tails) {
+            if self.ring.id(position) == Some(id) && !self.is_behind(position, watermarks) {
                 found.push(position);
             }
         });

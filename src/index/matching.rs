@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::ring::{self, masked};
 use super::sketches::Wanted;
 use crate::fingerprint::{Numbers, SimHash};
-use crate::log::{Placement, Stage};
+use crate::protocol::{Placement, Stage};
 
 /// Most originals of its id that a variant is compared with, the oldest ones: as many unlike pages under one canonical
 /// address say that it names no page.
@@ -77,7 +77,7 @@ impl Index {
     /// Returns the oldest originals of the id that a variant has, the newest last.
     fn variants(&self, probe: &Probe<'_>) -> Vec<u64> {
         let Some(id) = probe.id.filter(|_| probe.is_variant) else { return Vec::new() };
-        let mut found = self.positions_of_id(id, &probe.tails);
+        let mut found = self.positions_of_id(id, &probe.watermarks);
         found.sort_unstable();
         found.truncate(MAX_VARIANTS);
         found

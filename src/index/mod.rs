@@ -2,40 +2,40 @@
 //!
 //! Before: `judge` asks about the fingerprints of one entry. After: it chooses among the candidates.
 //!
-//! An original matches as its stage, scope, event time and the tails say, and what happens to be in memory never
+//! An original matches as its stage, scope, event time and the watermarks say, and what happens to be in memory never
 //! changes an answer (law L5). No candidate is dropped to save time: recall within the bound is exactly 1 (law L7).
 //!
 //! The originals stand in a ring in log order (`ring`, `column`): positions count them, a tail moves over them, and that
 //! is all that expiry does. Tables lead from keys to positions (`tables`, `table`): one from each exact hash, id and
 //! source, and those of a plan (`plan`) from parts of the `SimHash` code, so chosen that any two codes within k bits
-//! share a key, which is proved (`coverage`). Codes have 32, 64 or 128 bits (`codes`, `words`). A bucket is one cache
-//! line (`lines`, `layout`); what finds no room there stands in a run (`runs`). Whether an entry lives is told by its id
-//! alone (`alive`), so nothing is ever deleted. Tables grow a few entries a message (`growing`), in memory that somebody
-//! else may make ready ([`Index::maintenance`]). All `unsafe` is in `fast`.
+//! share a key, which is proved (`coverage`). Codes have 32, 64 or 128 bits (`simhash_index`, `codeword`). A bucket is one cache
+//! line (`buckets`, `layout`); what finds no room there is in an overflow run (`overflow`). Whether an entry lives is told by its id
+//! alone (`live_window`), so nothing is ever deleted. Tables grow a few entries a message (`resize`), in memory that somebody
+//! else may make ready ([`Index::maintenance`]). All `unsafe` is in `simd`.
 //!
 //! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips; asked
 //! for ahead of time ([`Index::prefetch`]) they take some hundred nanoseconds among ten million codes
 //! (`docs/BENCHMARKS.md`). Memory is bounded by the entries held (law L6): about 70 bytes in columns, 14 for each table of
 //! codes and 7 for each one of bands, and the sketch.
 
-mod alive;
-mod codes;
+mod live_window;
+mod simhash_index;
 mod column;
 mod coverage;
 mod families;
-mod fast;
-mod growing;
+mod simd;
+mod resize;
 mod layout;
-mod lines;
+mod buckets;
 mod lookup;
 mod matching;
-mod near;
+mod hamming;
 mod original;
 mod plan;
 mod ranks;
 mod refusal;
 mod ring;
-mod runs;
+mod overflow;
 mod shape;
 mod shared;
 mod sketches;
@@ -43,27 +43,27 @@ mod stats;
 mod table;
 mod tables;
 mod tasks;
-mod words;
+mod codeword;
 
-pub use codes::CODE_TABLES_BYTES;
+pub use codeword::Codeword;
 pub use coverage::{Gap, Proof};
-pub use fast::Engine;
-pub use near::{Looked, Near};
-pub use original::{Candidate, Gone, Original, Probe, ProbeStats};
+pub use hamming::{HammingIndex, Looked};
+pub use original::{Candidate, Original, Probe, ProbeStats, Removed};
 pub use plan::{Plan, PlanCandidate, PlanRequirements};
 pub use refusal::Refusal;
 pub use shared::SharedOriginals;
-pub use stats::{IndexStats, NearStats, TableStats};
+pub use simd::Backend;
+pub use simhash_index::CODE_TABLES_BYTES;
+pub use stats::{HammingStats, IndexStats, TableStats};
 pub use tasks::{Task, run_sequential};
-pub use words::Code;
 
 use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
-use crate::log::{MinHashRules, Tails};
+use crate::protocol::{ExpiryWatermarks, MinHashRules};
 use crate::record::{PartitionId, Source};
-use codes::Codes;
 use families::Families;
 use layout::FuzzyTags;
 use ring::{ByExact, ById, BySource, Ring, masked};
+use simhash_index::SimHashIndex;
 use sketches::Sketches;
 use tables::Tables;
 
@@ -75,7 +75,7 @@ const MAX_ENTRIES: u64 = 1 << 31;
 pub struct Index {
     ring: Ring,
     /// By the ring's positions. Its tail is that of the `SimHash` stage.
-    codes: Codes,
+    codes: SimHashIndex,
     /// By the ring's positions, too.
     sketches: Sketches,
     families: Families,
@@ -98,7 +98,7 @@ impl Index {
         let entries = entries.min(MAX_ENTRIES);
         Self {
             ring: Ring::new(),
-            codes: Codes::sized(max_distance, entries),
+            codes: SimHashIndex::sized(max_distance, entries),
             sketches: Sketches::new(entries),
             families: Families::new(),
             last_sequence: None,
@@ -131,7 +131,7 @@ impl Index {
         self.by_source.expect(entries);
     }
 
-    /// Passes deferred maintenance tasks to `hand_over`: see [`Near::maintenance`].
+    /// Passes deferred maintenance tasks to `hand_over`: see [`HammingIndex::maintenance`].
     pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.codes.maintenance(hand_over);
         self.sketches.maintenance(hand_over);
@@ -223,7 +223,7 @@ impl Index {
     }
 
     /// Returns the original with this sequence number, unless it was forgotten or has left the memory. It may be
-    /// behind the tails.
+    /// behind the watermarks.
     #[must_use]
     pub fn get(&self, sequence: u64) -> Option<Original> {
         self.original(self.position_of(sequence)?)
@@ -245,9 +245,9 @@ impl Index {
         self.forget(&found)
     }
 
-    /// Forgets every original with this id that the tails do not forget anyway; returns how many there were.
-    pub fn forget_id(&mut self, id: IdHash, tails: &Tails) -> u64 {
-        let found = self.positions_of_id(id, tails);
+    /// Forgets every original with this id that the watermarks do not forget anyway; returns how many there were.
+    pub fn forget_id(&mut self, id: IdHash, watermarks: &ExpiryWatermarks) -> u64 {
+        let found = self.positions_of_id(id, watermarks);
         self.forget(&found)
     }
 
@@ -268,17 +268,17 @@ impl Index {
         positions.iter().map(|&position| u64::from(self.ring.forget(position))).sum()
     }
 
-    /// Drops from the memory what no probe with these tails can match any more, as far as it stands at the front.
+    /// Drops from the memory what no probe with these watermarks can match any more, as far as it stands at the front.
     /// What stands behind a live original is ignored by every probe and leaves when its turn comes.
-    pub fn advance(&mut self, tails: &Tails) -> Gone {
-        let mut gone = Gone::default();
+    pub fn advance(&mut self, watermarks: &ExpiryWatermarks) -> Removed {
+        let mut gone = Removed::default();
         let (first, head) = (self.ring.positions().start, self.ring.positions().end);
         let mut front = first;
         while front < head {
             if !self.ring.is_forgotten(front) {
-                if self.ring.event_time(front).is_some_and(|time| time < tails.times.min()) {
+                if self.ring.event_time(front).is_some_and(|time| time < watermarks.times.min()) {
                     gone.expired += 1;
-                } else if self.ring.sequence(front).is_some_and(|sequence| sequence < tails.first_sequence) {
+                } else if self.ring.sequence(front).is_some_and(|sequence| sequence < watermarks.first_sequence) {
                     gone.evicted += 1;
                 } else {
                     break;
@@ -291,7 +291,7 @@ impl Index {
         let mut near = before.max(front);
         let is_over = |position: u64| {
             self.ring.is_forgotten(position)
-                || self.ring.event_time(position).is_some_and(|time| time < tails.times.simhash)
+                || self.ring.event_time(position).is_some_and(|time| time < watermarks.times.simhash)
         };
         while near < head && is_over(near) {
             near += 1;
@@ -299,7 +299,7 @@ impl Index {
         let mut sketched = self.sketches.positions().start.max(front);
         let is_over = |position: u64| {
             self.ring.is_forgotten(position)
-                || self.ring.event_time(position).is_some_and(|time| time < tails.times.minhash)
+                || self.ring.event_time(position).is_some_and(|time| time < watermarks.times.minhash)
         };
         while sketched < head && is_over(sketched) {
             sketched += 1;
@@ -327,24 +327,24 @@ impl Index {
         self.by_id.shrink_if_idle(&ById(ring), &positions, held);
     }
 
-    /// Returns the originals that some stage can still match under these tails, in log order.
-    pub fn live<'a>(&'a self, tails: &'a Tails) -> impl Iterator<Item = Original> + 'a {
-        let first = self.ring.first_from(tails.first_sequence);
+    /// Returns the originals that some stage can still match under these watermarks, in log order.
+    pub fn live<'a>(&'a self, watermarks: &'a ExpiryWatermarks) -> impl Iterator<Item = Original> + 'a {
+        let first = self.ring.first_from(watermarks.first_sequence);
         (first..self.ring.positions().end)
-            .filter(|&position| !self.is_behind(position, tails))
+            .filter(|&position| !self.is_behind(position, watermarks))
             .filter_map(|position| self.original(position))
     }
 
     /// Says whether no stage can match the original at a position any more.
-    fn is_behind(&self, position: u64, tails: &Tails) -> bool {
-        self.ring.is_behind(position, tails)
+    fn is_behind(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
+        self.ring.is_behind(position, watermarks)
     }
 
     /// Returns what [`Index::live`] does as a value that stays as it is now, whatever becomes of the index. It shares
     /// the memory of the index but for the newest chunk of each column, so that it costs a pointer for each chunk.
     #[must_use]
-    pub fn share(&self, tails: &Tails) -> SharedOriginals {
-        SharedOriginals::new(self.ring.share(), self.codes.share(), self.sketches.share(), *tails)
+    pub fn share(&self, watermarks: &ExpiryWatermarks) -> SharedOriginals {
+        SharedOriginals::new(self.ring.share(), self.codes.share(), self.sketches.share(), *watermarks)
     }
 
     /// Returns how many originals are in memory, those included that were forgotten and wait to leave.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::refusal::Refusal;
 use super::ring::MatchFields;
 use crate::fingerprint::{Fingerprints, IdHash, Numbers, SameSite, ScopeHash, SiteHash};
-use crate::log::{Placement, Stage, Tails, Windows};
+use crate::protocol::{ExpiryWatermarks, Placement, Stage, Windows};
 use crate::record::{Source, Timestamp};
 
 /// A page that later pages can be duplicates of.
@@ -47,7 +47,7 @@ pub struct Probe<'a> {
     /// Its event time as judged.
     pub event_time: Timestamp,
     /// Where forgetting stands for this page, moved on by the page's own time.
-    pub tails: Tails,
+    pub watermarks: ExpiryWatermarks,
     /// How far page and original may lie apart in event time, inclusive, in whole milliseconds.
     pub windows: Windows<Duration>,
     /// The stages in use.
@@ -66,7 +66,7 @@ impl Probe<'_> {
     /// Returns the strongest stage in which an original matches, with the distance there; `distance` is that of the
     /// codes, as far as it is known to be small.
     pub(super) fn verify(&self, original: &MatchFields, distance: Option<u8>) -> Option<(Stage, u8)> {
-        if original.scope != self.scope || original.sequence < self.tails.first_sequence {
+        if original.scope != self.scope || original.sequence < self.watermarks.first_sequence {
             return None;
         }
         if original.exact == self.fingerprints.exact && self.in_time(Stage::Exact, original.event_time) {
@@ -85,20 +85,20 @@ impl Probe<'_> {
 
     /// Says whether an original can still be matched by its sketch, whatever the page's own time.
     pub(super) fn is_live_by_sketch(&self, original: &MatchFields) -> bool {
-        original.sequence >= self.tails.first_sequence && original.event_time >= self.tails.times.minhash
+        original.sequence >= self.watermarks.first_sequence && original.event_time >= self.watermarks.times.minhash
     }
 
-    /// Says whether an original may be matched by its sketch: scope, age and tails.
+    /// Says whether an original may be matched by its sketch: scope, age and watermarks.
     pub(super) fn may_match_by_sketch(&self, original: &MatchFields) -> bool {
         original.scope == self.scope
-            && original.sequence >= self.tails.first_sequence
+            && original.sequence >= self.watermarks.first_sequence
             && self.in_time(Stage::MinHash, original.event_time)
     }
 
     /// Says whether the stage is in use, remembers that time, and reaches so far.
     fn in_time(&self, stage: Stage, event_time: Timestamp) -> bool {
         self.stages.contains(&stage)
-            && event_time >= self.tails.times.of(stage)
+            && event_time >= self.watermarks.times.of(stage)
             && u128::from(self.event_time.gap_millis(event_time)) <= self.windows.of(stage).as_millis()
     }
 }
@@ -125,7 +125,7 @@ pub struct Candidate {
 
 /// How many originals left the memory, by reason. Those that were forgotten by name count as neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
+pub struct Removed {
     /// Behind the tail of every stage.
     pub expired: u64,
     /// Not expired, but too old to be held by number.

@@ -12,11 +12,11 @@
 
 use std::fmt;
 
+use super::codeword::Codeword;
 use super::coverage::{self, Gap, Placed, Proof};
 use super::layout::{FuzzyTags, Layout};
 use super::shape::{Bits, Shape};
 use super::table::lines_for;
-use super::words::Code;
 use crate::fingerprint::{MAX_DISTANCE, Width};
 
 /// Codes to be taken as a sample at most.

@@ -5,7 +5,7 @@ use super::original::Probe;
 use super::ring::masked;
 use super::sketches::{Measured, Wanted};
 use crate::fingerprint::TwoPages;
-use crate::log::{Rules, Stage};
+use crate::protocol::{Rules, Stage};
 
 /// Why an original is no match. Thousandths are inclusive and rounded down, as in the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

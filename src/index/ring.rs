@@ -8,7 +8,7 @@ use super::original::Original;
 use super::ranks::Ranks;
 use super::tables::Keys;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
-use crate::log::{Placement, Tails};
+use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
 
 const HAS_ID: u8 = 1;
@@ -431,9 +431,9 @@ impl Ring {
     }
 
     /// Says whether no stage can match the original at a position any more.
-    pub(super) fn is_behind(&self, position: u64, tails: &Tails) -> bool {
-        self.sequence(position).is_none_or(|sequence| sequence < tails.first_sequence)
-            || self.event_time(position).is_none_or(|time| time < tails.times.min())
+    pub(super) fn is_behind(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
+        self.sequence(position).is_none_or(|sequence| sequence < watermarks.first_sequence)
+            || self.event_time(position).is_none_or(|time| time < watermarks.times.min())
     }
 
     /// Drops everything before a position.

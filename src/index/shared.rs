@@ -2,25 +2,30 @@
 
 use std::ops::Range;
 
-use super::codes::SharedCodes;
 use super::original::Original;
 use super::ring::Ring;
+use super::simhash_index::SharedSimHashes;
 use super::sketches::SharedSketches;
-use crate::log::Tails;
+use crate::protocol::ExpiryWatermarks;
 
 /// The originals that some stage could match at one moment. It shares the memory of the index that it was taken from
 /// ([`super::Index::share`]): what the index drops later stays until it is dropped here, too.
 #[derive(Debug)]
 pub struct SharedOriginals {
     ring: Ring,
-    codes: SharedCodes,
+    codes: SharedSimHashes,
     sketches: SharedSketches,
-    tails: Tails,
+    watermarks: ExpiryWatermarks,
 }
 
 impl SharedOriginals {
-    pub(super) const fn new(ring: Ring, codes: SharedCodes, sketches: SharedSketches, tails: Tails) -> Self {
-        Self { ring, codes, sketches, tails }
+    pub(super) const fn new(
+        ring: Ring,
+        codes: SharedSimHashes,
+        sketches: SharedSketches,
+        watermarks: ExpiryWatermarks,
+    ) -> Self {
+        Self { ring, codes, sketches, watermarks }
     }
 
     /// Returns all of them, in sequence order.
@@ -48,7 +53,7 @@ impl SharedOriginals {
     }
 
     fn positions(&self) -> Range<u64> {
-        self.ring.first_from(self.tails.first_sequence)..self.ring.positions().end
+        self.ring.first_from(self.watermarks.first_sequence)..self.ring.positions().end
     }
 
     /// Returns the position after the last one with a sequence number up to this.
@@ -57,7 +62,8 @@ impl SharedOriginals {
     }
 
     fn live(&self, positions: Range<u64>) -> impl Iterator<Item = u64> {
-        positions.filter(|&position| !self.ring.is_forgotten(position) && !self.ring.is_behind(position, &self.tails))
+        positions
+            .filter(|&position| !self.ring.is_forgotten(position) && !self.ring.is_behind(position, &self.watermarks))
     }
 
     fn at(&self, positions: Range<u64>) -> impl Iterator<Item = Original> {

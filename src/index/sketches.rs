@@ -16,7 +16,7 @@ use super::stats::TableStats;
 use super::tables::{Keys, Tables};
 use super::tasks::{Task, run_sequential};
 use crate::fingerprint::{Evidence, ScopeHash, SiteHash, Sketch, SketchForm};
-use crate::log::{MinHashRules, Placement};
+use crate::protocol::{MinHashRules, Placement};
 
 /// Sketches by the positions of the ring, and the tables that find them.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ pub(super) struct Wanted<'a, M, D> {
     pub(super) site: Option<SiteHash>,
     pub(super) sketch: &'a Sketch,
     pub(super) scope: Option<ScopeHash>,
-    /// Says whether the original at a position may match at all: scope, age, tails.
+    /// Says whether the original at a position may match at all: scope, age, watermarks.
     pub(super) may_match: M,
     /// Returns the differing bits of the codes.
     pub(super) bits_to: D,
@@ -236,7 +236,7 @@ impl Sketches {
         tables.build_tasks(BandKeys(&self.column, ring, *rules), &positions, held)
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`super::Near::maintenance`].
+    /// Hands over what somebody else may do meanwhile: see [`super::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         if let Some(BandTables { tables, .. }) = &mut self.finder {
             tables.maintenance(hand_over);

@@ -2,9 +2,9 @@
 
 pub use super::table::TableStats;
 
-/// Figures of a [`super::Near`].
+/// Figures of a [`super::HammingIndex`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NearStats {
+pub struct HammingStats {
     /// Codes held.
     pub entries: u64,
     /// Figures of each table.
@@ -17,7 +17,7 @@ pub struct NearStats {
     pub table_bytes: usize,
 }
 
-impl NearStats {
+impl HammingStats {
     /// Returns the memory of log and tables, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -37,7 +37,7 @@ pub struct IndexStats {
     /// Originals in memory.
     pub originals: u64,
     /// The `SimHash` codes and their tables.
-    pub near: NearStats,
+    pub near: HammingStats,
     /// The table of exact hashes.
     pub exact: TableStats,
     /// Memory of the columns but for the codes, in bytes.

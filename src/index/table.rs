@@ -3,12 +3,12 @@
 //! An entry stands in the line of its key, or in the run of that line. Whether it lives is told by its id alone, so
 //! expiry touches nothing here; a slot that is not alive is free, and a line is tidied when the sweep comes by.
 
-use super::alive::{LiveWindow, id_of};
-use super::fast::{self, Compare, Line, Portable, set_word, word_at};
+use super::buckets::{Buckets, Discarded};
 use super::layout::Layout;
-use super::lines::{Discarded, Lines};
-use super::runs::Runs;
+use super::live_window::{LiveWindow, id_of};
+use super::overflow::OverflowRuns;
 use super::shape::Shape;
+use super::simd::{self, Compare, Line, Portable, set_word, word_at};
 use super::tasks::Task;
 
 /// Positions from one swept line to the next, where there are fewer lines than [`MANY_LINES`], and where there are more:
@@ -28,8 +28,8 @@ const DROPS: usize = 64;
 pub(super) struct Table<L> {
     layout: L,
     shape: Shape,
-    lines: Lines,
-    runs: Runs,
+    lines: Buckets,
+    runs: OverflowRuns,
     /// Ids are kept as their distance from here, so that a line of zeros holds nothing alive.
     base: u32,
     swept: u64,
@@ -66,12 +66,12 @@ pub(super) struct Found {
 
 impl<L: Layout> Table<L> {
     /// Makes an empty table of empty lines, for entries from position `tail` on.
-    pub(super) fn new(layout: L, shape: Shape, lines: Lines, tail: u64) -> Self {
+    pub(super) fn new(layout: L, shape: Shape, lines: Buckets, tail: u64) -> Self {
         Self {
             layout,
             shape,
             lines,
-            runs: Runs::new(L::CODES),
+            runs: OverflowRuns::new(L::CODES),
             base: id_of(tail).wrapping_sub(1),
             swept: 0,
             with_run: 0,
@@ -118,14 +118,14 @@ impl<L: Layout> Table<L> {
     pub(super) fn prefetch(&self, code: u64) {
         let place = self.shape.place(code);
         for flip in self.shape.flips() {
-            fast::prefetch(self.lines.line(self.number_at(place ^ flip.place)));
+            simd::prefetch(self.lines.line(self.number_at(place ^ flip.place)));
         }
     }
 
     /// Asks the memory for the line in which a code would stand.
     #[inline]
     pub(super) fn prefetch_home(&self, code: u64) {
-        fast::prefetch(self.lines.line(self.number_of(code)));
+        simd::prefetch(self.lines.line(self.number_of(code)));
     }
 
     /// Asks the memory for the runs of a code, whose lines have come by now.
@@ -218,7 +218,7 @@ impl<L: Layout> Table<L> {
         if let Some(run) = layout.run(self.lines.line(self.swept)) {
             self.runs.prefetch_head(run);
         }
-        fast::prefetch(self.lines.line(self.swept + 4));
+        simd::prefetch(self.lines.line(self.swept + 4));
         if self.swept >= self.lines.count() {
             self.swept = 0;
             self.largest = std::mem::take(&mut self.largest_lately);
@@ -270,7 +270,7 @@ impl<L: Layout> Table<L> {
     }
 
     /// Puts empty lines in.
-    pub(super) fn put_lines(&mut self, lines: Lines) {
+    pub(super) fn put_lines(&mut self, lines: Buckets) {
         self.lines = lines;
     }
 
@@ -279,13 +279,13 @@ impl<L: Layout> Table<L> {
         self.runs.maintenance_task()
     }
 
-    /// Touches a large page of the lines: see [`Lines::touch`].
+    /// Touches a large page of the lines: see [`Buckets::touch`].
     pub(super) fn touch(&mut self, page: usize) -> bool {
         self.lines.touch(page)
     }
 
     /// Makes the table ready to be given back piece by piece.
-    pub(super) fn discard(self) -> (Runs, Discarded) {
+    pub(super) fn discard(self) -> (OverflowRuns, Discarded) {
         (self.runs, self.lines.discard())
     }
 
@@ -314,7 +314,14 @@ struct Overflow {
 /// Takes the run of a line back into its slots where all of it finds room; says whether it did.
 #[cold]
 #[inline(never)]
-fn fold<L: Layout>(layout: L, line: &mut Line, runs: &mut Runs, window: LiveWindow, taken: u32, shape: &Shape) -> bool {
+fn fold<L: Layout>(
+    layout: L,
+    line: &mut Line,
+    runs: &mut OverflowRuns,
+    window: LiveWindow,
+    taken: u32,
+    shape: &Shape,
+) -> bool {
     let Some(run) = layout.run(line) else { return false };
     let left = runs.drop_expired(run, window, DROPS);
     let mut free = layout.slots(line) & !taken;
@@ -336,7 +343,7 @@ fn fold<L: Layout>(layout: L, line: &mut Line, runs: &mut Runs, window: LiveWind
 fn overflow<L: Layout>(
     layout: L,
     line: &mut Line,
-    runs: &mut Runs,
+    runs: &mut OverflowRuns,
     (code, word): (u64, u32),
     code_at: impl Fn(u32) -> Option<u64>,
 ) -> Overflow {

@@ -5,12 +5,12 @@
 
 use std::ops::Range;
 
-use super::alive::{LiveWindow, id_of, position_of};
-use super::fast::{Compare, Engine, Job};
-use super::growing::{DeferredFree, TableResize};
+use super::buckets::Buckets;
 use super::layout::Layout;
-use super::lines::Lines;
+use super::live_window::{LiveWindow, id_of, position_of};
 use super::plan::{Keyed, Plan};
+use super::resize::{DeferredFree, TableResize};
+use super::simd::{Backend, Compare, Job};
 use super::stats::TableStats;
 use super::table::{Found, SWEEP_MANY_EVERY, Table};
 use super::tasks::{Task, run_sequential};
@@ -49,7 +49,7 @@ impl<K: Keys> Keys for &K {
 #[derive(Debug)]
 pub(super) struct Tables<L> {
     keyed: Vec<Keyed>,
-    engine: Engine,
+    engine: Backend,
     /// Entries that the tables are made for when they grow.
     expected: u64,
     all: Vec<Table<L>>,
@@ -118,11 +118,11 @@ impl<L: Layout, V: FnMut(u64)> Job for Equal<'_, L, V> {
 impl<L: Layout> Tables<L> {
     /// Makes so many empty tables, each for keys of 64 bits, that grow towards so many entries.
     pub(super) fn new(tables: usize, expected: u64) -> Self {
-        Self::starting_at(vec![Keyed::WHOLE; tables], expected, Engine::detect(), 0)
+        Self::starting_at(vec![Keyed::WHOLE; tables], expected, Backend::detect(), 0)
     }
 
     /// Makes the empty tables of a plan over a ring that begins at a position.
-    pub(super) fn starting_at(keyed: Vec<Keyed>, expected: u64, engine: Engine, position: u64) -> Self {
+    pub(super) fn starting_at(keyed: Vec<Keyed>, expected: u64, engine: Backend, position: u64) -> Self {
         let fewest = |keyed: &Keyed| FEWEST_LINES.min(keyed.most_lines());
         let all = keyed.iter().map(|keyed| empty(keyed, fewest(keyed), &(position..position))).collect();
         Self {
@@ -227,7 +227,7 @@ impl<L: Layout> Tables<L> {
         self.lead_to_runs
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`super::Near::maintenance`].
+    /// Hands over what somebody else may do meanwhile: see [`super::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.is_helped = true;
         let growing = self.growing.as_mut().and_then(TableResize::maintenance_task);
@@ -241,7 +241,7 @@ impl<L: Layout> Tables<L> {
 
     /// Returns the engine that compares.
     #[inline]
-    pub(super) const fn engine(&self) -> Engine {
+    pub(super) const fn engine(&self) -> Backend {
         self.engine
     }
 
@@ -365,11 +365,11 @@ impl<L: Layout> Tables<L> {
 
 /// Makes an empty table for these positions and all that fit into so many lines.
 fn empty<L: Layout>(keyed: &Keyed, lines: u64, positions: &Range<u64>) -> Table<L> {
-    made_of(keyed, lines, Lines::with_room(lines), positions)
+    made_of(keyed, lines, Buckets::with_room(lines), positions)
 }
 
 /// Makes [`empty`] of other lines, where those are still to be made.
-fn made_of<L: Layout>(keyed: &Keyed, lines: u64, memory: Lines, positions: &Range<u64>) -> Table<L> {
+fn made_of<L: Layout>(keyed: &Keyed, lines: u64, memory: Buckets, positions: &Range<u64>) -> Table<L> {
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

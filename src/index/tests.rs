@@ -9,7 +9,7 @@ use super::*;
 use crate::fingerprint::{
     Banding, ExactHash, Fingerprints, LowConfidence, Numbers, ScopeHash, SimHash, Sketch, SketchForm, SlotBits, Width,
 };
-use crate::log::{MinHashRules, Placement, Stage, Windows};
+use crate::protocol::{MinHashRules, Placement, Stage, Windows};
 use crate::record::Timestamp;
 
 /// Window of both stages where a test says nothing else, in milliseconds.
@@ -69,7 +69,7 @@ fn probe(fingerprints: &Fingerprints, time: i64, max_distance: u8) -> Probe<'_> 
         site: None,
         is_variant: false,
         event_time: at(time),
-        tails: Tails::START,
+        watermarks: ExpiryWatermarks::START,
         windows: Windows::all(Duration::from_millis(WINDOW)),
         stages: &Stage::ALL,
         max_distance,
@@ -104,7 +104,7 @@ impl List {
     fn found(&self, probe: &Probe<'_>) -> Vec<Shown> {
         let mut found = Vec::new();
         for (original, forgotten) in &self.originals {
-            if *forgotten || original.scope != probe.scope || original.sequence < probe.tails.first_sequence {
+            if *forgotten || original.scope != probe.scope || original.sequence < probe.watermarks.first_sequence {
                 continue;
             }
             let gap = u128::from(original.event_time.gap_millis(probe.event_time));
@@ -119,8 +119,8 @@ impl List {
                     // None of them has a sketch.
                     Stage::MinHash => None,
                 };
-                let in_time =
-                    original.event_time >= probe.tails.times.of(stage) && gap <= probe.windows.of(stage).as_millis();
+                let in_time = original.event_time >= probe.watermarks.times.of(stage)
+                    && gap <= probe.windows.of(stage).as_millis();
                 if let Some(distance) = distance.filter(|&distance| distance <= u32::from(probe.max_distance))
                     && in_time
                     && probe.stages.contains(&stage)
@@ -209,7 +209,7 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
     let mut list = List::default();
     let windows = windows.map(Duration::from_millis);
     let partition = PartitionId::new("pages", 3);
-    let (mut next, mut tails, mut bound) = (0, Tails::START, max_distance);
+    let (mut next, mut watermarks, mut bound) = (0, ExpiryWatermarks::START, max_distance);
     for step in steps {
         match step {
             Step::Insert(page) => {
@@ -235,7 +235,7 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
                     site: None,
                     is_variant: false,
                     event_time: at(page.time),
-                    tails,
+                    watermarks,
                     windows,
                     stages: STAGES[stages],
                     // Mostly what the tables were built for.
@@ -247,12 +247,12 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
                 assert_eq!(found(&index, &probe), list.found(&probe));
             }
             Step::Advance { newest, capacity } => {
-                tails = tails.later(Tails {
+                watermarks = watermarks.later(ExpiryWatermarks {
                     times: windows.map(|window| at(newest - 50).minus(window)),
                     first_sequence: next.saturating_sub(capacity),
                 });
                 let before = index.len();
-                let gone = index.advance(&tails);
+                let gone = index.advance(&watermarks);
                 assert!(gone.expired + gone.evicted <= u64::try_from(before - index.len()).unwrap());
             }
             Step::ForgetSource(offset) => {
@@ -263,10 +263,10 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
             Step::ForgetId(id) => {
                 let id = IdHash(id);
                 let live = |original: &Original| {
-                    original.sequence >= tails.first_sequence && original.event_time >= tails.times.min()
+                    original.sequence >= watermarks.first_sequence && original.event_time >= watermarks.times.min()
                 };
                 let expected = list.forget(|original| original.id == Some(id) && live(original));
-                assert_eq!(index.forget_id(id, &tails), expected);
+                assert_eq!(index.forget_id(id, &watermarks), expected);
             }
             Step::ForgetRange(from, to) => {
                 let expected = list.forget(|original| original.source.offset >= from && original.source.offset < to);
@@ -277,12 +277,14 @@ fn agrees_with_the_list(width: Width, max_distance: u8, windows: Windows<u64>, s
                 index.set_max_distance(distance);
             }
         }
-        let live: Vec<Original> = index.live(&tails).collect();
+        let live: Vec<Original> = index.live(&watermarks).collect();
         let expected: Vec<Original> = list
             .originals
             .iter()
             .filter(|(original, forgotten)| {
-                !forgotten && original.sequence >= tails.first_sequence && original.event_time >= tails.times.min()
+                !forgotten
+                    && original.sequence >= watermarks.first_sequence
+                    && original.event_time >= watermarks.times.min()
             })
             .map(|(original, _)| original.clone())
             .collect();
@@ -380,7 +382,7 @@ fn tables_that_are_built_anew_are_those_that_suit_the_codes_held() {
         index.build(run_sequential);
         for original in originals.iter().step_by(1_000) {
             let SimHash::B64(code) = original.fingerprints.simhash.unwrap() else { panic!("another width") };
-            let near = index.near_code(SimHash::B64(code ^ 0x8000_0000_0010_0001), 3, &Tails::START);
+            let near = index.near_code(SimHash::B64(code ^ 0x8000_0000_0010_0001), 3, &ExpiryWatermarks::START);
             assert!(near.iter().any(|(bits, found)| *bits == 3 && found.sequence == original.sequence));
         }
         (before, index.plan().clone())
@@ -405,16 +407,16 @@ fn the_first_code_tells_the_width_and_originals_come_back_with_it() {
         restored.build(run_sequential);
         for index in [index, restored] {
             assert_eq!(index.plan().width(), width);
-            assert_eq!(index.live(&Tails::START).collect::<Vec<_>>(), originals);
+            assert_eq!(index.live(&ExpiryWatermarks::START).collect::<Vec<_>>(), originals);
             let near: Vec<(u8, u64)> = index
-                .near_code(code(0b100_0110), 0, &Tails::START)
+                .near_code(code(0b100_0110), 0, &ExpiryWatermarks::START)
                 .iter()
                 .map(|(bits, original)| (*bits, original.sequence))
                 .collect();
             assert_eq!(near, [(0, 70)]);
             for another in Width::ALL.into_iter().filter(|another| *another != width) {
                 let same_bits = SimHash::cut(another, code(70).bits());
-                assert!(index.near_code(same_bits, 8, &Tails::START).is_empty());
+                assert!(index.near_code(same_bits, 8, &ExpiryWatermarks::START).is_empty());
                 let fingerprints = prints_of(999, Some(same_bits));
                 assert_eq!(index.candidates(&probe(&fingerprints, 0, 8), |_| {}), ProbeStats::default());
             }
@@ -428,11 +430,11 @@ fn codes_of_another_width_are_forgotten_when_one_of_a_new_width_comes() {
     index.insert(&coded(0, SimHash::B64(5)));
     index.insert(&coded(1, SimHash::B128(5)));
     index.insert(&coded(2, SimHash::B128(7)));
-    let codes: Vec<_> = index.live(&Tails::START).map(|original| original.fingerprints.simhash).collect();
+    let codes: Vec<_> = index.live(&ExpiryWatermarks::START).map(|original| original.fingerprints.simhash).collect();
     assert_eq!(codes, [None, Some(SimHash::B128(5)), Some(SimHash::B128(7))]);
-    assert_eq!(index.near_code(SimHash::B128(5), 3, &Tails::START).len(), 2);
-    index.advance(&Tails { first_sequence: 2, ..Tails::START });
-    assert_eq!(index.near_code(SimHash::B128(5), 3, &Tails::START).len(), 1);
+    assert_eq!(index.near_code(SimHash::B128(5), 3, &ExpiryWatermarks::START).len(), 2);
+    index.advance(&ExpiryWatermarks { first_sequence: 2, ..ExpiryWatermarks::START });
+    assert_eq!(index.near_code(SimHash::B128(5), 3, &ExpiryWatermarks::START).len(), 1);
 }
 
 #[test]
@@ -452,10 +454,14 @@ fn an_original_at_the_tail_is_live_and_one_before_it_is_not() {
     let mut index = Index::new(3);
     index.insert(&original(0, 0, None, 9));
     index.insert(&original(1, 1, None, 10));
-    let tails = Tails { times: Windows { exact: at(10), simhash: at(50), minhash: at(50) }, first_sequence: 0 };
-    assert_eq!(index.live(&tails).map(|original| original.sequence).collect::<Vec<_>>(), [1]);
-    assert_eq!(index.advance(&tails), Gone { expired: 1, evicted: 0 });
-    assert_eq!(index.advance(&Tails { first_sequence: 2, ..tails }), Gone { expired: 0, evicted: 1 });
+    let watermarks =
+        ExpiryWatermarks { times: Windows { exact: at(10), simhash: at(50), minhash: at(50) }, first_sequence: 0 };
+    assert_eq!(index.live(&watermarks).map(|original| original.sequence).collect::<Vec<_>>(), [1]);
+    assert_eq!(index.advance(&watermarks), Removed { expired: 1, evicted: 0 });
+    assert_eq!(
+        index.advance(&ExpiryWatermarks { first_sequence: 2, ..watermarks }),
+        Removed { expired: 0, evicted: 1 }
+    );
     assert!(index.is_empty());
 }
 
@@ -464,11 +470,11 @@ fn a_dead_original_behind_a_live_one_is_no_candidate() {
     let mut index = Index::new(3);
     index.insert(&original(0, 0, None, 50));
     index.insert(&original(1, 7, None, 5));
-    let tails = Tails { times: Windows::all(at(10)), first_sequence: 0 };
-    assert_eq!(index.advance(&tails), Gone::default());
+    let watermarks = ExpiryWatermarks { times: Windows::all(at(10)), first_sequence: 0 };
+    assert_eq!(index.advance(&watermarks), Removed::default());
     assert_eq!(index.len(), 2);
     let fingerprints = prints(7, None);
-    assert_eq!(found(&index, &Probe { tails, ..probe(&fingerprints, 10, 3) }), []);
+    assert_eq!(found(&index, &Probe { watermarks, ..probe(&fingerprints, 10, 3) }), []);
 }
 
 #[test]
@@ -478,7 +484,7 @@ fn an_original_out_of_order_changes_nothing() {
     index.insert(&original(5, 2, None, 0));
     index.insert(&original(4, 3, None, 0));
     assert_eq!(index.len(), 1);
-    index.advance(&Tails { first_sequence: 6, ..Tails::START });
+    index.advance(&ExpiryWatermarks { first_sequence: 6, ..ExpiryWatermarks::START });
     index.insert(&original(5, 2, None, 0));
     assert!(index.is_empty());
 }
@@ -499,7 +505,10 @@ fn memory_after_one_and_after_five_turnovers_is_the_same() {
         for sequence in number * WINDOW..(number + 1) * WINDOW {
             let code = spread(sequence);
             index.insert(&original(sequence, u128::from(code), Some(code.rotate_left(29)), 0));
-            index.advance(&Tails { first_sequence: sequence.saturating_sub(WINDOW), ..Tails::START });
+            index.advance(&ExpiryWatermarks {
+                first_sequence: sequence.saturating_sub(WINDOW),
+                ..ExpiryWatermarks::START
+            });
         }
         (index.len(), index.memory_bytes())
     };
@@ -519,7 +528,7 @@ fn memory_is_given_back_when_the_window_empties() {
         index.insert(&original(sequence, u128::from(code), Some(code), 0));
     }
     let full = index.memory_bytes();
-    index.advance(&Tails { first_sequence: 199_990, ..Tails::START });
+    index.advance(&ExpiryWatermarks { first_sequence: 199_990, ..ExpiryWatermarks::START });
     assert!(index.memory_bytes() < full / 40, "{} of {full} bytes", index.memory_bytes());
     assert_eq!(near(&index, spread(199_995), 0), [199_995]);
 }
@@ -564,26 +573,26 @@ fn originals_are_found_by_position_id_and_code_until_they_are_forgotten() {
     };
     let held = [with(1, 0b0000, 7, 10), with(2, 0b0011, 7, 50), with(3, u64::MAX, 8, 60)];
     held.iter().for_each(|original| index.insert(original));
-    let tails = |time: i64| Tails { times: Windows::all(at(time)), first_sequence: 0 };
+    let watermarks = |time: i64| ExpiryWatermarks { times: Windows::all(at(time)), first_sequence: 0 };
     let sequences = |found: Vec<Original>| found.iter().map(|original| original.sequence).collect::<Vec<_>>();
-    let near = |index: &Index, reach: u8, tails: &Tails| {
+    let near = |index: &Index, reach: u8, watermarks: &ExpiryWatermarks| {
         let mut found: Vec<(u8, u64)> = index
-            .near_code(SimHash::B64(0), reach, tails)
+            .near_code(SimHash::B64(0), reach, watermarks)
             .iter()
             .map(|(bits, original)| (*bits, original.sequence))
             .collect();
         found.sort_unstable();
         found
     };
-    assert_eq!(index.of_source(&held[1].source, &tails(0)), [held[1].clone()]);
-    assert_eq!(sequences(index.of_id(IdHash(7), &tails(0))), [1, 2]);
+    assert_eq!(index.of_source(&held[1].source, &watermarks(0)), [held[1].clone()]);
+    assert_eq!(sequences(index.of_id(IdHash(7), &watermarks(0))), [1, 2]);
     // Whatever their scope, and farther than the tables reach.
-    assert_eq!(near(&index, 2, &tails(0)), [(0, 1), (2, 2)]);
-    assert_eq!(near(&index, 64, &tails(0)), [(0, 1), (2, 2), (64, 3)]);
-    // Behind the tails is not there.
-    assert!(index.of_source(&held[0].source, &tails(11)).is_empty());
-    assert_eq!(sequences(index.of_id(IdHash(7), &tails(11))), [2]);
-    assert_eq!(near(&index, 2, &tails(11)), [(2, 2)]);
-    assert_eq!(index.forget_id(IdHash(7), &tails(0)), 2);
-    assert!(index.of_source(&held[1].source, &tails(0)).is_empty() && near(&index, 2, &tails(0)).is_empty());
+    assert_eq!(near(&index, 2, &watermarks(0)), [(0, 1), (2, 2)]);
+    assert_eq!(near(&index, 64, &watermarks(0)), [(0, 1), (2, 2), (64, 3)]);
+    // Behind the watermarks is not there.
+    assert!(index.of_source(&held[0].source, &watermarks(11)).is_empty());
+    assert_eq!(sequences(index.of_id(IdHash(7), &watermarks(11))), [2]);
+    assert_eq!(near(&index, 2, &watermarks(11)), [(2, 2)]);
+    assert_eq!(index.forget_id(IdHash(7), &watermarks(0)), 2);
+    assert!(index.of_source(&held[1].source, &watermarks(0)).is_empty() && near(&index, 2, &watermarks(0)).is_empty());
 }

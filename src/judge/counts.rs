@@ -3,9 +3,9 @@
 /// Totals since the state was restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Entries of pages that were judged before.
+    /// Requests of pages that were judged before.
     pub repeats: u64,
-    /// Pages behind every tail when they were judged: delivered, not remembered if unique.
+    /// Pages before every expiry watermark when they were judged: delivered, not remembered if unique.
     pub late: u64,
     /// Event times that ran ahead of the brokers' clock, bounded.
     pub clamped: u64,

@@ -1,65 +1,65 @@
-//! `decide`: an entry yields a verdict, the state untouched.
+//! `decide`: a request yields a verdict, the state untouched.
 
 use super::State;
-use super::choice::{BestMatch, Heads};
+use super::best_match::{BestMatch, Heads};
 use crate::index::{Candidate, Original, ProbeStats, Refusal};
-use crate::log::{
-    Answer, Decision, Entry, EntryBody, Match, NewOriginal, PageEntry, PageVerdict, Rules, SameId, Stage, Verdict,
+use crate::protocol::{
+    Answer, Decision, Match, NewOriginal, PageRequest, PageVerdict, Request, RequestBody, Rules, SameId, Stage, Verdict,
 };
 use crate::record::{Source, Timestamp};
 
-/// Finds the verdict of an entry that the broker appended at `append_time`.
+/// Finds the verdict of a request that the broker appended at `append_time`.
 ///
 /// `None` for a repeat: the page's position was judged, or the request was applied; its answer is already written
 /// (law L4). Also `None` while no rules are in force, because then nothing was ever judged.
 #[must_use]
-pub fn decide(state: &State, entry: &Entry, append_time: Timestamp) -> Option<Verdict> {
-    decide_watched(state, entry, append_time, |_| {})
+pub fn decide(state: &State, request: &Request, append_time: Timestamp) -> Option<Verdict> {
+    decide_watched(state, request, append_time, |_| {})
 }
 
 /// [`decide()`] that also shows what looking a page up came to: for those who watch.
 #[must_use]
 pub fn decide_watched(
     state: &State,
-    entry: &Entry,
+    request: &Request,
     append_time: Timestamp,
     looked: impl FnMut(ProbeStats),
 ) -> Option<Verdict> {
     let rules = state.rules()?;
-    let answer = match &entry.body {
-        EntryBody::Page(page) => {
+    let answer = match &request.body {
+        RequestBody::Page(page) => {
             if state.is_judged(&page.source) {
                 return None;
             }
             Answer::Page(judge_page(state, rules, page, append_time, looked))
         }
-        EntryBody::Withdraw { source, reason } => {
-            first_time(state, entry)?;
+        RequestBody::Withdraw { source, reason } => {
+            first_time(state, request)?;
             Answer::Withdrawn { source: source.clone(), reason: *reason }
         }
-        EntryBody::Forget(target) => {
-            first_time(state, entry)?;
+        RequestBody::Forget(target) => {
+            first_time(state, request)?;
             Answer::Forgotten(target.clone())
         }
-        EntryBody::Reopen { partition, from, to } => {
-            first_time(state, entry)?;
+        RequestBody::Reopen { partition, from, to } => {
+            first_time(state, request)?;
             // What may be on its way yet is never judged twice (law L8): only what the input group has committed is
             // reopened, as far as the log says so.
             let to = (*to).min(state.delivered(partition)).max(*from);
             Answer::Reopened { partition: partition.clone(), from: *from, to }
         }
     };
-    Some(Verdict { request: entry.request, answer })
+    Some(Verdict { request: request.id, answer })
 }
 
-fn first_time(state: &State, entry: &Entry) -> Option<()> {
-    (!state.is_applied(entry.request)).then_some(())
+fn first_time(state: &State, request: &Request) -> Option<()> {
+    (!state.is_applied(request.id)).then_some(())
 }
 
 fn judge_page(
     state: &State,
     rules: &Rules,
-    page: &PageEntry,
+    page: &PageRequest,
     append_time: Timestamp,
     mut looked: impl FnMut(ProbeStats),
 ) -> PageVerdict {
@@ -83,8 +83,8 @@ fn judge_page(
     let best = choice.best().filter(|best| best.refused_by.is_none());
     let best = best.and_then(|candidate| Some((candidate, index.get(candidate.sequence)?)));
 
-    // A page behind every tail is delivered like any other, but not remembered.
-    let remembered = event_time >= probe.tails.times.min();
+    // A page before every expiry watermark is delivered like any other, but not remembered.
+    let remembered = event_time >= probe.watermarks.times.min();
     let original = |cluster: Option<Source>| {
         let family = family.filter(|_| cluster.is_none()).map(|head| head.sequence);
         NewOriginal {
@@ -116,7 +116,7 @@ fn judge_page(
 /// Finds why a page is no duplicate of one original that is held, by the rules in force: for people who ask. `None` when no
 /// rule speaks against it, or when it is not held; a better original may have been chosen all the same.
 #[must_use]
-pub fn refusal(state: &State, page: &PageEntry, append_time: Timestamp, original: u64) -> Option<Refusal> {
+pub fn refusal(state: &State, page: &PageRequest, append_time: Timestamp, original: u64) -> Option<Refusal> {
     let rules = state.rules()?;
     let probe = state.probe(rules, page, page.event_time.min(append_time.plus(rules.max_future_skew)));
     let index = state.index();
@@ -142,21 +142,21 @@ pub fn refusal(state: &State, page: &PageEntry, append_time: Timestamp, original
 }
 
 /// Other numbers are what an update is about, and of no account between renderings of one page.
-fn as_judged(rules: &Rules, page: &PageEntry, candidate: Candidate) -> Candidate {
+fn as_judged(rules: &Rules, page: &PageRequest, candidate: Candidate) -> Candidate {
     let other_numbers =
         candidate.other_numbers && !is_update(rules, page, candidate) && !is_rendering(rules, page, &candidate);
     Candidate { other_numbers, ..candidate }
 }
 
 /// The page was seen before, and its text changed.
-fn is_update(rules: &Rules, page: &PageEntry, candidate: Candidate) -> bool {
+fn is_update(rules: &Rules, page: &PageRequest, candidate: Candidate) -> bool {
     candidate.same_id && candidate.stage != Stage::Exact && rules.same_id == SameId::Update && !page.is_variant
 }
 
 /// The page says itself that it is another rendering of that one, and other figures stand in what surrounds the text of
 /// either. Where nearly all of both is the same, the figures are what they are about: pages of one template, under one
 /// careless canonical address.
-fn is_rendering(rules: &Rules, page: &PageEntry, candidate: &Candidate) -> bool {
+fn is_rendering(rules: &Rules, page: &PageRequest, candidate: &Candidate) -> bool {
     page.is_variant && candidate.same_id && !is_of_family(rules, candidate)
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::log::{Entry, EntryOffset, VerdictOffset, VerdictRecord};
+use crate::protocol::{Request, RequestOffset, VerdictOffset, VerdictRecord};
 use crate::record::Timestamp;
 use crate::transaction::{Call, CallError};
 
@@ -32,14 +32,14 @@ pub enum Event {
     Revoked,
     /// The group took it away some time ago.
     Lost,
-    /// One Kafka record of the fingerprint log, in order. Its first entries are judged at once.
-    Entries {
+    /// One Kafka record of the fingerprint log, in order. Its first requests are judged at once.
+    Requests {
         /// Its offset.
-        offset: EntryOffset,
+        offset: RequestOffset,
         /// When the broker appended it.
         append_time: Timestamp,
-        /// The entries that it holds.
-        entries: Vec<Entry>,
+        /// The requests that it holds.
+        requests: Vec<Request>,
     },
     /// Judge some more of the record at hand: while [`super::Judge::is_unfinished`] says so.
     Continue,
@@ -78,11 +78,11 @@ pub enum Effect {
     /// Leave it.
     Leave,
     /// Make this call to the transactional producer. Answered by [`Event::Called`].
-    Call(Request),
+    Call(ProducerCall),
     /// Hand over the fingerprint log from this offset on, or from its beginning if that is later.
-    ReadEntries {
+    ReadRequests {
         /// First offset wanted.
-        from: EntryOffset,
+        from: RequestOffset,
     },
     /// Stop handing it over.
     StopReading,
@@ -93,7 +93,7 @@ pub enum Effect {
         /// First offset of the verdict log to keep: that of a checkpoint.
         verdicts: VerdictOffset,
         /// First offset of the fingerprint log to keep.
-        entries: EntryOffset,
+        requests: RequestOffset,
     },
     /// Write [`super::Judge::snapshot`] to a file, before the next event: the state is that of a committed offset now.
     Snapshot,
@@ -107,13 +107,13 @@ pub enum Effect {
 
 /// A call to the judge's producer, with what it carries.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Request {
+pub enum ProducerCall {
     /// Send these records to the verdict log.
     Produce(Arc<Vec<VerdictRecord>>),
     /// Commit the place in the fingerprint log.
     SendOffsets {
-        /// Offset of the next entry.
-        next_entry: EntryOffset,
+        /// Offset of the next request.
+        next_request: RequestOffset,
         /// Offset of the latest checkpoint, for the metadata: where a worker begins to read.
         checkpoint: Option<VerdictOffset>,
     },

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::log::{LogIdentity, Rules};
+use crate::protocol::{LogIdentity, Rules};
 
 /// What a judge needs to know.
 #[derive(Clone, Debug)]
@@ -19,15 +19,15 @@ pub struct JudgeSettings {
     pub checkpoint_interval_records: u64,
     /// How long verdicts stay readable, in event time, at least window + lateness.
     pub keep: Duration,
-    /// Most verdicts in one record of the verdict log, give or take one record of entries.
+    /// Most verdicts in one record of the verdict log, give or take one record of requests.
     pub batch_verdicts: usize,
-    /// Verdicts that may wait for their commit; at this number no more entries are read.
+    /// Verdicts that may wait for their commit; at this number no more requests are read.
     pub pending_verdicts: usize,
-    /// How old a verdict may be that no transaction carries yet; from then on no more entries are read. Well below the
+    /// How old a verdict may be that no transaction carries yet; from then on no more requests are read. Well below the
     /// time-out of a transaction.
     pub pending_time: Duration,
-    /// Most entries that are judged for one event.
-    pub step_entries: usize,
+    /// Most requests that are judged for one event.
+    pub step_requests: usize,
     /// Time between snapshots; none are cut when absent.
     pub snapshot_interval: Option<Duration>,
     /// How long a revoked partition may take to commit what is judged.

@@ -1,8 +1,8 @@
 //! The state as a value, true for one offset of the verdict log.
 
-use super::{Span, Spans, State};
+use super::{LogRetention, LogSpan, State};
 use crate::index::{Original, SharedOriginals, Task};
-use crate::log::{Checkpoint, VerdictOffset};
+use crate::protocol::{Checkpoint, VerdictOffset};
 
 /// A judge's state at one committed offset of the verdict log: what the `snapshot` room keeps in files.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub struct Snapshot {
     /// Offset of the latest checkpoint.
     pub latest_checkpoint: Option<VerdictOffset>,
     /// What the kept log serves.
-    pub spans: Vec<Span>,
+    pub spans: Vec<LogSpan>,
 }
 
 /// A snapshot that shares the originals with the state it was taken from. Taking it costs next to nothing, and the state
@@ -32,7 +32,7 @@ pub struct SharedSnapshot {
     /// Offset of the latest checkpoint.
     pub latest_checkpoint: Option<VerdictOffset>,
     /// What the kept log serves.
-    pub spans: Vec<Span>,
+    pub spans: Vec<LogSpan>,
 }
 
 impl SharedSnapshot {
@@ -40,12 +40,12 @@ impl SharedSnapshot {
     #[must_use]
     pub fn take(
         state: &State,
-        spans: &Spans,
+        spans: &LogRetention,
         at: VerdictOffset,
         latest_checkpoint: Option<VerdictOffset>,
     ) -> Option<Self> {
         let checkpoint = state.checkpoint(latest_checkpoint, |_| 0, &std::collections::BTreeMap::new())?;
-        let originals = state.index().share(&state.tails());
+        let originals = state.index().share(&state.watermarks());
         Some(Self { at, state: checkpoint, originals, latest_checkpoint, spans: spans.iter().cloned().collect() })
     }
 
@@ -62,7 +62,7 @@ impl SharedSnapshot {
 pub struct Restored {
     pub(super) at: VerdictOffset,
     pub(super) state: State,
-    pub(super) spans: Spans,
+    pub(super) spans: LogRetention,
     pub(super) latest_checkpoint: Option<VerdictOffset>,
 }
 
@@ -105,7 +105,7 @@ impl Snapshot {
         Restoring(Restored {
             at: self.at,
             state: State::without_originals(&self.state),
-            spans: Spans::from_parts(self.spans.clone()),
+            spans: LogRetention::from_parts(self.spans.clone()),
             latest_checkpoint: self.latest_checkpoint,
         })
     }

@@ -6,10 +6,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Counts;
 use crate::index::{Index, Original, Probe, Task};
-use crate::log::{
-    Answer, Checkpoint, Decision, EntryOffset, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal, PageEntry,
-    PageVerdict, PartitionCheckpoint, RequestId, Rules, RulesNumber, RulesRecord, Stage, Tails, Verdict, VerdictBatch,
-    VerdictOffset, VerdictRecord,
+use crate::protocol::{
+    Answer, Checkpoint, Decision, ExpiryWatermarks, ForgetTarget, Judged, LogIdentity, MinHashRules, NewOriginal,
+    PageRequest, PageVerdict, PartitionCheckpoint, RequestId, RequestOffset, Rules, RulesNumber, RulesRecord, Stage,
+    Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -23,10 +23,10 @@ pub struct State {
     log: Option<LogIdentity>,
     rules_number: RulesNumber,
     rules: Option<Rules>,
-    newest: Timestamp,
-    tails: Tails,
+    stream_time: Timestamp,
+    watermarks: ExpiryWatermarks,
     next_sequence: u64,
-    next_entry: EntryOffset,
+    next_request: RequestOffset,
     partitions: BTreeMap<PartitionId, PartitionHistory>,
     applied: Applied,
     index: Index,
@@ -80,10 +80,10 @@ impl Default for State {
             log: None,
             rules_number: RulesNumber::default(),
             rules: None,
-            newest: Timestamp::MIN,
-            tails: Tails::START,
+            stream_time: Timestamp::MIN,
+            watermarks: ExpiryWatermarks::START,
             next_sequence: 0,
-            next_entry: EntryOffset::default(),
+            next_request: RequestOffset::default(),
             partitions: BTreeMap::new(),
             applied: Applied::default(),
             index: Index::new(0),
@@ -93,11 +93,18 @@ impl Default for State {
 }
 
 impl State {
-    /// Begins a new log under these rules. Entries are judged from `next_entry` on.
+    /// Begins a new log under these rules. Requests are judged from `next_request` on.
     #[must_use]
-    pub fn begin(log: LogIdentity, rules: Rules, next_entry: EntryOffset) -> Self {
+    pub fn begin(log: LogIdentity, rules: Rules, next_request: RequestOffset) -> Self {
         let index = index_for(&rules);
-        Self { log: Some(log), rules_number: RulesNumber(1), rules: Some(rules), next_entry, index, ..Self::default() }
+        Self {
+            log: Some(log),
+            rules_number: RulesNumber(1),
+            rules: Some(rules),
+            next_request,
+            index,
+            ..Self::default()
+        }
     }
 
     /// Takes over what a checkpoint says, and these originals; `run` does the tasks that find them again
@@ -133,10 +140,10 @@ impl State {
             log: Some(checkpoint.log),
             rules_number: checkpoint.rules_number,
             rules: Some(checkpoint.rules.clone()),
-            newest: checkpoint.newest,
-            tails: checkpoint.tails,
+            stream_time: checkpoint.stream_time,
+            watermarks: checkpoint.watermarks,
             next_sequence: checkpoint.next_sequence,
-            next_entry: checkpoint.next_entry,
+            next_request: checkpoint.next_request,
             partitions,
             applied: Applied::default(),
             index: index_for(&checkpoint.rules),
@@ -147,13 +154,13 @@ impl State {
         state
     }
 
-    /// Writes the state down, but for the originals; `floors` gives the floor that each partition is to have from
+    /// Writes the state down, but for the originals; `low_watermarks` gives the low watermark that each partition is to have from
     /// here on, and `delivered` how far the input group was seen to have committed.
     #[must_use]
     pub fn checkpoint(
         &self,
         previous: Option<VerdictOffset>,
-        mut floor: impl FnMut(&PartitionId) -> i64,
+        mut low_watermark: impl FnMut(&PartitionId) -> i64,
         delivered: &BTreeMap<PartitionId, i64>,
     ) -> Option<Checkpoint> {
         let mut partitions: BTreeMap<PartitionId, PartitionCheckpoint> = self
@@ -162,7 +169,7 @@ impl State {
             .map(|(partition, seen)| {
                 let said = PartitionCheckpoint {
                     judged: seen.judged.clone(),
-                    floor: floor(partition),
+                    low_watermark: low_watermark(partition),
                     delivered: seen.delivered,
                 };
                 (partition.clone(), said)
@@ -177,10 +184,10 @@ impl State {
             log: self.log?,
             rules_number: self.rules_number,
             rules: self.rules.clone()?,
-            newest: self.newest,
-            tails: self.tails,
+            stream_time: self.stream_time,
+            watermarks: self.watermarks,
             next_sequence: self.next_sequence,
-            next_entry: self.next_entry,
+            next_request: self.next_request,
             previous,
             partitions,
             applied: self.applied.order.iter().copied().collect(),
@@ -238,8 +245,8 @@ impl State {
 
     /// Takes over what a batch says once its verdicts were followed.
     pub fn end_batch(&mut self, batch: &VerdictBatch) {
-        self.move_tails(batch.tails);
-        self.next_entry = batch.next_entry;
+        self.move_tails(batch.watermarks);
+        self.next_request = batch.next_request;
     }
 
     /// Puts new rules in force.
@@ -267,7 +274,7 @@ impl State {
                 self.counts.forgotten += self.index.forget_source(source);
             }
             Answer::Forgotten(ForgetTarget::Id(id)) => {
-                self.counts.forgotten += self.index.forget_id(*id, &self.tails);
+                self.counts.forgotten += self.index.forget_id(*id, &self.watermarks);
             }
             Answer::Reopened { partition, from, to } => {
                 self.seen(partition).judged.reopen(*from, *to);
@@ -282,9 +289,9 @@ impl State {
         if !self.seen(&page.source.partition).judged.insert(page.source.offset) {
             return Err(Diverged::SecondVerdict(page.source.clone()));
         }
-        let mut tails = self.tails_with(page.event_time);
-        self.counts.late += u64::from(page.event_time < tails.times.min());
-        self.newest = self.newest.max(page.event_time);
+        let mut watermarks = self.tails_with(page.event_time);
+        self.counts.late += u64::from(page.event_time < watermarks.times.min());
+        self.stream_time = self.stream_time.max(page.event_time);
         if let Decision::Update { of, original: Some(_) } = &page.decision {
             self.counts.forgotten += self.index.forget_source(&of.source);
         }
@@ -293,9 +300,9 @@ impl State {
             self.counts.family_members += u64::from(original.placement.family.is_some());
             self.remember(page, original);
             let capacity = self.rules.as_ref().map_or(u64::MAX, |rules| rules.max_entries);
-            tails.first_sequence = tails.first_sequence.max(self.next_sequence.saturating_sub(capacity));
+            watermarks.first_sequence = watermarks.first_sequence.max(self.next_sequence.saturating_sub(capacity));
         }
-        self.move_tails(tails);
+        self.move_tails(watermarks);
         Ok(())
     }
 
@@ -316,7 +323,7 @@ impl State {
 
     /// Returns what the index is asked about a page that is judged by these rules, with its event time as judged.
     #[must_use]
-    pub fn probe<'a>(&self, rules: &'a Rules, page: &'a PageEntry, event_time: Timestamp) -> Probe<'a> {
+    pub fn probe<'a>(&self, rules: &'a Rules, page: &'a PageRequest, event_time: Timestamp) -> Probe<'a> {
         Probe {
             fingerprints: &page.fingerprints,
             id: page.id,
@@ -324,7 +331,7 @@ impl State {
             site: page.site,
             is_variant: page.is_variant,
             event_time,
-            tails: self.tails_with(event_time),
+            watermarks: self.tails_with(event_time),
             windows: rules.windows,
             stages: &rules.stages,
             max_distance: rules.max_distance,
@@ -334,32 +341,32 @@ impl State {
         }
     }
 
-    /// Returns where the tails stand once a page of this event time is judged. They never move back.
+    /// Returns where the watermarks stand once a page of this event time is judged. They never move back.
     #[must_use]
-    pub fn tails_with(&self, event_time: Timestamp) -> Tails {
-        let Some(rules) = &self.rules else { return self.tails };
-        let newest = self.newest.max(event_time);
-        let times = rules.windows.map(|window| newest.minus(rules.lateness).minus(window));
-        self.tails.later(Tails { times, first_sequence: 0 })
+    pub fn tails_with(&self, event_time: Timestamp) -> ExpiryWatermarks {
+        let Some(rules) = &self.rules else { return self.watermarks };
+        let stream_time = self.stream_time.max(event_time);
+        let times = rules.windows.map(|window| stream_time.minus(rules.lateness).minus(window));
+        self.watermarks.later(ExpiryWatermarks { times, first_sequence: 0 })
     }
 
-    /// Notes that every entry before `next_entry` is judged.
-    pub fn pass_entries(&mut self, next_entry: EntryOffset) {
-        self.next_entry = next_entry;
+    /// Notes that every request before `next_request` is judged.
+    pub fn pass_requests(&mut self, next_request: RequestOffset) {
+        self.next_request = next_request;
     }
 
-    /// Raises the floors as this checkpoint says: for everybody who follows, at the same place in the log.
+    /// Raises the low watermarks as this checkpoint says: for everybody who follows, at the same place in the log.
     pub fn raise_floors(&mut self, checkpoint: &Checkpoint) {
         for (partition, said) in &checkpoint.partitions {
             let seen = self.seen(partition);
-            seen.judged.raise_floor(said.floor);
+            seen.judged.raise_floor(said.low_watermark);
             seen.delivered = seen.delivered.max(said.delivered);
         }
     }
 
-    fn move_tails(&mut self, tails: Tails) {
-        self.tails = self.tails.later(tails);
-        let gone = self.index.advance(&self.tails);
+    fn move_tails(&mut self, watermarks: ExpiryWatermarks) {
+        self.watermarks = self.watermarks.later(watermarks);
+        let gone = self.index.advance(&self.watermarks);
         self.counts.expired += gone.expired;
         self.counts.evicted += gone.evicted;
     }
@@ -412,20 +419,20 @@ impl State {
 
     /// Returns the largest event time judged, [`Timestamp::MIN`] before the first.
     #[must_use]
-    pub const fn newest(&self) -> Timestamp {
-        self.newest
+    pub const fn stream_time(&self) -> Timestamp {
+        self.stream_time
     }
 
     /// Returns where forgetting stands.
     #[must_use]
-    pub const fn tails(&self) -> Tails {
-        self.tails
+    pub const fn watermarks(&self) -> ExpiryWatermarks {
+        self.watermarks
     }
 
-    /// Returns the offset of the next entry to judge.
+    /// Returns the offset of the next request to judge.
     #[must_use]
-    pub const fn next_entry(&self) -> EntryOffset {
-        self.next_entry
+    pub const fn next_request(&self) -> RequestOffset {
+        self.next_request
     }
 
     /// Returns the originals held.
@@ -448,7 +455,7 @@ impl State {
     /// Returns the sequence number of the oldest original that can still be matched, or of the next one.
     #[must_use]
     pub fn first_live_sequence(&self) -> u64 {
-        self.index.live(&self.tails).next().map_or(self.next_sequence, |original| original.sequence)
+        self.index.live(&self.watermarks).next().map_or(self.next_sequence, |original| original.sequence)
     }
 
     /// Returns the sequence number of the next original.
@@ -463,7 +470,10 @@ impl State {
         let mut hash = Xxh3::new();
         let mut write = |text: &str| hash.update(text.as_bytes());
         write(&format!("{:?} {:?} {:?}", self.log, self.rules_number, self.rules));
-        write(&format!("{:?} {:?} {:?} {:?}", self.newest, self.tails, self.next_sequence, self.next_entry.0));
+        write(&format!(
+            "{:?} {:?} {:?} {:?}",
+            self.stream_time, self.watermarks, self.next_sequence, self.next_request.0
+        ));
         write(&format!("{:?}", self.applied.order));
         for (partition, seen) in &self.partitions {
             if seen.delivered > 0 {
@@ -472,10 +482,10 @@ impl State {
             if !seen.judged.is_empty() {
                 let above: Vec<u64> = seen.judged.above().iter().collect();
                 let reopened: Vec<u64> = seen.judged.reopened().iter().collect();
-                write(&format!("{partition} {} {above:?} {reopened:?}", seen.judged.floor()));
+                write(&format!("{partition} {} {above:?} {reopened:?}", seen.judged.low_watermark()));
             }
         }
-        for original in self.index.live(&self.tails) {
+        for original in self.index.live(&self.watermarks) {
             write(&format!("{original:?}"));
         }
         hash.digest()

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Width};
 use crate::index::run_sequential;
-use crate::log::{
-    Answer, Checkpoint, Decision, Entry, EntryBody, EntryOffset, ForgetTarget, LogIdentity, PageEntry, PageVerdict,
-    RequestId, Rules, SameId, Stage, Verdict, VerdictOffset, Windows,
+use crate::protocol::{
+    Answer, Checkpoint, Decision, ForgetTarget, LogIdentity, PageRequest, PageVerdict, Request, RequestBody, RequestId,
+    RequestOffset, Rules, SameId, Stage, Verdict, VerdictOffset, Windows,
 };
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 
@@ -47,13 +47,13 @@ fn figures(value: u32) -> &'static [u16] {
     }
 }
 
-fn page(width: Width) -> impl Strategy<Value = EntryBody> {
+fn page(width: Width) -> impl Strategy<Value = RequestBody> {
     // The exact hash decides the SimHash, as text does; near values differ in few bits.
     let value = 0_u32..12;
     let id = proptest::option::of(0_u64..3);
     let scope = proptest::option::of(0_u64..2);
     (0_i32..2, 0_i64..60, 0_i64..120, value, id, scope).prop_map(move |(number, offset, time, value, id, scope)| {
-        EntryBody::Page(PageEntry {
+        RequestBody::Page(PageRequest {
             source: PartitionId::new("pages", number).at(offset),
             event_time: Timestamp::from_millis(time),
             id: id.map(IdHash),
@@ -72,30 +72,30 @@ fn page(width: Width) -> impl Strategy<Value = EntryBody> {
     })
 }
 
-fn body(width: Width) -> impl Strategy<Value = EntryBody> {
+fn body(width: Width) -> impl Strategy<Value = RequestBody> {
     let source = || (0_i32..2, 0_i64..60).prop_map(|(number, offset)| PartitionId::new("pages", number).at(offset));
     prop_oneof![
         20 => page(width),
-        1 => source().prop_map(|source| EntryBody::Withdraw { source, reason: Reject::Refused }),
-        1 => source().prop_map(|source| EntryBody::Forget(ForgetTarget::Source(source))),
-        1 => (0_u64..3).prop_map(|id| EntryBody::Forget(ForgetTarget::Id(IdHash(id)))),
+        1 => source().prop_map(|source| RequestBody::Withdraw { source, reason: Reject::Refused }),
+        1 => source().prop_map(|source| RequestBody::Forget(ForgetTarget::Source(source))),
+        1 => (0_u64..3).prop_map(|id| RequestBody::Forget(ForgetTarget::Id(IdHash(id)))),
         1 => (source(), 0_i64..8).prop_map(|(Source { partition, offset }, length)| {
-            EntryBody::Reopen { partition, from: offset, to: offset + length }
+            RequestBody::Reopen { partition, from: offset, to: offset + length }
         }),
     ]
 }
 
-/// Entries with their append times; request ids repeat now and then. Their codes are of one width, as in every log.
-pub(super) fn entries() -> impl Strategy<Value = Vec<(Entry, Timestamp)>> {
-    proptest::sample::select(&Width::ALL[..]).prop_flat_map(entries_of)
+/// Requests with their append times; request ids repeat now and then. Their codes are of one width, as in every log.
+pub(super) fn requests() -> impl Strategy<Value = Vec<(Request, Timestamp)>> {
+    proptest::sample::select(&Width::ALL[..]).prop_flat_map(requests_of)
 }
 
-fn entries_of(width: Width) -> impl Strategy<Value = Vec<(Entry, Timestamp)>> {
+fn requests_of(width: Width) -> impl Strategy<Value = Vec<(Request, Timestamp)>> {
     proptest::collection::vec((body(width), 0_u64..400, 0_i64..3), 0..200).prop_map(|steps| {
         let mut clock = 0;
         let timed = steps.into_iter().map(|(body, request, later)| {
             clock += later;
-            (Entry { request: RequestId(request), body }, Timestamp::from_millis(clock))
+            (Request { id: RequestId(request), body }, Timestamp::from_millis(clock))
         });
         timed.collect()
     })
@@ -109,22 +109,22 @@ type Rank = (bool, bool, u8, u32, usize);
 struct Oracle {
     judged: Vec<Source>,
     applied: Vec<RequestId>,
-    originals: Vec<(Source, i64, PageEntry, bool)>,
-    newest: Option<i64>,
+    originals: Vec<(Source, i64, PageRequest, bool)>,
+    stream_time: Option<i64>,
 }
 
 impl Oracle {
     /// Returns "unique", "late", "update", or the stage, with the original's position.
-    fn ask(&mut self, entry: &Entry, append_time: i64, capacity: usize) -> Option<(String, Option<Source>)> {
+    fn ask(&mut self, request: &Request, append_time: i64, capacity: usize) -> Option<(String, Option<Source>)> {
         let answer = |verdict: &str, of: Option<Source>| Some((verdict.to_owned(), of));
-        let page = match &entry.body {
-            EntryBody::Page(page) => page,
-            EntryBody::Withdraw { .. } | EntryBody::Forget(_) | EntryBody::Reopen { .. } => {
-                if self.applied.contains(&entry.request) {
+        let page = match &request.body {
+            RequestBody::Page(page) => page,
+            RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => {
+                if self.applied.contains(&request.id) {
                     return None;
                 }
-                self.applied.push(entry.request);
-                self.apply(&entry.body);
+                self.applied.push(request.id);
+                self.apply(&request.body);
                 return answer("applied", None);
             }
         };
@@ -133,15 +133,15 @@ impl Oracle {
         }
         self.judged.push(page.source.clone());
         let time = page.event_time.millis().min(append_time + SKEW);
-        let newest = self.newest.map_or(time, |newest| newest.max(time));
-        self.newest = Some(newest);
+        let stream_time = self.stream_time.map_or(time, |stream_time| stream_time.max(time));
+        self.stream_time = Some(stream_time);
         let kept_from = self.originals.len().saturating_sub(capacity);
         let mut best: Option<(Rank, usize)> = None;
         for (at, (_, held_time, held, alive)) in self.originals.iter().enumerate() {
             let distance = (held.digest.0 ^ page.digest.0).count_ones();
             let near = page.fingerprints.simhash.is_some() && held.fingerprints.simhash.is_some() && distance <= 2;
             for (stage, window, matches) in [(0, WINDOW, distance == 0), (1, WINDOW / 2, near)] {
-                let in_window = (held_time - time).abs() <= window && *held_time >= newest - LATENESS - window;
+                let in_window = (held_time - time).abs() <= window && *held_time >= stream_time - LATENESS - window;
                 if *alive && at >= kept_from && matches && in_window && held.scope == page.scope {
                     let same_id = held.id.is_some() && held.id == page.id;
                     // Of two figures and four, one is common: 20.
@@ -155,7 +155,7 @@ impl Oracle {
             }
         }
         let Some(((others, other_id, stage, _, _), at)) = best else {
-            let remembered = time >= newest - LATENESS - WINDOW;
+            let remembered = time >= stream_time - LATENESS - WINDOW;
             if remembered {
                 self.originals.push((page.source.clone(), time, page.clone(), true));
             }
@@ -170,7 +170,7 @@ impl Oracle {
             return answer("update", Some(of));
         }
         if others {
-            if time >= newest - LATENESS - WINDOW {
+            if time >= stream_time - LATENESS - WINDOW {
                 self.originals.push((page.source.clone(), time, page.clone(), true));
             }
             return answer("template", Some(of));
@@ -178,23 +178,25 @@ impl Oracle {
         answer(if stage == 0 { "exact" } else { "simhash" }, Some(of))
     }
 
-    fn apply(&mut self, body: &EntryBody) {
+    fn apply(&mut self, body: &RequestBody) {
         let reopened = |source: &Source| match body {
-            EntryBody::Reopen { partition, from, to } => {
+            RequestBody::Reopen { partition, from, to } => {
                 source.partition == *partition && (*from..*to).contains(&source.offset)
             }
-            EntryBody::Page(_) | EntryBody::Withdraw { .. } | EntryBody::Forget(_) => false,
+            RequestBody::Page(_) | RequestBody::Withdraw { .. } | RequestBody::Forget(_) => false,
         };
         self.judged.retain(|source| !reopened(source));
-        if let EntryBody::Withdraw { source, .. } = body {
+        if let RequestBody::Withdraw { source, .. } = body {
             self.judged.push(source.clone());
         }
         for (held, _, page, alive) in &mut self.originals {
             let forgotten = match body {
-                EntryBody::Withdraw { source, .. } | EntryBody::Forget(ForgetTarget::Source(source)) => held == source,
-                EntryBody::Forget(ForgetTarget::Id(id)) => page.id == Some(*id),
-                EntryBody::Reopen { .. } => reopened(held),
-                EntryBody::Page(_) => false,
+                RequestBody::Withdraw { source, .. } | RequestBody::Forget(ForgetTarget::Source(source)) => {
+                    held == source
+                }
+                RequestBody::Forget(ForgetTarget::Id(id)) => page.id == Some(*id),
+                RequestBody::Reopen { .. } => reopened(held),
+                RequestBody::Page(_) => false,
             };
             *alive &= !forgotten;
         }
@@ -218,14 +220,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn verdicts_are_those_of_a_list_and_two_loops(entries in entries(), capacity in prop_oneof![Just(3), Just(1000)]) {
-        let mut state = State::begin(LogIdentity(1), rules(capacity), EntryOffset(0));
+    fn verdicts_are_those_of_a_list_and_two_loops(requests in requests(), capacity in prop_oneof![Just(3), Just(1000)]) {
+        let mut state = State::begin(LogIdentity(1), rules(capacity), RequestOffset(0));
         deliver_all(&mut state);
         let mut oracle = Oracle::default();
-        for (entry, append_time) in &entries {
-            let verdict = decide(&state, entry, *append_time);
-            let expected = oracle.ask(entry, append_time.millis(), usize::try_from(capacity).unwrap());
-            prop_assert_eq!(verdict.as_ref().map(in_short), expected, "{:?}", entry);
+        for (request, append_time) in &requests {
+            let verdict = decide(&state, request, *append_time);
+            let expected = oracle.ask(request, append_time.millis(), usize::try_from(capacity).unwrap());
+            prop_assert_eq!(verdict.as_ref().map(in_short), expected, "{:?}", request);
             if let Some(verdict) = verdict {
                 state.follow(&verdict).unwrap();
             }
@@ -234,22 +236,22 @@ proptest! {
 
     #[test]
     fn a_state_followed_from_a_snapshot_or_a_checkpoint_is_the_same(
-        entries in entries(),
+        requests in requests(),
         at in 0_usize..200,
-        floor in 0_i64..60,
+        low_watermark in 0_i64..60,
         capacity in prop_oneof![Just(3), Just(1000)],
     ) {
-        let mut state = State::begin(LogIdentity(1), rules(capacity), EntryOffset(0));
+        let mut state = State::begin(LogIdentity(1), rules(capacity), RequestOffset(0));
         deliver_all(&mut state);
         let (mut checkpoint, mut snapshot): (Option<Checkpoint>, Option<Snapshot>) = (None, None);
         let mut behind = Vec::new();
-        for (number, (entry, append_time)) in entries.iter().enumerate() {
+        for (number, (request, append_time)) in requests.iter().enumerate() {
             if number == at {
-                checkpoint = state.checkpoint(None, |_| floor, &BTreeMap::new());
+                checkpoint = state.checkpoint(None, |_| low_watermark, &BTreeMap::new());
                 state.raise_floors(checkpoint.as_ref().unwrap());
-                snapshot = SharedSnapshot::take(&state, &Spans::default(), VerdictOffset(0), None).map(SharedSnapshot::listed);
+                snapshot = SharedSnapshot::take(&state, &LogRetention::default(), VerdictOffset(0), None).map(SharedSnapshot::listed);
             }
-            if let Some(verdict) = decide(&state, entry, *append_time) {
+            if let Some(verdict) = decide(&state, request, *append_time) {
                 state.follow(&verdict).unwrap();
                 if checkpoint.is_some() {
                     behind.push(verdict);
@@ -278,7 +280,7 @@ fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
         request: RequestId(0),
         answer: Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused },
     };
-    let mut spans = Spans::default();
+    let mut spans = LogRetention::default();
     spans.open(Some(VerdictOffset(0)), 0);
     spans.note(&ruled(3), 0);
     spans.open(Some(VerdictOffset(100)), 0);
@@ -287,14 +289,18 @@ fn the_floor_stays_below_what_can_be_read_back_and_what_is_committed() {
         committed: BTreeMap::from([(partition.clone(), committed)]),
         partitions: [partition.clone()].into(),
     };
-    assert_eq!(spans.floor(&partition, 0, &input(20)), 3);
-    let trim = |spans: &Spans, committed| spans.trim_point(0, &input(committed), Timestamp::MIN.plus(millis(1)));
+    assert_eq!(spans.low_watermark(&partition, 0, &input(20)), 3);
+    let trim = |spans: &LogRetention, committed| spans.trim_point(0, &input(committed), Timestamp::MIN.plus(millis(1)));
     assert_eq!(trim(&spans, 3), None, "the answer at 3 is not delivered");
     assert_eq!(trim(&spans, 4), Some(VerdictOffset(100)));
     spans.trimmed_to(VerdictOffset(100));
-    assert_eq!(spans.floor(&partition, 0, &input(20)), 8);
-    assert_eq!(spans.floor(&partition, 0, &input(5)), 5);
-    assert_eq!(spans.floor(&partition, 100, &input(5)), 5, "what was delivered once is read again after a rewind");
+    assert_eq!(spans.low_watermark(&partition, 0, &input(20)), 8);
+    assert_eq!(spans.low_watermark(&partition, 0, &input(5)), 5);
+    assert_eq!(
+        spans.low_watermark(&partition, 100, &input(5)),
+        5,
+        "what was delivered once is read again after a rewind"
+    );
     assert_eq!(trim(&spans, 20), None, "the newest span stays");
 }
 
@@ -304,20 +310,20 @@ fn verdicts_of_a_reopened_range_hold_nothing_back() {
     let verdict = |answer| Verdict { request: RequestId(0), answer };
     let ruled = |offset| verdict(Answer::Withdrawn { source: partition.at(offset), reason: Reject::Refused });
     let reopened = |from, to| verdict(Answer::Reopened { partition: partition.clone(), from, to });
-    let mut spans = Spans::default();
+    let mut spans = LogRetention::default();
     for (number, offset) in [3, 700, 8].into_iter().enumerate() {
         spans.open(Some(VerdictOffset(i64::try_from(number).unwrap() * 100)), 0);
         spans.note(&ruled(offset), 0);
     }
     // The topic was made anew: the group has committed little of it.
     let input = InputOffsets { committed: [(partition.clone(), 5)].into(), partitions: [partition.clone()].into() };
-    let trim = |spans: &Spans| spans.trim_point(0, &input, Timestamp::MIN.plus(millis(1)));
+    let trim = |spans: &LogRetention| spans.trim_point(0, &input, Timestamp::MIN.plus(millis(1)));
     assert_eq!(trim(&spans), Some(VerdictOffset(100)), "the answer at 700 is not delivered");
     spans.note(&reopened(100, 700), 0);
     assert_eq!(trim(&spans), Some(VerdictOffset(100)), "700 is not reopened");
     spans.note(&reopened(100, 701), 0);
     assert_eq!(trim(&spans), Some(VerdictOffset(200)));
-    assert_eq!(spans.floor(&partition, 0, &input), 3, "what is not reopened can still be read back");
+    assert_eq!(spans.low_watermark(&partition, 0, &input), 3, "what is not reopened can still be read back");
 }
 
 #[test]
@@ -332,7 +338,7 @@ fn a_partition_that_left_the_input_holds_nothing_back() {
             decision: Decision::Unique { original: None },
         }),
     };
-    let mut spans = Spans::default();
+    let mut spans = LogRetention::default();
     for span in 0..10 {
         spans.open(Some(VerdictOffset(100 * span)), 0);
         spans.note(&page(&stays, span, 10 * span), 0);
@@ -347,7 +353,7 @@ fn a_partition_that_left_the_input_holds_nothing_back() {
     };
     let keep_from = Timestamp::from_millis(55);
     assert_eq!(spans.trim_point(0, &input, keep_from), Some(VerdictOffset(200)), "its worker may come back");
-    assert_eq!(spans.floor(&leaves, 2, &input), 0);
+    assert_eq!(spans.low_watermark(&leaves, 2, &input), 0);
     input.partitions.remove(&leaves);
     input.committed.remove(&leaves);
     assert_eq!(
@@ -358,17 +364,17 @@ fn a_partition_that_left_the_input_holds_nothing_back() {
     assert_eq!(spans.trim_point(0, &input, keep_from), Some(VerdictOffset(600)));
     assert_eq!(spans.oldest(), Some(Timestamp::from_millis(0)));
     spans.trimmed_to(VerdictOffset(600));
-    assert_eq!(spans.floor(&leaves, 2, &input), 2, "its judged set becomes a floor");
-    assert_eq!(spans.floor(&stays, 0, &input), 6);
+    assert_eq!(spans.low_watermark(&leaves, 2, &input), 2, "its judged set becomes a low watermark");
+    assert_eq!(spans.low_watermark(&stays, 0, &input), 6);
     assert_eq!(spans.oldest(), Some(Timestamp::from_millis(60)));
 }
 
 #[test]
 fn only_what_was_delivered_is_reopened() {
     let partition = PartitionId::new("pages", 0);
-    let mut state = State::begin(LogIdentity(1), rules(1000), EntryOffset(0));
+    let mut state = State::begin(LogIdentity(1), rules(1000), RequestOffset(0));
     let reopen =
-        |to| Entry { request: RequestId(9), body: EntryBody::Reopen { partition: partition.clone(), from: 3, to } };
+        |to| Request { id: RequestId(9), body: RequestBody::Reopen { partition: partition.clone(), from: 3, to } };
     let decided = |state: &State, to| {
         let answer = decide(state, &reopen(to), Timestamp::MIN).unwrap().answer;
         let Answer::Reopened { from, to, .. } = answer else { panic!("{answer:?}") };
@@ -387,7 +393,7 @@ pub(super) fn deliver(state: &mut State, partition: &PartitionId, position: i64)
     state.raise_floors(&checkpoint);
 }
 
-/// All that [`entries`] ask about is delivered.
+/// All that [`requests`] ask about is delivered.
 pub(super) fn deliver_all(state: &mut State) {
     (0..2).for_each(|number| deliver(state, &PartitionId::new("pages", number), 100));
 }

@@ -4,21 +4,21 @@
 //! verdicts. What is written stays in force: after a difference the written verdict is followed, so that one difference
 //! does not bring forth others.
 //!
-//! Cost: that of judging, once for each entry.
+//! Cost: that of judging, once for each request.
 
 use super::{Diverged, State, decide};
-use crate::log::{Answer, Checkpoint, Entry, EntryOffset, Verdict, VerdictBatch, VerdictRecord};
+use crate::protocol::{Answer, Checkpoint, Request, RequestOffset, Verdict, VerdictBatch, VerdictRecord};
 use crate::record::Timestamp;
 
 /// One record of the fingerprint log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// Its offset.
-    pub offset: EntryOffset,
+    pub offset: RequestOffset,
     /// When the broker took it.
     pub append_time: Timestamp,
     /// What it asks.
-    pub entries: Vec<Entry>,
+    pub requests: Vec<Request>,
 }
 
 /// Where what is written is not what comes out.
@@ -26,16 +26,16 @@ pub struct Asked {
 pub enum Difference {
     /// One verdict.
     Verdict {
-        /// Offset of the entry in the fingerprint log, if there is one.
-        entry: Option<EntryOffset>,
+        /// Offset of the request in the fingerprint log, if there is one.
+        request: Option<RequestOffset>,
         /// What stands in the verdict log, if anything.
         written: Option<Box<Verdict>>,
         /// What comes out, if anything.
         anew: Option<Box<Verdict>>,
     },
-    /// The tails behind a batch: where forgetting stands.
-    Tails,
-    /// What a checkpoint says of clock, tails, rules, or the place in the log.
+    /// The watermarks behind a batch: where forgetting stands.
+    ExpiryWatermarks,
+    /// What a checkpoint says of clock, watermarks, rules, or the place in the log.
     Checkpoint,
 }
 
@@ -48,13 +48,13 @@ pub struct VerifyCounts {
     pub same: u64,
     /// Those of them that name an original which is older than the kept log: nobody can tell.
     pub unknown: u64,
-    /// Verdicts whose entries the fingerprint log does not hold any more.
+    /// Verdicts whose requests the fingerprint log does not hold any more.
     pub unasked: u64,
     /// Differences found.
     pub differences: u64,
 }
 
-/// Follows the verdict log and judges the entries that belong to it anew.
+/// Follows the verdict log and judges the requests that belong to it anew.
 #[derive(Debug, Default)]
 pub struct LogVerifier {
     state: State,
@@ -63,7 +63,7 @@ pub struct LogVerifier {
 }
 
 impl LogVerifier {
-    /// Says that every original which entries still held can match is in the kept verdict log. So it is where the
+    /// Says that every original which requests still held can match is in the kept verdict log. So it is where the
     /// fingerprint log was trimmed: both logs are trimmed together, to a place where that holds. A verdict log that
     /// begins with its very first checkpoint needs no such promise.
     pub fn trust_the_trim(&mut self) {
@@ -83,7 +83,7 @@ impl LogVerifier {
     }
 
     /// Takes the next record of the verdict log, with the records of the fingerprint log that it answers: those from
-    /// the state's next entry up to the record's. Without them it is only followed.
+    /// the state's next request up to the record's. Without them it is only followed.
     ///
     /// # Errors
     ///
@@ -116,23 +116,23 @@ impl LogVerifier {
         let state = &self.state;
         state.rules_number() == checkpoint.rules_number
             && state.rules() == Some(&checkpoint.rules)
-            && state.newest() == checkpoint.newest
-            && state.tails() == checkpoint.tails
+            && state.stream_time() == checkpoint.stream_time
+            && state.watermarks() == checkpoint.watermarks
             && state.next_sequence() == checkpoint.next_sequence
-            && state.next_entry() == checkpoint.next_entry
+            && state.next_request() == checkpoint.next_request
     }
 
     fn batch(&mut self, batch: &VerdictBatch, asked: &[Asked], found: &mut Vec<Difference>) -> Result<(), Diverged> {
         self.state.begin_batch(batch)?;
         let mut written = batch.verdicts.as_slice();
         for asked in asked {
-            for entry in &asked.entries {
-                let Some(anew) = decide(&self.state, entry, asked.append_time) else { continue };
+            for request in &asked.requests {
+                let Some(anew) = decide(&self.state, request, asked.append_time) else { continue };
                 self.counts.judged += 1;
-                // Verdicts stand in the order of their entries. What stands before this one was never asked.
+                // Verdicts stand in the order of their requests. What stands before this one was never asked.
                 let Some(at) = written.iter().position(|verdict| verdict.request == anew.request) else {
                     let anew = Some(Box::new(anew));
-                    found.push(Difference::Verdict { entry: Some(asked.offset), written: None, anew });
+                    found.push(Difference::Verdict { request: Some(asked.offset), written: None, anew });
                     continue;
                 };
                 let (unasked, rest) = written.split_at(at);
@@ -144,27 +144,27 @@ impl LogVerifier {
             }
         }
         self.follow_unasked(written, found)?;
-        if self.state.tails() != batch.tails {
-            found.push(Difference::Tails);
+        if self.state.watermarks() != batch.watermarks {
+            found.push(Difference::ExpiryWatermarks);
         }
         self.state.end_batch(batch);
         Ok(())
     }
 
-    fn compare(&mut self, entry: EntryOffset, written: &Verdict, anew: Verdict, found: &mut Vec<Difference>) {
+    fn compare(&mut self, request: RequestOffset, written: &Verdict, anew: Verdict, found: &mut Vec<Difference>) {
         if *written == anew {
             self.counts.same += 1;
         } else if self.is_older_than_the_log(written) {
             self.counts.unknown += 1;
         } else {
             let (written, anew) = (Some(Box::new(written.clone())), Some(Box::new(anew)));
-            found.push(Difference::Verdict { entry: Some(entry), written, anew });
+            found.push(Difference::Verdict { request: Some(request), written, anew });
         }
     }
 
     fn follow_unasked(&mut self, unasked: &[Verdict], found: &mut Vec<Difference>) -> Result<(), Diverged> {
         for verdict in unasked {
-            found.push(Difference::Verdict { entry: None, written: Some(Box::new(verdict.clone())), anew: None });
+            found.push(Difference::Verdict { request: None, written: Some(Box::new(verdict.clone())), anew: None });
             self.state.follow(verdict)?;
         }
         Ok(())
@@ -174,7 +174,7 @@ impl LogVerifier {
     fn is_older_than_the_log(&self, written: &Verdict) -> bool {
         let Answer::Page(page) = &written.answer else { return false };
         let Some(of) = page.decision.matched().filter(|_| !self.is_complete) else { return false };
-        !self.state.index().live(&self.state.tails()).any(|original| original.source == of.source)
+        !self.state.index().live(&self.state.watermarks()).any(|original| original.source == of.source)
     }
 }
 

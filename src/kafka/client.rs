@@ -103,11 +103,11 @@ impl Cluster {
         &self,
         group: &str,
         instance_id: Option<&str>,
-        patience: ConsumerTimeouts,
+        timeouts: ConsumerTimeouts,
         queue_bytes: usize,
     ) -> ClientConfig {
-        let mut config = self.member(group, patience.session, patience.session / 10, queue_bytes);
-        config.set("max.poll.interval.ms", millis(patience.poll));
+        let mut config = self.member(group, timeouts.session, timeouts.session / 10, queue_bytes);
+        config.set("max.poll.interval.ms", millis(timeouts.poll));
         if let Some(id) = instance_id {
             config.set("group.instance.id", id);
         }
@@ -140,7 +140,7 @@ impl Cluster {
 
     /// Settings of the idempotent producer that appends to the fingerprint log.
     #[must_use]
-    pub fn entry_producer(&self) -> ClientConfig {
+    pub fn request_producer(&self) -> ClientConfig {
         let mut config = self.producer();
         // Entries are gathered before they are handed over; hashes do not compress.
         config.set("linger.ms", "1").set("message.timeout.ms", "15000").set("compression.type", "none");

@@ -1,4 +1,4 @@
-//! Appending to the fingerprint log: entries are gathered into Kafka records, and each learns where it came to stand.
+//! Appending to the fingerprint log: requests are gathered into Kafka records, and each learns where it came to stand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use super::backlog::{Backlog, InFlightGuard};
 use super::client::{log_error, log_line};
 use super::errors::{Denied, denied};
 use super::watchdog::{ClientWatchdog, close_in_background};
-use crate::log::{Entry, RequestId, encode_entries};
+use crate::protocol::{Request, RequestId, encode_requests};
 use crate::worker::LogPartition;
 
-/// Most entries in one Kafka record.
-const MAX_ENTRIES: usize = 512;
+/// Most requests in one Kafka record.
+const MAX_REQUESTS: usize = 512;
 
-/// Where an entry came to stand, or why not.
+/// Where a request came to stand, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// The entry's request.
+    /// The request's request.
     pub request: RequestId,
     /// Offset of the Kafka record that holds it.
     pub offset: Result<i64, NotAppended>,
 }
 
-/// Why nobody knows where an entry stands.
+/// Why nobody knows where a request stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAppended {
     /// Its delivery is not certain: then it is asked again.
@@ -45,15 +45,15 @@ pub fn denied_append(topic: &str) -> Denied {
 }
 
 /// The worker's end of the fingerprint log.
-pub struct EntryLog {
+pub struct RequestLog {
     producer: ThreadedProducer<Context>,
     config: ClientConfig,
     sink: Arc<dyn Fn(Appended) + Send + Sync>,
     watchdog: ClientWatchdog,
     backlog: Arc<Backlog>,
     topic: String,
-    /// Entries not handed to the client yet, by log partition.
-    waiting: Vec<Vec<Entry>>,
+    /// Requests not handed to the client yet, by log partition.
+    waiting: Vec<Vec<Request>>,
 }
 
 /// What a delivery report is about.
@@ -86,7 +86,7 @@ impl ProducerContext for Context {
             Ok(message) => Ok(message.offset()),
             Err((error, _)) if denied(error, "").is_some() => Err(NotAppended::Denied),
             Err((error, _)) => {
-                tracing::warn!(%error, entries = requests.len(), "delivery to the fingerprint log is not certain");
+                tracing::warn!(%error, requests = requests.len(), "delivery to the fingerprint log is not certain");
                 Err(NotAppended::Uncertain)
             }
         };
@@ -96,7 +96,7 @@ impl ProducerContext for Context {
     }
 }
 
-impl EntryLog {
+impl RequestLog {
     /// Opens the log for appending. Answers are handed to `sink`, on a thread of the client's. What is
     /// on its way is counted in `backlog`.
     ///
@@ -116,23 +116,22 @@ impl EntryLog {
         Ok(Self { producer, config, sink, watchdog, backlog, topic, waiting })
     }
 
-    /// Takes an entry. It leaves with the next [`EntryLog::send`], or at once when a record is full.
-    pub fn append(&mut self, log: LogPartition, entry: Entry) {
-        let request = entry.request;
+    /// Takes a request. It leaves with the next [`RequestLog::send`], or at once when a record is full.
+    pub fn append(&mut self, log: LogPartition, request: Request) {
         let Some(waiting) = self.waiting.get_mut(log) else {
-            (self.sink)(Appended { request, offset: Err(NotAppended::Uncertain) });
+            (self.sink)(Appended { request: request.id, offset: Err(NotAppended::Uncertain) });
             return;
         };
-        waiting.push(entry);
-        if waiting.len() >= MAX_ENTRIES {
+        waiting.push(request);
+        if waiting.len() >= MAX_REQUESTS {
             self.send_partition(log);
         }
     }
 
-    /// Says whether entries wait for [`EntryLog::send`].
+    /// Says whether requests wait for [`RequestLog::send`].
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.waiting.iter().any(|entries| !entries.is_empty())
+        self.waiting.iter().any(|requests| !requests.is_empty())
     }
 
     /// Hands everything that waits to the client.
@@ -157,19 +156,19 @@ impl EntryLog {
         }
     }
 
-    /// Waits until everything handed over was acknowledged or given up, at most `patience`.
-    pub fn flush(&self, patience: Duration) {
-        if let Err(error) = self.producer.flush(patience) {
-            tracing::debug!(%error, "entries were still on their way");
+    /// Waits until everything handed over was acknowledged or given up, at most `timeout`.
+    pub fn flush(&self, timeout: Duration) {
+        if let Err(error) = self.producer.flush(timeout) {
+            tracing::debug!(%error, "requests were still on their way");
         }
     }
 
     fn send_partition(&mut self, log: LogPartition) {
-        let Some(waiting) = self.waiting.get_mut(log).filter(|entries| !entries.is_empty()) else { return };
-        let entries = std::mem::take(waiting);
-        let requests = entries.iter().map(|entry| entry.request).collect();
+        let Some(waiting) = self.waiting.get_mut(log).filter(|requests| !requests.is_empty()) else { return };
+        let sent = std::mem::take(waiting);
+        let requests = sent.iter().map(|request| request.id).collect();
         let mut payload = Vec::new();
-        encode_entries(&entries, &mut payload);
+        encode_requests(&sent, &mut payload);
         let ticket = Box::new(DeliveryContext { requests, on_its_way: self.backlog.add(payload.len()) });
         let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, ticket)
             .partition(i32::try_from(log).unwrap_or(i32::MAX))
@@ -186,21 +185,21 @@ impl EntryLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::EntryBody;
+    use crate::protocol::RequestBody;
     use crate::record::{PartitionId, Reject};
 
     #[test]
-    fn entries_count_as_backlog_until_they_are_given_up() {
+    fn requests_count_as_backlog_until_they_are_given_up() {
         let mut config = ClientConfig::new();
         // Nobody listens there.
         config.set("bootstrap.servers", "127.0.0.1:1").set("message.timeout.ms", "1000");
         let backlog = Arc::new(Backlog::default());
         let (sender, answers) = crossbeam_channel::unbounded();
         let sink = move |appended| sender.send(appended).unwrap();
-        let mut log = EntryLog::open(&config, "t".to_owned(), 1, Arc::clone(&backlog), sink).unwrap();
+        let mut log = RequestLog::open(&config, "t".to_owned(), 1, Arc::clone(&backlog), sink).unwrap();
         let source = PartitionId::new("pages", 0).at(7);
-        let withdraw = EntryBody::Withdraw { source, reason: Reject::Refused };
-        log.append(0, Entry { request: RequestId(1), body: withdraw });
+        let withdraw = RequestBody::Withdraw { source, reason: Reject::Refused };
+        log.append(0, Request { id: RequestId(1), body: withdraw });
         assert_eq!(backlog.records(), 0, "nothing is handed over yet");
         log.send();
         assert!(backlog.records() == 1 && backlog.bytes() > 0);

@@ -8,9 +8,9 @@
 //! Partitions are added to the client's own assignment at their first seek and removed only inside the revocation
 //! callback: removing them at any other moment could answer a revocation that the owner has not seen yet.
 
-mod arrived;
+mod consumed_record;
 mod events;
-mod identity;
+mod member_id;
 mod fetch_states;
 mod membership;
 
@@ -30,12 +30,12 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, TopicPartitionList};
 
-pub use self::arrived::ConsumedRecord;
-use self::arrived::TopicName;
-pub(super) use self::arrived::detach;
+pub use self::consumed_record::ConsumedRecord;
+use self::consumed_record::TopicName;
+pub(super) use self::consumed_record::detach;
 pub use self::events::{Command, ConsumerEvent, Start};
 use self::fetch_states::{FetchState, FetchStates, list_of, partitions_of, report};
-use self::identity::member_id;
+use self::member_id::member_id;
 pub use self::membership::Membership;
 use super::budget::ByteBudget;
 use super::client::{log_error, log_line};

@@ -2,8 +2,8 @@
 //!
 //! Each file is one conversation with the cluster, with a thread of its own where the client wants to be polled:
 //! [`group_consumer`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows), [`fingerprint_log`]
-//! (appending entries), [`producer`] (one transactional producer), [`output`] (pages to records), [`offsets`],
-//! [`heads`], [`pages`], [`position_reader`], [`entries`], [`inspector`] and [`admin`] (questions with one answer); for the
+//! (appending requests), [`producer`] (one transactional producer), [`output`] (pages to records), [`offsets`],
+//! [`first_records`], [`pages`], [`position_reader`], [`requests`], [`inspector`] and [`admin`] (questions with one answer); for the
 //! demo [`feed`] and [`tail`] (both ends of the service) and [`mock`]. All of them report by handing values to a sink given at
 //! the start, in the order in which things happened; none decides anything. [`backlog`] counts what the producers have yet to
 //! deliver.
@@ -11,12 +11,12 @@
 pub mod admin;
 pub mod backlog;
 pub mod client;
-pub mod entries;
+pub mod requests;
 pub mod errors;
 pub mod feed;
 pub mod fingerprint_log;
 pub mod budget;
-pub mod heads;
+pub mod first_records;
 pub mod group_consumer;
 pub mod mock;
 pub mod offsets;

@@ -187,7 +187,7 @@ impl Outputs {
         match &output.outcome {
             PageOutcome::Ruled(verdict) => {
                 let simhash = match &output.page.action {
-                    PageAction::Ask(_, entry) => entry.fingerprints.simhash,
+                    PageAction::Ask(_, request) => request.fingerprints.simhash,
                     PageAction::Settled(_) | PageAction::Withdraw(..) => None,
                 };
                 let mut ours = self.headers.of_verdict(verdict, source, simhash);
@@ -316,7 +316,7 @@ impl RecordSource for Pages {
 mod tests {
     use super::*;
     use crate::fingerprint::PageDigest;
-    use crate::log::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict};
+    use crate::protocol::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict};
     use crate::record::PartitionId;
     use crate::worker::Page;
 

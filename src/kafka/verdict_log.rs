@@ -17,7 +17,7 @@ use super::budget::{ByteBudget, Permit};
 use super::client::LoggingContext;
 use super::offsets::Offsets;
 use super::watchdog::{ClientWatchdog, close_in_background};
-use crate::log::{VerdictReader, VerdictRecord};
+use crate::protocol::{VerdictReader, VerdictRecord};
 use crate::record::PartitionId;
 
 const POLL: Duration = Duration::from_millis(20);

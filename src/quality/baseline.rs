@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Planted, Report, Role, Scorer, set_of};
-use crate::fingerprint::{Fingerprints, Letters, Permutations, Reader, Scratch, Settings, Shingling};
+use crate::fingerprint::{Fingerprinter, Fingerprints, Letters, Permutations, Scratch, Settings, Shingling};
 use crate::record::{Body, RawRecord};
 use crate::text::{self, Analyzer};
 
@@ -59,7 +59,7 @@ pub struct SimilarPairs(Vec<Vec<(u32, u16)>>);
 /// Reads texts for the baselines.
 #[derive(Debug)]
 pub struct PairwiseReader<'r> {
-    reader: &'r Reader,
+    reader: &'r Fingerprinter,
     words: Analyzer,
     permutations: Permutations,
     shingle: Shingling,
@@ -140,7 +140,7 @@ impl<'r> PairwiseReader<'r> {
     /// # Errors
     ///
     /// [`text::SettingsError`] when the reader's own settings cannot be used any more.
-    pub fn new(reader: &'r Reader, settings: &Settings) -> Result<Self, text::SettingsError> {
+    pub fn new(reader: &'r Fingerprinter, settings: &Settings) -> Result<Self, text::SettingsError> {
         let all_words = text::Settings { stopwords: Vec::new(), ..reader.analyzer().settings().clone() };
         Ok(Self {
             reader,

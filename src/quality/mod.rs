@@ -9,24 +9,24 @@
 //! that share a shingle with it.
 
 mod baseline;
-mod crowd;
+mod background_similarity;
 mod edit;
 mod families;
 mod frequent;
-mod likeness;
-mod plant;
+mod chance;
+mod planted;
 mod score;
 pub mod sites;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use background_similarity::{BackgroundSimilarity, clean, contained, jaccard, set_of};
 pub use baseline::{Baseline, MAX_PAGES, PairwiseReader, SimilarPairs, scored};
-pub use crowd::{BackgroundSimilarity, clean, contained, jaccard, set_of};
+pub use chance::{Chance, chances};
 pub use edit::Edit;
 pub use families::{Families, FamilyKind, FamilyPage};
 pub use frequent::{Frequent, Share, frequent};
-pub use likeness::{Chance, chances};
-pub use plant::{Half, PlantSettings, Planted, Role, plant, plant_joined};
+pub use planted::{Half, PlantSettings, Planted, Role, plant, plant_joined};
 pub use score::{Count, Pairs, Report, Scorer};
 pub use sweep::{Alike, Sample, Sketching, Sweep, Tried};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Pairs;
-use super::crowd::jaccard_of;
+use super::background_similarity::jaccard_of;
 use crate::fingerprint::{Banding, Evidence, LowConfidence, MAX_DISTANCE, SimHash, Sketch, SketchForm};
 
 /// Pairs less alike than this are of no interest to anybody.

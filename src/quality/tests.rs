@@ -3,7 +3,7 @@
 use super::*;
 use crate::crawl::Rng;
 use crate::fingerprint::{
-    Banding, Letters, LowConfidence, Reader, Settings, Shingling, SimHash, Sketch, SketchForm, SlotBits,
+    Banding, Fingerprinter, Letters, LowConfidence, Settings, Shingling, SimHash, Sketch, SketchForm, SlotBits,
 };
 use crate::record::{Body, EventTime, Fields, Format, InputSettings};
 use crate::text;
@@ -347,10 +347,10 @@ fn originals(texts: &[&str]) -> Vec<Planted> {
     texts.iter().enumerate().map(page).collect()
 }
 
-fn reader() -> Reader {
+fn reader() -> Fingerprinter {
     let input = InputSettings { format: Format::Text, event_time: EventTime::Record, ..InputSettings::default() };
     let input = InputSettings { fields: Fields::nowhere(), ..input };
-    Reader::new(&input, &text::Settings::default(), &Settings::default(), std::num::NonZeroUsize::MIN).unwrap()
+    Fingerprinter::new(&input, &text::Settings::default(), &Settings::default(), std::num::NonZeroUsize::MIN).unwrap()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::plan::Ranges;
-use crate::log::{Answer, Decision, Match, Rules, Stage, Verdict};
+use crate::protocol::{Answer, Decision, Match, Rules, Stage, Verdict};
 use crate::record::{PartitionId, Reject, Source};
 
 /// Most positions whose match is held until the other run has ruled them.

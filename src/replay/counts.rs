@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::log::Answer;
+use crate::protocol::Answer;
 use crate::record::Reject;
 use crate::worker::PageOutcome;
 use crate::worker::verdict_name;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use super::plan::{Part, Ranges};
 use super::rejudge::{Rejudge, page_of};
 use crate::judge::Diverged;
-use crate::log::{Answer, LogIdentity, PageEntry, PageVerdict, Rules, Verdict, VerdictBatch, VerdictRecord};
+use crate::protocol::{Answer, LogIdentity, PageRequest, PageVerdict, Rules, Verdict, VerdictBatch, VerdictRecord};
 use crate::record::{Reject, Source};
 
 /// Walks one partition of the live verdict log.
@@ -129,7 +129,7 @@ impl LogOrder {
         Ok(None)
     }
 
-    /// Judges a page of the replay: `entry` is what was read of it, `None` when the input does not hold it any more.
+    /// Judges a page of the replay: `request` is what was read of it, `None` when the input does not hold it any more.
     /// Returns its verdict by each variant, and whether it was taken over from the live log; `None` where it cannot be judged.
     ///
     /// # Errors
@@ -138,21 +138,21 @@ impl LogOrder {
     pub fn judge(
         &mut self,
         live: &Verdict,
-        entry: Option<&PageEntry>,
+        request: Option<&PageRequest>,
     ) -> Result<Vec<Option<(Verdict, bool)>>, Diverged> {
         let Some(page) = page_of(live) else { return Ok(vec![None; self.judges.len()]) };
         let is_what_if = self.is_what_if;
         let judge = |judge: &mut Rejudge| {
             // Bounded by the brokers' clock when it was judged.
-            let entry = entry.map(|entry| PageEntry { event_time: page.event_time, ..entry.clone() });
+            let request = request.map(|request| PageRequest { event_time: page.event_time, ..request.clone() });
             if is_what_if {
-                let Some(entry) = entry else { return Ok(None) };
-                return Ok(judge.judge(entry, page.event_time)?.map(|verdict| (verdict, false)));
+                let Some(request) = request else { return Ok(None) };
+                return Ok(judge.judge(request, page.event_time)?.map(|verdict| (verdict, false)));
             }
             if judge.state().is_judged(&page.source) {
                 return Ok(None);
             }
-            let anew = entry.and_then(|entry| judge.decide(entry, page.event_time));
+            let anew = request.and_then(|request| judge.decide(request, page.event_time));
             let (verdict, is_taken_over) = match anew {
                 Some(anew) if !is_older_than_the_log(judge, page, &anew) => (anew, false),
                 Some(_) | None => (live.clone(), true),
@@ -200,7 +200,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::{Given, Layers, Purpose};
+    use crate::config::{ExternalInputs, Layers, Purpose};
     use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
     use crate::record::{PartitionId, Timestamp};
     use crate::replay::{InputRange, Plan};
@@ -209,13 +209,13 @@ mod tests {
     const OWN: LogIdentity = LogIdentity(2);
 
     fn rules() -> Rules {
-        let resolved = Layers::default().resolve(&Given::default(), Purpose::Sieve);
+        let resolved = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve);
         resolved.unwrap_or_else(|refused| panic!("{refused}")).0.rules
     }
 
     /// A page whose text is number `text`.
-    fn page(partition: i32, offset: i64, text: u128) -> PageEntry {
-        PageEntry {
+    fn page(partition: i32, offset: i64, text: u128) -> PageRequest {
+        PageRequest {
             source: PartitionId::new("pages", partition).at(offset),
             event_time: Timestamp::from_millis(1000 * offset),
             id: None,
@@ -250,8 +250,8 @@ mod tests {
         let (mut log, mut verdicts) = (Vec::new(), Vec::new());
         for (at, text) in texts.iter().enumerate() {
             let offset = i64::try_from(at / 2).unwrap();
-            let entry = page(i32::try_from(at % 2).unwrap(), offset, *text);
-            verdicts.extend(judge.judge(entry, Timestamp::from_millis(i64::MAX)).unwrap());
+            let request = page(i32::try_from(at % 2).unwrap(), offset, *text);
+            verdicts.extend(judge.judge(request, Timestamp::from_millis(i64::MAX)).unwrap());
             if (at + 1) % each == 0 {
                 log.extend(judge.records());
             }
@@ -274,8 +274,8 @@ mod tests {
                 let Next::Page(verdict, _) = next else { panic!("{next:?}") };
                 let source = verdict.answer.ruled_source().unwrap().clone();
                 let at = usize::try_from(source.offset * 2 + i64::from(source.partition.number)).unwrap();
-                let entry = page(source.partition.number, source.offset, texts[at]);
-                let judged = order.judge(&verdict, Some(&entry).filter(|_| !gone)).unwrap();
+                let request = page(source.partition.number, source.offset, texts[at]);
+                let judged = order.judge(&verdict, Some(&request).filter(|_| !gone)).unwrap();
                 made.push((*verdict, judged.into_iter().next().flatten().map(|(verdict, _)| verdict)));
             }
         }

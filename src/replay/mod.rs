@@ -20,7 +20,7 @@ mod changes;
 mod counts;
 mod digest;
 mod files;
-mod lanes;
+mod page_queues;
 mod log_order;
 mod plan;
 mod rejudge;
@@ -32,8 +32,8 @@ pub use changes::{Changes, Compared, Example, Kind, MAX_HELD, Ruled, Side, Sides
 pub use counts::{Counts, VerdictName, name_of};
 pub use digest::Digest;
 pub use files::{ArchiveFile, FilePlace};
-pub use lanes::PageQueues;
 pub use log_order::{LogOrder, Next};
+pub use page_queues::PageQueues;
 pub use plan::{
     InputRange, LogRange, Order, Part, Plan, PlanError, Progress, Ranges, Reads, Shadow, Target, Total, own_name,
     plan_topic,

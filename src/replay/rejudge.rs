@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::judge::{Diverged, State, decide};
-use crate::log::{
-    Answer, Checkpoint, Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, PageVerdict, RequestId, Rules,
+use crate::protocol::{
+    Answer, Checkpoint, LogIdentity, PageRequest, PageVerdict, Request, RequestBody, RequestId, RequestOffset, Rules,
     RulesRecord, Verdict, VerdictBatch, VerdictRecord,
 };
 use crate::record::{Reject, Source, Timestamp};
@@ -27,7 +27,7 @@ impl Rejudge {
     /// Begins with nothing remembered, under these rules.
     #[must_use]
     pub fn begin(log: LogIdentity, rules: Rules) -> Self {
-        Self::over(State::begin(log, rules, EntryOffset(0)), log)
+        Self::over(State::begin(log, rules, RequestOffset(0)), log)
     }
 
     /// Begins with a state that is still to follow a log.
@@ -57,7 +57,7 @@ impl Rejudge {
     /// # Errors
     ///
     /// [`Diverged`] when the state does not take its own verdict, which is a bug.
-    pub fn judge(&mut self, page: PageEntry, bound: Timestamp) -> Result<Option<Verdict>, Diverged> {
+    pub fn judge(&mut self, page: PageRequest, bound: Timestamp) -> Result<Option<Verdict>, Diverged> {
         let Some(verdict) = self.decide(page, bound) else { return Ok(None) };
         self.take(verdict.clone())?;
         Ok(Some(verdict))
@@ -65,9 +65,9 @@ impl Rejudge {
 
     /// Finds the verdict of a page; changes nothing.
     #[must_use]
-    pub fn decide(&self, page: PageEntry, bound: Timestamp) -> Option<Verdict> {
-        let entry = Entry { request: RequestId(self.requests + 1), body: EntryBody::Page(page) };
-        decide(&self.state, &entry, bound)
+    pub fn decide(&self, page: PageRequest, bound: Timestamp) -> Option<Verdict> {
+        let request = Request { id: RequestId(self.requests + 1), body: RequestBody::Page(page) };
+        decide(&self.state, &request, bound)
     }
 
     /// Follows a verdict and writes it down.
@@ -133,7 +133,7 @@ impl Rejudge {
     /// Says whether an original that this position made can still be matched.
     #[must_use]
     pub fn holds(&self, source: &Source) -> bool {
-        self.state.index().live(&self.state.tails()).any(|original| original.source == *source)
+        self.state.index().live(&self.state.watermarks()).any(|original| original.source == *source)
     }
 
     /// Says how many requests were answered.
@@ -154,7 +154,7 @@ impl Rejudge {
             return;
         }
         if let Some(checkpoint) = self.state.checkpoint(None, |_| 0, &BTreeMap::new()) {
-            let checkpoint = Checkpoint { log: self.log, next_entry: EntryOffset(0), ..checkpoint };
+            let checkpoint = Checkpoint { log: self.log, next_request: RequestOffset(0), ..checkpoint };
             self.records.push(VerdictRecord::Checkpoint(Box::new(checkpoint)));
         }
     }
@@ -166,8 +166,8 @@ impl Rejudge {
         self.records.push(VerdictRecord::Verdicts(VerdictBatch {
             log: self.log,
             rules: self.state.rules_number(),
-            tails: self.state.tails(),
-            next_entry: EntryOffset(i64::try_from(self.requests).unwrap_or(i64::MAX)),
+            watermarks: self.state.watermarks(),
+            next_request: RequestOffset(i64::try_from(self.requests).unwrap_or(i64::MAX)),
             verdicts: std::mem::take(&mut self.verdicts),
         }));
     }

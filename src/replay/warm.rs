@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use crate::log::{
-    Answer, Decision, EntryBody, ForgetTarget, Judged, PageVerdict, RequestId, Verdict, VerdictBatch, VerdictRecord,
+use crate::protocol::{
+    Answer, Decision, ForgetTarget, Judged, PageVerdict, RequestBody, RequestId, Verdict, VerdictBatch, VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -39,7 +39,7 @@ pub enum WarmAsk {
     /// To judge this page, which has to be read from the input; its verdict by the running scheme.
     Page(PageVerdict),
     /// To remove originals, or to open a range.
-    Change(EntryBody),
+    Change(RequestBody),
 }
 
 /// Verdicts of the running scheme by what was made of them.
@@ -70,7 +70,7 @@ impl WarmUp {
             VerdictRecord::Checkpoint(checkpoint) => {
                 for (partition, said) in &checkpoint.partitions {
                     let known = self.known.entry(partition.clone()).or_insert_with(|| said.judged.clone());
-                    known.raise_floor(said.floor);
+                    known.raise_floor(said.low_watermark);
                 }
             }
             VerdictRecord::Verdicts(batch) => batch.verdicts.iter().for_each(|verdict| match &verdict.answer {
@@ -93,20 +93,20 @@ impl WarmUp {
             Answer::Page(page) => WarmAsk::Page(self.page(page)?),
             Answer::Withdrawn { source, reason } => self
                 .is_asked(&source.partition, source.offset)
-                .then(|| WarmAsk::Change(EntryBody::Withdraw { source: source.clone(), reason: *reason }))?,
+                .then(|| WarmAsk::Change(RequestBody::Withdraw { source: source.clone(), reason: *reason }))?,
             Answer::Forgotten(target) => {
                 let is_here = match target {
                     ForgetTarget::Source(source) => self.is_asked(&source.partition, source.offset),
                     ForgetTarget::Id(_) => true,
                 };
-                is_here.then(|| WarmAsk::Change(EntryBody::Forget(target.clone())))?
+                is_here.then(|| WarmAsk::Change(RequestBody::Forget(target.clone())))?
             }
             Answer::Reopened { partition, from, to } => {
                 // A range that nothing was asked of is open.
                 self.asked.get(partition).filter(|asked| asked.contains_any(*from, *to))?;
                 self.positions(partition).reopen(*from, *to);
                 self.opened(partition, *from, *to);
-                WarmAsk::Change(EntryBody::Reopen { partition: partition.clone(), from: *from, to: *to })
+                WarmAsk::Change(RequestBody::Reopen { partition: partition.clone(), from: *from, to: *to })
             }
         };
         match &what {
@@ -139,7 +139,7 @@ impl WarmUp {
         if let Some(known) = self.known.get_mut(partition) {
             let mut waits = known.reopened().clone();
             waits.remove_range(u64::try_from(from).unwrap_or(0)..u64::try_from(to).unwrap_or(0));
-            *known = Judged::from_parts(known.floor(), known.above().clone(), waits);
+            *known = Judged::from_parts(known.low_watermark(), known.above().clone(), waits);
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
     use crate::fingerprint::{IdHash, PageDigest};
-    use crate::log::{EntryOffset, LogIdentity, Match, RulesNumber, Stage, Tails};
+    use crate::protocol::{ExpiryWatermarks, LogIdentity, Match, RequestOffset, RulesNumber, Stage};
     use crate::record::Reject;
 
     const FROM: i64 = 20;
@@ -325,10 +325,10 @@ mod tests {
             match &step.what {
                 WarmAsk::Page(page) => drop(held.insert(page.source.offset)),
                 WarmAsk::Change(
-                    EntryBody::Withdraw { source, .. } | EntryBody::Forget(ForgetTarget::Source(source)),
+                    RequestBody::Withdraw { source, .. } | RequestBody::Forget(ForgetTarget::Source(source)),
                 ) => drop(held.remove(&source.offset)),
-                WarmAsk::Change(EntryBody::Reopen { from, to, .. }) => held.retain(|at| at < from || at >= to),
-                WarmAsk::Change(EntryBody::Forget(ForgetTarget::Id(_)) | EntryBody::Page(_)) => {}
+                WarmAsk::Change(RequestBody::Reopen { from, to, .. }) => held.retain(|at| at < from || at >= to),
+                WarmAsk::Change(RequestBody::Forget(ForgetTarget::Id(_)) | RequestBody::Page(_)) => {}
             }
         }
         held
@@ -338,8 +338,8 @@ mod tests {
         VerdictBatch {
             log: LogIdentity(1),
             rules: RulesNumber(1),
-            tails: Tails::START,
-            next_entry: EntryOffset(0),
+            watermarks: ExpiryWatermarks::START,
+            next_request: RequestOffset(0),
             verdicts,
         }
     }
@@ -376,14 +376,14 @@ mod tests {
             let ruled = |step: &WarmStep| {
                 let answer = match &step.what {
                     WarmAsk::Page(page) => Answer::Page(page.clone()),
-                    WarmAsk::Change(EntryBody::Withdraw { source, reason }) => {
+                    WarmAsk::Change(RequestBody::Withdraw { source, reason }) => {
                         Answer::Withdrawn { source: source.clone(), reason: *reason }
                     }
-                    WarmAsk::Change(EntryBody::Forget(target)) => Answer::Forgotten(target.clone()),
-                    WarmAsk::Change(EntryBody::Reopen { partition, from, to }) => {
+                    WarmAsk::Change(RequestBody::Forget(target)) => Answer::Forgotten(target.clone()),
+                    WarmAsk::Change(RequestBody::Reopen { partition, from, to }) => {
                         Answer::Reopened { partition: partition.clone(), from: *from, to: *to }
                     }
-                    WarmAsk::Change(EntryBody::Page(_)) => unreachable!("pages are read first"),
+                    WarmAsk::Change(RequestBody::Page(_)) => unreachable!("pages are read first"),
                 };
                 Verdict { request: step.request, answer }
             };

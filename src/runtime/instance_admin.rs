@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::judge_handle::JudgeHandle;
 use super::operator_requests::{Answered, submit_to};
 use super::pair_inspector::PairInspector;
-use super::remembered::{StateSummary, original};
+use super::state_summary::{StateSummary, original};
 use super::worker_driver::WorkerHandle;
 use crate::config::settings::Settings;
 use crate::fingerprint::{SimHash, id_hash};
 use crate::index::Original;
 use crate::judge::Judge;
 use crate::kafka::admin::Brokers;
-use crate::log::{EntryBody, ForgetTarget};
+use crate::protocol::{ForgetTarget, RequestBody};
 use crate::telemetry::admin::{AdminService, ApiError, Lookup};
 use crate::telemetry::pairs::Pair;
 use crate::worker::LogPartition;
@@ -63,7 +63,7 @@ impl InstanceAdmin {
     fn near(&self, code: SimHash, distance: u8) -> Result<Value, ApiError> {
         self.found(move |_, judge| {
             let state = judge.state();
-            let near = state.index().near_code(code, distance, &state.tails());
+            let near = state.index().near_code(code, distance, &state.watermarks());
             near.into_iter().map(|(bits, original)| (Some(u32::from(bits)), original)).collect()
         })
     }
@@ -103,11 +103,11 @@ impl AdminService for InstanceAdmin {
         match what.clone() {
             Lookup::Source(source) => self.found(move |_, judge| {
                 let state = judge.state();
-                bare(state.index().of_source(&source, &state.tails()))
+                bare(state.index().of_source(&source, &state.watermarks()))
             }),
             Lookup::Id(id) => self.found(move |_, judge| {
                 let state = judge.state();
-                bare(state.index().of_id(id_hash(&id), &state.tails()))
+                bare(state.index().of_id(id_hash(&id), &state.watermarks()))
             }),
             Lookup::Code(code, distance) => {
                 let checked = self.settings.fingerprint.simhash.check(code);
@@ -118,7 +118,7 @@ impl AdminService for InstanceAdmin {
     }
 
     fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, ApiError> {
-        let bodies: Vec<EntryBody> = targets.into_iter().map(EntryBody::Forget).collect();
+        let bodies: Vec<RequestBody> = targets.into_iter().map(RequestBody::Forget).collect();
         let answers = submit_to(&self.settings, self.brokers, &bodies, REQUEST_TIMEOUT);
         let answers = answers.map_err(|fatal| ApiError::Unable(fatal.to_string()))?;
         let mut originals = 0;

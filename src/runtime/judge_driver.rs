@@ -15,10 +15,10 @@ use super::judge_handle::{JudgeHandle, Question};
 use super::judge_report::JudgeReport;
 use super::service_context::{ServiceContext, ended, failure, moves};
 use super::snapshot_store::SnapshotStore;
-use super::time_slice::{EntryQueue, FetchedEntries, Work, run_time_slice};
+use super::time_slice::{FetchedRequests, RequestQueue, Work, run_time_slice};
 use super::verdict_watch::END_LOOK;
 use crate::error::{Fatal, Reason};
-use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Role};
+use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Role};
 use crate::kafka::admin::Admin;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::client::ProducerSettings;
@@ -30,7 +30,7 @@ use crate::kafka::producer::{
     Answer, Delivery, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer,
 };
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::log::{DEFAULT_PART_BYTES, EntryOffset, VerdictOffset, decode_entries, encode_verdict};
+use crate::protocol::{DEFAULT_PART_BYTES, RequestOffset, VerdictOffset, decode_requests, encode_verdict};
 use crate::telemetry::labels::{Component, ErrorKind};
 use crate::worker::LogPartition;
 
@@ -56,7 +56,7 @@ pub(super) enum Message {
     /// What the verdict log held when the reader of this number began.
     LogRange(u64, i64, i64),
     /// Where the fingerprint log ends; `None` when nobody answered.
-    EntriesEnd(Option<i64>),
+    RequestsEnd(Option<i64>),
     Asked(Question),
     SnapshotWanted,
     Stop,
@@ -81,7 +81,7 @@ pub struct JudgeDriver {
     following: u64,
     reading: u64,
     serials: u64,
-    entries: EntryQueue,
+    requests: RequestQueue,
     producer: TransactionalProducer,
     background_tasks: BackgroundTasks,
     input: Arc<Offsets>,
@@ -141,7 +141,7 @@ impl JudgeDriver {
             following: 0,
             reading: 0,
             serials: 0,
-            entries: EntryQueue::default(),
+            requests: RequestQueue::default(),
             producer,
             background_tasks: BackgroundTasks::start(format!("judge-tasks-{log}")).map_err(failure)?,
             input: Arc::new(Offsets::new(&query, QUERY_TIMEOUT).map_err(failure)?),
@@ -182,7 +182,7 @@ impl JudgeDriver {
                 Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick)?,
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            work = self.judge_entries()?;
+            work = self.judge_requests()?;
             self.judge.maintenance(|task| self.maintenance.run_once(task));
             self.housekeeping();
         }
@@ -240,9 +240,9 @@ impl JudgeDriver {
                 }
                 Ok(())
             }
-            Message::EntriesEnd(end) => {
+            Message::RequestsEnd(end) => {
                 self.asks_end = false;
-                end.into_iter().for_each(|end| self.report.entries_end(end));
+                end.into_iter().for_each(|end| self.report.requests_end(end));
                 Ok(())
             }
             Message::Asked(question) => {
@@ -300,7 +300,7 @@ impl JudgeDriver {
     }
 
     fn arrived(&mut self, offset: i64, record: &ConsumedRecord, permit: Permit) {
-        let entries = decode_entries(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
+        let requests = decode_requests(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
             // Whoever asked asks again when the judge has passed this offset without a verdict.
             tracing::error!(log = self.log, offset, %error, "a record of the fingerprint log cannot be read");
             self.report.metrics().error(Component::Log, ErrorKind::Corrupt);
@@ -308,11 +308,11 @@ impl JudgeDriver {
         });
         let append_time = record.timestamp.unwrap_or_default();
         let fetched = self.clock.now();
-        self.entries.push(FetchedEntries { offset, append_time, entries, fetched, _permit: permit });
+        self.requests.push(FetchedRequests { offset, append_time, requests, fetched, _permit: permit });
     }
 
     /// Judges for one turn.
-    fn judge_entries(&mut self) -> Result<Work, Fatal> {
+    fn judge_requests(&mut self) -> Result<Work, Fatal> {
         let clock = self.clock;
         run_time_slice(|| clock.now(), || self.judge_step())
     }
@@ -321,9 +321,9 @@ impl JudgeDriver {
         let began = self.clock.now();
         let event = if self.judge.is_unfinished() {
             Event::Continue
-        } else if self.judge.wants_entries() {
-            let Some(record) = self.entries.pop() else { return Ok(Work::Done) };
-            self.report.waited(record.entries.len(), began.saturating_sub(record.fetched));
+        } else if self.judge.wants_requests() {
+            let Some(record) = self.requests.pop() else { return Ok(Work::Done) };
+            self.report.waited(record.requests.len(), began.saturating_sub(record.fetched));
             record.into_event()
         } else {
             return Ok(Work::Done);
@@ -377,16 +377,16 @@ impl JudgeDriver {
             Effect::Join => self.join()?,
             Effect::Leave => self.leave(),
             Effect::Call(request) => self.call(request),
-            Effect::ReadEntries { from } => {
+            Effect::ReadRequests { from } => {
                 self.serials += 1;
                 self.reading = self.serials;
-                self.entries.clear();
+                self.requests.clear();
                 let ours = self.plan.fingerprints(self.log);
                 self.command(Command::Seek(ours, Start::NotBefore(from.0), self.serials));
             }
             Effect::StopReading => self.stop_reading(),
             Effect::FetchInputCommitted => self.fetch_input_committed(),
-            Effect::Trim { verdicts, entries } => self.trim(verdicts, entries),
+            Effect::Trim { verdicts, requests } => self.trim(verdicts, requests),
             Effect::Snapshot => self.snapshot(),
             Effect::RevokeDone => self.command(Command::RevokeDone),
             Effect::Stopped => self.stopped = true,
@@ -403,7 +403,7 @@ impl JudgeDriver {
 
     fn stop_reading(&mut self) {
         self.reading = 0;
-        self.entries.clear();
+        self.requests.clear();
         self.command(Command::Close(self.plan.fingerprints(self.log)));
     }
 
@@ -436,9 +436,9 @@ impl JudgeDriver {
         self.membership = Membership::default();
     }
 
-    fn call(&mut self, request: Request) {
+    fn call(&mut self, request: ProducerCall) {
         let order = match request {
-            Request::Produce(records) => {
+            ProducerCall::Produce(records) => {
                 self.report.writes(&records);
                 let verdicts = self.plan.verdicts(self.log);
                 let values = records.iter().map(|record| encode_verdict(record, DEFAULT_PART_BYTES)).collect();
@@ -448,13 +448,13 @@ impl JudgeDriver {
                     values,
                 }))
             }
-            Request::SendOffsets { next_entry, checkpoint } => {
+            ProducerCall::SendOffsets { next_request, checkpoint } => {
                 let metadata = checkpoint.map_or_else(String::new, |offset| offset.to_string());
                 let mark =
-                    OffsetAndMetadata { partition: self.plan.fingerprints(self.log), offset: next_entry.0, metadata };
+                    OffsetAndMetadata { partition: self.plan.fingerprints(self.log), offset: next_request.0, metadata };
                 ProducerCommand::SendOffsets(vec![mark], self.membership.clone())
             }
-            Request::Plain(call) => ProducerCommand::Plain(call),
+            ProducerCall::Plain(call) => ProducerCommand::Plain(call),
         };
         self.producer.order(order);
     }
@@ -486,12 +486,12 @@ impl JudgeDriver {
         });
     }
 
-    fn trim(&self, verdicts: VerdictOffset, entries: EntryOffset) {
-        let before = [(self.plan.verdicts(self.log), verdicts.0), (self.plan.fingerprints(self.log), entries.0)];
+    fn trim(&self, verdicts: VerdictOffset, requests: RequestOffset) {
+        let before = [(self.plan.verdicts(self.log), verdicts.0), (self.plan.fingerprints(self.log), requests.0)];
         let (config, brokers) = (self.plan.cluster.admin(), self.plan.brokers);
         let (metrics, log) = (self.report.metrics().clone(), self.log);
         self.background_tasks.run(move || {
-            tracing::info!(log, verdicts = verdicts.0, entries = entries.0, "trimming both logs");
+            tracing::info!(log, verdicts = verdicts.0, requests = requests.0, "trimming both logs");
             if let Err(error) = Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
                 // It is asked again later, for more.
                 tracing::warn!(log, %error, "the logs are not trimmed");
@@ -518,7 +518,7 @@ impl JudgeDriver {
         let now = self.clock.now();
         if now.saturating_sub(self.looked) >= HOUSEKEEPING_INTERVAL {
             self.looked = now;
-            self.report.look(&self.judge, self.entries.entries());
+            self.report.look(&self.judge, self.requests.requests());
             self.report.metrics().producer_queue(self.plan.backlog.records(), self.plan.backlog.bytes());
             self.ask_end();
         }
@@ -532,10 +532,10 @@ impl JudgeDriver {
             return;
         }
         self.asked_end = now;
-        let (sender, offsets, entries) =
+        let (sender, offsets, requests) =
             (self.sender.clone(), Arc::clone(&self.input), self.plan.fingerprints(self.log));
         self.background_tasks.run(move || {
-            drop(sender.send(Message::EntriesEnd(offsets.range(&entries).ok().map(|(_, end)| end))));
+            drop(sender.send(Message::RequestsEnd(offsets.range(&requests).ok().map(|(_, end)| end))));
             Ok(())
         });
     }

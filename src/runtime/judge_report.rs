@@ -8,10 +8,10 @@ use super::verdict_watch::VerdictWatch;
 use super::worker_report::kind_of;
 use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
-use crate::log::{Answer, ForgetTarget, VerdictRecord};
+use crate::protocol::{Answer, ForgetTarget, VerdictRecord};
 use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
 use crate::telemetry::overview::{NOBODY_JUDGES, judge_check};
-use crate::telemetry::{Check, Health, Heartbeat, IndexFigures, Metrics};
+use crate::telemetry::{Check, Health, Heartbeat, IndexTotals, Metrics};
 use crate::transaction::CallError;
 use crate::worker::LogPartition;
 
@@ -51,7 +51,7 @@ pub(super) struct JudgeReport {
     counts: Counts,
     session: Duration,
     /// The end of the fingerprint log, as of lately.
-    entries_end: i64,
+    requests_end: i64,
     watch: VerdictWatch,
     /// Whether it was reported that nobody judges.
     is_silent: bool,
@@ -75,7 +75,7 @@ impl JudgeReport {
             cold_starts: ColdStarts::default(),
             counts: Counts::default(),
             session,
-            entries_end: 0,
+            requests_end: 0,
             watch: VerdictWatch::default(),
             is_silent: false,
         }
@@ -109,22 +109,22 @@ impl JudgeReport {
     }
 
     /// The fingerprint log ends here.
-    pub(super) fn entries_end(&mut self, end: i64) {
-        self.entries_end = self.entries_end.max(end);
+    pub(super) fn requests_end(&mut self, end: i64) {
+        self.requests_end = self.requests_end.max(end);
     }
 
-    /// A standby may be relied on while somebody judges. Where entries wait and no verdict comes, nobody does, and the group
+    /// A standby may be relied on while somebody judges. Where requests wait and no verdict comes, nobody does, and the group
     /// gives the partition away when the session of its former owner ends.
-    fn look_for_predecessor(&mut self, now: Duration, next_entry: i64) {
-        let silence = self.watch.silence(now, self.entries_end > next_entry);
+    fn look_for_predecessor(&mut self, now: Duration, next_request: i64) {
+        let silence = self.watch.silence(now, self.requests_end > next_request);
         match silence {
             None => self.ready.pass(),
             Some(silence) => {
                 let left = self.session.saturating_sub(silence).as_secs();
-                let entries = self.entries_end - next_entry;
+                let requests = self.requests_end - next_request;
                 let when = if left > 0 { format!(" (at most {left} s)") } else { String::new() };
                 if !self.is_silent {
-                    tracing::warn!(log = self.log, entries, "nobody judges: waiting to take over{when}");
+                    tracing::warn!(log = self.log, requests, "nobody judges: waiting to take over{when}");
                 }
                 self.ready.fail(format!("waits to take over{when}: {NOBODY_JUDGES}"));
             }
@@ -170,9 +170,9 @@ impl JudgeReport {
         }
     }
 
-    /// Entries waited so long from when they were fetched to when the first of them was judged.
-    pub(super) fn waited(&self, entries: usize, elapsed: Duration) {
-        self.metrics.judge_wait(elapsed, entries);
+    /// Requests waited so long from when they were fetched to when the first of them was judged.
+    pub(super) fn waited(&self, requests: usize, elapsed: Duration) {
+        self.metrics.judge_wait(elapsed, requests);
     }
 
     /// Called whenever the judge may have changed its role.
@@ -205,11 +205,11 @@ impl JudgeReport {
     }
 
     /// Called a few times a second.
-    pub(super) fn look(&mut self, judge: &Judge, waiting_entries: usize) {
+    pub(super) fn look(&mut self, judge: &Judge, waiting_requests: usize) {
         self.see(judge);
         self.say_progress();
         if self.role == Role::Standby {
-            self.look_for_predecessor(self.clock.now(), judge.state().next_entry().0);
+            self.look_for_predecessor(self.clock.now(), judge.state().next_request().0);
         }
         self.heartbeat.tick(self.clock.instant());
         let state = judge.state();
@@ -217,16 +217,16 @@ impl JudgeReport {
         let held = index.stats();
         self.metrics.index(
             u32::try_from(self.log).unwrap_or(u32::MAX),
-            IndexFigures {
+            IndexTotals {
                 is_ready: self.role != Role::Restoring,
                 entries: held.originals,
-                oldest: index.live(&state.tails()).next().map(|oldest| oldest.event_time),
+                oldest: index.live(&state.watermarks()).next().map(|oldest| oldest.event_time),
                 fingerprint_bytes: held.fingerprint_bytes() as u64,
                 bucket_bytes: held.bucket_bytes() as u64,
                 ref_bytes: (held.id_bytes + held.source_bytes) as u64,
                 exact_bytes: held.exact_bytes as u64,
                 largest_bucket: held.largest_bucket(),
-                waiting: if self.role == Role::Active { waiting_entries as u64 } else { 0 },
+                waiting: if self.role == Role::Active { waiting_requests as u64 } else { 0 },
             },
         );
         if self.role != Role::Restoring {
@@ -326,18 +326,18 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_is_ready_while_somebody_judges_and_not_when_entries_wait_for_nobody() {
+    fn a_standby_is_ready_while_somebody_judges_and_not_when_requests_wait_for_nobody() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let health = Health::new(Duration::from_secs(1));
         let mut report = JudgeReport::new(metrics, &health, Clock::start(), 0, Duration::from_secs(10));
-        let said_at = |seconds, report: &mut JudgeReport, next_entry| {
-            report.look_for_predecessor(Duration::from_secs(seconds), next_entry);
+        let said_at = |seconds, report: &mut JudgeReport, next_request| {
+            report.look_for_predecessor(Duration::from_secs(seconds), next_request);
             health.readiness().remove(0).1
         };
         assert_eq!(said_at(100, &mut report, 0), Ok(()), "nothing waits");
-        report.entries_end(7);
+        report.requests_end(7);
         assert_eq!(said_at(101, &mut report, 7), Ok(()), "everything is judged");
-        assert_eq!(said_at(102, &mut report, 5), Ok(()), "two entries came just now");
+        assert_eq!(said_at(102, &mut report, 5), Ok(()), "two requests came just now");
         let waits = |text: &str| Err(format!("waits to take over{text}: nobody judges"));
         assert_eq!(said_at(106, &mut report, 5), waits(" (at most 6 s)"));
         assert_eq!(said_at(120, &mut report, 5), waits(""));

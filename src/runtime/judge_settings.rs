@@ -2,12 +2,12 @@
 
 use super::random::draw;
 use super::service_context::REVOKE_GRACE;
-use super::time_slice::STEP_ENTRIES;
+use super::time_slice::STEP_REQUESTS;
 use crate::config::raw::ColdStart as ConfiguredColdStart;
 use crate::config::settings::Settings;
 use crate::judge::{ColdStart, JudgeSettings};
 use crate::kafka::client::ProducerSettings;
-use crate::log::LogIdentity;
+use crate::protocol::LogIdentity;
 
 /// Returns the settings of a judge. A log that it has to begin gets an identity of its own.
 pub(super) fn judge_settings(settings: &Settings) -> JudgeSettings {
@@ -24,7 +24,7 @@ pub(super) fn judge_settings(settings: &Settings) -> JudgeSettings {
         batch_verdicts: 2_000,
         pending_verdicts: 50_000,
         pending_time: ProducerSettings::of_judge().transaction_timeout / 5,
-        step_entries: STEP_ENTRIES,
+        step_requests: STEP_REQUESTS,
         snapshot_interval: Some(settings.index.snapshot_interval),
         revoke_grace: REVOKE_GRACE,
     }

@@ -4,27 +4,27 @@
 //! thread that owns one state machine ([`worker_driver`], [`judge_driver`]): it passes events and the current time in, and performs
 //! the resulting effects through `kafka`. [`text_pool`] is where text work runs.
 
-pub mod affected;
-mod backlogs;
+pub mod request_impact;
+mod remaining_input;
 pub mod clock;
-pub mod cores;
+pub mod parallel;
 mod dead_letter_report;
 mod instance_admin;
 mod background_tasks;
-mod in_order;
+mod reorder_buffer;
 mod judge_handle;
 mod judge_report;
 pub mod judge_driver;
 mod judge_settings;
 mod time_slice;
-mod kept_pages;
+mod page_cache;
 pub(crate) mod lines;
 mod pair_inspector;
-mod minute;
+mod minute_report;
 pub mod operator_requests;
 pub(crate) mod random;
-mod reading;
-pub mod remembered;
+mod record_processor;
+pub mod state_summary;
 pub mod replay;
 pub mod verifier;
 mod verdict_watch;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 
-use super::affected::{Found, RequestImpact};
 use super::clock::Clock;
 use super::random::draw;
+use super::request_impact::{Found, RequestImpact};
 use super::service_context::{self, failure};
 use super::topics::{ensure_logs, unavailable};
 use super::verdicts::{Extent, read};
@@ -17,9 +17,9 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::budget::ByteBudget;
-use crate::kafka::fingerprint_log::{Appended, EntryLog, NotAppended};
+use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::log::{Answer, Entry, EntryBody, RequestId, VerdictRecord};
+use crate::protocol::{Answer, Request, RequestBody, RequestId, VerdictRecord};
 use crate::record::PartitionId;
 use crate::worker::LogPartition;
 
@@ -49,7 +49,7 @@ enum Message {
 /// # Errors
 ///
 /// When the cluster or a judge does not answer in time.
-pub fn send_and_wait(settings: &Settings, bodies: &[EntryBody], timeout: Duration) -> Result<Vec<Answered>, Fatal> {
+pub fn send_and_wait(settings: &Settings, bodies: &[RequestBody], timeout: Duration) -> Result<Vec<Answered>, Fatal> {
     submit_to(settings, Brokers::Cluster, bodies, timeout)
 }
 
@@ -61,7 +61,7 @@ pub fn send_and_wait(settings: &Settings, bodies: &[EntryBody], timeout: Duratio
 pub fn submit_to(
     settings: &Settings,
     brokers: Brokers,
-    bodies: &[EntryBody],
+    bodies: &[RequestBody],
     timeout: Duration,
 ) -> Result<Vec<Answered>, Fatal> {
     let logs = settings.log_partitions().get();
@@ -87,19 +87,20 @@ pub fn submit_to(
     }
     let told = sender.clone();
     let fingerprints = names.fingerprints.to_string();
-    let mut entries = EntryLog::open(&cluster.entry_producer(), fingerprints, logs, Arc::default(), move |appended| {
-        drop(told.send(Message::Appended(appended)));
-    })
-    .map_err(failure)?;
+    let mut requests =
+        RequestLog::open(&cluster.request_producer(), fingerprints, logs, Arc::default(), move |appended| {
+            drop(told.send(Message::Appended(appended)));
+        })
+        .map_err(failure)?;
 
     let pairs = (0..logs).flat_map(|log| bodies.iter().map(move |body| (log, body)));
-    let mut asked: BTreeMap<RequestId, (LogPartition, &EntryBody)> = BTreeMap::new();
+    let mut asked: BTreeMap<RequestId, (LogPartition, &RequestBody)> = BTreeMap::new();
     for (log, body) in pairs {
         let request = RequestId(draw());
         asked.insert(request, (log, body));
-        entries.append(log, Entry { request, body: body.clone() });
+        requests.append(log, Request { id: request, body: body.clone() });
     }
-    entries.send();
+    requests.send();
     let mut affected: Vec<RequestImpact> = (0..logs).map(|_| RequestImpact::by(bodies)).collect();
     let mut answers = Vec::new();
     while !asked.is_empty() {
@@ -123,8 +124,8 @@ pub fn submit_to(
             }
             Ok(Message::Appended(Appended { request, offset: Err(NotAppended::Uncertain) })) => {
                 if let Some(&(log, body)) = asked.get(&request) {
-                    entries.append(log, Entry { request, body: body.clone() });
-                    entries.send();
+                    requests.append(log, Request { id: request, body: body.clone() });
+                    requests.send();
                 }
             }
             Ok(Message::Followed(log, FollowEvent { kind: FollowEventKind::Record { offset, record, .. }, .. })) => {
@@ -154,7 +155,7 @@ pub fn submit_to(
 /// # Errors
 ///
 /// When the verdict log cannot be read.
-pub fn would_find(settings: &Settings, bodies: &[EntryBody]) -> Result<Vec<Found>, Fatal> {
+pub fn would_find(settings: &Settings, bodies: &[RequestBody]) -> Result<Vec<Found>, Fatal> {
     let mut logs: BTreeMap<LogPartition, RequestImpact> = BTreeMap::new();
     read(settings, Extent::Kept, |message| {
         if let Some(message) = message {
@@ -163,7 +164,7 @@ pub fn would_find(settings: &Settings, bodies: &[EntryBody]) -> Result<Vec<Found
         }
         ControlFlow::Continue(())
     })?;
-    let of = |body: &EntryBody| {
+    let of = |body: &RequestBody| {
         logs.values().map(|affected| affected.would_find(body)).fold(Found::default(), |mut sum, found| {
             sum.originals.extend(found.originals);
             // Each log opens what it judged.

@@ -9,14 +9,14 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Value, json};
 
-use super::kept_pages::PageCache;
+use super::page_cache::PageCache;
 use super::service_context::{self, failure};
 use super::test_case;
 use super::tree_budget::TreeBudget;
 use crate::compare::{Comparison, Run, Side, beginning};
 use crate::config::settings::{Settings, ShownText};
 use crate::error::Fatal;
-use crate::fingerprint::{Reader, Reading, Scratch, SketchForm};
+use crate::fingerprint::{FingerprintedPage, Fingerprinter, Scratch, SketchForm};
 use crate::kafka::pages::{PageBytes, Pages};
 use crate::panics::shielded;
 use crate::record::{Format, RawRecord, Source};
@@ -70,7 +70,7 @@ pub(super) fn start(pair_inspector: PairInspector) -> Result<PairRecorder, Fatal
 /// Reads pages as the worker reads them.
 pub(super) struct PairInspector {
     pages: Mutex<Pages>,
-    reader: Reader,
+    reader: Fingerprinter,
     trees: Arc<TreeBudget>,
     form: Option<SketchForm>,
     format: Format,
@@ -89,7 +89,7 @@ struct OnlyOne {
 
 /// One page, read.
 struct Page {
-    reading: Reading,
+    reading: FingerprintedPage,
     text: String,
 }
 
@@ -106,7 +106,7 @@ impl PairInspector {
     /// Makes the client.
     pub(super) fn open(
         settings: &Settings,
-        reader: Reader,
+        reader: Fingerprinter,
         trees: Arc<TreeBudget>,
         text: ShownText,
         kept: &PageCache,
@@ -176,7 +176,7 @@ impl PairInspector {
     }
 
     /// Reads a page and returns what it is judged by.
-    pub(super) fn explain(&self, value: &[u8]) -> Result<(Reading, Value), ApiError> {
+    pub(super) fn explain(&self, value: &[u8]) -> Result<(FingerprintedPage, Value), ApiError> {
         let record = RawRecord { key: None, value: Some(value), headers: &Vec::<(String, Vec<u8>)>::new() };
         let page = self.read(&record).map_err(ApiError::Wrong)?;
         let Page { reading, text } = page;
@@ -274,6 +274,6 @@ fn excerpts(comparison: &Comparison, (around, longest, most): (usize, usize, usi
     comparison.excerpts(around, longest, most)
 }
 
-fn code(reading: &Reading) -> Option<String> {
+fn code(reading: &FingerprintedPage) -> Option<String> {
     reading.fingerprints.simhash.map(|simhash| simhash.to_string())
 }

@@ -13,11 +13,11 @@ use super::instance_admin::InstanceAdmin;
 use super::judge_driver::JudgeDriver;
 use super::judge_handle::JudgeHandle;
 use super::judge_settings::judge_settings;
-use super::kept_pages::PageCache;
-use super::minute::MinuteReport;
+use super::minute_report::MinuteReport;
+use super::page_cache::PageCache;
 use super::pair_inspector::{self, PairInspector};
 use super::random::draw;
-use super::reading::RecordProcessor;
+use super::record_processor::RecordProcessor;
 use super::service_context::{self, REVOKE_GRACE, ServiceContext, failure};
 use super::snapshot_store::{self, FsSnapshotStore, SnapshotStore};
 use super::topics::{self, Topics};
@@ -25,20 +25,20 @@ use super::tree_budget::TreeBudget;
 use super::worker_driver::{WorkerDriver, WorkerHandle};
 use crate::config::settings::{Settings, Topics as InputTopics};
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Reader;
+use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::Brokers;
-use crate::log::Stage;
 use crate::panics;
+use crate::protocol::Stage;
 use crate::record::Timestamp;
 use crate::snapshot::Folder;
 use crate::telemetry::admin::{self, Admin as AdminPage};
-use crate::telemetry::figures::ParsedMetrics;
+use crate::telemetry::catalog;
 use crate::telemetry::http::{self, Endpoints};
-use crate::telemetry::listener::{Server, bind};
+use crate::telemetry::http_server::{Server, bind};
 use crate::telemetry::metrics::Build;
 use crate::telemetry::overview::{About, Overview};
 use crate::telemetry::pairs;
-use crate::telemetry::table;
+use crate::telemetry::parsed_metrics::ParsedMetrics;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{LogPartition, Mode, Pacing, WorkerSettings};
 
@@ -106,7 +106,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
         bind(admin.listen).with_context(|| format!("cannot listen on {} (http.admin.listen)", admin.listen))
     });
     let operators = operators.transpose().map_err(|error| Reason::System.because(error))?;
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
+    let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
         .map_err(|error| Reason::Config.because(error))?;
     let Some(topics) = topics::wait_for(&settings, brokers, clock, &signals, &starting)? else { return Ok(()) };
     let service = Service::build(settings, brokers, reader, topics, clock, metrics, health)?;
@@ -122,7 +122,7 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
 struct Service {
     plan: Arc<ServiceContext>,
     instance: String,
-    reader: Reader,
+    reader: Fingerprinter,
     kept: PageCache,
     /// Of the parts that run, by name.
     handles: Vec<(String, Handle)>,
@@ -134,7 +134,7 @@ impl Service {
     fn build(
         settings: Settings,
         brokers: Brokers,
-        reader: Reader,
+        reader: Fingerprinter,
         topics: Topics,
         clock: Clock,
         metrics: Metrics,
@@ -395,9 +395,9 @@ impl Service {
         if outcome.is_ok() {
             let figures = ParsedMetrics::parse(&self.plan.metrics.render());
             tracing::info!(
-                documents = figures.count(table::DOCUMENTS.name),
-                dead_letters = figures.count(table::DEAD_LETTERS.name),
-                produced = figures.count(table::RECORDS_PRODUCED.name),
+                documents = figures.count(catalog::DOCUMENTS.name),
+                dead_letters = figures.count(catalog::DEAD_LETTERS.name),
+                produced = figures.count(catalog::RECORDS_PRODUCED.name),
                 "stopped: everything is committed"
             );
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::clock::{Clock, wall_time};
-use super::cores::run_parallel;
+use super::parallel::run_parallel;
 use crate::config::settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::SchemeId;

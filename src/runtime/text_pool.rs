@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::clock::Clock;
-use super::reading::RecordProcessor;
+use super::record_processor::RecordProcessor;
 use crate::fingerprint::Scratch;
 use crate::kafka::budget::Permit;
 use crate::kafka::group_consumer::ConsumedRecord;
@@ -219,7 +219,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(20);
 
     /// Far longer than anything here takes.
-    const PATIENCE: Duration = Duration::from_mins(1);
+    const TIMEOUT: Duration = Duration::from_mins(1);
 
     /// Blocks on the first pages of the partition until it is let go.
     struct Stuck {
@@ -271,7 +271,7 @@ mod tests {
                 let place = u64::try_from(offset).unwrap();
                 pool.read(Job { source, serial: 0, place, record: Arc::default(), permit: bytes.hold(1) });
             }
-            (0..threads).for_each(|_| has_begun.recv_timeout(PATIENCE).unwrap());
+            (0..threads).for_each(|_| has_begun.recv_timeout(TIMEOUT).unwrap());
             pool.looked = Duration::ZERO;
             Self { pool, done, now: Duration::ZERO, _gate: sender }
         }
@@ -300,7 +300,7 @@ mod tests {
                 return;
             }
         }
-        let last = bench.done.recv_timeout(PATIENCE).unwrap();
+        let last = bench.done.recv_timeout(TIMEOUT).unwrap();
         assert_eq!(last.page.source.offset, 32);
     }
 

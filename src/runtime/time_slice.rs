@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use crate::judge::Event;
 use crate::kafka::budget::Permit;
-use crate::log::{Entry, EntryOffset};
+use crate::protocol::{Request, RequestOffset};
 use crate::record::Timestamp;
 
 /// How long a turn judges, give or take one step.
 pub(super) const TIME_SLICE: Duration = Duration::from_millis(5);
 
-/// Most entries that are judged between two looks at the clock.
-pub(super) const STEP_ENTRIES: usize = 4;
+/// Most requests that are judged between two looks at the clock.
+pub(super) const STEP_REQUESTS: usize = 4;
 
 /// One Kafka record of the fingerprint log that was fetched and not judged.
-pub(super) struct FetchedEntries {
+pub(super) struct FetchedRequests {
     pub(super) offset: i64,
     pub(super) append_time: Timestamp,
-    pub(super) entries: Vec<Entry>,
+    pub(super) requests: Vec<Request>,
     /// When it came.
     pub(super) fetched: Duration,
     pub(super) _permit: Permit,
@@ -29,14 +29,14 @@ pub(super) struct FetchedEntries {
 
 /// What was fetched of the fingerprint log, in its order.
 #[derive(Default)]
-pub(super) struct EntryQueue(VecDeque<FetchedEntries>);
+pub(super) struct RequestQueue(VecDeque<FetchedRequests>);
 
-impl EntryQueue {
-    pub(super) fn push(&mut self, record: FetchedEntries) {
+impl RequestQueue {
+    pub(super) fn push(&mut self, record: FetchedRequests) {
         self.0.push_back(record);
     }
 
-    pub(super) fn pop(&mut self) -> Option<FetchedEntries> {
+    pub(super) fn pop(&mut self) -> Option<FetchedRequests> {
         self.0.pop_front()
     }
 
@@ -44,16 +44,16 @@ impl EntryQueue {
         self.0.clear();
     }
 
-    /// Returns how many entries wait.
-    pub(super) fn entries(&self) -> usize {
-        self.0.iter().map(|record| record.entries.len()).sum()
+    /// Returns how many requests wait.
+    pub(super) fn requests(&self) -> usize {
+        self.0.iter().map(|record| record.requests.len()).sum()
     }
 }
 
-impl FetchedEntries {
+impl FetchedRequests {
     /// Makes it what the judge takes.
     pub(super) fn into_event(self) -> Event {
-        Event::Entries { offset: EntryOffset(self.offset), append_time: self.append_time, entries: self.entries }
+        Event::Requests { offset: RequestOffset(self.offset), append_time: self.append_time, requests: self.requests }
     }
 }
 
@@ -92,9 +92,11 @@ mod tests {
 
     use super::*;
     use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
-    use crate::judge::{ColdStart, Effect, Judge, JudgeSettings, Request, Role};
+    use crate::judge::{ColdStart, Effect, Judge, JudgeSettings, ProducerCall, Role};
     use crate::kafka::budget::ByteBudget;
-    use crate::log::{EntryBody, LogIdentity, PageEntry, RequestId, Rules, SameId, Stage, VerdictOffset, Windows};
+    use crate::protocol::{
+        LogIdentity, PageRequest, RequestBody, RequestId, Rules, SameId, Stage, VerdictOffset, Windows,
+    };
     use crate::record::PartitionId;
     use crate::transaction::Call;
 
@@ -128,17 +130,17 @@ mod tests {
             batch_verdicts: 2_000,
             pending_verdicts: 50_000,
             pending_time: TRANSACTION / 5,
-            step_entries: STEP_ENTRIES,
+            step_requests: STEP_REQUESTS,
             snapshot_interval: None,
             revoke_grace: hour,
         }
     }
 
     /// A record of the fingerprint log with `count` pages that nobody has seen.
-    fn record(offset: i64, count: u32) -> FetchedEntries {
-        let entries = (0..count).map(|number| {
+    fn record(offset: i64, count: u32) -> FetchedRequests {
+        let requests = (0..count).map(|number| {
             let number = u64::from(number) + offset.unsigned_abs() * u64::from(count);
-            let page = PageEntry {
+            let page = PageRequest {
                 source: PartitionId::new("pages", 0).at(i64::try_from(number).unwrap()),
                 event_time: Timestamp::from_millis(0),
                 id: None,
@@ -153,13 +155,13 @@ mod tests {
                 },
                 digest: PageDigest(0),
             };
-            Entry { request: RequestId(number), body: EntryBody::Page(page) }
+            Request { id: RequestId(number), body: RequestBody::Page(page) }
         });
         let append_time = Timestamp::from_millis(0);
-        FetchedEntries {
+        FetchedRequests {
             offset,
             append_time,
-            entries: entries.collect(),
+            requests: requests.collect(),
             fetched: Duration::ZERO,
             _permit: ByteBudget::new(1).hold(0),
         }
@@ -171,7 +173,7 @@ mod tests {
         now: Cell<Duration>,
         /// Answers of the cluster, with the time when they come.
         answers: VecDeque<(Duration, Event)>,
-        queue: EntryQueue,
+        queue: RequestQueue,
         /// When the coordinator learnt of the transaction that is open.
         open_since: Option<Duration>,
         longest_open: Duration,
@@ -186,7 +188,7 @@ mod tests {
                 judge: Judge::new(settings()),
                 now: Cell::new(Duration::ZERO),
                 answers: VecDeque::new(),
-                queue: EntryQueue::default(),
+                queue: RequestQueue::default(),
                 open_since: None,
                 longest_open: Duration::ZERO,
                 longest_turn: Duration::ZERO,
@@ -221,21 +223,21 @@ mod tests {
             }
         }
 
-        fn call(&mut self, request: &Request) -> Event {
+        fn call(&mut self, request: &ProducerCall) -> Event {
             let now = self.now.get();
             match request {
-                Request::Produce(records) => {
+                ProducerCall::Produce(records) => {
                     self.open_since = Some(now);
                     self.sent = records.iter().map(verdicts).sum();
                     let first = i64::try_from(self.committed).unwrap();
                     return Event::Called(Ok((first..).take(records.len()).map(VerdictOffset).collect()));
                 }
-                Request::Plain(Call::Commit) => {
+                ProducerCall::Plain(Call::Commit) => {
                     let open = now.saturating_sub(self.open_since.take().unwrap());
                     self.longest_open = self.longest_open.max(open);
                     self.committed += self.sent;
                 }
-                Request::Plain(_) | Request::SendOffsets { .. } => {}
+                ProducerCall::Plain(_) | ProducerCall::SendOffsets { .. } => {}
             }
             Event::Called(Ok(Vec::new()))
         }
@@ -251,7 +253,7 @@ mod tests {
             let step = || -> Result<Work, Infallible> {
                 let event = if judge.is_unfinished() {
                     Event::Continue
-                } else if judge.wants_entries() {
+                } else if judge.wants_requests() {
                     let Some(record) = queue.pop() else { return Ok(Work::Done) };
                     record.into_event()
                 } else {
@@ -273,10 +275,10 @@ mod tests {
         }
     }
 
-    fn verdicts(record: &crate::log::VerdictRecord) -> usize {
+    fn verdicts(record: &crate::protocol::VerdictRecord) -> usize {
         match record {
-            crate::log::VerdictRecord::Verdicts(batch) => batch.verdicts.len(),
-            crate::log::VerdictRecord::Rules(_) | crate::log::VerdictRecord::Checkpoint(_) => 0,
+            crate::protocol::VerdictRecord::Verdicts(batch) => batch.verdicts.len(),
+            crate::protocol::VerdictRecord::Rules(_) | crate::protocol::VerdictRecord::Checkpoint(_) => 0,
         }
     }
 

@@ -8,7 +8,7 @@ use super::random::draw;
 use super::service_context::{self, ServiceContext};
 use crate::error::Fatal;
 use crate::kafka::output::{Outputs, PagePayload};
-use crate::log::{Answer, RequestId, Stage, Verdict};
+use crate::protocol::{Answer, RequestId, Stage, Verdict};
 use crate::telemetry::otlp::Traces;
 use crate::telemetry::spans::{Kind, Said, Sampler, Span, names, traceparent};
 use crate::worker::{Output, PageOutcome, verdict_name};

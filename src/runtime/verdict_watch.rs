@@ -1,6 +1,6 @@
 //! Detects that no verdicts arrive although requests are pending.
 //!
-//! A worker that is slow to get one verdict is not alone: a judge may have a backlog. What this looks for is silence: entries
+//! A worker that is slow to get one verdict is not alone: a judge may have a backlog. What this looks for is silence: requests
 //! wait, and for some time not one verdict was read. Then nobody judges, or nobody can be heard.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How long silence may last before it is reported.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// How often a standby asks where the fingerprint log ends: whether an entry waits.
+/// How often a standby asks where the fingerprint log ends: whether a request waits.
 pub(super) const END_LOOK: Duration = Duration::from_secs(1);
 
 /// Watches one partition of the verdict log.
@@ -16,7 +16,7 @@ pub(super) const END_LOOK: Duration = Duration::from_secs(1);
 pub(super) struct VerdictWatch {
     /// When a verdict was read last.
     heard: Duration,
-    /// Since when entries have waited without a break.
+    /// Since when requests have waited without a break.
     waiting: Option<Duration>,
 }
 
@@ -26,7 +26,7 @@ impl VerdictWatch {
         self.heard = now;
     }
 
-    /// Returns for how long verdicts have been missing, if that is too long; `waits` says whether an entry waits now.
+    /// Returns for how long verdicts have been missing, if that is too long; `waits` says whether a request waits now.
     pub(super) fn silence(&mut self, now: Duration, waits: bool) -> Option<Duration> {
         if !waits {
             self.waiting = None;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_counts_from_the_last_verdict_or_from_the_first_entry_that_waits() {
+    fn silence_counts_from_the_last_verdict_or_from_the_first_request_that_waits() {
         let second = Duration::from_secs;
         let mut watch = VerdictWatch::default();
         assert_eq!(watch.silence(second(100), false), None, "nobody waits");

@@ -14,7 +14,7 @@ use crate::kafka::budget::ByteBudget;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::log::VerdictRecord;
+use crate::protocol::VerdictRecord;
 use crate::record::PartitionId;
 use crate::worker::LogPartition;
 

@@ -11,23 +11,23 @@ use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, LogVerifier};
 use crate::kafka::admin::LogNames;
-use crate::kafka::entries::Entries;
-use crate::log::{EntryOffset, VerdictRecord};
+use crate::kafka::requests::Requests;
+use crate::protocol::{RequestOffset, VerdictRecord};
 use crate::record::PartitionId;
 use crate::worker::LogPartition;
 
-/// How long entries may take to come.
-const ENTRIES_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long requests may take to come.
+const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One partition of the log.
 pub struct PartitionVerification {
     /// The comparison, and the state that follows from what is written.
     pub verifier: LogVerifier,
-    /// First entry that is still held.
-    pub first_entry: EntryOffset,
+    /// First request that is still held.
+    pub first_request: RequestOffset,
     /// Why nothing more could be compared, if so.
     pub broken: Option<String>,
-    entries: Entries,
+    requests: Requests,
 }
 
 /// What happens while the logs are read.
@@ -52,7 +52,7 @@ pub enum Step<'a> {
     },
 }
 
-/// Reads both logs as far as they are kept and committed now, judges the entries anew, and shows each step.
+/// Reads both logs as far as they are kept and committed now, judges the requests anew, and shows each step.
 ///
 /// # Errors
 ///
@@ -100,13 +100,13 @@ fn begin(
     config: &crate::kafka::client::ClientSettings,
     partition: PartitionId,
 ) -> Result<PartitionVerification, Fatal> {
-    let entries = Entries::open(config, partition, ENTRIES_TIMEOUT).map_err(failure)?;
-    let first_entry = entries.first().map_err(|error| Reason::Unavailable.because(error))?;
+    let requests = Requests::open(config, partition, REQUESTS_TIMEOUT).map_err(failure)?;
+    let first_request = requests.first().map_err(|error| Reason::Unavailable.because(error))?;
     let mut verifier = LogVerifier::default();
-    if first_entry > EntryOffset(0) {
+    if first_request > RequestOffset(0) {
         verifier.trust_the_trim();
     }
-    Ok(PartitionVerification { verifier, first_entry, broken: None, entries })
+    Ok(PartitionVerification { verifier, first_request, broken: None, requests })
 }
 
 impl PartitionVerification {
@@ -116,11 +116,11 @@ impl PartitionVerification {
         }
         let asked = match record {
             VerdictRecord::Verdicts(batch) if self.verifier.state().log().is_some() => {
-                let from = self.verifier.state().next_entry();
-                if from < self.first_entry {
+                let from = self.verifier.state().next_request();
+                if from < self.first_request {
                     None
                 } else {
-                    let asked = self.entries.between(from, batch.next_entry);
+                    let asked = self.requests.between(from, batch.next_request);
                     Some(asked.map_err(|error| Reason::Unavailable.because(error))?)
                 }
             }

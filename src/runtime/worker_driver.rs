@@ -14,16 +14,16 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use super::background_tasks::BackgroundTasks;
-use super::backlogs::RemainingInput;
 use super::clock::Clock;
-use super::in_order::ReorderBuffer;
-use super::reading::RecordProcessor;
+use super::record_processor::RecordProcessor;
+use super::remaining_input::RemainingInput;
+use super::reorder_buffer::ReorderBuffer;
 use super::service_context::{ServiceContext, failure};
 use super::text_pool::{Done, LOOK_INTERVAL, TextPool};
 use super::worker_report::WorkerReport;
 use crate::error::{Fatal, Reason};
 use crate::kafka::budget::{ByteBudget, Permit};
-use crate::kafka::fingerprint_log::{Appended, EntryLog};
+use crate::kafka::fingerprint_log::{Appended, RequestLog};
 use crate::kafka::group_consumer::{ConsumerEvent, GroupConsumer, Membership};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
@@ -38,7 +38,7 @@ use crate::worker::{Backlog, Event, LogPartition, Page, Worker, WorkerSettings};
 /// How long the driver waits for a message before it says that time passed.
 const TICK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long entries may gather before they are sent.
+/// How long requests may gather before they are sent.
 const LINGER: Duration = Duration::from_millis(3);
 
 /// How long text work may take on one page.
@@ -50,7 +50,7 @@ const LAGS: Duration = Duration::from_secs(1);
 /// How often the group is looked at for partitions that nobody owns.
 const GROUP_LOOK: Duration = Duration::from_secs(10);
 
-/// Most messages taken before entries are sent and time is looked at.
+/// Most messages taken before requests are sent and time is looked at.
 const MAX_NEWS: usize = 512;
 
 /// How long one question to the cluster may take.
@@ -141,8 +141,8 @@ pub struct WorkerDriver {
     serials: u64,
     readers: Vec<Reader>,
     recalls: Vec<Option<Reader>>,
-    entries: EntryLog,
-    entries_since: Option<Duration>,
+    requests: RequestLog,
+    requests_since: Option<Duration>,
     producer: TransactionalProducer,
     background_tasks: BackgroundTasks,
     lag_tasks: BackgroundTasks,
@@ -203,8 +203,8 @@ impl WorkerDriver {
             let judges = plan.cluster.query(&plan.judge_group(log));
             judge_offsets.push(Arc::new(Offsets::new(&judges, QUERY_TIMEOUT).map_err(failure)?));
         }
-        let entries = EntryLog::open(
-            &plan.cluster.entry_producer(),
+        let requests = RequestLog::open(
+            &plan.cluster.request_producer(),
             plan.names.fingerprints.to_string(),
             logs,
             Arc::clone(&plan.backlog),
@@ -240,8 +240,8 @@ impl WorkerDriver {
             serials: 0,
             readers,
             recalls: (0..logs).map(|_| None).collect(),
-            entries,
-            entries_since: None,
+            requests,
+            requests_since: None,
             producer,
             background_tasks: BackgroundTasks::start("worker-tasks".to_owned()).map_err(failure)?,
             lag_tasks: BackgroundTasks::start("lags".to_owned()).map_err(failure)?,
@@ -285,7 +285,7 @@ impl WorkerDriver {
     pub fn run(mut self) -> Result<(), Fatal> {
         self.perform_all()?;
         while !self.stopped {
-            let timeout = if self.entries_since.is_some() { LINGER } else { TICK_INTERVAL };
+            let timeout = if self.requests_since.is_some() { LINGER } else { TICK_INTERVAL };
             match self.messages.recv_timeout(timeout) {
                 Ok(message) => {
                     self.take(message)?;
@@ -297,7 +297,7 @@ impl WorkerDriver {
                 Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick)?,
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            self.send_entries();
+            self.send_requests();
             self.housekeeping()?;
         }
         self.close();
@@ -318,11 +318,11 @@ impl WorkerDriver {
 
     // ---- housekeeping
 
-    fn send_entries(&mut self) {
+    fn send_requests(&mut self) {
         let now = self.clock.now();
-        if self.entries_since.is_some_and(|since| now.saturating_sub(since) >= LINGER) {
-            self.entries.send();
-            self.entries_since = None;
+        if self.requests_since.is_some_and(|since| now.saturating_sub(since) >= LINGER) {
+            self.requests.send();
+            self.requests_since = None;
         }
     }
 
@@ -332,7 +332,7 @@ impl WorkerDriver {
             return Ok(());
         }
         self.looked = now;
-        self.entries.replace_if_lost();
+        self.requests.replace_if_lost();
         if self.pool.give_up_overdue(now, TEXT_LIMIT).map_err(failure)? {
             let why = anyhow::anyhow!("too many pages exceeded {TEXT_LIMIT:?} of text work: restart the process");
             return Err(Reason::Failure.because(why));
@@ -401,8 +401,8 @@ impl WorkerDriver {
     }
 
     fn close(&mut self) {
-        self.entries.send();
-        self.entries.flush(Duration::from_secs(2));
+        self.requests.send();
+        self.requests.flush(Duration::from_secs(2));
         // Closing can block: the process does not wait for it longer than this.
         let timeout = self.clock.now() + Duration::from_secs(5);
         while self.member.as_ref().is_some_and(|member| !member.is_over()) && self.clock.now() < timeout {

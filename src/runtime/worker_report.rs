@@ -14,7 +14,7 @@ use super::verdict_watch::VerdictWatch;
 use crate::error::Fatal;
 use crate::fingerprint::SketchForm;
 use crate::kafka::output::{Outputs, PagePayload, Sent};
-use crate::log::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict, VerdictRecord};
+use crate::protocol::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
     Blocked as BlockedLabel, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue,

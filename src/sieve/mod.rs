@@ -10,7 +10,7 @@
 //! `window.max_future_skew` past the clock handed in, as with a broker's.
 //!
 //! Laws: L3, L5 (a function of lines and settings, whatever the number of text threads), L6: ids are remembered for
-//! live originals alone. Cost: that of [`decide`], and one map entry an original with an id.
+//! live originals alone. Cost: that of [`decide`], and one map request an original with an id.
 
 mod line;
 mod times;
@@ -21,11 +21,11 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
 
-use crate::fingerprint::Reading;
+use crate::fingerprint::FingerprintedPage;
 use crate::judge::{Diverged, Refusal, State, decide, refusal};
-use crate::log::{
-    Answer, Decision, Entry, EntryBody, EntryOffset, LogIdentity, Match, PageEntry, PageVerdict, RequestId, Rules,
-    Stage,
+use crate::protocol::{
+    Answer, Decision, LogIdentity, Match, PageRequest, PageVerdict, Request, RequestBody, RequestId, RequestOffset,
+    Rules, Stage,
 };
 use crate::record::{EventTime, Rejection, Source, Timestamp};
 
@@ -179,7 +179,7 @@ impl Sieve {
     #[must_use]
     pub fn new(settings: SieveSettings) -> Self {
         let judge = || ScopeJudge {
-            state: State::begin(LogIdentity(0), settings.rules.clone(), EntryOffset(0)),
+            state: State::begin(LogIdentity(0), settings.rules.clone(), RequestOffset(0)),
             ids: HashMap::new(),
             order: VecDeque::new(),
         };
@@ -193,7 +193,11 @@ impl Sieve {
     /// # Errors
     ///
     /// [`SieveError`] when the caller hands over a place twice or a page of another scheme.
-    pub fn judge(&mut self, source: Source, reading: Result<Reading, Rejection>) -> Result<SieveResult, SieveError> {
+    pub fn judge(
+        &mut self,
+        source: Source,
+        reading: Result<FingerprintedPage, Rejection>,
+    ) -> Result<SieveResult, SieveError> {
         self.times.page();
         let reading = match reading {
             Ok(reading) => reading,
@@ -203,9 +207,9 @@ impl Sieve {
         let (partition, judges) = (reading.partition, self.judges.len());
         let judge = self.judges.get_mut(partition).ok_or(SieveError::NoJudge { partition, judges })?;
         let id = reading.id_text.clone();
-        let page = PageEntry::of(reading, source.clone(), event_time);
-        let entry = Entry { request: RequestId(self.times.pages()), body: EntryBody::Page(page) };
-        let verdict = judge.judge(&entry, self.settings.clock, id.as_deref())?;
+        let page = PageRequest::of(reading, source.clone(), event_time);
+        let request = Request { id: RequestId(self.times.pages()), body: RequestBody::Page(page) };
+        let verdict = judge.judge(&request, self.settings.clock, id.as_deref())?;
         let Some(verdict) = verdict else { return Err(SieveError::Repeated(source)) };
         Ok(SieveResult { source, id, verdict })
     }
@@ -213,11 +217,11 @@ impl Sieve {
     /// Returns why a page that comes now is no duplicate of the oldest original, with the rules of the refusal. `None` when
     /// no rule speaks against it, or nothing is remembered. Where several judges share the pages, that of the page answers.
     #[must_use]
-    pub fn refusal(&self, reading: &Reading) -> Option<Refusal> {
+    pub fn refusal(&self, reading: &FingerprintedPage) -> Option<Refusal> {
         let state = &self.judges.get(reading.partition)?.state;
-        let oldest = state.index().live(&state.tails()).next()?;
+        let oldest = state.index().live(&state.watermarks()).next()?;
         // Times do not count: it comes right behind the original.
-        let page = PageEntry::of(reading.clone(), oldest.source.clone(), oldest.event_time);
+        let page = PageRequest::of(reading.clone(), oldest.source.clone(), oldest.event_time);
         refusal(state, &page, self.settings.clock, oldest.sequence)
     }
 
@@ -230,8 +234,13 @@ impl Sieve {
 
 impl ScopeJudge {
     /// Judges and follows; nothing when the place was judged before.
-    fn judge(&mut self, entry: &Entry, clock: Timestamp, id: Option<&str>) -> Result<Option<LineVerdict>, Diverged> {
-        let Some(verdict) = decide(&self.state, entry, clock) else { return Ok(None) };
+    fn judge(
+        &mut self,
+        request: &Request,
+        clock: Timestamp,
+        id: Option<&str>,
+    ) -> Result<Option<LineVerdict>, Diverged> {
+        let Some(verdict) = decide(&self.state, request, clock) else { return Ok(None) };
         self.state.follow(&verdict)?;
         let Answer::Page(page) = verdict.answer else { return Ok(None) };
         let verdict = match &page.decision {
@@ -261,7 +270,7 @@ impl ScopeJudge {
             self.order.push_back((page.source.clone(), page.event_time));
         }
         // Whoever stands in front is the oldest: forgotten by time, or evicted because more are remembered than fit.
-        let tail = self.state.tails().times.min();
+        let tail = self.state.watermarks().times.min();
         let capacity = self.state.rules().map_or(u64::MAX, |rules| rules.max_entries);
         while let Some((oldest, time)) = self.order.front() {
             let held = u64::try_from(self.order.len()).unwrap_or(u64::MAX);

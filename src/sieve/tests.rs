@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, SimHash};
-use crate::log::{SameId, Windows};
+use crate::protocol::{SameId, Windows};
 use crate::record::{Encoding, PartitionId, Reject};
 use crate::text::{CutBy, Extraction};
 
@@ -33,8 +33,8 @@ fn line(number: i64) -> Source {
 }
 
 /// A page whose text is this number: equal numbers equal texts, near numbers near texts.
-fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> Reading {
-    Reading {
+fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> FingerprintedPage {
+    FingerprintedPage {
         id: id.map(|id| IdHash(xxhash_rust::xxh3::xxh3_64(id.as_bytes()))),
         id_text: id.map(str::to_owned),
         canonical: None,
@@ -59,7 +59,7 @@ fn page(text: u64, id: Option<&str>, event_time: Option<i64>) -> Reading {
     }
 }
 
-fn with_figures(mut reading: Reading, figures: &[u16]) -> Reading {
+fn with_figures(mut reading: FingerprintedPage, figures: &[u16]) -> FingerprintedPage {
     reading.fingerprints.numbers = Numbers::from_hashes(figures).unwrap();
     reading
 }
@@ -172,7 +172,7 @@ fn a_place_is_judged_once() {
     sieve.judge(line(1), Ok(page(1, None, None))).unwrap();
     let again = sieve.judge(line(1), Ok(page(1, None, None)));
     assert_eq!(again.unwrap_err().to_string(), "pages.jsonl:1 was judged before");
-    let other = sieve.judge(line(2), Ok(Reading { partition: 1, ..page(1, None, None) }));
+    let other = sieve.judge(line(2), Ok(FingerprintedPage { partition: 1, ..page(1, None, None) }));
     assert_eq!(other, Err(SieveError::NoJudge { partition: 1, judges: 1 }));
 }
 

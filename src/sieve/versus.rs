@@ -3,9 +3,9 @@
 use std::num::NonZeroUsize;
 
 use super::{LineVerdict, Sieve, SieveError, SieveSettings};
-use crate::fingerprint::{MAX_DISTANCE, Reading};
+use crate::fingerprint::{FingerprintedPage, MAX_DISTANCE};
 use crate::judge::Refusal;
-use crate::log::{MinHashRules, Rules, Stage};
+use crate::protocol::{MinHashRules, Rules, Stage};
 use crate::record::{EventTime, PartitionId, Timestamp};
 
 /// What the judge says of a pair of pages.
@@ -41,7 +41,7 @@ impl PairVerdict {
     /// # Errors
     ///
     /// [`SieveError`] when they were read for several judges.
-    pub fn of(rules: &Rules, one: &Reading, other: &Reading) -> Result<Self, SieveError> {
+    pub fn of(rules: &Rules, one: &FingerprintedPage, other: &FingerprintedPage) -> Result<Self, SieveError> {
         let mut sieve = of_one(rules.clone(), one)?;
         let refusal = sieve.refusal(other);
         let verdict = second(&mut sieve, other)?;
@@ -78,12 +78,12 @@ fn loose(minhash: MinHashRules) -> MinHashRules {
     MinHashRules { min_similarity: 0, ..minhash }
 }
 
-fn ask(rules: Rules, one: &Reading, other: &Reading) -> Result<LineVerdict, SieveError> {
+fn ask(rules: Rules, one: &FingerprintedPage, other: &FingerprintedPage) -> Result<LineVerdict, SieveError> {
     second(&mut of_one(rules, one)?, other)
 }
 
 /// Returns a judge that remembers one page.
-fn of_one(rules: Rules, one: &Reading) -> Result<Sieve, SieveError> {
+fn of_one(rules: Rules, one: &FingerprintedPage) -> Result<Sieve, SieveError> {
     // Room for a few: tables for millions would be made for two pages.
     let rules = Rules { max_entries: rules.max_entries.clamp(1, 16), ..rules };
     let clock = Timestamp::from_millis(i64::MAX / 2);
@@ -93,6 +93,6 @@ fn of_one(rules: Rules, one: &Reading) -> Result<Sieve, SieveError> {
     Ok(sieve)
 }
 
-fn second(sieve: &mut Sieve, other: &Reading) -> Result<LineVerdict, SieveError> {
+fn second(sieve: &mut Sieve, other: &FingerprintedPage) -> Result<LineVerdict, SieveError> {
     Ok(sieve.judge(PartitionId::new("pair", 0).at(2), Ok(other.clone()))?.verdict)
 }

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use crossbeam_channel::bounded;
 
 use crate::index::{Original, Task};
-use crate::judge::{Restored, SharedSnapshot, Snapshot, Span};
-use crate::log::codec::fingerprints::{self, More, Present};
-use crate::log::codec::frame::{self, Kind};
-use crate::log::codec::places::Places;
-use crate::log::codec::wire::Write;
-use crate::log::{CodecError, VerdictOffset, decode_checkpoint, encode_checkpoint};
+use crate::judge::{LogSpan, Restored, SharedSnapshot, Snapshot};
+use crate::protocol::codec::bytes::Write;
+use crate::protocol::codec::fingerprints::{self, More, Present};
+use crate::protocol::codec::frame::{self, Kind};
+use crate::protocol::codec::positions::Positions;
+use crate::protocol::{CodecError, VerdictOffset, decode_checkpoint, encode_checkpoint};
 
 /// Sequence numbers of one chunk, a power of two: about 4 MB of originals without sketches, 13 MB with.
 const SEQUENCES_A_CHUNK: u64 = 65_536;
@@ -108,8 +108,8 @@ fn decode_head<E: From<CodecError>>(chunks: &mut impl Iterator<Item = Result<Vec
     Ok(Snapshot { at, state, originals: Vec::new(), latest_checkpoint, spans })
 }
 
-fn encode_place(at: VerdictOffset, latest_checkpoint: Option<VerdictOffset>, kept: &[Span]) -> Vec<u8> {
-    let mut places = Places::default();
+fn encode_place(at: VerdictOffset, latest_checkpoint: Option<VerdictOffset>, kept: &[LogSpan]) -> Vec<u8> {
+    let mut places = Positions::default();
     let mut spans = Vec::new();
     for span in kept {
         spans.maybe(span.checkpoint.map(|checkpoint| checkpoint.0));
@@ -123,7 +123,7 @@ fn encode_place(at: VerdictOffset, latest_checkpoint: Option<VerdictOffset>, kep
         }
     }
     let mut out = Vec::new();
-    let start = frame::open(&mut out, Kind::Place);
+    let start = frame::open(&mut out, Kind::Position);
     out.signed(at.0);
     out.maybe(latest_checkpoint.map(|checkpoint| checkpoint.0));
     places.write_table(&mut out);
@@ -133,11 +133,11 @@ fn encode_place(at: VerdictOffset, latest_checkpoint: Option<VerdictOffset>, kep
     out
 }
 
-fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, Vec<Span>), CodecError> {
-    let mut from = frame::unwrap_kind(chunk, Kind::Place)?;
+fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, Vec<LogSpan>), CodecError> {
+    let mut from = frame::unwrap_kind(chunk, Kind::Position)?;
     let at = VerdictOffset(from.signed("offset")?);
     let latest_checkpoint = from.maybe("latest checkpoint")?.map(VerdictOffset);
-    let places = Places::read_table(&mut from)?;
+    let places = Positions::read_table(&mut from)?;
     let mut spans = Vec::new();
     for _ in 0..from.count(4, "spans")? {
         let checkpoint = from.maybe("checkpoint")?.map(VerdictOffset);
@@ -148,7 +148,7 @@ fn decode_place(chunk: &[u8]) -> Result<(VerdictOffset, Option<VerdictOffset>, V
             let partition = places.read_partition(&mut from)?;
             ruled.insert(partition, (from.signed("offset")?, from.signed("offset")?));
         }
-        spans.push(Span { checkpoint, end_sequence, newest, ruled });
+        spans.push(LogSpan { checkpoint, end_sequence, newest, ruled });
     }
     from.end()?;
     Ok((at, latest_checkpoint, spans))
@@ -167,7 +167,7 @@ fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() 
         version =
             version.max(fingerprints::version_for(std::iter::once(fingerprints))).max(more_of(original).version());
     }
-    let mut places = Places::default();
+    let mut places = Positions::default();
     let mut body = Vec::with_capacity(room + ROOM_FOR_HEAD);
     let mut before = 0;
     for original in list() {
@@ -199,7 +199,7 @@ fn encode_originals<O: Borrow<Original>, I: Iterator<Item = O>>(list: impl Fn() 
 
 fn decode_originals(chunk: &[u8], into: &mut Vec<Original>) -> Result<(), CodecError> {
     let mut from = frame::unwrap_kind(chunk, Kind::Originals)?;
-    let mut places = Places::read_table(&mut from)?;
+    let mut places = Positions::read_table(&mut from)?;
     let count = from.count(MIN_BYTES, "originals")?;
     into.reserve(count);
     let mut sequence = 0_u64;

@@ -10,7 +10,7 @@ use crossbeam_channel::bounded;
 use super::disk::{self, DiskError, Watch};
 use super::manifest::{self, ChunkHash, Manifest};
 use crate::fingerprint::SchemeId;
-use crate::log::CodecError;
+use crate::protocol::CodecError;
 
 /// The chunks of a snapshot, in order.
 pub type Sections = Vec<Vec<u8>>;

@@ -1,9 +1,9 @@
 //! Manifests: which chunks make up a snapshot, and of what.
 
 use crate::fingerprint::SchemeId;
-use crate::log::codec::frame::{self, Kind};
-use crate::log::codec::wire::Write;
-use crate::log::{CodecError, LogIdentity};
+use crate::protocol::codec::bytes::Write;
+use crate::protocol::codec::frame::{self, Kind};
+use crate::protocol::{CodecError, LogIdentity};
 
 /// What a snapshot is a snapshot of.
 #[derive(Clone, Debug, PartialEq, Eq)]

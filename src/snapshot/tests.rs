@@ -13,11 +13,11 @@ use super::disk::Change;
 use super::*;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, Width};
 use crate::index::{Index, Original, run_sequential};
-use crate::judge::Span;
-use crate::log::codec::FORMAT_VERSION;
-use crate::log::codec::hex::{hex, records};
-use crate::log::{
-    Checkpoint, CodecError, EntryOffset, LogIdentity, Placement, Rules, RulesNumber, SameId, Stage, Tails,
+use crate::judge::LogSpan;
+use crate::protocol::codec::FORMAT_VERSION;
+use crate::protocol::codec::hex::{hex, records};
+use crate::protocol::{
+    Checkpoint, CodecError, ExpiryWatermarks, LogIdentity, Placement, RequestOffset, Rules, RulesNumber, SameId, Stage,
     VerdictOffset, Windows,
 };
 use crate::record::{PartitionId, Timestamp};
@@ -276,7 +276,7 @@ fn original(sequence: u64, cluster: Option<i64>) -> Original {
 }
 
 fn snapshot(originals: Vec<Original>) -> Snapshot {
-    let span = |checkpoint, ruled: BTreeMap<PartitionId, (i64, i64)>| Span {
+    let span = |checkpoint, ruled: BTreeMap<PartitionId, (i64, i64)>| LogSpan {
         checkpoint,
         end_sequence: 9,
         newest: Timestamp::MIN,
@@ -300,10 +300,10 @@ fn snapshot(originals: Vec<Original>) -> Snapshot {
                 simhash_similarity: None,
                 same_site: None,
             },
-            newest: Timestamp::from_millis(5),
-            tails: Tails::START,
+            stream_time: Timestamp::from_millis(5),
+            watermarks: ExpiryWatermarks::START,
             next_sequence: 400_000,
-            next_entry: EntryOffset(17),
+            next_request: RequestOffset(17),
             previous: None,
             partitions: BTreeMap::new(),
             applied: Vec::new(),
@@ -339,7 +339,7 @@ proptest! {
         let chunk = &mut encoded[number];
         chunk.truncate(chunk.len() - 4);
         *at.get_mut(chunk) ^= bits;
-        crate::log::codec::frame::close(chunk, 0);
+        crate::protocol::codec::frame::close(chunk, 0);
         // What is read is something else or nothing, but never a panic.
         let _ = decoded(encoded);
     }
@@ -361,10 +361,10 @@ fn check_restored(restored: &Restored, made: &Snapshot) {
     let index = state.index();
     assert_eq!(restored.at(), made.at);
     assert_eq!((state.log(), state.next_sequence()), (Some(made.state.log), made.state.next_sequence));
-    assert_eq!(index.live(&Tails::START).collect::<Vec<_>>(), made.originals);
+    assert_eq!(index.live(&ExpiryWatermarks::START).collect::<Vec<_>>(), made.originals);
     for original in &made.originals {
-        assert!(index.of_source(&original.source, &Tails::START).contains(original));
-        let of_id = original.id.map(|id| index.of_id(id, &Tails::START));
+        assert!(index.of_source(&original.source, &ExpiryWatermarks::START).contains(original));
+        let of_id = original.id.map(|id| index.of_id(id, &ExpiryWatermarks::START));
         assert!(of_id.is_none_or(|found| found.contains(original)));
     }
 }
@@ -401,19 +401,19 @@ fn a_shared_snapshot_is_written_like_a_list() {
     let list = snapshot((0..count).map(|number| original(number, (number % 9 > 6).then_some(3))).collect());
     let mut index = Index::new(3);
     list.originals.iter().for_each(|original| index.insert(original));
-    let tails = Tails { first_sequence: 70_001, ..Tails::START };
+    let watermarks = ExpiryWatermarks { first_sequence: 70_001, ..ExpiryWatermarks::START };
     index.forget_source(&list.originals[140_000].source);
     let shared = SharedSnapshot {
         at: list.at,
         state: list.state.clone(),
-        originals: index.share(&tails),
+        originals: index.share(&watermarks),
         latest_checkpoint: list.latest_checkpoint,
         spans: list.spans.clone(),
     };
-    let live: Vec<Original> = index.live(&tails).collect();
+    let live: Vec<Original> = index.live(&watermarks).collect();
     // The index goes on: what was taken stays as it was.
     index.forget_source(&list.originals[150_000].source);
-    index.advance(&Tails { first_sequence: 199_000, ..Tails::START });
+    index.advance(&ExpiryWatermarks { first_sequence: 199_000, ..ExpiryWatermarks::START });
     let expected = Snapshot { originals: live, ..list };
     assert_eq!(expected.originals.len(), 200_000 - 70_001 - 1);
     assert_eq!(chunks::encode_shared(shared).collect::<Vec<_>>(), chunks::encode(&expected).collect::<Vec<_>>());
@@ -460,7 +460,7 @@ fn chunks_that_are_whole_but_say_nothing_are_passed_over() {
     assert!(matches!(newest.discarded[0].why, Damage::Format(_)));
 }
 
-/// Bytes that must be read for ever, or passed over by their version: see `log::codec`.
+/// Bytes that must be read for ever, or passed over by their version: see `protocol::codec`.
 #[test]
 fn a_snapshot_of_version_3() {
     const GOLDEN: &str = include_str!("../../tests/golden/snapshot/snapshot.v3.hex");

@@ -5,7 +5,7 @@
 //! that address by name. Requests that another site makes a browser send are refused either way. The pages themselves hold
 //! no data, so they are handed to anybody.
 
-mod door;
+mod auth;
 
 use std::fmt;
 use std::io;
@@ -27,15 +27,15 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use super::http_server::Server;
 use super::labels::{Duplicate, LabelValue};
-use super::listener::Server;
 use super::logging;
 use super::overview::{INTERVAL, Overview};
 use super::pairs::{Cluster, Filter, Pair, Pairs};
 use crate::config::Levels;
 use crate::config::settings::ShownText;
 use crate::fingerprint::{SimHash, id_hash};
-use crate::log::ForgetTarget;
+use crate::protocol::ForgetTarget;
 use crate::record::Source;
 
 /// Largest document that is explained, in bytes.
@@ -205,7 +205,7 @@ fn router(admin: Admin) -> Router {
         .route("/pause", post(pause))
         .route("/resume", post(resume))
         .route("/log", put(log))
-        .layer(middleware::from_fn_with_state(admin.token.clone(), door::token));
+        .layer(middleware::from_fn_with_state(admin.token.clone(), auth::token));
     let mut router = Router::new().route("/", get(list)).route("/ui", get(|| async { Redirect::permanent("/ui/") }));
     for (path, kind, text) in FILES {
         router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
@@ -213,7 +213,7 @@ fn router(admin: Admin) -> Router {
     router
         .nest("/api/v1", api)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
-        .layer(middleware::from_fn_with_state(admin.token.is_some(), door::guard))
+        .layer(middleware::from_fn_with_state(admin.token.is_some(), auth::guard))
         .with_state(admin)
 }
 

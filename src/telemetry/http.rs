@@ -17,7 +17,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::health::Health;
-use super::listener::{Server, bind};
+use super::http_server::{Server, bind};
 use super::metrics::{Build, Metrics};
 use super::status::status;
 use crate::record::Timestamp;

@@ -400,16 +400,16 @@ mod tests {
                 && passes("trace", "librdkafka", tracing::Level::DEBUG)
         );
         assert!(passes("info,librdkafka=debug", "librdkafka", tracing::Level::DEBUG));
-        assert!(passes("info,dupgate::judge=debug", "dupgate::judge::life", tracing::Level::DEBUG));
+        assert!(passes("info,dupgate::judge=debug", "dupgate::judge::machine", tracing::Level::DEBUG));
         assert!(!passes("info,dupgate::judge=debug", "dupgate::worker", tracing::Level::DEBUG));
     }
 
     #[test]
     fn no_text_of_a_page_is_ever_logged() {
-        use crate::fingerprint::{Reader, Scratch};
+        use crate::fingerprint::{Fingerprinter, Scratch};
         use crate::record::RawRecord;
         let (record, text, fingerprint) = Default::default();
-        let reader = Reader::new(&record, &text, &fingerprint, std::num::NonZeroUsize::MIN).unwrap();
+        let reader = Fingerprinter::new(&record, &text, &fingerprint, std::num::NonZeroUsize::MIN).unwrap();
         let words = "<p>The zzmarkerzz of this page stands among other words, and nobody may read it in a log.</p>";
         let value = serde_json::json!({"url": "https://a.example/zzmarkerzz", "html": words.repeat(20)}).to_string();
         for level in [Level::Debug, Level::Trace] {

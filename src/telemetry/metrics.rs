@@ -1,4 +1,4 @@
-//! The recorder, and one typed function for each metric of the [`table`].
+//! The recorder, and one typed function for each metric of the [`catalog`].
 //!
 //! Every series of a closed label set exists from the start, at 0: a rate over a counter that appears with its
 //! first increment would miss that increment. Gauges without a label appear when they are first set. Nothing is global: two instances in one process have two recorders.
@@ -15,14 +15,14 @@ use std::time::Duration;
 use metrics::{Counter, Gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
-pub use self::indexes::IndexFigures;
+pub use self::indexes::IndexTotals;
 use self::series::Series;
+use super::catalog::{self, Kind, TABLE};
 use super::labels::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
     LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
     SnapshotOperation, Step, TransactionResult, VerdictLabel,
 };
-use super::table::{self, Kind, TABLE};
 use crate::config::settings;
 use crate::fingerprint::share;
 use crate::record::{PartitionId, Reject, Source, Timestamp};
@@ -62,7 +62,7 @@ struct Inner {
     /// The last record without a verdict, by reason: position and message.
     examples: Mutex<BTreeMap<&'static str, (String, String)>>,
     /// By partition of the fingerprint log.
-    indexes: Mutex<BTreeMap<u32, IndexFigures>>,
+    indexes: Mutex<BTreeMap<u32, IndexTotals>>,
 }
 
 impl Metrics {
@@ -70,7 +70,7 @@ impl Metrics {
     ///
     /// # Errors
     ///
-    /// None in practice: the buckets of the [`table`] are never empty, which a test holds.
+    /// None in practice: the buckets of the [`catalog`] are never empty, which a test holds.
     pub fn new(settings: &settings::Metrics) -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new();
         for spec in TABLE {
@@ -122,8 +122,8 @@ impl Metrics {
 
     /// Input records of one topic were received, with the bytes of their keys and values.
     pub fn consumed(&self, topic: &str, records: u64, bytes: u64) {
-        self.counter(table::RECORDS_CONSUMED.name, &[("topic", topic)]).increment(records);
-        self.counter(table::CONSUMED_BYTES.name, &[("topic", topic)]).increment(bytes);
+        self.counter(catalog::RECORDS_CONSUMED.name, &[("topic", topic)]).increment(records);
+        self.counter(catalog::CONSUMED_BYTES.name, &[("topic", topic)]).increment(bytes);
     }
 
     /// A document's verdict was acknowledged.
@@ -237,7 +237,7 @@ impl Metrics {
 
     /// The largest cluster has so many documents.
     pub fn largest_cluster(&self, documents: u64) {
-        self.set(&table::LARGEST_CLUSTER, float(documents));
+        self.set(&catalog::LARGEST_CLUSTER, float(documents));
     }
 
     /// A duplicate is so much older or younger than its original.
@@ -282,24 +282,24 @@ impl Metrics {
     fn lag_gauge(&self, (topic, number): &(String, String)) -> Gauge {
         let labels: &[(&'static str, &str)] = &[("topic", topic), ("partition", number)];
         let labels = if number.is_empty() { labels.get(..1).unwrap_or_default() } else { labels };
-        self.gauge(table::CONSUMER_LAG.name, labels)
+        self.gauge(catalog::CONSUMER_LAG.name, labels)
     }
 
     /// The newest record of a topic that was processed has this event time.
     pub fn last_record(&self, topic: &str, event_time: Timestamp) {
-        self.gauge(table::LAST_RECORD_TIMESTAMP.name, &[("topic", topic)]).set(seconds(event_time));
+        self.gauge(catalog::LAST_RECORD_TIMESTAMP.name, &[("topic", topic)]).set(seconds(event_time));
     }
 
     /// A poll returned.
     pub fn polled(&self, now: Timestamp) {
-        self.set(&table::LAST_POLL_TIMESTAMP, seconds(now));
+        self.set(&catalog::LAST_POLL_TIMESTAMP, seconds(now));
     }
 
     /// A commit succeeded or failed.
     pub fn committed(&self, result: CommitResult, now: Timestamp) {
         self.series().offset_commits.of(result).increment(1);
         if result == CommitResult::Ok {
-            self.set(&table::LAST_COMMIT_TIMESTAMP, seconds(now));
+            self.set(&catalog::LAST_COMMIT_TIMESTAMP, seconds(now));
         }
     }
 
@@ -312,10 +312,10 @@ impl Metrics {
     pub fn assigned_partitions(&self, by_topic: &BTreeMap<String, u64>) {
         let mut before = self.inner.topics_shown.lock().unwrap_or_else(PoisonError::into_inner);
         for gone in before.iter().filter(|topic| !by_topic.contains_key(*topic)) {
-            self.gauge(table::ASSIGNED_PARTITIONS.name, &[("topic", gone)]).set(0.0);
+            self.gauge(catalog::ASSIGNED_PARTITIONS.name, &[("topic", gone)]).set(0.0);
         }
         for (topic, partitions) in by_topic {
-            self.gauge(table::ASSIGNED_PARTITIONS.name, &[("topic", topic)]).set(float(*partitions));
+            self.gauge(catalog::ASSIGNED_PARTITIONS.name, &[("topic", topic)]).set(float(*partitions));
         }
         *before = by_topic.keys().cloned().collect();
     }
@@ -344,17 +344,17 @@ impl Metrics {
 
     /// So much waits in the producers' queues.
     pub fn producer_queue(&self, records: u64, bytes: u64) {
-        self.set(&table::PRODUCER_QUEUE_RECORDS, float(records));
-        self.set(&table::PRODUCER_QUEUE_BYTES, float(bytes));
+        self.set(&catalog::PRODUCER_QUEUE_RECORDS, float(records));
+        self.set(&catalog::PRODUCER_QUEUE_BYTES, float(bytes));
     }
 
     // Index and state
 
     /// The memory ceiling, the longest window and the time between snapshots are configured so.
     pub fn index_limits(&self, max_bytes: u64, window: Duration, snapshot_interval: Duration) {
-        self.set(&table::INDEX_MEMORY_LIMIT, float(max_bytes));
-        self.set(&table::INDEX_WINDOW, window.as_secs_f64());
-        self.set(&table::SNAPSHOT_INTERVAL, snapshot_interval.as_secs_f64());
+        self.set(&catalog::INDEX_MEMORY_LIMIT, float(max_bytes));
+        self.set(&catalog::INDEX_WINDOW, window.as_secs_f64());
+        self.set(&catalog::SNAPSHOT_INTERVAL, snapshot_interval.as_secs_f64());
     }
 
     /// Originals were removed.
@@ -401,7 +401,7 @@ impl Metrics {
 
     /// The page that waits longest for its verdict has waited so long; zero when none waits.
     pub fn oldest_pending_verdict(&self, age: Duration) {
-        self.set(&table::OLDEST_PENDING_VERDICT, age.as_secs_f64());
+        self.set(&catalog::OLDEST_PENDING_VERDICT, age.as_secs_f64());
     }
 
     /// So many entries of a log are not read yet.
@@ -411,7 +411,7 @@ impl Metrics {
 
     /// The kept verdict log of a partition spans so much event time.
     pub fn log_kept(&self, partition: u32, span: Duration) {
-        self.gauge(table::LOG_SPAN.name, &[("log_partition", &partition.to_string())]).set(span.as_secs_f64());
+        self.gauge(catalog::LOG_SPAN.name, &[("log_partition", &partition.to_string())]).set(span.as_secs_f64());
     }
 
     /// Entries were about positions already judged.
@@ -426,7 +426,7 @@ impl Metrics {
 
     /// This instance judges a partition of the fingerprint log, or does not.
     pub fn judge_active(&self, partition: u32, is_active: bool) {
-        self.gauge(table::JUDGE_ACTIVE.name, &[("log_partition", &partition.to_string())]).set(flag(is_active));
+        self.gauge(catalog::JUDGE_ACTIVE.name, &[("log_partition", &partition.to_string())]).set(flag(is_active));
     }
 
     /// This instance became the judge of a partition.
@@ -446,8 +446,8 @@ impl Metrics {
 
     /// A snapshot of so many bytes is complete.
     pub fn snapshot_written(&self, now: Timestamp, bytes: u64) {
-        self.set(&table::SNAPSHOT_LAST_SUCCESS, seconds(now));
-        self.set(&table::SNAPSHOT_SIZE, float(bytes));
+        self.set(&catalog::SNAPSHOT_LAST_SUCCESS, seconds(now));
+        self.set(&catalog::SNAPSHOT_SIZE, float(bytes));
     }
 
     /// A snapshot could not be written or read.
@@ -461,18 +461,18 @@ impl Metrics {
     pub fn build_info(&self, build: &Build) {
         let labels: &[(&'static str, &str)] =
             &[("version", &build.version), ("revision", &build.revision), ("librdkafka", &build.librdkafka)];
-        self.gauge(table::BUILD_INFO.name, labels).set(1.0);
+        self.gauge(catalog::BUILD_INFO.name, labels).set(1.0);
     }
 
     /// This is how it is configured.
     pub fn config_info(&self, hash: &str, scheme: &str, mode: &str, algorithm: &str) {
         let labels = &[("hash", hash), ("scheme", scheme), ("mode", mode), ("algorithm", algorithm)];
-        self.gauge(table::CONFIG_INFO.name, labels).set(1.0);
+        self.gauge(catalog::CONFIG_INFO.name, labels).set(1.0);
     }
 
     /// So many threads do text work.
     pub fn workers(&self, threads: u64) {
-        self.set(&table::WORKERS, float(threads));
+        self.set(&catalog::WORKERS, float(threads));
     }
 
     /// A thread worked for so long.
@@ -492,7 +492,7 @@ impl Metrics {
         self.series().queue_limit.of(LimitedQueue::Commit).set(float(records));
     }
 
-    fn set(&self, spec: &table::Spec, value: f64) {
+    fn set(&self, spec: &catalog::Spec, value: f64) {
         self.gauge(spec.name, &[]).set(value);
     }
 

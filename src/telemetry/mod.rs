@@ -1,15 +1,15 @@
 //! Edge: metrics, logging, health, recent pairs, and the admin API.
 //!
-//! Pure rooms say nothing; their steps return observations, and `runtime` records them here. [`table`] lists every
+//! Pure rooms say nothing; their steps return observations, and `runtime` records them here. [`catalog`] lists every
 //! metric once; [`Metrics`] has a typed function for each, so that no other room spells a metric's name.
 
 pub mod admin;
 pub mod http_client;
-pub mod figures;
+pub mod parsed_metrics;
 pub mod health;
 pub mod http;
 pub mod labels;
-pub mod listener;
+pub mod http_server;
 pub mod logging;
 pub mod metrics;
 pub mod otlp;
@@ -17,7 +17,7 @@ pub mod overview;
 pub mod pairs;
 pub mod spans;
 pub mod status;
-pub mod table;
+pub mod catalog;
 
 pub use health::{Check, Health, Heartbeat};
-pub use metrics::{IndexFigures, Metrics};
+pub use metrics::{IndexTotals, Metrics};

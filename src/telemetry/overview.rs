@@ -19,10 +19,10 @@ pub use self::judges::{NOBODY_JUDGES, VERDICTS_CHECK, judge_check};
 use self::history::{History, KEPT};
 use self::judges::Judges;
 use self::reading::Reading;
-use super::figures::ParsedMetrics;
 use super::metrics::{Build, Metrics};
+use super::parsed_metrics::ParsedMetrics;
 use super::status;
-use super::{Health, table};
+use super::{Health, catalog};
 use crate::record::Timestamp;
 
 /// Time between two samples.
@@ -154,22 +154,22 @@ impl About {
 /// What the page shows beside the summary.
 fn more(figures: &ParsedMetrics) -> Map<String, Value> {
     let capacity = [("reason", "capacity")];
-    let reasons = figures.by_label(table::BLOCKED_PARTITIONS.name, "reason");
+    let reasons = figures.by_label(catalog::BLOCKED_PARTITIONS.name, "reason");
     let blocked: Map<String, Value> =
         reasons.into_iter().filter(|(_, count)| *count > 0.0).map(|(reason, count)| (reason, count.into())).collect();
-    let interval = figures.largest(table::SNAPSHOT_INTERVAL.name).map(|seconds| seconds * 1000.0);
+    let interval = figures.largest(catalog::SNAPSHOT_INTERVAL.name).map(|seconds| seconds * 1000.0);
     status::members(json!({
         "lags": lags(figures),
         "blocked": blocked,
-        "evicted_for_capacity": figures.sum(table::INDEX_EVICTIONS.name, &capacity),
+        "evicted_for_capacity": figures.sum(catalog::INDEX_EVICTIONS.name, &capacity),
         "snapshot_interval_ms": interval,
-        "snapshot_bytes": figures.largest(table::SNAPSHOT_SIZE.name),
+        "snapshot_bytes": figures.largest(catalog::SNAPSHOT_SIZE.name),
     }))
 }
 
 /// The partitions of the input with the largest lags, largest first; those without a lag are left out.
 fn lags(figures: &ParsedMetrics) -> Value {
-    let mut lags = figures.by_two_labels(table::CONSUMER_LAG.name, "topic", "partition");
+    let mut lags = figures.by_two_labels(catalog::CONSUMER_LAG.name, "topic", "partition");
     lags.retain(|(_, _, lag)| *lag > 0.0);
     lags.sort_by(|one, other| other.2.total_cmp(&one.2));
     let listed = lags.iter().take(LISTED_LAGS);

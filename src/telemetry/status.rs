@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::figures::ParsedMetrics;
 use super::metrics::{Build, Metrics};
+use super::parsed_metrics::ParsedMetrics;
 use crate::record::Timestamp;
 
 /// Sums up what the metrics and the conditions say, with what `config` (the body of `/config`) says of input and group. Times

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::events::{Effect, ReadFrom};
-use super::life::Worker;
+use super::machine::Worker;
 use super::queue::PartitionQueue;
 use crate::record::PartitionId;
 
@@ -154,10 +154,10 @@ impl<P> Worker<P> {
 mod tests {
     use super::*;
     use crate::fingerprint::PageDigest;
-    use crate::log::{Answer, Decision, PageVerdict, RequestId, Verdict};
+    use crate::protocol::{Answer, Decision, PageVerdict, RequestId, Verdict};
     use crate::record::Timestamp;
     use crate::worker::Event;
-    use crate::worker::bench::{Bench, input};
+    use crate::worker::test_worker::{TestWorker, input};
 
     fn verdict_of(partition: i32, offset: i64, digest: u32) -> Verdict {
         let page = PageVerdict {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_not_the_one_judged_there_holds_up_its_partition_until_the_range_is_reopened() {
-        let mut bench = Bench::new(vec![verdict_of(0, 5, 1)]);
+        let mut bench = TestWorker::new(vec![verdict_of(0, 5, 1)]);
         bench.offsets([Some(5), Some(0)]);
         assert_eq!(seeks(&bench.page(0, 5, 2)), []);
         assert_eq!(bench.why(), [Blocked::ForeignPage(5)]);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_verdict_of_another_page_that_comes_later_blocks_the_partition_as_well() {
-        let mut bench = Bench::new(vec![]);
+        let mut bench = TestWorker::new(vec![]);
         bench.offsets([Some(5), Some(0)]);
         bench.page(0, 5, 2);
         bench.follow(vec![verdict_of(0, 5, 1)]);
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_missing_offset_holds_up_its_partition_until_somebody_sets_it() {
-        let mut bench = Bench::new(vec![verdict_of(0, 5, 1)]);
+        let mut bench = TestWorker::new(vec![verdict_of(0, 5, 1)]);
         assert_eq!(seeks(&bench.offsets([None, Some(3)])), [(1, ReadFrom::Offset(3))]);
         assert_eq!(bench.why(), [Blocked::NoOffset]);
         assert_eq!(fetches(&bench.handle(Event::Tick)), Vec::<&BTreeSet<PartitionId>>::new());
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_missing_offset_is_no_matter_when_nothing_is_judged_any_more() {
-        let mut bench = Bench::new(vec![verdict_of(0, 5, 1)]);
+        let mut bench = TestWorker::new(vec![verdict_of(0, 5, 1)]);
         bench.offsets([None, Some(3)]);
         let effects = bench.follow(vec![reopened(0, 0, 9)]);
         assert_eq!(fetches(&effects), [&BTreeSet::from([input(0)])]);
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn an_offset_that_is_gone_is_tried_again_each_minute_and_a_set_one_is_taken() {
-        let mut bench = Bench::new(vec![]);
+        let mut bench = TestWorker::new(vec![]);
         bench.offsets([Some(5), Some(3)]);
         let lost = || Event::OutOfRange { partition: input(0), offset: 5, first: 8, end: 9 };
         let why = [Blocked::OutOfRange { offset: 5, first: 8, end: 9 }];
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_stands_where_lost_records_stood_is_never_read_unasked() {
-        let mut bench = Bench::new(vec![]);
+        let mut bench = TestWorker::new(vec![]);
         bench.offsets([Some(50), Some(3)]);
         bench.handle(Event::OutOfRange { partition: input(0), offset: 50, first: 0, end: 9 });
         bench.a_minute_later();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::events::{Effect, Failure, Output, PageOutcome};
-use super::life::{Sent, Worker};
+use super::machine::{Sent, Worker};
 use super::queue::{InitialOffset, PartitionQueue};
 use crate::transaction::{CallError, TxnStep};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::progress::Backlog;
-use crate::log::{Entry, EntryOffset, PageEntry, RequestId, Verdict, VerdictOffset, VerdictRecord};
+use crate::protocol::{PageRequest, Request, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::transaction::{Call, CallError};
 
@@ -33,7 +33,7 @@ pub struct Page<P> {
 #[derive(Clone, Debug)]
 pub enum PageAction {
     /// Ask the judge of this partition of the logs.
-    Ask(LogPartition, PageEntry),
+    Ask(LogPartition, PageRequest),
     /// Nothing to ask: a tombstone, or a dead letter for a reason of the page itself.
     Settled(PageOutcome),
     /// It cannot be delivered as judged: withdraw it, then dead-letter it.
@@ -109,7 +109,7 @@ pub enum Event<P> {
         end: i64,
     },
     /// Answers [`Effect::Append`]: the offset in the fingerprint log, or that delivery is not certain.
-    Appended(RequestId, Result<EntryOffset, ()>),
+    Appended(RequestId, Result<RequestOffset, ()>),
     /// A record of a verdict log that was asked for by the latest [`Effect::Recall`] of that log; what a replaced one
     /// still brings is not handed over.
     Recalled {
@@ -175,8 +175,8 @@ pub enum Effect<P> {
     Pause(BTreeSet<PartitionId>),
     /// Go on with these.
     Resume(BTreeSet<PartitionId>),
-    /// Append this entry to the fingerprint log. Answered by [`Event::Appended`].
-    Append(LogPartition, Entry),
+    /// Append this request to the fingerprint log. Answered by [`Event::Appended`].
+    Append(LogPartition, Request),
     /// Read a verdict log a second time, beside the following: from this offset (from its beginning when there is
     /// none) to the end of what is committed now. Replaces an earlier recall of the same log.
     Recall {
@@ -186,7 +186,7 @@ pub enum Effect<P> {
         from: Option<VerdictOffset>,
     },
     /// Make this call to the transactional producer. Answered by [`Event::Called`].
-    Call(Request<P>),
+    Call(ProducerCall<P>),
     /// These pages have ended: their outputs and offsets are committed.
     Delivered(Vec<Arc<Output<P>>>),
     /// The revoked partitions may go to their next owner.
@@ -210,7 +210,7 @@ pub enum ReadFrom {
 
 /// A call to the worker's producer, with what it carries.
 #[derive(Clone, Debug)]
-pub enum Request<P> {
+pub enum ProducerCall<P> {
     /// Send these pages to where they belong.
     Produce(Vec<Arc<Output<P>>>),
     /// Commit these positions of the input.

@@ -4,7 +4,7 @@
 //! with the record keep their order and their repeats; those that an earlier pass of ours left are replaced.
 
 use crate::fingerprint::{SimHash, SketchForm, share};
-use crate::log::{Answer, Decision, Match, PageVerdict, Stage, Verdict};
+use crate::protocol::{Answer, Decision, Match, PageVerdict, Stage, Verdict};
 use crate::record::{Reject, Source, Timestamp};
 
 /// One header of a record: a name, and bytes or null.
@@ -190,7 +190,7 @@ pub const fn message(reason: Reject) -> &'static str {
 mod tests {
     use super::*;
     use crate::fingerprint::PageDigest;
-    use crate::log::RequestId;
+    use crate::protocol::RequestId;
     use crate::record::PartitionId;
 
     fn settings() -> HeaderSettings {

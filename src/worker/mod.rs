@@ -9,29 +9,29 @@
 //! binary search for each page and each verdict.
 
 #[cfg(test)]
-mod bench;
+mod test_worker;
 mod blocked;
 mod breaker;
 mod deliver;
 mod events;
 mod headers;
-mod join;
-mod known;
+mod match_verdict;
+mod verdict_cache;
 mod queue;
-mod life;
-mod pace;
+mod machine;
+mod flow_control;
 mod progress;
-mod recall;
+mod verdict_scan;
 mod route;
 mod settings;
-mod start;
+mod subscription;
 
 pub use blocked::Blocked;
-pub use events::{Effect, Event, Failure, LogPartition, Output, Page, PageAction, PageOutcome, ReadFrom, Request};
+pub use events::{Effect, Event, Failure, LogPartition, Output, Page, PageAction, PageOutcome, ProducerCall, ReadFrom};
+pub use flow_control::Pacing;
 pub use headers::{Header, HeaderSettings, MAX_HEADER_BYTES, OutputKind, message, verdict_name};
-pub use life::{Status, Worker};
-pub use pace::Pacing;
+pub use machine::{Status, Worker};
 pub use progress::Backlog;
 pub use route::{BadRecords, Mode, Partitioning, Routing, Tombstones, murmur2};
 pub use settings::WorkerSettings;
-pub use start::{Subscription, unread};
+pub use subscription::{Subscription, unread};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::pace::{Pacing, RecentTimes};
+use super::flow_control::{Pacing, RecentTimes};
 use crate::record::{PartitionId, Source, Timestamp};
 
 /// Asks for the next pages of a partition are repeated this many times as often as those for offsets.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::events::{LogPartition, Page, PageOutcome};
-use super::pace::RecentTimes;
+use super::flow_control::RecentTimes;
 use super::progress::Backlog;
-use crate::log::{EntryOffset, RequestId};
+use crate::protocol::{RequestId, RequestOffset};
 use crate::record::{Source, Timestamp};
 
 /// One input partition that is ours.
@@ -76,8 +76,8 @@ pub(super) struct Waiting<P> {
 pub(super) enum PageState {
     /// Nothing was done about it yet.
     New,
-    /// Asked. The offset of the entry is known once its delivery is.
-    Asked { log: LogPartition, request: RequestId, offset: Option<EntryOffset> },
+    /// Asked. The offset of the request is known once its delivery is.
+    Asked { log: LogPartition, request: RequestId, offset: Option<RequestOffset> },
     /// Judged, but its verdict must be read back from this log.
     Recalling(LogPartition),
     /// Judged, and its verdict cannot be read any more, or is about another page.

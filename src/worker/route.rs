@@ -1,7 +1,7 @@
 //! Where a page goes: which outputs, and which partition there.
 
 use super::{OutputKind, PageOutcome};
-use crate::log::{Answer, Decision};
+use crate::protocol::{Answer, Decision};
 use crate::record::Source;
 
 /// What is produced (`mode`).
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::fingerprint::PageDigest;
-    use crate::log::{Match, PageVerdict, RequestId, Stage, Verdict};
+    use crate::protocol::{Match, PageVerdict, RequestId, Stage, Verdict};
     use crate::record::{PartitionId, Reject, Timestamp};
 
     const ONE: OutputKind = OutputKind::Unique;

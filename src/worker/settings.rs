@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::pace::Pacing;
+use super::flow_control::Pacing;
 use crate::transaction::Manner;
 
 /// What a worker needs to know.

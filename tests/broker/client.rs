@@ -13,7 +13,7 @@ use rdkafka::producer::Producer;
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 
 use super::broker::{Broker, wait};
-use super::speaking::{
+use super::messages::{
     commit, committed_payloads, marks, place, produce, read_to_end, reader, send, transactional_producer,
 };
 

@@ -6,7 +6,7 @@ use dupgate::crawl::{Crawl, CrawlSettings};
 use serde_json::Value;
 
 use crate::broker::Broker;
-use crate::speaking::committed_payloads;
+use crate::messages::committed_payloads;
 
 fn dupgate(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dupgate"));

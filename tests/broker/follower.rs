@@ -5,22 +5,22 @@ use std::sync::mpsc::{Receiver, channel};
 use dupgate::kafka::budget::ByteBudget;
 use dupgate::kafka::client::Cluster;
 use dupgate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use dupgate::log::{
-    EntryOffset, LogIdentity, RulesNumber, Tails, VerdictBatch, VerdictRecord, Windows, encode_verdict,
+use dupgate::protocol::{
+    ExpiryWatermarks, LogIdentity, RequestOffset, RulesNumber, VerdictBatch, VerdictRecord, Windows, encode_verdict,
 };
 use dupgate::record::{PartitionId, Timestamp};
 use rdkafka::producer::{BaseRecord, Producer};
 
 use super::broker::{Broker, wait};
-use super::speaking::{TransactionalProducer, transactional_producer};
+use super::messages::{TransactionalProducer, transactional_producer};
 
 /// A record without verdicts, told from others by its place in the fingerprint log.
-fn record(next_entry: i64) -> VerdictRecord {
+fn record(next_request: i64) -> VerdictRecord {
     VerdictRecord::Verdicts(VerdictBatch {
         log: LogIdentity(7),
         rules: RulesNumber(1),
-        tails: Tails { times: Windows::all(Timestamp::from_millis(0)), first_sequence: 0 },
-        next_entry: EntryOffset(next_entry),
+        watermarks: ExpiryWatermarks { times: Windows::all(Timestamp::from_millis(0)), first_sequence: 0 },
+        next_request: RequestOffset(next_request),
         verdicts: Vec::new(),
     })
 }

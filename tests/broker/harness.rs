@@ -4,7 +4,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::Producer;
 
 use super::broker::{Broker, wait};
-use super::speaking::{commit, committed_payloads, produce, send, transactional_producer};
+use super::messages::{commit, committed_payloads, produce, send, transactional_producer};
 
 #[test]
 fn what_is_produced_is_consumed_in_order() {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::broker::{Broker, wait};
 use super::cluster::{Cluster, Shape};
-use super::operate::CliRunner;
+use super::first_start::CliRunner;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{Given, page, produce};

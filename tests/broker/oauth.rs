@@ -10,8 +10,8 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use super::broker::{Broker, wait};
-use super::listening;
-use super::operate::CliRunner;
+use super::first_start::CliRunner;
+use super::http_server;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
@@ -66,17 +66,17 @@ impl Endpoint {
 
 /// Answers one request as RFC 6749 has it (section 4.4); `None` for a client that does not know the secret.
 fn answer(stream: TcpStream, seconds: u64) -> Option<()> {
-    let request = listening::take(&stream)?;
+    let request = http_server::take(&stream)?;
     let known = format!("Basic {}", STANDARD.encode(format!("{CLIENT}:{CLIENT_SECRET}")));
     let is_known = request.header("authorization") == Some(known.as_str())
         && request.body.contains("grant_type=client_credentials")
         && request.body.contains("scope=pages");
     if is_known {
         let body = json!({"access_token": token(seconds), "token_type": "Bearer", "expires_in": seconds});
-        listening::answer(stream, "200 OK", &body)
+        http_server::answer(stream, "200 OK", &body)
     } else {
         let body = json!({"error": "invalid_client", "error_description": "no such client"});
-        listening::answer(stream, "401 Unauthorized", &body)?;
+        http_server::answer(stream, "401 Unauthorized", &body)?;
         None
     }
 }
@@ -89,7 +89,7 @@ fn token(seconds: u64) -> String {
     format!("{}.{}.", part(&json!({"alg": "none"})), part(&claims))
 }
 
-fn check(desk: &CliRunner, broker: &Broker, listener: &str, login: &str) -> super::operate::Said {
+fn check(desk: &CliRunner, broker: &Broker, listener: &str, login: &str) -> super::first_start::Said {
     let said = desk.ask_with(broker.way(listener), login, &["check", "-o", "table"]);
     for told in [&said.out, &said.err] {
         assert!(!told.contains(CLIENT_SECRET), "the secret is told: {told}");

@@ -15,12 +15,12 @@ use rdkafka::bindings::rd_kafka_ResourceType_t::{
 
 use super::acl::allow;
 use super::broker::{Broker, wait};
-use super::operate::{CliRunner, Said};
+use super::first_start::{CliRunner, Said};
+use super::messages::marks;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};
 use super::secured::{SECRET, desk, sasl};
-use super::speaking::marks;
 
 /// What is permitted: to what, under which prefix, and which operations.
 type Permit = (Resource, String, Vec<Operation>);

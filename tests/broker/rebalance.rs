@@ -13,7 +13,7 @@ use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
 use super::broker::{Broker, wait};
-use super::speaking::{TransactionalProducer, committed_payloads, send, transactional_producer};
+use super::messages::{TransactionalProducer, committed_payloads, send, transactional_producer};
 
 fn member(broker: &Broker, group: &str) -> ClientConfig {
     let mut config = broker.client();

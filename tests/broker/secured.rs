@@ -1,7 +1,7 @@
 //! The connection: TLS, certificates of clients, SASL; and what happens to whoever may not.
 
 use super::broker::Broker;
-use super::operate::{CliRunner, Said};
+use super::first_start::{CliRunner, Said};
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{committed, page, produce};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::broker::{Broker, wait};
-use super::listening;
-use super::operate::CliRunner;
+use super::first_start::CliRunner;
+use super::http_server;
 use super::process::Process;
 use super::run::text;
 use super::run::topics::{Given, committed, page, produce};
@@ -33,14 +33,14 @@ impl Collector {
         let kept = Arc::clone(&collector.spans);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let Some(request) = listening::take(&stream) else { continue };
+                let Some(request) = http_server::take(&stream) else { continue };
                 assert_eq!(request.head[0], "POST /v1/traces HTTP/1.1");
                 let body: Value = serde_json::from_str(&request.body).expect("JSON");
                 let service = &body["resourceSpans"][0]["resource"]["attributes"][0];
                 assert_eq!(*service, json!({"key": "service.name", "value": {"stringValue": "dupgate"}}));
                 let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans").clone();
                 kept.lock().expect("the spans").extend(spans);
-                let _ = listening::answer(stream, "200 OK", &json!({}));
+                let _ = http_server::answer(stream, "200 OK", &json!({}));
             }
         });
         collector

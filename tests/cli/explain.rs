@@ -6,10 +6,10 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Stdio;
 
-use dupgate::config::{Given, Layers, Purpose};
-use dupgate::fingerprint::{Reader, Scratch};
-use dupgate::judge::{SharedSnapshot, Spans, State, decide};
-use dupgate::log::{Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, RequestId, VerdictOffset};
+use dupgate::config::{ExternalInputs, Layers, Purpose};
+use dupgate::fingerprint::{Fingerprinter, Scratch};
+use dupgate::judge::{LogRetention, SharedSnapshot, State, decide};
+use dupgate::protocol::{LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, VerdictOffset};
 use dupgate::record::{PartitionId, RawRecord, Timestamp};
 use dupgate::snapshot::Folder;
 use serde_json::{Value, json};
@@ -35,14 +35,15 @@ fn told(folder: &Path, arguments: &[&str]) -> Value {
 
 /// Writes a snapshot whose originals are these texts, all of the same minute.
 fn remember(folder: &Path, texts: &[&str]) {
-    let (settings, _) = Layers::default().resolve(&Given::default(), Purpose::Sieve).unwrap();
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
-    let mut state = State::begin(LogIdentity(1), settings.rules.clone(), EntryOffset(0));
+    let (settings, _) = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap();
+    let reader =
+        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
+    let mut state = State::begin(LogIdentity(1), settings.rules.clone(), RequestOffset(0));
     for (number, text) in (0..).zip(texts) {
         let value = json!({"text": text}).to_string();
         let record = RawRecord { key: None, value: Some(value.as_bytes()), headers: &() };
         let reading = reader.read(&record, &mut Scratch::default()).unwrap();
-        let page = PageEntry {
+        let page = PageRequest {
             source: PartitionId::new("pages", 3).at(number),
             event_time: Timestamp::from_millis(1_000_000),
             id: reading.id,
@@ -52,11 +53,11 @@ fn remember(folder: &Path, texts: &[&str]) {
             fingerprints: reading.fingerprints,
             digest: reading.digest,
         };
-        let entry = Entry { request: RequestId(1), body: EntryBody::Page(page) };
+        let entry = Request { id: RequestId(1), body: RequestBody::Page(page) };
         let verdict = decide(&state, &entry, Timestamp::from_millis(1_000_000)).unwrap();
         state.follow(&verdict).unwrap();
     }
-    let snapshot = SharedSnapshot::take(&state, &Spans::default(), VerdictOffset(17), None).unwrap().listed();
+    let snapshot = SharedSnapshot::take(&state, &LogRetention::default(), VerdictOffset(17), None).unwrap().listed();
     let folder = Folder::open(folder.join("state"), NonZeroUsize::MIN).unwrap();
     folder.store("0", &settings.scheme(), &snapshot).unwrap();
 }

@@ -4,19 +4,19 @@
 #[path = "../support/process.rs"]
 mod process;
 
-mod cases;
+mod test_command;
 mod compare;
 mod config;
 mod demo;
 mod eval;
 mod explain;
-mod hostile;
-mod listen;
+mod hostile_pages;
+mod ports_in_use;
 mod operators;
-mod printed;
+mod help;
 mod program;
 mod replay;
 mod secrets;
 mod sieve;
 mod tune;
-mod widths;
+mod simhash_widths;

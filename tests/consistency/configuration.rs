@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use dupgate::config::{ByteSize, ChangeImpact, Given, Layers, Purpose, Span, decides, schema};
+use dupgate::config::{ByteSize, ChangeImpact, ExternalInputs, Layers, Purpose, Span, decides, schema};
 use serde_json::{Value, json};
 
 use super::{REQUIRED, sample, up_to_date};
@@ -47,7 +47,7 @@ fn accepts(path: &str, value: &str) -> bool {
     // Without it there is one partition of the logs at most.
     layers.set("input.fields.scope=/site");
     layers.set(&format!("{path}={value}"));
-    layers.resolve(&Given::default(), Purpose::Sieve).is_ok()
+    layers.resolve(&ExternalInputs::default(), Purpose::Sieve).is_ok()
 }
 
 /// What kind of value a key takes.

@@ -13,7 +13,7 @@ mod written;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use dupgate::config::{Given, Layers, Purpose, Raw};
+use dupgate::config::{ExternalInputs, Layers, Purpose, Raw};
 use serde_json::Value;
 
 /// The least that a service needs: everything else in the sample must be the default.
@@ -88,7 +88,7 @@ fn known_keys() -> BTreeSet<String> {
 #[test]
 fn the_annotated_sample_resolves_to_the_defaults() {
     let resolve = |layers: Layers| {
-        let resolved = layers.resolve(&Given::default(), Purpose::Run);
+        let resolved = layers.resolve(&ExternalInputs::default(), Purpose::Run);
         let (settings, warnings) = resolved.unwrap_or_else(|refused| panic!("{refused}"));
         (format!("{settings:#?}"), warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>())
     };
@@ -141,7 +141,7 @@ fn every_choice_of_a_closed_list_is_written_in_the_sample() {
     ] {
         minimal.set(&format!("{key}=no_such_word"));
     }
-    let refused = minimal.resolve(&Given::default(), Purpose::Run).unwrap_err();
+    let refused = minimal.resolve(&ExternalInputs::default(), Purpose::Run).unwrap_err();
     assert_eq!(refused.problems.len(), 25, "{refused}");
     for problem in refused.problems {
         let (_, expected) = problem.message.split_once("expected ").unwrap();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use dupgate::telemetry::table::{Kind, Label, Spec, TABLE};
+use dupgate::telemetry::catalog::{Kind, Label, Spec, TABLE};
 
 use super::up_to_date;
 
@@ -15,7 +15,7 @@ of a closed label set exist from the start, at 0. URLs, sites and ids never beco
 After a drained run `dupgate_documents_total` and `dupgate_dead_letters_total`, summed over all instances that were not
 killed, are as many as the input positions that were committed.
 
-This page is written from `src/telemetry/table.rs` by `DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
+This page is written from `src/telemetry/catalog.rs` by `DUPGATE_WRITE_DOCS=1 cargo test --test consistency`.
 
 | metric | kind | labels | meaning |
 |---|---|---|---|

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use clap::error::ErrorKind;
 use dupgate::cli::Cli;
-use dupgate::config::{Given, Layers, Purpose, Raw};
+use dupgate::config::{ExternalInputs, Layers, Purpose, Raw};
 use dupgate::error::Reason;
-use dupgate::telemetry::table::TABLE;
+use dupgate::telemetry::catalog::TABLE;
 use secrecy::SecretString;
 
 use super::known_keys;
@@ -156,7 +156,7 @@ fn every_configuration_that_is_shown_is_accepted() {
             // The files of secrets that a block names are there.
             let files = block.split("{file: ").skip(1).filter_map(|rest| rest.split('}').next());
             let secrets = files.map(|file| (file.into(), SecretString::from("a secret of sixteen"))).collect();
-            let resolved = layers.resolve(&Given { secrets, ..Given::default() }, Purpose::Run);
+            let resolved = layers.resolve(&ExternalInputs { secrets, ..ExternalInputs::default() }, Purpose::Run);
             resolved.unwrap_or_else(|refused| panic!("{}: {refused}", path.display()));
         }
     }

@@ -13,9 +13,9 @@ use dupgate::fingerprint::{
 };
 use dupgate::index::{Index, Original};
 use dupgate::judge::SharedSnapshot;
-use dupgate::log::{
-    Checkpoint, EntryOffset, LogIdentity, MinHashRules, Placement, Rules, RulesNumber, SameId, Stage, Tails,
-    VerdictOffset, Windows,
+use dupgate::protocol::{
+    Checkpoint, ExpiryWatermarks, LogIdentity, MinHashRules, Placement, RequestOffset, Rules, RulesNumber, SameId,
+    Stage, VerdictOffset, Windows,
 };
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::snapshot::Folder;
@@ -98,10 +98,10 @@ fn checkpoint(case: Case) -> Checkpoint {
             simhash_similarity: None,
             same_site: None,
         },
-        newest: Timestamp::MIN,
-        tails: Tails::START,
+        stream_time: Timestamp::MIN,
+        watermarks: ExpiryWatermarks::START,
         next_sequence: case.originals,
-        next_entry: EntryOffset(0),
+        next_request: RequestOffset(0),
         previous: None,
         partitions: BTreeMap::new(),
         applied: Vec::new(),
@@ -142,7 +142,7 @@ fn measure(case: Case) {
     let held = memory("VmRSS:");
     // The high-water mark begins anew.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
-    let (originals, shared_in) = timed(|| index.share(&Tails::START));
+    let (originals, shared_in) = timed(|| index.share(&ExpiryWatermarks::START));
     let state = checkpoint(case);
     let shared = SharedSnapshot { at: VerdictOffset(1), state, originals, latest_checkpoint: None, spans: Vec::new() };
     let writer = std::thread::spawn(move || snapshots.store_shared("0", &SchemeId("s".to_owned()), shared).unwrap());
@@ -151,10 +151,10 @@ fn measure(case: Case) {
     while !writer.is_finished() && next < case.originals + case.originals / 50 {
         let original = of(next);
         next += 1;
-        let tails = Tails { first_sequence: next - case.originals, ..Tails::START };
+        let watermarks = ExpiryWatermarks { first_sequence: next - case.originals, ..ExpiryWatermarks::START };
         let ((), pause) = timed(|| {
             index.insert(&original);
-            index.advance(&tails);
+            index.advance(&watermarks);
         });
         longest_insert = longest_insert.max(pause);
     }

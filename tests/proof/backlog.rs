@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
+use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
 use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::ledger::{Ledger, OutputKind, originals_are_delivered};
-use crate::team::Team;
+use crate::several_instances::Team;
 
 const PARTITIONS: usize = 24;
 const PAGES: usize = 8_400;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use dupgate::record::{PartitionId, Source};
-use dupgate::telemetry::table::{Kind, Spec, TABLE};
+use dupgate::telemetry::catalog::{Kind, Spec, TABLE};
 use serde_json::json;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

@@ -1,7 +1,7 @@
 //! The proof: the real program, as processes, on a real broker, with everything around it falling.
 //!
 //! Afterwards everything that stands in the topics is read back and held against the input record by record
-//! ([`ledger`]), and against a judge that works alone over a copy of the fingerprint log ([`alone`]).
+//! ([`accounting`]), and against a judge that works alone over a copy of the fingerprint log ([`judge_alone`]).
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,20 +16,20 @@ mod broker;
 #[path = "../support/cluster/mod.rs"]
 mod cluster;
 
-mod alone;
-mod ledger;
-mod team;
+mod judge_alone;
+mod accounting;
+mod several_instances;
 
 mod backlog;
 mod bad_input;
-mod burst;
-mod falling;
-mod hand_over;
-mod meeting;
+mod slow_judge;
+mod crash_recovery;
+mod take_over;
+mod across_partitions;
 mod replay;
 mod replay_files;
 mod restore;
-mod rewind;
+mod rewound_group;
 mod warm;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -7,11 +7,11 @@ use dupgate::crawl::{Crawl, CrawlSettings};
 use dupgate::record::Source;
 use serde_json::{Value, json};
 
+use crate::accounting::{Ledger, Outcome};
 use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, Pen, Record, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::ledger::{Ledger, Outcome};
-use crate::team::Team;
+use crate::several_instances::Team;
 
 /// Writes a generated crawl evenly to the partitions of the input.
 fn crawl(broker: &Broker, cluster: &Cluster<'_>, pages: usize, partitions: u64) {
@@ -86,7 +86,7 @@ pub(crate) fn said(records: &BTreeMap<(String, i32), Vec<Record>>) -> BTreeMap<S
 }
 
 fn as_said(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<Source, (String, Option<String>)> {
-    let judged = outcomes.iter().filter(|(_, outcome)| outcome.output_kind != crate::ledger::OutputKind::Dead);
+    let judged = outcomes.iter().filter(|(_, outcome)| outcome.output_kind != crate::accounting::OutputKind::Dead);
     judged
         .map(|(source, outcome)| {
             let (word, matched) = outcome.said();

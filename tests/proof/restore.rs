@@ -11,11 +11,11 @@ use dupgate::judge::State;
 use dupgate::snapshot::Folder;
 use serde_json::{Value, json};
 
-use crate::alone::decode_verdicts;
+use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
 use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::ledger::{Ledger, OutputKind, originals_are_delivered};
+use crate::judge_alone::decode_verdicts;
 
 const START: i64 = 1_788_220_800_000;
 /// Pages between two looks at the log: more than a window, and more than a checkpoint.

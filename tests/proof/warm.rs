@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use dupgate::crawl::{Crawl, CrawlSettings, Truth};
 use serde_json::{Value, json};
 
+use crate::accounting::{Ledger, OutputKind, originals_are_delivered};
 use crate::broker::{Broker, wait};
 use crate::cluster::records::{Page, Pen, Shelf};
 use crate::cluster::{Cluster, Shape};
-use crate::ledger::{Ledger, OutputKind, originals_are_delivered};
-use crate::team::Team;
+use crate::several_instances::Team;
 
 const PARTITIONS: i32 = 3;
 

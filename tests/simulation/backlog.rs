@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
-use dupgate::log::{Answer, Decision, LogIdentity, Rules, SameId, Stage, Windows};
+use dupgate::protocol::{Answer, Decision, LogIdentity, Rules, SameId, Stage, Windows};
 use dupgate::transaction::Manner;
 use dupgate::worker::{Pacing, PageOutcome, WorkerSettings};
 
@@ -92,7 +92,7 @@ fn judge() -> JudgeDriver {
         batch_verdicts: 50,
         pending_verdicts: 100,
         pending_time: ms(20),
-        step_entries: 50,
+        step_requests: 50,
         snapshot_interval: None,
         revoke_grace: ms(10),
     };

@@ -4,10 +4,12 @@
 
 use std::num::NonZeroUsize;
 
-use dupgate::config::{Given, Layers, Purpose};
-use dupgate::fingerprint::{Fingerprints, PageDigest, Reader, ScopeHash, Scratch};
+use dupgate::config::{ExternalInputs, Layers, Purpose};
+use dupgate::fingerprint::{Fingerprinter, Fingerprints, PageDigest, ScopeHash, Scratch};
 use dupgate::judge::{State, decide};
-use dupgate::log::{Answer, Decision, Entry, EntryBody, EntryOffset, LogIdentity, PageEntry, RequestId, Rules};
+use dupgate::protocol::{
+    Answer, Decision, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
+};
 use dupgate::quality::{Families, FamilyKind};
 use dupgate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 
@@ -18,16 +20,17 @@ const LETTERS: usize = 900;
 
 /// Judges a stream and compares the work of each thousand pages with that of the second one.
 fn judge(kind: FamilyKind) {
-    let (mut settings, _) = Layers::default().resolve(&Given::default(), Purpose::Sieve).unwrap();
+    let (mut settings, _) = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap();
     settings.record = InputSettings {
         format: Format::Text,
         fields: Fields::nowhere(),
         event_time: EventTime::Record,
         ..settings.record
     };
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
+    let reader =
+        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
     let rules = Rules { max_entries: PAGES as u64, ..settings.rules };
-    let mut state = State::begin(LogIdentity(1), rules, EntryOffset(0));
+    let mut state = State::begin(LogIdentity(1), rules, RequestOffset(0));
     let (families, mut scratch) = (Families::new(kind, LETTERS), Scratch::default());
     let mut read: Option<(String, Fingerprints)> = None;
     let (mut works, mut of_page, mut copies, mut found, mut lost) = (Vec::new(), Vec::new(), 0_u32, 0_u32, 0_u32);
@@ -39,7 +42,7 @@ fn judge(kind: FamilyKind) {
             let fingerprints = reader.read(&record, &mut scratch).unwrap().fingerprints;
             read = Some((page.text, fingerprints));
         }
-        let body = PageEntry {
+        let body = PageRequest {
             source: PartitionId::new("pages", 0).at(i64::try_from(number).unwrap()),
             event_time: Timestamp::from_millis(1 + i64::try_from(number).unwrap()),
             id: None,
@@ -50,8 +53,8 @@ fn judge(kind: FamilyKind) {
             digest: PageDigest(0),
         };
         works.push(work(&state, &body));
-        let entry = Entry { request: RequestId(number as u64), body: EntryBody::Page(body) };
-        let verdict = decide(&state, &entry, Timestamp::from_millis(i64::MAX / 2)).unwrap();
+        let request = Request { id: RequestId(number as u64), body: RequestBody::Page(body) };
+        let verdict = decide(&state, &request, Timestamp::from_millis(i64::MAX / 2)).unwrap();
         state.follow(&verdict).unwrap();
         let Answer::Page(verdict) = verdict.answer else { continue };
         let matched = match verdict.decision {
@@ -79,7 +82,7 @@ fn judge(kind: FamilyKind) {
 }
 
 /// Counts what is looked at for a page: originals compared, and those that are shown to the judge.
-fn work(state: &State, page: &PageEntry) -> u64 {
+fn work(state: &State, page: &PageRequest) -> u64 {
     let rules = state.rules().unwrap();
     let probe = state.probe(rules, page, page.event_time);
     let mut shown = 0;

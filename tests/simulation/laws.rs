@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use dupgate::config::settings::Mode;
 use dupgate::judge::{Judge, State};
-use dupgate::log::{
-    Answer, Checkpoint, Decision, Entry, Stage, Verdict, VerdictBatch, VerdictReader, VerdictRecord, decode_entries,
+use dupgate::protocol::{
+    Answer, Checkpoint, Decision, Request, Stage, Verdict, VerdictBatch, VerdictReader, VerdictRecord, decode_requests,
 };
 use dupgate::record::{PartitionId, Source, Timestamp};
 use dupgate::worker::PageOutcome;
 
 use crate::bus::{CommittedTransaction, SlotState};
 use crate::oracle::Oracle;
-use crate::world::{GROUP, Given, Value, World, describe, entries_of, judges_of, routed, verdicts_of};
+use crate::world::{GROUP, Given, Value, World, describe, judges_of, requests_of, routed, verdicts_of};
 
 /// Whatever one log partition is held against.
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct Log {
     /// Digest of the reference behind each record, by the offset behind it.
     digests: BTreeMap<i64, u64>,
     oracle: Oracle,
-    /// Next entry for the oracle: Kafka offset, and place within the record.
+    /// Next request for the oracle: Kafka offset, and place within the record.
     next: (i64, usize),
     rules_number: u32,
     start: i64,
@@ -164,10 +164,10 @@ impl Laws {
         }
         for verdict in &batch.verdicts {
             let expected = loop {
-                let Some((entry, appended)) = self.next_entry(world, log, i64::MAX) else {
-                    return Err(format!("L5 a verdict that no entry asks for: {verdict:?}"));
+                let Some((request, appended)) = self.next_request(world, log, i64::MAX) else {
+                    return Err(format!("L5 a verdict that no request asks for: {verdict:?}"));
                 };
-                if let Some(answer) = self.logs[log].oracle.answer(&entry, appended.millis()) {
+                if let Some(answer) = self.logs[log].oracle.answer(&request, appended.millis()) {
                     break answer;
                 }
             };
@@ -179,40 +179,40 @@ impl Laws {
             self.logs[log].oracle.take(verdict);
             self.count("verdicts");
         }
-        while let Some((entry, appended)) = self.next_entry(world, log, batch.next_entry.0) {
-            if let Some(answer) = self.logs[log].oracle.answer(&entry, appended.millis()) {
-                return Err(format!("L2 passed {} without an answer; the oracle says {answer:?}", describe(&entry)));
+        while let Some((request, appended)) = self.next_request(world, log, batch.next_request.0) {
+            if let Some(answer) = self.logs[log].oracle.answer(&request, appended.millis()) {
+                return Err(format!("L2 passed {} without an answer; the oracle says {answer:?}", describe(&request)));
             }
             self.count("repeats");
         }
         let own = &self.logs[log];
-        if own.next != (batch.next_entry.0, 0) {
-            return Err(format!("next entry {}, but the verdicts end at {:?}", batch.next_entry, own.next));
+        if own.next != (batch.next_request.0, 0) {
+            return Err(format!("next request {}, but the verdicts end at {:?}", batch.next_request, own.next));
         }
-        let (tails, expected) = (batch.tails, own.oracle.tails());
-        let said = (Stage::ALL.map(|stage| tails.times.of(stage).millis()), tails.first_sequence);
+        let (watermarks, expected) = (batch.watermarks, own.oracle.watermarks());
+        let said = (Stage::ALL.map(|stage| watermarks.times.of(stage).millis()), watermarks.first_sequence);
         if said != expected {
-            return Err(format!("L5 tails {said:?}, the oracle's are {expected:?}"));
+            return Err(format!("L5 watermarks {said:?}, the oracle's are {expected:?}"));
         }
         Ok(())
     }
 
-    /// The oracle's next entry before this offset.
-    fn next_entry(&mut self, world: &World, log: usize, before: i64) -> Option<(Entry, Timestamp)> {
+    /// The oracle's next request before this offset.
+    fn next_request(&mut self, world: &World, log: usize, before: i64) -> Option<(Request, Timestamp)> {
         let own = &mut self.logs[log];
         loop {
             let (offset, index) = own.next;
-            let slots = world.bus.slots(&entries_of(log));
+            let slots = world.bus.slots(&requests_of(log));
             let slot = slots.get(usize::try_from(offset).unwrap()).filter(|_| offset < before)?;
-            let Some(Value::Entries(bytes)) = &slot.value else { return None };
-            let entries = decode_entries(bytes).unwrap();
-            if index + 1 >= entries.len() {
+            let Some(Value::Requests(bytes)) = &slot.value else { return None };
+            let requests = decode_requests(bytes).unwrap();
+            if index + 1 >= requests.len() {
                 own.next = (offset + 1, 0);
             } else {
                 own.next = (offset, index + 1);
             }
-            if let Some(entry) = entries.get(index) {
-                return Some((entry.clone(), slot.timestamp));
+            if let Some(request) = requests.get(index) {
+                return Some((request.clone(), slot.timestamp));
             }
         }
     }
@@ -262,11 +262,11 @@ impl Laws {
         own.latest_checkpoint = Some(offset);
         let said = (
             (checkpoint.rules_number.0, Some(&checkpoint.rules)),
-            Stage::ALL.map(|stage| checkpoint.tails.times.of(stage).millis()),
-            (checkpoint.tails.first_sequence, checkpoint.next_sequence, checkpoint.next_entry.0),
-            (checkpoint.newest.millis(), checkpoint.applied.iter().copied().collect::<BTreeSet<_>>()),
+            Stage::ALL.map(|stage| checkpoint.watermarks.times.of(stage).millis()),
+            (checkpoint.watermarks.first_sequence, checkpoint.next_sequence, checkpoint.next_request.0),
+            (checkpoint.stream_time.millis(), checkpoint.applied.iter().copied().collect::<BTreeSet<_>>()),
         );
-        let (times, first_sequence) = own.oracle.tails();
+        let (times, first_sequence) = own.oracle.watermarks();
         let expected = (
             (own.rules_number, own.oracle.rules.as_ref()),
             times,
@@ -282,12 +282,14 @@ impl Laws {
             if judged != expected {
                 return Err(format!("L4 a checkpoint says of {partition}: judged {judged:?}, not {expected:?}"));
             }
-            let floor = own.oracle.raise_floor(partition, said.floor);
+            let low_watermark = own.oracle.raise_floor(partition, said.low_watermark);
             own.oracle.deliver(partition, said.delivered);
             let high = self.high.get(partition).copied().unwrap_or(0);
-            if floor > high || said.delivered > high {
+            if low_watermark > high || said.delivered > high {
                 let delivered = said.delivered;
-                return Err(format!("the floor of {partition} is {floor}, delivered {delivered}; committed is {high}"));
+                return Err(format!(
+                    "the low watermark of {partition} is {low_watermark}, delivered {delivered}; committed is {high}"
+                ));
             }
         }
         Ok(())
@@ -348,10 +350,10 @@ impl Laws {
                 }
             }
         }
-        let entries = world.bus.start(&entries_of(log));
-        let committed = world.bus.committed(&judges_of(log), &entries_of(log)).map_or(0, |committed| committed.offset);
-        if entries > committed {
-            return Err(format!("fingerprints:{log} trimmed to {entries}, but the judge has committed {committed}"));
+        let requests = world.bus.start(&requests_of(log));
+        let committed = world.bus.committed(&judges_of(log), &requests_of(log)).map_or(0, |committed| committed.offset);
+        if requests > committed {
+            return Err(format!("fingerprints:{log} trimmed to {requests}, but the judge has committed {committed}"));
         }
         Ok(())
     }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dupgate::fingerprint::{Fingerprints, IdHash, ScopeHash};
-use dupgate::log::{
-    Answer, Decision, Entry, EntryBody, ForgetTarget, Match, NewOriginal, PageEntry, PageVerdict, Placement, RequestId,
-    Rules, SameId, Stage, Verdict,
+use dupgate::protocol::{
+    Answer, Decision, ForgetTarget, Match, NewOriginal, PageRequest, PageVerdict, Placement, Request, RequestBody,
+    RequestId, Rules, SameId, Stage, Verdict,
 };
 use dupgate::record::{PartitionId, Source};
 
@@ -21,7 +21,7 @@ pub(crate) struct Oracle {
     applied: BTreeSet<RequestId>,
     originals: Vec<Held>,
     pub(crate) newest: Option<i64>,
-    tails: [Option<i64>; 3],
+    watermarks: [Option<i64>; 3],
     first_sequence: u64,
     next_sequence: u64,
 }
@@ -53,30 +53,30 @@ fn millis(span: std::time::Duration) -> i64 {
 }
 
 impl Oracle {
-    /// Answers an entry, or not if it repeats an old one.
-    pub(crate) fn answer(&self, entry: &Entry, appended: i64) -> Option<Verdict> {
-        let repeats = self.applied.contains(&entry.request);
-        let answer = match &entry.body {
-            EntryBody::Page(page) => Answer::Page(self.judge(page, appended)?),
+    /// Answers a request, or not if it repeats an old one.
+    pub(crate) fn answer(&self, request: &Request, appended: i64) -> Option<Verdict> {
+        let repeats = self.applied.contains(&request.id);
+        let answer = match &request.body {
+            RequestBody::Page(page) => Answer::Page(self.judge(page, appended)?),
             _ if repeats => return None,
-            EntryBody::Withdraw { source, reason } => Answer::Withdrawn { source: source.clone(), reason: *reason },
-            EntryBody::Forget(target) => Answer::Forgotten(target.clone()),
-            EntryBody::Reopen { partition, from, to } => {
+            RequestBody::Withdraw { source, reason } => Answer::Withdrawn { source: source.clone(), reason: *reason },
+            RequestBody::Forget(target) => Answer::Forgotten(target.clone()),
+            RequestBody::Reopen { partition, from, to } => {
                 // Nothing that may not be delivered yet.
                 let to = (*to).min(self.delivered.get(partition).copied().unwrap_or(0)).max(*from);
                 Answer::Reopened { partition: partition.clone(), from: *from, to }
             }
         };
-        Some(Verdict { request: entry.request, answer })
+        Some(Verdict { request: request.id, answer })
     }
 
-    fn judge(&self, page: &PageEntry, appended: i64) -> Option<PageVerdict> {
+    fn judge(&self, page: &PageRequest, appended: i64) -> Option<PageVerdict> {
         let rules = self.rules.as_ref()?;
         if self.judged.get(&page.source.partition).is_some_and(|judged| judged.contains(&page.source.offset)) {
             return None;
         }
         let time = page.event_time.millis().min(appended + millis(rules.max_future_skew));
-        let tails = self.tails_at(time);
+        let watermarks = self.tails_at(time);
         let mut best: Option<Ranked<'_>> = None;
         for held in &self.originals {
             for &stage in &rules.stages {
@@ -87,7 +87,8 @@ impl Oracle {
                 if held.scope != page.scope || (held.time - time).abs() > window {
                     continue;
                 }
-                if tails[index(stage)].is_some_and(|tail| held.time < tail) || held.sequence < self.first_sequence {
+                if watermarks[index(stage)].is_some_and(|tail| held.time < tail) || held.sequence < self.first_sequence
+                {
                     continue;
                 }
                 let other_id = page.id.is_none() || held.id != page.id;
@@ -109,7 +110,7 @@ impl Oracle {
             placement: Placement::EVERYWHERE,
             cluster: None,
         };
-        let remembered = tails.iter().any(|tail| tail.is_none_or(|tail| time >= tail));
+        let remembered = watermarks.iter().any(|tail| tail.is_none_or(|tail| time >= tail));
         let decision = match best {
             None => Decision::Unique { original: remembered.then_some(original) },
             Some((others, other_id, stage, contained, distance, _, held)) => {
@@ -136,14 +137,14 @@ impl Oracle {
     }
 
     fn tails_at(&self, time: i64) -> [Option<i64>; 3] {
-        let Some(rules) = &self.rules else { return self.tails };
+        let Some(rules) = &self.rules else { return self.watermarks };
         let newest = self.newest.map_or(time, |newest| newest.max(time));
-        let mut tails = self.tails;
+        let mut watermarks = self.watermarks;
         for stage in Stage::ALL {
             let tail = newest - millis(rules.lateness) - millis(rules.windows.of(stage));
-            tails[index(stage)] = Some(tails[index(stage)].map_or(tail, |before| before.max(tail)));
+            watermarks[index(stage)] = Some(watermarks[index(stage)].map_or(tail, |before| before.max(tail)));
         }
-        tails
+        watermarks
     }
 
     /// Remembers what was answered.
@@ -175,7 +176,7 @@ impl Oracle {
 
     fn take_page(&mut self, page: &PageVerdict) {
         let time = page.event_time.millis();
-        self.tails = self.tails_at(time);
+        self.watermarks = self.tails_at(time);
         self.newest = Some(self.newest.map_or(time, |newest| newest.max(time)));
         self.close(&page.source);
         if let Decision::Update { of, original: Some(_) } = &page.decision {
@@ -197,12 +198,12 @@ impl Oracle {
         }
     }
 
-    /// Below the floor everything counts as judged, but it waits for what was reopened. Returns where it came to.
-    pub(crate) fn raise_floor(&mut self, partition: &PartitionId, floor: i64) -> i64 {
+    /// Below the low watermark everything counts as judged, but it waits for what was reopened. Returns where it came to.
+    pub(crate) fn raise_floor(&mut self, partition: &PartitionId, low_watermark: i64) -> i64 {
         let waits = self.open.get(partition).and_then(|open| open.first().copied());
-        let floor = waits.map_or(floor, |waits| floor.min(waits));
-        self.judged.entry(partition.clone()).or_default().extend(0..floor);
-        floor
+        let low_watermark = waits.map_or(low_watermark, |waits| low_watermark.min(waits));
+        self.judged.entry(partition.clone()).or_default().extend(0..low_watermark);
+        low_watermark
     }
 
     /// A checkpoint says that the input group has committed so far.
@@ -222,15 +223,15 @@ impl Oracle {
     /// The originals that may still be matched.
     pub(crate) fn live(&self) -> BTreeSet<Source> {
         let lives = |held: &&Held| {
-            let in_time = self.tails.iter().any(|tail| tail.is_none_or(|tail| held.time >= tail));
+            let in_time = self.watermarks.iter().any(|tail| tail.is_none_or(|tail| held.time >= tail));
             in_time && held.sequence >= self.first_sequence
         };
         self.originals.iter().filter(lives).map(|held| held.source.clone()).collect()
     }
 
-    /// Tails as they stand in the log: exact, simhash, first sequence.
-    pub(crate) fn tails(&self) -> ([i64; 3], u64) {
-        (self.tails.map(|tail| tail.unwrap_or(i64::MIN)), self.first_sequence)
+    /// Expiry watermarks as they stand in the log: exact, simhash, first sequence.
+    pub(crate) fn watermarks(&self) -> ([i64; 3], u64) {
+        (self.watermarks.map(|tail| tail.unwrap_or(i64::MIN)), self.first_sequence)
     }
 
     pub(crate) fn applied(&self) -> &BTreeSet<RequestId> {

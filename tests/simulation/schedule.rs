@@ -7,7 +7,7 @@ use std::time::Duration;
 use dupgate::config::settings::Mode;
 use dupgate::fingerprint::{Banding, LowConfidence, SketchForm, SlotBits};
 use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
-use dupgate::log::{Entry, EntryBody, ForgetTarget, LogIdentity, MinHashRules, Rules, SameId, Stage, Windows};
+use dupgate::protocol::{ForgetTarget, LogIdentity, MinHashRules, Request, RequestBody, Rules, SameId, Stage, Windows};
 use dupgate::record::{PartitionId, Source};
 use dupgate::transaction::Manner;
 use dupgate::worker::{Blocked, LogPartition, Pacing, WorkerSettings};
@@ -223,7 +223,7 @@ impl Schedule {
                 batch_verdicts: sizes.batch_verdicts,
                 pending_verdicts: 6,
                 pending_time: ms(20),
-                step_entries: 1,
+                step_requests: 1,
                 snapshot_interval: Some(ms(40)),
                 revoke_grace: ms(10),
             };
@@ -494,7 +494,7 @@ impl Schedule {
                     let by_id = ForgetTarget::Id(dupgate::fingerprint::IdHash(self.world.rng.next() % 10));
                     let target = if self.world.rng.chance(500) { target } else { by_id };
                     let request = self.world.new_request();
-                    self.world.send(log, Entry { request, body: EntryBody::Forget(target) }, None);
+                    self.world.send(log, Request { id: request, body: RequestBody::Forget(target) }, None);
                 }
             }
             8 => {
@@ -524,8 +524,8 @@ impl Schedule {
         self.world.log(|| format!("OPERATOR: reopen {input} {from}..{to} (request {})", request.0));
         self.laws.count("reopened");
         for log in 0..self.world.logs {
-            let body = EntryBody::Reopen { partition: input.clone(), from, to };
-            self.world.send(log, Entry { request, body }, None);
+            let body = RequestBody::Reopen { partition: input.clone(), from, to };
+            self.world.send(log, Request { id: request, body }, None);
         }
     }
 

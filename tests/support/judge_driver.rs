@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dupgate::index::run_sequential;
-use dupgate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, Request, Snapshot};
-use dupgate::log::{EntryOffset, VerdictOffset, VerdictReader, decode_entries, encode_verdict};
+use dupgate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Snapshot};
+use dupgate::protocol::{RequestOffset, VerdictOffset, VerdictReader, decode_requests, encode_verdict};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::LogPartition;
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
 use crate::producer::{Client, Died, Out, refused_by};
-use crate::world::{From, GROUP, Moment, Step, Value, World, entries_of, judges_of, verdicts_of};
+use crate::world::{From, GROUP, Moment, Step, Value, World, judges_of, requests_of, verdicts_of};
 
 /// A judge of one log partition in one process.
 pub(crate) struct JudgeDriver {
@@ -18,7 +18,7 @@ pub(crate) struct JudgeDriver {
     pub(crate) log: LogPartition,
     pub(crate) judge: Judge,
     client: Client,
-    call: Option<Out<Request>>,
+    call: Option<Out<ProducerCall>>,
     todo: VecDeque<Todo>,
     /// Where following stands, while it is wanted.
     follow: Option<From>,
@@ -40,7 +40,7 @@ enum Todo {
     Join,
     Leave,
     FetchInput,
-    Trim { verdicts: i64, entries: i64 },
+    Trim { verdicts: i64, requests: i64 },
     Release,
 }
 
@@ -50,7 +50,7 @@ enum Move {
     Todo,
     Call,
     Follow,
-    Entries,
+    Requests,
     Continue,
     Poll,
     Tick,
@@ -94,8 +94,8 @@ impl JudgeDriver {
         }
         if self.judge.is_unfinished() {
             moves.push(Move::Continue);
-        } else if self.reading.is_some() && self.judge.wants_entries() {
-            moves.push(Move::Entries);
+        } else if self.reading.is_some() && self.judge.wants_requests() {
+            moves.push(Move::Requests);
         }
         if self.member.is_some() {
             moves.push(Move::Poll);
@@ -104,7 +104,7 @@ impl JudgeDriver {
             Move::Todo => self.do_next(world, disk.as_ref()),
             Move::Call => self.make_call(world),
             Move::Follow => self.hand_over_verdicts(world),
-            Move::Entries => self.hand_over_entries(world),
+            Move::Requests => self.hand_over_requests(world),
             Move::Continue => {
                 self.judge.handle(world.elapsed, Event::Continue);
                 Ok(())
@@ -154,11 +154,11 @@ impl JudgeDriver {
                     }
                     self.call = Some(Out { request, answer: None });
                 }
-                Effect::ReadEntries { from } => self.reading = Some(from.0),
+                Effect::ReadRequests { from } => self.reading = Some(from.0),
                 Effect::StopReading => self.reading = None,
                 Effect::FetchInputCommitted => self.todo.push_back(Todo::FetchInput),
-                Effect::Trim { verdicts, entries } => {
-                    self.todo.push_back(Todo::Trim { verdicts: verdicts.0, entries: entries.0 });
+                Effect::Trim { verdicts, requests } => {
+                    self.todo.push_back(Todo::Trim { verdicts: verdicts.0, requests: requests.0 });
                 }
                 Effect::Snapshot => match self.judge.snapshot() {
                     Some(snapshot) => {
@@ -209,18 +209,18 @@ impl JudgeDriver {
                 let partitions = world.inputs.iter().cloned().collect();
                 Some(Event::InputCommitted(InputOffsets { committed, partitions }))
             }
-            Todo::Trim { verdicts, entries } => {
+            Todo::Trim { verdicts, requests } => {
                 let name = self.name.clone();
-                world.log(|| format!("{name}: TRIM verdicts to {verdicts}, entries to {entries}"));
+                world.log(|| format!("{name}: TRIM verdicts to {verdicts}, requests to {requests}"));
                 world.bus.delete_before(&verdicts_of(self.log), verdicts);
-                world.bus.delete_before(&entries_of(self.log), entries);
+                world.bus.delete_before(&requests_of(self.log), requests);
                 None
             }
             Todo::Release => {
                 if self.revoking
                     && let Some(member) = &self.member
                 {
-                    world.bus.release(&judges_of(self.log), member, &BTreeSet::from([entries_of(self.log)]));
+                    world.bus.release(&judges_of(self.log), member, &BTreeSet::from([requests_of(self.log)]));
                     self.owned = false;
                 }
                 self.revoking = false;
@@ -255,14 +255,14 @@ impl JudgeDriver {
             return Ok(());
         }
         let call = match &out.request {
-            Request::Produce(_) => Call::Produce,
-            Request::SendOffsets { .. } => Call::SendOffsets,
-            Request::Plain(call) => *call,
+            ProducerCall::Produce(_) => Call::Produce,
+            ProducerCall::SendOffsets { .. } => Call::SendOffsets,
+            ProducerCall::Plain(call) => *call,
         };
         let (log, member, generation) = (self.log, self.member.clone(), self.generation);
         let request = &out.request;
         let work = |world: &mut World, client: &Client, half| match request {
-            Request::Produce(records) => {
+            ProducerCall::Produce(records) => {
                 let parts = records.iter().map(|record| encode_verdict(record, world.part_bytes));
                 let parts: Vec<(bool, Vec<u8>)> = parts
                     .flat_map(|parts| parts.into_iter().enumerate().map(|(number, part)| (number == 0, part)))
@@ -277,9 +277,9 @@ impl JudgeDriver {
                 }
                 Ok(offsets)
             }
-            Request::SendOffsets { next_entry, checkpoint } => {
+            ProducerCall::SendOffsets { next_request, checkpoint } => {
                 let metadata = checkpoint.map(|offset| offset.to_string()).unwrap_or_default();
-                let offsets = BTreeMap::from([(entries_of(log), Committed { offset: next_entry.0, metadata })]);
+                let offsets = BTreeMap::from([(requests_of(log), Committed { offset: next_request.0, metadata })]);
                 let Some(member) = &member else {
                     return Err(CallError::Abortable("no member of the group".to_owned()));
                 };
@@ -287,7 +287,7 @@ impl JudgeDriver {
                 let sent = world.bus.send_offsets(id, &judges_of(log), (member, generation), offsets);
                 sent.map(|()| Vec::new()).map_err(|refused| refused_by(world, refused))
             }
-            Request::Plain(_) => Ok(Vec::new()),
+            ProducerCall::Plain(_) => Ok(Vec::new()),
         };
         out.answer = Some(self.client.make(world, call, work)?);
         self.call = Some(out);
@@ -335,22 +335,22 @@ impl JudgeDriver {
         Ok(())
     }
 
-    fn hand_over_entries(&mut self, world: &mut World) -> Result<(), Died> {
-        let log = entries_of(self.log);
+    fn hand_over_requests(&mut self, world: &mut World) -> Result<(), Died> {
+        let log = requests_of(self.log);
         let Some(from) = self.reading else { return Ok(()) };
         if world.reach().is_some() {
             return Err(Died);
         }
         let from = from.max(world.bus.start(&log));
         match world.bus.fetch(&log, from) {
-            Fetched::Record { offset, timestamp, value: Value::Entries(entries) } => {
-                let entries = decode_entries(entries).unwrap();
-                let event = Event::Entries { offset: EntryOffset(offset), append_time: timestamp, entries };
+            Fetched::Record { offset, timestamp, value: Value::Requests(requests) } => {
+                let requests = decode_requests(requests).unwrap();
+                let event = Event::Requests { offset: RequestOffset(offset), append_time: timestamp, requests };
                 self.reading = Some(offset + 1);
                 self.judge.handle(world.elapsed, event);
             }
             Fetched::Record { .. } | Fetched::Nothing { .. } => {}
-            Fetched::OutOfRange => world.violate(format!("{}: reads entries behind the end, at {from}", self.name)),
+            Fetched::OutOfRange => world.violate(format!("{}: reads requests behind the end, at {from}", self.name)),
         }
         Ok(())
     }

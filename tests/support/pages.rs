@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dupgate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, Width};
-use dupgate::log::PageEntry;
+use dupgate::protocol::PageRequest;
 use dupgate::record::{Reject, Source, Timestamp};
 use dupgate::worker::{LogPartition, Page, PageAction, PageOutcome};
 
@@ -98,7 +98,7 @@ impl WorldPage {
         }
     }
 
-    fn entry(&self, source: &Source) -> PageEntry {
+    fn request(&self, source: &Source) -> PageRequest {
         // Neighbouring texts differ in one bit, about the middle; the variant changes the text, but no bit.
         let simhash = || SimHash::cut(self.width, ((1 << self.text) - 1) << (self.width.bits() / 2 - 4));
         let fingerprints = Fingerprints {
@@ -112,7 +112,7 @@ impl WorldPage {
             }),
             numbers: Numbers::from_hashes(self.figures()).unwrap(),
         };
-        PageEntry {
+        PageRequest {
             source: source.clone(),
             event_time: self.event_time,
             id: self.id.map(IdHash),
@@ -141,7 +141,7 @@ impl WorldPage {
         } else if panics {
             PageAction::Withdraw(self.log(logs), Reject::TextPanic)
         } else {
-            PageAction::Ask(self.log(logs), self.entry(source))
+            PageAction::Ask(self.log(logs), self.request(source))
         };
         let event_time = self.event_time;
         Page { source: source.clone(), bytes: 1, event_time, paced_by: event_time, action, payload: Arc::clone(self) }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use dupgate::config::settings::Mode;
-use dupgate::log::{Entry, EntryOffset, VerdictOffset, VerdictReader};
+use dupgate::protocol::{Request, RequestOffset, VerdictOffset, VerdictReader};
 use dupgate::record::{PartitionId, Timestamp};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{
-    Backlog, Blocked, Effect, Event, LogPartition, Output, Page, PageOutcome, ReadFrom, Request, Status, Subscription,
-    Worker, WorkerSettings, unread,
+    Backlog, Blocked, Effect, Event, LogPartition, Output, Page, PageOutcome, ProducerCall, ReadFrom, Status,
+    Subscription, Worker, WorkerSettings, unread,
 };
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
@@ -27,7 +27,7 @@ pub(crate) struct WorkerDriver {
     instance: Option<String>,
     limit: u32,
     client: Client,
-    call: Option<Out<Request<Payload>>>,
+    call: Option<Out<ProducerCall<Payload>>>,
     todo: VecDeque<Todo>,
     fetches: VecDeque<BTreeSet<PartitionId>>,
     follows: Vec<Follow>,
@@ -54,7 +54,7 @@ enum Todo {
     FindEnd(LogPartition),
     Join,
     Leave,
-    Append(LogPartition, Entry),
+    Append(LogPartition, Request),
     Release,
 }
 
@@ -217,7 +217,7 @@ impl WorkerDriver {
             Move::Report => {
                 let report = world.reports.get_mut(&self.life).and_then(VecDeque::pop_front);
                 if let Some((request, result)) = report {
-                    self.worker.handle(world.elapsed, Event::Appended(request, result.map(EntryOffset)));
+                    self.worker.handle(world.elapsed, Event::Appended(request, result.map(RequestOffset)));
                 }
                 Ok(())
             }
@@ -264,7 +264,7 @@ impl WorkerDriver {
                 }
                 Effect::Pause(partitions) => self.paused.extend(partitions),
                 Effect::Resume(partitions) => self.paused.retain(|partition| !partitions.contains(partition)),
-                Effect::Append(log, entry) => self.todo.push_back(Todo::Append(log, entry)),
+                Effect::Append(log, request) => self.todo.push_back(Todo::Append(log, request)),
                 Effect::Recall { log, from } => {
                     self.recalls[log] = Some(Recall { next: from.map(|from| from.0), ..Recall::default() });
                 }
@@ -285,13 +285,13 @@ impl WorkerDriver {
     }
 
     /// A page in a transaction has the verdict that was in force when the transaction was put together.
-    fn note_composition(&mut self, world: &mut World, request: &Request<Payload>) {
+    fn note_composition(&mut self, world: &mut World, request: &ProducerCall<Payload>) {
         match request {
-            Request::Plain(Call::Begin) if !self.begins_again => {
+            ProducerCall::Plain(Call::Begin) if !self.begins_again => {
                 let reached = |follow: &Follow| follow.next.map_or(0, |next| next.or_start(|| 0));
                 self.composed_at = self.follows.iter().map(reached).collect();
             }
-            Request::Produce(outputs) => {
+            ProducerCall::Produce(outputs) => {
                 for output in outputs {
                     if let PageOutcome::Ruled(verdict) = &output.outcome {
                         let followed = self.composed_at.clone();
@@ -299,7 +299,7 @@ impl WorkerDriver {
                     }
                 }
             }
-            Request::SendOffsets(_) | Request::Plain(_) => {}
+            ProducerCall::SendOffsets(_) | ProducerCall::Plain(_) => {}
         }
     }
 
@@ -317,7 +317,7 @@ impl WorkerDriver {
         let mut event = None;
         match todo {
             Todo::FetchCheckpoint(log) => {
-                let committed = world.bus.committed(&judges_of(log), &crate::world::entries_of(log));
+                let committed = world.bus.committed(&judges_of(log), &crate::world::requests_of(log));
                 let offset = committed.and_then(|committed| committed.metadata.parse().ok());
                 event = Some(Event::Checkpoint(log, offset.map(VerdictOffset)));
             }
@@ -336,7 +336,7 @@ impl WorkerDriver {
                     world.bus.leave(GROUP, &member);
                 }
             }
-            Todo::Append(log, entry) => world.send(log, entry, Some(self.life)),
+            Todo::Append(log, request) => world.send(log, request, Some(self.life)),
             Todo::Release => {
                 let revoked = std::mem::take(&mut self.revoking);
                 if let (Some(member), false) = (&self.member, revoked.is_empty()) {
@@ -372,24 +372,24 @@ impl WorkerDriver {
     fn make_call(&mut self, world: &mut World) -> Result<(), Died> {
         let Some(mut out) = self.call.take() else { return Ok(()) };
         if let Some(answer) = out.answer.take() {
-            let begin = matches!(out.request, Request::Plain(Call::Begin));
+            let begin = matches!(out.request, ProducerCall::Plain(Call::Begin));
             self.begins_again = begin && matches!(answer, Err(CallError::Retriable(_)));
             self.worker.handle(world.elapsed, Event::Called(answer.map(drop)));
             return Ok(());
         }
         let call = match &out.request {
-            Request::Produce(_) => Call::Produce,
-            Request::SendOffsets(_) => Call::SendOffsets,
-            Request::Plain(call) => *call,
+            ProducerCall::Produce(_) => Call::Produce,
+            ProducerCall::SendOffsets(_) => Call::SendOffsets,
+            ProducerCall::Plain(call) => *call,
         };
         let (member, generation) = (self.member.clone(), self.generation);
         let request = &out.request;
         let work = |world: &mut World, client: &Client, half| match request {
-            Request::Produce(outputs) => {
+            ProducerCall::Produce(outputs) => {
                 let count = if half { world.rng.below(outputs.len() + 1) } else { outputs.len() };
                 route(world, client, &outputs[..count])
             }
-            Request::SendOffsets(offsets) => {
+            ProducerCall::SendOffsets(offsets) => {
                 let offsets = offsets.iter().map(|(input, offset)| (input.clone(), Committed::plain(*offset)));
                 let Some(member) = &member else {
                     return Err(CallError::Abortable("no member of the group".to_owned()));
@@ -398,7 +398,7 @@ impl WorkerDriver {
                 let sent = world.bus.send_offsets(id, GROUP, (member, generation), offsets.collect());
                 sent.map(|()| Vec::new()).map_err(|refused| refused_by(world, refused))
             }
-            Request::Plain(_) => Ok(Vec::new()),
+            ProducerCall::Plain(_) => Ok(Vec::new()),
         };
         out.answer = Some(self.client.make(world, call, work)?);
         self.call = Some(out);

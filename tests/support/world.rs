@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dupgate::config::settings::Mode;
 use dupgate::fingerprint::Width;
-use dupgate::log::{Entry, RequestId, Verdict, encode_entries};
+use dupgate::protocol::{Request, RequestId, Verdict, encode_requests};
 use dupgate::record::{PartitionId, Source, Timestamp};
 use dupgate::transaction::{Call, CallError};
 use dupgate::worker::{LogPartition, PageOutcome};
@@ -22,7 +22,7 @@ pub(crate) const GROUP: &str = "pages";
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Page(Arc<WorldPage>),
-    Entries(Vec<u8>),
+    Requests(Vec<u8>),
     Verdict(Vec<u8>),
     Routed { source: Source, outcome: PageOutcome },
 }
@@ -89,11 +89,11 @@ impl From {
     }
 }
 
-/// An entry on its way to the fingerprint log.
+/// A request on its way to the fingerprint log.
 #[derive(Clone, Debug)]
 pub(crate) struct InFlight {
     pub(crate) log: LogPartition,
-    pub(crate) entry: Entry,
+    pub(crate) request: Request,
     /// The life of a process that waits for the delivery report.
     pub(crate) sender: Option<u64>,
 }
@@ -142,9 +142,9 @@ impl World {
         bus.create_group(GROUP, inputs.clone());
         bus.create(&routed());
         for log in 0..logs {
-            bus.create(&entries_of(log));
+            bus.create(&requests_of(log));
             bus.create(&verdicts_of(log));
-            bus.create_group(&judges_of(log), vec![entries_of(log)]);
+            bus.create_group(&judges_of(log), vec![requests_of(log)]);
         }
         Self {
             bus,
@@ -254,27 +254,27 @@ impl World {
         Trouble::Fails { error, done }
     }
 
-    /// Hands an entry to the network.
-    pub(crate) fn send(&mut self, log: LogPartition, entry: Entry, sender: Option<u64>) {
-        self.net.push_back(InFlight { log, entry, sender });
+    /// Hands a request to the network.
+    pub(crate) fn send(&mut self, log: LogPartition, request: Request, sender: Option<u64>) {
+        self.net.push_back(InFlight { log, request, sender });
     }
 
     fn report(&mut self, sent: &InFlight, result: Result<i64, ()>) {
         if let Some(life) = sent.sender {
-            self.reports.entry(life).or_default().push_back((sent.entry.request, result));
+            self.reports.entry(life).or_default().push_back((sent.request.id, result));
         }
     }
 
-    /// Lets one entry arrive, or not, or twice, or with its neighbours in one record.
+    /// Lets one request arrive, or not, or twice, or with its neighbours in one record.
     pub(crate) fn carry(&mut self) {
         if self.net.is_empty() {
             return;
         }
         let at = if self.harm(200) { self.rng.below(self.net.len()) } else { 0 };
         let sent = self.net.remove(at).unwrap();
-        let log = entries_of(sent.log);
+        let log = requests_of(sent.log);
         if self.harm(40) {
-            self.log(|| format!("net: LOST {}", describe(&sent.entry)));
+            self.log(|| format!("net: LOST {}", describe(&sent.request)));
             self.report(&sent, Err(()));
             return;
         }
@@ -286,7 +286,7 @@ impl World {
                 let other = self.rng.below(other);
                 let again = self.bus.slots(&log)[other].value.clone().unwrap();
                 let offset = self.append(&log, again);
-                self.log(|| format!("net: LOST after its acknowledgement at {offset} {}", describe(&sent.entry)));
+                self.log(|| format!("net: LOST after its acknowledgement at {offset} {}", describe(&sent.request)));
                 self.report(&sent, Ok(offset));
                 return;
             }
@@ -297,14 +297,14 @@ impl World {
             let Some(next) = next.filter(|_| self.net.len() > 1) else { break };
             together.extend(self.net.remove(next));
         }
-        let entries: Vec<Entry> = together.iter().map(|sent| sent.entry.clone()).collect();
+        let requests: Vec<Request> = together.iter().map(|sent| sent.request.clone()).collect();
         let mut bytes = Vec::new();
-        encode_entries(&entries, &mut bytes);
-        let offset = self.append(&log, Value::Entries(bytes.clone()));
-        self.log(|| format!("{log}@{offset} <- {}", entries.iter().map(describe).collect::<Vec<_>>().join(", ")));
+        encode_requests(&requests, &mut bytes);
+        let offset = self.append(&log, Value::Requests(bytes.clone()));
+        self.log(|| format!("{log}@{offset} <- {}", requests.iter().map(describe).collect::<Vec<_>>().join(", ")));
         let mut reported = Ok(offset);
         if self.harm(50) {
-            let twice = self.append(&log, Value::Entries(bytes));
+            let twice = self.append(&log, Value::Requests(bytes));
             self.log(|| format!("{log}@{twice} <- the same"));
             reported = if self.rng.chance(500) { Ok(twice) } else { reported };
         }
@@ -325,7 +325,7 @@ pub(crate) fn routed() -> PartitionId {
     PartitionId::new("routed", 0)
 }
 
-pub(crate) fn entries_of(log: LogPartition) -> PartitionId {
+pub(crate) fn requests_of(log: LogPartition) -> PartitionId {
     PartitionId::new("fingerprints", i32::try_from(log).unwrap())
 }
 
@@ -350,13 +350,13 @@ pub(crate) fn as_call_error(refused: Refused, recovers: bool) -> CallError {
     }
 }
 
-pub(crate) fn describe(entry: &Entry) -> String {
-    use dupgate::log::EntryBody;
-    let what = match &entry.body {
-        EntryBody::Page(page) => format!("page {}", page.source),
-        EntryBody::Withdraw { source, reason } => format!("withdraw {source} {}", reason.name()),
-        EntryBody::Forget(target) => format!("forget {target:?}"),
-        EntryBody::Reopen { partition, from, to } => format!("reopen {partition} {from}..{to}"),
+pub(crate) fn describe(request: &Request) -> String {
+    use dupgate::protocol::RequestBody;
+    let what = match &request.body {
+        RequestBody::Page(page) => format!("page {}", page.source),
+        RequestBody::Withdraw { source, reason } => format!("withdraw {source} {}", reason.name()),
+        RequestBody::Forget(target) => format!("forget {target:?}"),
+        RequestBody::Reopen { partition, from, to } => format!("reopen {partition} {from}..{to}"),
     };
-    format!("{what} (request {})", entry.request.0)
+    format!("{what} (request {})", request.id.0)
 }

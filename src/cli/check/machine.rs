@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_window_that_the_memory_does_not_hold_is_told_with_what_would_hold_it() {
         let (settings, _) = crate::config::Layers::default()
-            .resolve(&crate::config::Given::default(), crate::config::Purpose::Sieve)
+            .resolve(&crate::config::ExternalInputs::default(), crate::config::Purpose::Sieve)
             .unwrap();
         let at = crate::record::Timestamp::from_millis;
         let ends = |records, seconds: i64| Ends {

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-use super::beside::Judged;
+use super::baselines::Judged;
 use crate::fingerprint::digest_of;
 use crate::quality::{Planted, Role, scored};
 use crate::record::RawRecord;

@@ -10,7 +10,7 @@ use super::{EvalArgs, planted, tell, texts};
 use crate::cli::output::{Format as OutputFormat, columns};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Reader, Scratch};
+use crate::fingerprint::{Fingerprinter, Scratch};
 use crate::quality::sites::{
     Form, Row, RowKind, SHARES, SiteCounts, SiteScorer, SiteSettings, SiteStream, SiteTexts, streams,
 };
@@ -34,7 +34,7 @@ pub(super) fn sites(
         event_time: EventTime::Record,
         ..settings.record.clone()
     };
-    let reader = Reader::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
+    let reader = Fingerprinter::new(&input, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
     let ordinary = texts::without_names(found);
     let plain = planted(&ordinary, args);
@@ -49,7 +49,7 @@ pub(super) fn sites(
 }
 
 /// Judges as many streams at the same time as there are cores. What comes of them does not depend on it.
-fn judged(streams: &[SiteStream<'_>], reader: &Reader, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
+fn judged(streams: &[SiteStream<'_>], reader: &Fingerprinter, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
     let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(streams.len());
     let next = AtomicUsize::new(0);
     let work = || {
@@ -72,7 +72,7 @@ fn judged(streams: &[SiteStream<'_>], reader: &Reader, settings: &Settings) -> R
     Ok(counted?.concat())
 }
 
-fn counts_of(stream: &SiteStream<'_>, reader: &Reader, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
+fn counts_of(stream: &SiteStream<'_>, reader: &Fingerprinter, settings: &Settings) -> Result<Vec<Counted>, Fatal> {
     // Tables as large as they become: those for millions would be made for every stream.
     let originals = u64::try_from(stream.pages()).unwrap_or(u64::MAX).max(16);
     let mut rules = settings.rules.clone();

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{EvalArgs, original};
 use crate::crawl::{Crawl, CrawlSettings};
-use crate::fingerprint::{Letters, Reader, Shingling, StopShingles};
+use crate::fingerprint::{Fingerprinter, Letters, Shingling, StopShingles};
 use crate::quality::{Edit, Half, Planted, Role, clean, set_of};
 use crate::record::Body;
 
@@ -23,7 +23,7 @@ pub(super) struct Named {
 }
 
 /// Reads or generates the texts of a half.
-pub(super) fn gather(args: &EvalArgs, half: Half, reader: &Reader) -> anyhow::Result<Vec<Named>> {
+pub(super) fn gather(args: &EvalArgs, half: Half, reader: &Fingerprinter) -> anyhow::Result<Vec<Named>> {
     let mut texts = Vec::new();
     for path in &args.base {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -65,7 +65,12 @@ pub(super) fn without_names(texts: Vec<Named>) -> Vec<String> {
 }
 
 /// Returns the shingles of each text that count, each once.
-pub(super) fn sets(texts: &[Named], reader: &Reader, shingling: Shingling, stop: &StopShingles) -> Vec<Vec<u32>> {
+pub(super) fn sets(
+    texts: &[Named],
+    reader: &Fingerprinter,
+    shingling: Shingling,
+    stop: &StopShingles,
+) -> Vec<Vec<u32>> {
     let (mut normal, mut letters, mut hashes) = (String::new(), Letters::default(), Vec::new());
     let set = |text: &Named| {
         let normal = reader.analyzer().normalize(&Body::Text((&*text.text).into()), &mut normal);

@@ -8,7 +8,7 @@ use crate::error::Fatal;
 use crate::fingerprint::{Inspection, MAX_DISTANCE, partition_of};
 use crate::index::{Original, run_sequential};
 use crate::judge::{Snapshot, State, decide, refusal};
-use crate::log::{Answer, Entry, EntryBody, PageEntry, PageVerdict, RequestId};
+use crate::protocol::{Answer, PageRequest, PageVerdict, Request, RequestBody, RequestId};
 use crate::record::{PartitionId, Timestamp};
 
 /// Originals less alike than this, in thousandths, are not near by any rules worth having.
@@ -86,11 +86,11 @@ fn look(page: &Inspection, log: u32, snapshot: &Snapshot, most: usize) -> Found 
     let few: Vec<Original> = nearest.iter().map(|near| near.original.clone()).collect();
     let state = state_of(snapshot, &few);
     let asked = asked(page, snapshot);
-    let verdict = judge(&state, asked.clone(), snapshot.state.newest);
+    let verdict = judge(&state, asked.clone(), snapshot.state.stream_time);
     nearest.sort_by_key(|near| (!near.exact, Reverse(near.similarity), near.bits, near.original.sequence));
     nearest.truncate(most);
     for near in &mut nearest {
-        let refusal = refusal(&state, &asked, snapshot.state.newest, near.original.sequence);
+        let refusal = refusal(&state, &asked, snapshot.state.stream_time, near.original.sequence);
         let rules = &snapshot.state.rules;
         near.refusal = refusal.map(|refusal| Refused { by: refusal.name(), why: refusal.sentence(rules) });
     }
@@ -105,10 +105,10 @@ fn state_of(snapshot: &Snapshot, originals: &[Original]) -> State {
     State::load(&checkpoint, originals, run_sequential)
 }
 
-fn asked(page: &Inspection, snapshot: &Snapshot) -> PageEntry {
-    PageEntry {
+fn asked(page: &Inspection, snapshot: &Snapshot) -> PageRequest {
+    PageRequest {
         source: PartitionId::new("", 0).at(0),
-        event_time: page.reading.event_time.unwrap_or(snapshot.state.newest),
+        event_time: page.reading.event_time.unwrap_or(snapshot.state.stream_time),
         id: page.reading.id,
         scope: page.reading.scope,
         site: page.reading.site,
@@ -118,8 +118,8 @@ fn asked(page: &Inspection, snapshot: &Snapshot) -> PageEntry {
     }
 }
 
-fn judge(state: &State, asked: PageEntry, now: Timestamp) -> Option<PageVerdict> {
-    let entry = Entry { request: RequestId(0), body: EntryBody::Page(asked) };
+fn judge(state: &State, asked: PageRequest, now: Timestamp) -> Option<PageVerdict> {
+    let entry = Request { id: RequestId(0), body: RequestBody::Page(asked) };
     match decide(state, &entry, now)?.answer {
         Answer::Page(page) => Some(page),
         Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,

@@ -10,7 +10,7 @@ use crate::cli::output::{Format, print, print_json, table};
 use crate::cli::{Global, human};
 use crate::config::Purpose;
 use crate::error::Fatal;
-use crate::log::{Answer, Decision, VerdictRecord};
+use crate::protocol::{Answer, Decision, VerdictRecord};
 use crate::record::Source;
 use crate::runtime::verdicts::{Extent, read};
 

@@ -11,8 +11,8 @@ use crate::cli::verdict::{self, Form, Measure};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, Snapshot, State};
-use crate::log::{Answer, Verdict};
-use crate::runtime::cores::run_parallel;
+use crate::protocol::{Answer, Verdict};
+use crate::runtime::parallel::run_parallel;
 use crate::runtime::verifier::{PartitionVerification, Step, verify_logs};
 use crate::worker::{LogPartition, verdict_name};
 
@@ -27,7 +27,7 @@ struct Found {
     at_snapshot: Option<(u64, usize)>,
 }
 
-/// Judges the kept entries of the fingerprint log anew under the rules that the verdict log names, and compares the
+/// Judges the kept requests of the fingerprint log anew under the rules that the verdict log names, and compares the
 /// verdicts, and the newest snapshot of this instance, with what is written (law L5).
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
@@ -75,7 +75,7 @@ pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
 }
 
 fn seen(state: &State) -> (u64, usize) {
-    (state.digest(), state.index().live(&state.tails()).count())
+    (state.digest(), state.index().live(&state.watermarks()).count())
 }
 
 fn report(
@@ -104,9 +104,9 @@ fn report(
             "same": counts.same,
             "differences": counts.differences,
             "older_than_the_log": counts.unknown,
-            "without_entries": counts.unasked,
-            "first_entry": verification.first_entry.0,
-            "next_entry": verification.verifier.state().next_entry().0,
+            "without_requests": counts.unasked,
+            "first_request": verification.first_request.0,
+            "next_request": verification.verifier.state().next_request().0,
             "broken": verification.broken,
         },
         "differences": found.differences,
@@ -116,16 +116,16 @@ fn report(
 
 fn as_json(offset: i64, difference: &Difference, form: Form) -> Value {
     match difference {
-        Difference::Verdict { entry, written, anew } => {
+        Difference::Verdict { request, written, anew } => {
             let said =
                 |verdict: &Option<Box<Verdict>>| verdict.as_ref().map(|verdict| verdict::other(&verdict.answer, form));
             json!({
-                "what": "verdict", "offset": offset, "entry": entry.map(|entry| entry.0), "written": said(written), "anew": said(anew),
+                "what": "verdict", "offset": offset, "request": request.map(|request| request.0), "written": said(written), "anew": said(anew),
                 "text": format!("written: {}; judged anew: {}", in_words(written.as_deref(), form), in_words(anew.as_deref(), form)),
             })
         }
-        Difference::Tails => json!({
-            "what": "tails", "offset": offset, "text": "the expiry watermarks do not match the verdicts",
+        Difference::ExpiryWatermarks => json!({
+            "what": "watermarks", "offset": offset, "text": "the expiry watermarks do not match the verdicts",
         }),
         Difference::Checkpoint => json!({
             "what": "checkpoint", "offset": offset, "text": "the checkpoint is not what the verdicts before it lead to",
@@ -150,14 +150,14 @@ fn table(report: &Value) -> String {
     let word = |agrees: bool| if agrees { "ok" } else { "DIFFERS" }.to_owned();
     let log = format!("log {}", number("/log"));
     let mut told = vec![format!(
-        "{} judged anew under their own rules, {} differences (entries {} to {})",
+        "{} judged anew under their own rules, {} differences (requests {} to {})",
         number("/verdicts/judged_anew"),
         number("/verdicts/differences"),
-        number("/verdicts/first_entry"),
-        number("/verdicts/next_entry")
+        number("/verdicts/first_request"),
+        number("/verdicts/next_request")
     )];
     for (pointer, what) in [
-        ("/verdicts/without_entries", "whose entries are trimmed"),
+        ("/verdicts/without_requests", "whose requests are trimmed"),
         ("/verdicts/older_than_the_log", "of originals older than the kept log, not compared"),
     ] {
         if report.pointer(pointer).and_then(Value::as_u64) > Some(0) {
@@ -198,8 +198,8 @@ mod tests {
         let report = json!({
             "log": 0,
             "verdicts": {
-                "agree": false, "judged_anew": 184_211, "differences": 2, "first_entry": 17, "next_entry": 3120,
-                "without_entries": 5, "older_than_the_log": 6, "broken": "a record cannot be read"
+                "agree": false, "judged_anew": 184_211, "differences": 2, "first_request": 17, "next_request": 3120,
+                "without_requests": 5, "older_than_the_log": 6, "broken": "a record cannot be read"
             },
             "differences": [{ "offset": 9, "text": "unique, not near" }],
             "snapshot": { "agrees": true, "offset": 3190, "originals": 151_007, "originals_in_log": 151_006 },
@@ -208,7 +208,7 @@ mod tests {
         for part in [
             "184211 judged",
             " 2 differences",
-            "(entries 17 to 3120)",
+            "(requests 17 to 3120)",
             "5 whose",
             "6 of originals",
             "a record cannot be read",

@@ -19,7 +19,7 @@ use super::settings::{self, Both};
 use crate::cli::output::{Format, print, print_json};
 use crate::cli::{Global, human, note, tap, verdict};
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Reader;
+use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::LogNames;
 use crate::kafka::pages::PageBytes;
 use crate::record::{Decoder, Source};
@@ -240,7 +240,7 @@ fn example_object(counted: &Counted<'_>, example: &Example) -> Value {
 /// Fetches the pages of the examples and writes them to a file.
 fn write_page(counted: &Counted<'_>, both: &Both, file: &std::path::Path) -> Result<(), Fatal> {
     let settings = both.tried.first().unwrap_or(&both.live);
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
+    let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
     let decoder = Decoder::new(&settings.record, settings.text.max_nesting).map_err(failure)?;
     let mut texts = Texts::open(&both.live)?;

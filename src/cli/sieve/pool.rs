@@ -10,7 +10,7 @@ use std::thread::{Builder, Scope};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Reader, Reading, Scratch};
+use crate::fingerprint::{FingerprintedPage, Fingerprinter, Scratch};
 use crate::panics::shielded;
 use crate::record::{RawRecord, Reject, Rejection};
 use crate::runtime::lines::{Input, Line, Unreadable};
@@ -21,7 +21,7 @@ const STACK_BYTES: usize = 64 << 20;
 const TICKETS: usize = 4;
 
 /// A line and what was read in it.
-pub(super) type Read = (Line, Result<Reading, Rejection>);
+pub(super) type Read = (Line, Result<FingerprintedPage, Rejection>);
 
 struct Job {
     number: u64,
@@ -37,7 +37,7 @@ struct Done {
 /// `None` when no more are ready, a moment to write out what is held back. Ends early when `take` says so.
 pub(super) fn in_order(
     inputs: Vec<Input>,
-    reader: &Reader,
+    reader: &Fingerprinter,
     threads: usize,
     mut take: impl FnMut(Option<Read>) -> Result<(), Fatal>,
 ) -> Result<(), Fatal> {
@@ -74,7 +74,7 @@ pub(super) fn in_order(
 fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     inputs: Vec<Input>,
-    reader: &'env Reader,
+    reader: &'env Fingerprinter,
     threads: usize,
     free: &Receiver<()>,
     done: &Sender<Done>,
@@ -117,7 +117,7 @@ fn start<'scope, 'env>(
 }
 
 /// Reads one line. A panic in the text work costs this line alone.
-fn read(line: Line, reader: &Reader, scratch: &mut Scratch) -> Read {
+fn read(line: Line, reader: &Fingerprinter, scratch: &mut Scratch) -> Read {
     let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
     let reading = shielded(|| reader.read(&record, scratch)).unwrap_or_else(|| {
         *scratch = Scratch::default();

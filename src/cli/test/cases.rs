@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::error::{Fatal, Reason};
-use crate::log::Stage;
+use crate::protocol::Stage;
 
 /// Two pages, and what is to be said of the second.
 #[derive(Clone, Debug, Deserialize)]

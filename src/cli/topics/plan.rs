@@ -128,13 +128,13 @@ pub(super) fn describe(plan: &TopicPlan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Given, Layers, Purpose};
+    use crate::config::{ExternalInputs, Layers, Purpose};
 
     fn settings(more: &str) -> Settings {
         let mut layers = Layers::default();
         layers.file("f.yaml", crate::config::SAMPLE);
         layers.file("g.yaml", more);
-        layers.resolve(&Given::default(), Purpose::Run).unwrap_or_else(|refused| panic!("{refused}")).0
+        layers.resolve(&ExternalInputs::default(), Purpose::Run).unwrap_or_else(|refused| panic!("{refused}")).0
     }
 
     fn view(name: &str, partitions: usize, settings: &[(&str, &str)]) -> TopicView {

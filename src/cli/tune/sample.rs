@@ -6,7 +6,7 @@ use super::Tuned;
 use crate::cli::{human, output};
 use crate::config::settings::Settings;
 use crate::fingerprint::MAX_DISTANCE;
-use crate::log::Stage;
+use crate::protocol::Stage;
 
 /// Pages from which on a sample shows how alike unrelated pages are.
 const ENOUGH_PAGES: usize = 2000;

@@ -13,7 +13,7 @@ use crate::cli::output::{Format, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::{Reader, STOP_SHINGLES_HEAD, Scratch, Shingling};
+use crate::fingerprint::{Fingerprinter, STOP_SHINGLES_HEAD, Scratch, Shingling};
 use crate::quality::{Frequent, Share, frequent};
 use crate::record::{EventTime, RawRecord, Timestamp};
 use crate::sieve::{Route, Sieve, SieveSettings};
@@ -57,7 +57,7 @@ pub(super) fn stop(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
         }
     }
     let settings = global.start(Purpose::Sieve)?.settings;
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
+    let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN)
         .map_err(|error| Reason::Config.because(error))?;
     let (texts, pages) = uniques(args, &settings, &reader)?;
     if texts.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn stop(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
 }
 
 /// Reads the sample, and keeps the texts that the judge calls unique: copies would make their own shingles frequent.
-fn uniques(args: &StopArgs, settings: &Settings, reader: &Reader) -> Result<(Vec<String>, usize), Fatal> {
+fn uniques(args: &StopArgs, settings: &Settings, reader: &Fingerprinter) -> Result<(Vec<String>, usize), Fatal> {
     let mut sieve = Sieve::new(SieveSettings {
         rules: settings.rules.clone(),
         event_time: EventTime::Record,

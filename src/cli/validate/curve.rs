@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::cli::output::columns;
 use crate::config::settings::Settings;
 use crate::fingerprint::share;
-use crate::log::{MinHashRules, Stage};
+use crate::protocol::{MinHashRules, Stage};
 use crate::quality::{Chance, chances};
 
 /// The Jaccard indices of the curve, in hundredths.

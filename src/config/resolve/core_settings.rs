@@ -9,11 +9,11 @@ use secrecy::{ExposeSecret, SecretString};
 use super::super::raw::{self, Mode, Raw, StageName, TimestampSource};
 use super::super::settings::Index;
 use super::super::units::{ByteSize, Span};
-use super::{Findings, Given};
+use super::{ExternalInputs, Findings};
 use crate::fingerprint::{
     Banding, FeatureHash, LowConfidence, SameSite, Seed, Shingling, SketchForm, SlotBits, StopShingles, Width,
 };
-use crate::log::{MinHashRules, Rules, SameId, Stage, Windows};
+use crate::protocol::{MinHashRules, Rules, SameId, Stage, Windows};
 use crate::record::{self, FieldPath};
 use crate::{fingerprint, text};
 
@@ -76,7 +76,7 @@ fn header(field: &str, text: &str, found: &mut Findings) -> Option<String> {
     None
 }
 
-pub(super) fn text(raw: &Raw, given: &Given, found: &mut Findings) -> text::Settings {
+pub(super) fn text(raw: &Raw, given: &ExternalInputs, found: &mut Findings) -> text::Settings {
     let text = &raw.text;
     let mut contents = |path: &str, file: &std::path::Path| {
         given.words.get(file).cloned().unwrap_or_else(|| {
@@ -137,7 +137,7 @@ fn normalize(raw: &raw::Normalize) -> text::Normalize {
 
 pub(super) fn fingerprint(
     raw: &Raw,
-    given: &Given,
+    given: &ExternalInputs,
     secrets: &BTreeMap<&'static str, SecretString>,
     found: &mut Findings,
 ) -> fingerprint::Settings {
@@ -241,7 +241,7 @@ const fn shingling(raw: &raw::Shingle) -> Shingling {
     }
 }
 
-fn stop_shingles(minhash: &raw::Minhash, given: &Given, found: &mut Findings) -> StopShingles {
+fn stop_shingles(minhash: &raw::Minhash, given: &ExternalInputs, found: &mut Findings) -> StopShingles {
     let Some(path) = &minhash.stop_shingles else { return StopShingles::default() };
     if given.unread.contains(path) {
         return StopShingles::default();

@@ -2,7 +2,7 @@
 
 use super::super::settings::Settings;
 use super::{Findings, Purpose};
-use crate::log::Stage;
+use crate::protocol::Stage;
 use crate::quality::chances;
 
 /// The longest that a judge may look for one page by chance, in nanoseconds: 1,000 pages a second at the least.

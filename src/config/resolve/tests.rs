@@ -6,7 +6,7 @@ use super::super::settings::ShownText;
 use super::super::{Layers, Settings, settings};
 use super::*;
 use crate::fingerprint::LowConfidence;
-use crate::log::{Stage, Windows};
+use crate::protocol::{Stage, Windows};
 use crate::{fingerprint, record, text};
 
 /// The least that a service needs.
@@ -28,7 +28,7 @@ fn resolved(sets: &[&str]) -> Result<(Settings, Vec<Problem>), Refused> {
     for set in sets {
         layers.set(set);
     }
-    layers.resolve(&Given::default(), Purpose::Run)
+    layers.resolve(&ExternalInputs::default(), Purpose::Run)
 }
 
 fn settings(sets: &[&str]) -> Settings {
@@ -66,20 +66,20 @@ fn a_minimal_file_resolves_to_the_defaults_of_every_room() {
 
 #[test]
 fn a_service_without_brokers_and_topics_is_told_all_of_them_at_once() {
-    let refused = Layers::default().resolve(&Given::default(), Purpose::Run).unwrap_err();
+    let refused = Layers::default().resolve(&ExternalInputs::default(), Purpose::Run).unwrap_err();
     let paths: Vec<_> = refused.problems.iter().map(|problem| problem.path.as_str()).collect();
     assert_eq!(
         paths,
         ["kafka.brokers", "input.topics", "output.unique.topic", "output.duplicate.topic", "output.dead_letter.topic"]
     );
-    assert!(Layers::default().resolve(&Given::default(), Purpose::Sieve).is_ok(), "a sieve needs no broker");
+    assert!(Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve).is_ok(), "a sieve needs no broker");
 }
 
 #[test]
 fn outputs_are_needed_only_where_the_mode_writes() {
     let mut layers = Layers::default();
     layers.file("f.yaml", "{mode: observe, kafka: {brokers: ['k:1']}, input: {topics: [a]}}");
-    let output = layers.resolve(&Given::default(), Purpose::Run).unwrap().0.output;
+    let output = layers.resolve(&ExternalInputs::default(), Purpose::Run).unwrap().0.output;
     assert_eq!((output.unique, output.duplicate, output.dead_letter), (None, None, None));
     let output = settings(&["mode=tag", "output.duplicate.topic=null"]).output;
     assert_eq!((output.unique.is_some(), output.duplicate), (true, None));
@@ -192,7 +192,7 @@ fn stages_and_their_windows_fit_together() {
     assert_eq!(settings(&["window.stages.exact=30d"]).logs.retention, Duration::from_hours(726), "the longest counts");
     assert_eq!(settings(&["match.number_overlap=0.25"]).rules.number_guard, Some(250));
     assert_eq!(settings(&["match.number_guard=false"]).rules.number_guard, None);
-    assert_eq!(settings(&["match.same_id=duplicate"]).rules.same_id, crate::log::SameId::Duplicate);
+    assert_eq!(settings(&["match.same_id=duplicate"]).rules.same_id, crate::protocol::SameId::Duplicate);
 }
 
 #[test]
@@ -267,7 +267,8 @@ fn a_list_of_stop_shingles_is_taken_by_its_contents() {
         let mut layers = Layers::default();
         layers.set("match.minhash.stop_shingles=/stop");
         layers.set(length);
-        let given = Given { words: [("/stop".into(), contents.to_owned())].into(), ..Given::default() };
+        let given =
+            ExternalInputs { words: [("/stop".into(), contents.to_owned())].into(), ..ExternalInputs::default() };
         layers.resolve(&given, Purpose::Sieve).map(|(settings, _)| settings.fingerprint.minhash.stop)
     };
     let length = "match.minhash.shingle.han=2";
@@ -429,9 +430,9 @@ fn brokers_and_identity_are_complete() {
 
 #[test]
 fn words_come_from_the_files_that_were_read() {
-    let given = Given {
+    let given = ExternalInputs {
         words: BTreeMap::from([("/d".into(), "词 3".into()), ("/s".into(), "the".into())]),
-        ..Given::default()
+        ..ExternalInputs::default()
     };
     let mut layers = Layers::default();
     layers.set("text.jieba.user_dict=/d");
@@ -439,7 +440,7 @@ fn words_come_from_the_files_that_were_read() {
     let text = layers.clone().resolve(&given, Purpose::Sieve).unwrap().0.text;
     assert_eq!(text.jieba.user_dict.as_deref(), Some("词 3"));
     assert_eq!(text.stopwords, [text::StopWords::Zh, text::StopWords::List("the".into())]);
-    let refused = layers.resolve(&Given::default(), Purpose::Sieve).unwrap_err();
+    let refused = layers.resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap_err();
     assert_eq!(refused.problems.len(), 2, "{refused}");
 }
 
@@ -497,10 +498,10 @@ fn a_password_is_never_shown_wherever_it_stands() {
 
 #[test]
 fn secrets_come_from_files_and_variables() {
-    let given = Given {
+    let given = ExternalInputs {
         variables: BTreeMap::from([("KAFKA_PASSWORD".to_owned(), "from-variable".to_owned())]),
         secrets: BTreeMap::from([("/run/secrets/kafka".into(), SecretString::from("from-file"))]),
-        ..Given::default()
+        ..ExternalInputs::default()
     };
     for (reference, expected) in
         [("{env: KAFKA_PASSWORD}", "from-variable"), ("{file: /run/secrets/kafka}", "from-file")]
@@ -531,7 +532,7 @@ fn who_sieves_files_is_not_warned_of_brokers_and_groups() {
         layers.file("f.yaml", MINIMAL);
         layers.set("kafka.security.sasl.password=hunter2");
         layers.set("kafka.security.tls.ca_file=/ca");
-        let (_, warnings) = layers.resolve(&Given::default(), purpose).unwrap();
+        let (_, warnings) = layers.resolve(&ExternalInputs::default(), purpose).unwrap();
         warnings.iter().map(|warning| warning.path.clone()).collect::<Vec<_>>()
     };
     let service = ["kafka.security.sasl.password", "kafka.security.tls", "kafka.security.sasl", "input.instance_id"];
@@ -545,7 +546,7 @@ fn only_an_instance_that_judges_is_asked_for_a_name() {
         let mut layers = Layers::default();
         layers.file("f.yaml", MINIMAL);
         layers.set(roles);
-        let (_, warnings) = layers.resolve(&Given::default(), Purpose::Run).unwrap();
+        let (_, warnings) = layers.resolve(&ExternalInputs::default(), Purpose::Run).unwrap();
         warnings.iter().any(|warning| warning.path == "input.instance_id")
     };
     assert!(warned("roles=worker,judge"));
@@ -571,7 +572,7 @@ fn bands_that_the_judge_cannot_afford_are_refused_with_a_way_out() {
     // Files that are sieved are no such burden, and the other problems are told in the same breath.
     let mut layers = Layers::default();
     dear.iter().for_each(|set| layers.set(set));
-    assert!(layers.resolve(&Given::default(), Purpose::Sieve).is_ok());
+    assert!(layers.resolve(&ExternalInputs::default(), Purpose::Sieve).is_ok());
     let both = resolved(&[&dear[..], &["window.size=0s"]].concat()).unwrap_err();
     let paths: Vec<&str> = both.problems.iter().map(|problem| problem.path.as_str()).collect();
     assert_eq!(paths.len(), 2, "{both}");

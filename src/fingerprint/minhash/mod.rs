@@ -12,18 +12,18 @@
 //! and slot, as many at once as the processor has lanes: about 2 us for 500 shingles and 128 slots.
 
 mod banding;
-mod bottom;
+mod bottom_k;
 mod count;
 mod distinct;
 mod permutations;
 mod sketch;
-mod unsure;
+mod evidence;
 #[cfg(test)]
 mod tests;
 
 pub use banding::{BadBanding, Banding};
-pub use bottom::BottomK;
+pub use bottom_k::BottomK;
 pub(super) use distinct::Distinct;
+pub use evidence::{Evidence, Limits, LowConfidence, SameSite, TwoPages};
 pub use permutations::Permutations;
 pub use sketch::{BadForm, Sketch, SketchForm, SlotBits, share};
-pub use unsure::{Evidence, Limits, LowConfidence, SameSite, TwoPages};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::{bottom, count};
+use super::{bottom_k, count};
 
 /// How many slots a sketch has, how many bits each, and what follows them. Two sketches are compared by their slots, or by
 /// their smallest elements where the form has them.
@@ -120,7 +120,7 @@ impl SketchForm {
     /// Returns the bytes of a sketch.
     #[must_use]
     pub const fn bytes(self) -> usize {
-        self.bottom_at() + self.bottom as usize * bottom::BYTES
+        self.bottom_at() + self.bottom as usize * bottom_k::BYTES
     }
 
     /// Where the smallest elements begin.
@@ -150,7 +150,7 @@ impl SketchForm {
             bytes.extend(count::encode(size));
         }
         if let Some(k) = self.bottom() {
-            bottom::write(elements, k.into(), &mut bytes);
+            bottom_k::write(elements, k.into(), &mut bytes);
         }
         Sketch::from_bytes(&bytes)
     }
@@ -162,8 +162,8 @@ impl SketchForm {
     pub fn distance(self, one: &[u8], other: &[u8]) -> u8 {
         if let Some(k) = self.bottom() {
             let at = self.bottom_at();
-            let [one, other] = [one, other].map(|sketch| bottom::read(sketch.get(at..).unwrap_or_default()));
-            return bottom::distance(one, other, k);
+            let [one, other] = [one, other].map(|sketch| bottom_k::read(sketch.get(at..).unwrap_or_default()));
+            return bottom_k::distance(one, other, k);
         }
         let (one, other) = (self.slots_of(one), self.slots_of(other));
         let pairs = one.iter().zip(other);

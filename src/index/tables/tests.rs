@@ -24,7 +24,7 @@ fn agrees_with_a_list<L: Layout>(first: u64, entries: &Entries) -> Result<(), Te
     // Keys that differ in the bits that choose the line.
     let spread = |key: u64| key.wrapping_mul(0xD6E8_FEB8_6659_FD93);
     let mut list = List { keys: Vec::new(), first };
-    let mut tables = Tables::<L>::starting_at(vec![Keyed::WHOLE; 4], 50, Engine::detect(), first);
+    let mut tables = Tables::<L>::starting_at(vec![Keyed::WHOLE; 4], 50, Backend::detect(), first);
     let mut tail = first;
     for (keys, expire) in entries {
         let asked = keys.map(|key| key.unwrap_or(9)).map(spread);
@@ -83,11 +83,11 @@ impl Job for Step<'_> {
 
 #[test]
 fn nothing_is_found_twice_or_lost_when_short_ids_come_round() {
-    for engine in Engine::available() {
+    for engine in Backend::available() {
         // 4,096 ids, of which 1,024 may live; a line is swept every 32 positions.
         let layout = ExactTags { tag_bits: 20 };
         let first = (1 << 32) - 5_000;
-        let mut table = Table::new(layout, Keyed::WHOLE.shape(40), Lines::with_room(40), first);
+        let mut table = Table::new(layout, Keyed::WHOLE.shape(40), Buckets::with_room(40), first);
         let mut held: Vec<(u64, u64)> = Vec::new();
         let (mut bits, mut tail) = (1_u64, first);
         for position in first..first + 50_000 {

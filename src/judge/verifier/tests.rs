@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::super::tests::{deliver_all, entries, rules};
+use super::super::tests::{deliver_all, requests, rules};
 use super::*;
-use crate::log::{Decision, EntryOffset, LogIdentity, RulesNumber, RulesRecord, Tails, Windows};
+use crate::protocol::{Decision, ExpiryWatermarks, LogIdentity, RequestOffset, RulesNumber, RulesRecord, Windows};
 use crate::record::Source;
 
 /// Both logs as a judge leaves them: `asked[n]` belongs to the n-th batch of verdicts.
@@ -13,16 +13,16 @@ struct Logs {
     asked: Vec<Vec<Asked>>,
 }
 
-/// Judges entries as the service does: some in a record, some records in a batch, new rules and a checkpoint between.
-fn logs(entries: &[(Entry, Timestamp)], capacity: u64) -> Logs {
-    let mut state = State::begin(LogIdentity(1), rules(capacity), EntryOffset(0));
+/// Judges requests as the service does: some in a record, some records in a batch, new rules and a checkpoint between.
+fn logs(requests: &[(Request, Timestamp)], capacity: u64) -> Logs {
+    let mut state = State::begin(LogIdentity(1), rules(capacity), RequestOffset(0));
     deliver_all(&mut state);
     let checkpoint = |state: &State| {
         let checkpoint = state.checkpoint(None, |_| 0, &BTreeMap::new()).unwrap();
         VerdictRecord::Checkpoint(Box::new(checkpoint))
     };
     let (mut records, mut all_asked) = (vec![checkpoint(&state)], Vec::new());
-    for (number, of_batch) in entries.chunks(7).enumerate() {
+    for (number, of_batch) in requests.chunks(7).enumerate() {
         if number == 3 {
             let mut rules = rules(capacity);
             rules.max_distance = 1;
@@ -33,21 +33,21 @@ fn logs(entries: &[(Entry, Timestamp)], capacity: u64) -> Logs {
         let (mut verdicts, mut asked) = (Vec::new(), Vec::new());
         for (at, of_record) in of_batch.chunks(3).enumerate() {
             let (_, append_time) = of_record[0];
-            let of_record: Vec<Entry> = of_record.iter().map(|(entry, _)| entry.clone()).collect();
-            for entry in &of_record {
-                let Some(verdict) = decide(&state, entry, append_time) else { continue };
+            let of_record: Vec<Request> = of_record.iter().map(|(request, _)| request.clone()).collect();
+            for request in &of_record {
+                let Some(verdict) = decide(&state, request, append_time) else { continue };
                 state.follow(&verdict).unwrap();
                 verdicts.push(verdict);
             }
-            let offset = EntryOffset(i64::try_from(number * 3 + at).unwrap());
-            asked.push(Asked { offset, append_time, entries: of_record });
-            state.pass_entries(offset.next());
+            let offset = RequestOffset(i64::try_from(number * 3 + at).unwrap());
+            asked.push(Asked { offset, append_time, requests: of_record });
+            state.pass_requests(offset.next());
         }
         records.push(VerdictRecord::Verdicts(VerdictBatch {
             log: LogIdentity(1),
             rules: state.rules_number(),
-            tails: state.tails(),
-            next_entry: state.next_entry(),
+            watermarks: state.watermarks(),
+            next_request: state.next_request(),
             verdicts,
         }));
         all_asked.push(asked);
@@ -84,7 +84,7 @@ fn pages(logs: &Logs) -> Vec<(usize, usize)> {
 }
 
 /// The verdict of a page, to be falsified.
-fn page(logs: &mut Logs, (at, place): (usize, usize)) -> &mut crate::log::PageVerdict {
+fn page(logs: &mut Logs, (at, place): (usize, usize)) -> &mut crate::protocol::PageVerdict {
     let VerdictRecord::Verdicts(batch) = &mut logs.verdicts[at] else { panic!("no verdicts at {at}") };
     let Answer::Page(page) = &mut batch.verdicts[place].answer else { panic!("no page at {at}:{place}") };
     page
@@ -95,7 +95,7 @@ fn stranger() -> Source {
 }
 
 fn asked_about(difference: &Difference) -> Option<(&Verdict, &Verdict)> {
-    let Difference::Verdict { entry: Some(_), written: Some(written), anew: Some(anew) } = difference else {
+    let Difference::Verdict { request: Some(_), written: Some(written), anew: Some(anew) } = difference else {
         return None;
     };
     Some((written, anew))
@@ -105,8 +105,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_a_judge_wrote_comes_out_again(entries in entries(), capacity in prop_oneof![Just(3), Just(1000)]) {
-        let logs = logs(&entries, capacity);
+    fn what_a_judge_wrote_comes_out_again(requests in requests(), capacity in prop_oneof![Just(3), Just(1000)]) {
+        let logs = logs(&requests, capacity);
         let (found, counts, end) = judged_anew(&logs);
         prop_assert_eq!((found, end), (vec![], Ok(())));
         prop_assert_eq!(counts.judged, counts.same);
@@ -118,8 +118,8 @@ proptest! {
     }
 
     #[test]
-    fn a_falsified_verdict_is_found_and_no_other_is_blamed(entries in entries(), at in any::<prop::sample::Index>()) {
-        let mut logs = logs(&entries, 1000);
+    fn a_falsified_verdict_is_found_and_no_other_is_blamed(requests in requests(), at in any::<prop::sample::Index>()) {
+        let mut logs = logs(&requests, 1000);
         let pages = pages(&logs);
         prop_assume!(!pages.is_empty());
         let place = pages[at.index(pages.len())];
@@ -138,27 +138,27 @@ proptest! {
     }
 }
 
-/// Entries that make something of each kind of verdict.
-fn usual() -> Vec<(Entry, Timestamp)> {
+/// Requests that make something of each kind of verdict.
+fn usual() -> Vec<(Request, Timestamp)> {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
     loop {
-        let entries = entries().new_tree(&mut runner).unwrap().current();
-        if entries.len() > 100 {
-            return entries;
+        let requests = requests().new_tree(&mut runner).unwrap().current();
+        if requests.len() > 100 {
+            return requests;
         }
     }
 }
 
 #[test]
-fn a_verdict_that_nobody_asked_for_and_an_entry_without_one_are_told() {
+fn a_verdict_that_nobody_asked_for_and_a_request_without_one_are_told() {
     let mut changed = logs(&usual(), 1000);
     let (at, place) = pages(&changed)[4];
     let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[at] else { panic!("verdicts") };
     let taken = batch.verdicts.remove(place);
     let (found, ..) = judged_anew(&changed);
-    let is_taken = |difference: &Difference| matches!(difference, Difference::Verdict { entry: Some(_), written: None, anew: Some(anew) } if **anew == taken);
+    let is_taken = |difference: &Difference| matches!(difference, Difference::Verdict { request: Some(_), written: None, anew: Some(anew) } if **anew == taken);
     assert!(found.iter().any(is_taken), "{found:?}");
 
     let mut changed = logs(&usual(), 1000);
@@ -170,7 +170,7 @@ fn a_verdict_that_nobody_asked_for_and_an_entry_without_one_are_told() {
     }
     batch.verdicts.insert(place, made_up.clone());
     let (found, ..) = judged_anew(&changed);
-    let is_made_up = |difference: &Difference| matches!(difference, Difference::Verdict { entry: None, written: Some(written), anew: None } if **written == made_up);
+    let is_made_up = |difference: &Difference| matches!(difference, Difference::Verdict { request: None, written: Some(written), anew: None } if **written == made_up);
     assert!(found.iter().any(is_made_up), "{found:?}");
 }
 
@@ -178,8 +178,8 @@ fn a_verdict_that_nobody_asked_for_and_an_entry_without_one_are_told() {
 fn tails_and_checkpoints_that_do_not_follow_are_told() {
     let mut changed = logs(&usual(), 1000);
     let VerdictRecord::Verdicts(batch) = &mut changed.verdicts[1] else { panic!("verdicts") };
-    batch.tails = Tails { times: Windows::all(Timestamp::from_millis(1_000_000)), first_sequence: 0 };
-    assert!(judged_anew(&changed).0.contains(&Difference::Tails));
+    batch.watermarks = ExpiryWatermarks { times: Windows::all(Timestamp::from_millis(1_000_000)), first_sequence: 0 };
+    assert!(judged_anew(&changed).0.contains(&Difference::ExpiryWatermarks));
 
     let mut changed = logs(&usual(), 1000);
     let last = changed.verdicts.iter_mut().rev().find_map(|record| match record {
@@ -214,7 +214,7 @@ fn nobody_is_blamed_for_originals_that_are_older_than_the_kept_log() {
     }
     assert_eq!((differences, verifier.counts().unknown), (counts.unknown, 0));
 
-    // Entries that are gone are not judged.
+    // Requests that are gone are not judged.
     kept.asked.clear();
     let mut verifier = LogVerifier::default();
     for record in &kept.verdicts {

@@ -7,7 +7,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::{ClientConfig, TopicPartitionList};
 
 use super::Context;
-use super::identity::member_id;
+use super::member_id::member_id;
 use crate::kafka::client::LoggingContext;
 
 /// A member's place in its group, as sent with offsets.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::PageDigest;
-use crate::log::{PageVerdict, RequestId};
+use crate::protocol::{PageVerdict, RequestId};
 use crate::record::Timestamp;
 use crate::replay::InputRange;
 

@@ -25,10 +25,10 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             let partition = file.partition(number);
             while let Some(mut page) = self.next_page(&partition)? {
                 times.page();
-                if let PageAction::Ask(_, entry) = &mut page.action {
-                    let own = Some(entry.event_time).filter(|time| *time != UNTIMED);
-                    entry.event_time = times.of(own);
-                    page.event_time = entry.event_time;
+                if let PageAction::Ask(_, request) = &mut page.action {
+                    let own = Some(request.event_time).filter(|time| *time != UNTIMED);
+                    request.event_time = times.of(own);
+                    page.event_time = request.event_time;
                     // What consumers see; brokers refuse times before 1970.
                     if let Some(own) = own.filter(|time| time.millis() > 0) {
                         Arc::make_mut(&mut page.payload.record).timestamp = Some(own);

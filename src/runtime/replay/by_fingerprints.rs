@@ -15,15 +15,15 @@ use crate::error::{Fatal, Reason};
 use crate::judge::Asked;
 use crate::kafka::admin::LogNames;
 use crate::kafka::client::ClientSettings;
-use crate::kafka::entries::{Entries, EntriesError};
 use crate::kafka::offsets::Offsets;
-use crate::log::{Entry, EntryBody, EntryOffset, PageEntry, RequestId, Verdict};
+use crate::kafka::requests::{Requests, RequestsError};
+use crate::protocol::{PageRequest, Request, RequestBody, RequestId, RequestOffset, Verdict};
 use crate::record::PartitionId;
 use crate::replay::{Next, Part, name_of};
 use crate::worker::PageOutcome;
 
-/// How long entries may take to come.
-const ENTRIES_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long requests may take to come.
+const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Records of the fingerprint log that are asked for at once, and how many such portions are read ahead.
 const PORTION: i64 = 64;
@@ -44,7 +44,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let mut kept: Vec<Kept> = walks.iter().map(open).collect::<Result<_, Fatal>>()?;
         while let Some(at) = next_walk(&walks) {
             let (Some(walk), Some(kept)) = (walks.get_mut(at), kept.get_mut(at)) else { continue };
-            if let Some(end) = walk.entries_end() {
+            if let Some(end) = walk.requests_end() {
                 kept.read_up_to(end)?;
             }
             walk.take()?;
@@ -80,11 +80,11 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         };
         self.phase = if part == Part::WarmUp { Phase::WarmUp } else { Phase::Range };
         self.hold(0)?;
-        let entry = kept.take(live.request);
-        if let (Some(counts), None, Part::Range) = (self.counts.first_mut(), &entry, part) {
+        let request = kept.take(live.request);
+        if let (Some(counts), None, Part::Range) = (self.counts.first_mut(), &request, part) {
             counts.gone += 1;
         }
-        let judged = walk.order.judge(&live, entry.as_ref()).map_err(diverged)?;
+        let judged = walk.order.judge(&live, request.as_ref()).map_err(diverged)?;
         let is_taken_over = judged.first().is_some_and(|first| matches!(first, Some((_, true))));
         if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
             counts.taken_over += 1;
@@ -106,30 +106,30 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 }
 
-/// The entries that one partition of the fingerprint log still holds, read ahead on a thread of its own.
+/// The requests that one partition of the fingerprint log still holds, read ahead on a thread of its own.
 struct Kept {
-    portions: Receiver<Result<Vec<Asked>, EntriesError>>,
+    portions: Receiver<Result<Vec<Asked>, RequestsError>>,
     /// Pages asked about, in the order of the log.
-    pages: VecDeque<(RequestId, PageEntry)>,
+    pages: VecDeque<(RequestId, PageRequest)>,
     /// Records below this offset were handed over.
-    next: EntryOffset,
+    next: RequestOffset,
     /// Records from this offset on are not read.
-    end: EntryOffset,
+    end: RequestOffset,
 }
 
 impl Kept {
-    /// Starts reading at the first entry that is kept.
+    /// Starts reading at the first request that is kept.
     fn open(config: &ClientSettings, offsets: &Offsets, partition: PartitionId) -> Result<Self, Fatal> {
         let (first, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
-        let name = format!("entries-{}", partition.number);
-        let (first, end) = (EntryOffset(first), EntryOffset(end));
-        let mut entries = Entries::open(config, partition, ENTRIES_TIMEOUT).map_err(failure)?;
+        let name = format!("requests-{}", partition.number);
+        let (first, end) = (RequestOffset(first), RequestOffset(end));
+        let mut requests = Requests::open(config, partition, REQUESTS_TIMEOUT).map_err(failure)?;
         let (sender, portions) = bounded(AHEAD);
         let read = move || {
             let mut next = first;
             while next < end {
-                let to = end.min(EntryOffset(next.0 + PORTION));
-                let read = entries.between(next, to);
+                let to = end.min(RequestOffset(next.0 + PORTION));
+                let read = requests.between(next, to);
                 let is_over = read.is_err();
                 // Nobody takes them any more when the replay is over.
                 if sender.send(read).is_err() || is_over {
@@ -142,16 +142,16 @@ impl Kept {
         Ok(Self { portions, pages: VecDeque::new(), next: first, end })
     }
 
-    /// Takes in all entries below this offset, and perhaps some behind it.
-    fn read_up_to(&mut self, offset: EntryOffset) -> Result<(), Fatal> {
+    /// Takes in all requests below this offset, and perhaps some behind it.
+    fn read_up_to(&mut self, offset: RequestOffset) -> Result<(), Fatal> {
         while self.next < offset.min(self.end) {
             let Ok(read) = self.portions.recv() else { return Ok(()) };
             let read = read.map_err(|error| Reason::Unavailable.because(error))?;
-            for Asked { offset, entries, .. } in read {
+            for Asked { offset, requests, .. } in read {
                 self.next = offset.next();
-                let pages = entries.into_iter().filter_map(|Entry { request, body }| match body {
-                    EntryBody::Page(page) => Some((request, page)),
-                    EntryBody::Withdraw { .. } | EntryBody::Forget(_) | EntryBody::Reopen { .. } => None,
+                let pages = requests.into_iter().filter_map(|Request { id: request, body }| match body {
+                    RequestBody::Page(page) => Some((request, page)),
+                    RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
                 });
                 self.pages.extend(pages);
             }
@@ -159,9 +159,9 @@ impl Kept {
         Ok(())
     }
 
-    /// Returns the page of a request, if the log still has it. Verdicts stand in the order of their entries: what stands
+    /// Returns the page of a request, if the log still has it. Verdicts stand in the order of their requests: what stands
     /// before it is not asked for any more.
-    fn take(&mut self, request: RequestId) -> Option<PageEntry> {
+    fn take(&mut self, request: RequestId) -> Option<PageRequest> {
         let at = self.pages.iter().position(|(found, _)| *found == request)?;
         self.pages.drain(..=at).next_back().map(|(_, page)| page)
     }

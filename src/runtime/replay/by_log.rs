@@ -10,7 +10,7 @@ use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
-use crate::log::{Answer, Verdict};
+use crate::protocol::{Answer, Verdict};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::replay::{InputRange, LogOrder, LogRange, Next, PageQueues, Part, Target, name_of};
 use crate::worker::{Page, PageAction, PageOutcome, verdict_name};
@@ -137,14 +137,14 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let page = log.lanes.get(&source);
         let bytes = page.map_or(0, |page| page.payload.record.bytes());
         self.hold(bytes)?;
-        let entry = match log.lanes.get(&source).map(|page| &page.action) {
-            Some(PageAction::Ask(_, entry)) if entry.digest != ruled.digest => {
+        let request = match log.lanes.get(&source).map(|page| &page.action) {
+            Some(PageAction::Ask(_, request)) if request.digest != ruled.digest => {
                 let why = anyhow::anyhow!(
                     "{source}: the input holds another page than the one that was judged: the topic was made anew"
                 );
                 return Err(Reason::State.because(why));
             }
-            Some(PageAction::Ask(_, entry)) => Some(entry),
+            Some(PageAction::Ask(_, request)) => Some(request),
             Some(PageAction::Withdraw(_, reason)) => {
                 let reason = *reason;
                 walk.order.withdraw(&source, reason).map_err(diverged)?;
@@ -160,7 +160,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 None
             }
         };
-        let judged = walk.order.judge(&live, entry).map_err(diverged)?;
+        let judged = walk.order.judge(&live, request).map_err(diverged)?;
         let is_taken_over = judged.first().is_some_and(|first| matches!(first, Some((_, true))));
         if let (Some(counts), true) = (self.counts.first_mut(), is_taken_over && part == Part::Range) {
             counts.taken_over += 1;
@@ -261,7 +261,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 let Some(page) = log.lanes.get(&source) else { continue };
                 let bytes = page.payload.record.bytes();
                 let (number, ends) = match &page.action {
-                    PageAction::Ask(number, entry) => (*number, Some(entry.clone())),
+                    PageAction::Ask(number, request) => (*number, Some(request.clone())),
                     PageAction::Withdraw(number, _) => (*number, None),
                     PageAction::Settled(_) => continue,
                 };
@@ -269,7 +269,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 let Some(walk) = walk else { continue };
                 let mut made = Vec::new();
                 for judge in walk.order.judges() {
-                    let verdict = ends.clone().map(|entry| judge.judge(entry, bound)).transpose().map_err(diverged)?;
+                    let verdict =
+                        ends.clone().map(|request| judge.judge(request, bound)).transpose().map_err(diverged)?;
                     made.extend(verdict.flatten().map(|verdict| PageOutcome::Ruled(Arc::new(verdict))));
                 }
                 self.note(self.ranges.part(&source), &source, bytes, &made);

@@ -9,7 +9,7 @@ use super::walk::diverged;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
-use crate::log::VerdictRecord;
+use crate::protocol::VerdictRecord;
 use crate::record::Timestamp;
 use crate::replay::{InputRange, Part, Rejudge, TimeOrder};
 use crate::worker::{Output, Page, PageAction, PageOutcome};
@@ -65,11 +65,11 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             let Some(judge) = variants.first_mut() else { continue };
             *judge = Rejudge::following(identity);
             let mut taken = 0;
-            while let Some(entry) = own.next()? {
-                if let VerdictRecord::Verdicts(batch) = &entry.record {
+            while let Some(request) = own.next()? {
+                if let VerdictRecord::Verdicts(batch) = &request.record {
                     taken += batch.verdicts.len() as u64;
                 }
-                judge.follow_record(&entry.record).map_err(diverged)?;
+                judge.follow_record(&request.record).map_err(diverged)?;
                 self.housekeeping()?;
             }
             if judge.state().log().is_none() {
@@ -98,9 +98,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     ends.push(PageOutcome::DeadLetter(*reason));
                 }
             }
-            PageAction::Ask(log, entry) => {
+            PageAction::Ask(log, request) => {
                 for judge in judges.get_mut(*log).into_iter().flatten() {
-                    let verdict = judge.judge(entry.clone(), bound).map_err(diverged)?;
+                    let verdict = judge.judge(request.clone(), bound).map_err(diverged)?;
                     let Some(verdict) = verdict else {
                         return Err(Reason::Bug.because(anyhow::anyhow!("{} was judged before", page.source)));
                     };

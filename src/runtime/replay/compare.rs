@@ -13,7 +13,7 @@ use crate::kafka::client::ClientSettings;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::pages::{PageBytes, Pages};
-use crate::log::{Rules, RulesNumber, VerdictRecord};
+use crate::protocol::{Rules, RulesNumber, VerdictRecord};
 use crate::record::{PartitionId, Source};
 use crate::replay::{Changes, Side, Sides};
 
@@ -90,8 +90,8 @@ impl Log {
     /// Takes the next record of the next partition; returns how many verdicts it has.
     fn step(&mut self, side: Side, changes: &mut Changes) -> Result<u64, Fatal> {
         let Some(mut partition) = self.open.pop_front() else { return Ok(0) };
-        let Some(entry) = partition.stream.next()? else { return Ok(0) };
-        let count = partition.take(entry.record, side, changes);
+        let Some(request) = partition.stream.next()? else { return Ok(0) };
+        let count = partition.take(request.record, side, changes);
         self.open.push_back(partition);
         Ok(count)
     }

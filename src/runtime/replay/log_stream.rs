@@ -10,7 +10,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::log::VerdictRecord;
+use crate::protocol::VerdictRecord;
 use crate::record::PartitionId;
 
 /// How long the cluster may be silent while there is something to read.
@@ -20,7 +20,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 const AHEAD: usize = 8 << 20;
 
 /// One record, and the offset behind it.
-pub(in crate::runtime) struct Entry {
+pub(in crate::runtime) struct Request {
     pub(in crate::runtime) next: i64,
     pub(in crate::runtime) record: VerdictRecord,
 }
@@ -58,7 +58,7 @@ impl LogStream {
     }
 
     /// Returns the next record; `None` at the end.
-    pub(in crate::runtime) fn next(&mut self) -> Result<Option<Entry>, Fatal> {
+    pub(in crate::runtime) fn next(&mut self) -> Result<Option<Request>, Fatal> {
         if self.is_over {
             return Ok(None);
         }
@@ -68,7 +68,7 @@ impl LogStream {
         };
         match event.kind {
             FollowEventKind::Record { offset, next, record, .. } if offset < self.end => {
-                Ok(Some(Entry { next, record }))
+                Ok(Some(Request { next, record }))
             }
             FollowEventKind::Record { .. } | FollowEventKind::End => {
                 self.is_over = true;

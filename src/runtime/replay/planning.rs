@@ -16,7 +16,7 @@ use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::offsets::Offsets;
-use crate::log::{Checkpoint, EntryOffset, VerdictRecord};
+use crate::protocol::{Checkpoint, RequestOffset, VerdictRecord};
 use crate::record::{EventTime, PartitionId, Timestamp};
 use crate::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name};
 
@@ -365,8 +365,8 @@ impl Planning<'_> {
                 continue;
             }
             let mut stream = LogStream::open(&config, partition, end)?;
-            while let Some(entry) = stream.next()? {
-                if let VerdictRecord::Checkpoint(checkpoint) = entry.record {
+            while let Some(request) = stream.next()? {
+                if let VerdictRecord::Checkpoint(checkpoint) = request.record {
                     begins.push(*checkpoint);
                     break;
                 }
@@ -376,14 +376,14 @@ impl Planning<'_> {
             return Ok(Err(format!("nothing was judged in `{}` yet", names.verdicts)));
         }
         if reads == Reads::Fingerprints {
-            self.warn_of_trimmed_entries(&names, &begins)?;
+            self.warn_of_trimmed_requests(&names, &begins)?;
         }
         let committed = self.offsets.last_committed(&ranges.keys().cloned().collect()).map_err(unavailable)?;
         for (partition, (from, to)) in ranges.iter_mut() {
             let judged_before = |checkpoint: &Checkpoint| {
                 checkpoint.partitions.get(partition).is_some_and(|said| {
                     let mut judged = said.judged.clone();
-                    judged.raise_floor(said.floor);
+                    judged.raise_floor(said.low_watermark);
                     judged.contains_any(*from, *to)
                 })
             };
@@ -409,11 +409,11 @@ impl Planning<'_> {
     }
 
     /// Both logs are trimmed together; an operator may have trimmed one further.
-    fn warn_of_trimmed_entries(&mut self, names: &LogNames, begins: &[Checkpoint]) -> Result<(), Fatal> {
+    fn warn_of_trimmed_requests(&mut self, names: &LogNames, begins: &[Checkpoint]) -> Result<(), Fatal> {
         for (number, checkpoint) in (0..).zip(begins) {
             let partition = PartitionId::new(Arc::clone(&names.fingerprints), number);
             let (first, _) = self.offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
-            if EntryOffset(first) > checkpoint.next_entry {
+            if RequestOffset(first) > checkpoint.next_request {
                 self.warnings.push(format!(
                     "{partition} begins at offset {first}, behind the first verdicts: pages before it are not judged anew"
                 ));

@@ -9,7 +9,7 @@ use crossbeam_channel::Receiver;
 use serde::Serialize;
 
 use super::super::clock::Clock;
-use super::super::reading::RecordProcessor;
+use super::super::record_processor::RecordProcessor;
 use super::super::service_context::{self, failure};
 use super::super::tree_budget::TreeBudget;
 use super::super::worker_report::labels_of;
@@ -21,11 +21,11 @@ use super::store::Stored;
 use super::writer::{Batch, Committed, Line, Writer};
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Reader;
+use crate::fingerprint::Fingerprinter;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
-use crate::log::{Answer, LogIdentity, VerdictRecord};
+use crate::protocol::{Answer, LogIdentity, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::replay::{Counts, Digest, FilePlace, InputRange, Order, Part, Plan, Ranges, Reads, Total, name_of};
 use crate::telemetry::Metrics;
@@ -183,7 +183,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let extents = extents(&plan, &marks);
         still_there(&offsets, &extents)?;
         let outputs = Arc::new(outputs(&plan, first)?);
-        let reader = Reader::new(&first.record, &first.text, &first.fingerprint, first.log_partitions())
+        let reader = Fingerprinter::new(&first.record, &first.text, &first.fingerprint, first.log_partitions())
             .map_err(|error| Reason::Config.because(error))?;
         let memory = first.processing.max_in_flight_bytes;
         let reading = RecordProcessor {

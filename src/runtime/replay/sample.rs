@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::clock::{Clock, wall_time};
-use super::super::reading::RecordProcessor;
+use super::super::record_processor::RecordProcessor;
 use super::super::service_context;
 use super::super::tree_budget::TreeBudget;
 use super::feed::{Extents, Feed, FeedEvent};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Reader;
+use crate::fingerprint::Fingerprinter;
 use crate::kafka::output::{InputPartitions, Outputs};
 use crate::record::Timestamp;
 use crate::replay::{FilePlace, Plan};
@@ -42,7 +42,7 @@ pub struct Sample {
 /// When the input cannot be read.
 pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<Sample, Fatal> {
     let clock = Clock::start();
-    let reader = Reader::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
+    let reader = Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, settings.log_partitions())
         .map_err(|error| Reason::Config.because(error))?;
     let memory = settings.processing.max_in_flight_bytes;
     let outputs = Outputs {

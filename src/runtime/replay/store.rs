@@ -214,7 +214,7 @@ impl Store {
         let topic = plan.plan_topic();
         let refused: Arc<Mutex<Option<ClusterError>>> = Arc::default();
         let (heard, to) = (Arc::clone(&refused), topic.clone());
-        let feed = Feed::open(&self.cluster.entry_producer(), move |(_, place)| {
+        let feed = Feed::open(&self.cluster.request_producer(), move |(_, place)| {
             if let Err(error) = place {
                 let error = ClusterError::of_topic(&error, &to, "Write");
                 *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);

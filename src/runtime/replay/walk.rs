@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::log_stream::LogStream;
 use crate::error::{Fatal, Reason};
 use crate::judge::Diverged;
-use crate::log::{Answer, EntryOffset, Verdict, VerdictRecord};
+use crate::protocol::{Answer, RequestOffset, Verdict, VerdictRecord};
 use crate::record::{PartitionId, Source, Timestamp};
 use crate::replay::{LogOrder, Next};
 
@@ -68,10 +68,10 @@ impl Walk {
         self.head.as_ref().is_some_and(|(next, _)| *next <= self.committed)
     }
 
-    /// Returns the offset in the fingerprint log behind the entries that the next record answers, if it answers any.
-    pub(super) fn entries_end(&self) -> Option<EntryOffset> {
+    /// Returns the offset in the fingerprint log behind the requests that the next record answers, if it answers any.
+    pub(super) fn requests_end(&self) -> Option<RequestOffset> {
         match &self.head {
-            Some((_, VerdictRecord::Verdicts(batch))) => Some(batch.next_entry),
+            Some((_, VerdictRecord::Verdicts(batch))) => Some(batch.next_request),
             Some((_, VerdictRecord::Rules(_) | VerdictRecord::Checkpoint(_))) | None => None,
         }
     }
@@ -92,7 +92,7 @@ impl Walk {
     }
 
     fn advance(&mut self) -> Result<(), Fatal> {
-        self.head = self.live.next()?.map(|entry| (entry.next, entry.record));
+        self.head = self.live.next()?.map(|request| (request.next, request.record));
         if let Some((_, VerdictRecord::Verdicts(batch))) = &self.head {
             let time = batch.verdicts.iter().find_map(|verdict| match &verdict.answer {
                 Answer::Page(page) => Some(page.event_time),
@@ -130,8 +130,8 @@ impl Own {
             while self.verdicts.is_empty() {
                 match self.stream.next()? {
                     None => return Ok(None),
-                    Some(entry) => {
-                        if let VerdictRecord::Verdicts(batch) = entry.record {
+                    Some(request) => {
+                        if let VerdictRecord::Verdicts(batch) = request.record {
                             self.verdicts = batch.verdicts.into();
                         }
                     }

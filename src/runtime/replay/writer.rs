@@ -21,7 +21,7 @@ use crate::kafka::output::{Outputs, PagePayload};
 use crate::kafka::producer::{
     Answer, Delivery, OffsetAndMetadata, Outgoing, ProducerCommand, RecordSink, RecordSource, TransactionalProducer,
 };
-use crate::log::{DEFAULT_PART_BYTES, VerdictRecord, encode_verdict};
+use crate::protocol::{DEFAULT_PART_BYTES, VerdictRecord, encode_verdict};
 use crate::record::{PartitionId, Reject, Source};
 use crate::replay::{Digest, Progress, Total};
 use crate::transaction::{Call, CallError, Manner, TransactionMachine, TxnStep};

@@ -9,9 +9,9 @@ use super::super::service_context::{self, ServiceContext, failure};
 use super::Message;
 use crate::error::{Fatal, Reason};
 use crate::kafka::budget::ByteBudget;
-use crate::kafka::fingerprint_log::{Appended, EntryLog, NotAppended};
+use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::log::{Entry, EntryBody, EntryOffset, RequestId, VerdictRecord};
+use crate::protocol::{Request, RequestBody, RequestId, RequestOffset, VerdictRecord};
 use crate::worker::LogPartition;
 
 /// Bytes of verdicts that are read ahead.
@@ -19,11 +19,11 @@ const AHEAD: usize = 16 << 20;
 
 /// What was asked, by partition of the logs.
 pub(super) struct Asks {
-    entries: EntryLog,
+    requests: RequestLog,
     topic: Arc<str>,
     followers: Vec<Follower>,
     /// Asked, and not known to stand in the log.
-    unsure: BTreeMap<RequestId, (LogPartition, EntryBody)>,
+    unsure: BTreeMap<RequestId, (LogPartition, RequestBody)>,
     logs: Vec<Asked>,
     total: u64,
 }
@@ -32,21 +32,21 @@ pub(super) struct Asks {
 #[derive(Debug, Default)]
 struct Asked {
     /// Requests in the fingerprint log that no judge has passed, by offset.
-    written: BTreeMap<EntryOffset, usize>,
-    /// The judge has passed every entry before this one.
-    next_entry: EntryOffset,
+    written: BTreeMap<RequestOffset, usize>,
+    /// The judge has passed every request before this one.
+    next_request: RequestOffset,
 }
 
 impl Asked {
-    fn append(&mut self, offset: EntryOffset) {
-        if offset >= self.next_entry {
+    fn append(&mut self, offset: RequestOffset) {
+        if offset >= self.next_request {
             *self.written.entry(offset).or_default() += 1;
         }
     }
 
-    fn pass(&mut self, next_entry: EntryOffset) {
-        self.next_entry = self.next_entry.max(next_entry);
-        self.written = self.written.split_off(&self.next_entry);
+    fn pass(&mut self, next_request: RequestOffset) {
+        self.next_request = self.next_request.max(next_request);
+        self.written = self.written.split_off(&self.next_request);
     }
 
     fn pending(&self) -> usize {
@@ -67,13 +67,13 @@ impl Asks {
             followers.push(follower);
         }
         let (topic, told) = (Arc::clone(&plan.names.fingerprints), sender.clone());
-        let config = plan.cluster.entry_producer();
-        let entries = EntryLog::open(&config, topic.to_string(), logs, Arc::clone(&plan.backlog), move |appended| {
+        let config = plan.cluster.request_producer();
+        let requests = RequestLog::open(&config, topic.to_string(), logs, Arc::clone(&plan.backlog), move |appended| {
             drop(told.send(Message::Appended(appended)));
         })
         .map_err(failure)?;
         let asked = (0..logs).map(|_| Asked::default()).collect();
-        Ok(Self { entries, topic, followers, unsure: BTreeMap::new(), logs: asked, total: 0 })
+        Ok(Self { requests, topic, followers, unsure: BTreeMap::new(), logs: asked, total: 0 })
     }
 
     /// Says how many partitions the logs have.
@@ -82,18 +82,18 @@ impl Asks {
     }
 
     /// Asks the judge of one partition. It leaves with the next [`Asks::send`].
-    pub(super) fn ask(&mut self, log: LogPartition, request: RequestId, body: EntryBody) {
+    pub(super) fn ask(&mut self, log: LogPartition, request: RequestId, body: RequestBody) {
         // One partition's requests are told apart from another's.
         let request = RequestId(request.0 ^ (log as u64).rotate_right(16));
         self.unsure.insert(request, (log, body.clone()));
         self.total += 1;
-        self.entries.append(log, Entry { request, body });
+        self.requests.append(log, Request { id: request, body });
     }
 
     /// Hands everything asked to the client.
     pub(super) fn send(&mut self) {
-        self.entries.send();
-        self.entries.replace_if_lost();
+        self.requests.send();
+        self.requests.replace_if_lost();
     }
 
     /// Returns how many requests there were.
@@ -114,7 +114,7 @@ impl Asks {
                 if let Some((log, _)) = self.unsure.remove(&request)
                     && let Some(asked) = self.logs.get_mut(log)
                 {
-                    asked.append(EntryOffset(offset));
+                    asked.append(RequestOffset(offset));
                 }
                 Ok(())
             }
@@ -122,8 +122,8 @@ impl Asks {
             // A request is applied once, however often it stands in the log.
             Err(NotAppended::Uncertain) => {
                 if let Some((log, body)) = self.unsure.get(&request) {
-                    self.entries.append(*log, Entry { request, body: body.clone() });
-                    self.entries.send();
+                    self.requests.append(*log, Request { id: request, body: body.clone() });
+                    self.requests.send();
                 }
                 Ok(())
             }
@@ -135,13 +135,13 @@ impl Asks {
         match news {
             FollowEventKind::Record { record: VerdictRecord::Verdicts(batch), .. } => {
                 if let Some(asked) = self.logs.get_mut(log) {
-                    asked.pass(batch.next_entry);
+                    asked.pass(batch.next_request);
                 }
                 Ok(false)
             }
             FollowEventKind::Record { record: VerdictRecord::Checkpoint(checkpoint), .. } => {
                 if let Some(asked) = self.logs.get_mut(log) {
-                    asked.pass(checkpoint.next_entry);
+                    asked.pass(checkpoint.next_request);
                 }
                 Ok(false)
             }
@@ -161,14 +161,14 @@ mod tests {
     #[test]
     fn a_request_is_pending_until_the_judge_has_passed_its_record() {
         let mut asked = Asked::default();
-        [4, 4, 5, 7].into_iter().for_each(|offset| asked.append(EntryOffset(offset)));
+        [4, 4, 5, 7].into_iter().for_each(|offset| asked.append(RequestOffset(offset)));
         assert_eq!(asked.pending(), 4);
-        asked.pass(EntryOffset(5));
+        asked.pass(RequestOffset(5));
         assert_eq!(asked.pending(), 2, "the record at 4 is passed, that at 5 comes next");
-        asked.append(EntryOffset(4));
+        asked.append(RequestOffset(4));
         assert_eq!(asked.pending(), 2, "the report of a record may come after its verdicts");
-        asked.pass(EntryOffset(3));
-        asked.pass(EntryOffset(8));
+        asked.pass(RequestOffset(3));
+        asked.pass(RequestOffset(8));
         assert_eq!(asked.pending(), 0);
     }
 }

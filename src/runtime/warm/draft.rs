@@ -12,7 +12,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
-use crate::log::{Answer, VerdictRecord};
+use crate::protocol::{Answer, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
 /// How long a question to the cluster may take.
@@ -198,8 +198,8 @@ fn newest_in(
         let from = end.saturating_sub(back).max(first);
         let mut stream = LogStream::open_at(config, log.clone(), Some(from), end)?;
         let mut newest = None;
-        while let Some(entry) = stream.next()? {
-            newest = newest.max(newest_of(&entry.record));
+        while let Some(request) = stream.next()? {
+            newest = newest.max(newest_of(&request.record));
         }
         if newest.is_some() || from == first {
             return Ok(newest);
@@ -210,7 +210,7 @@ fn newest_in(
 
 fn newest_of(record: &VerdictRecord) -> Option<Timestamp> {
     match record {
-        VerdictRecord::Checkpoint(checkpoint) => Some(checkpoint.newest).filter(|newest| *newest > Timestamp::MIN),
+        VerdictRecord::Checkpoint(checkpoint) => Some(checkpoint.stream_time).filter(|newest| *newest > Timestamp::MIN),
         VerdictRecord::Rules(_) => None,
         VerdictRecord::Verdicts(batch) => {
             let times = batch.verdicts.iter().filter_map(|verdict| match &verdict.answer {
@@ -225,10 +225,10 @@ fn newest_of(record: &VerdictRecord) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Given, Layers, Purpose};
+    use crate::config::{ExternalInputs, Layers, Purpose};
 
     fn settings() -> Settings {
-        let resolved = Layers::default().resolve(&Given::default(), Purpose::Sieve);
+        let resolved = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve);
         resolved.unwrap_or_else(|refused| panic!("{refused}")).0
     }
 

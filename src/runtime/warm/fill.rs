@@ -20,7 +20,7 @@ use crate::kafka::admin::LogNames;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::log::{EntryBody, PageEntry, PageVerdict, Verdict, VerdictRecord};
+use crate::protocol::{PageRequest, PageVerdict, RequestBody, Verdict, VerdictRecord};
 use crate::record::{EventTime, PartitionId};
 use crate::replay::{LogMerge, WarmAsk, WarmStep, WarmUp};
 use crate::worker::LogPartition;
@@ -271,18 +271,18 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         match found {
             None | Some(Read::Gone) => self.filled.gone += 1,
             Some(Read::Refused) => self.filled.refused += 1,
-            Some(Read::Page(_, entry, _)) if entry.digest != ruled.digest => {
+            Some(Read::Page(_, request, _)) if request.digest != ruled.digest => {
                 let source = &ruled.source;
                 let why = anyhow::anyhow!(
                     "{source}: the input holds another page than the one that was judged: the topic was made anew"
                 );
                 return Err(Reason::State.because(why));
             }
-            Some(Read::Page(log, entry, bytes)) => {
+            Some(Read::Page(log, request, bytes)) => {
                 // Bounded by the brokers' clock when it was judged.
-                let event_time = if self.same_time { ruled.event_time } else { entry.event_time };
-                let entry = PageEntry { event_time, ..(**entry).clone() };
-                self.asks.ask(*log, step.request, EntryBody::Page(entry));
+                let event_time = if self.same_time { ruled.event_time } else { request.event_time };
+                let request = PageRequest { event_time, ..(**request).clone() };
+                self.asks.ask(*log, step.request, RequestBody::Page(request));
                 self.pace.note(*bytes);
                 self.filled.asked += 1;
             }

@@ -20,14 +20,14 @@ use super::clock::Clock;
 use super::judge_driver::JudgeDriver;
 use super::judge_handle::JudgeHandle;
 use super::judge_settings::judge_settings;
-use super::reading::RecordProcessor;
+use super::record_processor::RecordProcessor;
 use super::replay::{Extent, Rate};
 use super::service_context::{self, ServiceContext, failure};
 use super::topics;
 use super::tree_budget::TreeBudget;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::fingerprint::Reader;
+use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::Brokers;
 use crate::kafka::fingerprint_log::Appended;
 use crate::kafka::offsets::Offsets;
@@ -98,7 +98,7 @@ pub struct Filled {
     pub verdicts: WarmCounts,
     /// Pages that the judges were asked about.
     pub asked: u64,
-    /// Pages that the new scheme gives no entry: undecodable for it, too large.
+    /// Pages that the new scheme gives no request: undecodable for it, too large.
     pub refused: u64,
     /// Pages that the input does not hold any more.
     pub gone: u64,
@@ -156,7 +156,7 @@ pub fn run(
     let draft = draft(running, &new, options.from)?;
     let metrics = Metrics::new(&new.metrics).map_err(failure)?;
     let health = Health::new(new.kafka.max_poll_interval);
-    let reader = Reader::new(&new.record, &new.text, &new.fingerprint, new.log_partitions())
+    let reader = Fingerprinter::new(&new.record, &new.text, &new.fingerprint, new.log_partitions())
         .map_err(|error| Reason::Config.because(error))?;
     let starting = health.check("started", "starting");
     let Some(topics) = topics::wait_for(&new, Brokers::Cluster, clock, signals, &starting)? else {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::super::clock::Clock;
-use super::super::reading::RecordProcessor;
+use super::super::record_processor::RecordProcessor;
 use super::super::service_context::failure;
 use super::super::text_pool::{Done, Job, TextPool};
 use crate::error::{Fatal, Reason};
@@ -16,7 +16,7 @@ use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::position_reader::{PositionReader, PositionResult};
-use crate::log::PageEntry;
+use crate::protocol::PageRequest;
 use crate::record::{PartitionId, Source};
 use crate::worker::{LogPartition, PageAction};
 
@@ -29,8 +29,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// What became of a position.
 pub(super) enum Read {
     /// It is to be asked of the judge of this partition of the logs; the bytes of its record.
-    Page(LogPartition, Box<PageEntry>, usize),
-    /// The new scheme gives the page no entry: undecodable for it, too large, too slow.
+    Page(LogPartition, Box<PageRequest>, usize),
+    /// The new scheme gives the page no request: undecodable for it, too large, too slow.
     Refused,
     /// The input does not hold it any more.
     Gone,
@@ -123,7 +123,7 @@ fn found(done: Done) -> (Source, Read) {
     let page = done.page;
     let bytes = page.payload.record.bytes();
     let read = match page.action {
-        PageAction::Ask(log, entry) => Read::Page(log, Box::new(entry), bytes),
+        PageAction::Ask(log, request) => Read::Page(log, Box::new(request), bytes),
         PageAction::Settled(_) | PageAction::Withdraw(..) => Read::Refused,
     };
     (page.source, read)

@@ -11,12 +11,12 @@ use crate::kafka::output::{PagePayload, Pages};
 use crate::kafka::producer::{OffsetAndMetadata, ProducerCommand};
 use crate::kafka::verdict_log::FollowCommand;
 use crate::record::{PartitionId, Timestamp};
-use crate::runtime::backlogs::subscription;
 use crate::runtime::clock::{wall_clock, wall_time};
+use crate::runtime::remaining_input::subscription;
 use crate::runtime::service_context::{ended, failure, moves};
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
-use crate::worker::{Effect, Failure, LogPartition, ReadFrom, Request, unread};
+use crate::worker::{Effect, Failure, LogPartition, ProducerCall, ReadFrom, unread};
 
 impl WorkerDriver {
     pub(super) fn perform(&mut self, effect: Effect<PagePayload>) -> Result<(), Fatal> {
@@ -52,10 +52,10 @@ impl WorkerDriver {
                     self.command(Command::Resume(partitions));
                 }
             }
-            Effect::Append(log, entry) => {
-                self.report.asked(log, entry.request);
-                self.entries_since.get_or_insert_with(|| self.clock.now());
-                self.entries.append(log, entry);
+            Effect::Append(log, request) => {
+                self.report.asked(log, request.id);
+                self.requests_since.get_or_insert_with(|| self.clock.now());
+                self.requests.append(log, request);
             }
             Effect::Recall { log, from } => self.recall(log, from.map(|from| from.0))?,
             Effect::Call(request) => self.call(request),
@@ -208,21 +208,21 @@ impl WorkerDriver {
         Ok(())
     }
 
-    pub(super) fn call(&mut self, request: Request<PagePayload>) {
+    pub(super) fn call(&mut self, request: ProducerCall<PagePayload>) {
         let (order, call, pages) = match request {
-            Request::Produce(pages) => {
+            ProducerCall::Produce(pages) => {
                 let count = pages.len();
                 let outputs = Arc::clone(&self.plan.outputs);
                 let cargo = Pages { outputs, pages, sent: self.report.sent() };
                 (ProducerCommand::Produce(Box::new(cargo)), Call::Produce, count)
             }
-            Request::SendOffsets(offsets) => {
+            ProducerCall::SendOffsets(offsets) => {
                 self.sent_offsets.clone_from(&offsets);
                 let mark = |(partition, offset)| OffsetAndMetadata { partition, offset, metadata: String::new() };
                 let marks = offsets.into_iter().map(mark).collect();
                 (ProducerCommand::SendOffsets(marks, self.membership.clone()), Call::SendOffsets, 0)
             }
-            Request::Plain(call) => (ProducerCommand::Plain(call), call, 0),
+            ProducerCall::Plain(call) => (ProducerCommand::Plain(call), call, 0),
         };
         self.calling = Some(call);
         self.report.calls(call, pages);

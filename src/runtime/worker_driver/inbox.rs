@@ -9,7 +9,7 @@ use crate::kafka::fingerprint_log::{Appended, NotAppended};
 use crate::kafka::group_consumer::{Command, ConsumerEvent};
 use crate::kafka::output::PagePayload;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind};
-use crate::log::{EntryOffset, VerdictOffset};
+use crate::protocol::{RequestOffset, VerdictOffset};
 use crate::record::PartitionId;
 use crate::runtime::service_context::{append_denied, ended};
 use crate::runtime::text_pool::{Done, Job};
@@ -29,7 +29,7 @@ impl WorkerDriver {
                 Err(append_denied(&self.plan.names.fingerprints))
             }
             Message::Appended(Appended { request, offset }) => {
-                self.handle(Event::Appended(request, offset.map(EntryOffset).map_err(|_| ())))
+                self.handle(Event::Appended(request, offset.map(RequestOffset).map_err(|_| ())))
             }
             Message::Called(answer) => {
                 if let Err(CallError::Undeliverable { index, reason }) = &answer

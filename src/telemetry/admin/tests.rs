@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use super::*;
 use crate::config::settings;
 use crate::record::{PartitionId, Timestamp};
-use crate::telemetry::listener::bind;
+use crate::telemetry::http_server::bind;
 use crate::telemetry::metrics::Build;
 use crate::telemetry::overview::About;
 use crate::telemetry::pairs::{DeliveredDuplicate, PairDetails};

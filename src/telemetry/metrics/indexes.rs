@@ -1,12 +1,12 @@
 //! The indexes of all judges of this process, as one.
 
-use super::{Log, Metrics, PoisonError, flag, float, seconds, table};
+use super::{Log, Metrics, PoisonError, catalog, flag, float, seconds};
 use crate::record::Timestamp;
 use crate::telemetry::labels::MemoryPart;
 
 /// What the index of one judge comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IndexFigures {
+pub struct IndexTotals {
     /// Whether the judge or standby holds the whole state.
     pub is_ready: bool,
     /// Originals held.
@@ -30,22 +30,22 @@ pub struct IndexFigures {
 impl Metrics {
     /// The judge of a partition of the fingerprint log has this index now. Shown is the sum over all judges of this
     /// process, and the worst of them where a sum says nothing.
-    pub fn index(&self, log: u32, figures: IndexFigures) {
+    pub fn index(&self, log: u32, figures: IndexTotals) {
         let mut all = self.inner.indexes.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(log, figures);
-        let sum = |part: fn(&IndexFigures) -> u64| float(all.values().map(part).sum());
+        let sum = |part: fn(&IndexTotals) -> u64| float(all.values().map(part).sum());
         let part = |name: MemoryPart, bytes: f64| self.series().index_memory.of(name).set(bytes);
-        self.set(&table::INDEX_READY, flag(all.values().all(|index| index.is_ready)));
-        self.set(&table::INDEX_ENTRIES, sum(|index| index.entries));
+        self.set(&catalog::INDEX_READY, flag(all.values().all(|index| index.is_ready)));
+        self.set(&catalog::INDEX_ENTRIES, sum(|index| index.entries));
         if let Some(oldest) = all.values().filter_map(|index| index.oldest).min() {
-            self.set(&table::INDEX_OLDEST_ENTRY, seconds(oldest));
+            self.set(&catalog::INDEX_OLDEST_ENTRY, seconds(oldest));
         }
         part(MemoryPart::Fingerprints, sum(|index| index.fingerprint_bytes));
         part(MemoryPart::Buckets, sum(|index| index.bucket_bytes));
         part(MemoryPart::Refs, sum(|index| index.ref_bytes));
         part(MemoryPart::Exact, sum(|index| index.exact_bytes));
         let largest = all.values().map(|index| index.largest_bucket).max().unwrap_or(0);
-        self.set(&table::INDEX_LARGEST_BUCKET, f64::from(largest));
+        self.set(&catalog::INDEX_LARGEST_BUCKET, f64::from(largest));
         self.series().log_lag.of(Log::Fingerprints).set(sum(|index| index.waiting));
     }
 

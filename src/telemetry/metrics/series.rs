@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder};
 
-use super::super::table::{self, Kind, Spec, TABLE};
+use super::super::catalog::{self, Kind, Spec, TABLE};
 use super::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
     LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
@@ -146,20 +146,20 @@ impl Series {
         }
         let registrar = Registrar(recorder);
         Self {
-            documents: registrar.counters(&table::DOCUMENTS),
-            bypassed: registrar.counters(&table::BYPASSED_DOCUMENTS),
-            duplicate_bytes: registrar.counters(&table::DUPLICATE_BYTES),
+            documents: registrar.counters(&catalog::DOCUMENTS),
+            bypassed: registrar.counters(&catalog::BYPASSED_DOCUMENTS),
+            duplicate_bytes: registrar.counters(&catalog::DUPLICATE_BYTES),
             dead_letters: rejects(|reject| {
-                counter(recorder, table::DEAD_LETTERS.name, &[("stage", reject.stage()), ("reason", reject.name())])
+                counter(recorder, catalog::DEAD_LETTERS.name, &[("stage", reject.stage()), ("reason", reject.name())])
             }),
             dead_letters_held: rejects(|reject| {
-                gauge(recorder, table::DEAD_LETTERS_HELD.name, &[("reason", reject.name())])
+                gauge(recorder, catalog::DEAD_LETTERS_HELD.name, &[("reason", reject.name())])
             }),
-            records_produced: registrar.counters(&table::RECORDS_PRODUCED),
-            produced_bytes: registrar.counters(&table::PRODUCED_BYTES),
+            records_produced: registrar.counters(&catalog::RECORDS_PRODUCED),
+            produced_bytes: registrar.counters(&catalog::PRODUCED_BYTES),
             produce_failures: Family::new(|output| {
                 let of_production = |reject: Reject| {
-                    counter(recorder, table::PRODUCE_FAILURES.name, &[output, ("reason", reject.name())])
+                    counter(recorder, catalog::PRODUCE_FAILURES.name, &[output, ("reason", reject.name())])
                 };
                 let mut rejects = BTreeMap::new();
                 for reject in Reject::ALL.into_iter().filter(|reject| reject.stage() == "produce") {
@@ -168,46 +168,46 @@ impl Series {
                 rejects
             }),
             errors: Family::new(|component| {
-                Family::new(|kind| counter(recorder, table::ERRORS.name, &[component, kind]))
+                Family::new(|kind| counter(recorder, catalog::ERRORS.name, &[component, kind]))
             }),
-            process_duration: registrar.histogram(&table::PROCESS_DURATION),
-            stage_duration: registrar.histograms(&table::STAGE_DURATION),
-            end_to_end_latency: registrar.histogram(&table::END_TO_END_LATENCY),
-            batch_size: registrar.histogram(&table::BATCH_SIZE),
-            match_distance: registrar.histogram(&table::MATCH_DISTANCE),
-            match_similarity: registrar.histogram(&table::MATCH_SIMILARITY),
-            match_containment: registrar.histogram(&table::MATCH_CONTAINMENT),
-            nearest_distance: registrar.histogram(&table::NEAREST_DISTANCE),
-            lookup_candidates: registrar.histogram(&table::LOOKUP_CANDIDATES),
-            match_age: registrar.histograms(&table::MATCH_AGE),
-            document_tokens: registrar.histograms(&table::DOCUMENT_TOKENS),
-            extracted: registrar.counters(&table::EXTRACTED),
-            decoded: registrar.counters(&table::DECODED),
-            offset_commits: registrar.counters(&table::OFFSET_COMMITS),
-            transaction_duration: registrar.histograms(&table::TRANSACTION_DURATION),
-            blocked: registrar.gauges(&table::BLOCKED_PARTITIONS),
-            rebalances: registrar.counters(&table::REBALANCES),
-            rebalance_pause: registrar.histogram(&table::REBALANCE_PAUSE),
-            paused: registrar.gauges(&table::CONSUMER_PAUSED),
-            index_memory: registrar.gauges(&table::INDEX_MEMORY),
-            index_evictions: registrar.counters(&table::INDEX_EVICTIONS),
-            index_late_records: registrar.counter(&table::INDEX_LATE_RECORDS),
-            index_full_keys: registrar.counter(&table::INDEX_FULL_KEYS),
-            index_family_members: registrar.counter(&table::INDEX_FAMILY_MEMBERS),
-            withdrawn: rejects(|reject| counter(recorder, table::WITHDRAWN.name, &[("reason", reject.name())])),
-            cold_starts: registrar.counters(&table::COLD_STARTS),
-            verdict_seconds: registrar.histogram(&table::VERDICT_SECONDS),
-            judge_wait: registrar.histogram(&table::JUDGE_WAIT),
-            log_lag: registrar.gauges(&table::LOG_LAG),
-            log_repeats: registrar.counter(&table::LOG_REPEATS),
-            clamped_timestamps: registrar.counter(&table::CLAMPED_TIMESTAMPS),
-            judge_takeovers: registrar.counter(&table::JUDGE_TAKEOVERS),
-            restored_entries: registrar.counters(&table::RESTORED_ENTRIES),
-            snapshot_duration: registrar.histograms(&table::SNAPSHOT_DURATION),
-            snapshot_failures: registrar.counters(&table::SNAPSHOT_FAILURES),
-            worker_busy: registrar.counter(&table::WORKER_BUSY),
-            queue_records: registrar.gauges(&table::QUEUE_RECORDS),
-            queue_limit: registrar.gauges(&table::QUEUE_LIMIT),
+            process_duration: registrar.histogram(&catalog::PROCESS_DURATION),
+            stage_duration: registrar.histograms(&catalog::STAGE_DURATION),
+            end_to_end_latency: registrar.histogram(&catalog::END_TO_END_LATENCY),
+            batch_size: registrar.histogram(&catalog::BATCH_SIZE),
+            match_distance: registrar.histogram(&catalog::MATCH_DISTANCE),
+            match_similarity: registrar.histogram(&catalog::MATCH_SIMILARITY),
+            match_containment: registrar.histogram(&catalog::MATCH_CONTAINMENT),
+            nearest_distance: registrar.histogram(&catalog::NEAREST_DISTANCE),
+            lookup_candidates: registrar.histogram(&catalog::LOOKUP_CANDIDATES),
+            match_age: registrar.histograms(&catalog::MATCH_AGE),
+            document_tokens: registrar.histograms(&catalog::DOCUMENT_TOKENS),
+            extracted: registrar.counters(&catalog::EXTRACTED),
+            decoded: registrar.counters(&catalog::DECODED),
+            offset_commits: registrar.counters(&catalog::OFFSET_COMMITS),
+            transaction_duration: registrar.histograms(&catalog::TRANSACTION_DURATION),
+            blocked: registrar.gauges(&catalog::BLOCKED_PARTITIONS),
+            rebalances: registrar.counters(&catalog::REBALANCES),
+            rebalance_pause: registrar.histogram(&catalog::REBALANCE_PAUSE),
+            paused: registrar.gauges(&catalog::CONSUMER_PAUSED),
+            index_memory: registrar.gauges(&catalog::INDEX_MEMORY),
+            index_evictions: registrar.counters(&catalog::INDEX_EVICTIONS),
+            index_late_records: registrar.counter(&catalog::INDEX_LATE_RECORDS),
+            index_full_keys: registrar.counter(&catalog::INDEX_FULL_KEYS),
+            index_family_members: registrar.counter(&catalog::INDEX_FAMILY_MEMBERS),
+            withdrawn: rejects(|reject| counter(recorder, catalog::WITHDRAWN.name, &[("reason", reject.name())])),
+            cold_starts: registrar.counters(&catalog::COLD_STARTS),
+            verdict_seconds: registrar.histogram(&catalog::VERDICT_SECONDS),
+            judge_wait: registrar.histogram(&catalog::JUDGE_WAIT),
+            log_lag: registrar.gauges(&catalog::LOG_LAG),
+            log_repeats: registrar.counter(&catalog::LOG_REPEATS),
+            clamped_timestamps: registrar.counter(&catalog::CLAMPED_TIMESTAMPS),
+            judge_takeovers: registrar.counter(&catalog::JUDGE_TAKEOVERS),
+            restored_entries: registrar.counters(&catalog::RESTORED_ENTRIES),
+            snapshot_duration: registrar.histograms(&catalog::SNAPSHOT_DURATION),
+            snapshot_failures: registrar.counters(&catalog::SNAPSHOT_FAILURES),
+            worker_busy: registrar.counter(&catalog::WORKER_BUSY),
+            queue_records: registrar.gauges(&catalog::QUEUE_RECORDS),
+            queue_limit: registrar.gauges(&catalog::QUEUE_LIMIT),
         }
     }
 }

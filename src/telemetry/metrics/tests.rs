@@ -1,4 +1,4 @@
-use super::super::table::{Label, Spec};
+use super::super::catalog::{Label, Spec};
 use super::*;
 
 fn metrics() -> Metrics {
@@ -101,13 +101,13 @@ fn record_everything(metrics: &Metrics) {
     metrics.rebalance_pause(second);
     metrics.paused(Pause::Backpressure, true);
     metrics.producer_queue(1, 2);
-    let figures = IndexFigures {
+    let figures = IndexTotals {
         is_ready: true,
         entries: 1,
         oldest: Some(now),
         exact_bytes: 2,
         largest_bucket: 1,
-        ..IndexFigures::default()
+        ..IndexTotals::default()
     };
     metrics.index(0, figures);
     metrics.lookup(2, Some(5));
@@ -230,23 +230,23 @@ fn instances_of_one_process_do_not_share_a_recorder() {
 fn the_judges_of_one_process_are_shown_as_one() {
     let metrics = metrics();
     let at = |millis| Some(Timestamp::from_millis(millis));
-    let one = IndexFigures {
+    let one = IndexTotals {
         is_ready: true,
         entries: 3,
         oldest: at(9_000),
         exact_bytes: 10,
         largest_bucket: 7,
-        ..IndexFigures::default()
+        ..IndexTotals::default()
     };
-    let other = IndexFigures {
+    let other = IndexTotals {
         entries: 4,
         oldest: at(8_000),
         exact_bytes: 1,
         largest_bucket: 5,
         waiting: 6,
-        ..IndexFigures::default()
+        ..IndexTotals::default()
     };
-    metrics.index(0, IndexFigures { entries: 1_000, ..one });
+    metrics.index(0, IndexTotals { entries: 1_000, ..one });
     metrics.index(1, other);
     metrics.index(0, one);
     let text = metrics.render();

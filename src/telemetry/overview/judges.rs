@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::record::Timestamp;
-use crate::telemetry::figures::ParsedMetrics;
-use crate::telemetry::table;
+use crate::telemetry::catalog;
+use crate::telemetry::parsed_metrics::ParsedMetrics;
 
 /// Name of the check that fails while requests wait and no verdict comes.
 pub const VERDICTS_CHECK: &str = "verdicts";
@@ -80,7 +80,7 @@ impl Judges {
         let mut silence = no_verdicts.clone();
         for partition in 0..log_partitions {
             let label = partition.to_string();
-            let is_judge = figures.sum(table::JUDGE_ACTIVE.name, &[("log_partition", &label)]) > 0.0;
+            let is_judge = figures.sum(catalog::JUDGE_ACTIVE.name, &[("log_partition", &label)]) > 0.0;
             let (presence, why) = match failing(&judge_check(usize::try_from(partition).unwrap_or(usize::MAX))) {
                 Some(_) if is_judge => (JudgePresence::Judge, None),
                 Some(None) => (JudgePresence::Standby, None),

@@ -1,8 +1,8 @@
 //! Totals and levels at one moment, and what two of them come to.
 
-use crate::telemetry::figures::ParsedMetrics;
 use crate::telemetry::labels::{LabelValue, VerdictLabel};
-use crate::telemetry::{status, table};
+use crate::telemetry::parsed_metrics::ParsedMetrics;
+use crate::telemetry::{catalog, status};
 
 /// Number of verdicts.
 pub(super) const VERDICTS: usize = <VerdictLabel as LabelValue>::NAMES.len();
@@ -29,17 +29,17 @@ impl Reading {
     pub(super) fn of(figures: &ParsedMetrics) -> Self {
         let mut documents = [0.0; VERDICTS];
         for (total, verdict) in documents.iter_mut().zip(VerdictLabel::NAMES) {
-            *total = figures.sum(table::DOCUMENTS.name, &[("verdict", verdict)]);
+            *total = figures.sum(catalog::DOCUMENTS.name, &[("verdict", verdict)]);
         }
-        let sum = |spec: &table::Spec| figures.sum(spec.name, &[]);
-        let window = figures.largest(table::INDEX_WINDOW.name).map(|seconds| seconds * 1000.0);
+        let sum = |spec: &catalog::Spec| figures.sum(spec.name, &[]);
+        let window = figures.largest(catalog::INDEX_WINDOW.name).map(|seconds| seconds * 1000.0);
         Self {
             documents,
-            dead_letters: sum(&table::DEAD_LETTERS),
-            end_to_end: figures.buckets(table::END_TO_END_LATENCY.name),
-            verdict_wait: figures.buckets(table::VERDICT_SECONDS.name),
-            lag: sum(&table::CONSUMER_LAG),
-            index_fill: share(sum(&table::INDEX_MEMORY), sum(&table::INDEX_MEMORY_LIMIT)),
+            dead_letters: sum(&catalog::DEAD_LETTERS),
+            end_to_end: figures.buckets(catalog::END_TO_END_LATENCY.name),
+            verdict_wait: figures.buckets(catalog::VERDICT_SECONDS.name),
+            lag: sum(&catalog::CONSUMER_LAG),
+            index_fill: share(sum(&catalog::INDEX_MEMORY), sum(&catalog::INDEX_MEMORY_LIMIT)),
             window_reached: status::effective_window_ms(figures).zip(window).and_then(|(reached, window)| {
                 // Windows are far below 2^53 ms.
                 let reached = reached.to_string().parse().ok()?;
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::config::settings;
     use crate::record::{PartitionId, Timestamp};
-    use crate::telemetry::{IndexFigures, Metrics};
+    use crate::telemetry::{IndexTotals, Metrics};
     use std::collections::BTreeMap;
     use std::time::Duration;
 
@@ -152,7 +152,7 @@ mod tests {
         metrics.consumer_lags(&BTreeMap::from([(PartitionId::new("t", 1), 9), (PartitionId::new("u", 0), 4)]));
         metrics.index_limits(400, Duration::from_secs(100), Duration::from_secs(5));
         let oldest = Some(Timestamp::from_millis(50_000));
-        metrics.index(0, IndexFigures { oldest, exact_bytes: 100, ..IndexFigures::default() });
+        metrics.index(0, IndexTotals { oldest, exact_bytes: 100, ..IndexTotals::default() });
         metrics.last_record("t", Timestamp::from_millis(75_000));
         metrics.verdict(Duration::from_millis(20));
         let reading = Reading::of(&ParsedMetrics::parse(&metrics.render()));

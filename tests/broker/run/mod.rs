@@ -2,7 +2,7 @@
 
 mod crashes;
 pub(super) mod instance;
-mod manners;
+mod delivery_modes;
 mod partitions;
 pub(super) mod topics;
 

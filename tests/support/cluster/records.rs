@@ -130,8 +130,8 @@ impl Shelf {
     /// Reads what is there now, and says how many records have been read in all.
     pub(crate) fn advance(&mut self) -> usize {
         // The first fetch takes a moment, and a broker may be on its way up.
-        let mut patience = Duration::from_millis(100);
-        while let Some(polled) = self.consumer.poll(patience) {
+        let mut timeout = Duration::from_millis(100);
+        while let Some(polled) = self.consumer.poll(timeout) {
             match polled {
                 Ok(message) => {
                     let place = (message.topic().to_owned(), message.partition());
@@ -145,7 +145,7 @@ impl Shelf {
                     self.is_shaken = true;
                 }
             }
-            patience = Duration::from_millis(5);
+            timeout = Duration::from_millis(5);
         }
         if self.is_shaken {
             let known = self.consumer.fetch_metadata(None, Duration::from_secs(2));

@@ -1,7 +1,7 @@
 use super::super::rows::State;
 use super::*;
 use crate::cli::topics::plan::{inherit, logs};
-use crate::config::{Given, Layers, Purpose, SAMPLE};
+use crate::config::{ExternalInputs, Layers, Purpose, SAMPLE};
 
 const DAY: i64 = 86_400_000;
 const NOW: Timestamp = Timestamp::from_millis(20_000 * DAY);
@@ -9,7 +9,7 @@ const NOW: Timestamp = Timestamp::from_millis(20_000 * DAY);
 fn settings() -> Settings {
     let mut layers = Layers::default();
     layers.file("f.yaml", SAMPLE);
-    layers.resolve(&Given::default(), Purpose::Run).unwrap_or_else(|refused| panic!("{refused}")).0
+    layers.resolve(&ExternalInputs::default(), Purpose::Run).unwrap_or_else(|refused| panic!("{refused}")).0
 }
 
 fn view(name: &str, settings: &[(&str, &str)]) -> TopicView {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::settings::Settings;
-use crate::log::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict};
+use crate::protocol::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::replay::{InputRange, Order, Reads, Target};
 use crate::text::Analyzer;
@@ -69,8 +69,9 @@ fn verdict(offset: i64, original: Option<i64>) -> Verdict {
 /// 15 was withdrawn by the replay.
 fn counted(plan: &Plan) -> Counted<'_> {
     let rules = settings().rules;
-    let live = std::sync::Arc::new(crate::log::Rules { max_distance: 3, stages: Stage::ALL.to_vec(), ..rules.clone() });
-    let tried = std::sync::Arc::new(crate::log::Rules { max_distance: 5, stages: Stage::ALL.to_vec(), ..rules });
+    let live =
+        std::sync::Arc::new(crate::protocol::Rules { max_distance: 3, stages: Stage::ALL.to_vec(), ..rules.clone() });
+    let tried = std::sync::Arc::new(crate::protocol::Rules { max_distance: 5, stages: Stage::ALL.to_vec(), ..rules });
     let mut changes = Changes::new(&plan.ranges(), 2);
     for offset in 0..16 {
         let (before, after) = ((offset == 13).then_some(1), (10..13).contains(&offset).then_some(offset - 1));

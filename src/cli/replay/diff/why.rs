@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::cli::human;
 use crate::cli::verdict::{Form, Measure};
 use crate::fingerprint::share;
-use crate::log::{Match, Rules, SameId, Stage};
+use crate::protocol::{Match, Rules, SameId, Stage};
 use crate::record::Source;
 use crate::replay::{Example, Ruled, Side, Sides, VerdictKind};
 
@@ -188,7 +188,7 @@ fn of_two(
 /// Lists the settings that decide verdicts and that differ.
 fn differing(one: &Rules, other: &Rules) -> Vec<&'static str> {
     let of_minhash = one.minhash.zip(other.minhash);
-    let minhash = |differs: fn(crate::log::MinHashRules, crate::log::MinHashRules) -> bool| {
+    let minhash = |differs: fn(crate::protocol::MinHashRules, crate::protocol::MinHashRules) -> bool| {
         of_minhash.is_some_and(|(one, other)| differs(one, other))
     };
     [
@@ -216,7 +216,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::log::Windows;
+    use crate::protocol::Windows;
     use crate::record::{PartitionId, Reject};
 
     fn rules(assignments: &[&str]) -> Rules {

@@ -1,0 +1,50 @@
+//! What the `simhash` stage finds by chance.
+
+use serde_json::{Value, json};
+
+use crate::cli::output::expected;
+use crate::config::settings::Settings;
+use crate::fingerprint::Width;
+use crate::protocol::Stage;
+
+/// The stage in use, with what is expected of it.
+pub(super) struct Strangers {
+    width: Width,
+    max_distance: u8,
+    max_entries: u64,
+}
+
+impl Strangers {
+    /// Takes it from settings; `None` when the stage is not in use.
+    pub(super) fn of(settings: &Settings) -> Option<Self> {
+        let rules = &settings.rules;
+        let strangers = Self {
+            width: settings.fingerprint.simhash.bits,
+            max_distance: rules.max_distance,
+            max_entries: rules.max_entries,
+        };
+        rules.stages.contains(&Stage::SimHash).then_some(strangers)
+    }
+
+    fn by_chance(&self) -> f64 {
+        self.width.strangers(self.max_distance, self.max_entries)
+    }
+
+    pub(super) fn line(&self) -> String {
+        format!(
+            "simhash: two texts match when at most {} of {} bits differ; by chance a page matches {} of {} originals\n\
+             (if codes were random; those of real texts are closer)",
+            self.max_distance,
+            self.width.bits(),
+            expected(self.by_chance()),
+            self.max_entries
+        )
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "bits": self.width.bits(), "max_distance": self.max_distance, "max_entries": self.max_entries,
+            "by_chance": self.by_chance(),
+        })
+    }
+}

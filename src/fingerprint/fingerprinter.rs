@@ -1,0 +1,344 @@
+//! The pure rooms 1 to 3 as one call: bytes of a record -> what is asked about it.
+
+use super::identity::Identity;
+use super::scheme::{partition_of, scheme_id};
+use super::shingle::{Letters, ShingleUnit, hash_of};
+use super::simhash::{Feature, keep_strongest, log_weight, simhash};
+use super::{
+    Distinct, ExactHash, FeatureHash, Fingerprints, IdHash, Numbers, PageDigest, Permutations, SchemeId, ScopeHash,
+    Seed, Settings, SimHashSettings, SiteHash, Sketch, Weights, Width,
+};
+use crate::record::{Decoder, Encoding, InputSettings, InputSettingsError, RawRecord, Rejection, Timestamp};
+use crate::text::{self, Analyzer, CutBy, Extraction, WordMap};
+use std::num::NonZeroUsize;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed, xxh3_128};
+
+/// Reads records: decode, text, fingerprints. Shared by all text threads; each brings its own [`Scratch`].
+#[derive(Clone, Debug)]
+pub struct Fingerprinter {
+    pub(super) decoder: Decoder,
+    pub(super) analyzer: Analyzer,
+    pub(super) settings: Settings,
+    permutations: Permutations,
+    partitions: NonZeroUsize,
+    scheme: SchemeId,
+}
+
+/// Buffers that one thread uses for page after page. What they hold between calls means nothing.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    normal: String,
+    words: WordMap<WordCount>,
+    features: Vec<Feature>,
+    letters: Letters,
+    sketch: SketchScratch,
+}
+
+#[derive(Debug, Default)]
+struct SketchScratch {
+    shingles: Vec<u32>,
+    different: Distinct,
+    minima: Vec<u32>,
+}
+
+/// What is known of a word of the page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WordCount {
+    pub(super) count: u32,
+    idf: u32,
+    /// Halves of its hash, the lower one first: 24 bytes in all, where a number of 128 bits would make it 32.
+    hash: [u64; 2],
+}
+
+/// One step of reading a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Bytes to document.
+    Decode,
+    /// Body to normalised text.
+    Extract,
+    /// Text to words, counted.
+    Tokenize,
+    /// Words to fingerprints.
+    Fingerprint,
+}
+
+/// What is known of one page: everything an entry of the fingerprint log holds, and some figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FingerprintedPage {
+    /// Hash of the page's canonical address; of its id where it names none.
+    pub id: Option<IdHash>,
+    /// The id itself, for headers and pair pages.
+    pub id_text: Option<String>,
+    /// The canonical address, where it is on the page's site and another one than its own.
+    pub canonical: Option<String>,
+    /// Hash of the page's site, where its address is known.
+    pub site: Option<SiteHash>,
+    /// Hash of the page's scope.
+    pub scope: Option<ScopeHash>,
+    /// Partition of the fingerprint log that the page goes to.
+    pub partition: usize,
+    /// Event time, when it is read from a field and the field is there; else the record's timestamp counts.
+    pub event_time: Option<Timestamp>,
+    /// The fingerprints.
+    pub fingerprints: Fingerprints,
+    /// Digest of the record's bytes.
+    pub digest: PageDigest,
+    /// What the page was encoded in.
+    pub encoding: Encoding,
+    /// What was taken out of it.
+    pub extraction: Extraction,
+    /// Words of the page, repeats included, stop words not.
+    pub tokens: usize,
+    /// Distinct words, before the strongest are chosen.
+    pub features: usize,
+    /// Length of the normalised text.
+    pub text_bytes: usize,
+    /// Whether text past `text.max_bytes` was left unread.
+    pub cut: bool,
+    /// What cut the text into words.
+    pub cut_by: CutBy,
+}
+
+impl FingerprintedPage {
+    /// Returns why the page has no `SimHash`, where it has none; `min_features` is that of the settings it was read by.
+    #[must_use]
+    pub fn fp_missing(&self, min_features: usize) -> Option<String> {
+        self.fingerprints.simhash.is_none().then(|| format!("fewer than {min_features} different words"))
+    }
+}
+
+/// Why settings cannot be used for reading.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Wrong input settings.
+    #[error(transparent)]
+    Input(#[from] InputSettingsError),
+    /// Wrong text settings.
+    #[error(transparent)]
+    Text(#[from] text::SettingsError),
+    /// Without a scope all pages would go to one partition.
+    #[error("judge.partitions is {0}, but input.fields.scope is not set: pages are shared out by scope")]
+    PartitionsWithoutScope(NonZeroUsize),
+    /// The upper bits of every code would be equal.
+    #[error("match.simhash.hash {} has {} bits, match.simhash.bits is {}", .0.name(), .0.widest().bits(), .1.bits())]
+    NarrowHash(FeatureHash, Width),
+}
+
+impl Fingerprinter {
+    /// Prepares reading; loads dictionaries.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`] when the settings contradict each other.
+    pub fn new(
+        input: &InputSettings,
+        text: &text::Settings,
+        fingerprint: &Settings,
+        partitions: NonZeroUsize,
+    ) -> Result<Self, SettingsError> {
+        if partitions.get() > 1 && input.fields.scope.is_none() {
+            return Err(SettingsError::PartitionsWithoutScope(partitions));
+        }
+        let SimHashSettings { bits, hash, .. } = &fingerprint.simhash;
+        if *bits > hash.widest() {
+            return Err(SettingsError::NarrowHash(*hash, *bits));
+        }
+        Ok(Self {
+            decoder: Decoder::new(input, text.max_nesting)?,
+            analyzer: Analyzer::new(text)?,
+            settings: fingerprint.clone(),
+            permutations: Permutations::new(fingerprint.minhash.form.map_or(0, |form| usize::from(form.slots()))),
+            partitions,
+            scheme: scheme_id(input, text, fingerprint, partitions),
+        })
+    }
+
+    /// Returns the scheme that all readings belong to.
+    #[must_use]
+    pub fn scheme(&self) -> &SchemeId {
+        &self.scheme
+    }
+
+    /// Returns what turns bodies into words.
+    #[must_use]
+    pub fn analyzer(&self) -> &Analyzer {
+        &self.analyzer
+    }
+
+    /// Reads one record.
+    ///
+    /// # Errors
+    ///
+    /// A [`Rejection`] for a reason that is a function of the page and the scheme alone
+    /// ([`crate::record::Reject::is_of_the_page`]).
+    pub fn read(&self, record: &RawRecord<'_>, scratch: &mut Scratch) -> Result<FingerprintedPage, Rejection> {
+        self.read_watched(record, scratch, |_| {})
+    }
+
+    /// Reads one record and calls `observe` after each step, so that callers can time it. A step that finds a reason to reject
+    /// the page has ended, too; none follows it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Fingerprinter::read`].
+    pub fn read_watched(
+        &self,
+        record: &RawRecord<'_>,
+        scratch: &mut Scratch,
+        mut ended: impl FnMut(Step),
+    ) -> Result<FingerprintedPage, Rejection> {
+        let document = self.decoder.decode(record);
+        ended(Step::Decode);
+        let document = document?;
+        let normal = self.analyzer.normalize(&document.body, &mut scratch.normal);
+        ended(Step::Extract);
+        let normal = normal?;
+        let Scratch { words, features, letters, sketch, .. } = scratch;
+        words.clear();
+        letters.clear();
+        let (shingle, mut tokens) = (self.settings.minhash.shingle, 0);
+        let by_words = self.settings.minhash.form.is_some() && shingle.unit == ShingleUnit::Words;
+        let cut_by = self.analyzer.words(normal.text, |word| {
+            tokens += 1;
+            if by_words {
+                letters.push_word(word.text, shingle.lengths);
+            }
+            let seen = words.entry(word.hash).or_insert_with(|| self.first_seen(word));
+            seen.count = seen.count.saturating_add(1);
+        });
+        let distinct = words.len();
+        ended(Step::Tokenize);
+        let exact = ExactHash(xxh3_128(normal.text.as_bytes()));
+        let simhash = (distinct >= self.analyzer.settings().min_features).then(|| {
+            features.clear();
+            features.extend(words.values().map(|seen| self.feature(*seen)));
+            keep_strongest(features, self.settings.simhash.top_k);
+            simhash(features, self.settings.simhash.bits)
+        });
+        let sketch = self.sketch(normal.text, letters, sketch);
+        let scope = document.scope.as_deref().map(scope_hash);
+        let Identity { id, canonical, site } = Identity::of(&document);
+        let reading = FingerprintedPage {
+            id,
+            id_text: document.id.map(String::from),
+            canonical,
+            site,
+            scope,
+            partition: partition_of(scope, self.partitions),
+            event_time: document.fetched_at,
+            fingerprints: Fingerprints { exact, simhash, sketch, numbers: Numbers::of(normal.text) },
+            digest: digest_of(record),
+            encoding: document.encoding,
+            extraction: normal.extraction,
+            tokens,
+            features: distinct,
+            text_bytes: normal.text.len(),
+            cut: normal.cut,
+            cut_by,
+        };
+        ended(Step::Fingerprint);
+        Ok(reading)
+    }
+
+    /// Returns a page's text in the form that is compared, for those who show it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Fingerprinter::read`].
+    pub fn normal_text(&self, record: &RawRecord<'_>) -> Result<String, Rejection> {
+        let document = self.decoder.decode(record)?;
+        let mut text = String::new();
+        self.analyzer.normalize(&document.body, &mut text)?;
+        Ok(text)
+    }
+
+    /// Finds a page's scope and partition without a look at its text: for pages on whose text the work failed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Fingerprinter::read`], for what concerns the scope.
+    pub fn place(&self, record: &RawRecord<'_>) -> Result<(Option<ScopeHash>, usize), Rejection> {
+        let scope = self.decoder.scope(record)?.as_deref().map(scope_hash);
+        Ok((scope, partition_of(scope, self.partitions)))
+    }
+
+    /// Returns a page's event time without a look at its text, when it is read from a field and the field is there.
+    #[must_use]
+    pub fn event_time(&self, record: &RawRecord<'_>) -> Option<Timestamp> {
+        self.decoder.decode(record).ok()?.fetched_at
+    }
+
+    /// Makes the sketch of a normalised text, whose words are in `letters` when shingles are cut by words. A shingle that
+    /// repeats counts once.
+    fn sketch(&self, normal: &str, letters: &mut Letters, scratch: &mut SketchScratch) -> Option<Sketch> {
+        let SketchScratch { shingles, different, minima } = scratch;
+        let form = self.settings.minhash.form?;
+        shingles.clear();
+        self.settings.minhash.shingle.each_taken(normal, letters, |shingle| shingles.push(hash_of(shingle)));
+        self.settings.minhash.stop.drop_from(shingles);
+        if self.settings.seed != Seed::NONE {
+            shingles.iter_mut().for_each(|shingle| *shingle = self.settings.seed.mixed_32(*shingle));
+        }
+        let least = self.settings.minhash.min_shingles.max(1);
+        // Only a short text can have too few different ones: sorting a long one would cost as much as its sketch.
+        if shingles.len() < least.saturating_mul(8) {
+            shingles.sort_unstable();
+            shingles.dedup();
+        }
+        if shingles.len() < least {
+            return None;
+        }
+        self.permutations.minima(shingles, minima);
+        let size = if form.has_count() { different.count(shingles) } else { 0 };
+        Some(form.cut(minima, shingles, size))
+    }
+
+    pub(super) fn first_seen(&self, word: text::Word<'_>) -> WordCount {
+        let SimHashSettings { bits, hash, .. } = &self.settings.simhash;
+        let hash = self.settings.seed.mixed_128(hash.of(*bits, word.text, word.hash));
+        #[expect(clippy::cast_possible_truncation, reason = "the halves are wanted")]
+        let hash = [hash as u64, (hash >> 64) as u64];
+        WordCount { count: 0, idf: text::idf(word.text, word.hash), hash }
+    }
+
+    pub(super) fn feature(&self, seen: WordCount) -> Feature {
+        let [lower, upper] = seen.hash;
+        Feature { hash: u128::from(upper) << 64 | u128::from(lower), weight: self.weight(seen) }
+    }
+
+    fn weight(&self, seen: WordCount) -> u32 {
+        match self.settings.simhash.weights {
+            Weights::TfIdf => damped(seen.count, seen.idf),
+            Weights::Tf => log_weight(seen.count),
+            Weights::Uniform => text::ONE,
+        }
+    }
+}
+
+/// Returns the weight of a word that stands in a page so often and is so rare. The count is logarithmic: else a word of
+/// more than half the weight of a list would decide every bit of its fingerprint.
+fn damped(count: u32, idf: u32) -> u32 {
+    let weight = u64::from(log_weight(count)) * u64::from(idf) / u64::from(text::ONE);
+    u32::try_from(weight).unwrap_or(u32::MAX)
+}
+
+/// Returns the hash of a page's id.
+#[must_use]
+pub fn id_hash(id: &str) -> IdHash {
+    IdHash(xxh3_64(id.as_bytes()))
+}
+
+fn scope_hash(scope: &str) -> ScopeHash {
+    ScopeHash(xxh3_64(scope.as_bytes()))
+}
+
+/// Returns four bytes of hash over a record's key and value. An absent key differs from an empty one.
+#[must_use]
+pub fn digest_of(record: &RawRecord<'_>) -> PageDigest {
+    let key = record.key.map_or(0, |key| xxh3_64_with_seed(key, 1));
+    let hash = record.value.map_or(key, |value| xxh3_64_with_seed(value, key));
+    // The low half, on purpose.
+    let [.., a, b, c, d] = hash.to_be_bytes();
+    PageDigest(u32::from_be_bytes([a, b, c, d]))
+}

@@ -1,0 +1,67 @@
+use proptest::prelude::*;
+
+use super::*;
+
+struct HammingIndex<'a>(&'a Line, u32, u32, LiveWindow);
+impl Job for HammingIndex<'_> {
+    type Output = [u32; 3];
+    fn run<C: Compare>(self) -> Self::Output {
+        let Self(line, tag, reach, window) = self;
+        let mask = (1 << reach) - 1;
+        [C::near(line, tag, reach, window), C::equal(line, tag, mask, window), C::alive(line, window)]
+    }
+}
+
+struct Put<'a>(&'a Line, u32, u32, u32);
+impl Job for Put<'_> {
+    type Output = Line;
+    fn run<C: Compare>(self) -> Self::Output {
+        let Self(line, slot, tag, id) = self;
+        let mut line = *line;
+        C::put(&mut line, slot, tag, id);
+        line
+    }
+}
+
+struct Eight<'a>(&'a [u64; 8], u64, u32, LiveWindow);
+impl Job for Eight<'_> {
+    type Output = [u32; 2];
+    fn run<C: Compare>(self) -> Self::Output {
+        let Self(codes, code, reach, window) = self;
+        [C::eight(codes, code, reach), C::sixteen(codes, reach, (1 << reach) - 1, window)]
+    }
+}
+
+proptest! {
+    #[test]
+    fn wide_and_portable_lines_are_written_alike(line in any::<Line>(), tag in 0..1_u32 << 24, id in any::<u32>()) {
+        for slot in 0..9 {
+            let portable = Backend::PORTABLE.run(Put(&line, slot, tag, id));
+            prop_assert_eq!(tags(&portable)[slot as usize], tag);
+            for engine in Backend::available() {
+                prop_assert_eq!(engine.run(Put(&line, slot, tag, id)), portable, "{}", engine.name());
+            }
+        }
+    }
+
+    #[test]
+    fn wide_and_portable_comparisons_agree(
+        line in any::<Line>(), slot in 0..9_usize, flips in any::<u32>(), reach in 0..9_u32,
+        tail in any::<u32>(), live in any::<u32>(), codes in any::<[u64; 8]>(), other in any::<u64>(),
+    ) {
+        // Near the tag of a slot, or nowhere near.
+        let window = LiveWindow { tail, live };
+        for tag in [tags(&line)[slot] ^ (flips & flips.rotate_left(9) & 0x00FF_FFFF), flips & 0x00FF_FFFF] {
+            let portable = Backend::PORTABLE.run(HammingIndex(&line, tag, reach, window));
+            for engine in Backend::available() {
+                prop_assert_eq!(engine.run(HammingIndex(&line, tag, reach, window)), portable, "{}", engine.name());
+            }
+        }
+        for code in [codes[slot % 8] ^ (other & other.rotate_left(7) & other.rotate_left(31)), other] {
+            let portable = Backend::PORTABLE.run(Eight(&codes, code, reach, window));
+            for engine in Backend::available() {
+                prop_assert_eq!(engine.run(Eight(&codes, code, reach, window)), portable, "{}", engine.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Chooses the best candidate, independent of the order in which the index finds them.
+
+use crate::index::Candidate;
+use crate::protocol::Stage;
+
+/// Keeps the best of the candidates it is shown: one that may be the same page before one that is refused, then one with
+/// the page's figures before one with others, then the page's own id first, then the strongest stage, then one that is near before one that is only contained, then the smallest
+/// distance, then the earliest in the log.
+#[derive(Debug, Default)]
+pub(super) struct BestMatch {
+    best: Option<(Rank, Candidate)>,
+}
+
+/// Smaller is better.
+type Rank = (bool, bool, bool, Stage, bool, u8, u64);
+
+/// Most families that a page is looked for in.
+const MAX_HEADS: usize = 4;
+
+const fn rank_of(candidate: &Candidate) -> Rank {
+    let Candidate { sequence, stage, distance, contained, same_id, other_numbers, refused_by } = *candidate;
+    (refused_by.is_some(), other_numbers, !same_id, stage, contained.is_some(), distance, sequence)
+}
+
+impl BestMatch {
+    /// Looks at one candidate.
+    pub(super) fn consider(&mut self, candidate: Candidate) {
+        let rank = rank_of(&candidate);
+        if self.best.as_ref().is_none_or(|(best, _)| rank < *best) {
+            self.best = Some((rank, candidate));
+        }
+    }
+
+    /// Returns the best candidate seen.
+    pub(super) fn best(&self) -> Option<Candidate> {
+        self.best.as_ref().map(|(_, candidate)| *candidate)
+    }
+}
+
+/// Keeps the nearest candidates that are near without being the same page: the heads of the families that the page may
+/// belong to.
+#[derive(Debug, Default)]
+pub(super) struct Heads(Vec<Candidate>);
+
+impl Heads {
+    /// Looks at one candidate.
+    pub(super) fn consider(&mut self, candidate: Candidate) {
+        if candidate.stage == Stage::Exact || !(candidate.refused_by.is_some() || candidate.other_numbers) {
+            return;
+        }
+        let rank = |candidate: &Candidate| (candidate.stage, candidate.distance, candidate.sequence);
+        let at = self.0.partition_point(|held| rank(held) < rank(&candidate));
+        self.0.insert(at, candidate);
+        self.0.truncate(MAX_HEADS);
+    }
+
+    /// Returns the nearest one.
+    pub(super) fn nearest(&self) -> Option<&Candidate> {
+        self.0.first()
+    }
+
+    /// Returns their sequence numbers, the nearest first.
+    pub(super) fn sequences(&self) -> Vec<u64> {
+        self.0.iter().map(|head| head.sequence).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From 20 on they have other figures, below 3 they are contained.
+    fn best_of(candidates: &[(bool, Stage, u8, u64)]) -> u64 {
+        let mut choice = BestMatch::default();
+        for &(same_id, stage, distance, sequence) in candidates {
+            let (other_numbers, contained) = (sequence >= 20, (sequence < 3).then_some(900));
+            choice.consider(Candidate {
+                sequence,
+                stage,
+                distance,
+                contained,
+                same_id,
+                other_numbers,
+                refused_by: None,
+            });
+        }
+        choice.best().unwrap().sequence
+    }
+
+    #[test]
+    fn own_figures_then_own_id_then_stage_then_nearness_then_distance_then_the_earliest() {
+        let template = (true, Stage::SimHash, 0, 20);
+        let nearest_template = (true, Stage::SimHash, 0, 21);
+        let own = (true, Stage::SimHash, 3, 9);
+        let exact = (false, Stage::Exact, 0, 8);
+        let near = (false, Stage::SimHash, 1, 7);
+        let near_but_later = (false, Stage::SimHash, 1, 8);
+        let far = (false, Stage::SimHash, 2, 4);
+        let by_sketch = (false, Stage::MinHash, 90, 6);
+        let contained = (false, Stage::MinHash, 80, 2);
+        let contained_less = (false, Stage::MinHash, 81, 1);
+        let mut all = vec![
+            nearest_template,
+            template,
+            contained_less,
+            contained,
+            by_sketch,
+            far,
+            near_but_later,
+            near,
+            exact,
+            own,
+        ]; // worst first
+        for expected in [9, 8, 7, 8, 4, 6, 2, 1, 20, 21] {
+            assert_eq!(best_of(&all), expected);
+            all.reverse();
+            assert_eq!(best_of(&all), expected);
+            all.reverse();
+            all.pop();
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the kept log still serves: how far it may be trimmed, and where the low watermarks may stand.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::protocol::{Answer, Verdict, VerdictOffset, VerdictRecord};
+use crate::record::{PartitionId, Timestamp};
+
+/// The stretch of the verdict log from one checkpoint to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSpan {
+    /// Offset of the checkpoint it begins with; unknown while that is not committed.
+    pub checkpoint: Option<VerdictOffset>,
+    /// The originals that its verdicts made have smaller sequence numbers than this.
+    pub end_sequence: u64,
+    /// Largest event time ruled in it.
+    pub newest: Timestamp,
+    /// First and last offset ruled in it, by input partition.
+    pub ruled: BTreeMap<PartitionId, (i64, i64)>,
+}
+
+/// What is known of the input when a checkpoint is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InputOffsets {
+    /// What the input group has committed, for every partition that has an offset.
+    pub committed: BTreeMap<PartitionId, i64>,
+    /// Every partition of the input that exists. What was dropped from the input or deleted is not among them.
+    pub partitions: BTreeSet<PartitionId>,
+}
+
+impl InputOffsets {
+    fn committed(&self, partition: &PartitionId) -> Option<i64> {
+        self.committed.get(partition).copied()
+    }
+}
+
+/// The kept log, oldest span first. Bounded by the number of checkpoints kept times the input partitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogRetention {
+    spans: VecDeque<LogSpan>,
+}
+
+impl LogRetention {
+    /// Rebuilds the list from a snapshot.
+    #[must_use]
+    pub fn from_parts(spans: Vec<LogSpan>) -> Self {
+        Self { spans: spans.into() }
+    }
+
+    /// Returns the spans, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &LogSpan> {
+        self.spans.iter()
+    }
+
+    /// Notes a followed record at `offset`; `next_sequence` is the state's behind it.
+    pub fn follow(&mut self, offset: VerdictOffset, record: &VerdictRecord, next_sequence: u64) {
+        match record {
+            VerdictRecord::Checkpoint(_) => self.open(Some(offset), next_sequence),
+            VerdictRecord::Verdicts(batch) => {
+                batch.verdicts.iter().for_each(|verdict| self.note(verdict, next_sequence));
+            }
+            VerdictRecord::Rules(_) => {}
+        }
+    }
+
+    /// Begins a span with a checkpoint.
+    pub fn open(&mut self, checkpoint: Option<VerdictOffset>, next_sequence: u64) {
+        self.spans.push_back(LogSpan {
+            checkpoint,
+            end_sequence: next_sequence,
+            newest: Timestamp::MIN,
+            ruled: BTreeMap::new(),
+        });
+    }
+
+    /// Names the place of the checkpoint that was written last.
+    pub fn place(&mut self, checkpoint: VerdictOffset) {
+        if let Some(span) = self.spans.back_mut() {
+            span.checkpoint = Some(checkpoint);
+        }
+    }
+
+    /// Notes a verdict in the newest span. Verdicts of a range that is reopened are read by nobody any more: its pages are
+    /// judged again.
+    pub fn note(&mut self, verdict: &Verdict, next_sequence: u64) {
+        if let Answer::Reopened { partition, from, to } = &verdict.answer {
+            for span in &mut self.spans {
+                let is_within = |&(first, last): &(i64, i64)| *from <= first && last < *to;
+                if span.ruled.get(partition).is_some_and(is_within) {
+                    span.ruled.remove(partition);
+                }
+            }
+            return;
+        }
+        let (Some(span), Some(source)) = (self.spans.back_mut(), verdict.answer.ruled_source()) else { return };
+        span.end_sequence = next_sequence;
+        if let Answer::Page(page) = &verdict.answer {
+            span.newest = span.newest.max(page.event_time);
+        }
+        match span.ruled.get_mut(&source.partition) {
+            Some((first, last)) => {
+                *first = (*first).min(source.offset);
+                *last = (*last).max(source.offset);
+            }
+            None => {
+                span.ruled.insert(source.partition.clone(), (source.offset, source.offset));
+            }
+        }
+    }
+
+    /// Returns where the low watermark of a partition may stand: below every verdict that can still be read back, and never
+    /// above what the input group has committed: now, or, of a partition that is not in the input any more, ever
+    /// (`delivered`).
+    #[must_use]
+    pub fn low_watermark(&self, partition: &PartitionId, delivered: i64, input: &InputOffsets) -> i64 {
+        let committed = input.committed(partition).unwrap_or(0);
+        let committed = if input.partitions.contains(partition) { committed } else { committed.max(delivered) };
+        self.spans
+            .iter()
+            .filter_map(|span| span.ruled.get(partition))
+            .map(|(first, _)| *first)
+            .fold(committed, i64::min)
+    }
+
+    /// Returns the offset of the checkpoint up to which the log serves nobody any more: before the oldest original
+    /// held, before every answer at or beyond what the input group has committed, and before `keep_from`. Answers about
+    /// a partition that is not in the input any more wait for no commit: nobody will ask for them.
+    #[must_use]
+    pub fn trim_point(
+        &self,
+        first_live_sequence: u64,
+        input: &InputOffsets,
+        keep_from: Timestamp,
+    ) -> Option<VerdictOffset> {
+        let is_delivered = |(partition, (_, last)): (&PartitionId, &(i64, i64))| {
+            !input.partitions.contains(partition) || input.committed(partition).is_some_and(|position| *last < position)
+        };
+        let spent = |span: &LogSpan| {
+            span.end_sequence <= first_live_sequence && span.newest < keep_from && span.ruled.iter().all(is_delivered)
+        };
+        let behind = self.spans.iter().take(self.spans.len().saturating_sub(1)).take_while(|span| spent(span)).count();
+        self.spans.get(behind).filter(|_| behind > 0)?.checkpoint
+    }
+
+    /// Returns the largest event time of the oldest span that rules a page: how far back the kept log reaches.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.spans.iter().map(|span| span.newest).find(|newest| *newest > Timestamp::MIN)
+    }
+
+    /// Forgets the spans before a checkpoint that the log was trimmed to.
+    pub fn trimmed_to(&mut self, checkpoint: VerdictOffset) {
+        while self.spans.front().is_some_and(|span| span.checkpoint.is_some_and(|offset| offset < checkpoint)) {
+            self.spans.pop_front();
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! The judge's state machine (no I/O): restore, stand by, take over, judge, commit, hand over.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::events::{Effect, Event, Failure, ProducerCall};
+use super::sequencer::{Output, Unfinished, is_checkpoint};
+use super::settings::{ColdStart, ColdStarts, JudgeSettings};
+use super::{Counts, Diverged, InputOffsets, LogRetention, Restored, SharedSnapshot, State};
+use crate::index::{ProbeStats, Task};
+use crate::protocol::{RequestOffset, RulesNumber, RulesRecord, VerdictOffset, VerdictRecord};
+use crate::transaction::TransactionMachine;
+
+/// Where in its life a judge is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Reads snapshot and log.
+    Restoring,
+    /// Follows the active judge, ready to take over.
+    Standby,
+    /// Fences the predecessor and follows its last verdicts.
+    TakingOver,
+    /// Judges.
+    Active,
+    /// Commits what is judged before the partition goes to another.
+    Draining,
+    /// Has left.
+    Stopped,
+}
+
+/// One judge of one partition of the fingerprint log.
+///
+/// Give it events with [`Judge::handle`], take what it wants done with [`Judge::poll`] until there is nothing more.
+#[derive(Debug)]
+pub struct Judge {
+    pub(super) settings: JudgeSettings,
+    pub(super) role: Role,
+    pub(super) state: State,
+    pub(super) spans: LogRetention,
+    /// Offset of the next record of the verdict log to follow.
+    pub(super) position: VerdictOffset,
+    pub(super) latest_checkpoint: Option<VerdictOffset>,
+    pub(super) joined: bool,
+    pub(super) assigned: bool,
+    pub(super) stopping: bool,
+    pub(super) cold_starts: ColdStarts,
+    pub(super) repeats: u64,
+    pub(super) clamped: u64,
+    /// What the look-ups of the newest requests came to.
+    pub(super) looks: Vec<ProbeStats>,
+    /// The record of requests that is judged in steps, until its last request is judged.
+    pub(super) unfinished: Option<Unfinished>,
+    /// Time of the newest event.
+    pub(super) now: Duration,
+    pub(super) output: Output,
+    pub(super) txn: TransactionMachine,
+    /// When the partition is given up at the latest, while draining.
+    pub(super) drain_until: Option<Duration>,
+    pub(super) last_commit: Duration,
+    pub(super) last_snapshot: Duration,
+    /// A snapshot is due as soon as everything judged is committed.
+    pub(super) snapshot_waits: bool,
+    /// An operator wants one.
+    pub(super) snapshot_wanted: bool,
+    /// Where the newest snapshot was taken or restored.
+    pub(super) snapshot_at: Option<VerdictOffset>,
+    pub(super) effects: VecDeque<Effect>,
+}
+
+impl Judge {
+    /// Makes a judge that begins by restoring its state.
+    #[must_use]
+    pub fn new(settings: JudgeSettings) -> Self {
+        let mut judge = Self {
+            settings,
+            role: Role::Restoring,
+            state: State::default(),
+            spans: LogRetention::default(),
+            position: VerdictOffset(0),
+            latest_checkpoint: None,
+            joined: false,
+            assigned: false,
+            stopping: false,
+            cold_starts: ColdStarts::default(),
+            repeats: 0,
+            clamped: 0,
+            looks: Vec::new(),
+            unfinished: None,
+            now: Duration::ZERO,
+            output: Output::default(),
+            txn: TransactionMachine::default(),
+            drain_until: None,
+            last_commit: Duration::ZERO,
+            last_snapshot: Duration::ZERO,
+            snapshot_waits: false,
+            snapshot_wanted: false,
+            snapshot_at: None,
+            effects: VecDeque::new(),
+        };
+        judge.restore();
+        judge
+    }
+
+    /// Returns the next thing to do.
+    pub fn poll(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// Takes one event. `now` counts from any fixed point and never goes back.
+    pub fn handle(&mut self, now: Duration, event: Event) {
+        self.now = now;
+        match event {
+            Event::Restored(restored) => self.restored(restored),
+            Event::Followed { offset, next, record } => self.followed(offset, next, &record),
+            Event::FollowedToEnd => self.followed_to_end(now),
+            Event::LogMoved => self.log_moved(),
+            Event::Assigned => self.assigned(),
+            Event::Revoked => self.revoked(now),
+            Event::Lost => self.lost(),
+            Event::Requests { offset, append_time, requests } => self.judge(offset, append_time, requests),
+            Event::Continue => self.judge_on(),
+            Event::Called(result) => self.called(result),
+            Event::InputCommitted(input) => self.input_committed(input),
+            Event::Tick => {}
+            Event::Stop => self.stop(now),
+        }
+        self.go_on(now);
+    }
+
+    /// Returns what the look-ups of the newest requests came to: those of the last [`Event::Requests`] or
+    /// [`Event::Continue`].
+    #[must_use]
+    pub fn looks(&self) -> &[ProbeStats] {
+        &self.looks
+    }
+
+    /// Returns true if the judge accepts requests; otherwise do not send [`Event::Requests`].
+    #[must_use]
+    pub fn wants_requests(&self) -> bool {
+        let pending = self.output.open.len() + self.output.closed_verdicts;
+        let is_old = self.output.oldest.is_some_and(|oldest| self.now >= oldest + self.settings.pending_time);
+        self.role == Role::Active
+            && !self.stopping
+            && !self.snapshot_waits
+            && self.unfinished.is_none()
+            && pending < self.settings.pending_verdicts
+            && !is_old
+    }
+
+    /// Says whether a record of requests is at hand that can be judged on: then [`Event::Continue`] is wanted.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        let is_wanted = |record: &Unfinished| !record.waits && (self.role == Role::Active || record.judged > 0);
+        self.unfinished.as_ref().is_some_and(is_wanted)
+    }
+
+    /// Says whether a record of requests is judged in part: then no batch can end.
+    pub(super) fn is_within_record(&self) -> bool {
+        self.unfinished.as_ref().is_some_and(|record| record.judged > 0)
+    }
+
+    /// Hands over what somebody else may do meanwhile, so that no request has to wait for it: see
+    /// [`Index::maintenance`](crate::index::Index::maintenance). Whether and when it is done changes no verdict.
+    pub fn maintenance(&mut self, mut hand_over: impl FnMut(Task<'static>)) {
+        self.state.maintenance(&mut hand_over);
+    }
+
+    /// Returns where in its life the judge is.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Returns the state, which may be ahead of what is committed.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns how often the judge began without all the facts.
+    #[must_use]
+    pub const fn cold_starts(&self) -> ColdStarts {
+        self.cold_starts
+    }
+
+    /// Returns what was seen, for those who watch.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        Counts { repeats: self.repeats, clamped: self.clamped, ..self.state.counts() }
+    }
+
+    /// Returns how much event time the kept verdict log spans.
+    #[must_use]
+    pub fn kept(&self) -> Duration {
+        let newest = self.state.stream_time();
+        let reach = self.spans.oldest().filter(|oldest| *oldest < newest).map(|oldest| newest.gap_millis(oldest));
+        Duration::from_millis(reach.unwrap_or(0))
+    }
+
+    /// Returns the offset of the verdict log whose state this is, while nothing is judged ahead of it.
+    #[must_use]
+    pub fn settled_at(&self) -> Option<VerdictOffset> {
+        (self.is_settled() && self.state.log().is_some()).then_some(self.position)
+    }
+
+    /// Requests a snapshot, taken as soon as everything judged is committed.
+    pub fn want_snapshot(&mut self) {
+        self.snapshot_wanted = true;
+    }
+
+    /// Takes a snapshot. `None` unless the state is that of a committed offset.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<SharedSnapshot> {
+        let at = self.settled_at()?;
+        SharedSnapshot::take(&self.state, &self.spans, at, self.latest_checkpoint)
+    }
+
+    // ---- restore and follow
+
+    /// Drops the state and begins again from what is written.
+    pub(super) fn restore(&mut self) {
+        self.role = Role::Restoring;
+        self.reset(State::default(), LogRetention::default(), VerdictOffset(0), None);
+        // What is still followed from the place we had come to means nothing to an empty state.
+        self.effects.push_back(Effect::Unfollow);
+        self.effects.push_back(Effect::Restore);
+    }
+
+    fn reset(
+        &mut self,
+        state: State,
+        spans: LogRetention,
+        position: VerdictOffset,
+        latest_checkpoint: Option<VerdictOffset>,
+    ) {
+        self.state = state;
+        self.spans = spans;
+        self.position = position;
+        self.latest_checkpoint = latest_checkpoint;
+        self.output = Output::default();
+        self.unfinished = None;
+        self.drain_until = None;
+    }
+
+    fn restored(&mut self, restored: Option<Box<Restored>>) {
+        let from = restored.map(|restored| {
+            let Restored { at, state, spans, latest_checkpoint } = *restored;
+            self.reset(state, spans, at, latest_checkpoint);
+            self.snapshot_at = Some(at);
+            at
+        });
+        self.effects.push_back(Effect::Follow { from });
+        self.effects.push_back(Effect::FollowToEnd);
+    }
+
+    fn followed(&mut self, offset: VerdictOffset, next: VerdictOffset, record: &VerdictRecord) {
+        match self.role {
+            Role::Restoring | Role::Standby | Role::TakingOver => {}
+            Role::Active | Role::Draining | Role::Stopped => return,
+        }
+        match self.state.follow_record(record) {
+            Ok(()) => {
+                self.spans.follow(offset, record, self.state.next_sequence());
+                if is_checkpoint(record) {
+                    self.latest_checkpoint = Some(offset);
+                }
+                self.position = next;
+            }
+            Err(Diverged::NoCheckpoint) => match self.settings.cold_start {
+                // Verdicts without the facts before them are skipped up to the next checkpoint.
+                ColdStart::Proceed => {
+                    self.cold_starts.log_truncated += u64::from(self.position == VerdictOffset(0));
+                    self.position = next;
+                }
+                ColdStart::Stop => self.effects.push_back(Effect::Fail(Failure::FactsGone)),
+            },
+            Err(Diverged::AnotherLog { .. }) => self.log_moved(),
+            Err(why @ (Diverged::UnknownRules { .. } | Diverged::SecondVerdict(_))) => {
+                let failure = Failure::Unreadable { offset, why: why.to_string() };
+                self.effects.push_back(Effect::Fail(failure));
+            }
+        }
+    }
+
+    fn log_moved(&mut self) {
+        match self.role {
+            Role::Restoring | Role::Standby | Role::TakingOver => {}
+            Role::Active | Role::Draining | Role::Stopped => return,
+        }
+        self.role = Role::Restoring;
+        self.reset(State::default(), LogRetention::default(), VerdictOffset(0), None);
+        self.effects.push_back(Effect::Follow { from: None });
+        self.effects.push_back(Effect::FollowToEnd);
+    }
+
+    fn followed_to_end(&mut self, now: Duration) {
+        match self.role {
+            Role::Restoring => {
+                self.role = Role::Standby;
+                self.last_snapshot = now;
+                if !self.joined && !self.stopping {
+                    self.joined = true;
+                    self.effects.push_back(Effect::Join);
+                }
+                self.try_take_over();
+            }
+            Role::TakingOver if !self.txn.is_busy() => self.activate(now),
+            Role::TakingOver | Role::Standby | Role::Active | Role::Draining | Role::Stopped => {}
+        }
+    }
+
+    // ---- assignment
+
+    fn assigned(&mut self) {
+        // What comes after we left is about a membership that is over.
+        self.assigned = self.joined;
+        self.try_take_over();
+    }
+
+    /// Takes over, if the partition is ours and the state is warm. A call that is still out is waited for.
+    pub(super) fn try_take_over(&mut self) {
+        if self.assigned && self.role == Role::Standby && !self.txn.is_busy() && !self.stopping {
+            self.role = Role::TakingOver;
+            let call = self.txn.init();
+            self.effects.push_back(Effect::Call(ProducerCall::Plain(call)));
+        }
+    }
+
+    fn activate(&mut self, now: Duration) {
+        self.role = Role::Active;
+        self.last_commit = now;
+        self.effects.push_back(Effect::Unfollow);
+        if let Some(log) = self.state.log() {
+            if self.state.rules() != Some(&self.settings.rules) {
+                let number = RulesNumber(self.state.rules_number().0.saturating_add(1));
+                let record = RulesRecord { log, number, rules: self.settings.rules.clone() };
+                self.state.follow_rules(&record);
+                self.output.closed.push(VerdictRecord::Rules(record));
+            }
+        } else {
+            // Nothing is there to follow: a new log begins, with a checkpoint as every log does. Requests without a recorded
+            // verdict are judged now.
+            self.cold_starts.new_log += 1;
+            self.state = State::begin(self.settings.new_log, self.settings.rules.clone(), RequestOffset(0));
+            self.write_checkpoint(&InputOffsets::default());
+        }
+        self.effects.push_back(Effect::ReadRequests { from: self.state.next_request() });
+    }
+
+    fn revoked(&mut self, now: Duration) {
+        self.assigned = false;
+        match self.role {
+            Role::Active => {
+                self.role = Role::Draining;
+                self.drain_until = Some(now + self.settings.revoke_grace);
+                self.effects.push_back(Effect::StopReading);
+            }
+            Role::TakingOver => {
+                self.role = Role::Standby;
+                self.effects.push_back(Effect::RevokeDone);
+            }
+            Role::Restoring | Role::Standby | Role::Stopped => self.effects.push_back(Effect::RevokeDone),
+            // It drains already, and says when it is done.
+            Role::Draining => {}
+        }
+    }
+
+    fn lost(&mut self) {
+        self.assigned = false;
+        match self.role {
+            Role::Active => {
+                self.effects.push_back(Effect::StopReading);
+                self.become_standby();
+            }
+            Role::Draining => {
+                self.become_standby();
+                self.effects.push_back(Effect::RevokeDone);
+            }
+            Role::TakingOver => self.role = Role::Standby,
+            Role::Restoring | Role::Standby | Role::Stopped => {}
+        }
+    }
+
+    /// Becomes a standby again: with the state it has, when that is committed; else from what is written.
+    pub(super) fn become_standby(&mut self) {
+        if self.is_settled() && self.state.log().is_some() {
+            self.role = Role::Standby;
+            self.drain_until = None;
+            self.unfinished = None;
+            self.effects.push_back(Effect::Follow { from: Some(self.position) });
+        } else {
+            if let Some(call) = self.txn.abort() {
+                self.effects.push_back(Effect::Call(ProducerCall::Plain(call)));
+            }
+            self.restore();
+        }
+    }
+
+    /// Fenced, or the commit outcome is unknown: only the log tells. Leave the group.
+    pub(super) fn leave_and_restore(&mut self) {
+        if self.role == Role::Draining {
+            self.effects.push_back(Effect::RevokeDone);
+        } else if self.role == Role::Active {
+            self.effects.push_back(Effect::StopReading);
+        }
+        if self.joined {
+            self.effects.push_back(Effect::Leave);
+        }
+        self.joined = false;
+        self.assigned = false;
+        self.restore();
+    }
+
+    fn stop(&mut self, now: Duration) {
+        self.stopping = true;
+        if self.role == Role::Active {
+            self.role = Role::Draining;
+            self.drain_until = Some(now + self.settings.revoke_grace);
+            self.effects.push_back(Effect::StopReading);
+        }
+    }
+
+    // ---- what time brings
+
+    fn go_on(&mut self, now: Duration) {
+        self.snapshot_waits = self.snapshot_due(now);
+        match self.role {
+            Role::Active => self.go_on_judging(now),
+            Role::Draining => self.go_on_draining(now),
+            Role::Standby if self.stopping => {
+                self.snapshot_at_the_end();
+                self.leave_for_good();
+            }
+            Role::Restoring | Role::TakingOver if self.stopping && !self.txn.is_busy() => self.leave_for_good(),
+            Role::Standby => self.snapshot_if_due(now),
+            Role::Restoring | Role::TakingOver | Role::Stopped => {}
+        }
+    }
+
+    fn go_on_judging(&mut self, now: Duration) {
+        if self.output.since_checkpoint >= self.settings.checkpoint_interval_records {
+            self.ask_for_input();
+        }
+        // A batch ends where a record of requests ends.
+        if self.txn.is_busy() || self.is_within_record() {
+            return;
+        }
+        if self.is_settled() {
+            self.snapshot_if_due(now);
+        } else if now >= self.last_commit + self.settings.commit_interval
+            || self.output.closed_verdicts >= self.settings.batch_verdicts
+        {
+            self.begin(now);
+        }
+    }
+
+    fn go_on_draining(&mut self, now: Duration) {
+        let late = self.drain_until.is_some_and(|until| now >= until);
+        if !self.txn.is_busy() && !self.is_settled() && !self.is_within_record() && !late {
+            self.begin(now);
+        }
+        if self.is_settled() && !self.txn.is_busy() || late {
+            self.become_standby();
+            self.effects.push_back(Effect::RevokeDone);
+            if self.stopping {
+                self.go_on(now);
+            }
+        }
+    }
+
+    fn leave_for_good(&mut self) {
+        if self.joined {
+            self.effects.push_back(Effect::Leave);
+        }
+        self.role = Role::Stopped;
+        self.effects.push_back(Effect::Stopped);
+    }
+
+    fn snapshot_if_due(&mut self, now: Duration) {
+        if self.snapshot_waits && self.state.log().is_some() {
+            self.last_snapshot = now;
+            self.snapshot_waits = false;
+            self.snapshot_wanted = false;
+            self.take_snapshot();
+        }
+    }
+
+    fn take_snapshot(&mut self) {
+        self.snapshot_at = Some(self.position);
+        self.effects.push_back(Effect::Snapshot);
+    }
+
+    /// Lets the next start follow as little as can be, unless a snapshot of this very state is there.
+    fn snapshot_at_the_end(&mut self) {
+        let is_new = self.settled_at().is_some_and(|at| self.snapshot_at != Some(at));
+        if is_new && self.settings.snapshot_interval.is_some() {
+            self.take_snapshot();
+        }
+    }
+
+    fn snapshot_due(&self, now: Duration) -> bool {
+        let interval = self.settings.snapshot_interval;
+        self.snapshot_wanted || interval.is_some_and(|interval| now >= self.last_snapshot + interval)
+    }
+}

@@ -1,0 +1,337 @@
+//! Tests with many near-identical pages: cost per page stays bounded, copies are found, and every follower of the log decides
+//! alike.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::decide::{decide_watched, refusal};
+use super::tests::rules as tiny_rules;
+use super::*;
+use crate::fingerprint::{
+    Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, SameSite, ScopeHash, SimHash,
+    SiteHash, Sketch, SketchForm, SlotBits,
+};
+use crate::index::{ProbeStats, Refusal, run_sequential};
+use crate::protocol::{
+    Answer, Decision, LogIdentity, MinHashRules, PageRequest, PageVerdict, Request, RequestBody, RequestId,
+    RequestOffset, Rules, Verdict, VerdictOffset, Windows,
+};
+use crate::record::{PartitionId, Timestamp};
+
+const SLOTS: usize = 128;
+
+fn form() -> SketchForm {
+    SketchForm::new(SLOTS, SlotBits::B8).unwrap().with_count()
+}
+
+fn rules(max_bucket: u16) -> Rules {
+    let minhash = MinHashRules {
+        form: form(),
+        banding: Banding::new(42, 3, form()).unwrap(),
+        agree: 2,
+        min_similarity: 300,
+        containment: None,
+        unsure: LowConfidence {
+            below: 460,
+            below_short: 330,
+            short: 200,
+            containment: 800,
+            max_distance: 14,
+            of_many: true,
+        },
+        max_bucket,
+    };
+    Rules {
+        max_distance: 3,
+        windows: Windows::all(Duration::from_hours(1)),
+        number_guard: Some(500),
+        minhash: Some(minhash),
+        simhash_similarity: Some(200),
+        same_site: Some(SameSite { containment: 950 }),
+        ..tiny_rules(1_000_000)
+    }
+}
+
+/// The output function of `SplitMix64`.
+fn random(seed: u64) -> u64 {
+    let mut bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// What a page is made of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Made {
+    /// The block that it shares with others, and the thousandths of it that are its own.
+    block: u64,
+    own: u64,
+    /// What is its own; edits of a copy change some slots more.
+    text: u64,
+    edits: u64,
+    /// Seed of its figures; 0: none.
+    figures: u64,
+    site: Option<u32>,
+    scope: Option<u64>,
+    id: Option<u64>,
+    is_variant: bool,
+}
+
+impl Made {
+    fn fingerprints(self) -> Fingerprints {
+        let Self { block, own, text, edits, figures, .. } = self;
+        let slot = |slot: u64| {
+            let is = |seed: u64, share: u64| random(random(seed) ^ slot) % 1000 < share;
+            let value = if edits > 0 && is(edits + 77, 20) {
+                random(edits) ^ random(slot)
+            } else if is(text ^ block, own) {
+                random(text) ^ random(slot)
+            } else {
+                random(block) ^ random(slot)
+            };
+            u8::try_from(random(value) % 256).unwrap()
+        };
+        let bytes: Vec<u8> = (0..SLOTS as u64).map(slot).chain([3, 232]).collect();
+        // Pages of one block lie a few bits apart where little is their own.
+        let flips = (0..own / 25).fold(0, |code, flip| code | 1 << (random(text ^ flip) % 64));
+        let kept: std::collections::BTreeSet<u16> = (0..if figures == 0 { 0 } else { 8 })
+            .map(|n| u16::try_from(random(figures * 8 + n) % 65_000).unwrap())
+            .collect();
+        Fingerprints {
+            exact: ExactHash(u128::from(
+                [text, edits, block, figures].into_iter().fold(0, |hash, of| random(hash ^ random(of + 1))),
+            )),
+            simhash: Some(SimHash::B64(random(block) ^ flips)),
+            sketch: Some(Sketch::from_bytes(&bytes)),
+            numbers: Numbers::from_hashes(&kept.into_iter().collect::<Vec<u16>>()).unwrap(),
+        }
+    }
+
+    fn request(self, number: usize) -> Request {
+        let offset = i64::try_from(number).unwrap();
+        let page = PageRequest {
+            source: PartitionId::new("pages", 0).at(offset),
+            event_time: Timestamp::from_millis(offset),
+            id: self.id.map(IdHash),
+            scope: self.scope.map(ScopeHash),
+            site: self.site.map(SiteHash),
+            is_variant: self.is_variant,
+            fingerprints: self.fingerprints(),
+            digest: PageDigest(0),
+        };
+        Request { id: RequestId(number as u64), body: RequestBody::Page(page) }
+    }
+}
+
+/// A judge of requests that it is shown one by one.
+struct TestJudge {
+    state: State,
+    number: usize,
+    compared: u32,
+}
+
+impl TestJudge {
+    fn of(rules: Rules) -> Self {
+        Self { state: State::begin(LogIdentity(1), rules, RequestOffset(0)), number: 0, compared: 0 }
+    }
+
+    fn judge(&mut self, made: Made) -> Decision {
+        let request = made.request(self.number);
+        let time = Timestamp::from_millis(i64::try_from(self.number).unwrap());
+        let mut seen = ProbeStats::default();
+        let verdict = decide_watched(&self.state, &request, time, |looked| seen = looked).unwrap();
+        self.state.follow(&verdict).unwrap();
+        self.number += 1;
+        self.compared = seen.compared;
+        let Answer::Page(PageVerdict { decision, .. }) = verdict.answer else { panic!() };
+        decision
+    }
+}
+
+fn is_duplicate(decision: &Decision) -> bool {
+    matches!(decision, Decision::Duplicate { .. })
+}
+
+fn template(number: u64) -> Made {
+    Made { block: 5, own: 60, text: number, figures: number + 1, ..Made::default() }
+}
+
+#[test]
+fn pages_of_one_template_cost_as_little_at_the_end_as_at_the_beginning_and_their_copies_are_found() {
+    let mut court = TestJudge::of(rules(16));
+    let (mut most, mut found) = (0, 0);
+    for number in 0..6_000 {
+        let decision = court.judge(template(number));
+        assert!(!is_duplicate(&decision), "page {number} has figures of its own: {decision:?}");
+        most = most.max(court.compared);
+        if number % 20 == 19 {
+            // A copy of any of those before it, with a few words changed.
+            let of = random(number) % number;
+            found += u32::from(is_duplicate(&court.judge(Made { edits: number, ..template(of) })));
+        }
+    }
+    assert!(most < 600, "{most} compared for one page");
+    assert!(found >= 297, "{found} of 300 copies found");
+}
+
+#[test]
+fn one_text_in_many_scopes_is_looked_for_in_its_own() {
+    let mut court = TestJudge::of(rules(16));
+    for scope in 0..2_000 {
+        let made = Made { block: 1, text: 1, scope: Some(scope), ..Made::default() };
+        assert!(!is_duplicate(&court.judge(made)), "first of scope {scope}");
+        // Tags are equal by chance now and then.
+        assert!(court.compared <= 2, "{} in scope {scope}", court.compared);
+        let near = Made { edits: scope + 1, ..made };
+        assert!(is_duplicate(&court.judge(near)), "second of scope {scope}");
+    }
+}
+
+#[test]
+fn pages_of_one_site_are_not_duplicates_of_each_other_but_of_themselves() {
+    let mut court = TestJudge::of(rules(64));
+    // Four tenths of each page are its own: their Jaccard index is about .4.
+    let page = |number: u64, site| Made { block: 9, own: 400, text: number, site, ..Made::default() };
+    let of_one = |number| page(number, Some(7));
+    let mut found = 0;
+    for number in 0..1_000 {
+        assert!(!is_duplicate(&court.judge(of_one(number))), "page {number} of the site");
+        found += u32::from(is_duplicate(&court.judge(Made { edits: number + 1, ..of_one(number) })));
+    }
+    assert!(found >= 990, "{found} of 1000 pages with another session id found");
+    // Of another site it is a copy in another frame.
+    assert!(is_duplicate(&court.judge(Made { edits: 5_000, site: Some(8), ..of_one(3) })));
+}
+
+#[test]
+fn unlike_pages_under_one_canonical_address_are_compared_with_few_of_them() {
+    let mut court = TestJudge::of(rules(64));
+    for number in 0..2_000 {
+        let page =
+            Made { block: number, text: number, site: Some(7), id: Some(70), is_variant: true, ..Made::default() };
+        assert!(!is_duplicate(&court.judge(page)), "{number}");
+        assert!(court.compared <= 100, "{number} is compared with {}", court.compared);
+    }
+}
+
+#[test]
+fn a_page_that_names_its_canonical_address_is_found_whatever_surrounds_it() {
+    let mut court = TestJudge::of(rules(64));
+    let page = Made { block: 2, own: 300, text: 1, site: Some(7), id: Some(70), ..Made::default() };
+    court.judge(page);
+    // Half of it is other text.
+    let amp = Made { own: 600, is_variant: true, ..page };
+    assert!(is_duplicate(&court.judge(amp)));
+    // Without the name it is another page of the site.
+    assert!(!is_duplicate(&court.judge(Made { id: None, is_variant: false, edits: 9, ..amp })));
+    // Pages of one template with other figures are not one page, whatever they name.
+    let listed = Made { block: 90, own: 20, figures: 1, ..page };
+    court.judge(listed);
+    for number in 2..20 {
+        let other = Made { text: number, figures: number, is_variant: true, ..listed };
+        assert!(!is_duplicate(&court.judge(other)), "{number}");
+    }
+    // A text that has nothing to do with the page does not become it by its name.
+    let unlike = Made { block: 80, own: 0, text: 80, ..amp };
+    assert!(!is_duplicate(&court.judge(unlike)));
+}
+
+#[test]
+fn a_code_made_to_be_that_of_another_text_suppresses_nobody() {
+    let crafted = |min_similarity| {
+        let mut court = TestJudge::of(Rules { simhash_similarity: min_similarity, ..rules(64) });
+        court.judge(Made { block: 3, text: 1, ..Made::default() });
+        let mut request = Made { block: 4, text: 2, ..Made::default() }.request(1);
+        let RequestBody::Page(page) = &mut request.body else { panic!() };
+        page.fingerprints.simhash = Made { block: 3, text: 1, ..Made::default() }.fingerprints().simhash;
+        let verdict = decide(&court.state, &request, Timestamp::from_millis(1)).unwrap();
+        let Answer::Page(page) = verdict.answer else { panic!() };
+        is_duplicate(&page.decision)
+    };
+    assert!(crafted(None) && !crafted(Some(200)));
+}
+
+fn made() -> impl Strategy<Value = Made> {
+    let text = (0_u64..3, prop::sample::select(vec![0_u64, 60, 400]), 0_u64..12, 0_u64..3);
+    let names = (prop::option::of(0_u32..2), prop::option::of(0_u64..2), prop::option::of(0_u64..4), any::<bool>());
+    (text, 0_u64..6, names).prop_map(|((block, own, text, edits), figures, (site, scope, id, variant))| Made {
+        block,
+        own,
+        text,
+        edits,
+        figures,
+        site,
+        scope,
+        id,
+        is_variant: variant && id.is_some(),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Every original that is held has a reason when the page is unique, and the one that a page is a duplicate of has none.
+    #[test]
+    fn a_page_that_is_no_duplicate_has_a_reason_for_each_original(pages in prop::collection::vec(made(), 1..60), few in 0_u16..4) {
+        let small = Rules { windows: Windows::all(Duration::from_millis(40)), max_entries: 40, ..rules(few) };
+        let mut state = State::begin(LogIdentity(1), small, RequestOffset(0));
+        for (number, page) in pages.into_iter().enumerate() {
+            let time = Timestamp::from_millis(i64::try_from(number).unwrap());
+            let request = page.request(number);
+            let verdict = decide(&state, &request, time).unwrap();
+            let RequestBody::Page(asked) = &request.body else { panic!() };
+            let Answer::Page(PageVerdict { decision, .. }) = &verdict.answer else { panic!() };
+            let reason = |sequence| refusal(&state, asked, time, sequence);
+            let live: Vec<_> = state.index().live(&state.watermarks()).collect();
+            let chosen = decision.matched().and_then(|of| live.iter().find(|original| original.source == of.source));
+            prop_assert_eq!(chosen.is_some(), decision.matched().is_some());
+            match decision {
+                Decision::Unique { .. } => {
+                    for original in &live {
+                        prop_assert!(reason(original.sequence).is_some(), "{} is no duplicate of {}", number, original.source);
+                    }
+                }
+                Decision::Template { .. } => {
+                    let reason = reason(chosen.unwrap().sequence);
+                    prop_assert!(matches!(reason, Some(Refusal::Numbers { overlap: 0..500 })), "{:?}", reason);
+                }
+                Decision::Duplicate { .. } | Decision::Update { .. } => {
+                    prop_assert_eq!(reason(chosen.unwrap().sequence), None);
+                }
+            }
+            state.follow(&verdict).unwrap();
+        }
+    }
+
+    /// Law L5 where keys are full and families are large: a judge restored from a snapshot, and one that follows the
+    /// verdicts alone, decide on every later page as the one that judged all of them.
+    #[test]
+    fn whoever_follows_decides_alike(pages in prop::collection::vec(made(), 1..120), cut in 0_usize..120, few in 1_u16..4) {
+        let small = Rules { windows: Windows::all(Duration::from_millis(60)), max_entries: 40, ..rules(few) };
+        let mut judge = State::begin(LogIdentity(1), small.clone(), RequestOffset(0));
+        let mut follower = State::begin(LogIdentity(1), small.clone(), RequestOffset(0));
+        let mut restored: Option<State> = None;
+        for (number, page) in pages.into_iter().enumerate() {
+            let time = Timestamp::from_millis(i64::try_from(number).unwrap());
+            let request = page.request(number);
+            let verdict: Verdict = decide(&judge, &request, time).unwrap();
+            prop_assert_eq!(Some(verdict.clone()), decide(&follower, &request, time));
+            if number == cut {
+                let snapshot = SharedSnapshot::take(&judge, &LogRetention::default(), VerdictOffset(0), None).unwrap().listed();
+                restored = Some(snapshot.restore(run_sequential).state);
+            }
+            if let Some(restored) = &mut restored {
+                prop_assert_eq!(Some(verdict.clone()), decide(restored, &request, time));
+                restored.follow(&verdict).unwrap();
+            }
+            judge.follow(&verdict).unwrap();
+            follower.follow(&verdict).unwrap();
+            // Other tables, same answers.
+            if number % 40 == 39 {
+                let snapshot = SharedSnapshot::take(&follower, &LogRetention::default(), VerdictOffset(0), None).unwrap().listed();
+                follower = snapshot.restore(run_sequential).state;
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Reads the fingerprint log in step with a reader of the verdict log.
+
+use std::time::Duration;
+
+use crossbeam_channel::after;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use super::client::LoggingContext;
+use crate::judge::Asked;
+use crate::protocol::{RequestOffset, decode_requests};
+use crate::record::{PartitionId, Timestamp};
+
+/// How long one poll waits.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Why requests cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestsError {
+    /// They do not come.
+    #[error("timed out after {timeout:?} reading requests of {partition} up to offset {end}")]
+    Late {
+        /// The partition of the log.
+        partition: PartitionId,
+        /// What was asked for.
+        end: i64,
+        /// How long was waited.
+        timeout: Duration,
+    },
+    /// The client does not take the place, or no broker answers.
+    #[error(transparent)]
+    Kafka(#[from] KafkaError),
+}
+
+/// A reader of one partition of the fingerprint log.
+pub struct Requests {
+    consumer: BaseConsumer<LoggingContext>,
+    partition: PartitionId,
+    timeout: Duration,
+    /// Where reading began, if it has.
+    next: Option<RequestOffset>,
+    /// Read already, and beyond what was asked for.
+    ahead: Option<Asked>,
+}
+
+impl Requests {
+    /// Makes the client; each question waits at most `timeout`. The settings must be those of a reader that commits
+    /// nothing ([`super::client::Cluster::follower`]).
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings.
+    pub fn open(config: &ClientConfig, partition: PartitionId, timeout: Duration) -> Result<Self, KafkaError> {
+        Ok(Self { consumer: config.create_with_context(LoggingContext)?, partition, timeout, next: None, ahead: None })
+    }
+
+    /// Returns the first offset that the log still holds.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answers.
+    pub fn first(&self) -> Result<RequestOffset, KafkaError> {
+        let range = self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, self.timeout);
+        Ok(RequestOffset(range?.0))
+    }
+
+    /// Returns the records at `from <= offset < to`. Later calls go on where this one ended.
+    ///
+    /// # Errors
+    ///
+    /// When they do not come.
+    pub fn between(&mut self, from: RequestOffset, to: RequestOffset) -> Result<Vec<Asked>, RequestsError> {
+        let mut next = if let Some(next) = self.next {
+            next.max(from)
+        } else {
+            let mut list = TopicPartitionList::new();
+            list.add_partition_offset(&self.partition.topic, self.partition.number, Offset::Offset(from.0))?;
+            self.consumer.assign(&list)?;
+            from
+        };
+        let mut found = Vec::new();
+        let late = after(self.timeout);
+        while next < to {
+            let appended = match self.ahead.take() {
+                Some(appended) => appended,
+                None => match self.consumer.poll(POLL) {
+                    Some(Ok(message)) => Asked {
+                        offset: RequestOffset(message.offset()),
+                        append_time: message.timestamp().to_millis().map(Timestamp::from_millis).unwrap_or_default(),
+                        // What cannot be read asks nothing, as the judge has it.
+                        requests: decode_requests(message.payload().unwrap_or_default()).unwrap_or_default(),
+                    },
+                    Some(Err(KafkaError::PartitionEOF(_))) | None if late.try_recv().is_err() => continue,
+                    Some(Err(error)) if late.try_recv().is_err() => {
+                        tracing::debug!(partition = %self.partition, %error, "reader of requests");
+                        continue;
+                    }
+                    Some(Err(_)) | None => {
+                        let (partition, timeout) = (self.partition.clone(), self.timeout);
+                        return Err(RequestsError::Late { partition, end: to.0, timeout });
+                    }
+                },
+            };
+            if appended.offset < next {
+                // A client whose broker comes back may hand over records again.
+                continue;
+            }
+            if appended.offset >= to {
+                self.ahead = Some(appended);
+                next = to;
+            } else {
+                next = appended.offset.next();
+                found.push(appended);
+            }
+        }
+        self.next = Some(next);
+        Ok(found)
+    }
+}

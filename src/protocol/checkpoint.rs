@@ -1,0 +1,44 @@
+//! Checkpoints: the state, but for the originals, written into the verdict log.
+
+use std::collections::BTreeMap;
+
+use super::{ExpiryWatermarks, Judged, LogIdentity, RequestId, RequestOffset, Rules, RulesNumber, VerdictOffset};
+use crate::record::{PartitionId, Timestamp};
+
+/// The state as it stands in the log at this place, but for the originals: a reader that begins here and follows
+/// on holds every original that is still alive, because the log is trimmed only to a checkpoint that stands
+/// before the oldest of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// The log this was written to.
+    pub log: LogIdentity,
+    /// Number of the rules in force.
+    pub rules_number: RulesNumber,
+    /// The rules in force.
+    pub rules: Rules,
+    /// Largest event time judged.
+    pub stream_time: Timestamp,
+    /// Which originals are expired or evicted.
+    pub watermarks: ExpiryWatermarks,
+    /// Sequence number of the next original.
+    pub next_sequence: u64,
+    /// Offset of the next request to judge.
+    pub next_request: RequestOffset,
+    /// Offset of the checkpoint before, if there is one.
+    pub previous: Option<VerdictOffset>,
+    /// What was judged, by input partition.
+    pub partitions: BTreeMap<PartitionId, PartitionCheckpoint>,
+    /// The latest requests other than pages that were applied, oldest first.
+    pub applied: Vec<RequestId>,
+}
+
+/// What a checkpoint says of one input partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PartitionCheckpoint {
+    /// The judged positions, before the new low watermark.
+    pub judged: Judged,
+    /// From this checkpoint on, every offset below counts as judged. Never above the input group's committed offset.
+    pub low_watermark: i64,
+    /// Highest position that the input group was ever seen to have committed: below it a range may be reopened.
+    pub delivered: i64,
+}

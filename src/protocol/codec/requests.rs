@@ -1,0 +1,132 @@
+//! Requests of the fingerprint log as bytes.
+
+use super::bytes::{Reader, Write};
+use super::fingerprints::{self, Present};
+use super::frame::{self, FORMAT_VERSION, Kind};
+use super::positions::Positions;
+use super::{CodecError, reject};
+use crate::fingerprint::{IdHash, PageDigest, SiteHash};
+use crate::protocol::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
+
+const PAGE: u8 = 0;
+const WITHDRAW: u8 = 1;
+const FORGET_SOURCE: u8 = 2;
+const FORGET_ID: u8 = 3;
+const REOPEN: u8 = 4;
+/// A page with a site, or that is a variant. Not before [`FORMAT_VERSION`].
+const PAGE_OF_SITE: u8 = 5;
+
+const HAS_SITE: u8 = 1;
+const IS_VARIANT: u8 = 1 << 1;
+
+/// Fewest bytes of a request: its head and its request id.
+const MIN_BYTES: usize = 9;
+
+/// Appends one Kafka record that holds these requests to `out`.
+pub fn encode_requests(requests: &[Request], out: &mut Vec<u8>) {
+    let mut places = Positions::default();
+    let mut body = Vec::with_capacity(requests.len() * 64);
+    let pages = requests.iter().filter_map(|request| match &request.body {
+        RequestBody::Page(page) => Some(page),
+        RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
+    });
+    let version = if pages.clone().any(|page| kind_of(page) == PAGE_OF_SITE) {
+        FORMAT_VERSION
+    } else {
+        fingerprints::version_for(pages.map(|page| &page.fingerprints))
+    };
+    for request in requests {
+        write_request(&mut body, version, &mut places, request);
+    }
+    let start = frame::open_version(out, Kind::Requests, version);
+    places.write_table(out);
+    out.varint(requests.len() as u64);
+    out.append(&mut body);
+    frame::close(out, start);
+}
+
+/// Reads the requests of one Kafka record of the fingerprint log.
+///
+/// # Errors
+///
+/// [`CodecError`] when [`encode_requests`] of a known version cannot have written these bytes.
+pub fn decode_requests(bytes: &[u8]) -> Result<Vec<Request>, CodecError> {
+    let mut from = frame::unwrap_kind(bytes, Kind::Requests)?;
+    let mut places = Positions::read_table(&mut from)?;
+    let count = from.count(MIN_BYTES, "requests")?;
+    let mut requests = Vec::with_capacity(count);
+    for _ in 0..count {
+        requests.push(read_request(&mut from, &mut places)?);
+    }
+    from.end()?;
+    Ok(requests)
+}
+
+fn kind_of(page: &PageRequest) -> u8 {
+    if page.site.is_some() || page.is_variant { PAGE_OF_SITE } else { PAGE }
+}
+
+fn write_request(out: &mut Vec<u8>, version: u8, places: &mut Positions, request: &Request) {
+    let head = match &request.body {
+        RequestBody::Page(page) => kind_of(page) | Present::of(&page.fingerprints, page.id, page.scope).bits() << 4,
+        RequestBody::Withdraw { .. } => WITHDRAW,
+        RequestBody::Forget(ForgetTarget::Source(_)) => FORGET_SOURCE,
+        RequestBody::Forget(ForgetTarget::Id(_)) => FORGET_ID,
+        RequestBody::Reopen { .. } => REOPEN,
+    };
+    out.push(head);
+    out.fixed64(request.id.0);
+    match &request.body {
+        RequestBody::Page(page) => {
+            places.write_page(out, &page.source);
+            places.write_time(out, page.event_time);
+            out.extend(page.digest.0.to_le_bytes());
+            fingerprints::write(out, version, &page.fingerprints, page.id, page.scope);
+            if kind_of(page) == PAGE_OF_SITE {
+                out.push(u8::from(page.site.is_some()) | if page.is_variant { IS_VARIANT } else { 0 });
+                page.site.iter().for_each(|site| out.extend(site.0.to_le_bytes()));
+            }
+        }
+        RequestBody::Withdraw { source, reason } => {
+            places.write_page(out, source);
+            out.push(reason.code());
+        }
+        RequestBody::Forget(ForgetTarget::Source(source)) => places.write_reference(out, source),
+        RequestBody::Forget(ForgetTarget::Id(id)) => out.fixed64(id.0),
+        RequestBody::Reopen { partition, from, to } => {
+            places.write_partition(out, partition);
+            out.signed(*from);
+            out.signed(*to);
+        }
+    }
+}
+
+fn read_request(from: &mut Reader<'_>, places: &mut Positions) -> Result<Request, CodecError> {
+    let head = from.byte("request")?;
+    let request = RequestId(from.fixed64("request id")?);
+    let body = match (head & 0xF, head >> 4) {
+        (kind @ (PAGE | PAGE_OF_SITE), present) if kind == PAGE || from.version() >= FORMAT_VERSION => {
+            let source = places.read_page(from)?;
+            let event_time = places.read_time(from)?;
+            let digest = PageDigest(from.fixed32("digest")?);
+            let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits(present)?)?;
+            let more = if kind == PAGE_OF_SITE { from.byte("site")? } else { 0 };
+            if more > HAS_SITE | IS_VARIANT {
+                return Err(CodecError::BadValue { what: "site", value: u64::from(more) });
+            }
+            let site = (more & HAS_SITE != 0).then(|| from.fixed32("site")).transpose()?.map(SiteHash);
+            let is_variant = more & IS_VARIANT != 0;
+            RequestBody::Page(PageRequest { source, event_time, id, scope, site, is_variant, fingerprints, digest })
+        }
+        (WITHDRAW, 0) => RequestBody::Withdraw { source: places.read_page(from)?, reason: reject(from)? },
+        (FORGET_SOURCE, 0) => RequestBody::Forget(ForgetTarget::Source(places.read_reference(from)?)),
+        (FORGET_ID, 0) => RequestBody::Forget(ForgetTarget::Id(IdHash(from.fixed64("id hash")?))),
+        (REOPEN, 0) => RequestBody::Reopen {
+            partition: places.read_partition(from)?,
+            from: from.signed("range")?,
+            to: from.signed("range")?,
+        },
+        _ => return Err(CodecError::BadValue { what: "request", value: u64::from(head) }),
+    };
+    Ok(Request { id: request, body })
+}

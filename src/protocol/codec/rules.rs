@@ -1,0 +1,212 @@
+//! Rules and watermarks as bytes.
+
+use super::CodecError;
+use super::bytes::{Reader, Write};
+use super::frame::{self, DEFAULT_VERSION, FORMAT_VERSION, Kind, OPTIONS_VERSION, WITNESS_VERSION};
+use crate::fingerprint::{Banding, LowConfidence, SameSite, SketchForm, SlotBits};
+use crate::protocol::{
+    ExpiryWatermarks, LogIdentity, MinHashRules, Rules, RulesNumber, RulesRecord, SameId, Stage, Windows,
+};
+
+/// Appends one Kafka record that holds these rules to `out`.
+pub(super) fn encode(record: &RulesRecord, out: &mut Vec<u8>) {
+    let start = frame::open_version(out, Kind::Rules, version_of(&record.rules));
+    out.fixed64(record.log.0);
+    out.varint(u64::from(record.number.0));
+    write_rules(out, &record.rules);
+    frame::close(out, start);
+}
+
+/// Reads the body that [`encode`] wrote.
+pub(super) fn decode(mut from: Reader<'_>) -> Result<RulesRecord, CodecError> {
+    let log = LogIdentity(from.fixed64("log identity")?);
+    let number = RulesNumber(from.small("rules number")?);
+    let rules = read_rules(&mut from)?;
+    from.end()?;
+    Ok(RulesRecord { log, number, rules })
+}
+
+/// Returns the version of a record that holds these rules.
+pub(super) fn version_of(rules: &Rules) -> u8 {
+    let is_newer = |minhash: &MinHashRules| {
+        let LowConfidence { max_distance, of_many, short, below_short, .. } = minhash.unsure;
+        minhash.max_bucket != 0 || max_distance != 0 || of_many || short != 0 || below_short != 0
+    };
+    if rules.same_site.is_some() || rules.simhash_similarity.is_some() || rules.minhash.as_ref().is_some_and(is_newer) {
+        return FORMAT_VERSION;
+    }
+    match &rules.minhash {
+        Some(minhash) if minhash.unsure != LowConfidence::NEVER => WITNESS_VERSION,
+        Some(MinHashRules { form, containment, .. })
+            if containment.is_some() || form.has_count() || form.bottom().is_some() =>
+        {
+            OPTIONS_VERSION
+        }
+        Some(_) | None => DEFAULT_VERSION,
+    }
+}
+
+/// Writes rules as [`version_of`] them has it.
+pub(super) fn write_rules(out: &mut Vec<u8>, rules: &Rules) {
+    out.varint(rules.stages.len() as u64);
+    out.extend(rules.stages.iter().map(|&stage| stage as u8));
+    out.push(rules.max_distance);
+    for span in
+        [rules.windows.exact, rules.windows.simhash, rules.windows.minhash, rules.lateness, rules.max_future_skew]
+    {
+        out.span(span);
+    }
+    out.varint(rules.max_entries);
+    out.push(rules.same_id as u8);
+    out.push(u8::from(rules.minhash.is_some()));
+    if let Some(MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket }) = rules.minhash
+    {
+        // No form has more than 16 bits a slot.
+        out.extend([form.slots(), u8::try_from(form.bits().count()).unwrap_or(0)]);
+        out.extend([banding.bands(), banding.rows(), agree]);
+        out.varint(u64::from(min_similarity));
+        let version = version_of(rules);
+        if version >= OPTIONS_VERSION {
+            out.extend([u8::from(form.has_count()), form.bottom().unwrap_or(0), u8::from(containment.is_some())]);
+            containment.iter().for_each(|least| out.varint(u64::from(*least)));
+        }
+        if version >= WITNESS_VERSION {
+            out.varint(u64::from(unsure.below));
+            out.varint(u64::from(unsure.containment));
+        }
+        if version >= FORMAT_VERSION {
+            out.extend([unsure.max_distance, u8::from(unsure.of_many)]);
+            out.varint(u64::from(unsure.short));
+            out.varint(u64::from(unsure.below_short));
+            out.varint(u64::from(max_bucket));
+        }
+    }
+    out.push(u8::from(rules.number_guard.is_some()));
+    if let Some(least) = rules.number_guard {
+        out.varint(u64::from(least));
+    }
+    if version_of(rules) >= FORMAT_VERSION {
+        for share in [rules.simhash_similarity, rules.same_site.map(|same_site| same_site.containment)] {
+            out.push(u8::from(share.is_some()));
+            share.iter().for_each(|share| out.varint(u64::from(*share)));
+        }
+    }
+}
+
+/// Up to version 5 there was neither.
+fn read_share(from: &mut Reader<'_>, what: &'static str) -> Result<Option<u16>, CodecError> {
+    if from.version() < FORMAT_VERSION {
+        return Ok(None);
+    }
+    read_bool(from, what)?.then(|| from.small(what)).transpose()
+}
+
+fn read_bool(from: &mut Reader<'_>, what: &'static str) -> Result<bool, CodecError> {
+    match from.byte(what)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(CodecError::BadValue { what, value: u64::from(other) }),
+    }
+}
+
+/// Versions 1 and 2 knew no figures.
+fn read_number_guard(from: &mut Reader<'_>) -> Result<Option<u16>, CodecError> {
+    if from.version() < 3 {
+        return Ok(None);
+    }
+    read_bool(from, "number_guard")?.then(|| from.small("number_guard")).transpose()
+}
+
+/// Version 1 knew no sketches.
+fn read_minhash(from: &mut Reader<'_>) -> Result<Option<MinHashRules>, CodecError> {
+    if from.version() < 2 {
+        return Ok(None);
+    }
+    let bad = |what, value: u8| CodecError::BadValue { what, value: u64::from(value) };
+    if !read_bool(from, "minhash")? {
+        return Ok(None);
+    }
+    let (slots, bits) = (from.byte("slots")?, from.byte("bits")?);
+    let known = [SlotBits::B4, SlotBits::B8, SlotBits::B16].into_iter().find(|known| known.count() == u32::from(bits));
+    let form = known.and_then(|bits| SketchForm::new(usize::from(slots), bits).ok()).ok_or(bad("slots", slots))?;
+    let (bands, rows) = (from.byte("bands")?, from.byte("rows")?);
+    let banding = Banding::new(usize::from(bands), usize::from(rows), form).map_err(|_| bad("bands", bands))?;
+    let agree = from.byte("agree")?;
+    let min_similarity = from.small("min_similarity")?;
+    let (containment, unsure) = (None, LowConfidence::NEVER);
+    let mut rules = MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket: 0 };
+    if from.version() >= OPTIONS_VERSION {
+        if read_bool(from, "count")? {
+            rules.form = form.with_count();
+        }
+        let k = from.byte("bottom_k")?;
+        if k > 0 {
+            rules.form = rules.form.with_bottom(k.into()).map_err(|_| bad("bottom_k", k))?;
+        }
+        rules.containment = read_bool(from, "containment")?.then(|| from.small("containment")).transpose()?;
+    }
+    if from.version() >= WITNESS_VERSION {
+        let (below, containment) = (from.small("unsure")?, from.small("unsure containment")?);
+        rules.unsure = LowConfidence { below, containment, ..LowConfidence::NEVER };
+    }
+    if from.version() >= FORMAT_VERSION {
+        rules.unsure.max_distance = from.byte("unsure distance")?;
+        rules.unsure.of_many = read_bool(from, "unsure of many")?;
+        rules.unsure.short = from.small("unsure short")?;
+        rules.unsure.below_short = from.small("unsure below short")?;
+        rules.max_bucket = from.small("max_bucket")?;
+    }
+    Ok(Some(rules))
+}
+
+/// Reads one value for each stage. Version 1 had none for the third: it gets that of the second.
+fn read_stages<T: Copy>(
+    from: &mut Reader<'_>,
+    mut read: impl FnMut(&mut Reader<'_>) -> Result<T, CodecError>,
+) -> Result<Windows<T>, CodecError> {
+    let (exact, simhash) = (read(from)?, read(from)?);
+    let minhash = if from.version() < 2 { simhash } else { read(from)? };
+    Ok(Windows { exact, simhash, minhash })
+}
+
+pub(super) fn read_rules(from: &mut Reader<'_>) -> Result<Rules, CodecError> {
+    let count = from.count(1, "stages")?;
+    let stages = (0..count).map(|_| read_stage(from)).collect::<Result<_, _>>()?;
+    Ok(Rules {
+        stages,
+        max_distance: from.byte("max_distance")?,
+        windows: read_stages(from, |from| from.span("window"))?,
+        lateness: from.span("lateness")?,
+        max_future_skew: from.span("max_future_skew")?,
+        max_entries: from.varint("max_entries")?,
+        same_id: match from.byte("same_id")? {
+            1 => SameId::Update,
+            2 => SameId::Duplicate,
+            other => return Err(CodecError::BadValue { what: "same_id", value: u64::from(other) }),
+        },
+        minhash: read_minhash(from)?,
+        number_guard: read_number_guard(from)?,
+        simhash_similarity: read_share(from, "simhash similarity")?,
+        same_site: read_share(from, "same_site")?.map(|containment| SameSite { containment }),
+    })
+}
+
+pub(super) fn read_stage(from: &mut Reader<'_>) -> Result<Stage, CodecError> {
+    let code = from.byte("stage")?;
+    let known = Stage::ALL.into_iter().find(|&stage| stage as u8 == code);
+    known.ok_or(CodecError::BadValue { what: "stage", value: u64::from(code) })
+}
+
+pub(super) fn write_tails(out: &mut Vec<u8>, watermarks: &ExpiryWatermarks) {
+    out.time(watermarks.times.exact);
+    out.time(watermarks.times.simhash);
+    out.time(watermarks.times.minhash);
+    out.varint(watermarks.first_sequence);
+}
+
+pub(super) fn read_tails(from: &mut Reader<'_>) -> Result<ExpiryWatermarks, CodecError> {
+    Ok(ExpiryWatermarks {
+        times: read_stages(from, |from| from.time("watermark"))?,
+        first_sequence: from.varint("first sequence")?,
+    })
+}

@@ -1,0 +1,274 @@
+//! Values of every shape.
+
+use super::*;
+use crate::fingerprint::{SameSite, SiteHash};
+use crate::protocol::{RequestOffset, VerdictOffset};
+
+fn partitions() -> impl Strategy<Value = PartitionId> {
+    (prop_oneof![Just("pages".to_owned()), ".{0,6}"], prop_oneof![0..3, any::<i32>()])
+        .prop_map(|(topic, number)| PartitionId::new(topic, number))
+}
+
+/// Numbers that are near one another, near a limit, or anything.
+fn numbers() -> impl Strategy<Value = i64> {
+    prop_oneof![0..20_i64, Just(i64::MIN), Just(i64::MAX), any::<i64>()]
+}
+
+fn times() -> impl Strategy<Value = Timestamp> {
+    numbers().prop_map(Timestamp::from_millis)
+}
+
+fn sources() -> BoxedStrategy<Source> {
+    (partitions(), numbers()).prop_map(|(partition, offset)| partition.at(offset)).boxed()
+}
+
+fn fingerprints() -> BoxedStrategy<Fingerprints> {
+    let sketch = prop::option::of(prop::collection::vec(any::<u8>(), 0..300));
+    let figures = prop::collection::btree_set(0..u16::MAX, 0..9);
+    // Mostly all of one record have 64 bits, as they had when there was no other width.
+    let width = prop_oneof![8 => Just(Width::B64), 1 => Just(Width::B32), 1 => Just(Width::B128)];
+    let simhash = prop::option::of((width, any::<u128>()).prop_map(|(width, bits)| SimHash::cut(width, bits)));
+    (any::<u128>(), simhash, sketch, figures)
+        .prop_map(|(exact, simhash, sketch, figures)| Fingerprints {
+            exact: ExactHash(exact),
+            simhash,
+            sketch: sketch.as_deref().map(Sketch::from_bytes),
+            numbers: Numbers::from_hashes(&figures.into_iter().collect::<Vec<u16>>()).unwrap(),
+        })
+        .boxed()
+}
+
+fn ids() -> impl Strategy<Value = Option<IdHash>> {
+    any::<Option<u64>>().prop_map(|id| id.map(IdHash))
+}
+
+fn scopes() -> impl Strategy<Value = Option<ScopeHash>> {
+    any::<Option<u64>>().prop_map(|scope| scope.map(ScopeHash))
+}
+
+fn sites() -> impl Strategy<Value = Option<SiteHash>> {
+    prop::option::of(any::<u32>().prop_map(SiteHash))
+}
+
+fn placements() -> impl Strategy<Value = Placement> {
+    let placed = (any::<u128>(), any::<Option<u64>>()).prop_map(|(skipped, family)| Placement { skipped, family });
+    prop_oneof![Just(Placement::EVERYWHERE), placed]
+}
+
+fn digests() -> impl Strategy<Value = PageDigest> {
+    any::<u32>().prop_map(PageDigest)
+}
+
+fn reasons() -> impl Strategy<Value = Reject> {
+    prop::sample::select(&Reject::ALL[..])
+}
+
+fn targets() -> impl Strategy<Value = ForgetTarget> {
+    prop_oneof![sources().prop_map(ForgetTarget::Source), any::<u64>().prop_map(|id| ForgetTarget::Id(IdHash(id)))]
+}
+
+fn stages() -> impl Strategy<Value = Stage> {
+    prop::sample::select(&Stage::ALL[..])
+}
+
+pub(super) fn requests() -> impl Strategy<Value = Request> {
+    let page = (sources(), times(), ids(), scopes(), (sites(), any::<bool>()), fingerprints(), digests()).prop_map(
+        |(source, event_time, id, scope, (site, is_variant), fingerprints, digest)| {
+            RequestBody::Page(PageRequest { source, event_time, id, scope, site, is_variant, fingerprints, digest })
+        },
+    );
+    let body = prop_oneof![
+        4 => page,
+        1 => (sources(), reasons()).prop_map(|(source, reason)| RequestBody::Withdraw { source, reason }),
+        1 => targets().prop_map(RequestBody::Forget),
+        1 => (partitions(), numbers(), numbers())
+            .prop_map(|(partition, from, to)| RequestBody::Reopen { partition, from, to }),
+    ];
+    (any::<u64>(), body).prop_map(|(request, body)| Request { id: RequestId(request), body })
+}
+
+fn matches() -> BoxedStrategy<Match> {
+    let contained = prop::option::weighted(0.2, any::<u16>());
+    (stages(), any::<u8>(), contained, sources(), numbers(), prop::option::of(sources()))
+        .prop_map(|(stage, distance, contained, source, age_ms, elsewhere)| {
+            let cluster = elsewhere.unwrap_or_else(|| source.clone());
+            Match { stage, distance, contained, source, age_ms, cluster }
+        })
+        .boxed()
+}
+
+fn originals() -> BoxedStrategy<NewOriginal> {
+    (fingerprints(), ids(), scopes(), sites(), placements(), prop::option::of(sources()))
+        .prop_map(|(fingerprints, id, scope, site, placement, cluster)| NewOriginal {
+            fingerprints,
+            id,
+            scope,
+            site,
+            placement,
+            cluster,
+        })
+        .boxed()
+}
+
+fn single_verdicts() -> BoxedStrategy<Verdict> {
+    let decision = prop_oneof![
+        prop::option::of(originals()).prop_map(|original| Decision::Unique { original }),
+        (matches(), prop::option::of(originals())).prop_map(|(of, original)| Decision::Update { of, original }),
+        (matches(), prop::option::of(originals())).prop_map(|(of, original)| Decision::Template { of, original }),
+        matches().prop_map(|of| Decision::Duplicate { of }),
+    ];
+    let page = (sources(), times(), digests(), decision).prop_map(|(source, event_time, digest, decision)| {
+        Answer::Page(PageVerdict { source, event_time, digest, decision })
+    });
+    let answer = prop_oneof![
+        6 => page,
+        1 => (sources(), reasons()).prop_map(|(source, reason)| Answer::Withdrawn { source, reason }),
+        1 => targets().prop_map(Answer::Forgotten),
+        1 => (partitions(), numbers(), numbers())
+            .prop_map(|(partition, from, to)| Answer::Reopened { partition, from, to }),
+    ];
+    (any::<u64>(), answer).prop_map(|(request, answer)| Verdict { request: RequestId(request), answer }).boxed()
+}
+
+fn spans() -> BoxedStrategy<Duration> {
+    prop_oneof![
+        (0..4_000_000_000_u64).prop_map(Duration::from_millis),
+        (any::<u64>(), 0..1_000_000_000_u32).prop_map(|(seconds, nanos)| Duration::new(seconds, nanos)),
+    ]
+    .boxed()
+}
+
+fn rules() -> BoxedStrategy<Rules> {
+    let windows = (spans(), spans(), spans()).prop_map(|(exact, simhash, minhash)| Windows { exact, simhash, minhash });
+    let same_id = prop_oneof![Just(SameId::Update), Just(SameId::Duplicate)];
+    let same_id = (same_id, any::<Option<u16>>(), prop_oneof![Just((None, None)), any::<(Option<u16>, Option<u16>)>()]);
+    let minhash = prop::option::of(minhash_rules());
+    (prop::collection::vec(stages(), 0..4), any::<u8>(), windows, spans(), spans(), any::<u64>(), same_id, minhash)
+        .prop_map(|(stages, max_distance, windows, lateness, max_future_skew, max_entries, guards, minhash)| Rules {
+            stages,
+            max_distance,
+            windows,
+            lateness,
+            max_future_skew,
+            max_entries,
+            same_id: guards.0,
+            minhash,
+            number_guard: guards.1,
+            simhash_similarity: guards.2.0,
+            same_site: guards.2.1.map(|containment| SameSite { containment }),
+        })
+        .boxed()
+}
+
+fn minhash_rules() -> impl Strategy<Value = MinHashRules> {
+    let bits = prop::sample::select(vec![SlotBits::B4, SlotBits::B8, SlotBits::B16]);
+    let options =
+        (any::<bool>(), prop::option::of(16..=255_usize), prop::option::of(any::<u16>()), unsure(), buckets());
+    (8..=127_usize, bits, 1..=8_usize, 1..=2_usize, any::<u8>(), any::<u16>(), options).prop_map(
+        |(pairs, bits, bands, rows, agree, min_similarity, (counts, bottom, containment, unsure, max_bucket))| {
+            let plain = SketchForm::new(pairs * 2, bits).unwrap();
+            let counted = if counts { plain.with_count() } else { plain };
+            let form = bottom.map_or(counted, |k| counted.with_bottom(k).unwrap());
+            let banding = Banding::new(bands, rows, form).unwrap();
+            MinHashRules { form, banding, agree, min_similarity, containment, unsure, max_bucket }
+        },
+    )
+}
+
+fn buckets() -> impl Strategy<Value = u16> {
+    prop_oneof![Just(0), any::<u16>()]
+}
+
+fn unsure() -> impl Strategy<Value = LowConfidence> {
+    let some = (any::<u16>(), any::<u16>(), prop_oneof![Just((0, false)), any::<(u8, bool)>()]).prop_map(
+        |(below, containment, (max_distance, of_many))| LowConfidence {
+            below,
+            containment,
+            max_distance,
+            of_many,
+            short: max_distance.into(),
+            below_short: u16::from(max_distance) * 3,
+        },
+    );
+    prop_oneof![Just(LowConfidence::NEVER), some]
+}
+
+fn watermarks() -> BoxedStrategy<ExpiryWatermarks> {
+    (times(), times(), times(), any::<u64>())
+        .prop_map(|(exact, simhash, minhash, first_sequence)| ExpiryWatermarks {
+            times: Windows { exact, simhash, minhash },
+            first_sequence,
+        })
+        .boxed()
+}
+
+/// Judged sets as they come about: inserts, a low watermark, a reopened range; low and high in 64 bits.
+fn judged() -> BoxedStrategy<Judged> {
+    let offsets = prop::collection::vec(prop_oneof![0..500_i64, (1 << 40)..(1 << 40) + 500_i64], 0..60);
+    (offsets, 0..400_i64, prop::option::of((0..500_i64, 0..500_i64)))
+        .prop_map(|(offsets, low_watermark, reopened)| {
+            let mut judged = Judged::default();
+            judged.raise_floor(low_watermark);
+            for offset in offsets {
+                judged.insert(offset);
+            }
+            if let Some((from, to)) = reopened {
+                judged.reopen(from, to);
+            }
+            judged
+        })
+        .boxed()
+}
+
+pub(super) fn checkpoints() -> impl Strategy<Value = Checkpoint> {
+    let said = (judged(), numbers(), numbers()).prop_map(|(judged, low_watermark, delivered)| PartitionCheckpoint {
+        judged,
+        low_watermark,
+        delivered,
+    });
+    let partitions = prop::collection::btree_map(partitions(), said, 0..5);
+    let applied = prop::collection::vec(any::<u64>().prop_map(RequestId), 0..5);
+    let first = (any::<u64>(), any::<u32>(), rules(), times(), watermarks());
+    let second = (any::<u64>(), numbers(), prop::option::of(numbers()), partitions, applied);
+    (first, second).prop_map(
+        |(
+            (log, number, rules, stream_time, watermarks),
+            (next_sequence, next_request, previous, partitions, applied),
+        )| {
+            Checkpoint {
+                log: LogIdentity(log),
+                rules_number: RulesNumber(number),
+                rules,
+                stream_time,
+                watermarks,
+                next_sequence,
+                next_request: RequestOffset(next_request),
+                previous: previous.map(VerdictOffset),
+                partitions,
+                applied,
+            }
+        },
+    )
+}
+
+pub(super) fn verdicts() -> impl Strategy<Value = VerdictRecord> {
+    let batch = (any::<u64>(), any::<u32>(), watermarks(), numbers(), prop::collection::vec(single_verdicts(), 0..12))
+        .prop_map(|(log, number, watermarks, next_request, verdicts)| {
+            let (log, rules) = (LogIdentity(log), RulesNumber(number));
+            VerdictRecord::Verdicts(VerdictBatch {
+                log,
+                rules,
+                watermarks,
+                next_request: RequestOffset(next_request),
+                verdicts,
+            })
+        });
+    let new_rules = (any::<u64>(), any::<u32>(), rules()).prop_map(|(log, number, rules)| {
+        VerdictRecord::Rules(RulesRecord { log: LogIdentity(log), number: RulesNumber(number), rules })
+    });
+    prop_oneof![
+        3 => batch,
+        1 => new_rules,
+        2 => checkpoints().prop_map(|checkpoint| VerdictRecord::Checkpoint(Box::new(checkpoint))),
+    ]
+}

@@ -1,0 +1,214 @@
+//! Verdicts of the verdict log as bytes.
+
+use super::bytes::{Reader, Write};
+use super::fingerprints::{self, More, Present};
+use super::frame::{self, Kind, OPTIONS_VERSION};
+use super::positions::Positions;
+use super::rules::{read_stage, read_tails, write_tails};
+use super::{CodecError, reject};
+use crate::fingerprint::{IdHash, PageDigest};
+use crate::protocol::{
+    Answer, Decision, ForgetTarget, LogIdentity, Match, NewOriginal, PageVerdict, RequestId, RequestOffset,
+    RulesNumber, Verdict, VerdictBatch,
+};
+
+const UNIQUE: u8 = 0;
+const UPDATE: u8 = 1;
+const DUPLICATE: u8 = 2;
+const WITHDRAWN: u8 = 3;
+const FORGOTTEN_SOURCE: u8 = 4;
+const FORGOTTEN_ID: u8 = 5;
+const REOPENED: u8 = 6;
+const TEMPLATE: u8 = 7;
+
+/// Flag of a page's head: it became an original.
+const HAS_ORIGINAL: u8 = 1 << 4;
+/// Flag of a page's head: the cluster it joins began elsewhere than at the original it matched.
+const HAS_CLUSTER: u8 = 1 << 5;
+/// Flag of a page's head: it matched by containment. Not before [`OPTIONS_VERSION`].
+const IS_CONTAINED: u8 = 1 << 6;
+/// Flag beside the hashes of a new original: its cluster began elsewhere.
+const OF_CLUSTER: u8 = Present::FREE_BIT;
+
+/// Fewest bytes of a verdict: its head and its request id.
+const MIN_BYTES: usize = 9;
+
+/// Appends one Kafka record that holds these verdicts to `out`.
+pub(super) fn encode(batch: &VerdictBatch, out: &mut Vec<u8>) {
+    let mut places = Positions::default();
+    let mut body = Vec::with_capacity(batch.verdicts.len() * 64);
+    let version = if batch.verdicts.iter().any(|verdict| head_of(&verdict.answer) & IS_CONTAINED != 0) {
+        OPTIONS_VERSION
+    } else {
+        fingerprints::version_for(batch.verdicts.iter().filter_map(remembered).map(|original| &original.fingerprints))
+    };
+    let of_more = batch.verdicts.iter().filter_map(remembered).map(|original| more_of(original).version()).max();
+    let version = version.max(of_more.unwrap_or(version));
+    for verdict in &batch.verdicts {
+        write_verdict(&mut body, version, &mut places, verdict);
+    }
+    let start = frame::open_version(out, Kind::Verdicts, version);
+    out.fixed64(batch.log.0);
+    out.varint(u64::from(batch.rules.0));
+    write_tails(out, &batch.watermarks);
+    out.signed(batch.next_request.0);
+    places.write_table(out);
+    out.varint(batch.verdicts.len() as u64);
+    out.append(&mut body);
+    frame::close(out, start);
+}
+
+/// Reads the body that [`encode`] wrote.
+pub(super) fn decode(mut from: Reader<'_>) -> Result<VerdictBatch, CodecError> {
+    let log = LogIdentity(from.fixed64("log identity")?);
+    let rules = RulesNumber(from.small("rules number")?);
+    let watermarks = read_tails(&mut from)?;
+    let next_request = RequestOffset(from.signed("next request")?);
+    let mut places = Positions::read_table(&mut from)?;
+    let count = from.count(MIN_BYTES, "verdicts")?;
+    let mut verdicts = Vec::with_capacity(count);
+    for _ in 0..count {
+        verdicts.push(read_verdict(&mut from, &mut places)?);
+    }
+    from.end()?;
+    Ok(VerdictBatch { log, rules, watermarks, next_request, verdicts })
+}
+
+fn head_of(answer: &Answer) -> u8 {
+    match answer {
+        Answer::Page(page) => {
+            let kind = match &page.decision {
+                Decision::Unique { .. } => UNIQUE,
+                Decision::Update { .. } => UPDATE,
+                Decision::Template { .. } => TEMPLATE,
+                Decision::Duplicate { .. } => DUPLICATE,
+            };
+            let original = if page.decision.original().is_some() { HAS_ORIGINAL } else { 0 };
+            let elsewhere = page.decision.matched().is_some_and(|of| of.cluster != of.source);
+            let contained = page.decision.matched().is_some_and(|of| of.contained.is_some());
+            kind | original | if elsewhere { HAS_CLUSTER } else { 0 } | if contained { IS_CONTAINED } else { 0 }
+        }
+        Answer::Withdrawn { .. } => WITHDRAWN,
+        Answer::Forgotten(ForgetTarget::Source(_)) => FORGOTTEN_SOURCE,
+        Answer::Forgotten(ForgetTarget::Id(_)) => FORGOTTEN_ID,
+        Answer::Reopened { .. } => REOPENED,
+    }
+}
+
+/// Returns the original that a verdict makes.
+fn remembered(verdict: &Verdict) -> Option<&NewOriginal> {
+    match &verdict.answer {
+        Answer::Page(page) => page.decision.original(),
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+    }
+}
+
+fn write_verdict(out: &mut Vec<u8>, version: u8, places: &mut Positions, verdict: &Verdict) {
+    out.push(head_of(&verdict.answer));
+    out.fixed64(verdict.request.0);
+    match &verdict.answer {
+        Answer::Page(page) => {
+            places.write_page(out, &page.source);
+            places.write_time(out, page.event_time);
+            out.extend(page.digest.0.to_le_bytes());
+            if let Some(of) = page.decision.matched() {
+                write_match(out, places, of);
+            }
+            if let Some(original) = page.decision.original() {
+                write_original(out, version, places, original);
+            }
+        }
+        Answer::Withdrawn { source, reason } => {
+            places.write_page(out, source);
+            out.push(reason.code());
+        }
+        Answer::Forgotten(ForgetTarget::Source(source)) => places.write_reference(out, source),
+        Answer::Forgotten(ForgetTarget::Id(id)) => out.fixed64(id.0),
+        Answer::Reopened { partition, from, to } => {
+            places.write_partition(out, partition);
+            out.signed(*from);
+            out.signed(*to);
+        }
+    }
+}
+
+fn read_verdict(from: &mut Reader<'_>, places: &mut Positions) -> Result<Verdict, CodecError> {
+    let head = from.byte("verdict")?;
+    let request = RequestId(from.fixed64("request id")?);
+    let answer = match (head & 0xF, head & 0xF0) {
+        (UNIQUE | UPDATE | DUPLICATE | TEMPLATE, _) => Answer::Page(read_page(from, places, head)?),
+        (WITHDRAWN, 0) => Answer::Withdrawn { source: places.read_page(from)?, reason: reject(from)? },
+        (FORGOTTEN_SOURCE, 0) => Answer::Forgotten(ForgetTarget::Source(places.read_reference(from)?)),
+        (FORGOTTEN_ID, 0) => Answer::Forgotten(ForgetTarget::Id(IdHash(from.fixed64("id hash")?))),
+        (REOPENED, 0) => Answer::Reopened {
+            partition: places.read_partition(from)?,
+            from: from.signed("range")?,
+            to: from.signed("range")?,
+        },
+        _ => return Err(CodecError::BadValue { what: "verdict", value: u64::from(head) }),
+    };
+    Ok(Verdict { request, answer })
+}
+
+fn read_page(from: &mut Reader<'_>, places: &mut Positions, head: u8) -> Result<PageVerdict, CodecError> {
+    let source = places.read_page(from)?;
+    let event_time = places.read_time(from)?;
+    let digest = PageDigest(from.fixed32("digest")?);
+    let of_match = HAS_CLUSTER | if from.version() < OPTIONS_VERSION { 0 } else { IS_CONTAINED };
+    let decision = match (head & 0xF, head & 0xF0) {
+        (UNIQUE, 0) => Decision::Unique { original: None },
+        (UNIQUE, HAS_ORIGINAL) => Decision::Unique { original: Some(read_original(from, places)?) },
+        (kind @ (UPDATE | TEMPLATE), flags) if flags & !(HAS_ORIGINAL | of_match) == 0 => {
+            let of = read_match(from, places, flags)?;
+            let original = (flags & HAS_ORIGINAL != 0).then(|| read_original(from, places)).transpose()?;
+            if kind == UPDATE { Decision::Update { of, original } } else { Decision::Template { of, original } }
+        }
+        (DUPLICATE, flags) if flags & !of_match == 0 => Decision::Duplicate { of: read_match(from, places, flags)? },
+        _ => return Err(CodecError::BadValue { what: "verdict", value: u64::from(head) }),
+    };
+    Ok(PageVerdict { source, event_time, digest, decision })
+}
+
+fn write_match(out: &mut Vec<u8>, places: &mut Positions, of: &Match) {
+    out.push(of.stage as u8);
+    out.push(of.distance);
+    of.contained.iter().for_each(|share| out.varint(u64::from(*share)));
+    places.write_reference(out, &of.source);
+    out.signed(of.age_ms);
+    if of.cluster != of.source {
+        places.write_reference(out, &of.cluster);
+    }
+}
+
+fn read_match(from: &mut Reader<'_>, places: &Positions, flags: u8) -> Result<Match, CodecError> {
+    let stage = read_stage(from)?;
+    let distance = from.byte("distance")?;
+    let contained = (flags & IS_CONTAINED != 0).then(|| from.small("containment")).transpose()?;
+    let source = places.read_reference(from)?;
+    let age_ms = from.signed("age")?;
+    let cluster = if flags & HAS_CLUSTER == 0 { source.clone() } else { places.read_reference(from)? };
+    Ok(Match { stage, distance, contained, source, age_ms, cluster })
+}
+
+const fn more_of(original: &NewOriginal) -> More {
+    More { site: original.site, placement: original.placement }
+}
+
+fn write_original(out: &mut Vec<u8>, version: u8, places: &mut Positions, original: &NewOriginal) {
+    let present = Present::of(&original.fingerprints, original.id, original.scope);
+    let more = more_of(original);
+    out.push(present.bits_beside_one() | if original.cluster.is_some() { OF_CLUSTER } else { 0 } | more.flag());
+    fingerprints::write(out, version, &original.fingerprints, original.id, original.scope);
+    more.write(out);
+    if let Some(cluster) = &original.cluster {
+        places.write_reference(out, cluster);
+    }
+}
+
+fn read_original(from: &mut Reader<'_>, places: &Positions) -> Result<NewOriginal, CodecError> {
+    let flags = from.byte("original")?;
+    let (fingerprints, id, scope) = fingerprints::read(from, Present::from_bits_beside_one(flags)?)?;
+    let More { site, placement } = More::read(from, flags)?;
+    let cluster = (flags & OF_CLUSTER != 0).then(|| places.read_reference(from)).transpose()?;
+    Ok(NewOriginal { fingerprints, id, scope, site, placement, cluster })
+}

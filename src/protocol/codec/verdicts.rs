@@ -1,0 +1,126 @@
+//! Records of the verdict log as Kafka records, and back.
+
+use super::checkpoints::{Part, decode_checkpoint, encode_parts};
+use super::frame::{self, Kind};
+use super::{CodecError, rules, verdict_batch};
+use crate::protocol::VerdictRecord;
+
+/// Most bytes of one part of a checkpoint where nothing else is said: below the 1 MiB that brokers take by default.
+pub const DEFAULT_PART_BYTES: usize = 1_000_000;
+
+/// Turns one record into the Kafka records that carry it: one for verdicts and rules, for a checkpoint as many as
+/// `max_part_bytes` demands. They belong into one transaction, in this order, with nothing between them.
+#[must_use]
+pub fn encode_verdict(record: &VerdictRecord, max_part_bytes: usize) -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    match record {
+        VerdictRecord::Verdicts(batch) => verdict_batch::encode(batch, &mut out),
+        VerdictRecord::Rules(record) => rules::encode(record, &mut out),
+        VerdictRecord::Checkpoint(checkpoint) => return encode_parts(checkpoint, max_part_bytes),
+    }
+    vec![out]
+}
+
+/// Puts the records of a verdict log together again, from the committed Kafka records in order.
+///
+/// A reader may begin anywhere, so parts of a checkpoint that come before any other record are skipped up to the
+/// first record that stands by itself or begins a checkpoint. Later on a part must continue what was collected:
+/// parts are written in one transaction and cannot be interrupted, so anything else is an error. After an error the
+/// reader is as if new.
+#[derive(Debug, Default)]
+pub struct VerdictReader {
+    stage: Reading,
+}
+
+#[derive(Debug, Default)]
+enum Reading {
+    /// Nothing but parts of a checkpoint whose first part was not seen.
+    #[default]
+    Fresh,
+    /// Between two records.
+    Between,
+    /// Inside a checkpoint.
+    Inside(Collected),
+}
+
+#[derive(Debug)]
+struct Collected {
+    first_offset: i64,
+    next: u64,
+    count: u64,
+    checksum: u32,
+    bytes: Vec<u8>,
+}
+
+impl VerdictReader {
+    /// Makes a reader that has seen nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next Kafka record. Gives a record of the verdict log when this one completes it, with the offset of
+    /// its first part.
+    ///
+    /// # Errors
+    ///
+    /// [`CodecError`] when the bytes are no record of a verdict log, or not the part of a checkpoint that must come
+    /// next.
+    pub fn push(&mut self, offset: i64, bytes: &[u8]) -> Result<Option<(i64, VerdictRecord)>, CodecError> {
+        let before = std::mem::take(&mut self.stage);
+        let record = match frame::unwrap(bytes)? {
+            (Kind::Verdicts, body) => VerdictRecord::Verdicts(verdict_batch::decode(body)?),
+            (Kind::Rules, body) => VerdictRecord::Rules(rules::decode(body)?),
+            (Kind::CheckpointPart, body) => return self.collect(before, offset, Part::decode(body)?),
+            (other @ (Kind::Requests | Kind::Checkpoint | Kind::Originals | Kind::Position | Kind::Manifest), _) => {
+                return Err(CodecError::WrongKind { expected: Kind::Verdicts as u8, found: other as u8 });
+            }
+        };
+        if let Reading::Inside(collected) = before {
+            return Err(collected.torn());
+        }
+        self.stage = Reading::Between;
+        Ok(Some((offset, record)))
+    }
+
+    fn collect(
+        &mut self,
+        before: Reading,
+        offset: i64,
+        part: Part<'_>,
+    ) -> Result<Option<(i64, VerdictRecord)>, CodecError> {
+        let mut collected = match before {
+            Reading::Fresh if part.number > 0 => return Ok(None),
+            Reading::Fresh | Reading::Between if part.number == 0 => {
+                let Part { count, checksum, .. } = part;
+                Collected { first_offset: offset, next: 0, count, checksum, bytes: Vec::new() }
+            }
+            Reading::Fresh | Reading::Between => {
+                return Err(CodecError::TornCheckpoint { expected: 0, count: part.count });
+            }
+            Reading::Inside(collected) => collected,
+        };
+        if (part.number, part.count, part.checksum) != (collected.next, collected.count, collected.checksum) {
+            return Err(collected.torn());
+        }
+        collected.bytes.extend_from_slice(part.piece);
+        collected.next += 1;
+        if collected.next < collected.count {
+            self.stage = Reading::Inside(collected);
+            return Ok(None);
+        }
+        let found = crc32fast::hash(&collected.bytes);
+        if found != collected.checksum {
+            return Err(CodecError::Checksum { expected: collected.checksum, found });
+        }
+        let checkpoint = decode_checkpoint(&collected.bytes)?;
+        self.stage = Reading::Between;
+        Ok(Some((collected.first_offset, VerdictRecord::Checkpoint(Box::new(checkpoint)))))
+    }
+}
+
+impl Collected {
+    const fn torn(&self) -> CodecError {
+        CodecError::TornCheckpoint { expected: self.next, count: self.count }
+    }
+}

@@ -1,0 +1,248 @@
+//! The exact set of judged offsets of one partition.
+
+use roaring::RoaringTreemap;
+
+/// The judged offsets of one input partition: everything below a low watermark, and a compressed bitmap above it.
+#[derive(Clone, Debug, Default)]
+pub struct Judged {
+    low_watermark: u64,
+    above: RoaringTreemap,
+    /// Reopened and not judged again: the low watermark waits for them.
+    reopened: RoaringTreemap,
+}
+
+impl Judged {
+    /// Rebuilds a set from its low watermark, the judged offsets above it, and the reopened ones. Negative offsets do not
+    /// exist in Kafka and count as 0.
+    #[must_use]
+    pub fn from_parts(low_watermark: i64, above: RoaringTreemap, reopened: RoaringTreemap) -> Self {
+        let mut judged = Self { low_watermark: 0, above, reopened };
+        judged.raise_floor(low_watermark);
+        judged
+    }
+
+    /// Says whether the offset was judged.
+    #[must_use]
+    pub fn contains(&self, offset: i64) -> bool {
+        u64::try_from(offset).is_ok_and(|offset| offset < self.low_watermark || self.above.contains(offset))
+    }
+
+    /// Says whether any offset of `from <= offset < to` was judged.
+    #[must_use]
+    pub fn contains_any(&self, from: i64, to: i64) -> bool {
+        let (from, to) = (u64::try_from(from).unwrap_or(0), u64::try_from(to).unwrap_or(0));
+        from < to && (from < self.low_watermark || self.above.range_cardinality(from..to) > 0)
+    }
+
+    /// Returns how many offsets of `from <= offset < to` were judged.
+    #[must_use]
+    pub fn count(&self, from: i64, to: i64) -> u64 {
+        let (from, to) = (u64::try_from(from).unwrap_or(0), u64::try_from(to).unwrap_or(0));
+        if from >= to {
+            return 0;
+        }
+        self.low_watermark.clamp(from, to) - from + self.above.range_cardinality(from..to)
+    }
+
+    /// Marks the offset as judged. Returns false if it was marked before.
+    pub fn insert(&mut self, offset: i64) -> bool {
+        match u64::try_from(offset) {
+            Ok(offset) if offset >= self.low_watermark => {
+                self.reopened.remove(offset);
+                self.above.insert(offset)
+            }
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    /// Lets every offset below `low_watermark` count as judged, up to the first one that was reopened and waits to be judged
+    /// again. A low watermark never sinks this way.
+    pub fn raise_floor(&mut self, low_watermark: i64) {
+        let low_watermark = u64::try_from(low_watermark).unwrap_or(0).min(self.reopened.min().unwrap_or(u64::MAX));
+        if low_watermark > self.low_watermark {
+            self.low_watermark = low_watermark;
+            self.above.remove_range(..low_watermark);
+        }
+    }
+
+    /// Clears `from <= offset < to`; offsets outside stay as they are.
+    pub fn reopen(&mut self, from: i64, to: i64) {
+        let (from, to) = (u64::try_from(from).unwrap_or(0), u64::try_from(to).unwrap_or(0));
+        if from >= to {
+            return;
+        }
+        if from < self.low_watermark {
+            // What the low watermark stood for is spelled out, so that only the range opens.
+            self.above.insert_range(from..self.low_watermark);
+            self.low_watermark = from;
+        }
+        // The range may be far longer than what was judged: it is never spelled out.
+        let mut opened = self.above.clone();
+        opened.remove_range(..from);
+        opened.remove_range(to..);
+        self.reopened |= opened;
+        self.above.remove_range(from..to);
+    }
+
+    /// Returns the low watermark: every offset below it counts as judged.
+    #[must_use]
+    pub fn low_watermark(&self) -> i64 {
+        i64::try_from(self.low_watermark).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the judged offsets at or above the low watermark.
+    #[must_use]
+    pub const fn above(&self) -> &RoaringTreemap {
+        &self.above
+    }
+
+    /// Returns the offsets that were reopened and not judged again.
+    #[must_use]
+    pub const fn reopened(&self) -> &RoaringTreemap {
+        &self.reopened
+    }
+
+    /// Returns the offset behind the last one that was judged.
+    #[must_use]
+    pub fn end(&self) -> i64 {
+        let behind = self.above.max().map_or(0, |last| last.saturating_add(1));
+        i64::try_from(self.low_watermark.max(behind)).unwrap_or(i64::MAX)
+    }
+
+    /// Says whether nothing at all was judged.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.low_watermark == 0 && self.above.is_empty() && self.reopened.is_empty()
+    }
+}
+
+/// Two sets are equal when they hold the same offsets, and wait for the same ones, wherever their low watermarks stand.
+impl PartialEq for Judged {
+    fn eq(&self, other: &Self) -> bool {
+        let (low, high) = if self.low_watermark <= other.low_watermark { (self, other) } else { (other, self) };
+        let mut spelled = low.above.clone();
+        let gap = spelled.insert_range(low.low_watermark..high.low_watermark);
+        spelled.remove_range(..high.low_watermark);
+        gap == 0 && spelled == high.above && self.reopened == other.reopened
+    }
+}
+
+impl Eq for Judged {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_counted_below_and_above_the_floor() {
+        let mut judged = Judged::default();
+        judged.raise_floor(10);
+        judged.insert(12);
+        judged.insert(14);
+        let counts = [(0, 5), (5, 20), (9, 13), (11, 14), (15, 99), (5, 5), (7, 3), (-3, 2)];
+        let counts = counts.map(|(from, to)| judged.count(from, to));
+        assert_eq!(counts, [5, 7, 2, 1, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn reopening_below_the_floor_opens_the_range_alone() {
+        let mut judged = Judged::default();
+        judged.raise_floor(10);
+        judged.insert(12);
+        judged.reopen(3, 6);
+        judged.raise_floor(20);
+        let open: Vec<i64> = (0..14).filter(|&offset| !judged.contains(offset)).collect();
+        assert_eq!(open, [3, 4, 5, 10, 11, 13]);
+    }
+
+    /// What a set of judged offsets means, one offset at a time.
+    #[derive(Default)]
+    struct Naive {
+        low_watermark: i64,
+        judged: Vec<i64>,
+        reopened: Vec<i64>,
+    }
+
+    impl Naive {
+        fn contains(&self, offset: i64) -> bool {
+            self.judged.contains(&offset)
+        }
+
+        fn insert(&mut self, offset: i64) {
+            self.reopened.retain(|&other| other != offset);
+            self.judged.push(offset);
+        }
+
+        fn raise_floor(&mut self, low_watermark: i64) {
+            let low_watermark = self.reopened.iter().copied().fold(low_watermark, i64::min);
+            if low_watermark > self.low_watermark {
+                self.low_watermark = low_watermark;
+                self.judged.extend(0..low_watermark);
+            }
+        }
+
+        fn reopen(&mut self, from: i64, to: i64) {
+            let range = from..to;
+            if range.is_empty() {
+                return;
+            }
+            self.reopened.extend(self.judged.iter().filter(|offset| range.contains(offset)));
+            self.judged.retain(|offset| !range.contains(offset));
+            self.low_watermark = self.low_watermark.min(from);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn agrees_with_a_plain_list(steps in proptest::collection::vec((0_u8..4, 0_i64..40, 0_i64..40), 0..60)) {
+            let (mut judged, mut naive) = (Judged::default(), Naive::default());
+            for (kind, a, b) in steps {
+                match kind {
+                    0 => {
+                        proptest::prop_assert_eq!(judged.insert(a), !naive.contains(a));
+                        naive.insert(a);
+                    }
+                    1 => {
+                        judged.raise_floor(a);
+                        naive.raise_floor(a);
+                    }
+                    2 => {
+                        judged.reopen(a, b);
+                        naive.reopen(a, b);
+                    }
+                    _ => judged = Judged::from_parts(judged.low_watermark(), judged.above().clone(), judged.reopened().clone()),
+                }
+                for offset in 0..45 {
+                    proptest::prop_assert_eq!(judged.contains(offset), naive.contains(offset), "offset {}", offset);
+                }
+                let any = (a..b).any(|offset| naive.contains(offset));
+                proptest::prop_assert_eq!(judged.contains_any(a, b), any, "{}..{}", a, b);
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_without_an_end_takes_no_more_memory_than_what_was_judged() {
+        let mut judged = Judged::default();
+        judged.raise_floor(1_000);
+        [1_001, 1_000_000, 1 << 40].into_iter().for_each(|offset| assert!(judged.insert(offset)));
+        judged.reopen(10, i64::MAX);
+        assert!((0..10).all(|offset| judged.contains(offset)));
+        assert!(!judged.contains_any(10, i64::MAX));
+        assert_eq!(judged.reopened().len(), 990 + 3);
+        assert!(judged.reopened().serialized_size() + judged.above().serialized_size() < 4_000);
+        judged.reopen(0, i64::MAX);
+        assert_eq!((judged.reopened().len(), judged.low_watermark()), (1_003, 0));
+    }
+
+    #[test]
+    fn equality_does_not_see_the_floor() {
+        let mut spelled = Judged::default();
+        (0..10).for_each(|offset| assert!(spelled.insert(offset)));
+        let mut floored = Judged::default();
+        floored.raise_floor(10);
+        assert_eq!(spelled, floored);
+        floored.reopen(9, 10);
+        assert_ne!(spelled, floored);
+    }
+}

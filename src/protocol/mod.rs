@@ -1,0 +1,31 @@
+//! Room 4: the protocol between workers and judges: requests in one log, verdicts in the other.
+//!
+//! Two logs carry the protocol. The *fingerprint log* holds requests ([`Request`]): a worker asks about a page, an
+//! operator asks to forget or to reopen. The *verdict log* holds the answers ([`VerdictRecord`]): verdicts, the
+//! rules they were made under, and checkpoints. Before: `fingerprint`. After: `judge` decides on requests and
+//! follows verdicts; `worker` meets verdicts with the pages that wait for them.
+//!
+//! The types here are what the logs *mean*; `codec` defines their bytes.
+
+mod checkpoint;
+pub mod codec;
+mod request;
+mod judged;
+mod offset;
+mod placement;
+mod rules;
+mod verdict;
+
+pub use checkpoint::{Checkpoint, PartitionCheckpoint};
+pub use codec::{
+    CodecError, DEFAULT_PART_BYTES, VerdictReader, decode_checkpoint, decode_requests, encode_checkpoint,
+    encode_requests, encode_verdict,
+};
+pub use judged::Judged;
+pub use offset::{RequestOffset, VerdictOffset};
+pub use placement::Placement;
+pub use request::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
+pub use rules::{ExpiryWatermarks, MinHashRules, Rules, RulesNumber, SameId, Stage, Windows};
+pub use verdict::{
+    Answer, Decision, LogIdentity, Match, NewOriginal, PageVerdict, RulesRecord, Verdict, VerdictBatch, VerdictRecord,
+};

@@ -1,0 +1,90 @@
+//! Requests in the fingerprint log.
+
+use crate::fingerprint::{FingerprintedPage, Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
+use crate::record::{PartitionId, Reject, Source, Timestamp};
+
+/// Names one request. A request asked again carries the same id and is applied once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// One request in the fingerprint log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Id of the request; its verdict repeats it.
+    pub id: RequestId,
+    /// What is asked.
+    pub body: RequestBody,
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestBody {
+    /// A worker: unique, or duplicate of what?
+    Page(PageRequest),
+    /// A worker: this page cannot be delivered as judged. The position counts as judged, its original is removed.
+    Withdraw {
+        /// The page's position.
+        source: Source,
+        /// Why it cannot be delivered.
+        reason: Reject,
+    },
+    /// An operator: these originals must not be matched any more. Positions stay judged.
+    Forget(ForgetTarget),
+    /// An operator: judge the offsets `from <= offset < to` of a partition anew and forget their originals.
+    Reopen {
+        /// The input partition.
+        partition: PartitionId,
+        /// First offset of the range.
+        from: i64,
+        /// First offset behind the range.
+        to: i64,
+    },
+}
+
+/// Which originals a `forget` means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForgetTarget {
+    /// The original made by this position.
+    Source(Source),
+    /// Every live original with this id.
+    Id(IdHash),
+}
+
+/// One page asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageRequest {
+    /// The page's position in the input.
+    pub source: Source,
+    /// Event time as read from the record, not yet bounded by the brokers' clock.
+    pub event_time: Timestamp,
+    /// Hash of the page's id, when it has one.
+    pub id: Option<IdHash>,
+    /// Hash of the page's scope, when a scope is configured.
+    pub scope: Option<ScopeHash>,
+    /// Hash of the site that the page's address belongs to, when it has an address.
+    pub site: Option<SiteHash>,
+    /// Whether the id is another page's address, which this one names as its canonical one: a rendering of that page, not
+    /// a new text of it.
+    pub is_variant: bool,
+    /// Fingerprints of all stages of the scheme.
+    pub fingerprints: Fingerprints,
+    /// Digest of the record's bytes.
+    pub digest: PageDigest,
+}
+
+impl PageRequest {
+    /// Asks about a page as it was read, at this position and event time.
+    #[must_use]
+    pub fn of(reading: FingerprintedPage, source: Source, event_time: Timestamp) -> Self {
+        Self {
+            source,
+            event_time,
+            id: reading.id,
+            scope: reading.scope,
+            site: reading.site,
+            is_variant: reading.canonical.is_some(),
+            fingerprints: reading.fingerprints,
+            digest: reading.digest,
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Records of the verdict log: verdicts, rules and checkpoints.
+
+use super::{
+    Checkpoint, ExpiryWatermarks, ForgetTarget, Placement, RequestId, RequestOffset, Rules, RulesNumber, Stage,
+};
+use crate::fingerprint::{Fingerprints, IdHash, PageDigest, ScopeHash, SiteHash};
+use crate::record::{PartitionId, Reject, Source, Timestamp};
+
+/// Drawn once when a verdict log is begun; tells a log from another one under the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogIdentity(pub u64);
+
+/// One record of the verdict log.
+#[derive(Clone, Debug, PartialEq)]
+pub enum VerdictRecord {
+    /// Answers to a run of requests.
+    Verdicts(VerdictBatch),
+    /// From here on these rules are in force.
+    Rules(RulesRecord),
+    /// The state, but for the originals, as it stands here.
+    Checkpoint(Box<Checkpoint>),
+}
+
+impl VerdictRecord {
+    /// Returns the identity of the log that this record was written to.
+    #[must_use]
+    pub fn log(&self) -> LogIdentity {
+        match self {
+            Self::Verdicts(batch) => batch.log,
+            Self::Rules(record) => record.log,
+            Self::Checkpoint(checkpoint) => checkpoint.log,
+        }
+    }
+}
+
+/// The answers to a run of requests of the fingerprint log. Empty when all of them were repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerdictBatch {
+    /// The log this was written to.
+    pub log: LogIdentity,
+    /// The rules all its verdicts were made under.
+    pub rules: RulesNumber,
+    /// The watermarks behind the last verdict, absolute.
+    pub watermarks: ExpiryWatermarks,
+    /// Offset of the next request to judge.
+    pub next_request: RequestOffset,
+    /// In the order of their requests.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// New rules, with their number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulesRecord {
+    /// The log this was written to.
+    pub log: LogIdentity,
+    /// One more than the number before.
+    pub number: RulesNumber,
+    /// The rules, spelled out.
+    pub rules: Rules,
+}
+
+/// One answer. Final: it is read back, never worked out again (law L4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The request that it answers.
+    pub request: RequestId,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every answer is that of a page")]
+pub enum Answer {
+    /// A page was judged.
+    Page(PageVerdict),
+    /// A page counts as judged, is not delivered, and is no original any more.
+    Withdrawn {
+        /// The page's position.
+        source: Source,
+        /// Why it cannot be delivered.
+        reason: Reject,
+    },
+    /// Originals are matched no more.
+    Forgotten(ForgetTarget),
+    /// A range may be asked about anew; verdicts before this one are void for it.
+    Reopened {
+        /// The input partition.
+        partition: PartitionId,
+        /// First offset of the range.
+        from: i64,
+        /// First offset behind the range.
+        to: i64,
+    },
+}
+
+impl Verdict {
+    /// Returns a copy without what only the index needs: fingerprints and all that a new original is found by.
+    #[must_use]
+    pub fn without_original(&self) -> Self {
+        let answer = match &self.answer {
+            Answer::Page(page) => Answer::Page(PageVerdict {
+                source: page.source.clone(),
+                event_time: page.event_time,
+                digest: page.digest,
+                decision: page.decision.without_original(),
+            }),
+            Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => self.answer.clone(),
+        };
+        Self { request: self.request, answer }
+    }
+}
+
+impl Answer {
+    /// Returns the position that this answer is the verdict of, if it is about a single one.
+    #[must_use]
+    pub fn ruled_source(&self) -> Option<&Source> {
+        match self {
+            Self::Page(page) => Some(&page.source),
+            Self::Withdrawn { source, .. } => Some(source),
+            Self::Forgotten(_) | Self::Reopened { .. } => None,
+        }
+    }
+}
+
+/// The verdict of one page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageVerdict {
+    /// The page's position.
+    pub source: Source,
+    /// Event time as judged: bounded by the brokers' clock.
+    pub event_time: Timestamp,
+    /// Digest of the page's bytes, as asked.
+    pub digest: PageDigest,
+    /// The verdict.
+    pub decision: Decision,
+}
+
+/// The verdict on one page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing near it is remembered.
+    Unique {
+        /// Absent when the page was before the expiry watermark: delivered, not remembered.
+        original: Option<NewOriginal>,
+    },
+    /// A known page with changed text.
+    Update {
+        /// The original that it is a new text of.
+        of: Match,
+        /// Present when the new text replaces the original (it is not older).
+        original: Option<NewOriginal>,
+    },
+    /// Near an original, with other figures: the same template, not the same page. Delivered like a unique page.
+    Template {
+        /// The original that it is near to.
+        of: Match,
+        /// Absent when the page was before the expiry watermark.
+        original: Option<NewOriginal>,
+    },
+    /// A duplicate of an original.
+    Duplicate {
+        /// The original.
+        of: Match,
+    },
+}
+
+impl Decision {
+    /// Returns a copy without the new original.
+    #[must_use]
+    pub fn without_original(&self) -> Self {
+        match self {
+            Self::Unique { .. } => Self::Unique { original: None },
+            Self::Update { of, .. } => Self::Update { of: of.clone(), original: None },
+            Self::Template { of, .. } => Self::Template { of: of.clone(), original: None },
+            Self::Duplicate { of } => Self::Duplicate { of: of.clone() },
+        }
+    }
+
+    /// Returns what the page was matched with.
+    #[must_use]
+    pub const fn matched(&self) -> Option<&Match> {
+        match self {
+            Self::Unique { .. } => None,
+            Self::Update { of, .. } | Self::Template { of, .. } | Self::Duplicate { of } => Some(of),
+        }
+    }
+
+    /// Returns the original that the page became.
+    #[must_use]
+    pub const fn original(&self) -> Option<&NewOriginal> {
+        match self {
+            Self::Unique { original } | Self::Update { original, .. } | Self::Template { original, .. } => {
+                original.as_ref()
+            }
+            Self::Duplicate { .. } => None,
+        }
+    }
+}
+
+/// An original that a page was matched with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// The stage that matched.
+    pub stage: Stage,
+    /// Differing bits; 0 in the exact stage.
+    pub distance: u8,
+    /// Share of the smaller page that is in the other one, in thousandths, when that is why both match: as a whole they
+    /// are not near. Only in the `MinHash` stage.
+    pub contained: Option<u16>,
+    /// Position of the original.
+    pub source: Source,
+    /// Event time of the page minus that of the original, in milliseconds; negative when the page is older.
+    pub age_ms: i64,
+    /// Position of the first page of the original's cluster.
+    pub cluster: Source,
+}
+
+/// What the log must hold of a new original so that it alone rebuilds the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewOriginal {
+    /// Its fingerprints.
+    pub fingerprints: Fingerprints,
+    /// Hash of its id.
+    pub id: Option<IdHash>,
+    /// Hash of its scope.
+    pub scope: Option<ScopeHash>,
+    /// Hash of its site.
+    pub site: Option<SiteHash>,
+    /// Which tables hold it.
+    pub placement: Placement,
+    /// First page of its cluster, when that is not the page itself.
+    pub cluster: Option<Source>,
+}

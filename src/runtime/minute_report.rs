@@ -1,0 +1,73 @@
+//! Logs a summary line every minute.
+
+use std::time::Duration;
+
+use crate::telemetry::Metrics;
+use crate::telemetry::catalog;
+use crate::telemetry::parsed_metrics::ParsedMetrics;
+
+/// From one line to the next.
+const INTERVAL: Duration = Duration::from_mins(1);
+
+/// Remembers the counts of the line before.
+pub(super) struct MinuteReport {
+    at: Duration,
+    pages: u64,
+    duplicates: u64,
+    dead_letters: u64,
+}
+
+impl MinuteReport {
+    /// Begins to count.
+    pub(super) const fn begin(now: Duration) -> Self {
+        Self { at: now, pages: 0, duplicates: 0, dead_letters: 0 }
+    }
+
+    /// Logs the line when it is time to.
+    pub(super) fn look(&mut self, now: Duration, metrics: &Metrics) {
+        let passed = now.saturating_sub(self.at);
+        if passed < INTERVAL {
+            return;
+        }
+        let figures = ParsedMetrics::parse(&metrics.render());
+        let of = |verdict: &str| figures.count_of(catalog::DOCUMENTS.name, &[("verdict", verdict)]);
+        let pages = figures.count(catalog::DOCUMENTS.name);
+        let (duplicates, dead_letters) = (of("exact") + of("near"), figures.count(catalog::DEAD_LETTERS.name));
+        let new_pages = pages.saturating_sub(self.pages);
+        tracing::info!(
+            pages = new_pages,
+            pages_per_second = new_pages * 1000 / u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1),
+            duplicates = duplicates.saturating_sub(self.duplicates),
+            dead_letters = dead_letters.saturating_sub(self.dead_letters),
+            lag = figures.count(catalog::CONSUMER_LAG.name),
+            originals = figures.count(catalog::INDEX_ENTRIES.name),
+            "the last minute"
+        );
+        *self = Self { at: now, pages, duplicates, dead_letters };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::settings::{self, Level};
+    use crate::telemetry::labels::VerdictLabel;
+    use crate::telemetry::logging::captured;
+
+    #[test]
+    fn a_line_a_minute_says_what_was_done_in_it() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let mut minute = MinuteReport::begin(Duration::ZERO);
+        let mut at = |seconds, metrics: &Metrics| {
+            captured::at(Level::Info, || minute.look(Duration::from_secs(seconds), metrics))
+        };
+        (0..120).for_each(|_| metrics.document(VerdictLabel::Near));
+        assert_eq!(at(59, &metrics), "");
+        let line = at(60, &metrics);
+        assert!(line.contains("\"pages\":120"), "{line}");
+        assert!(line.contains("\"duplicates\":120") && line.contains("\"pages_per_second\":2"), "{line}");
+        metrics.document(VerdictLabel::Unique);
+        let line = at(120, &metrics);
+        assert!(line.contains("\"pages\":1,") && line.contains("\"duplicates\":0"), "{line}");
+    }
+}

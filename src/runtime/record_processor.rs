@@ -1,0 +1,179 @@
+//! One record, read: what is to be done with it.
+
+use std::sync::Arc;
+
+use super::clock::{Clock, wall_time};
+use super::tree_budget::TreeBudget;
+use crate::fingerprint::{Fingerprinter, Scratch, Step};
+use crate::kafka::group_consumer::ConsumedRecord;
+use crate::kafka::output::{Outputs, PagePayload};
+use crate::panics::shielded;
+use crate::protocol::PageRequest;
+use crate::record::{Encoding, EventTime, Headers, RawRecord, Reject, Source, Timestamp};
+use crate::telemetry::{Metrics, labels};
+use crate::text::{CutBy, Extraction};
+use crate::worker::{Header, Page, PageAction, PageOutcome};
+
+/// The text work of one worker.
+pub(super) struct RecordProcessor {
+    /// Bytes to fingerprints.
+    pub(super) reader: Fingerprinter,
+    /// Knows which records the outputs take.
+    pub(super) outputs: Arc<Outputs>,
+    /// Stamps what is read.
+    pub(super) clock: Clock,
+    /// Hears what each step took.
+    pub(super) metrics: Metrics,
+    /// Bounds the memory of all threads.
+    pub(super) trees: Arc<TreeBudget>,
+    /// Event time of a page that names none and came without a timestamp.
+    pub(super) untimed: Timestamp,
+}
+
+struct Named<'r>(&'r [Header]);
+
+impl Headers for Named<'_> {
+    fn last(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().rev().find(|header| header.name == name)?.value.as_deref()
+    }
+}
+
+impl RecordProcessor {
+    /// Reads a record. A panic in the text work costs the page, not the process.
+    pub(super) fn page(
+        &self,
+        source: Source,
+        record: &Arc<ConsumedRecord>,
+        scratch: &mut Scratch,
+    ) -> Page<PagePayload> {
+        if let Some((action, event_time, payload)) = shielded(|| self.action(&source, record, scratch)) {
+            page(source, record, action, event_time, payload)
+        } else {
+            *scratch = Scratch::default();
+            self.withdrawn(source, record, Reject::TextPanic)
+        }
+    }
+
+    /// Makes the page of a record on whose text the work failed: nobody can tell whether it was asked about before.
+    pub(super) fn withdrawn(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
+        let log = shielded(|| self.reader.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
+        let action = PageAction::Withdraw(log.map_or(0, |(_, log)| log), reason);
+        let event_time = record.timestamp.unwrap_or(self.untimed);
+        let payload = self.carried(record);
+        page(source, record, action, event_time, payload)
+    }
+
+    fn carried(&self, record: &Arc<ConsumedRecord>) -> PagePayload {
+        PagePayload { record: Arc::clone(record), read_at: self.clock.now(), ..PagePayload::default() }
+    }
+
+    fn action(
+        &self,
+        source: &Source,
+        record: &Arc<ConsumedRecord>,
+        scratch: &mut Scratch,
+    ) -> (PageAction, Timestamp, PagePayload) {
+        let stamped = record.timestamp.unwrap_or(self.untimed);
+        let mut payload = self.carried(record);
+        if record.headers_unreadable {
+            payload.message = Some("the name of a header is not UTF-8".to_owned());
+            return (PageAction::Settled(PageOutcome::DeadLetter(Reject::Undecodable)), stamped, payload);
+        }
+        if record.value.is_none() {
+            return (PageAction::Settled(PageOutcome::Tombstone), stamped, payload);
+        }
+        let headers = Named(&record.headers);
+        let _taken = record.value.as_deref().map(|value| self.trees.take(value));
+        let mut since = self.clock.now();
+        let reading = self.reader.read_watched(&raw(record, &headers), scratch, |step| {
+            let now = self.clock.now();
+            self.metrics.stage_duration(label_of(step), now.saturating_sub(since));
+            since = now;
+        });
+        match reading {
+            Ok(mut reading) => {
+                self.metrics.document_tokens(segmenter(reading.cut_by), reading.tokens as u64);
+                self.metrics.document_extracted(extraction(reading.extraction));
+                self.metrics.document_decoded(encoding(reading.encoding));
+                let event_time = reading.event_time.unwrap_or(stamped);
+                payload.extraction =
+                    Some(reading.extraction).filter(|how| *how != Extraction::Text).map(Extraction::name);
+                payload.id = reading.id_text.take();
+                let action = match self.outputs.refuse(record) {
+                    None => {
+                        let log = reading.partition;
+                        PageAction::Ask(log, PageRequest::of(reading, source.clone(), event_time))
+                    }
+                    Some(reason) => PageAction::Withdraw(reading.partition, reason),
+                };
+                (action, event_time, payload)
+            }
+            Err(rejection) => {
+                payload.message = Some(rejection.message().to_owned());
+                (PageAction::Settled(PageOutcome::DeadLetter(rejection.reason())), stamped, payload)
+            }
+        }
+    }
+}
+
+/// Returns a record's event time without a look at its text.
+pub(super) fn event_time(reader: &Fingerprinter, source: EventTime, record: &ConsumedRecord) -> Timestamp {
+    let of_field = || shielded(|| reader.event_time(&raw(record, &Named(&record.headers)))).flatten();
+    let field = if source == EventTime::Field { of_field() } else { None };
+    field.or(record.timestamp).unwrap_or_default()
+}
+
+const fn label_of(step: Step) -> labels::Step {
+    match step {
+        Step::Decode => labels::Step::Decode,
+        Step::Extract => labels::Step::Extract,
+        Step::Tokenize => labels::Step::Tokenize,
+        Step::Fingerprint => labels::Step::Fingerprint,
+    }
+}
+
+const fn segmenter(cut_by: CutBy) -> labels::Segmenter {
+    match cut_by {
+        CutBy::Jieba => labels::Segmenter::Jieba,
+        CutBy::Unicode => labels::Segmenter::Unicode,
+    }
+}
+
+const fn extraction(extraction: Extraction) -> labels::Extraction {
+    match extraction {
+        Extraction::Text => labels::Extraction::Text,
+        Extraction::Main => labels::Extraction::Main,
+        Extraction::All => labels::Extraction::All,
+        Extraction::AllFallback => labels::Extraction::AllFallback,
+        Extraction::Stripped => labels::Extraction::Stripped,
+    }
+}
+
+const fn encoding(encoding: Encoding) -> labels::Encoding {
+    match encoding {
+        Encoding::Utf8 => labels::Encoding::Utf8,
+        Encoding::Utf16 => labels::Encoding::Utf16,
+        Encoding::Gb18030 => labels::Encoding::Gb18030,
+        Encoding::Big5 => labels::Encoding::Big5,
+        Encoding::ShiftJis => labels::Encoding::ShiftJis,
+        Encoding::OtherJapanese => labels::Encoding::OtherJapanese,
+        Encoding::EucKr => labels::Encoding::EucKr,
+        Encoding::Windows => labels::Encoding::Windows,
+        Encoding::Other => labels::Encoding::Other,
+    }
+}
+
+fn raw<'r>(record: &'r ConsumedRecord, headers: &'r Named<'r>) -> RawRecord<'r> {
+    RawRecord { key: record.key.as_deref(), value: record.value.as_deref(), headers }
+}
+
+fn page(
+    source: Source,
+    record: &ConsumedRecord,
+    action: PageAction,
+    event_time: Timestamp,
+    payload: PagePayload,
+) -> Page<PagePayload> {
+    let bytes = record.bytes() + size_of::<Page<PagePayload>>() + size_of::<ConsumedRecord>();
+    Page { source, bytes, event_time, paced_by: event_time.min(wall_time()), action, payload }
+}

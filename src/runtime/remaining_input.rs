@@ -1,0 +1,73 @@
+//! What is left to read of the input, as the worker asks for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock::wall_time;
+use super::record_processor;
+use crate::fingerprint::Fingerprinter;
+use crate::kafka::client::ClientSettings;
+use crate::kafka::first_records::first_records;
+use crate::kafka::group_consumer::Start;
+use crate::kafka::offsets::Offsets;
+use crate::record::{EventTime, PartitionId};
+use crate::worker::{Backlog, Subscription, unread};
+
+/// How long reading the next records of partitions may take: what has not come by then is not waited for.
+const HEADS: Duration = Duration::from_secs(2);
+
+/// Asks for what is left to read of all partitions of the input.
+pub(super) struct RemainingInput {
+    pub(super) offsets: Arc<Offsets>,
+    /// Settings of the client that reads the next records.
+    pub(super) client: ClientSettings,
+    /// Topics, or one pattern that starts with `^`.
+    pub(super) topics: Vec<String>,
+    /// Finds the event time of a record.
+    pub(super) reader: Fingerprinter,
+    pub(super) event_time: EventTime,
+}
+
+impl RemainingInput {
+    /// Returns what is left to read of each partition, and for some the times of the pages from an offset on. A group
+    /// without an offset begins at `start` where [`unread`] says so. Partitions that do not answer are left out.
+    ///
+    /// # Errors
+    ///
+    /// When no broker answers in time.
+    pub(super) fn ask(
+        &self,
+        heads: &BTreeMap<PartitionId, i64>,
+        start: Start,
+    ) -> anyhow::Result<BTreeMap<PartitionId, Backlog>> {
+        let partitions = self.offsets.partitions(&self.topics)?;
+        let committed = self.offsets.last_committed(&partitions)?;
+        let mut next: BTreeMap<PartitionId, Option<i64>> =
+            committed.into_iter().map(|(partition, known)| (partition, known.map(|known| known.offset))).collect();
+        let unread = unread(&partitions, &next, subscription(&self.topics)).unwrap_or_default();
+        let without = |is_unread: bool| -> BTreeSet<PartitionId> {
+            let without = next.iter().filter(|(_, offset)| offset.is_none()).map(|(partition, _)| partition);
+            without.filter(|partition| unread.contains(*partition) == is_unread).cloned().collect()
+        };
+        let mut begins = self.offsets.starts(&without(true), start)?;
+        begins.extend(self.offsets.starts(&without(false), Start::Earliest)?);
+        next.extend(begins.into_iter().map(|(partition, offset)| (partition, Some(offset))));
+        let ends = self.offsets.ends(&partitions)?;
+        let records = first_records(&self.client, heads, Backlog::PAGES, HEADS)?;
+        let now = wall_time();
+        let backlog = |(partition, next): (PartitionId, Option<i64>)| {
+            let (next, end) = (next?, *ends.get(&partition)?);
+            let times = |record| record_processor::event_time(&self.reader, self.event_time, record).min(now);
+            let head = records.get(&partition).map(|records| records.iter().map(times).collect());
+            Some((partition, Backlog { next, end, head }))
+        };
+        Ok(next.into_iter().filter_map(backlog).collect())
+    }
+}
+
+/// Returns how the topics of the input are named.
+pub(super) fn subscription(topics: &[String]) -> Subscription {
+    let by_pattern = topics.iter().any(|topic| topic.starts_with('^'));
+    if by_pattern { Subscription::Pattern } else { Subscription::Topics }
+}

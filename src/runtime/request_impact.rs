@@ -1,0 +1,300 @@
+//! Works out what an operator's request affects: originals it forgets, positions it reopens.
+//!
+//! The answer in the verdict log names the target alone. What was there follows from the log before it, for whoever reads that
+//! from its beginning: every original that is alive stands there. Kept is only what the requests name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::protocol::{
+    Answer, Decision, ExpiryWatermarks, ForgetTarget, Judged, PageVerdict, RequestBody, Stage, VerdictRecord,
+};
+use crate::record::{PartitionId, Source, Timestamp};
+
+/// What one request found in one partition of the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Originals, with the duplicates that the kept log has of each.
+    pub originals: Vec<(Source, u64)>,
+    /// Positions that were judged, when it is about a range.
+    pub positions: u64,
+}
+
+impl Found {
+    /// Says whether there was nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.originals.is_empty() && self.positions == 0
+    }
+}
+
+/// Follows one partition of the verdict log with some requests in mind.
+#[derive(Debug, Default)]
+pub(super) struct RequestImpact {
+    sources: BTreeSet<Source>,
+    ids: BTreeSet<crate::fingerprint::IdHash>,
+    ranges: Vec<(PartitionId, i64, i64)>,
+    originals: BTreeMap<Source, LiveOriginal>,
+    judged: BTreeMap<PartitionId, Judged>,
+    next_sequence: Option<u64>,
+    watermarks: Option<ExpiryWatermarks>,
+}
+
+#[derive(Debug)]
+struct LiveOriginal {
+    /// None while no checkpoint has said how originals are counted.
+    sequence: Option<u64>,
+    event_time: Timestamp,
+    id: Option<crate::fingerprint::IdHash>,
+    duplicates: u64,
+}
+
+impl RequestImpact {
+    /// Begins before the first record.
+    pub(super) fn by(bodies: &[RequestBody]) -> Self {
+        let mut affected = Self::default();
+        for body in bodies {
+            match body {
+                RequestBody::Forget(ForgetTarget::Source(source)) => drop(affected.sources.insert(source.clone())),
+                RequestBody::Forget(ForgetTarget::Id(id)) => drop(affected.ids.insert(*id)),
+                RequestBody::Reopen { partition, from, to } => affected.ranges.push((partition.clone(), *from, *to)),
+                RequestBody::Page(_) | RequestBody::Withdraw { .. } => {}
+            }
+        }
+        affected
+    }
+
+    /// Follows a record. Returns what each answer to an operator in it found, in their order: `visit` is told of them.
+    pub(super) fn follow(&mut self, record: &VerdictRecord, mut visit: impl FnMut(usize, Found)) {
+        match record {
+            // A log begins with its rules, a trimmed one with a checkpoint.
+            VerdictRecord::Rules(_) => {
+                self.next_sequence.get_or_insert(0);
+            }
+            VerdictRecord::Checkpoint(checkpoint) => {
+                self.next_sequence = Some(checkpoint.next_sequence);
+                self.watermarks = Some(checkpoint.watermarks);
+                // A checkpoint names all that was judged before it.
+                let known = |(partition, _, _): &(PartitionId, i64, i64)| {
+                    Some((partition.clone(), checkpoint.partitions.get(partition)?.judged.clone()))
+                };
+                self.judged = self.ranges.iter().filter_map(known).collect();
+            }
+            VerdictRecord::Verdicts(batch) => {
+                for (number, verdict) in batch.verdicts.iter().enumerate() {
+                    match &verdict.answer {
+                        Answer::Page(page) => self.page(page),
+                        Answer::Withdrawn { source, .. } => {
+                            self.close(source);
+                            self.originals.remove(source);
+                        }
+                        answer @ (Answer::Forgotten(_) | Answer::Reopened { .. }) => {
+                            visit(number, self.take(answer));
+                        }
+                    }
+                }
+                self.watermarks = Some(batch.watermarks);
+            }
+        }
+    }
+
+    /// Returns what a request would find now.
+    pub(super) fn would_find(&self, body: &RequestBody) -> Found {
+        match body {
+            RequestBody::Forget(target) => self.found(&Answer::Forgotten(target.clone())),
+            RequestBody::Reopen { partition, from, to } => {
+                self.found(&Answer::Reopened { partition: partition.clone(), from: *from, to: *to })
+            }
+            RequestBody::Page(_) | RequestBody::Withdraw { .. } => Found::default(),
+        }
+    }
+
+    fn found(&self, answer: &Answer) -> Found {
+        let mut found = Found::default();
+        for (source, held) in &self.originals {
+            if self.is_alive(held) && is_target(answer, source, held) {
+                found.originals.push((source.clone(), held.duplicates));
+            }
+        }
+        if let Answer::Reopened { partition, from, to } = answer {
+            found.positions = self.judged.get(partition).map_or(0, |judged| judged.count(*from, *to));
+        }
+        found
+    }
+
+    fn take(&mut self, answer: &Answer) -> Found {
+        let found = self.found(answer);
+        self.originals.retain(|source, held| !is_target(answer, source, held));
+        if let Answer::Reopened { partition, from, to } = answer
+            && let Some(judged) = self.judged.get_mut(partition)
+        {
+            judged.reopen(*from, *to);
+        }
+        found
+    }
+
+    fn page(&mut self, page: &PageVerdict) {
+        self.close(&page.source);
+        if let Decision::Update { of, original: Some(_) } = &page.decision {
+            self.originals.remove(&of.source);
+        }
+        if let Decision::Duplicate { of } = &page.decision
+            && let Some(held) = self.originals.get_mut(&of.source)
+        {
+            held.duplicates += 1;
+        }
+        let Some(original) = page.decision.original() else { return };
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.map(|sequence| sequence + 1);
+        let is_wanted = self.sources.contains(&page.source)
+            || original.id.is_some_and(|id| self.ids.contains(&id))
+            || self.is_in_range(&page.source);
+        if is_wanted {
+            let held = LiveOriginal { sequence, event_time: page.event_time, id: original.id, duplicates: 0 };
+            self.originals.insert(page.source.clone(), held);
+        }
+    }
+
+    fn close(&mut self, source: &Source) {
+        if self.is_in_range(source) {
+            self.judged.entry(source.partition.clone()).or_default().insert(source.offset);
+        }
+    }
+
+    fn is_in_range(&self, source: &Source) -> bool {
+        self.ranges
+            .iter()
+            .any(|(partition, from, to)| *partition == source.partition && (*from..*to).contains(&source.offset))
+    }
+
+    /// Forgotten by time or by capacity, an original is no original any more.
+    fn is_alive(&self, held: &LiveOriginal) -> bool {
+        let Some(watermarks) = &self.watermarks else { return true };
+        let in_time = Stage::ALL.into_iter().any(|stage| held.event_time >= watermarks.times.of(stage));
+        in_time && held.sequence.is_none_or(|sequence| sequence >= watermarks.first_sequence)
+    }
+}
+
+fn is_target(answer: &Answer, source: &Source, held: &LiveOriginal) -> bool {
+    match answer {
+        Answer::Forgotten(ForgetTarget::Source(wanted)) => wanted == source,
+        Answer::Forgotten(ForgetTarget::Id(wanted)) => held.id == Some(*wanted),
+        Answer::Reopened { partition, from, to } => {
+            *partition == source.partition && (*from..*to).contains(&source.offset)
+        }
+        Answer::Page(_) | Answer::Withdrawn { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ExternalInputs, Layers, Purpose};
+    use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest};
+    use crate::judge::State;
+    use crate::protocol::{
+        Checkpoint, LogIdentity, Match, NewOriginal, PartitionCheckpoint, Placement, RequestId, RequestOffset, Rules,
+        RulesNumber, Verdict, VerdictBatch, Windows,
+    };
+    use crate::record::Reject;
+
+    fn at(offset: i64) -> Source {
+        PartitionId::new("pages", 0).at(offset)
+    }
+
+    fn unique(offset: i64, id: u64, millis: i64) -> Answer {
+        let fingerprints =
+            Fingerprints { exact: ExactHash(id.into()), simhash: None, sketch: None, numbers: Numbers::default() };
+        let original = NewOriginal {
+            fingerprints,
+            id: Some(IdHash(id)),
+            scope: None,
+            site: None,
+            placement: Placement::default(),
+            cluster: None,
+        };
+        page(offset, millis, Decision::Unique { original: Some(original) })
+    }
+
+    fn duplicate(offset: i64, of: i64) -> Answer {
+        let of =
+            Match { stage: Stage::Exact, distance: 0, contained: None, source: at(of), age_ms: 0, cluster: at(of) };
+        page(offset, 0, Decision::Duplicate { of })
+    }
+
+    fn page(offset: i64, millis: i64, decision: Decision) -> Answer {
+        let event_time = Timestamp::from_millis(millis);
+        Answer::Page(PageVerdict { source: at(offset), event_time, digest: PageDigest(0), decision })
+    }
+
+    fn batch(tail: i64, first_sequence: u64, answers: Vec<Answer>) -> VerdictRecord {
+        let watermarks = ExpiryWatermarks { times: Windows::all(Timestamp::from_millis(tail)), first_sequence };
+        let verdict = |answer| Verdict { request: RequestId(1), answer };
+        VerdictRecord::Verdicts(VerdictBatch {
+            log: LogIdentity(1),
+            rules: RulesNumber(1),
+            watermarks,
+            next_request: RequestOffset(0),
+            verdicts: answers.into_iter().map(verdict).collect(),
+        })
+    }
+
+    #[test]
+    fn a_request_finds_the_originals_that_are_alive_and_the_positions_that_are_judged() {
+        let by_source = RequestBody::Forget(ForgetTarget::Source(at(1)));
+        let by_id = RequestBody::Forget(ForgetTarget::Id(IdHash(7)));
+        let range = RequestBody::Reopen { partition: PartitionId::new("pages", 0), from: 1, to: 4 };
+        let bodies = [by_source.clone(), by_id.clone(), range.clone()];
+        let mut affected = RequestImpact::by(&bodies);
+        assert!(bodies.iter().all(|body| affected.would_find(body).is_empty()));
+        affected.next_sequence = Some(0);
+        let nothing = |_, found| panic!("{found:?}");
+        let record = batch(0, 0, vec![unique(1, 5, 10), unique(2, 7, 20), unique(9, 7, 5), duplicate(3, 1)]);
+        affected.follow(&record, nothing);
+        let originals = |body: &RequestBody| affected.would_find(body).originals;
+        assert_eq!(originals(&by_source), [(at(1), 1)]);
+        assert_eq!(originals(&by_id), [(at(2), 0), (at(9), 0)]);
+        assert_eq!(affected.would_find(&range), Found { originals: vec![(at(1), 1), (at(2), 0)], positions: 3 });
+        // By time one is gone, by capacity another one.
+        affected.follow(&batch(8, 0, Vec::new()), nothing);
+        assert_eq!(affected.would_find(&by_id).originals, [(at(2), 0)]);
+        affected.follow(&batch(8, 1, Vec::new()), nothing);
+        assert!(affected.would_find(&by_source).is_empty());
+        // What is forgotten once is not found again; a withdrawn page is no original.
+        let mut told = Vec::new();
+        let forgotten = || Answer::Forgotten(ForgetTarget::Id(IdHash(7)));
+        affected.follow(&batch(8, 1, vec![forgotten(), forgotten()]), |number, found| told.push((number, found)));
+        assert_eq!(
+            told.iter().map(|(number, found)| (*number, found.originals.len())).collect::<Vec<_>>(),
+            [(0, 1), (1, 0)]
+        );
+        affected.follow(&batch(8, 1, vec![unique(1, 7, 30)]), nothing);
+        affected.follow(&batch(8, 1, vec![Answer::Withdrawn { source: at(1), reason: Reject::Refused }]), nothing);
+        assert!(affected.would_find(&by_source).is_empty() && affected.would_find(&by_id).is_empty());
+    }
+
+    #[test]
+    fn a_range_without_an_end_is_counted_and_never_walked() {
+        let partition = PartitionId::new("pages", 0);
+        let range = RequestBody::Reopen { partition: partition.clone(), from: 5, to: i64::MAX };
+        let mut affected = RequestImpact::by(std::slice::from_ref(&range));
+        let mut judged = Judged::default();
+        judged.raise_floor(1_000_000_000);
+        judged.insert(1_000_000_007);
+        let said = PartitionCheckpoint { judged, low_watermark: 0, delivered: i64::MAX };
+        let Some(checkpoint) =
+            State::begin(LogIdentity(1), rules(), RequestOffset(0)).checkpoint(None, |_| 0, &BTreeMap::new())
+        else {
+            panic!("rules are in force")
+        };
+        let checkpoint = Checkpoint { partitions: BTreeMap::from([(partition, said)]), ..checkpoint };
+        affected.follow(&VerdictRecord::Checkpoint(Box::new(checkpoint)), |_, found| panic!("{found:?}"));
+        affected
+            .follow(&batch(0, 0, vec![duplicate(1_000_000_009, 1), duplicate(2, 1)]), |_, found| panic!("{found:?}"));
+        assert_eq!(affected.would_find(&range).positions, 1_000_000_000 - 5 + 2);
+    }
+
+    fn rules() -> Rules {
+        let resolved = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve);
+        resolved.unwrap_or_else(|refused| panic!("{refused}")).0.rules
+    }
+}

@@ -1,0 +1,109 @@
+//! Summary of the originals held by a running judge or a snapshot.
+
+use serde_json::{Value, json};
+
+use crate::index::Original;
+use crate::judge::{Judge, Snapshot};
+use crate::protocol::{LogIdentity, Rules, RulesNumber};
+use crate::record::Timestamp;
+
+/// Figures of one partition of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateSummary {
+    log: u32,
+    at: Option<i64>,
+    identity: Option<LogIdentity>,
+    originals: usize,
+    rules: Option<Rules>,
+    rules_number: RulesNumber,
+    newest: Timestamp,
+    oldest: Option<Timestamp>,
+    next_request: i64,
+    input_partitions: Option<usize>,
+    memory_bytes: Option<usize>,
+    role: Option<String>,
+}
+
+impl StateSummary {
+    /// Looks at a snapshot.
+    #[must_use]
+    pub fn by_snapshot(log: u32, snapshot: &Snapshot) -> Self {
+        let state = &snapshot.state;
+        Self {
+            log,
+            at: Some(snapshot.at.0),
+            identity: Some(state.log),
+            originals: snapshot.originals.len(),
+            rules: Some(state.rules.clone()),
+            rules_number: state.rules_number,
+            newest: state.stream_time,
+            oldest: snapshot.originals.iter().map(|original| original.event_time).min(),
+            next_request: state.next_request.0,
+            input_partitions: Some(state.partitions.len()),
+            memory_bytes: None,
+            role: None,
+        }
+    }
+
+    /// Looks at a judge. Costs no more than a few look-ups: originals that were forgotten and have not left the memory
+    /// are counted.
+    #[must_use]
+    pub fn by_judge(log: u32, judge: &Judge) -> Self {
+        let state = judge.state();
+        Self {
+            log,
+            at: judge.settled_at().map(|at| at.0),
+            identity: state.log(),
+            originals: state.index().len(),
+            rules: state.rules().cloned(),
+            rules_number: state.rules_number(),
+            newest: state.stream_time(),
+            oldest: state.index().live(&state.watermarks()).next().map(|original| original.event_time),
+            next_request: state.next_request().0,
+            input_partitions: None,
+            memory_bytes: Some(state.index().memory_bytes()),
+            role: Some(format!("{:?}", judge.role()).to_lowercase()),
+        }
+    }
+
+    /// Returns the figures as JSON; what is not known is left out.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let time = |time: Timestamp| jiff::Timestamp::from_millisecond(time.millis()).map(|time| time.to_string()).ok();
+        let window = |oldest: Timestamp| self.newest.millis().saturating_sub(oldest.millis()).max(0) / 1000;
+        let rules = self.rules.as_ref();
+        let mut value = json!({
+            "log_partition": self.log,
+            "role": self.role,
+            "verdict_log_offset": self.at,
+            "log_identity": self.identity.map(|log| format!("{:016x}", log.0)),
+            "originals": self.originals,
+            "max_entries": rules.map(|rules| rules.max_entries),
+            "memory_bytes": self.memory_bytes,
+            "newest": Some(self.newest).filter(|_| self.originals > 0).and_then(time),
+            "oldest_original": self.oldest.and_then(time),
+            "effective_window_seconds": self.oldest.map(window),
+            "configured_window_seconds": rules.map(|rules| rules.windows.max().as_secs()),
+            "allowed_lateness_seconds": rules.map(|rules| rules.lateness.as_secs()),
+            "rules_number": self.rules_number.0,
+            "next_request": self.next_request,
+            "input_partitions": self.input_partitions,
+        });
+        if let Value::Object(object) = &mut value {
+            object.retain(|_, value| !value.is_null());
+        }
+        value
+    }
+}
+
+/// Returns one original as JSON, with its distance to what was looked for.
+#[must_use]
+pub fn original(original: &Original, distance: Option<u32>) -> Value {
+    json!({
+        "source": original.source.to_string(),
+        "fp": original.fingerprints.simhash.map(|simhash| simhash.to_string()),
+        "distance": distance,
+        "event_time_ms": original.event_time.millis(),
+        "cluster": original.cluster.to_string(),
+    })
+}

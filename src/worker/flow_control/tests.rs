@@ -1,0 +1,406 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::fingerprint::PageDigest;
+use crate::protocol::{Answer, Decision, PageVerdict, RequestId, Verdict};
+use crate::record::PartitionId;
+use crate::worker::test_worker::{TestWorker, input};
+use crate::worker::{Event, Page, PageAction, PageOutcome};
+
+const HOUR: i64 = 3_600_000;
+const NOW: i64 = 1_000_000 * HOUR;
+const YEAR_2100: i64 = 4_102_444_800_000;
+
+/// The partition of another worker.
+const OTHER: i32 = 2;
+
+/// Two partitions that are read from their beginning; tombstones, which need no judge. A third one is another worker's.
+struct Reading {
+    bench: TestWorker,
+    next: [i64; 2],
+    paused: BTreeSet<PartitionId>,
+    seeks: Vec<(i32, i64)>,
+    asked: Vec<BTreeMap<PartitionId, i64>>,
+    /// No other worker has anything to read.
+    alone: bool,
+    /// Pages judged of the other worker's partition.
+    judged: i64,
+}
+
+impl Reading {
+    fn new() -> Self {
+        Self { alone: true, ..Self::beside_another() }
+    }
+
+    /// The test answers what is asked.
+    fn beside_another() -> Self {
+        let mut bench = TestWorker::new(vec![]);
+        bench.offsets([Some(0), Some(0)]);
+        let (paused, seeks, asked) = (BTreeSet::new(), Vec::new(), Vec::new());
+        Self { bench, next: [0, 0], paused, seeks, asked, alone: false, judged: 0 }
+    }
+
+    fn handle(&mut self, event: Event<()>) {
+        for effect in self.bench.handle(event) {
+            if let Effect::Pause(some) = effect {
+                self.paused.extend(some);
+            } else if let Effect::Resume(some) = effect {
+                self.paused.retain(|partition| !some.contains(partition));
+            } else if let Effect::Seek { partition, from: ReadFrom::Offset(offset) } = effect {
+                self.seeks.push((partition.number, offset));
+            } else if let Effect::FetchBacklog(heads) = effect {
+                self.asked.push(heads);
+            }
+        }
+        if self.alone && self.asked.pop().is_some() {
+            self.handle(Event::Backlog(BTreeMap::new()));
+        }
+    }
+
+    fn page(&mut self, partition: usize, time: i64) {
+        self.sized_page(partition, time, 0);
+    }
+
+    fn sized_page(&mut self, partition: usize, time: i64, bytes: usize) {
+        let number = i32::try_from(partition).unwrap();
+        let source = input(number).at(self.next[partition]);
+        self.next[partition] += 1;
+        let time = Timestamp::from_millis(time);
+        let action = PageAction::Settled(PageOutcome::Tombstone);
+        self.handle(Event::Page(Page { source, bytes, event_time: time, paced_by: time, action, payload: () }));
+    }
+
+    /// Pages of the other worker's partition are judged.
+    fn verdicts(&mut self, times: impl IntoIterator<Item = i64>) {
+        for time in times {
+            self.verdict(OTHER, self.judged, time);
+            self.judged += 1;
+        }
+    }
+
+    fn verdict(&mut self, partition: i32, offset: i64, time: i64) {
+        let page = PageVerdict {
+            source: input(partition).at(offset),
+            event_time: Timestamp::from_millis(time),
+            digest: PageDigest(0),
+            decision: Decision::Unique { original: None },
+        };
+        self.bench.follow(vec![Verdict { request: RequestId(u64::MAX), answer: Answer::Page(page) }]);
+    }
+
+    /// The question is answered: the other worker's partition has this many records, and its next pages are of these
+    /// times where that was asked.
+    fn answer(&mut self, end: i64, times: &[i64]) {
+        let asked = self.asked.pop().expect("a question");
+        self.asked.clear();
+        let times = || times.iter().copied().map(Timestamp::from_millis).collect();
+        let head = asked.contains_key(&input(OTHER)).then(times);
+        let backlog = Backlog { next: self.judged, end, head };
+        self.handle(Event::Backlog(BTreeMap::from([(input(OTHER), backlog)])));
+    }
+
+    fn wait(&mut self, span: Duration) {
+        self.bench.now += span;
+        self.handle(Event::Tick);
+    }
+
+    fn a_moment(&mut self) {
+        self.wait(Duration::from_millis(100));
+    }
+
+    fn is_paused(&self, partition: i32) -> bool {
+        self.paused.contains(&input(partition))
+    }
+
+    fn held(&self) -> usize {
+        self.bench.worker.status().ahead
+    }
+}
+
+#[test]
+fn a_page_of_the_year_2100_parks_no_partition() {
+    let mut reading = Reading::new();
+    for step in 0..20 {
+        (0..2).for_each(|partition| reading.page(partition, NOW + step));
+        reading.a_moment();
+    }
+    reading.page(0, YEAR_2100);
+    reading.a_moment();
+    assert!(reading.paused.is_empty(), "{:?}", reading.paused);
+    (0..2).for_each(|partition| reading.page(partition, NOW + 20));
+    assert_eq!(reading.held(), 0);
+}
+
+/// Any time, or one that is near enough to be waited for.
+fn wild_time() -> impl Strategy<Value = i64> {
+    prop_oneof![any::<i64>(), NOW - 90 * HOUR..NOW + 90 * HOUR]
+}
+
+proptest! {
+    /// As many wild pages as it takes for all of the last ones to be wild are a partition of another time.
+    #[test]
+    fn wild_times_among_right_ones_park_nobody(
+        wild in prop::collection::vec((0..200_usize, 0..3_usize, wild_time()), 0..7)
+    ) {
+        let mut reading = Reading::beside_another();
+        for step in 0..200 {
+            let right = NOW + i64::try_from(step).unwrap();
+            let found = |partition| wild.iter().find(|&&(at, of, _)| (at, of) == (step, partition));
+            let time = |partition| found(partition).map_or(right, |&(_, _, time)| time);
+            reading.verdicts([time(2)]);
+            (0..2).for_each(|partition| reading.page(partition, time(partition)));
+            while !reading.asked.is_empty() {
+                reading.answer(1000, &[right; 8]);
+            }
+            reading.a_moment();
+            while !reading.asked.is_empty() {
+                reading.answer(1000, &[right; 8]);
+            }
+            prop_assert!(reading.paused.is_empty(), "{:?} at {step}", reading.paused);
+        }
+        (0..2).for_each(|partition| reading.page(partition, NOW + 200));
+        prop_assert_eq!(reading.held(), 0);
+    }
+}
+
+/// Partition 0 is two hours ahead of partition 1, which is behind.
+fn ahead() -> Reading {
+    let mut reading = Reading::new();
+    for step in 0..20 {
+        reading.page(0, NOW + step + 2 * HOUR);
+        reading.page(1, NOW + step);
+    }
+    reading.a_moment();
+    assert!(reading.is_paused(0) && !reading.is_paused(1));
+    reading
+}
+
+#[test]
+fn a_partition_far_ahead_waits_until_the_other_is_near() {
+    let mut reading = ahead();
+    for (minutes, paused) in [(70, true), (85, true), (95, false), (70, false)] {
+        (0..8).for_each(|_| reading.page(1, NOW + minutes * HOUR / 60));
+        reading.a_moment();
+        assert_eq!(reading.is_paused(0), paused, "{minutes} min");
+    }
+}
+
+#[test]
+fn a_verdict_of_a_wild_time_does_not_end_the_pacing() {
+    let mut reading = Reading::new();
+    reading.verdicts([NOW; 8]);
+    reading.verdicts([NOW + 1000 * HOUR]);
+    for step in 0..20 {
+        reading.page(0, NOW + step + 2 * HOUR);
+        reading.page(1, NOW + step);
+    }
+    reading.a_moment();
+    assert!(reading.is_paused(0) && !reading.is_paused(1), "{:?}", reading.paused);
+}
+
+#[test]
+fn a_stop_behind_a_partition_waits_for_its_pages_that_are_held_back() {
+    let mut reading = ahead();
+    reading.handle(Event::StopBehind(input(0)));
+    reading.a_moment();
+    assert!(!reading.is_paused(1), "the slower partition goes on");
+    (0..8).for_each(|_| reading.page(1, NOW + 2 * HOUR));
+    reading.a_moment();
+    assert_eq!(reading.held(), 0);
+    reading.a_moment();
+    assert!(reading.is_paused(0) && reading.is_paused(1), "it is stopping");
+}
+
+#[test]
+fn nobody_waits_for_a_partition_that_gives_nothing() {
+    let mut reading = ahead();
+    reading.wait(Duration::from_secs(3));
+    assert!(reading.is_paused(0));
+    reading.wait(Duration::from_secs(3));
+    assert!(!reading.is_paused(0), "its leader is away");
+
+    let mut reading = ahead();
+    reading.handle(Event::AtEnd(input(1)));
+    reading.a_moment();
+    assert!(!reading.is_paused(0), "there is nothing to read");
+}
+
+#[test]
+fn nobody_waits_for_a_partition_that_is_beyond_all_that_is_remembered() {
+    let mut reading = Reading::new();
+    reading.verdicts([NOW; 8]);
+    for step in 0..20 {
+        reading.page(0, NOW + step);
+        reading.page(1, step);
+    }
+    reading.a_moment();
+    assert!(reading.paused.is_empty(), "records without a timestamp are of 1970");
+}
+
+#[test]
+fn pages_that_are_too_far_ahead_make_room_and_are_read_again() {
+    let mut reading = Reading::new();
+    reading.page(1, NOW);
+    reading.page(0, NOW);
+    (0..3).for_each(|_| reading.sized_page(0, NOW + 2 * HOUR, 400));
+    assert_eq!(reading.bench.worker.status().in_flight_bytes, 0, "they were dropped");
+    assert!(reading.is_paused(0) && !reading.is_paused(1), "{:?}", reading.paused);
+    // On its way when the partition was paused.
+    reading.page(0, NOW + 2 * HOUR);
+    assert_eq!(reading.bench.worker.status().waiting, 2, "the two of the same time");
+    reading.seeks.clear();
+    (0..8).for_each(|_| reading.page(1, NOW + 2 * HOUR));
+    reading.a_moment();
+    assert_eq!((&reading.seeks[..], reading.is_paused(0)), (&[(0, 1)][..], false));
+}
+
+/// The other worker's partition has a thousand pages, of which eight are judged; ours has pages up to two hours later.
+fn ahead_of_the_other() -> Reading {
+    let mut reading = Reading::beside_another();
+    reading.verdicts([NOW; 8]);
+    reading.page(0, NOW + 2 * HOUR);
+    reading.answer(1000, &[]);
+    (0..8).for_each(|_| reading.page(0, NOW + 2 * HOUR));
+    assert!(reading.is_paused(0) && !reading.is_paused(1), "{:?}", reading.paused);
+    reading
+}
+
+#[test]
+fn a_partition_waits_for_a_slower_one_of_another_worker() {
+    let mut reading = ahead_of_the_other();
+    for (minutes, paused) in [(70, true), (95, false)] {
+        reading.verdicts([NOW + minutes * HOUR / 60; 8]);
+        reading.a_moment();
+        assert_eq!(reading.is_paused(0), paused, "{minutes} min");
+    }
+}
+
+#[test]
+fn a_partition_goes_on_when_the_slower_one_has_nothing_left() {
+    let mut reading = ahead_of_the_other();
+    // Its end was seen; the rest are records without a page.
+    reading.wait(Duration::from_millis(300));
+    assert_eq!(reading.asked, [BTreeMap::from([(input(OTHER), 8)])]);
+    reading.answer(1000, &[]);
+    assert!(!reading.is_paused(0));
+}
+
+#[test]
+fn a_gap_in_the_slower_partition_holds_nobody() {
+    let mut reading = ahead_of_the_other();
+    reading.wait(Duration::from_millis(300));
+    reading.answer(1000, &[NOW + 3 * HOUR; 8]);
+    assert!(!reading.is_paused(0), "its next page is later than ours");
+}
+
+#[test]
+fn a_partition_whose_worker_is_away_holds_nobody_for_ever() {
+    let mut reading = ahead_of_the_other();
+    for second in 0..70 {
+        reading.wait(Duration::from_secs(1));
+        if !reading.asked.is_empty() {
+            reading.answer(1000, &[NOW; 8]);
+        }
+        assert_eq!(reading.is_paused(0), second < 60, "second {second}");
+    }
+    // It is waited for again when it has shown that it moves.
+    for (verdicts, paused) in [(7, false), (1, true)] {
+        reading.verdicts(vec![NOW + 1; verdicts]);
+        reading.a_moment();
+        (0..8).for_each(|_| reading.page(0, NOW + 2 * HOUR));
+        while !reading.asked.is_empty() {
+            reading.answer(1000, &[NOW; 8]);
+        }
+        reading.a_moment();
+        assert_eq!(reading.is_paused(0), paused);
+    }
+}
+
+#[test]
+fn a_partition_that_has_not_much_to_wait_for_does_not_wait_for_ever_either() {
+    let mut reading = ahead_of_the_other();
+    // Too near to begin to wait, and not near enough to go on.
+    reading.verdicts([NOW + 70 * HOUR / 60; 8]);
+    for second in 0..63 {
+        reading.wait(Duration::from_secs(1));
+        if !reading.asked.is_empty() {
+            reading.answer(1000, &[NOW + 70 * HOUR / 60; 8]);
+        }
+        assert_eq!(reading.is_paused(0), second < 61, "second {second}");
+    }
+}
+
+#[test]
+fn pages_that_come_late_and_are_judged_at_once_hold_nobody() {
+    let mut reading = Reading::beside_another();
+    (0..8).for_each(|offset| reading.verdict(0, offset, NOW));
+    for step in 0..100 {
+        reading.verdicts([NOW - 10 * HOUR + step]);
+        reading.page(0, NOW + step);
+        assert_eq!(reading.held(), 0, "step {step}");
+        reading.a_moment();
+        if !reading.asked.is_empty() {
+            // The next page is always on its way.
+            reading.answer(reading.judged + 1, &[NOW - 10 * HOUR; 8]);
+        }
+    }
+}
+
+#[test]
+fn a_service_without_a_backlog_asks_nothing() {
+    let mut reading = Reading::beside_another();
+    reading.verdicts([NOW; 8]);
+    for step in 0..1000 {
+        reading.verdicts([NOW + step]);
+        (0..2).for_each(|partition| reading.page(partition, NOW + step));
+        reading.a_moment();
+        assert!(reading.asked.is_empty() && reading.held() == 0, "step {step}");
+    }
+}
+
+#[test]
+fn nothing_is_asked_about_before_the_times_of_all_partitions_are_known() {
+    let mut reading = Reading::beside_another();
+    (0..2).for_each(|partition| reading.page(partition, NOW + 2 * HOUR));
+    assert_eq!((reading.held(), &reading.asked[..]), (2, &[BTreeMap::new()][..]));
+    reading.answer(1000, &[]);
+    assert_eq!((reading.held(), &reading.asked[..]), (2, &[BTreeMap::from([(input(OTHER), 0)])][..]));
+    reading.answer(1000, &[NOW; 8]);
+    assert_eq!(reading.held(), 2, "the other one begins earlier");
+    (0..2).for_each(|partition| reading.page(partition, NOW + 2 * HOUR));
+    reading.verdicts([NOW + 2 * HOUR; 8]);
+    reading.a_moment();
+    assert_eq!(reading.held(), 0);
+}
+
+#[test]
+fn nobody_waits_for_ever_for_an_answer() {
+    let mut reading = Reading::beside_another();
+    reading.page(0, NOW);
+    reading.wait(Duration::from_secs(4));
+    assert_eq!(reading.held(), 1);
+    reading.wait(Duration::from_secs(2));
+    assert_eq!(reading.held(), 0);
+
+    // Nor for the times of a partition that cannot be read.
+    let mut reading = Reading::beside_another();
+    reading.page(0, NOW);
+    for second in 0..62 {
+        if !reading.asked.is_empty() {
+            reading.asked.clear();
+            reading.handle(Event::Backlog(BTreeMap::from([(input(OTHER), Backlog { next: 0, end: 9, head: None })])));
+        }
+        assert_eq!(reading.held(), usize::from(second < 61), "second {second}");
+        reading.wait(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_worker_that_starts_beside_a_live_service_reads_at_once() {
+    let mut reading = Reading::beside_another();
+    (0..8).for_each(|offset| reading.verdict(0, offset, NOW));
+    reading.page(1, NOW + HOUR / 2);
+    assert_eq!((reading.held(), reading.asked.len()), (0, 0), "the judge has come as far as that");
+}

@@ -1,0 +1,107 @@
+//! A worker with two partitions, for the tests of this room.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Blocked, Effect, Event, Pacing, Page, PageAction, Worker, WorkerSettings};
+use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
+use crate::protocol::{
+    ExpiryWatermarks, LogIdentity, PageRequest, RequestOffset, RulesNumber, Verdict, VerdictBatch, VerdictOffset,
+    VerdictRecord,
+};
+use crate::record::{PartitionId, Timestamp};
+use crate::transaction::Manner;
+
+pub(super) fn input(number: i32) -> PartitionId {
+    PartitionId::new("pages", number)
+}
+
+pub(super) struct TestWorker {
+    pub(super) worker: Worker<()>,
+    pub(super) now: Duration,
+}
+
+impl TestWorker {
+    pub(super) fn handle(&mut self, event: Event<()>) -> Vec<Effect<()>> {
+        self.worker.handle(self.now, event);
+        std::iter::from_fn(|| self.worker.poll()).collect()
+    }
+
+    /// A worker that owns partitions 0 and 1, and has followed these verdicts.
+    pub(super) fn new(verdicts: Vec<Verdict>) -> Self {
+        let settings = WorkerSettings {
+            logs: 1,
+            first_request: 0,
+            remembered_verdicts: 100,
+            recalled_positions: 100,
+            in_flight_bytes: 1000,
+            transaction_pages: 100,
+            commit_interval: Duration::from_millis(10),
+            revoke_grace: Duration::from_secs(1),
+            shutdown_grace: Duration::from_secs(1),
+            pacing: Pacing {
+                lead: Duration::from_hours(1),
+                reach: Duration::from_hours(100),
+                idle_after: Duration::from_secs(5),
+                away_after: Duration::from_mins(1),
+                interval: Duration::from_millis(100),
+                look_interval: Duration::from_secs(2),
+            },
+            pause_above_dead_letter_ratio: 1.0,
+            manner: Manner::Transaction,
+        };
+        let mut bench = Self { worker: Worker::new(settings), now: Duration::ZERO };
+        bench.handle(Event::Called(Ok(())));
+        bench.handle(Event::Checkpoint(0, None));
+        bench.follow(verdicts);
+        bench.handle(Event::FollowedToEnd(0));
+        bench.handle(Event::Unread(BTreeSet::new()));
+        bench.handle(Event::Assigned(BTreeSet::from([input(0), input(1)])));
+        bench
+    }
+
+    pub(super) fn follow(&mut self, verdicts: Vec<Verdict>) -> Vec<Effect<()>> {
+        let (log, rules) = (LogIdentity(1), RulesNumber(1));
+        let batch =
+            VerdictBatch { log, rules, watermarks: ExpiryWatermarks::START, next_request: RequestOffset(0), verdicts };
+        self.handle(Event::Followed { log: 0, offset: VerdictOffset(0), record: VerdictRecord::Verdicts(batch) })
+    }
+
+    pub(super) fn offsets(&mut self, offsets: [Option<i64>; 2]) -> Vec<Effect<()>> {
+        self.handle(Event::Committed([input(0), input(1)].into_iter().zip(offsets).collect()))
+    }
+
+    pub(super) fn page(&mut self, partition: i32, offset: i64, digest: u32) -> Vec<Effect<()>> {
+        let source = input(partition).at(offset);
+        let exact = ExactHash(u128::from(digest));
+        let fingerprints = Fingerprints { exact, simhash: None, sketch: None, numbers: Numbers::default() };
+        let (event_time, digest) = (Timestamp::default(), PageDigest(digest));
+        let request = PageRequest {
+            source: source.clone(),
+            event_time,
+            id: None,
+            scope: None,
+            site: None,
+            is_variant: false,
+            fingerprints,
+            digest,
+        };
+        self.handle(Event::Page(Page {
+            source,
+            bytes: 1,
+            event_time,
+            paced_by: event_time,
+            action: PageAction::Ask(0, request),
+            payload: (),
+        }))
+    }
+
+    pub(super) fn a_minute_later(&mut self) -> Vec<Effect<()>> {
+        self.now += Duration::from_secs(61);
+        self.handle(Event::Tick)
+    }
+
+    pub(super) fn why(&self) -> Vec<Blocked> {
+        self.worker.blocked().into_values().collect()
+    }
+}

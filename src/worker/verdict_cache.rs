@@ -1,0 +1,173 @@
+//! What a worker knows of one verdict log: every judged position, and the latest verdicts.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::protocol::{
+    Answer, Judged, LogIdentity, RequestOffset, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+};
+use crate::record::{PartitionId, Source};
+
+/// Knowledge gathered from a checkpoint and all that follows it.
+#[derive(Debug)]
+pub(super) struct VerdictCache {
+    log: Option<LogIdentity>,
+    judged: BTreeMap<PartitionId, Judged>,
+    remembered: HashMap<Source, Arc<Verdict>>,
+    order: VecDeque<Source>,
+    limit: usize,
+    latest_checkpoint: Option<VerdictOffset>,
+    next_request: RequestOffset,
+    /// The first record must be a checkpoint: without one it would not be known what was judged before.
+    expects_checkpoint: bool,
+    /// Followed to the end at least once since the last time it was begun.
+    learned: bool,
+}
+
+/// What a followed record tells the pages that wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum VerdictUpdate {
+    /// A page has a new verdict: judged, or withdrawn.
+    Ruled(Arc<Verdict>),
+    /// Verdicts of this range are void.
+    Reopened { partition: PartitionId, from: i64, to: i64 },
+    /// The judge has passed every request before this offset.
+    Passed(RequestOffset),
+}
+
+/// The record belongs to another log of the same name, or is no checkpoint where one was promised.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OutOfPlace;
+
+impl VerdictCache {
+    /// Knows nothing yet; will remember at most `limit` verdicts.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            log: None,
+            judged: BTreeMap::new(),
+            remembered: HashMap::new(),
+            order: VecDeque::new(),
+            limit,
+            latest_checkpoint: None,
+            next_request: RequestOffset(0),
+            expects_checkpoint: false,
+            learned: false,
+        }
+    }
+
+    /// The log is going to be read from where its latest checkpoint is said to be.
+    pub(super) fn begin_at_checkpoint(&mut self) {
+        self.expects_checkpoint = true;
+    }
+
+    /// Notes that the end of the log was reached.
+    pub(super) fn learned(&mut self) {
+        self.learned = true;
+    }
+
+    /// Says whether the end of the log was reached since it was begun.
+    pub(super) fn is_learned(&self) -> bool {
+        self.learned
+    }
+
+    /// Follows a record, and tells what is new to the pages that wait.
+    pub(super) fn follow(
+        &mut self,
+        offset: VerdictOffset,
+        record: &VerdictRecord,
+    ) -> Result<Vec<VerdictUpdate>, OutOfPlace> {
+        let is_first = self.log.is_none();
+        let promise_broken = self.expects_checkpoint && !matches!(record, VerdictRecord::Checkpoint(_));
+        if self.log.is_some_and(|log| log != record.log()) || is_first && promise_broken {
+            return Err(OutOfPlace);
+        }
+        self.log = Some(record.log());
+        match record {
+            VerdictRecord::Verdicts(batch) => Ok(self.follow_batch(batch)),
+            VerdictRecord::Rules(_) => Ok(Vec::new()),
+            VerdictRecord::Checkpoint(checkpoint) => {
+                self.latest_checkpoint = Some(offset);
+                for (partition, said) in &checkpoint.partitions {
+                    if is_first {
+                        self.judged.insert(partition.clone(), said.judged.clone());
+                    }
+                    self.judged_mut(partition).raise_floor(said.low_watermark);
+                }
+                self.next_request = checkpoint.next_request;
+                Ok(vec![VerdictUpdate::Passed(self.next_request)])
+            }
+        }
+    }
+
+    fn follow_batch(&mut self, batch: &VerdictBatch) -> Vec<VerdictUpdate> {
+        let mut news = Vec::with_capacity(batch.verdicts.len() + 1);
+        for verdict in &batch.verdicts {
+            match &verdict.answer {
+                Answer::Page(_) | Answer::Withdrawn { .. } => {
+                    let verdict = Arc::new(verdict.without_original());
+                    self.remember(&verdict);
+                    news.push(VerdictUpdate::Ruled(verdict));
+                }
+                Answer::Reopened { partition, from, to } => {
+                    self.judged_mut(partition).reopen(*from, *to);
+                    let void = |source: &Source| is_within(source, partition, *from, *to);
+                    self.remembered.retain(|source, _| !void(source));
+                    self.order.retain(|source| !void(source));
+                    news.push(VerdictUpdate::Reopened { partition: partition.clone(), from: *from, to: *to });
+                }
+                Answer::Forgotten(_) => {}
+            }
+        }
+        self.next_request = batch.next_request;
+        news.push(VerdictUpdate::Passed(batch.next_request));
+        news
+    }
+
+    /// The last verdict of a position counts.
+    fn remember(&mut self, verdict: &Arc<Verdict>) {
+        let Some(source) = verdict.answer.ruled_source() else { return };
+        self.judged_mut(&source.partition).insert(source.offset);
+        if self.remembered.insert(source.clone(), Arc::clone(verdict)).is_none() {
+            self.order.push_back(source.clone());
+        }
+        while self.order.len() > self.limit {
+            if let Some(oldest) = self.order.pop_front() {
+                self.remembered.remove(&oldest);
+            }
+        }
+    }
+
+    fn judged_mut(&mut self, partition: &PartitionId) -> &mut Judged {
+        self.judged.entry(partition.clone()).or_default()
+    }
+
+    /// Returns the last verdict of a position, if it is remembered.
+    pub(super) fn verdict(&self, source: &Source) -> Option<&Arc<Verdict>> {
+        self.remembered.get(source)
+    }
+
+    /// Says whether the position is judged.
+    pub(super) fn is_judged(&self, source: &Source) -> bool {
+        self.judged.get(&source.partition).is_some_and(|judged| judged.contains(source.offset))
+    }
+
+    /// Says whether any position of the partition is judged. One that was reopened is not.
+    pub(super) fn has_judged(&self, partition: &PartitionId) -> bool {
+        self.judged.get(partition).is_some_and(|judged| judged.low_watermark() > 0 || !judged.above().is_empty())
+    }
+
+    /// Returns the offset of the latest checkpoint followed.
+    pub(super) fn latest_checkpoint(&self) -> Option<VerdictOffset> {
+        self.latest_checkpoint
+    }
+
+    /// Returns the offset of the next request that the judge will look at.
+    pub(super) fn next_request(&self) -> RequestOffset {
+        self.next_request
+    }
+}
+
+/// Says whether a position lies in `from <= offset < to` of a partition.
+pub(super) fn is_within(source: &Source, partition: &PartitionId, from: i64, to: i64) -> bool {
+    source.partition == *partition && (from..to).contains(&source.offset)
+}

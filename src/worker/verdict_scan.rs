@@ -1,0 +1,251 @@
+//! Reads old verdicts back from the log, for instance after the input group was rewound.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::verdict_cache::is_within;
+use crate::protocol::{Answer, Checkpoint, Judged, PartitionCheckpoint, Verdict, VerdictOffset, VerdictRecord};
+use crate::record::{PartitionId, Source};
+
+/// One reading of a verdict log, from the newest checkpoint in which none of the wanted positions is judged, to the
+/// end. All partitions that need it are read for at once; what is found is kept for the pages that follow, up to a
+/// number of positions for each partition, so that memory stays bounded however deep the rewind.
+#[derive(Debug)]
+pub(super) struct VerdictScan {
+    wanted: BTreeMap<PartitionId, (i64, i64)>,
+    found: HashMap<Source, Arc<Verdict>>,
+    /// Verdicts that were followed since the reading began: newer than anything it finds.
+    newer: HashMap<Source, Arc<Verdict>>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Going back from checkpoint to checkpoint.
+    SeekingCheckpoint,
+    /// Reading on to the end.
+    Scanning,
+    /// What was found serves the pages that follow.
+    Done,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Read on.
+    On,
+    /// Begin again at this offset of the log, or at its beginning.
+    From(Option<VerdictOffset>),
+}
+
+impl VerdictScan {
+    /// Wants `positions` offsets of all partitions together, of each from its first wanted one on. Begin reading at the
+    /// latest checkpoint.
+    pub(super) fn new(
+        first: BTreeMap<PartitionId, i64>,
+        positions: i64,
+        latest_checkpoint: Option<VerdictOffset>,
+    ) -> Self {
+        let positions = positions.checked_div(i64::try_from(first.len()).unwrap_or(i64::MAX)).unwrap_or(0).max(1);
+        let wanted =
+            first.into_iter().map(|(partition, first)| (partition, (first, first.saturating_add(positions)))).collect();
+        let phase = if latest_checkpoint.is_some() { Phase::SeekingCheckpoint } else { Phase::Scanning };
+        Self { wanted, found: HashMap::new(), newer: HashMap::new(), phase }
+    }
+
+    /// Says whether the reading goes on.
+    pub(super) fn is_reading(&self) -> bool {
+        self.phase != Phase::Done
+    }
+
+    /// Says whether it has not found yet where to begin.
+    pub(super) fn is_walking(&self) -> bool {
+        self.phase == Phase::SeekingCheckpoint
+    }
+
+    /// Takes one record.
+    pub(super) fn read(&mut self, record: &VerdictRecord) -> Reading {
+        match (self.phase, record) {
+            (Phase::SeekingCheckpoint, VerdictRecord::Checkpoint(checkpoint)) => {
+                if self.is_ahead_of_all(checkpoint) {
+                    self.phase = Phase::Scanning;
+                    return Reading::On;
+                }
+                if checkpoint.previous.is_none() {
+                    self.phase = Phase::Scanning;
+                }
+                Reading::From(checkpoint.previous)
+            }
+            (Phase::Scanning, VerdictRecord::Verdicts(batch)) => {
+                batch.verdicts.iter().for_each(|verdict| self.note(verdict));
+                Reading::On
+            }
+            (Phase::SeekingCheckpoint | Phase::Scanning | Phase::Done, _) => Reading::On,
+        }
+    }
+
+    /// The log begins later than where the walk had come to: it is read from its beginning.
+    pub(super) fn log_begins_later(&mut self) {
+        self.phase = Phase::Scanning;
+        self.found.clear();
+    }
+
+    /// Everything was read.
+    pub(super) fn finish(&mut self) {
+        self.phase = Phase::Done;
+    }
+
+    fn is_ahead_of_all(&self, checkpoint: &Checkpoint) -> bool {
+        // Positions are not judged in their own order: a later one may have been judged long before the first.
+        self.wanted.iter().all(|(partition, &(first, behind))| {
+            let holds_none = |judged: &Judged| !judged.contains_any(first, behind);
+            let none = |said: &PartitionCheckpoint| first >= said.low_watermark && holds_none(&said.judged);
+            checkpoint.partitions.get(partition).is_none_or(none)
+        })
+    }
+
+    fn note(&mut self, verdict: &Verdict) {
+        match &verdict.answer {
+            Answer::Page(_) | Answer::Withdrawn { .. } => {
+                if let Some(source) = verdict.answer.ruled_source().filter(|source| self.wants(source)) {
+                    self.found.insert(source.clone(), Arc::new(verdict.without_original()));
+                }
+            }
+            Answer::Reopened { partition, from, to } => self.reopened(partition, *from, *to),
+            Answer::Forgotten(_) => {}
+        }
+    }
+
+    /// Says whether the position is one of those wanted.
+    pub(super) fn wants(&self, source: &Source) -> bool {
+        self.wanted.get(&source.partition).is_some_and(|&(first, behind)| (first..behind).contains(&source.offset))
+    }
+
+    /// Returns what was found for a position, once all is read.
+    pub(super) fn found(&self, source: &Source) -> Option<&Arc<Verdict>> {
+        if self.is_reading() { None } else { self.newer.get(source).or_else(|| self.found.get(source)) }
+    }
+
+    /// A newer verdict came by while following: it counts, and what is remembered of it may be gone when it is needed.
+    pub(super) fn superseded(&mut self, source: &Source, verdict: &Arc<Verdict>) {
+        if self.wants(source) {
+            self.newer.insert(source.clone(), Arc::clone(verdict));
+        }
+    }
+
+    /// Says whether the range holds a wanted position.
+    pub(super) fn wants_any(&self, partition: &PartitionId, from: i64, to: i64) -> bool {
+        self.wanted.get(partition).is_some_and(|&(first, behind)| first < to && from < behind)
+    }
+
+    /// Verdicts of this range are void.
+    pub(super) fn reopened(&mut self, partition: &PartitionId, from: i64, to: i64) {
+        self.found.retain(|source, _| !is_within(source, partition, from, to));
+        self.newer.retain(|source, _| !is_within(source, partition, from, to));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::protocol::{
+        ExpiryWatermarks, Judged, LogIdentity, RequestId, RequestOffset, Rules, RulesNumber, SameId, Stage,
+        VerdictBatch, Windows,
+    };
+    use crate::record::{Reject, Timestamp};
+
+    const LOG: LogIdentity = LogIdentity(1);
+
+    fn input() -> PartitionId {
+        PartitionId::new("pages", 0)
+    }
+
+    /// A checkpoint behind another one at offset 3, in which these offsets are judged.
+    fn checkpoint(judged_offsets: &[i64]) -> VerdictRecord {
+        let mut judged = Judged::default();
+        judged_offsets.iter().for_each(|&offset| assert!(judged.insert(offset)));
+        let said = PartitionCheckpoint { judged, low_watermark: 0, delivered: 0 };
+        VerdictRecord::Checkpoint(Box::new(Checkpoint {
+            log: LOG,
+            rules_number: RulesNumber(1),
+            rules: Rules {
+                stages: Stage::ALL.to_vec(),
+                max_distance: 3,
+                windows: Windows::all(Duration::from_secs(1)),
+                lateness: Duration::ZERO,
+                max_future_skew: Duration::ZERO,
+                max_entries: 10,
+                same_id: SameId::Update,
+                minhash: None,
+                number_guard: None,
+                simhash_similarity: None,
+                same_site: None,
+            },
+            stream_time: Timestamp::MIN,
+            watermarks: ExpiryWatermarks::START,
+            next_sequence: 0,
+            next_request: RequestOffset(0),
+            previous: Some(VerdictOffset(3)),
+            partitions: BTreeMap::from([(input(), said)]),
+            applied: Vec::new(),
+        }))
+    }
+
+    fn verdict(offset: i64, request: u64) -> Verdict {
+        let answer = Answer::Withdrawn { source: input().at(offset), reason: Reject::Refused };
+        Verdict { request: RequestId(request), answer }
+    }
+
+    fn batch(verdicts: Vec<Verdict>) -> VerdictRecord {
+        let rules = RulesNumber(1);
+        VerdictRecord::Verdicts(VerdictBatch {
+            log: LOG,
+            rules,
+            watermarks: ExpiryWatermarks::START,
+            next_request: RequestOffset(0),
+            verdicts,
+        })
+    }
+
+    fn recall_of(first: i64, positions: i64) -> VerdictScan {
+        VerdictScan::new(BTreeMap::from([(input(), first)]), positions, Some(VerdictOffset(9)))
+    }
+
+    #[test]
+    fn reading_begins_where_no_wanted_position_is_judged_though_the_first_is_not() {
+        assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 7])), Reading::From(Some(VerdictOffset(3))));
+        assert_eq!(recall_of(5, 4).read(&checkpoint(&[1, 9])), Reading::On);
+        assert_eq!(recall_of(1, 4).read(&checkpoint(&[1])), Reading::From(Some(VerdictOffset(3))));
+    }
+
+    #[test]
+    fn partitions_share_the_positions_that_are_kept() {
+        let first: BTreeMap<PartitionId, i64> = (0..3).map(|number| (PartitionId::new("pages", number), 5)).collect();
+        let wants = |positions: i64| {
+            let recall = VerdictScan::new(first.clone(), positions, None);
+            first
+                .keys()
+                .map(|part| (0..99).filter(|&offset| recall.wants(&part.at(offset))).count())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(wants(12), [4, 4, 4]);
+        assert_eq!(wants(2), [1, 1, 1], "each gets on");
+    }
+
+    #[test]
+    fn verdict_followed_while_reading_is_newer_than_what_is_read() {
+        let mut recall = recall_of(5, 4);
+        recall.read(&checkpoint(&[]));
+        let (newer, not_wanted) = (Arc::new(verdict(6, 2)), Arc::new(verdict(9, 3)));
+        recall.superseded(&input().at(6), &newer);
+        recall.superseded(&input().at(9), &not_wanted);
+        recall.read(&batch(vec![verdict(5, 0), verdict(6, 1)]));
+        recall.finish();
+        let found = |offset| recall.found(&input().at(offset)).map(|verdict| verdict.request.0);
+        assert_eq!([found(5), found(6), found(9)], [Some(0), Some(2), None]);
+        recall.reopened(&input(), 6, 7);
+        assert_eq!(recall.found(&input().at(6)), None);
+    }
+}

@@ -1,0 +1,174 @@
+//! What operators do before the first start: create topics, check, mend what is told.
+
+use std::process::Command;
+
+use super::broker::Broker;
+
+/// A configuration file and the names in it.
+pub(super) struct CliRunner {
+    pub(super) input: String,
+    pub(super) outputs: [String; 3],
+    pub(super) group: String,
+    folder: tempfile::TempDir,
+}
+
+/// What a command printed and how it ended.
+pub(super) struct Said {
+    pub(super) out: String,
+    pub(super) err: String,
+    pub(super) code: Option<i32>,
+}
+
+impl CliRunner {
+    /// Writes a configuration for these brokers; nothing of it exists yet.
+    pub(super) fn new(broker: &Broker) -> Self {
+        let outputs = ["unique", "duplicate", "dead"].map(|name| broker.unique(name));
+        let (input, group) = (broker.unique("pages"), broker.unique("group"));
+        Self { input, outputs, group, folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    /// Writes the configuration and further lines of it, and returns both files as `-c` takes them.
+    pub(super) fn files(&self, address: &str, more: &str) -> String {
+        let [unique, duplicate, dead] = &self.outputs;
+        let text = format!(
+            "version: 1\nkafka: {{brokers: [\"{address}\"]}}\n\
+             input: {{topics: [\"{}\"], group: \"{}\", instance_id: one}}\n\
+             output:\n  unique: {{topic: \"{unique}\"}}\n  duplicate: {{topic: \"{duplicate}\"}}\n  dead_letter: {{topic: \"{dead}\"}}\n\
+             index: {{path: \"{}\", max_memory: 64MiB}}\nhttp: {{listen: \"127.0.0.1:0\"}}\n",
+            self.input,
+            self.group,
+            self.folder.path().join("index").display()
+        );
+        let (first, second) = (self.folder.path().join("dupgate.yaml"), self.folder.path().join("more.yaml"));
+        for (path, text) in [(&first, text.as_str()), (&second, more)] {
+            // A service that starts meanwhile must not find half of it.
+            if std::fs::read_to_string(path).ok().as_deref() != Some(text) {
+                std::fs::write(path, text).expect("a file");
+            }
+        }
+        format!("{},{}", first.display(), second.display())
+    }
+
+    /// Runs a command with this configuration and further lines of it.
+    pub(super) fn ask_with(&self, address: &str, more: &str, arguments: &[&str]) -> Said {
+        let output = Command::new(env!("CARGO_BIN_EXE_dupgate"))
+            .args(arguments)
+            .args(["-q", "-c", &self.files(address, more)])
+            .env("ADMIN_TOKEN", super::running_service::TOKEN)
+            .output()
+            .expect("the program");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        Said { out: text(output.stdout), err: text(output.stderr), code: output.status.code() }
+    }
+
+    fn ask(&self, broker: &Broker, arguments: &[&str]) -> Said {
+        self.ask_with(broker.address(), "", arguments)
+    }
+}
+
+/// States of the rows of a table that begin with this subject.
+fn states<'o>(out: &'o str, subject: &str) -> Vec<&'o str> {
+    let rows = out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row.first() == Some(&subject)).filter_map(|row| row.get(1).copied()).collect()
+}
+
+#[test]
+fn topics_are_created_like_the_input_and_only_when_told_so() {
+    let Some(broker) = Broker::shared() else { return };
+    let mut desk = CliRunner::new(broker);
+    let create =
+        |desk: &CliRunner, more: &[&str]| desk.ask(broker, &[&["topics", "create", "-o", "table"], more].concat());
+    let said = create(&desk, &[]);
+    assert_eq!(said.code, Some(78), "{}", said.err);
+    assert!(said.err.contains("does not exist, so nothing can be derived from it"), "{}", said.err);
+
+    desk.input = broker.topic_with("pages", 3, &[("max.message.bytes", "4194304"), ("retention.ms", "3600000")]);
+    let dry = create(&desk, &[]);
+    assert_eq!(dry.code, Some(0), "{}", dry.err);
+    assert!(dry.err.contains("nothing was done: add --execute"), "{}", dry.err);
+    assert_eq!(dry.out.lines().filter(|line| line.starts_with("missing  ")).count(), 5, "{}", dry.out);
+    assert_eq!(create(&desk, &[]).out, dry.out, "a dry run creates nothing");
+    let unique = dry.out.lines().find(|line| line.contains(&desk.outputs[0])).unwrap();
+    for expected in ["3 partitions, replication factor 1", "max.message.bytes=4259840", "retention.ms=3600000"] {
+        assert!(unique.contains(expected), "{unique}");
+    }
+
+    let made = create(&desk, &["--execute"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    assert_eq!(made.out.lines().filter(|line| line.starts_with("created  ")).count(), 5, "{}", made.out);
+    let again = create(&desk, &["--execute"]);
+    assert_eq!(again.out.lines().filter(|line| line.starts_with("exists  ")).count(), 5, "{}", again.out);
+    let checked = desk.ask(broker, &["check", "-o", "table"]);
+    assert_eq!(checked.code, Some(0), "{}{}", checked.out, checked.err);
+    for subject in ["brokers", &desk.input, "group", &desk.outputs[0], "transactions", "disk"] {
+        assert!(states(&checked.out, subject).contains(&"ok"), "{subject}: {}", checked.out);
+    }
+}
+
+#[test]
+fn the_input_is_created_too_when_told_so() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = CliRunner::new(broker);
+    let said = desk.ask(broker, &["topics", "create", "--with-input", "--partitions", "2", "--execute", "-o", "jsonl"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let rows: Vec<serde_json::Value> = said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 6);
+    assert_eq!((&rows[0]["topic"], &rows[0]["partitions"]), (&desk.input.as_str().into(), &2.into()));
+    assert!(rows.iter().all(|row| row["state"] == "created"), "{}", said.out);
+}
+
+#[test]
+fn check_names_what_is_missing_and_what_does_not_fit() {
+    let Some(broker) = Broker::shared() else { return };
+    let mut desk = CliRunner::new(broker);
+    desk.input = broker.topic_with("pages", 2, &[("max.message.bytes", "4194304")]);
+    desk.outputs[0] = broker.topic_with("small", 1, &[("message.timestamp.type", "LogAppendTime")]);
+    let said = desk.ask(broker, &["check", "-o", "table"]);
+    assert_eq!(said.code, Some(69), "{}{}", said.out, said.err);
+    assert!(said.err.contains("3 warnings, 2 failures"), "{}\n{}", said.out, said.err);
+    assert_eq!(states(&said.out, &desk.outputs[0]), ["warn"; 3], "{}", said.out);
+    for expected in [
+        "topic does not exist",
+        "fix: dupgate topics create -c ",
+        "max.message.bytes 1 MiB is below the input's 4 MiB",
+        "--add-config max.message.bytes=4259840",
+        "takes the brokers' time instead of the page's",
+        "1 partitions, the input has 2",
+        "is new here and begins at input.start",
+    ] {
+        assert!(said.out.contains(expected), "{expected}: {}", said.out);
+    }
+    // What it tells to do is done: it is content.
+    broker.alter(&desk.outputs[0], &[("max.message.bytes", "4259840"), ("message.timestamp.type", "CreateTime")]);
+    let made = desk.ask(broker, &["topics", "create", "--execute"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let said = desk.ask(broker, &["check", "-o", "table"]);
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    assert!(said.err.contains("1 warning, 0 failures"), "{}\n{}", said.out, said.err);
+    assert_eq!(desk.ask(broker, &["check", "--strict"]).code, Some(69));
+}
+
+#[test]
+fn a_log_that_would_lose_facts_fails_the_check() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = CliRunner::new(broker);
+    let made = desk.ask(broker, &["topics", "create", "--with-input", "--execute", "-o", "jsonl"]);
+    let rows: Vec<serde_json::Value> = made.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let verdicts =
+        rows.iter().filter_map(|row| row["topic"].as_str()).find(|name| name.contains(".verdicts.")).unwrap();
+    broker.alter(verdicts, &[("retention.ms", "1000"), ("unclean.leader.election.enable", "true")]);
+    let said = desk.ask(broker, &["check", "-o", "table"]);
+    assert_eq!(said.code, Some(69), "{}", said.out);
+    assert_eq!(states(&said.out, verdicts), ["FAIL", "warn"], "{}", said.out);
+    assert!(said.out.contains("retention.ms is 1000, expected -1: facts would be deleted"), "{}", said.out);
+}
+
+#[test]
+fn brokers_that_are_not_there_are_told_with_what_to_look_at() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = CliRunner::new(broker);
+    let said = desk.ask_with("127.0.0.1:1", "", &["check", "-o", "table"]);
+    assert_eq!(said.code, Some(69), "{}{}", said.out, said.err);
+    assert_eq!(states(&said.out, "brokers"), ["FAIL"], "{}", said.out);
+    assert!(said.out.contains("127.0.0.1:1") && said.out.contains("check kafka.brokers"), "{}", said.out);
+}

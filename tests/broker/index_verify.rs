@@ -1,0 +1,121 @@
+//! `index verify`: what was ruled is judged anew from the kept log, and a verdict that was tampered with is named.
+#![expect(clippy::indexing_slicing, reason = "what is missing in JSON fails the test")]
+
+use std::process::{Command, Stdio};
+
+use dupgate::protocol::{Answer, Decision, VerdictReader, VerdictRecord, encode_verdict};
+use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
+use serde_json::Value;
+
+use super::broker::{Broker, wait};
+use super::first_start::CliRunner;
+use super::process::Process;
+use super::run::text;
+use super::run::topics::{committed, page, produce};
+
+/// Creates the topics that are missing, and returns the names of both logs.
+fn logs(broker: &Broker, desk: &CliRunner, more: &str) -> [String; 2] {
+    let made = desk.ask_with(
+        broker.address(),
+        more,
+        &["topics", "create", "--with-input", "--partitions", "1", "--execute", "-o", "jsonl"],
+    );
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let rows = made.out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let names: Vec<String> = rows.map(|row| row["topic"].as_str().expect("a name").to_owned()).collect();
+    [".fingerprints.", ".verdicts."].map(|log| names.iter().find(|name| name.contains(log)).expect("a log").clone())
+}
+
+fn write(broker: &Broker, topic: &str, values: &[Vec<u8>]) {
+    let producer: ThreadedProducer<DefaultProducerContext> =
+        broker.client().set("enable.idempotence", "true").create().expect("a producer");
+    for value in values {
+        let record = BaseRecord::<(), [u8]>::to(topic).partition(0).payload(value);
+        producer.send(record).map_err(|(why, _)| why).expect("room in the queue");
+    }
+    producer.flush(wait::LIMIT).expect("flush");
+}
+
+fn values(broker: &Broker, topic: &str) -> Vec<Vec<u8>> {
+    committed(broker, topic, 1).into_iter().filter_map(|record| record.value).collect()
+}
+
+#[test]
+fn a_falsified_verdict_is_named_and_honest_ones_are_not() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = CliRunner::new(broker);
+    let [asked, ruled] = logs(broker, &desk, "");
+    let service = Process::start(
+        Command::new(env!("CARGO_BIN_EXE_dupgate"))
+            .args(["run", "-q", "-c", &desk.files(broker.address(), "")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null()),
+    );
+    produce(broker, &desk.input, 0, &[page(&text(1)), page(&text(2)), page(&text(1)), page(&text(3)), page(&text(2))]);
+    committed(broker, &desk.outputs[0], 3);
+    committed(broker, &desk.outputs[1], 2);
+    // It may be asked while the service runs.
+    let report = |more: &str, code: i32| -> Value {
+        let said = desk.ask_with(broker.address(), more, &["index", "verify", "-o", "json"]);
+        assert_eq!(said.code, Some(code), "{}{}", said.out, said.err);
+        serde_json::from_str::<Value>(&said.out).expect("JSON")[0].clone()
+    };
+    let honest = report("", 0);
+    assert_eq!(honest["verdicts"]["judged_anew"], 5, "{honest}");
+    assert_eq!((&honest["verdicts"]["same"], &honest["verdicts"]["agree"]), (&5.into(), &true.into()), "{honest}");
+    drop(service);
+
+    // The same logs under another name: honest, and with one page that is called unique though it is a copy.
+    let (asked, ruled) = (values(broker, &asked), values(broker, &ruled));
+    let (honest_prefix, false_prefix) = (broker.unique("honest"), broker.unique("false"));
+    let prefix = |prefix: &str| format!("logs: {{prefix: {prefix}}}\n");
+    let [to_asked, to_ruled] = logs(broker, &desk, &prefix(&honest_prefix));
+    write(broker, &to_asked, &asked);
+    write(broker, &to_ruled, &ruled);
+    assert_eq!(report(&prefix(&honest_prefix), 0)["verdicts"]["same"], 5);
+
+    let copy = format!("{}:0:2", desk.input);
+    let mut falsified = 0;
+    let mut reader = VerdictReader::new();
+    let mut changed: Vec<Vec<u8>> = Vec::new();
+    for (offset, value) in (0..).zip(&ruled) {
+        let Some((_, mut record)) = reader.push(offset, value).expect("a record of the log") else { continue };
+        if let VerdictRecord::Verdicts(batch) = &mut record {
+            for verdict in &mut batch.verdicts {
+                let Answer::Page(page) = &mut verdict.answer else { continue };
+                if page.source.to_string() == copy {
+                    page.decision = Decision::Unique { original: None };
+                    falsified += 1;
+                }
+            }
+        }
+        changed.extend(encode_verdict(&record, 1 << 20));
+    }
+    assert_eq!(falsified, 1);
+    let [to_asked, to_ruled] = logs(broker, &desk, &prefix(&false_prefix));
+    write(broker, &to_asked, &asked);
+    write(broker, &to_ruled, &changed);
+    let found = report(&prefix(&false_prefix), 1);
+    assert_eq!((&found["verdicts"]["differences"], &found["verdicts"]["same"]), (&1.into(), &4.into()), "{found}");
+    let difference = &found["differences"][0];
+    assert_eq!(
+        (&difference["written"]["source"], &difference["written"]["verdict"]),
+        (&copy.clone().into(), &"unique".into())
+    );
+    assert_eq!(
+        (&difference["anew"]["verdict"], &difference["anew"]["match"]),
+        (&"exact".into(), &format!("{}:0:0", desk.input).into())
+    );
+    let table = desk.ask_with(broker.address(), &prefix(&false_prefix), &["index", "verify", "-o", "table"]);
+    assert!(
+        table.out.starts_with("DIFFERS  log 0  verdicts  5 judged anew under their own rules, 1 differences"),
+        "{}",
+        table.out
+    );
+    assert!(
+        table.out.contains(&format!("written: {copy} unique; judged anew: {copy} exact of {}:0:0 (d=0)", desk.input)),
+        "{}",
+        table.out
+    );
+    assert!(table.err.contains("keep both logs and report it"), "{}", table.err);
+}

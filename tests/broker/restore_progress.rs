@@ -1,0 +1,89 @@
+//! A long restore: `/readyz` says how far it is, and is ready at its end.
+
+use std::process::{Command, Stdio};
+
+use dupgate::judge::State;
+use dupgate::protocol::{VerdictBatch, VerdictReader, VerdictRecord, encode_verdict};
+use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
+
+use super::broker::{Broker, wait};
+use super::cluster::http;
+use super::first_start::CliRunner;
+use super::process::Process;
+use super::run::text;
+use super::run::topics::{committed, page, produce};
+
+/// Records that are put behind the log.
+const LONG: usize = 4_000;
+
+#[test]
+fn readiness_says_how_far_a_long_restore_is() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = CliRunner::new(broker);
+    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute", "-o", "jsonl"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let rows = made.out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let mut names = rows.map(|row| row["topic"].as_str().expect("a name").to_owned());
+    let ruled = names.find(|name| name.contains(".verdicts.")).expect("a log");
+    let run = |more: &str| {
+        Process::start(
+            Command::new(env!("CARGO_BIN_EXE_dupgate"))
+                .args(["run", "-q", "-c", &desk.files(broker.address(), more)])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null()),
+        )
+    };
+    let first = run("");
+    produce(broker, &desk.input, 0, &[page(&text(1))]);
+    committed(broker, &desk.outputs[0], 1);
+    drop(first);
+
+    // The log grows by batches that rule nothing, each a fetch of its own.
+    let (mut state, mut reader) = (State::default(), VerdictReader::new());
+    for (offset, record) in (0..).zip(committed(broker, &ruled, 1)) {
+        let read = reader.push(offset, record.value.as_deref().unwrap_or_default()).expect("a record of the log");
+        if let Some((_, record)) = read {
+            state.follow_record(&record).expect("one follows on the other");
+        }
+    }
+    let nothing = VerdictRecord::Verdicts(VerdictBatch {
+        log: state.log().expect("a log"),
+        rules: state.rules_number(),
+        watermarks: state.watermarks(),
+        next_request: state.next_request(),
+        verdicts: Vec::new(),
+    });
+    let nothing = encode_verdict(&nothing, 1 << 20).remove(0);
+    let producer: ThreadedProducer<DefaultProducerContext> =
+        broker.client().set("enable.idempotence", "true").set("batch.num.messages", "1").create().expect("a producer");
+    for _ in 0..LONG {
+        let record = BaseRecord::<(), [u8]>::to(&ruled).partition(0).payload(&nothing);
+        producer.send(record).map_err(|(why, _)| why).expect("room in the queue");
+    }
+    producer.flush(wait::LIMIT).expect("flush");
+
+    let port = super::ports::two();
+    let _second = run(&format!(
+        "http: {{listen: \"127.0.0.1:{port}\"}}\nkafka: {{consumer_properties: {{fetch.message.max.bytes: 1}}}}\n"
+    ));
+    let (mut percents, mut others) = (Vec::new(), Vec::new());
+    wait::until("readiness", || {
+        let (status, body) = http::get(([127, 0, 0, 1], port).into(), "/readyz?verbose")?;
+        let of_restore = body.lines().find(|line| line.contains("restoring the index, "));
+        match of_restore
+            .and_then(|line| line.split_once("restoring the index, ")?.1.split_once(" % of the verdict log"))
+        {
+            Some((percent, _)) => {
+                assert_eq!(status, 503, "{body}");
+                percents.push(percent.parse::<u8>().expect("a number"));
+            }
+            None => others.push(status),
+        }
+        (status == 200).then_some(())
+    });
+    assert!(percents.is_sorted() && percents.iter().any(|percent| (1..100).contains(percent)), "{percents:?}");
+    assert!(others.iter().rev().skip(1).all(|status| *status == 503), "{others:?}");
+    // It is the state that was left: the page is known.
+    produce(broker, &desk.input, 0, &[page(&text(1))]);
+    assert_eq!(committed(broker, &desk.outputs[1], 1).len(), 1);
+}

@@ -1,0 +1,301 @@
+//! What operators see of a running service: its summary, its verdicts, its verdicts, its index.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::broker::{Broker, wait};
+use super::first_start::{CliRunner, Said};
+use super::process::Process;
+use super::run::text;
+use super::run::topics::{Given, committed, page, produce};
+
+/// A service with its configuration.
+struct Running<'b> {
+    broker: &'b Broker,
+    desk: CliRunner,
+    port: u16,
+    _process: Process,
+}
+
+impl<'b> Running<'b> {
+    /// Creates the topics as an operator does, and starts the service.
+    fn start(broker: &'b Broker) -> Self {
+        let desk = CliRunner::new(broker);
+        let made = desk.ask_with(
+            broker.address(),
+            "",
+            &["topics", "create", "--with-input", "--partitions", "2", "--execute"],
+        );
+        assert_eq!(made.code, Some(0), "{}", made.err);
+        let port = super::ports::two();
+        let process = Process::start(
+            Command::new(env!("CARGO_BIN_EXE_dupgate"))
+                .args(["run", "-q", "-c", &desk.files(broker.address(), &Self::listen(port))])
+                .env("ADMIN_TOKEN", TOKEN)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null()),
+        );
+        Self { broker, desk, port, _process: process }
+    }
+
+    /// The port of the listener for operators is the next one.
+    fn listen(port: u16) -> String {
+        format!(
+            "http: {{listen: \"127.0.0.1:{port}\", admin: {{listen: \"127.0.0.1:{}\", token: {{env: ADMIN_TOKEN}}, text: full}}}}\n\
+             index: {{snapshot: {{interval: 1s}}}}\n",
+            port + 1
+        )
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Said {
+        self.desk.ask_with(self.broker.address(), &Self::listen(self.port), arguments)
+    }
+
+    /// Asks for JSON lines.
+    fn lines(&self, arguments: &[&str]) -> Vec<Value> {
+        let said = self.ask(&[arguments, &["-o", "jsonl"]].concat());
+        assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.err);
+        said.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+}
+
+/// What operators must know.
+pub(super) const TOKEN: &str = "known to operators";
+
+fn with_id(id: &str, text: &str) -> Given {
+    Given::value(&serde_json::json!({"url": id, "text": text}).to_string())
+}
+
+#[test]
+fn a_running_service_shows_what_it_does() {
+    let Some(broker) = Broker::shared() else { return };
+    let running = Running::start(broker);
+    wait::until("readiness", || (running.ask(&["status", "--ready"]).code == Some(0)).then_some(()));
+
+    // Verdicts as they happen: whoever watches sees what comes from now on.
+    let (first, copy) = (with_id("http://a/1", &text(1)), with_id("http://b/1", &text(1)));
+    let input = running.desk.input.clone();
+    let tapped = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| running.lines(&["tap", "--verdict", "exact", "--limit", "1"]));
+        produce(broker, &input, 0, std::slice::from_ref(&first));
+        committed(broker, &running.desk.outputs[0], 1);
+        // The watcher may not be there yet: copies come until it has seen one.
+        wait::until("a verdict", || {
+            produce(broker, &input, 1, std::slice::from_ref(&copy));
+            watcher.is_finished().then_some(())
+        });
+        watcher.join().expect("the watcher")
+    });
+    let [seen] = &tapped[..] else { panic!("{tapped:?}") };
+    assert_eq!((&seen["id"], &seen["match_id"]), (&"http://b/1".into(), &"http://a/1".into()), "{seen}");
+    assert_eq!((&seen["match"], &seen["distance"]), (&format!("{input}:0:0").into(), &0.into()));
+
+    // The same from the log, by position and by id.
+    let shown = running.lines(&["verdicts", "show", &format!("{input}:1:0")]);
+    assert_eq!((&shown[0]["verdict"], &shown[0]["match"]), (&"exact".into(), &format!("{input}:0:0").into()));
+    let shown = running.lines(&["verdicts", "show", "--id", "http://a/1", "--duplicates"]);
+    assert_eq!((&shown[0]["source"], &shown[0]["verdict"]), (&format!("{input}:0:0").into(), &"unique".into()));
+    assert!(shown.len() > 1 && shown[1..].iter().all(|verdict| verdict["verdict"] == "exact"), "{shown:?}");
+    let shown = running.lines(&["verdicts", "show", "--id", "http://b/1"]);
+    assert!(
+        shown.iter().any(|verdict| verdict["source"] == format!("{input}:1:0") && verdict["verdict"] == "exact"),
+        "{shown:?}"
+    );
+    let none = running.ask(&["verdicts", "show", &format!("{input}:1:999999")]);
+    assert_eq!(none.code, Some(1), "{}", none.err);
+    let top = running.lines(&["index", "top", "-n", "1"]);
+    assert_eq!(top[0]["cluster"], format!("{input}:0:0"));
+
+    // The summary knows of them.
+    let status = wait::until("the figures", || {
+        let status = running.lines(&["status"]).remove(0);
+        (status["documents"]["exact"].as_f64() >= Some(1.0)).then_some(status)
+    });
+    assert_eq!((&status["ready"], &status["mode"]), (&true.into(), &"route".into()), "{status}");
+    assert_eq!(status["topics"], serde_json::json!([input]), "{status}");
+    assert!(status["uptime_ms"].as_u64() > Some(0) && status["judge"]["0"] == 1, "{status}");
+    let table = running.ask(&["status", "-o", "table"]).out;
+    assert!(table.contains("ready         yes") && table.contains("judge 0       active"), "{table}");
+
+    // The snapshot, while the service runs.
+    let snapshot = wait::until("a snapshot", || {
+        let said = running.ask(&["index", "stats", "-o", "json"]);
+        (said.code == Some(0)).then(|| serde_json::from_str::<Value>(&said.out).expect("JSON"))
+    });
+    assert_eq!(snapshot[0]["originals"], 1, "{snapshot}");
+    let found = running.lines(&["index", "lookup", "--id", "http://a/1"]);
+    let fingerprint = found[0]["fp"].as_str().expect("a fingerprint");
+    let near = running.lines(&["index", "lookup", "--fp", fingerprint, "--distance", "0"]);
+    assert_eq!(near[0]["source"], format!("{input}:0:0"));
+    assert_eq!(running.ask(&["index", "lookup", "--fp", "0123456789abcdef", "--distance", "0"]).code, Some(1));
+    let verified = running.ask(&["index", "verify"]);
+    assert_eq!(verified.code, Some(0), "{}{}", verified.out, verified.err);
+    let verified: Value = serde_json::from_str(&verified.out).expect("JSON");
+    assert_eq!((&verified["verdicts"]["agree"], &verified["snapshot"]["agrees"]), (&true.into(), &true.into()));
+    assert!(verified["verdicts"]["judged_anew"].as_u64() >= Some(2), "{verified}");
+
+    // What is forgotten once is not there to be forgotten again.
+    let forget = ["index", "forget", "--id", "http://a/1", "--execute", "-o", "jsonl"];
+    let once = running.ask(&forget);
+    assert_eq!(once.code, Some(0), "{}", once.err);
+    assert!(once.out.contains(&format!("\"source\":\"{input}:0:0\"")), "{}", once.out);
+    let twice = running.ask(&forget);
+    assert_eq!(twice.code, Some(1), "{}{}", twice.out, twice.err);
+}
+
+#[test]
+fn what_is_withdrawn_is_listed() {
+    let Some(broker) = Broker::shared() else { return };
+    let running = Running::start(broker);
+    broker.alter(&running.desk.outputs[0], &[("max.message.bytes", "20000")]);
+    wait::until("readiness", || (running.ask(&["status", "--ready"]).code == Some(0)).then_some(()));
+    let long: Vec<String> = (0..200).map(text).collect();
+    produce(broker, &running.desk.input, 0, &[page(&long.join(" "))]);
+    committed(broker, &running.desk.outputs[2], 1);
+    let withdrawn = running.lines(&["verdicts", "withdrawn"]);
+    assert_eq!(withdrawn[0]["source"], format!("{}:0:0", running.desk.input));
+    assert_eq!(withdrawn[0]["verdict"], "withdrawn");
+    let dead = running.lines(&["tap", "--kept", "--verdict", "dead"]);
+    assert_eq!((dead.len(), &dead[0]["source"]), (1, &withdrawn[0]["source"]), "{dead:?}");
+}
+
+#[test]
+fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = CliRunner::new(broker);
+    let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let start = |more: &str| {
+        Process::start(
+            Command::new(env!("CARGO_BIN_EXE_dupgate"))
+                .args(["run", "-q", "-c", &desk.files(broker.address(), more)])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null()),
+        )
+    };
+    let (port, other) = (super::ports::two(), super::ports::two());
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let ask = |path: &str| super::cluster::http::get(address, path);
+    let metric = |name: &str| super::cluster::http::sum(&ask("/metrics")?.1, name, &[]);
+    let _worker = start(&format!("roles: [worker]\nhttp: {{listen: \"{address}\"}}\n"));
+    wait::until("readiness", || (ask("/readyz")?.0 == 200).then_some(()));
+    produce(broker, &desk.input, 0, &[page_of(1), page_of(2), page_of(3)]);
+    let told = wait::until("the silence", || {
+        let (status, text) = ask("/readyz?verbose")?;
+        (status == 503).then_some(text)
+    });
+    assert!(told.contains("[-] verdicts: none for ") && told.contains("3 pages wait; no judge answers"), "{told}");
+    assert!(told.contains("[-] worker: waits for verdicts"), "{told}");
+    // All three were read long ago, and none of them is committed.
+    wait::until("the lag", || (metric("dupgate_consumer_lag_records")? >= 3.0).then_some(()));
+    assert!(metric("dupgate_oldest_pending_verdict_seconds") >= Some(2.0));
+
+    let _judge = start(&format!("roles: [judge]\nhttp: {{listen: \"127.0.0.1:{other}\"}}\n"));
+    committed(broker, &desk.outputs[0], 3);
+    wait::until("readiness again", || (ask("/readyz")?.0 == 200).then_some(()));
+    wait::until("no lag", || (metric("dupgate_consumer_lag_records")? <= 0.0).then_some(()));
+    assert_eq!(metric("dupgate_oldest_pending_verdict_seconds"), Some(0.0));
+}
+
+#[test]
+fn nobody_who_listens_is_told_as_such() {
+    let Some(broker) = Broker::shared() else { return };
+    let desk = CliRunner::new(broker);
+    let said = desk.ask_with(broker.address(), "", &["status", "--address", "127.0.0.1:1"]);
+    assert_eq!(said.code, Some(69), "{}", said.err);
+    assert!(said.err.contains("cannot reach http://127.0.0.1:1"), "{}", said.err);
+    let said = desk.ask_with(broker.address(), "", &["index", "stats"]);
+    assert_eq!(said.code, Some(74), "{}", said.err);
+    let said = desk.ask_with(broker.address(), "", &["tap"]);
+    assert_eq!(said.code, Some(78), "{}", said.err);
+    assert!(said.err.contains("nothing was judged under scheme"), "{}", said.err);
+}
+
+/// Asks the listener for operators, as its page does.
+fn operators(running: &Running<'_>, request: &str, body: &str) -> (u16, Value) {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", running.port + 1)).expect("the listener");
+    let head = format!("Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {}", body.len());
+    write!(stream, "{request} HTTP/1.0\r\n{head}\r\n\r\n{body}").expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("HTTP");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+#[test]
+fn operators_look_into_a_running_instance_and_act_on_it() {
+    let Some(broker) = Broker::shared() else { return };
+    let running = Running::start(broker);
+    wait::until("readiness", || (running.ask(&["status", "--ready"]).code == Some(0)).then_some(()));
+    let (first, copy) = (with_id("http://a/1", &text(1)), with_id("http://b/1", &format!("{} <script>", text(1))));
+    produce(broker, &running.desk.input, 0, std::slice::from_ref(&first));
+    committed(broker, &running.desk.outputs[0], 1);
+    // Whoever listens hears of pairs from now on: copies come until one was told.
+    let told = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| running.lines(&["tap", "--running", "--verdict", "near", "--limit", "1"]));
+        wait::until("a pair", || {
+            produce(broker, &running.desk.input, 1, std::slice::from_ref(&copy));
+            watcher.is_finished().then_some(())
+        });
+        watcher.join().expect("the watcher")
+    });
+    let source = format!("{}:1:0", running.desk.input);
+    assert_eq!((&told[0]["id"], &told[0]["match_id"]), (&"http://b/1".into(), &"http://a/1".into()), "{}", told[0]);
+    assert!(told[0]["differs"].to_string().contains("<script>"), "{}", told[0]);
+    let (status, pair) = operators(&running, &format!("GET /api/v1/pairs/{source}"), "");
+    assert_eq!((status, &pair["verdict"], &pair["text"]), (200, &"near".into(), &"full".into()), "{pair}");
+    let whole = |other: &str| -> String {
+        let runs = pair["runs"].as_array().expect("runs").iter().filter(|run| run["side"] != other);
+        runs.map(|run| run["text"].as_str().unwrap_or_default()).collect()
+    };
+    assert_eq!(whole("own") + " <script>", whole("match"), "the texts as they are compared: {pair}");
+
+    // The index, by the command line and as a page would be judged.
+    let judge = running.lines(&["index", "stats", "--running"]).remove(0);
+    assert_eq!((&judge["role"], &judge["originals"]), (&"active".into(), &1.into()), "{judge}");
+    let found = running.lines(&["index", "lookup", "--running", "--id", "http://a/1"]);
+    let code = found[0]["fp"].as_str().expect("a fingerprint");
+    let near = running.lines(&["index", "lookup", "--running", "--fp", code, "--distance", "64"]);
+    assert_eq!((near.len(), &near[0]["distance"]), (1, &0.into()));
+    assert_eq!(running.ask(&["index", "lookup", "--running", "--id", "http://none"]).code, Some(1));
+    let page = first.value.as_deref().expect("a page");
+    let (_, explained) = operators(&running, "POST /api/v1/explain", page);
+    assert_eq!(
+        (&explained["fp"], &explained["nearest"][0]["source"]),
+        (&code.into(), &found[0]["source"]),
+        "{explained}"
+    );
+    let (_, top) = operators(&running, "GET /api/v1/index/top?n=1", "");
+    assert_eq!(top[0]["cluster"], format!("{}:0:0", running.desk.input));
+
+    // A held input stands still; what came meanwhile is judged when it goes on.
+    assert_eq!(operators(&running, "POST /api/v1/pause", ""), (200, serde_json::json!({"paused": true})));
+    wait::until("a pause", || running.lines(&["status"])[0]["paused"].to_string().contains("manual").then_some(()));
+    produce(broker, &running.desk.input, 0, &[page_of(2)]);
+    let (_, forgotten) = operators(&running, "POST /api/v1/index/forget", "{\"id\": [\"http://a/1\"]}");
+    assert_eq!(forgotten["forgotten"].as_array().map(Vec::len), Some(1), "{forgotten}");
+    assert_eq!(running.lines(&["index", "top", "-n", "1"])[0]["cluster"], format!("{}:0:0", running.desk.input));
+    assert_eq!(
+        running.ask(&["verdicts", "show", &format!("{}:0:1", running.desk.input)]).code,
+        Some(1),
+        "it stands still"
+    );
+    operators(&running, "POST /api/v1/resume", "");
+    committed(broker, &running.desk.outputs[0], 2);
+    assert_eq!(operators(&running, "POST /api/v1/index/snapshot", "").0, 200);
+    assert_eq!(operators(&running, "PUT /api/v1/log", "{\"level\": \"warn\"}").0, 200);
+
+    // Without the token nobody is told anything.
+    let strange = "http: {admin: {token: not the token of it}}\n";
+    let address = format!("--running=127.0.0.1:{}", running.port + 1);
+    let said = running.desk.ask_with(broker.address(), strange, &["index", "stats", &address]);
+    assert_eq!(said.code, Some(77), "{}", said.err);
+    assert!(said.err.contains("answers 401: this is not the token"), "{}", said.err);
+}
+
+fn page_of(number: u32) -> Given {
+    with_id(&format!("http://a/{number}"), &text(number))
+}

@@ -1,0 +1,82 @@
+//! A judge whose lookups are slow is given more requests at once than it can judge within its transaction's timeout.
+
+use std::time::Duration;
+
+use dupgate::record::PartitionId;
+use serde_json::json;
+
+use crate::accounting::Ledger;
+use crate::broker::{Broker, wait};
+use crate::cluster::records::{Page, Pen};
+use crate::cluster::{Cluster, Shape};
+
+/// Pages that wait when the instance starts.
+const PAGES: usize = 60_000;
+
+/// Originals that the index holds. Every lookup compares with all of them: that is what makes it slow.
+const ORIGINALS: usize = 1_200;
+
+/// The least that a lookup has to take for the test to show anything.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// One template with other numbers on every page: all pages share most keys, and each one is an original.
+fn page(number: usize) -> Page {
+    let numbers: Vec<String> = (0..8).map(|column| (number * 8 + column + 10_000).to_string()).collect();
+    let text = format!(
+        "The county publishes the readings of its eight gauges every hour of the day and asks readers to compare them with \
+         the long table in the annual report: {} Readings above the line are printed in bold letters, readings that are \
+         missing are marked with a star, and all of them may be corrected later by the office.",
+        numbers.join(" ")
+    );
+    let value = json!({ "url": format!("https://gauges.example/{number}"), "text": text });
+    Page { key: number.to_string(), value: Some(value.to_string().into()), ..Page::default() }
+}
+
+#[test]
+#[ignore = "takes minutes; make test-failover runs it"]
+fn a_slow_judge_takes_a_burst_without_being_fenced() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::private() else { return };
+    let config = json!({
+        "index": { "max_entries": ORIGINALS },
+        // No limit: a family of n pages costs n comparisons.
+        "match": { "same_site": null, "minhash": { "max_bucket": 0 } },
+        "processing": { "max_in_flight_bytes": "1GiB" },
+    });
+    let cluster =
+        Cluster::new(&broker, Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config });
+    let pen = Pen::new(&broker);
+    for number in 0..PAGES {
+        pen.write(&cluster.inputs()[0], i32::from(number % 2 == 1), &page(number));
+        if number % 10_000 == 0 {
+            pen.flush();
+        }
+    }
+    pen.flush();
+
+    let mut instance = cluster.start("one");
+    instance.wait_ready();
+    let is_done = || {
+        assert!(instance.metric("dupgate_judge_takeovers_total", &[]) <= 1.0, "{}", instance.log());
+        (cluster.lag() == 0).then_some(())
+    };
+    wait::within(Duration::from_mins(10), "all pages to be judged", is_done);
+
+    let lookups = instance.metric("dupgate_stage_duration_seconds_count", &["stage=\"lookup\""]);
+    let spent = instance.metric("dupgate_stage_duration_seconds_sum", &["stage=\"lookup\""]);
+    let mean = Duration::from_secs_f64(spent / lookups);
+    let waited = instance.metric("dupgate_judge_wait_seconds_sum", &[])
+        / instance.metric("dupgate_judge_wait_seconds_count", &[]);
+    eprintln!("{lookups} lookups of {mean:.2?} each; a request waited {waited:.1} s for the judge in the mean");
+    assert!(mean >= SLOW, "a lookup took {mean:?} only: this shows nothing");
+    let takeovers = instance.metric("dupgate_judge_takeovers_total", &[]);
+    assert!((takeovers - 1.0).abs() < 0.5, "the judge took over {takeovers} times");
+    for kind in ["fenced", "abortable", "fatal"] {
+        let label = format!("kind=\"{kind}\"");
+        assert!(instance.metric("dupgate_errors_total", &[&label]) < 0.5, "{kind}: {}", instance.log());
+    }
+    instance.stop();
+    let outcomes = Ledger::read(&cluster).outcomes(1).expect("each page comes out once (L1)");
+    let last = PartitionId::new(cluster.inputs()[0].as_str(), 1).at(i64::try_from(PAGES / 2 - 1).expect("few pages"));
+    assert!(outcomes.contains_key(&last));
+}
