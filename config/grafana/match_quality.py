@@ -249,8 +249,12 @@ def cost():
         ),
         lines(
             "Family members",
-            "Originals that are found through the first page of their template or site.",
-            [query(f"sum({rate('index_family_members_total')})", "members")],
+            "Originals that are found through the first page of their template or site, and those of them that were not compared "
+            "with a page of their family, because match.minhash.max_bucket others have more in common with it.",
+            [
+                query(f"sum({rate('index_family_members_total')})", "members"),
+                query(f"sum({rate('index_members_left_out_total')})", "not compared"),
+            ],
             unit="cps",
         ),
         lines(

@@ -172,8 +172,9 @@ impl Told<'_> {
         };
         let verdict = found.verdict.as_ref().map_or("none", verdict_name);
         let of = found.verdict.as_ref().and_then(|verdict| verdict.decision.matched());
-        let how = |of: &Match| if of.contained.is_some() { " (containment)" } else { "" };
-        let of = of.map(|of| format!(" of {}, by stage {}{}", of.source, of.stage.name(), how(of))).unwrap_or_default();
+        let how = |of: &Match| if of.by.contained().is_some() { " (containment)" } else { "" };
+        let of =
+            of.map(|of| format!(" of {}, by stage {}{}", of.source, of.by.stage().name(), how(of))).unwrap_or_default();
         row(
             "lookup",
             format!("{verdict}{of}, among {} originals (log {}, offset {})", found.originals, found.log, found.at),
@@ -248,9 +249,9 @@ fn found_json(found: &Found) -> Value {
         "verdict_log_offset": found.at,
         "originals": found.originals,
         "verdict": found.verdict.as_ref().map(verdict_name),
-        "stage": of.map(|of| of.stage.name()),
+        "stage": of.map(|of| of.by.stage().name()),
         "match": of.map(|of| of.source.to_string()),
-        "containment": of.and_then(|of| of.contained).map(share),
+        "containment": of.and_then(|of| of.by.contained()).map(share),
         "nearest": found.nearest.iter().map(near).collect::<Vec<_>>(),
     })
 }

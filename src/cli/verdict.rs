@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::human::age;
 use crate::fingerprint::{SketchForm, share};
-use crate::protocol::{Answer, Match, PageVerdict, Stage};
+use crate::protocol::{Answer, Match, MatchedBy, PageVerdict};
 use crate::record::Source;
 use crate::worker::verdict_name;
 
@@ -28,14 +28,16 @@ pub(super) enum Measure {
 impl Measure {
     /// Measures a match.
     pub(super) fn of(of: &Match, form: Form) -> Self {
-        let similarity = form.map(|form| share(form.similarity(of.distance)));
-        if let Some(contained) = of.contained {
-            return Self::Containment(share(contained), similarity);
-        }
-        match (of.stage, similarity) {
-            (Stage::Exact | Stage::SimHash, _) => Self::Bits(of.distance),
-            (Stage::MinHash, Some(similarity)) => Self::Similarity(similarity),
-            (Stage::MinHash, None) => Self::Unknown,
+        let (slots, contained) = match of.by {
+            MatchedBy::Exact => return Self::Bits(0),
+            MatchedBy::SimHash { bits } => return Self::Bits(bits),
+            MatchedBy::MinHash { slots, contained } => (slots, contained),
+        };
+        let similarity = form.map(|form| share(form.similarity(slots)));
+        match (contained, similarity) {
+            (Some(contained), similarity) => Self::Containment(share(contained), similarity),
+            (None, Some(similarity)) => Self::Similarity(similarity),
+            (None, None) => Self::Unknown,
         }
     }
 }
@@ -86,7 +88,7 @@ pub(super) fn object(page: &PageVerdict, form: Form) -> Map<String, Value> {
 pub(super) fn matched(of: &Match, form: Form) -> Map<String, Value> {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
-    put("stage", of.stage.name().into());
+    put("stage", of.by.stage().name().into());
     match Measure::of(of, form) {
         Measure::Bits(bits) => put("distance", bits.into()),
         Measure::Similarity(similarity) => put("similarity", similarity.into()),
@@ -145,19 +147,13 @@ mod tests {
     #[test]
     fn a_match_is_measured_as_its_stage_measures() {
         let source = crate::record::PartitionId::new("a", 0).at(1);
-        let of = |stage| Match {
-            stage,
-            distance: 4,
-            contained: None,
-            source: source.clone(),
-            age_ms: 0,
-            cluster: source.clone(),
-        };
-        let page = |stage| PageVerdict {
+        let of = |by| Match { by, source: source.clone(), age_ms: 0, cluster: source.clone() };
+        let sketch = |contained| MatchedBy::MinHash { slots: 4, contained };
+        let page = |by| PageVerdict {
             source: source.clone(),
             event_time: crate::record::Timestamp::default(),
             digest: crate::fingerprint::PageDigest(0),
-            decision: crate::protocol::Decision::Duplicate { of: of(stage) },
+            decision: crate::protocol::Decision::Duplicate { of: of(by) },
         };
         let form = crate::config::Layers::default()
             .resolve(&crate::config::ExternalInputs::default(), crate::config::Purpose::Sieve)
@@ -166,17 +162,15 @@ mod tests {
             .fingerprint
             .minhash
             .form;
-        let by_bits = object(&page(Stage::SimHash), form);
+        let by_bits = object(&page(MatchedBy::SimHash { bits: 4 }), form);
         assert_eq!((by_bits.get("distance"), by_bits.get("similarity")), (Some(&json!(4)), None));
         // 4 of 128 slots of 8 bits.
-        let by_sketch = object(&page(Stage::MinHash), form);
+        let by_sketch = object(&page(sketch(None)), form);
         assert_eq!((by_sketch.get("distance"), by_sketch.get("similarity")), (None, Some(&json!(0.968))));
         let line = |page: &PageVerdict, form| cells(page, form, |_| None).join(" ");
-        assert_eq!(line(&page(Stage::MinHash), form), "near s=0.968 0 ms a:0:1 a:0:1 - -");
-        assert_eq!(line(&page(Stage::MinHash), None), "near s=? 0 ms a:0:1 a:0:1 - -");
-        let mut held = page(Stage::MinHash);
-        let crate::protocol::Decision::Duplicate { of } = &mut held.decision else { unreachable!() };
-        of.contained = Some(875);
+        assert_eq!(line(&page(sketch(None)), form), "near s=0.968 0 ms a:0:1 a:0:1 - -");
+        assert_eq!(line(&page(sketch(None)), None), "near s=? 0 ms a:0:1 a:0:1 - -");
+        let held = page(sketch(Some(875)));
         let by_share = object(&held, form);
         assert_eq!(
             (by_share.get("containment"), by_share.get("similarity")),

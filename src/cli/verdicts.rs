@@ -174,7 +174,7 @@ fn labelled(page: &PageVerdict, form: verdict::Form, offset: i64, ids: &BTreeMap
         ("event time", time.map(|time| time.to_string()).unwrap_or_default()),
     ];
     if let Some(of) = page.decision.matched() {
-        rows.push(("found by", format!("{}, {}", of.stage.name(), verdict::Measure::of(of, form).in_words())));
+        rows.push(("found by", format!("{}, {}", of.by.stage().name(), verdict::Measure::of(of, form).in_words())));
         rows.push(("original", named(&of.source)));
         let when = if of.age_ms < 0 { "before" } else { "after" };
         rows.push(("age", format!("{} {when} the original", age(of.age_ms.saturating_abs()))));

@@ -182,14 +182,15 @@ impl Families {
 
     /// Returns the positions of the members that share the most keys, oldest first: `most` of them, and of those that share
     /// as many keys the oldest. A copy shares more keys with its original than strangers of its family do, and it costs no
-    /// more to find it in a large family than in a small one. Only members of `is_wanted` count.
+    /// more to find it in a large family than in a small one. Only members of `is_wanted` count. The number says about how
+    /// many other members share a key, too.
     pub(super) fn sharing(
         &self,
         keys: &FamilyKeys,
         positions: &Range<u64>,
         most: usize,
         is_wanted: impl Fn(u64) -> bool,
-    ) -> Vec<u64> {
+    ) -> (Vec<u64>, usize) {
         let mut shown = Vec::new();
         for table in 0..KEYS {
             self.each_with(keys, table, positions, |position| shown.push(position));
@@ -202,9 +203,12 @@ impl Families {
             .collect();
         shown.sort_unstable();
         let mut found: Vec<(Reverse<usize>, u64)> = Vec::new();
-        for candidate @ (_, position) in shown {
+        let mut left_out = 0;
+        for (at, &candidate) in shown.iter().enumerate() {
+            let (_, position) = candidate;
             // What comes now shares no more keys, or as many and is younger.
             if found.len() >= most && found.iter().filter(|better| **better < candidate).count() >= most {
+                left_out = shown.len() - at;
                 break;
             }
             let shared = self.shared_keys(keys, position);
@@ -213,10 +217,11 @@ impl Families {
             }
         }
         found.sort_unstable();
+        left_out += found.len().saturating_sub(most);
         found.truncate(most);
         let mut found: Vec<u64> = found.into_iter().map(|(_, position)| position).collect();
         found.sort_unstable();
-        found
+        (found, left_out)
     }
 
     fn shared_keys(&self, keys: &FamilyKeys, position: u64) -> usize {
@@ -315,10 +320,14 @@ mod tests {
                 })
                 .collect();
             expected.sort_unstable();
+            let too_many = expected.len().saturating_sub(most);
             expected.truncate(most);
             let mut expected: Vec<u64> = expected.into_iter().map(|(_, position)| position).collect();
             expected.sort_unstable();
-            prop_assert_eq!(families.sharing(&wanted, &positions, most, is_wanted), expected);
+            let (found, left_out) = families.sharing(&wanted, &positions, most, is_wanted);
+            prop_assert_eq!(found, expected);
+            prop_assert!(left_out >= too_many, "{} left out, at least {} were", left_out, too_many);
+            prop_assert!(left_out <= members.len().saturating_sub(most), "{} left out", left_out);
         }
 
         #[test]

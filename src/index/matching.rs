@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::ring::{self, masked};
 use super::sketches::Wanted;
 use crate::fingerprint::{Numbers, SimHash};
-use crate::protocol::{Placement, Stage};
+use crate::protocol::{MatchedBy, Placement, Stage};
 
 /// Most originals of its id that a variant is compared with, the oldest ones: as many unlike pages under one canonical
 /// address say that it names no page.
@@ -22,13 +22,12 @@ impl Index {
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
         let bits_to = |position| self.bits_to(code?, position);
         let mut seen = ProbeStats::default();
-        let mut match_in =
-            |position: u64, facts: &ring::MatchFields, stage: Stage, distance: u8, contained: Option<u16>| {
-                visit(self.candidate(probe, (position, facts), stage, distance, contained));
-            };
-        let mut show = |position: u64, facts: &ring::MatchFields, distance: Option<u8>| {
-            if let Some((stage, distance)) = probe.verify(facts, distance) {
-                match_in(position, facts, stage, distance, None);
+        let mut match_in = |position: u64, facts: &ring::MatchFields, by: MatchedBy| {
+            visit(self.candidate(probe, (position, facts), by));
+        };
+        let mut show = |position: u64, facts: &ring::MatchFields, bits: Option<u8>| {
+            if let Some(by) = probe.verify(facts, bits) {
+                match_in(position, facts, by);
             }
         };
         self.by_exact.equal(0, ring::key_of_exact(exact.0, probe.scope), &self.ring.positions(), |position| {
@@ -54,18 +53,18 @@ impl Index {
             let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
             let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
             let variants = self.variants(probe);
-            let mut show = |position, distance, contained| {
+            let mut show = |position, slots, contained| {
                 let Some(facts) = self.ring.facts(position) else { return };
                 let bits = bits_to(position);
                 bits.into_iter().for_each(|bits| seen.note(bits));
                 // What matches in a stronger stage was shown above.
                 if probe.verify(&facts, bits).is_none() {
-                    match_in(position, &facts, Stage::MinHash, distance, contained);
+                    match_in(position, &facts, MatchedBy::MinHash { slots, contained });
                 }
             };
-            let compared = self.sketches.probe(&wanted, |position, distance, contained| {
+            let compared = self.sketches.probe(&wanted, |position, slots, contained| {
                 if !variants.contains(&position) {
-                    show(position, distance, contained);
+                    show(position, slots, contained);
                 }
             });
             self.sketches.compare(&wanted, &variants, show);
@@ -83,27 +82,18 @@ impl Index {
         found
     }
 
-    fn candidate(
-        &self,
-        probe: &Probe<'_>,
-        (position, facts): (u64, &ring::MatchFields),
-        stage: Stage,
-        distance: u8,
-        contained: Option<u16>,
-    ) -> Candidate {
+    fn candidate(&self, probe: &Probe<'_>, (position, facts): (u64, &ring::MatchFields), by: MatchedBy) -> Candidate {
         let same_id = probe.id.is_some() && probe.id == facts.id;
         let of_site = || if same_id { None } else { self.other_page_of_site(probe, position, facts) };
         Candidate {
             sequence: facts.sequence,
-            stage,
-            distance,
-            contained,
+            by,
             same_id,
-            other_numbers: probe.are_other_numbers(stage, || self.ring.numbers(position)),
-            refused_by: match stage {
-                Stage::Exact => None,
-                Stage::SimHash => self.without_witness(probe, position).or_else(of_site),
-                Stage::MinHash => of_site(),
+            other_numbers: probe.are_other_numbers(by, || self.ring.numbers(position)),
+            refused_by: match by {
+                MatchedBy::Exact => None,
+                MatchedBy::SimHash { .. } => self.without_witness(probe, position).or_else(of_site),
+                MatchedBy::MinHash { .. } => of_site(),
             },
         }
     }
@@ -143,13 +133,16 @@ impl Index {
     /// by their sequence numbers.
     pub fn members(&self, probe: &Probe<'_>, heads: &[u64], most: u16, mut visit: impl FnMut(Candidate)) -> ProbeStats {
         let mut positions = Vec::new();
+        let mut left_out = 0;
         for &head in heads {
             if let Some(keys) =
                 self.family_keys(head, &probe.fingerprints.numbers, probe.fingerprints.sketch.as_deref())
             {
                 // Keys are equal by chance now and then.
                 let is_of_family = |position| self.ring.placement(position).family == Some(head);
-                positions.extend(self.families.sharing(&keys, &self.ring.positions(), most.into(), is_of_family));
+                let (found, others) = self.families.sharing(&keys, &self.ring.positions(), most.into(), is_of_family);
+                positions.extend(found);
+                left_out += others;
             }
         }
         let compared = u32::try_from(positions.len()).unwrap_or(u32::MAX);
@@ -157,23 +150,23 @@ impl Index {
         let bits_to = |position| self.bits_to_member(code?, position);
         positions.retain(|&position| {
             let Some(facts) = self.ring.facts(position) else { return false };
-            let Some((stage, distance)) = probe.verify(&facts, bits_to(position)) else { return true };
-            if stage != Stage::Exact {
+            let Some(by) = probe.verify(&facts, bits_to(position)) else { return true };
+            if by != MatchedBy::Exact {
                 // Equal texts are found by their hash, members or not.
-                visit(self.candidate(probe, (position, &facts), stage, distance, None));
+                visit(self.candidate(probe, (position, &facts), by));
             }
             false
         });
         if let Some(sketch) = probe.fingerprints.sketch.as_ref().filter(|_| probe.stages.contains(&Stage::MinHash)) {
             let may_match = |position| self.ring.facts(position).is_some_and(|facts| probe.may_match_by_sketch(&facts));
             let wanted = Wanted { ring: &self.ring, site: probe.site, sketch, scope: probe.scope, may_match, bits_to };
-            self.sketches.compare(&wanted, &positions, |position, distance, contained| {
+            self.sketches.compare(&wanted, &positions, |position, slots, contained| {
                 if let Some(facts) = self.ring.facts(position) {
-                    visit(self.candidate(probe, (position, &facts), Stage::MinHash, distance, contained));
+                    visit(self.candidate(probe, (position, &facts), MatchedBy::MinHash { slots, contained }));
                 }
             });
         }
-        ProbeStats { compared, nearest: None }
+        ProbeStats { compared, nearest: None, left_out: u32::try_from(left_out).unwrap_or(u32::MAX) }
     }
 
     /// Returns which tables are to hold an original with the fingerprints of a probe: those of all bands whose keys few

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::refusal::Refusal;
 use super::ring::MatchFields;
 use crate::fingerprint::{Fingerprints, IdHash, Numbers, SameSite, ScopeHash, SiteHash};
-use crate::protocol::{ExpiryWatermarks, Placement, Stage, Windows};
+use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage, Windows};
 use crate::record::{Source, Timestamp};
 
 /// A page that later pages can be duplicates of.
@@ -65,21 +65,21 @@ pub struct Probe<'a> {
 impl Probe<'_> {
     /// Returns the strongest stage in which an original matches, with the distance there; `distance` is that of the
     /// codes, as far as it is known to be small.
-    pub(super) fn verify(&self, original: &MatchFields, distance: Option<u8>) -> Option<(Stage, u8)> {
+    pub(super) fn verify(&self, original: &MatchFields, bits: Option<u8>) -> Option<MatchedBy> {
         if original.scope != self.scope || original.sequence < self.watermarks.first_sequence {
             return None;
         }
         if original.exact == self.fingerprints.exact && self.in_time(Stage::Exact, original.event_time) {
-            return Some((Stage::Exact, 0));
+            return Some(MatchedBy::Exact);
         }
-        let distance = distance.filter(|&distance| distance <= self.max_distance)?;
-        self.in_time(Stage::SimHash, original.event_time).then_some((Stage::SimHash, distance))
+        let bits = bits.filter(|&bits| bits <= self.max_distance)?;
+        self.in_time(Stage::SimHash, original.event_time).then_some(MatchedBy::SimHash { bits })
     }
 
     /// Says whether an original with these figures is a near one with others.
-    pub(super) fn are_other_numbers(&self, stage: Stage, original: impl FnOnce() -> Option<Numbers>) -> bool {
+    pub(super) fn are_other_numbers(&self, by: MatchedBy, original: impl FnOnce() -> Option<Numbers>) -> bool {
         let own = &self.fingerprints.numbers;
-        let Some(least) = self.number_guard.filter(|_| stage != Stage::Exact && !own.is_empty()) else { return false };
+        let Some(least) = self.number_guard.filter(|_| by != MatchedBy::Exact && !own.is_empty()) else { return false };
         original().is_some_and(|numbers| own.differ(&numbers, least))
     }
 
@@ -108,12 +108,8 @@ impl Probe<'_> {
 pub struct Candidate {
     /// Which original: see [`super::Index::get`].
     pub sequence: u64,
-    /// The strongest stage in which it matches.
-    pub stage: Stage,
-    /// Differing bits, or differing slots of the sketch; 0 in the exact stage.
-    pub distance: u8,
-    /// Share of the smaller page in the other, in thousandths, when it matches by that and not by its distance.
-    pub contained: Option<u16>,
+    /// The strongest stage in which it matches, and how near it is there.
+    pub by: MatchedBy,
     /// Whether page and original carry the same id.
     pub same_id: bool,
     /// Whether its figures are others than those of the page; never in the exact stage.
@@ -137,6 +133,9 @@ pub struct Removed {
 pub struct ProbeStats {
     /// Originals that were compared one by one, in all stages.
     pub compared: u32,
+    /// Members of families that share a key with the page and were not compared, because enough others share more keys:
+    /// about so many, because tables show a few that share none.
+    pub left_out: u32,
     /// Smallest `SimHash` distance among the originals that a stage found, whether they match in scope and time or
     /// not. One that was found by its sketch may be farther than the `SimHash` stage reaches.
     pub nearest: Option<u8>,

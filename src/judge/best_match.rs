@@ -1,7 +1,7 @@
 //! Chooses the best candidate, independent of the order in which the index finds them.
 
 use crate::index::Candidate;
-use crate::protocol::Stage;
+use crate::protocol::{MatchedBy, Stage};
 
 /// Keeps the best of the candidates it is shown: one that may be the same page before one that is refused, then one with
 /// the page's figures before one with others, then the page's own id first, then the strongest stage, then one that is near before one that is only contained, then the smallest
@@ -18,8 +18,9 @@ type Rank = (bool, bool, bool, Stage, bool, u8, u64);
 const MAX_HEADS: usize = 4;
 
 const fn rank_of(candidate: &Candidate) -> Rank {
-    let Candidate { sequence, stage, distance, contained, same_id, other_numbers, refused_by } = *candidate;
-    (refused_by.is_some(), other_numbers, !same_id, stage, contained.is_some(), distance, sequence)
+    let Candidate { sequence, by, same_id, other_numbers, refused_by } = *candidate;
+    let is_contained = by.contained().is_some();
+    (refused_by.is_some(), other_numbers, !same_id, by.stage(), is_contained, by.distance(), sequence)
 }
 
 impl BestMatch {
@@ -45,10 +46,10 @@ pub(super) struct Heads(Vec<Candidate>);
 impl Heads {
     /// Looks at one candidate.
     pub(super) fn consider(&mut self, candidate: Candidate) {
-        if candidate.stage == Stage::Exact || !(candidate.refused_by.is_some() || candidate.other_numbers) {
+        if candidate.by == MatchedBy::Exact || !(candidate.refused_by.is_some() || candidate.other_numbers) {
             return;
         }
-        let rank = |candidate: &Candidate| (candidate.stage, candidate.distance, candidate.sequence);
+        let rank = |candidate: &Candidate| (candidate.by.stage(), candidate.by.distance(), candidate.sequence);
         let at = self.0.partition_point(|held| rank(held) < rank(&candidate));
         self.0.insert(at, candidate);
         self.0.truncate(MAX_HEADS);
@@ -69,36 +70,30 @@ impl Heads {
 mod tests {
     use super::*;
 
-    /// From 20 on they have other figures, below 3 they are contained.
-    fn best_of(candidates: &[(bool, Stage, u8, u64)]) -> u64 {
+    /// From 20 on they have other figures.
+    fn best_of(candidates: &[(bool, MatchedBy, u64)]) -> u64 {
         let mut choice = BestMatch::default();
-        for &(same_id, stage, distance, sequence) in candidates {
-            let (other_numbers, contained) = (sequence >= 20, (sequence < 3).then_some(900));
-            choice.consider(Candidate {
-                sequence,
-                stage,
-                distance,
-                contained,
-                same_id,
-                other_numbers,
-                refused_by: None,
-            });
+        for &(same_id, by, sequence) in candidates {
+            let other_numbers = sequence >= 20;
+            choice.consider(Candidate { sequence, by, same_id, other_numbers, refused_by: None });
         }
         choice.best().unwrap().sequence
     }
 
     #[test]
     fn own_figures_then_own_id_then_stage_then_nearness_then_distance_then_the_earliest() {
-        let template = (true, Stage::SimHash, 0, 20);
-        let nearest_template = (true, Stage::SimHash, 0, 21);
-        let own = (true, Stage::SimHash, 3, 9);
-        let exact = (false, Stage::Exact, 0, 8);
-        let near = (false, Stage::SimHash, 1, 7);
-        let near_but_later = (false, Stage::SimHash, 1, 8);
-        let far = (false, Stage::SimHash, 2, 4);
-        let by_sketch = (false, Stage::MinHash, 90, 6);
-        let contained = (false, Stage::MinHash, 80, 2);
-        let contained_less = (false, Stage::MinHash, 81, 1);
+        let simhash = |bits| MatchedBy::SimHash { bits };
+        let minhash = |slots, contained| MatchedBy::MinHash { slots, contained };
+        let template = (true, simhash(0), 20);
+        let nearest_template = (true, simhash(0), 21);
+        let own = (true, simhash(3), 9);
+        let exact = (false, MatchedBy::Exact, 8);
+        let near = (false, simhash(1), 7);
+        let near_but_later = (false, simhash(1), 8);
+        let far = (false, simhash(2), 4);
+        let by_sketch = (false, minhash(90, None), 6);
+        let contained = (false, minhash(80, Some(900)), 2);
+        let contained_less = (false, minhash(81, Some(900)), 1);
         let mut all = vec![
             nearest_template,
             template,

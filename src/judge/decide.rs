@@ -4,7 +4,8 @@ use super::State;
 use super::best_match::{BestMatch, Heads};
 use crate::index::{Candidate, Original, ProbeStats, Refusal};
 use crate::protocol::{
-    Answer, Decision, Match, NewOriginal, PageRequest, PageVerdict, Request, RequestBody, Rules, SameId, Stage, Verdict,
+    Answer, Decision, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Request, RequestBody, Rules, SameId,
+    Verdict,
 };
 use crate::record::{Source, Timestamp};
 
@@ -76,8 +77,10 @@ fn judge_page(
     let max_bucket = rules.minhash.map_or(0, |minhash| minhash.max_bucket);
     let family = heads.nearest().filter(|head| max_bucket > 0 && is_of_family(rules, head));
     if max_bucket > 0 && choice.best().is_none_or(|best| best.refused_by.is_some() || best.other_numbers) {
-        seen.compared +=
-            index.members(&probe, &heads.sequences(), max_bucket, |member| choice.consider(as_judged(member))).compared;
+        let members =
+            index.members(&probe, &heads.sequences(), max_bucket, |member| choice.consider(as_judged(member)));
+        seen.compared += members.compared;
+        seen.left_out += members.left_out;
     }
     looked(seen);
     let best = choice.best().filter(|best| best.refused_by.is_none());
@@ -150,7 +153,7 @@ fn as_judged(rules: &Rules, page: &PageRequest, candidate: Candidate) -> Candida
 
 /// The page was seen before, and its text changed.
 fn is_update(rules: &Rules, page: &PageRequest, candidate: Candidate) -> bool {
-    candidate.same_id && candidate.stage != Stage::Exact && rules.same_id == SameId::Update && !page.is_variant
+    candidate.same_id && candidate.by != MatchedBy::Exact && rules.same_id == SameId::Update && !page.is_variant
 }
 
 /// The page says itself that it is another rendering of that one, and other figures stand in what surrounds the text of
@@ -165,21 +168,18 @@ const MIN_OF_FAMILY: u16 = 700;
 
 /// A page that is so near to an original without being the same belongs to its family.
 fn is_of_family(rules: &Rules, head: &Candidate) -> bool {
-    match head.stage {
-        Stage::Exact => false,
-        Stage::SimHash => true,
-        Stage::MinHash => {
-            rules.minhash.is_some_and(|minhash| minhash.form.similarity(head.distance) >= MIN_OF_FAMILY)
-                && head.contained.is_none()
+    match head.by {
+        MatchedBy::Exact | MatchedBy::MinHash { contained: Some(_), .. } => false,
+        MatchedBy::SimHash { .. } => true,
+        MatchedBy::MinHash { slots, contained: None } => {
+            rules.minhash.is_some_and(|minhash| minhash.form.similarity(slots) >= MIN_OF_FAMILY)
         }
     }
 }
 
 fn matched(candidate: Candidate, held: &Original, event_time: Timestamp) -> Match {
     Match {
-        stage: candidate.stage,
-        distance: candidate.distance,
-        contained: candidate.contained,
+        by: candidate.by,
         source: held.source.clone(),
         age_ms: event_time.millis().saturating_sub(held.event_time.millis()),
         cluster: held.cluster.clone(),

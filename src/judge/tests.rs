@@ -211,7 +211,7 @@ fn in_short(verdict: &Verdict) -> (String, Option<Source>) {
         Decision::Unique { original: None } => "late",
         Decision::Update { .. } => "update",
         Decision::Template { .. } => "template",
-        Decision::Duplicate { of } => of.stage.name(),
+        Decision::Duplicate { of } => of.by.stage().name(),
     };
     (verdict.to_owned(), of)
 }

@@ -316,7 +316,7 @@ impl RecordSource for Pages {
 mod tests {
     use super::*;
     use crate::fingerprint::PageDigest;
-    use crate::protocol::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict};
+    use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, RequestId, Verdict};
     use crate::record::PartitionId;
     use crate::worker::Page;
 
@@ -363,14 +363,7 @@ mod tests {
     #[test]
     fn what_is_counted_as_sent_is_what_is_sent() {
         let first = PartitionId::new("pages", 0).at(0);
-        let of = Match {
-            stage: Stage::Exact,
-            distance: 0,
-            contained: None,
-            source: first.clone(),
-            age_ms: 5,
-            cluster: first,
-        };
+        let of = Match { by: MatchedBy::Exact, source: first.clone(), age_ms: 5, cluster: first };
         for (value, least) in [(DuplicateValue::Original, 1000), (DuplicateValue::None, 0)] {
             let pages = vec![
                 page(0, Decision::Unique { original: None }),

@@ -27,5 +27,6 @@ pub use placement::Placement;
 pub use request::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
 pub use rules::{ExpiryWatermarks, MinHashRules, Rules, RulesNumber, SameId, Stage, Windows};
 pub use verdict::{
-    Answer, Decision, LogIdentity, Match, NewOriginal, PageVerdict, RulesRecord, Verdict, VerdictBatch, VerdictRecord,
+    Answer, Decision, LogIdentity, Match, MatchedBy, NewOriginal, PageVerdict, RulesRecord, Verdict, VerdictBatch,
+    VerdictRecord,
 };

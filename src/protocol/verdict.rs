@@ -198,16 +198,62 @@ impl Decision {
     }
 }
 
+/// The stage by which two pages match, with their distance in its measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MatchedBy {
+    /// Their normalised texts are equal.
+    Exact,
+    /// So many bits of their `SimHash`es differ.
+    SimHash {
+        /// Differing bits.
+        bits: u8,
+    },
+    /// Their sketches are similar.
+    MinHash {
+        /// Differing slots, in the scale of [`SketchForm::similarity`](crate::fingerprint::SketchForm::similarity).
+        slots: u8,
+        /// Share of the smaller page that is in the other one, in thousandths, when that is why both match: as a whole
+        /// they are not near.
+        contained: Option<u16>,
+    },
+}
+
+impl MatchedBy {
+    /// Returns the stage.
+    #[must_use]
+    pub const fn stage(self) -> Stage {
+        match self {
+            Self::Exact => Stage::Exact,
+            Self::SimHash { .. } => Stage::SimHash,
+            Self::MinHash { .. } => Stage::MinHash,
+        }
+    }
+
+    /// Returns the distance as a bare number, to be compared only with those of the same stage: 0 in the exact stage.
+    #[must_use]
+    pub const fn distance(self) -> u8 {
+        match self {
+            Self::Exact => 0,
+            Self::SimHash { bits } => bits,
+            Self::MinHash { slots, .. } => slots,
+        }
+    }
+
+    /// Returns the share of the smaller page that is in the other one, in thousandths, when they match by that.
+    #[must_use]
+    pub const fn contained(self) -> Option<u16> {
+        match self {
+            Self::Exact | Self::SimHash { .. } => None,
+            Self::MinHash { contained, .. } => contained,
+        }
+    }
+}
+
 /// An original that a page was matched with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// The stage that matched.
-    pub stage: Stage,
-    /// Differing bits; 0 in the exact stage.
-    pub distance: u8,
-    /// Share of the smaller page that is in the other one, in thousandths, when that is why both match: as a whole they
-    /// are not near. Only in the `MinHash` stage.
-    pub contained: Option<u16>,
+    /// By which stage, and how near in its measure.
+    pub by: MatchedBy,
     /// Position of the original.
     pub source: Source,
     /// Event time of the page minus that of the original, in milliseconds; negative when the page is older.

@@ -115,7 +115,7 @@ impl VerdictKind {
                 Decision::Unique { .. } => Self::Unique,
                 Decision::Update { .. } => Self::Update,
                 Decision::Template { .. } => Self::Template,
-                Decision::Duplicate { of } => match of.stage {
+                Decision::Duplicate { of } => match of.by.stage() {
                     Stage::Exact => Self::Exact,
                     Stage::SimHash | Stage::MinHash => Self::Near,
                 },

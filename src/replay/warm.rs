@@ -243,7 +243,7 @@ mod tests {
 
     use super::*;
     use crate::fingerprint::{IdHash, PageDigest};
-    use crate::protocol::{ExpiryWatermarks, LogIdentity, Match, RequestOffset, RulesNumber, Stage};
+    use crate::protocol::{ExpiryWatermarks, LogIdentity, Match, MatchedBy, RequestOffset, RulesNumber};
     use crate::record::Reject;
 
     const FROM: i64 = 20;
@@ -254,7 +254,7 @@ mod tests {
 
     fn matched() -> Match {
         let of = source(1000);
-        Match { stage: Stage::Exact, distance: 0, contained: None, source: of.clone(), age_ms: 0, cluster: of }
+        Match { by: MatchedBy::Exact, source: of.clone(), age_ms: 0, cluster: of }
     }
 
     fn page(offset: i64, time: i64, decision: Decision) -> Answer {

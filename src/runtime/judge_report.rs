@@ -162,7 +162,10 @@ impl JudgeReport {
 
     /// Pages were looked up and judged.
     pub(super) fn judged(&self, looks: &[ProbeStats], elapsed: Duration) {
-        looks.iter().for_each(|seen| self.metrics.lookup(seen.compared, seen.nearest));
+        for seen in looks {
+            self.metrics.lookup(seen.compared, seen.nearest);
+            self.metrics.members_left_out(seen.left_out.into());
+        }
         if let Ok(count) = u32::try_from(looks.len())
             && count > 0
         {

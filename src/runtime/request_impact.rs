@@ -192,8 +192,8 @@ mod tests {
     use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest};
     use crate::judge::State;
     use crate::protocol::{
-        Checkpoint, LogIdentity, Match, NewOriginal, PartitionCheckpoint, Placement, RequestId, RequestOffset, Rules,
-        RulesNumber, Verdict, VerdictBatch, Windows,
+        Checkpoint, LogIdentity, Match, MatchedBy, NewOriginal, PartitionCheckpoint, Placement, RequestId,
+        RequestOffset, Rules, RulesNumber, Verdict, VerdictBatch, Windows,
     };
     use crate::record::Reject;
 
@@ -216,8 +216,7 @@ mod tests {
     }
 
     fn duplicate(offset: i64, of: i64) -> Answer {
-        let of =
-            Match { stage: Stage::Exact, distance: 0, contained: None, source: at(of), age_ms: 0, cluster: at(of) };
+        let of = Match { by: MatchedBy::Exact, source: at(of), age_ms: 0, cluster: at(of) };
         page(offset, 0, Decision::Duplicate { of })
     }
 

@@ -124,8 +124,8 @@ impl Tracer {
                     attributes.push((names::VERDICT, text(verdict_name(ruled))));
                     if let Some(of) = ruled.decision.matched() {
                         attributes.push((names::MATCH, text(&of.source.to_string())));
-                        if of.stage != Stage::MinHash {
-                            attributes.push((names::DISTANCE, Said::Number(of.distance.into())));
+                        if of.by.stage() != Stage::MinHash {
+                            attributes.push((names::DISTANCE, Said::Number(of.by.distance().into())));
                         }
                     }
                 }

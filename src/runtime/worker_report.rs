@@ -14,7 +14,7 @@ use super::verdict_watch::VerdictWatch;
 use crate::error::Fatal;
 use crate::fingerprint::SketchForm;
 use crate::kafka::output::{Outputs, PagePayload, Sent};
-use crate::protocol::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict, VerdictRecord};
+use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, RequestId, Stage, Verdict, VerdictRecord};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
     Blocked as BlockedLabel, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue,
@@ -255,13 +255,13 @@ impl WorkerReport {
 
     /// How near a near match was, in the measure of its stage.
     fn matched(&self, of: &Match) {
-        if let Some(contained) = of.contained {
-            return self.metrics.match_containment(contained);
-        }
-        match (of.stage, self.form) {
-            (Stage::SimHash, _) => self.metrics.match_distance(of.distance),
-            (Stage::MinHash, Some(form)) => self.metrics.match_similarity(form.similarity(of.distance)),
-            (Stage::Exact, _) | (Stage::MinHash, None) => {}
+        match (of.by, self.form) {
+            (MatchedBy::SimHash { bits }, _) => self.metrics.match_distance(bits),
+            (MatchedBy::MinHash { contained: Some(contained), .. }, _) => self.metrics.match_containment(contained),
+            (MatchedBy::MinHash { slots, contained: None }, Some(form)) => {
+                self.metrics.match_similarity(form.similarity(slots));
+            }
+            (MatchedBy::Exact, _) | (MatchedBy::MinHash { contained: None, .. }, None) => {}
         }
     }
 
@@ -274,9 +274,9 @@ impl WorkerReport {
             original: of.source.clone(),
             cluster: of.cluster.clone(),
             verdict: verdict_name(page),
-            stage: of.stage.name(),
-            distance: of.distance,
-            contained: of.contained,
+            stage: of.by.stage().name(),
+            distance: of.by.distance(),
+            contained: of.by.contained(),
             age_ms: of.age_ms,
             id: id.map(str::to_owned),
             at: wall,
@@ -451,7 +451,7 @@ pub(super) const fn labels_of(decision: &Decision) -> (VerdictLabel, Option<Dupl
         Decision::Unique { .. } => (VerdictLabel::Unique, None),
         Decision::Update { .. } => (VerdictLabel::Update, None),
         Decision::Template { .. } => (VerdictLabel::Template, None),
-        Decision::Duplicate { of } => match of.stage {
+        Decision::Duplicate { of } => match of.by.stage() {
             Stage::Exact => (VerdictLabel::Exact, Some(Duplicate::Exact)),
             Stage::SimHash | Stage::MinHash => (VerdictLabel::Near, Some(Duplicate::Near)),
         },

@@ -24,8 +24,8 @@ use std::num::NonZeroUsize;
 use crate::fingerprint::FingerprintedPage;
 use crate::judge::{Diverged, Refusal, State, decide, refusal};
 use crate::protocol::{
-    Answer, Decision, LogIdentity, Match, PageRequest, PageVerdict, Request, RequestBody, RequestId, RequestOffset,
-    Rules, Stage,
+    Answer, Decision, LogIdentity, Match, MatchedBy, PageRequest, PageVerdict, Request, RequestBody, RequestId,
+    RequestOffset, Rules, Stage,
 };
 use crate::record::{EventTime, Rejection, Source, Timestamp};
 
@@ -247,7 +247,7 @@ impl ScopeJudge {
             Decision::Unique { .. } => LineVerdict::Unique,
             Decision::Update { of, .. } => LineVerdict::Update(self.original(of)),
             Decision::Template { of, .. } => LineVerdict::Template(self.original(of)),
-            Decision::Duplicate { of } => match of.stage {
+            Decision::Duplicate { of } => match of.by.stage() {
                 Stage::Exact => LineVerdict::Exact(self.original(of)),
                 Stage::SimHash | Stage::MinHash => LineVerdict::Near(self.original(of)),
             },
@@ -258,10 +258,13 @@ impl ScopeJudge {
 
     fn original(&self, of: &Match) -> Original {
         let id = self.ids.get(&of.source).cloned();
-        let minhash = self.state.rules().and_then(|rules| rules.minhash).filter(|_| of.stage == Stage::MinHash);
-        let similarity = minhash.map(|minhash| minhash.form.similarity(of.distance));
-        let Match { stage, distance, contained, ref source, .. } = *of;
-        Original { stage, distance, similarity, contained, source: source.clone(), id }
+        let minhash = self.state.rules().and_then(|rules| rules.minhash);
+        let similarity = match (of.by, minhash) {
+            (MatchedBy::MinHash { slots, .. }, Some(minhash)) => Some(minhash.form.similarity(slots)),
+            _ => None,
+        };
+        let (stage, distance, contained) = (of.by.stage(), of.by.distance(), of.by.contained());
+        Original { stage, distance, similarity, contained, source: of.source.clone(), id }
     }
 
     fn remember(&mut self, page: &PageVerdict, id: Option<&str>) {

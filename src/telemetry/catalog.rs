@@ -209,6 +209,8 @@ table! {
         "Band keys by which an original is not found, because match.minhash.max_bucket others are found by the same key.";
     INDEX_FAMILY_MEMBERS: "dupgate_index_family_members_total", Counter, Count, &[],
         "Originals that are found through the first page of their template or site, by what differs.";
+    INDEX_MEMBERS_LEFT_OUT: "dupgate_index_members_left_out_total", Counter, Count, &[],
+        "Members of a page's family that were not compared with it, because match.minhash.max_bucket others have more in common with it.";
     WITHDRAWN: "dupgate_withdrawn_documents_total", Counter, Count, &[Label::Open("reason")],
         "Pages that became dead letters after their verdict was requested, by reason.";
     INDEX_READY: "dupgate_index_ready", Gauge, Count, &[],

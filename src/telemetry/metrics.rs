@@ -377,6 +377,11 @@ impl Metrics {
         self.series().index_family_members.increment(originals);
     }
 
+    /// Members of families share a key with a page and were not compared with it.
+    pub fn members_left_out(&self, members: u64) {
+        self.series().index_members_left_out.increment(members);
+    }
+
     /// A page was withdrawn after it was asked about.
     pub fn withdrawn(&self, reason: Reject) {
         if let Some(counter) = self.series().withdrawn.get(&reason) {

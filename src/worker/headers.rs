@@ -4,7 +4,7 @@
 //! with the record keep their order and their repeats; those that an earlier pass of ours left are replaced.
 
 use crate::fingerprint::{SimHash, SketchForm, share};
-use crate::protocol::{Answer, Decision, Match, PageVerdict, Stage, Verdict};
+use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, Stage, Verdict};
 use crate::record::{Reject, Source, Timestamp};
 
 /// One header of a record: a name, and bytes or null.
@@ -92,16 +92,18 @@ impl HeaderSettings {
             }
             say("scheme", self.scheme.clone());
             if let Decision::Duplicate { of } | Decision::Template { of, .. } = &page.decision {
-                let Match { stage, distance, contained, source, age_ms, cluster } = of;
+                let Match { by, source, age_ms, cluster } = of;
                 say("match", source.to_string());
                 say("match.age_ms", age_ms.to_string());
-                match (stage, self.sketch) {
-                    (Stage::SimHash, _) => say("distance", distance.to_string()),
-                    (Stage::MinHash, Some(form)) => say("similarity", similarity(form.similarity(*distance))),
-                    (Stage::Exact, _) | (Stage::MinHash, None) => {}
+                match (by, self.sketch) {
+                    (MatchedBy::SimHash { bits }, _) => say("distance", bits.to_string()),
+                    (MatchedBy::MinHash { slots, .. }, Some(form)) => {
+                        say("similarity", similarity(form.similarity(*slots)));
+                    }
+                    (MatchedBy::Exact, _) | (MatchedBy::MinHash { .. }, None) => {}
                 }
-                if let Some(contained) = contained {
-                    say("containment", similarity(*contained));
+                if let Some(contained) = by.contained() {
+                    say("containment", similarity(contained));
                 }
                 // A template begins a cluster of its own.
                 if matches!(page.decision, Decision::Duplicate { .. }) {
@@ -160,7 +162,7 @@ pub const fn verdict_name(page: &PageVerdict) -> &'static str {
         Decision::Unique { .. } => "unique",
         Decision::Update { .. } => "update",
         Decision::Template { .. } => "template",
-        Decision::Duplicate { of } => match of.stage {
+        Decision::Duplicate { of } => match of.by.stage() {
             Stage::Exact => "exact",
             Stage::SimHash | Stage::MinHash => "near",
         },
@@ -219,14 +221,7 @@ mod tests {
     fn near_duplicate_says_what_it_is_near_to() {
         let original = PartitionId::new("pages", 3).at(184_467);
         let first = PartitionId::new("pages", 3).at(5);
-        let of = Match {
-            stage: Stage::SimHash,
-            distance: 2,
-            contained: None,
-            source: original,
-            age_ms: 111_600_000,
-            cluster: first,
-        };
+        let of = Match { by: MatchedBy::SimHash { bits: 2 }, source: original, age_ms: 111_600_000, cluster: first };
         let source = PartitionId::new("pages", 9).at(190_112);
         let ours = settings().of_verdict(
             &verdict(Decision::Duplicate { of }),
@@ -253,9 +248,7 @@ mod tests {
     fn a_template_says_what_it_is_like_and_belongs_to_no_cluster() {
         let original = PartitionId::new("pages", 3).at(184_467);
         let of = Match {
-            stage: Stage::MinHash,
-            distance: 2,
-            contained: None,
+            by: MatchedBy::MinHash { slots: 2, contained: None },
             source: original.clone(),
             age_ms: 5,
             cluster: original,
@@ -279,9 +272,7 @@ mod tests {
     fn a_page_that_holds_a_known_one_says_by_how_much() {
         let original = PartitionId::new("pages", 3).at(184_467);
         let of = Match {
-            stage: Stage::MinHash,
-            distance: 100,
-            contained: Some(930),
+            by: MatchedBy::MinHash { slots: 100, contained: Some(930) },
             source: original.clone(),
             age_ms: 5,
             cluster: original,

@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::fingerprint::PageDigest;
-    use crate::protocol::{Match, PageVerdict, RequestId, Stage, Verdict};
+    use crate::protocol::{Match, MatchedBy, PageVerdict, RequestId, Verdict};
     use crate::record::{PartitionId, Reject, Timestamp};
 
     const ONE: OutputKind = OutputKind::Unique;
@@ -159,7 +159,7 @@ mod tests {
 
     fn original() -> Match {
         let source = PartitionId::new("pages", 0).at(3);
-        Match { stage: Stage::Exact, distance: 0, contained: None, cluster: source.clone(), source, age_ms: 5 }
+        Match { by: MatchedBy::Exact, cluster: source.clone(), source, age_ms: 5 }
     }
 
     /// The vectors of Kafka's own `UtilsTest`.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dupgate::fingerprint::{Fingerprints, IdHash, ScopeHash};
 use dupgate::protocol::{
-    Answer, Decision, ForgetTarget, Match, NewOriginal, PageRequest, PageVerdict, Placement, Request, RequestBody,
-    RequestId, Rules, SameId, Stage, Verdict,
+    Answer, Decision, ForgetTarget, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request,
+    RequestBody, RequestId, Rules, SameId, Stage, Verdict,
 };
 use dupgate::record::{PartitionId, Source};
 
@@ -115,9 +115,11 @@ impl Oracle {
             None => Decision::Unique { original: remembered.then_some(original) },
             Some((others, other_id, stage, contained, distance, _, held)) => {
                 let of = Match {
-                    stage: Stage::ALL[stage],
-                    distance: u8::try_from(distance).unwrap(),
-                    contained,
+                    by: match Stage::ALL[stage] {
+                        Stage::Exact => MatchedBy::Exact,
+                        Stage::SimHash => MatchedBy::SimHash { bits: u8::try_from(distance).unwrap() },
+                        Stage::MinHash => MatchedBy::MinHash { slots: u8::try_from(distance).unwrap(), contained },
+                    },
                     source: held.source.clone(),
                     age_ms: time - held.time,
                     cluster: held.cluster.clone(),

@@ -9,7 +9,7 @@ use super::CodecError;
 use super::bytes::{Reader, Write};
 use super::frame::{self, FRAME_BYTES, Kind};
 use super::positions::Positions;
-use super::rules::{read_rules, read_tails, version_of, write_rules, write_tails};
+use super::rules::{read_rules, read_watermarks, version_of, write_rules, write_watermarks};
 use crate::protocol::{
     Checkpoint, Judged, LogIdentity, PartitionCheckpoint, RequestId, RequestOffset, RulesNumber, VerdictOffset,
 };
@@ -42,7 +42,7 @@ pub fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     out.varint(u64::from(checkpoint.rules_number.0));
     write_rules(&mut out, &checkpoint.rules);
     out.time(checkpoint.stream_time);
-    write_tails(&mut out, &checkpoint.watermarks);
+    write_watermarks(&mut out, &checkpoint.watermarks);
     out.varint(checkpoint.next_sequence);
     out.signed(checkpoint.next_request.0);
     out.maybe(checkpoint.previous.map(|previous| previous.0));
@@ -66,7 +66,7 @@ pub fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, CodecError> {
     let rules_number = RulesNumber(from.small("rules number")?);
     let rules = read_rules(&mut from)?;
     let stream_time = from.time("stream_time")?;
-    let watermarks = read_tails(&mut from)?;
+    let watermarks = read_watermarks(&mut from)?;
     let next_sequence = from.varint("next sequence")?;
     let next_request = RequestOffset(from.signed("next request")?);
     let previous = from.maybe("previous checkpoint")?.map(VerdictOffset);

@@ -197,14 +197,14 @@ pub(super) fn read_stage(from: &mut Reader<'_>) -> Result<Stage, CodecError> {
     known.ok_or(CodecError::BadValue { what: "stage", value: u64::from(code) })
 }
 
-pub(super) fn write_tails(out: &mut Vec<u8>, watermarks: &ExpiryWatermarks) {
+pub(super) fn write_watermarks(out: &mut Vec<u8>, watermarks: &ExpiryWatermarks) {
     out.time(watermarks.times.exact);
     out.time(watermarks.times.simhash);
     out.time(watermarks.times.minhash);
     out.varint(watermarks.first_sequence);
 }
 
-pub(super) fn read_tails(from: &mut Reader<'_>) -> Result<ExpiryWatermarks, CodecError> {
+pub(super) fn read_watermarks(from: &mut Reader<'_>) -> Result<ExpiryWatermarks, CodecError> {
     Ok(ExpiryWatermarks {
         times: read_stages(from, |from| from.time("watermark"))?,
         first_sequence: from.varint("first sequence")?,

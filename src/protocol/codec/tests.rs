@@ -10,12 +10,12 @@ use crate::fingerprint::{
     Banding, ExactHash, Fingerprints, IdHash, LowConfidence, Numbers, PageDigest, ScopeHash, SimHash, Sketch,
     SketchForm, SlotBits, Width,
 };
-use crate::protocol::MinHashRules;
 use crate::protocol::{
     Answer, Checkpoint, Decision, ExpiryWatermarks, ForgetTarget, Judged, LogIdentity, Match, NewOriginal, PageRequest,
     PageVerdict, PartitionCheckpoint, Placement, Request, RequestBody, RequestId, Rules, RulesNumber, RulesRecord,
     SameId, Stage, Verdict, VerdictBatch, VerdictRecord, Windows,
 };
+use crate::protocol::{MatchedBy, MinHashRules};
 use crate::record::{PartitionId, Source, Timestamp};
 
 mod golden;
@@ -136,9 +136,7 @@ fn bytes_a_verdict(decide: impl Fn(Match, NewOriginal) -> Decision) -> usize {
             let (other, ..) = page_of_a_crawl(number + 3);
             let far_back = |source: &Source| source.partition.at(source.offset - 20_000_000);
             let of = Match {
-                stage: Stage::SimHash,
-                distance: 3,
-                contained: None,
+                by: MatchedBy::SimHash { bits: 3 },
                 source: far_back(&other),
                 age_ms: 80_000_000,
                 cluster: far_back(&source),

@@ -4,12 +4,12 @@ use super::bytes::{Reader, Write};
 use super::fingerprints::{self, More, Present};
 use super::frame::{self, Kind, OPTIONS_VERSION};
 use super::positions::Positions;
-use super::rules::{read_stage, read_tails, write_tails};
+use super::rules::{read_stage, read_watermarks, write_watermarks};
 use super::{CodecError, reject};
 use crate::fingerprint::{IdHash, PageDigest};
 use crate::protocol::{
-    Answer, Decision, ForgetTarget, LogIdentity, Match, NewOriginal, PageVerdict, RequestId, RequestOffset,
-    RulesNumber, Verdict, VerdictBatch,
+    Answer, Decision, ForgetTarget, LogIdentity, Match, MatchedBy, NewOriginal, PageVerdict, RequestId, RequestOffset,
+    RulesNumber, Stage, Verdict, VerdictBatch,
 };
 
 const UNIQUE: u8 = 0;
@@ -50,7 +50,7 @@ pub(super) fn encode(batch: &VerdictBatch, out: &mut Vec<u8>) {
     let start = frame::open_version(out, Kind::Verdicts, version);
     out.fixed64(batch.log.0);
     out.varint(u64::from(batch.rules.0));
-    write_tails(out, &batch.watermarks);
+    write_watermarks(out, &batch.watermarks);
     out.signed(batch.next_request.0);
     places.write_table(out);
     out.varint(batch.verdicts.len() as u64);
@@ -62,7 +62,7 @@ pub(super) fn encode(batch: &VerdictBatch, out: &mut Vec<u8>) {
 pub(super) fn decode(mut from: Reader<'_>) -> Result<VerdictBatch, CodecError> {
     let log = LogIdentity(from.fixed64("log identity")?);
     let rules = RulesNumber(from.small("rules number")?);
-    let watermarks = read_tails(&mut from)?;
+    let watermarks = read_watermarks(&mut from)?;
     let next_request = RequestOffset(from.signed("next request")?);
     let mut places = Positions::read_table(&mut from)?;
     let count = from.count(MIN_BYTES, "verdicts")?;
@@ -85,7 +85,7 @@ fn head_of(answer: &Answer) -> u8 {
             };
             let original = if page.decision.original().is_some() { HAS_ORIGINAL } else { 0 };
             let elsewhere = page.decision.matched().is_some_and(|of| of.cluster != of.source);
-            let contained = page.decision.matched().is_some_and(|of| of.contained.is_some());
+            let contained = page.decision.matched().is_some_and(|of| of.by.contained().is_some());
             kind | original | if elsewhere { HAS_CLUSTER } else { 0 } | if contained { IS_CONTAINED } else { 0 }
         }
         Answer::Withdrawn { .. } => WITHDRAWN,
@@ -170,9 +170,9 @@ fn read_page(from: &mut Reader<'_>, places: &mut Positions, head: u8) -> Result<
 }
 
 fn write_match(out: &mut Vec<u8>, places: &mut Positions, of: &Match) {
-    out.push(of.stage as u8);
-    out.push(of.distance);
-    of.contained.iter().for_each(|share| out.varint(u64::from(*share)));
+    out.push(of.by.stage() as u8);
+    out.push(of.by.distance());
+    of.by.contained().iter().for_each(|share| out.varint(u64::from(*share)));
     places.write_reference(out, &of.source);
     out.signed(of.age_ms);
     if of.cluster != of.source {
@@ -184,10 +184,18 @@ fn read_match(from: &mut Reader<'_>, places: &Positions, flags: u8) -> Result<Ma
     let stage = read_stage(from)?;
     let distance = from.byte("distance")?;
     let contained = (flags & IS_CONTAINED != 0).then(|| from.small("containment")).transpose()?;
+    let by = match (stage, distance, contained) {
+        (Stage::Exact, 0, None) => MatchedBy::Exact,
+        (Stage::SimHash, bits, None) => MatchedBy::SimHash { bits },
+        (Stage::MinHash, slots, contained) => MatchedBy::MinHash { slots, contained },
+        (Stage::Exact | Stage::SimHash, distance, _) => {
+            return Err(CodecError::BadValue { what: "distance", value: u64::from(distance) });
+        }
+    };
     let source = places.read_reference(from)?;
     let age_ms = from.signed("age")?;
     let cluster = if flags & HAS_CLUSTER == 0 { source.clone() } else { places.read_reference(from)? };
-    Ok(Match { stage, distance, contained, source, age_ms, cluster })
+    Ok(Match { by, source, age_ms, cluster })
 }
 
 const fn more_of(original: &NewOriginal) -> More {

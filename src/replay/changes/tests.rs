@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fingerprint::PageDigest;
-use crate::protocol::{PageVerdict, RequestId};
+use crate::protocol::{MatchedBy, PageVerdict, RequestId};
 use crate::record::Timestamp;
 use crate::replay::InputRange;
 
@@ -16,13 +16,14 @@ fn at(partition: i32, offset: i64) -> Source {
 }
 
 fn verdict(source: &Source, kind: VerdictKind, distance: u8) -> Verdict {
-    let of = |stage| Match { stage, distance, contained: None, source: at(0, 0), age_ms: 0, cluster: at(0, 0) };
+    let of = |by| Match { by, source: at(0, 0), age_ms: 0, cluster: at(0, 0) };
+    let sketch = MatchedBy::MinHash { slots: distance, contained: None };
     let decision = match kind {
         VerdictKind::Unique => Decision::Unique { original: None },
-        VerdictKind::Update => Decision::Update { of: of(Stage::SimHash), original: None },
-        VerdictKind::Template => Decision::Template { of: of(Stage::MinHash), original: None },
-        VerdictKind::Exact => Decision::Duplicate { of: of(Stage::Exact) },
-        VerdictKind::Near => Decision::Duplicate { of: of(Stage::MinHash) },
+        VerdictKind::Update => Decision::Update { of: of(MatchedBy::SimHash { bits: distance }), original: None },
+        VerdictKind::Template => Decision::Template { of: of(sketch), original: None },
+        VerdictKind::Exact => Decision::Duplicate { of: of(MatchedBy::Exact) },
+        VerdictKind::Near => Decision::Duplicate { of: of(sketch) },
         VerdictKind::Withdrawn => {
             let answer = Answer::Withdrawn { source: source.clone(), reason: Reject::Gone };
             return Verdict { request: RequestId(1), answer };
@@ -148,7 +149,8 @@ proptest! {
             for side in Side::BOTH {
                 let of = example.ruled.of(side).as_ref().and_then(|ruled| ruled.of.as_ref());
                 let matched = said.of(side).filter(|(verdict, _)| !matches!(verdict, VerdictKind::Unique | VerdictKind::Withdrawn));
-                prop_assert_eq!(of.map(|of| of.distance), matched.map(|(_, distance)| distance), "the last verdict's");
+                let expected = matched.map(|(verdict, distance)| if verdict == VerdictKind::Exact { 0 } else { distance });
+                prop_assert_eq!(of.map(|of| of.by.distance()), expected, "the last verdict's");
             }
         }
         let mut kinds: BTreeMap<Kind, usize> = BTreeMap::new();

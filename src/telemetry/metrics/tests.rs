@@ -116,6 +116,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.late_records(1);
     metrics.full_keys(1);
     metrics.family_members(1);
+    metrics.members_left_out(1);
     metrics.withdrawn(Reject::TextPanic);
     metrics.cold_start(ColdStart::NewScheme);
     metrics.verdict(second);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::settings::Settings;
-use crate::protocol::{Answer, Decision, Match, PageVerdict, RequestId, Stage, Verdict};
+use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, RequestId, Stage, Verdict};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::replay::{InputRange, Order, Reads, Target};
 use crate::text::Analyzer;
@@ -45,9 +45,7 @@ fn plan() -> Plan {
 /// Says of a page that it is near another one, or unique.
 fn verdict(offset: i64, original: Option<i64>) -> Verdict {
     let of = |original| Match {
-        stage: Stage::SimHash,
-        distance: 4,
-        contained: None,
+        by: MatchedBy::SimHash { bits: 4 },
         source: at(original),
         age_ms: 60_000,
         cluster: at(original),

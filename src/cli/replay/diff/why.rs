@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::cli::human;
 use crate::cli::verdict::{Form, Measure};
 use crate::fingerprint::share;
-use crate::protocol::{Match, Rules, SameId, Stage};
+use crate::protocol::{Match, MatchedBy, Rules, SameId, Stage};
 use crate::record::Source;
 use crate::replay::{Example, Ruled, Side, Sides, VerdictKind};
 
@@ -79,7 +79,7 @@ fn of_one(
 
 /// Says which threshold of the other run the match does not pass.
 fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<String>) -> Option<String> {
-    let stage = of.stage;
+    let stage = of.by.stage();
     let has = |rules: &Rules| rules.stages.contains(&stage) && (stage != Stage::MinHash || rules.minhash.is_some());
     if !has(others) {
         return Some(format!("{} has no stage {}", names.of(side.other()), stage.name()));
@@ -90,14 +90,14 @@ fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<
         let (before, after) = if side == Side::Before { (own, others) } else { (others, own) };
         Some(format!("{measure}: {} {before}, {} {after}", names.before, names.after))
     };
-    match stage {
-        Stage::SimHash if of.distance > others.max_distance => {
+    match of.by {
+        MatchedBy::SimHash { bits } if bits > others.max_distance => {
             return both(&|rules| format!("allows {}", rules.max_distance));
         }
-        Stage::Exact | Stage::SimHash => {}
-        Stage::MinHash => {
+        MatchedBy::Exact | MatchedBy::SimHash { .. } => {}
+        MatchedBy::MinHash { slots, contained } => {
             let minhash = others.minhash?;
-            if let Some(contained) = of.contained {
+            if let Some(contained) = contained {
                 if minhash.containment.is_none_or(|least| contained < least) {
                     let needs = |rules: &Rules| {
                         let least = rules.minhash.and_then(|minhash| minhash.containment);
@@ -108,7 +108,7 @@ fn threshold(side: Side, of: &Match, own: &Rules, others: &Rules, names: &Sides<
                     };
                     return both(&needs);
                 }
-            } else if minhash.form.similarity(of.distance) < minhash.min_similarity {
+            } else if minhash.form.similarity(slots) < minhash.min_similarity {
                 let needs = |rules: &Rules| {
                     let least = rules.minhash.map_or(0, |minhash| minhash.min_similarity);
                     format!("needs {}", share(least))
@@ -230,8 +230,8 @@ mod tests {
         PartitionId::new("pages", 0).at(offset)
     }
 
-    fn matched(stage: Stage, distance: u8, original: i64) -> Match {
-        Match { stage, distance, contained: None, source: at(original), age_ms: 3_600_000, cluster: at(original) }
+    fn matched(by: MatchedBy, original: i64) -> Match {
+        Match { by, source: at(original), age_ms: 3_600_000, cluster: at(original) }
     }
 
     fn ruled(verdict: VerdictKind, of: Option<Match>, rules: &Rules) -> Ruled {
@@ -256,9 +256,9 @@ mod tests {
         let live = rules(&["match.minhash.min_similarity=0.5"]);
         let tried = rules(&["match.minhash.min_similarity=0.3"]);
         let form = live.minhash.unwrap().form;
-        let distance = (0..=u8::MAX).find(|distance| form.similarity(*distance) < 450).unwrap();
-        let similarity = share(form.similarity(distance));
-        let of = matched(Stage::MinHash, distance, 3);
+        let slots = (0..=u8::MAX).find(|slots| form.similarity(*slots) < 450).unwrap();
+        let similarity = share(form.similarity(slots));
+        let of = matched(MatchedBy::MinHash { slots, contained: None }, 3);
         let expected = format!("similarity {similarity}: live needs 0.5, replay 7c1f needs 0.3");
         assert_eq!(gained(of.clone(), &live, &tried, &[]), expected);
         let lost =
@@ -266,12 +266,12 @@ mod tests {
         assert_eq!(lost, format!("similarity {similarity}: live needs 0.3, replay 7c1f needs 0.5"));
 
         let bits = |max_distance| Rules { max_distance, stages: Stage::ALL.to_vec(), ..live.clone() };
-        let of = matched(Stage::SimHash, 4, 3);
+        let of = matched(MatchedBy::SimHash { bits: 4 }, 3);
         assert_eq!(gained(of, &bits(3), &bits(4), &[]), "4 bits differ: live allows 3, replay 7c1f allows 4");
 
         let mut by_containment = live.clone();
         by_containment.minhash.as_mut().unwrap().containment = Some(800);
-        let of = Match { contained: Some(875), ..matched(Stage::MinHash, distance, 3) };
+        let of = matched(MatchedBy::MinHash { slots, contained: Some(875) }, 3);
         assert_eq!(
             gained(of, &live, &by_containment, &[]),
             "0.875 of the smaller page is in the other: live does not match by containment, replay 7c1f needs 0.8"
@@ -282,11 +282,14 @@ mod tests {
     fn a_stage_that_is_missing_and_a_window_that_is_shorter_are_named() {
         let live = rules(&[]);
         let without = Rules { stages: vec![Stage::Exact], ..live.clone() };
-        assert_eq!(gained(matched(Stage::MinHash, 0, 3), &without, &live, &[]), "live has no stage minhash");
+        assert_eq!(
+            gained(matched(MatchedBy::MinHash { slots: 0, contained: None }, 3), &without, &live, &[]),
+            "live has no stage minhash"
+        );
         let short = Rules { windows: Windows::all(Duration::from_mins(30)), ..live.clone() };
         let long = Rules { windows: Windows::all(Duration::from_hours(2)), ..live };
         assert_eq!(
-            gained(matched(Stage::MinHash, 0, 3), &short, &long, &[]),
+            gained(matched(MatchedBy::MinHash { slots: 0, contained: None }, 3), &short, &long, &[]),
             "the original is 1 h older: live remembers 30 min, replay 7c1f 2 h"
         );
     }
@@ -294,7 +297,7 @@ mod tests {
     #[test]
     fn where_no_threshold_says_why_the_original_does_or_what_is_remembered() {
         let live = rules(&[]);
-        let of = || matched(Stage::MinHash, 0, 3);
+        let of = || matched(MatchedBy::MinHash { slots: 0, contained: None }, 3);
         assert_eq!(
             gained(of(), &live, &live, &[(Side::Before, 3, VerdictKind::Near)]),
             "replay 7c1f matched a page that live calls a duplicate (near)"
@@ -318,7 +321,8 @@ mod tests {
     #[test]
     fn two_matches_differ_by_their_original_or_by_what_is_compared_beside_the_text() {
         let live = rules(&[]);
-        let of = |verdict, original| Some(ruled(verdict, Some(matched(Stage::SimHash, 2, original)), &live));
+        let of =
+            |verdict, original| Some(ruled(verdict, Some(matched(MatchedBy::SimHash { bits: 2 }, original)), &live));
         assert_eq!(
             words(of(VerdictKind::Near, 3), of(VerdictKind::Template, 4), &[(Side::Before, 4, VerdictKind::Exact)]),
             "original differs: live matched pages:0:3 (2 bits differ), replay 7c1f matched pages:0:4 (2 bits differ); \
@@ -330,7 +334,8 @@ mod tests {
         );
         let guarded = Rules { number_guard: Some(250), ..live.clone() };
         let plain = Rules { number_guard: None, ..live.clone() };
-        let near = |verdict, rules: &Rules| Some(ruled(verdict, Some(matched(Stage::SimHash, 2, 3)), rules));
+        let near =
+            |verdict, rules: &Rules| Some(ruled(verdict, Some(matched(MatchedBy::SimHash { bits: 2 }, 3)), rules));
         assert_eq!(
             words(near(VerdictKind::Near, &plain), near(VerdictKind::Template, &guarded), &[]),
             "the numbers differ: live does not compare them, replay 7c1f needs 0.25 of them in common"

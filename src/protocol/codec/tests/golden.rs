@@ -6,7 +6,7 @@
 use super::super::hex::{hex, records};
 use super::*;
 use crate::fingerprint::{SameSite, SiteHash};
-use crate::protocol::{RequestOffset, VerdictOffset};
+use crate::protocol::{MatchedBy, RequestOffset, VerdictOffset};
 
 const REQUESTS: [&str; 3] = [
     include_str!("../../../../tests/golden/log/requests.v1.hex"),
@@ -270,7 +270,7 @@ fn batch_4() -> VerdictBatch {
         };
         // The second of each kind stays as it was.
         if of.cluster == of.source {
-            (of.stage, of.contained) = (Stage::MinHash, Some(750 + number));
+            of.by = MatchedBy::MinHash { slots: of.by.distance(), contained: Some(750 + number) };
         }
     }
     batch
@@ -365,14 +365,8 @@ pub(super) fn requests() -> Vec<Request> {
 
 /// Every kind of answer, with and without each of its options.
 pub(super) fn batch() -> VerdictBatch {
-    let of = |stage, distance, cluster| Match {
-        stage,
-        distance,
-        contained: None,
-        source: pages().at(999_000),
-        age_ms: -86_400_000,
-        cluster: pages().at(cluster),
-    };
+    let of = |by, cluster| Match { by, source: pages().at(999_000), age_ms: -86_400_000, cluster: pages().at(cluster) };
+    let simhash = |bits| MatchedBy::SimHash { bits };
     let original = |number, cluster| NewOriginal {
         fingerprints: prints(number),
         id: Some(IdHash(0xAAAA)),
@@ -384,15 +378,18 @@ pub(super) fn batch() -> VerdictBatch {
     let decisions = [
         Decision::Unique { original: Some(original(1, None)) },
         Decision::Unique { original: None },
-        Decision::Update { of: of(Stage::SimHash, 2, 999_000), original: Some(original(4, Some(pages().at(5)))) },
-        Decision::Update { of: of(Stage::SimHash, 3, 5), original: None },
-        Decision::Duplicate { of: of(Stage::Exact, 0, 999_000) },
-        Decision::Duplicate { of: of(Stage::SimHash, 8, 5) },
+        Decision::Update { of: of(simhash(2), 999_000), original: Some(original(4, Some(pages().at(5)))) },
+        Decision::Update { of: of(simhash(3), 5), original: None },
+        Decision::Duplicate { of: of(MatchedBy::Exact, 999_000) },
+        Decision::Duplicate { of: of(simhash(8), 5) },
     ];
     // What a later version brought stands at the end, so that the rest is what older ones wrote.
     let templates = [
-        Decision::Template { of: of(Stage::MinHash, 9, 999_000), original: Some(original(4, None)) },
-        Decision::Template { of: of(Stage::SimHash, 1, 5), original: None },
+        Decision::Template {
+            of: of(MatchedBy::MinHash { slots: 9, contained: None }, 999_000),
+            original: Some(original(4, None)),
+        },
+        Decision::Template { of: of(simhash(1), 5), original: None },
     ];
     let page = |(number, decision): (i64, Decision)| {
         Answer::Page(PageVerdict {

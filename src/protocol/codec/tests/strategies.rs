@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fingerprint::{SameSite, SiteHash};
-use crate::protocol::{RequestOffset, VerdictOffset};
+use crate::protocol::{MatchedBy, RequestOffset, VerdictOffset};
 
 fn partitions() -> impl Strategy<Value = PartitionId> {
     (prop_oneof![Just("pages".to_owned()), ".{0,6}"], prop_oneof![0..3, any::<i32>()])
@@ -89,10 +89,15 @@ pub(super) fn requests() -> impl Strategy<Value = Request> {
 
 fn matches() -> BoxedStrategy<Match> {
     let contained = prop::option::weighted(0.2, any::<u16>());
-    (stages(), any::<u8>(), contained, sources(), numbers(), prop::option::of(sources()))
-        .prop_map(|(stage, distance, contained, source, age_ms, elsewhere)| {
+    let by = prop_oneof![
+        Just(MatchedBy::Exact),
+        any::<u8>().prop_map(|bits| MatchedBy::SimHash { bits }),
+        (any::<u8>(), contained).prop_map(|(slots, contained)| MatchedBy::MinHash { slots, contained }),
+    ];
+    (by, sources(), numbers(), prop::option::of(sources()))
+        .prop_map(|(by, source, age_ms, elsewhere)| {
             let cluster = elsewhere.unwrap_or_else(|| source.clone());
-            Match { stage, distance, contained, source, age_ms, cluster }
+            Match { by, source, age_ms, cluster }
         })
         .boxed()
 }
