@@ -16,7 +16,7 @@ THREADS ?= $(shell cores=$$(nproc); echo $$((cores < 3 ? 3 : cores)))
 BUILT = $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/dupgate
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants kafka-up kafka-down kafka-status tools
+.PHONY: help demo test check lint docs deny bench bench-index bench-quality bench-scale bench-families eval eval-sites mutants kafka-up kafka-down kafka-status tools
 
 help: ## Say what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -34,14 +34,18 @@ endif
 test: ## Check, lint and run all tests, those against a real Kafka included
 	@tests/tools.sh test
 	@$(MAKE) --no-print-directory lint docs deny-if-installed
-	RUST_TEST_THREADS=$(THREADS) $(CARGO) test --locked
+	RUST_TEST_THREADS=$(THREADS) $(CARGO) test --locked --workspace
+
+check: lint ## Before a commit: format, lints, the pure crates, what is written beside the code; no broker, a minute on a warm tree
+	$(CARGO) test --locked --quiet -p dupgate-core -p dupgate-lab --lib
+	$(CARGO) test --locked --quiet --test architecture --test consistency
 
 lint: ## Formatting and clippy, warnings denied
-	$(CARGO) fmt --check
-	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 docs: ## API documentation, warnings denied
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --document-private-items --quiet
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
 
 deny: ## Licences, bans and sources of all dependencies; installs cargo-deny, which takes some minutes
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked

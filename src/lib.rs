@@ -8,26 +8,19 @@
 //!                                                                       -> worker -> kafka/output -> commit
 //! ```
 //!
-//! Modules named after a domain concept are pure: no Kafka, threads, clock or files. Modules named after a technology do I/O.
+//! What is pure comes from two crates: [`dupgate_core`] (all that decides) and [`dupgate_lab`] (generated crawls). The modules
+//! of this crate do I/O.
 
-pub mod record;
-pub mod text;
-pub mod fingerprint;
-pub mod protocol;
-pub mod index;
-pub mod judge;
-pub mod transaction;
-pub mod worker;
-pub mod compare;
+pub use dupgate_core::{
+    compare, deduplicator, fingerprint, index, judge, protocol, record, replay, text, transaction, worker,
+};
+pub use dupgate_lab::{crawl, quality};
+
 pub mod snapshot;
 pub mod cli;
 pub mod config;
 pub mod error;
 pub mod panics;
 pub mod telemetry;
-pub mod crawl;
 pub mod kafka;
-pub mod quality;
-pub mod replay;
 pub mod runtime;
-pub mod sieve;

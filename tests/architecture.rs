@@ -1,7 +1,7 @@
 //! The walls between the rooms, held by a look at the sources.
 //!
-//! A folder of `src/` named after a thing of the domain is pure: it names no Kafka client, no runtime, no file, socket,
-//! variable, thread, clock, log line or metric. A folder named after a technology is an edge. What follows
+//! The crates below `crates/` are pure: their rooms name no file, socket, variable, thread, clock, log line or metric. That they
+//! name no Kafka client and no runtime is held by their manifests as well. A folder of `src/` is an edge. What follows
 //! `#[cfg(test)]`, and files named `tests.rs`, are not looked at: a test may read a golden file.
 #![expect(clippy::unwrap_used, reason = "a source that cannot be read fails the test")]
 
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-/// Pure rooms in walking order, each with the rooms it may import.
-const PURE: [(&str, &[&str]); 8] = [
+/// The rooms of the pure crates, each with those that it may import, of its own crate or of one below.
+const PURE: [(&str, &[&str]); 13] = [
     ("record", &[]),
     ("text", &["record"]),
     ("fingerprint", &["record", "text"]),
@@ -21,15 +21,11 @@ const PURE: [(&str, &[&str]); 8] = [
     ("judge", &["record", "fingerprint", "protocol", "index", "transaction"]),
     ("transaction", &["record"]),
     ("worker", &["record", "fingerprint", "protocol", "transaction"]),
-];
-
-/// Pure rooms that no issue has asked for in every build: looked at where they exist.
-const PURE_IF_PRESENT: [(&str, &[&str]); 5] = [
+    ("deduplicator", &["record", "fingerprint", "protocol", "judge"]),
+    ("replay", &["record", "text", "fingerprint", "protocol", "index", "judge", "worker"]),
     ("compare", &["text"]),
     ("crawl", &["record", "text", "fingerprint"]),
     ("quality", &["record", "text", "fingerprint", "crawl"]),
-    ("sieve", &["record", "fingerprint", "protocol", "judge"]),
-    ("replay", &["record", "text", "fingerprint", "protocol", "index", "judge", "worker"]),
 ];
 
 /// Rooms named after a technology, and what belongs to no room.
@@ -58,11 +54,17 @@ const BANNED: [(&str, &str); 13] = [
 /// Longest source file, tests not counted.
 const MAX_LINES: usize = 600;
 
-fn src() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+/// The sources of each crate: of the service first.
+fn crates() -> [PathBuf; 3] {
+    ["src", "crates/core/src", "crates/lab/src"].map(|src| Path::new(env!("CARGO_MANIFEST_DIR")).join(src))
 }
 
-/// Every source file below a folder, or the one file of this name.
+/// A source file by its path within its crate.
+fn relative(path: &Path) -> PathBuf {
+    crates().iter().find_map(|src| path.strip_prefix(src).ok()).unwrap().to_owned()
+}
+
+/// Every source file of a room of any crate: a folder, or the one file of this name. All of them for no name.
 fn sources(room: &str) -> Vec<PathBuf> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         let Ok(entries) = fs::read_dir(folder) else { return };
@@ -76,9 +78,11 @@ fn sources(room: &str) -> Vec<PathBuf> {
         }
     }
     let mut found = Vec::new();
-    walk(&src().join(room), &mut found);
-    let single = src().join(format!("{room}.rs"));
-    found.extend(single.is_file().then_some(single));
+    for src in crates() {
+        walk(&src.join(room), &mut found);
+        let single = src.join(format!("{room}.rs"));
+        found.extend(single.is_file().then_some(single));
+    }
     found.sort();
     found
 }
@@ -110,7 +114,7 @@ fn code(text: &str) -> String {
 /// The rooms that a source imports by a path from the root of the crate.
 fn imports(code: &str) -> BTreeSet<String> {
     let mut rooms = BTreeSet::new();
-    let path = Regex::new(r"\bcrate::(\w+|\{)").unwrap();
+    let path = Regex::new(r"\b(?:crate|dupgate_core|dupgate_lab)::(\w+|\{)").unwrap();
     for found in path.captures_iter(code) {
         let first = found.get(1).unwrap();
         if first.as_str() != "{" {
@@ -161,10 +165,10 @@ fn breaches(room: &str, may_import: &[&str], text: &str) -> Vec<String> {
 #[test]
 fn pure_rooms_are_pure() {
     let mut found = Vec::new();
-    for (room, may_import) in PURE.iter().chain(&PURE_IF_PRESENT) {
+    for (room, may_import) in PURE {
         for path in sources(room) {
             let text = fs::read_to_string(&path).unwrap();
-            let shown = path.strip_prefix(src()).unwrap().display().to_string();
+            let shown = relative(&path).display().to_string();
             if shipped(&path).is_empty() {
                 continue;
             }
@@ -179,20 +183,22 @@ fn every_listed_room_exists_and_every_room_is_listed() {
     for (room, _) in PURE {
         assert!(!sources(room).is_empty(), "the room {room} is missing");
     }
-    let lib = code(&fs::read_to_string(src().join("lib.rs")).unwrap());
     let declared = Regex::new(r"(?m)^pub mod (\w+);").unwrap();
-    let pure = PURE.iter().chain(&PURE_IF_PRESENT).map(|(room, _)| *room);
-    let listed: BTreeSet<&str> = pure.chain(EDGES).collect();
-    for room in declared.captures_iter(&lib) {
-        let room = room.get(1).unwrap().as_str();
-        assert!(listed.contains(room), "the room {room} is neither pure nor an edge: say which, in this file");
+    let pure: BTreeSet<&str> = PURE.iter().map(|(room, _)| *room).collect();
+    for (number, src) in crates().iter().enumerate() {
+        let lib = code(&fs::read_to_string(src.join("lib.rs")).unwrap());
+        for room in declared.captures_iter(&lib) {
+            let room = room.get(1).unwrap().as_str();
+            let is_listed = if number == 0 { EDGES.contains(&room) } else { pure.contains(room) };
+            assert!(is_listed, "the room {room} of {} is in no list of this file", src.display());
+        }
     }
 }
 
 #[test]
 fn nothing_imports_the_rooms_at_the_top() {
     for path in sources("") {
-        let relative = path.strip_prefix(src()).unwrap().to_owned();
+        let relative = relative(&path);
         let room = relative.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
         if TOPS.contains(&room.as_str()) || room == "main" {
             continue;
@@ -207,7 +213,7 @@ fn nothing_imports_the_rooms_at_the_top() {
 fn only_one_room_names_the_kafka_client() {
     let client = Regex::new(r"\brdkafka(_sys)?::|\b(use|crate) rdkafka").unwrap();
     for path in sources("") {
-        let relative = path.strip_prefix(src()).unwrap().to_owned();
+        let relative = relative(&path);
         if !relative.starts_with("kafka") {
             assert!(!client.is_match(&code(&shipped(&path))), "{} names rdkafka", relative.display());
         }
@@ -225,7 +231,7 @@ fn no_file_is_too_long() {
 #[test]
 fn no_room_is_a_drawer() {
     for path in sources("") {
-        for part in path.strip_prefix(src()).unwrap() {
+        for part in &relative(&path) {
             let name = part.to_str().expect("names are UTF-8").trim_end_matches(".rs");
             let drawers = ["utils", "util", "common", "helpers", "helper", "types", "manager", "misc"];
             assert!(!drawers.contains(&name), "{} says nothing about what is in it", path.display());

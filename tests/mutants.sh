@@ -18,8 +18,8 @@ trap 'rm -rf "$copy"' EXIT
 export CARGO_TARGET_DIR=$root/target/mutants
 
 sources() {
-    rm -rf "$copy/src" "$copy/tests"
-    for item in Cargo.toml Cargo.lock rust-toolchain.toml clippy.toml .cargo build.rs benches config src tests; do
+    rm -rf "$copy/src" "$copy/crates" "$copy/tests"
+    for item in Cargo.toml Cargo.lock rust-toolchain.toml clippy.toml .cargo build.rs benches config crates src tests; do
         if [[ -e $root/$item ]]; then cp -R "$root/$item" "$copy/"; fi
     done
 }

@@ -10,12 +10,12 @@ use super::output::{Format, columns, print, print_json};
 use super::page::{FormatArg, PageReader, Place};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
+use crate::deduplicator::PairVerdict;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, LowConfidence, share};
 use crate::judge::Refusal;
 use crate::protocol::Stage;
 use crate::quality::{contained, jaccard, set_of};
-use crate::sieve::PairVerdict;
 use crate::text::{self, Digits};
 
 use diff::{Diff, diff};

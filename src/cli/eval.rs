@@ -17,6 +17,7 @@ use super::Global;
 use super::output::{Format as OutputFormat, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
+use crate::deduplicator::{Deduplicator, DeduplicatorSettings, Route};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Scratch};
 use crate::quality::{
@@ -24,7 +25,6 @@ use crate::quality::{
 };
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
 use crate::runtime::clock::Clock;
-use crate::sieve::{Route, Sieve, SieveSettings};
 use baselines::Judged;
 
 /// Size of the index for which the chance candidates of a probe are estimated.
@@ -186,7 +186,7 @@ impl OneKnown {
 
 /// Judges the stream as `sieve` would: for each page the number of the one that it was called a duplicate of.
 fn judge(stream: &[Planted], reader: &Fingerprinter, settings: &Settings) -> Result<Vec<Option<usize>>, Fatal> {
-    let mut sieve = Sieve::new(SieveSettings {
+    let mut sieve = Deduplicator::new(DeduplicatorSettings {
         rules: settings.rules.clone(),
         event_time: EventTime::Record,
         partitions: NonZeroUsize::MIN,

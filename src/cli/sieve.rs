@@ -16,11 +16,11 @@ use clap::Args;
 use super::Global;
 use crate::config::Purpose;
 use crate::config::settings::{OnBadRecord, Settings};
+use crate::deduplicator::{Deduplicator, DeduplicatorSettings, LineVerdict, place_of};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
 use crate::record::Timestamp;
 use crate::runtime::lines;
-use crate::sieve::{LineVerdict, Sieve, SieveSettings, place_of};
 
 use progress::Progress;
 use routes::{Readers, Routes};
@@ -72,7 +72,7 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
         Routes::verdicts(global.output)?
     };
     let mut progress = Progress::new(size, args.is_routing());
-    let mut sieve = Sieve::new(SieveSettings {
+    let mut sieve = Deduplicator::new(DeduplicatorSettings {
         rules: settings.rules.clone(),
         event_time: settings.record.event_time,
         partitions,

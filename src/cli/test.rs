@@ -16,12 +16,12 @@ use super::page::{PageReader, Place};
 use super::report::count;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
+use crate::deduplicator::{LineVerdict, PairVerdict};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Inspection, share};
 use crate::judge::Refusal;
 use crate::protocol::Stage;
 use crate::record::{self, Rejection};
-use crate::sieve::{LineVerdict, PairVerdict};
 
 use cases::{Case, Expected, Page};
 

@@ -15,12 +15,12 @@ use super::compare::thousandths;
 use super::output::{Format, columns, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
+use crate::deduplicator::place_of;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection, Letters, MAX_DISTANCE, share};
 use crate::quality::{Sample, Sketching, Sweep, Tried, set_of};
 use crate::record::RawRecord;
 use crate::runtime::lines::{self, Line};
-use crate::sieve::place_of;
 
 use sample::Caution;
 

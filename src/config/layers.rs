@@ -25,11 +25,11 @@ const TOP_KEYS: [&str; 3] = ["version", "roles", "mode"];
 /// What the operator wrote, in one tree. Later calls win.
 ///
 /// ```
-/// # use dupgate::config::{Given, Layers, Purpose};
+/// # use dupgate::config::{ExternalInputs, Layers, Purpose};
 /// let mut layers = Layers::default();
 /// layers.file("dupgate.yaml", "match: {simhash: {max_distance: 2}}");
 /// layers.set("window.size=24h");
-/// let (settings, _) = layers.resolve(&Given::default(), Purpose::Sieve).unwrap();
+/// let (settings, _) = layers.resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap();
 /// assert_eq!(settings.rules.max_distance, 2);
 /// ```
 #[derive(Clone, Debug, Default)]

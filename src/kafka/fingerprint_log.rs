@@ -23,7 +23,7 @@ const MAX_REQUESTS: usize = 512;
 /// Where a request came to stand, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// The request's request.
+    /// The request's id.
     pub request: RequestId,
     /// Offset of the Kafka record that holds it.
     pub offset: Result<i64, NotAppended>,

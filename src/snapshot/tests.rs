@@ -15,12 +15,12 @@ use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, Si
 use crate::index::{Index, Original, run_sequential};
 use crate::judge::LogSpan;
 use crate::protocol::codec::FORMAT_VERSION;
-use crate::protocol::codec::hex::{hex, records};
 use crate::protocol::{
     Checkpoint, CodecError, ExpiryWatermarks, LogIdentity, Placement, RequestOffset, Rules, RulesNumber, SameId, Stage,
     VerdictOffset, Windows,
 };
 use crate::record::{PartitionId, Timestamp};
+use dupgate_testkit::hex::{hex, records};
 
 const TWO: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
 

@@ -69,7 +69,7 @@ fn shadow(cluster: &Cluster<'_>, id: &str) -> BTreeMap<(String, i32), Vec<Record
 fn place(source: &Source) -> String {
     let number = usize::try_from(source.partition.number).unwrap();
     assert_eq!(&*source.partition.topic, FILES[number], "the partition is the file's place among the files");
-    dupgate::sieve::place_of(source)
+    dupgate::deduplicator::place_of(source)
 }
 
 #[test]

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::{EvalArgs, planted, tell, texts};
 use crate::cli::output::{Format as OutputFormat, columns};
 use crate::config::settings::Settings;
+use crate::deduplicator::{Deduplicator, DeduplicatorSettings, Route};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Scratch};
 use crate::quality::sites::{
     Form, Row, RowKind, SHARES, SiteCounts, SiteScorer, SiteSettings, SiteStream, SiteTexts, streams,
 };
 use crate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
-use crate::sieve::{Route, Sieve, SieveSettings};
 
 /// A row and what became of its pages.
 type Counted = (Row, SiteCounts);
@@ -77,7 +77,7 @@ fn counts_of(stream: &SiteStream<'_>, reader: &Fingerprinter, settings: &Setting
     let originals = u64::try_from(stream.pages()).unwrap_or(u64::MAX).max(16);
     let mut rules = settings.rules.clone();
     rules.max_entries = rules.max_entries.min(originals);
-    let mut sieve = Sieve::new(SieveSettings {
+    let mut sieve = Deduplicator::new(DeduplicatorSettings {
         rules,
         event_time: EventTime::Record,
         partitions: NonZeroUsize::MIN,

@@ -9,9 +9,9 @@ use crossbeam_channel::{Receiver, tick};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::human;
+use crate::deduplicator::{LineVerdict, PageResult, place_of};
 use crate::record::Rejection;
 use crate::runtime::lines::Line;
-use crate::sieve::{LineVerdict, SieveResult, place_of};
 
 /// Time between two log lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ impl Progress {
     }
 
     /// Counts one page.
-    pub(super) fn note(&mut self, line: &Line, sifted: &SieveResult) {
+    pub(super) fn note(&mut self, line: &Line, sifted: &PageResult) {
         self.pages += 1;
         self.bytes += u64::try_from(line.bytes.len()).unwrap_or(0);
         *self.verdicts.entry(sifted.verdict.name()).or_default() += 1;

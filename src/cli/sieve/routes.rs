@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::cli::output::{Format, StreamedTable};
+use crate::deduplicator::{PageResult, Route};
 use crate::error::{Fatal, Reason};
 use crate::runtime::lines::{Line, is_stdin};
-use crate::sieve::{Route, SieveResult};
 
 /// The outputs of one run.
 pub(super) enum Routes {
@@ -76,7 +76,7 @@ impl Routes {
     }
 
     /// Writes one line where it belongs.
-    pub(super) fn write(&mut self, line: &Line, sifted: &SieveResult) -> Result<Readers, Fatal> {
+    pub(super) fn write(&mut self, line: &Line, sifted: &PageResult) -> Result<Readers, Fatal> {
         match self {
             Self::Verdicts(output, shape) => match shape {
                 Shape::Lines => output.write(sifted.to_line().as_bytes()),

@@ -12,11 +12,11 @@ use crate::cli::Global;
 use crate::cli::output::{Format, print, print_json};
 use crate::config::Purpose;
 use crate::config::settings::Settings;
+use crate::deduplicator::{Deduplicator, DeduplicatorSettings, Route};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, STOP_SHINGLES_HEAD, Scratch, Shingling};
 use crate::quality::{Frequent, Share, frequent};
 use crate::record::{EventTime, RawRecord, Timestamp};
-use crate::sieve::{Route, Sieve, SieveSettings};
 
 /// Arguments of `tune stop-shingles`.
 #[derive(Clone, Debug, Args)]
@@ -101,7 +101,7 @@ pub(super) fn stop(args: &StopArgs, global: &Global) -> Result<(), Fatal> {
 
 /// Reads the sample, and keeps the texts that the judge calls unique: copies would make their own shingles frequent.
 fn uniques(args: &StopArgs, settings: &Settings, reader: &Fingerprinter) -> Result<(Vec<String>, usize), Fatal> {
-    let mut sieve = Sieve::new(SieveSettings {
+    let mut sieve = Deduplicator::new(DeduplicatorSettings {
         rules: settings.rules.clone(),
         event_time: EventTime::Record,
         partitions: NonZeroUsize::MIN,

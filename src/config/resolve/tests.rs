@@ -6,7 +6,7 @@ use super::super::settings::ShownText;
 use super::super::{Layers, Settings, settings};
 use super::*;
 use crate::fingerprint::LowConfidence;
-use crate::protocol::{Stage, Windows};
+use crate::protocol::{Rules, Stage, Windows};
 use crate::{fingerprint, record, text};
 
 /// The least that a service needs.
@@ -50,8 +50,7 @@ fn a_minimal_file_resolves_to_the_defaults_of_every_room() {
     assert_eq!(settings.record, record::InputSettings::default());
     assert_eq!(settings.text, text::Settings::default());
     assert_eq!(settings.fingerprint, fingerprint::Settings::default());
-    assert_eq!(settings.rules.stages, Stage::ALL);
-    assert_eq!(settings.rules.max_distance, 3);
+    assert_eq!(settings.rules, Rules { max_entries: settings.rules.max_entries, ..Rules::default() });
     assert_eq!(settings.rules.windows, Windows::all(Duration::from_hours(72)));
     assert_eq!(settings.rules.max_entries, (4 << 30) / (BYTES_PER_ORIGINAL + 130 + 42 * 7));
     assert_eq!(settings.index.max_memory, 4 << 30);

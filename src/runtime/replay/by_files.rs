@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::run::{Report, Run};
+use crate::deduplicator::LineTimes;
 use crate::error::Fatal;
 use crate::record::{EventTime, Timestamp};
 use crate::replay::FilePlace;
-use crate::sieve::LineTimes;
 use crate::worker::PageAction;
 
 /// Event time of a line until it is known: lines have no timestamp beside what is in them.

@@ -46,7 +46,7 @@ build_images() {
     podman tag "$local/kafka" "$local/kafka:$(kafka_version)"
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$top/Cargo.toml" | head -n 1)
     # The last change of what the image is built of: another one builds nothing anew.
-    revision=$(git -C "$top" log -1 --format=%H -- Cargo.toml Cargo.lock src config/dupgate.yaml 2> /dev/null || echo unknown)
+    revision=$(git -C "$top" log -1 --format=%H -- Cargo.toml Cargo.lock crates src config/dupgate.yaml 2> /dev/null || echo unknown)
     created=2026-01-01T00:00:00Z
     local arguments=(--volume "$(cd "$top" && rustc --print sysroot):/usr/local/rust:ro" --build-arg "BUILDER=$local/builder"
         --build-arg "BASE=$local/base" --build-arg "PROFILE=$profile" --build-arg "VERSION=$version"

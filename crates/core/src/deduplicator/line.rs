@@ -1,0 +1,67 @@
+//! Verdict lines: one JSON object a page.
+
+use serde::Serialize;
+
+use super::{LineVerdict, Original, PageResult};
+use crate::fingerprint::share;
+use crate::record::Source;
+
+/// Writes a place as people look for it in a file: `pages.jsonl:17`.
+#[must_use]
+pub fn place_of(source: &Source) -> String {
+    format!("{}:{}", source.partition.topic, source.offset)
+}
+
+/// The members that a page has, in this order.
+#[derive(Debug, Default, Serialize)]
+struct Line<'a> {
+    source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stage: Option<&'static str>,
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    matched: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    match_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    distance: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    similarity: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    containment: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+impl PageResult {
+    /// Writes the verdict line, without its line break. A page without an id has no member `id`; only a match has
+    /// `stage`, `match`, `match_id` and `distance` (or `similarity`), only one by containment `containment`; only a dead
+    /// letter has `reason` and `message`.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        let mut line = Line {
+            source: place_of(&self.source),
+            id: self.id.as_deref(),
+            verdict: self.verdict.name(),
+            ..Line::default()
+        };
+        if let Some(Original { stage, distance, similarity, contained, source, id }) = self.verdict.original() {
+            line.stage = Some(stage.name());
+            line.distance = Some(*distance).filter(|_| similarity.is_none());
+            line.similarity = similarity.map(share);
+            line.containment = contained.map(share);
+            line.matched = Some(place_of(source));
+            line.match_id = id.as_deref();
+        }
+        if let LineVerdict::Dead(rejection) = &self.verdict {
+            line.reason = Some(rejection.reason().name());
+            line.message = Some(rejection.message());
+        }
+        // Strings and a number: nothing in it can fail to be written.
+        serde_json::to_string(&line).unwrap_or_default()
+    }
+}

@@ -1,0 +1,287 @@
+//! The judge without Kafka: reads lines, returns one verdict per line.
+//!
+//! Before: somebody reads lines and hands over what was read in each, in the order of the input. After: a
+//! [`PageResult`] for each, to be shown as a verdict line or to be routed. It is the judge of the service, with the
+//! same rules and the same memory: [`decide`], then [`State::follow`], page by page.
+//!
+//! Time: a page's own event time where one is configured and there; a page without one has the time of the page
+//! before it. Where none is configured the first page has time 1 ms, and each page after it is 1 ms later, so that
+//! the default window of three days holds 259 million pages. No page's time counts further ahead than
+//! `window.max_future_skew` past the clock handed in, as with a broker's.
+//!
+//! Laws: L3, L5 (a function of lines and settings, whatever the number of text threads), L6: ids are remembered for
+//! live originals alone. Cost: that of [`decide`], and one map entry an original with an id.
+
+mod line;
+mod times;
+mod versus;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroUsize;
+
+use crate::fingerprint::FingerprintedPage;
+use crate::judge::{Diverged, Refusal, State, decide, refusal};
+use crate::protocol::{
+    Answer, Decision, LogIdentity, Match, MatchedBy, PageRequest, PageVerdict, Request, RequestBody, RequestId,
+    RequestOffset, Rules, Stage,
+};
+use crate::record::{EventTime, Rejection, Source, Timestamp};
+
+pub use line::place_of;
+pub use times::LineTimes;
+pub use versus::{PairVerdict, StageResult};
+
+/// What decides the verdicts, and what time it is.
+#[derive(Clone, Debug)]
+pub struct DeduplicatorSettings {
+    /// The judge's rules.
+    pub rules: Rules,
+    /// Where event time comes from.
+    pub event_time: EventTime,
+    /// How many judges share the pages by scope, each with its own memory.
+    pub partitions: NonZeroUsize,
+    /// What the clock says: pages from further ahead than the rules allow count as from there.
+    pub clock: Timestamp,
+}
+
+/// Judges page after page.
+#[derive(Debug)]
+pub struct Deduplicator {
+    settings: DeduplicatorSettings,
+    judges: Vec<ScopeJudge>,
+    times: LineTimes,
+}
+
+/// One judge, and the ids of the originals that it holds.
+#[derive(Debug)]
+struct ScopeJudge {
+    state: State,
+    ids: HashMap<Source, String>,
+    /// The keys of `ids` in the order of their sequence, with their event times.
+    order: VecDeque<(Source, Timestamp)>,
+}
+
+/// What became of one page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageResult {
+    /// Where it stood: the input's name, its number among the inputs, and the line, from 1.
+    pub source: Source,
+    /// Its own name, if it has one.
+    pub id: Option<String>,
+    /// The verdict.
+    pub verdict: LineVerdict,
+}
+
+/// The verdict on one page.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LineVerdict {
+    /// Nothing near it is remembered.
+    Unique,
+    /// A known page with changed text.
+    Update(Original),
+    /// Near text with other figures: delivered.
+    Template(Original),
+    /// Equal text.
+    Exact(Original),
+    /// Near text.
+    Near(Original),
+    /// No verdict is possible.
+    Dead(Rejection),
+}
+
+/// What a page was matched with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Original {
+    /// The stage that matched.
+    pub stage: Stage,
+    /// Differing bits, or differing slots of the sketch; 0 in the exact stage.
+    pub distance: u8,
+    /// Estimated Jaccard index in thousandths, in the `minhash` stage.
+    pub similarity: Option<u16>,
+    /// Share of the smaller page in the other, in thousandths, when that is why both match.
+    pub contained: Option<u16>,
+    /// Where the original stood.
+    pub source: Source,
+    /// Its id, if it had one.
+    pub id: Option<String>,
+}
+
+/// Where a page goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Route {
+    /// Delivered: unique and updated pages, and templates with other figures.
+    Unique,
+    /// Kept out: duplicates.
+    Duplicate,
+    /// Not judged.
+    Dead,
+}
+
+/// Why a page could not be judged at all: a mistake of the caller.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeduplicatorError {
+    /// The same place twice.
+    #[error("{} was judged before", place_of(.0))]
+    Repeated(Source),
+    /// There is no judge of this number.
+    #[error("page for judge {partition} of {judges}")]
+    NoJudge {
+        /// Number of the judge, from 0.
+        partition: usize,
+        /// Number of judges.
+        judges: usize,
+    },
+    /// The state does not take its own verdict.
+    #[error(transparent)]
+    Diverged(#[from] Diverged),
+}
+
+impl LineVerdict {
+    /// Returns the name that stands in verdict lines.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Update(_) => "update",
+            Self::Template(_) => "template",
+            Self::Exact(_) => "exact",
+            Self::Near(_) => "near",
+            Self::Dead(_) => "dead",
+        }
+    }
+
+    /// Returns where the page goes.
+    #[must_use]
+    pub const fn route(&self) -> Route {
+        match self {
+            Self::Unique | Self::Update(_) | Self::Template(_) => Route::Unique,
+            Self::Exact(_) | Self::Near(_) => Route::Duplicate,
+            Self::Dead(_) => Route::Dead,
+        }
+    }
+
+    /// Returns what the page was matched with.
+    #[must_use]
+    pub const fn original(&self) -> Option<&Original> {
+        match self {
+            Self::Update(original) | Self::Template(original) | Self::Exact(original) | Self::Near(original) => {
+                Some(original)
+            }
+            Self::Unique | Self::Dead(_) => None,
+        }
+    }
+}
+
+impl Deduplicator {
+    /// Begins with nothing remembered.
+    #[must_use]
+    pub fn new(settings: DeduplicatorSettings) -> Self {
+        let judge = || ScopeJudge {
+            state: State::begin(LogIdentity(0), settings.rules.clone(), RequestOffset(0)),
+            ids: HashMap::new(),
+            order: VecDeque::new(),
+        };
+        let judges = (0..settings.partitions.get()).map(|_| judge()).collect();
+        let times = LineTimes::new(settings.event_time, 0, Timestamp::from_millis(0));
+        Self { settings, judges, times }
+    }
+
+    /// Judges what was read at `source`, behind everything judged before.
+    ///
+    /// # Errors
+    ///
+    /// [`DeduplicatorError`] when the caller hands over a place twice or a page of another scheme.
+    pub fn judge(
+        &mut self,
+        source: Source,
+        reading: Result<FingerprintedPage, Rejection>,
+    ) -> Result<PageResult, DeduplicatorError> {
+        self.times.page();
+        let reading = match reading {
+            Ok(reading) => reading,
+            Err(rejection) => return Ok(PageResult { source, id: None, verdict: LineVerdict::Dead(rejection) }),
+        };
+        let event_time = self.times.of(reading.event_time);
+        let (partition, judges) = (reading.partition, self.judges.len());
+        let judge = self.judges.get_mut(partition).ok_or(DeduplicatorError::NoJudge { partition, judges })?;
+        let id = reading.id_text.clone();
+        let page = PageRequest::of(reading, source.clone(), event_time);
+        let request = Request { id: RequestId(self.times.pages()), body: RequestBody::Page(page) };
+        let verdict = judge.judge(&request, self.settings.clock, id.as_deref())?;
+        let Some(verdict) = verdict else { return Err(DeduplicatorError::Repeated(source)) };
+        Ok(PageResult { source, id, verdict })
+    }
+
+    /// Returns why a page that comes now is no duplicate of the oldest original, with the rules of the refusal. `None` when
+    /// no rule speaks against it, or nothing is remembered. Where several judges share the pages, that of the page answers.
+    #[must_use]
+    pub fn refusal(&self, reading: &FingerprintedPage) -> Option<Refusal> {
+        let state = &self.judges.get(reading.partition)?.state;
+        let oldest = state.index().live(&state.watermarks()).next()?;
+        // Times do not count: it comes right behind the original.
+        let page = PageRequest::of(reading.clone(), oldest.source.clone(), oldest.event_time);
+        refusal(state, &page, self.settings.clock, oldest.sequence)
+    }
+
+    /// Returns the number of originals remembered.
+    #[must_use]
+    pub fn originals(&self) -> usize {
+        self.judges.iter().map(|judge| judge.state.index().len()).sum()
+    }
+}
+
+impl ScopeJudge {
+    /// Judges and follows; nothing when the place was judged before.
+    fn judge(
+        &mut self,
+        request: &Request,
+        clock: Timestamp,
+        id: Option<&str>,
+    ) -> Result<Option<LineVerdict>, Diverged> {
+        let Some(verdict) = decide(&self.state, request, clock) else { return Ok(None) };
+        self.state.follow(&verdict)?;
+        let Answer::Page(page) = verdict.answer else { return Ok(None) };
+        let verdict = match &page.decision {
+            Decision::Unique { .. } => LineVerdict::Unique,
+            Decision::Update { of, .. } => LineVerdict::Update(self.original(of)),
+            Decision::Template { of, .. } => LineVerdict::Template(self.original(of)),
+            Decision::Duplicate { of } => match of.by.stage() {
+                Stage::Exact => LineVerdict::Exact(self.original(of)),
+                Stage::SimHash | Stage::MinHash => LineVerdict::Near(self.original(of)),
+            },
+        };
+        self.remember(&page, id);
+        Ok(Some(verdict))
+    }
+
+    fn original(&self, of: &Match) -> Original {
+        let id = self.ids.get(&of.source).cloned();
+        let minhash = self.state.rules().and_then(|rules| rules.minhash);
+        let similarity = match (of.by, minhash) {
+            (MatchedBy::MinHash { slots, .. }, Some(minhash)) => Some(minhash.form.similarity(slots)),
+            _ => None,
+        };
+        let (stage, distance, contained) = (of.by.stage(), of.by.distance(), of.by.contained());
+        Original { stage, distance, similarity, contained, source: of.source.clone(), id }
+    }
+
+    fn remember(&mut self, page: &PageVerdict, id: Option<&str>) {
+        if let (Some(id), true) = (id, page.decision.original().is_some()) {
+            self.ids.insert(page.source.clone(), id.to_owned());
+            self.order.push_back((page.source.clone(), page.event_time));
+        }
+        // Whoever stands in front is the oldest: forgotten by time, or evicted because more are remembered than fit.
+        let tail = self.state.watermarks().times.min();
+        let capacity = self.state.rules().map_or(u64::MAX, |rules| rules.max_entries);
+        while let Some((oldest, time)) = self.order.front() {
+            let held = u64::try_from(self.order.len()).unwrap_or(u64::MAX);
+            if *time >= tail && held <= capacity {
+                break;
+            }
+            self.ids.remove(oldest);
+            self.order.pop_front();
+        }
+    }
+}

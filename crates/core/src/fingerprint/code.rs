@@ -1,0 +1,226 @@
+//! The code that a `SimHash` is, and its width.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Largest number of differing bits that rules may call near (`match.simhash.max_distance`).
+pub const MAX_DISTANCE: u8 = 8;
+
+/// The width of a `SimHash` (`match.simhash.bits`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Width {
+    /// 32 bits: for some ten thousand pages; among more, too many are near by chance ([`Width::strangers`]).
+    B32,
+    /// 64 bits.
+    #[default]
+    B64,
+    /// 128 bits.
+    B128,
+}
+
+impl Width {
+    /// Every width, the narrowest first.
+    pub const ALL: [Self; 3] = [Self::B32, Self::B64, Self::B128];
+
+    /// Returns the number of bits.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        8 * self.bytes() as u32
+    }
+
+    /// Returns the number of bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u8 {
+        match self {
+            Self::B32 => 4,
+            Self::B64 => 8,
+            Self::B128 => 16,
+        }
+    }
+
+    /// Returns the width of so many bits, if there is one.
+    #[must_use]
+    pub fn of_bits(bits: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|width| width.bits() == bits)
+    }
+
+    /// Returns the number of differences with at most `ones` set bits, saturating at `u64::MAX`.
+    ///
+    /// ```
+    /// # use dupgate_core::fingerprint::Width;
+    /// assert_eq!(Width::B64.differences(3), 1 + 64 + 2_016 + 41_664);
+    /// ```
+    #[must_use]
+    pub fn differences(self, ones: u32) -> u64 {
+        let (bits, mut ways, mut all) = (u128::from(self.bits()), 1_u128, 1_u128);
+        for taken in 0..u128::from(ones).min(bits) {
+            ways = ways.saturating_mul(bits - taken) / (taken + 1);
+            all = all.saturating_add(ways);
+        }
+        u64::try_from(all).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the expected number of unrelated originals within `max_distance` bits, assuming random codes. Real texts have
+    /// more.
+    ///
+    /// ```
+    /// # use dupgate_core::fingerprint::Width;
+    /// assert!(Width::B64.strangers(3, 20_000_000) < 1e-7);
+    /// assert!(Width::B32.strangers(3, 20_000_000) > 20.0);
+    /// ```
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    pub fn strangers(self, max_distance: u8, originals: u64) -> f64 {
+        let bits = i32::try_from(self.bits()).unwrap_or(i32::MAX);
+        self.differences(u32::from(max_distance)) as f64 * 0.5_f64.powi(bits) * originals as f64
+    }
+}
+
+/// A `SimHash` (Charikar, STOC 2002): near texts differ in few bits. Codes of two widths belong to two schemes and have
+/// no distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SimHash {
+    /// Of 32 bits.
+    B32(u32),
+    /// Of 64 bits.
+    B64(u64),
+    /// Of 128 bits.
+    B128(u128),
+}
+
+impl SimHash {
+    /// Cuts a code of this width out of the lowest bits.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are wanted")]
+    pub const fn cut(width: Width, bits: u128) -> Self {
+        match width {
+            Width::B32 => Self::B32(bits as u32),
+            Width::B64 => Self::B64(bits as u64),
+            Width::B128 => Self::B128(bits),
+        }
+    }
+
+    /// Returns its width.
+    #[must_use]
+    pub const fn width(self) -> Width {
+        match self {
+            Self::B32(_) => Width::B32,
+            Self::B64(_) => Width::B64,
+            Self::B128(_) => Width::B128,
+        }
+    }
+
+    /// Returns its bits, with zeros above them.
+    #[must_use]
+    pub fn bits(self) -> u128 {
+        match self {
+            Self::B32(bits) => u128::from(bits),
+            Self::B64(bits) => u128::from(bits),
+            Self::B128(bits) => bits,
+        }
+    }
+
+    /// Returns the number of differing bits, from 0 (equal) to the width (complements); `None` where the widths differ.
+    ///
+    /// ```
+    /// # use dupgate_core::fingerprint::SimHash;
+    /// assert_eq!(SimHash::B64(0b1011).distance(SimHash::B64(0b0010)), Some(2));
+    /// assert_eq!(SimHash::B64(0b1011).distance(SimHash::B32(0b1011)), None);
+    /// ```
+    #[must_use]
+    pub const fn distance(self, other: Self) -> Option<u32> {
+        match (self, other) {
+            (Self::B32(one), Self::B32(other)) => Some((one ^ other).count_ones()),
+            (Self::B64(one), Self::B64(other)) => Some((one ^ other).count_ones()),
+            (Self::B128(one), Self::B128(other)) => Some((one ^ other).count_ones()),
+            (Self::B32(_) | Self::B64(_) | Self::B128(_), _) => None,
+        }
+    }
+}
+
+impl fmt::Display for SimHash {
+    /// Shows 8, 16 or 32 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::B32(bits) => write!(f, "{bits:08x}"),
+            Self::B64(bits) => write!(f, "{bits:016x}"),
+            Self::B128(bits) => write!(f, "{bits:032x}"),
+        }
+    }
+}
+
+/// A text that is no `SimHash`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no SimHash: expected 8, 16 or 32 hexadecimal digits")]
+pub struct BadSimHash(String);
+
+impl FromStr for SimHash {
+    type Err = BadSimHash;
+
+    /// Reads what [`SimHash`]'s `Display` shows: the number of digits tells the width.
+    ///
+    /// ```
+    /// # use dupgate_core::fingerprint::SimHash;
+    /// assert_eq!("000000ff".parse(), Ok(SimHash::B32(255)));
+    /// assert!("ff".parse::<SimHash>().is_err());
+    /// ```
+    fn from_str(text: &str) -> Result<Self, BadSimHash> {
+        let bad = || BadSimHash(text.to_owned());
+        let is_hex = text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let width = u32::try_from(text.len() * 4).ok().filter(|_| is_hex).and_then(Width::of_bits).ok_or_else(bad)?;
+        let bits = u128::from_str_radix(text, 16).map_err(|_| bad())?;
+        Ok(Self::cut(width, bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_code_is_shown_by_its_width_and_read_back(bits in any::<u128>(), flips in any::<u128>()) {
+            for width in Width::ALL {
+                let code = SimHash::cut(width, bits);
+                let text = code.to_string();
+                prop_assert_eq!(text.len() * 4, width.bits() as usize);
+                prop_assert_eq!((text.parse(), code.width()), (Ok(code), width));
+                let other = SimHash::cut(width, bits ^ flips);
+                prop_assert_eq!(code.distance(other), Some((code.bits() ^ other.bits()).count_ones()));
+                for another in Width::ALL.into_iter().filter(|another| *another != width) {
+                    prop_assert_eq!(code.distance(SimHash::cut(another, bits)), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_code_is_refused() {
+        for text in ["", "ff", "+00000ff", "000000fg", "0000000ff", "00000000000000000000000000000000ff"] {
+            assert!(text.parse::<SimHash>().is_err(), "{text}");
+        }
+        let said = "xyz".parse::<SimHash>().unwrap_err().to_string();
+        assert_eq!(said, "`xyz` is no SimHash: expected 8, 16 or 32 hexadecimal digits");
+    }
+
+    #[test]
+    fn differences_are_counted_as_pascal_has_it() {
+        // Row by row: how many numbers of so many bits have so many ones.
+        let mut row = vec![1_u64];
+        for bits in 1..=128_u32 {
+            row = (0..=9)
+                .map(|ones| {
+                    row.get(ones).unwrap_or(&0) + ones.checked_sub(1).and_then(|less| row.get(less)).unwrap_or(&0)
+                })
+                .collect();
+            let Some(width) = Width::of_bits(bits) else { continue };
+            for ones in 0..=8 {
+                assert_eq!(width.differences(u32::try_from(ones).unwrap()), row[..=ones].iter().sum::<u64>());
+            }
+        }
+        assert_eq!(Width::B128.differences(128), u64::MAX);
+        assert_eq!(Width::B32.differences(32), 1 << 32);
+    }
+}

@@ -1,0 +1,400 @@
+//! Summary of the numbers on a page: equal words with different numbers are different pages.
+
+use std::ops::Range;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::dates::{is_numeric_date, is_time, time_behind, written_date};
+use crate::text::is_han;
+
+/// Stands where no hash is: none has this value.
+const NONE: u16 = u16::MAX;
+
+/// A summary of the figures of a text: the eight smallest of their 16-bit hashes, ascending; a single figure has one.
+///
+/// A figure is a run of digits; runs with one mark between them (`3.5`, `1,234`, `20-30`) are one more figure, so that
+/// a copy without punctuation still has the figures of the page. A Chinese character behind it, its unit, belongs to
+/// it: `3月` and `3人` have little to do with each other. Times of day and dates (`3月5日`, `March 5`, `2026-03-05`) are
+/// none: they say when a copy was made, and a report of another day has other figures, too. Only where a page has at
+/// least four different written dates, and more of them than of other figures, are they what it is about (the holidays of
+/// a year, a timetable): then each is a figure, unless a time of day stands behind it.
+///
+/// The smallest hashes of two sets are a sample of both by the same rule, so what both kept below the smaller of both
+/// bounds tells how much of the smaller set is in the other one. Up to eight figures nothing is lost but a pair of
+/// equal hashes in 65,535.
+///
+/// ```
+/// # use dupgate_core::fingerprint::Numbers;
+/// let monday = Numbers::of("on monday 21 degrees, wind 30 km/h, 1,012 hpa");
+/// let friday = Numbers::of("on friday 24 degrees, wind 15 km/h, 1,009 hpa");
+/// assert!(monday.overlap(&friday).is_some_and(|shared| shared < 500));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Numbers([u16; Self::KEPT]);
+
+impl Numbers {
+    /// Most hashes that are kept of a page.
+    pub const KEPT: usize = 8;
+
+    /// Fewer different dates than this are not what a page is about.
+    const MANY_DATES: usize = 4;
+
+    /// Of a text without figures.
+    pub const EMPTY: Self = Self([NONE; Self::KEPT]);
+
+    /// Sums up the figures of a normalised text.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let mut kept = Self::EMPTY;
+        let (mut only, mut several, mut digits) = (None, false, String::new());
+        let (mut dates, mut figures) = (Vec::new(), 0_usize);
+        each_kind(text, |kind, range| {
+            let figure = text.get(range).unwrap_or_default();
+            match kind {
+                Kind::Time | Kind::Stamp => return,
+                Kind::Date => {
+                    digits.clear();
+                    digits.extend(figure.chars().filter(|c| c.is_alphanumeric()));
+                    dates.push(hash_of(&digits));
+                    return;
+                }
+                Kind::Number => {}
+            }
+            figures += 1;
+            digits.clear();
+            digits.extend(figure.chars().filter(char::is_ascii_digit));
+            let unit = unit_behind(text, figure);
+            digits.extend(unit);
+            let whole = hash_of(&digits);
+            several |= *only.get_or_insert(whole) != whole;
+            kept.keep(whole);
+            let mut runs = figure.split(|c: char| !c.is_ascii_digit()).peekable();
+            while let Some(run) = runs.next() {
+                digits.clear();
+                digits.push_str(run);
+                digits.extend(unit.filter(|_| runs.peek().is_none()));
+                kept.keep(hash_of(&digits));
+            }
+        });
+        dates.sort_unstable();
+        dates.dedup();
+        if dates.len() >= Self::MANY_DATES && dates.len() > figures {
+            several = true;
+            dates.into_iter().for_each(|date| kept.keep(date));
+        }
+        if several { kept } else { only.and_then(|whole| Self::from_hashes(&[whole])).unwrap_or_default() }
+    }
+
+    /// Takes hashes as [`Numbers::hashes`] gave them. `None` when they do not ascend, or are too many.
+    #[must_use]
+    pub fn from_hashes(hashes: &[u16]) -> Option<Self> {
+        let mut kept = [NONE; Self::KEPT];
+        kept.get_mut(..hashes.len())?.copy_from_slice(hashes);
+        let ascend = hashes.is_sorted_by(|one, next| one < next) && hashes.last().is_none_or(|last| *last != NONE);
+        ascend.then_some(Self(kept))
+    }
+
+    /// Returns what is kept, ascending.
+    #[must_use]
+    pub fn hashes(&self) -> &[u16] {
+        let held = self.0.partition_point(|hash| *hash != NONE);
+        self.0.get(..held).unwrap_or_default()
+    }
+
+    /// Says whether nothing is kept.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        let [first, ..] = self.0;
+        first == NONE
+    }
+
+    /// Returns how much of the smaller set of figures is in the other one, in thousandths, as far as the summaries
+    /// tell. `None` when one of both has fewer than two that can be compared, unless it has no more than that one: a
+    /// single figure and another single figure say nothing, but one and several others do.
+    #[must_use]
+    pub fn overlap(&self, other: &Self) -> Option<u16> {
+        let bound = self.bound().min(other.bound());
+        let [ours, theirs] = [self, other].map(|set| set.0.partition_point(|hash| *hash <= bound));
+        let (least, most) = (ours.min(theirs), ours.max(theirs));
+        let one_of_one = least == 1 && self.hashes().len().min(other.hashes().len()) == 1;
+        let shared = self.0.iter().filter(|hash| **hash <= bound && other.0.binary_search(hash).is_ok()).count();
+        let are_full = [self, other].into_iter().all(|set| set.hashes().len() == Self::KEPT);
+        if are_full && least < Self::KEPT / 2 && shared < least.max(1) && most >= Self::KEPT / 2 {
+            // Most of what is kept of one set lies below nearly all of the other and is not in it. The few that can be
+            // compared say little; among many pages of one template some agree by chance.
+            return Some(0);
+        }
+        if least < 2 && !(one_of_one && most > 1) {
+            return None;
+        }
+        u16::try_from(shared * 1000 / least).ok()
+    }
+
+    /// Says whether two pages have other figures: less than `least` thousandths of the smaller set are in the other.
+    #[must_use]
+    pub fn differ(&self, other: &Self, least: u16) -> bool {
+        !self.is_empty() && self.overlap(other).is_some_and(|shared| shared < least)
+    }
+
+    /// Returns the largest hash up to which all of the set are kept.
+    const fn bound(&self) -> u16 {
+        let [.., last] = self.0;
+        if last == NONE { NONE - 1 } else { last }
+    }
+
+    fn keep(&mut self, mut hash: u16) {
+        if let Err(at) = self.0.binary_search(&hash) {
+            // Shift the rest up; the last one drops out.
+            self.0.iter_mut().skip(at).for_each(|held| std::mem::swap(held, &mut hash));
+        }
+    }
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl std::fmt::Debug for Numbers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Numbers({:04x?})", self.hashes())
+    }
+}
+
+fn hash_of(figure: &str) -> u16 {
+    let [high, low, ..] = xxh3_64(figure.as_bytes()).to_be_bytes();
+    u16::from_be_bytes([high, low]).min(NONE - 1)
+}
+
+/// Returns the Chinese character that follows a figure, marks and blanks between them left out.
+fn unit_behind(text: &str, figure: &str) -> Option<char> {
+    let end = (figure.as_ptr() as usize + figure.len()).checked_sub(text.as_ptr() as usize)?;
+    text.get(end..)?.chars().find(|c| c.is_alphanumeric()).filter(|c| is_han(*c))
+}
+
+/// What digits of a text are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A figure.
+    Number,
+    /// A date in words: `3月5日`, `march 5, 2026`.
+    Date,
+    /// A date in numbers, or one right before a time of day.
+    Stamp,
+    /// A time of day.
+    Time,
+}
+
+/// Hands out all that is written in digits, in order, repeats included.
+pub(super) fn each_kind(text: &str, mut each: impl FnMut(Kind, Range<usize>)) {
+    let mut at = 0;
+    while let Some(range) = next_figure(text, at) {
+        let figure = text.get(range.clone()).unwrap_or_default();
+        let (kind, range) = if is_time(figure) {
+            (Kind::Time, range)
+        } else if is_numeric_date(figure) {
+            (Kind::Stamp, range)
+        } else if let Some(date) = written_date(text, at, range.start) {
+            (if time_behind(text, date.end) { Kind::Stamp } else { Kind::Date }, date)
+        } else {
+            (Kind::Number, range)
+        };
+        at = range.end;
+        each(kind, range);
+    }
+}
+
+/// Hands out every figure of a text; dates and times left out.
+pub(super) fn each_figure<'t>(text: &'t str, mut each: impl FnMut(&'t str)) {
+    each_kind(text, |kind, range| {
+        if kind == Kind::Number {
+            each(text.get(range).unwrap_or_default());
+        }
+    });
+}
+
+/// Returns where dates stand in a text, in order.
+#[must_use]
+pub fn dates(text: &str) -> Vec<Range<usize>> {
+    let mut dates = Vec::new();
+    each_kind(text, |kind, range| {
+        if matches!(kind, Kind::Date | Kind::Stamp) {
+            dates.push(range);
+        }
+    });
+    dates
+}
+
+/// Finds the first figure from a place on: runs of digits, with one mark between each two.
+fn next_figure(text: &str, from: usize) -> Option<Range<usize>> {
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let start = from + bytes.get(from..)?.iter().position(u8::is_ascii_digit)?;
+    let mut end = start;
+    loop {
+        while is_digit(end) {
+            end += 1;
+        }
+        let mark = text.get(end..).and_then(|rest| rest.chars().next());
+        match mark.filter(|c| !c.is_alphanumeric() && !c.is_whitespace()) {
+            Some(mark) if is_digit(end + mark.len_utf8()) => end += mark.len_utf8(),
+            _ => return Some(start..end),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn figures(text: &str) -> Vec<&str> {
+        let mut found = Vec::new();
+        each_figure(text, |figure| found.push(figure));
+        found
+    }
+
+    #[test]
+    fn a_figure_goes_on_over_one_mark_between_digits() {
+        assert_eq!(figures("up 3.5% to 1,234 points, 20-30 a day、10、20。"), ["3.5", "1,234", "20-30", "10、20"]);
+        assert_eq!(figures("covid19 and b2b: 5--6, 7 8"), ["19", "2", "5", "6", "7", "8"]);
+        assert_eq!(figures("none"), [""; 0]);
+    }
+
+    #[test]
+    fn times_and_dates_are_none() {
+        let nothing = [
+            "12:30",
+            "8:05:59",
+            "2026-11-21 08:05",
+            "2026/1/2",
+            "2026.11.21",
+            "21.11.2026",
+            "11/21/2026",
+            "2026年11月21日 12:30",
+            "2026年11月21日12:30",
+            "11月21号 12:30",
+            "3月5日",
+            "新华社北京5日电",
+        ];
+        for text in nothing {
+            assert_eq!(figures(text), [""; 0], "{text}");
+        }
+        assert_eq!(figures("2026年11月21日 阅读 12345"), ["12345"]);
+        assert_eq!(figures("5 of 11月21日 12:30, 7"), ["5", "7"]);
+        assert_eq!(figures("1年2月3日4 12:30"), ["1", "4"]);
+        assert_eq!(figures("25:21, 12:75, 12:30-13:45, 2026-13-01"), ["25:21", "12:75", "12:30-13:45", "2026-13-01"]);
+    }
+
+    #[test]
+    fn a_copy_with_another_date_has_the_same_figures() {
+        for (text, copy) in [
+            ("3月5日，3人受伤，5人失踪。", "2026年4月16日，3人受伤，5人失踪。"),
+            ("march 5: 3 hurt, 5 missing", "16 april 2026: 3 hurt, 5 missing"),
+            ("2026-03-05 3 hurt, 5 missing", "5/4/2026 3 hurt, 5 missing"),
+        ] {
+            assert_eq!(Numbers::of(text), Numbers::of(copy), "{text}");
+        }
+        assert!(Numbers::of("北京3月5日电").is_empty());
+    }
+
+    #[test]
+    fn where_there_are_mostly_dates_they_are_the_figures() {
+        let holidays = |dates: [&str; 4]| {
+            let [one, two, three, four] = dates;
+            Numbers::of(&format!(
+                "元旦：{one}放假，共1天。春节：{two}起放假。清明节：{three}放假。端午节：{four}放假。"
+            ))
+        };
+        let year = holidays(["1月1日", "2月17日", "4月5日", "6月19日"]);
+        assert!(year.differ(&holidays(["1月1日", "2月6日", "4月4日", "6月9日"]), 500));
+        assert!(!year.differ(&holidays(["1月1日", "2月17日", "4月5日", "6月9日"]), 500));
+        let stamped = "a 3月5日 12:30 b 3月6日 12:30 c 3月7日 12:30 d 3月8日 12:30 e 3月9日 12:30";
+        assert!(Numbers::of(stamped).is_empty(), "when somebody wrote is not what a page is about");
+    }
+
+    #[test]
+    fn the_same_words_with_other_figures_differ() {
+        let of = |text: &str| Numbers::of(text);
+        let monday = of("今日最高气温21度，风力3级，降水概率40%");
+        assert_eq!(monday.overlap(&monday), Some(1000));
+        assert!(monday.differ(&of("今日最高气温28度，风力5级，降水概率10%"), 500));
+        assert!(!monday.differ(&of("今日最高气温21度，风力3级，降水概率10%"), 500), "two of three are the same");
+        assert!(!of("3人受伤，5人失踪").differ(&of("3人受伤"), 1000), "it is one of both");
+        let one = of("【10万元移民】10万瑞典克朗（约10万元）");
+        assert_eq!(one.hashes().len(), 1);
+        assert!(one.differ(&of("【21万元移民】65万瑞典克朗（约96万元）"), 1));
+        assert!(!one.differ(&of("【21万元移民】21万瑞典克朗（约21万元）"), 1000), "one and one say nothing");
+        assert_eq!(of("涨幅3.5%").hashes(), of("涨幅35%").hashes(), "one figure, however it is written");
+    }
+
+    #[test]
+    fn a_unit_belongs_to_its_figure_and_marks_do_not() {
+        let whole = Numbers::of("3月5日，涨幅3.5亿元，共1,200家；比分10、20。");
+        assert_eq!(Numbers::of("3月降水5毫米").overlap(&Numbers::of("3人5次")), Some(0), "other units");
+        for copy in ["3月5日涨幅35亿元共1200家比分1020", "3月5日 涨幅3 5亿元 共1 200家 比分10 20 "]
+        {
+            assert!(!whole.differ(&Numbers::of(copy), 500), "{copy}: {:?}", whole.overlap(&Numbers::of(copy)));
+        }
+    }
+
+    #[test]
+    fn hashes_that_do_not_ascend_are_no_summary() {
+        assert_eq!(Numbers::from_hashes(&[]), Some(Numbers::EMPTY));
+        assert!(Numbers::from_hashes(&[1, 2, 3, 4, 5, 6, 7, 65_534]).is_some());
+        assert_eq!(Numbers::from_hashes(&[2, 1]), None);
+        assert_eq!(Numbers::from_hashes(&[1, 1]), None);
+        assert_eq!(Numbers::from_hashes(&[1, NONE]), None);
+        assert_eq!(Numbers::from_hashes(&[1, 2, 3, 4, 5, 6, 7, 8, 9]), None);
+    }
+
+    /// Sums up hashes as they come.
+    fn kept(hashes: impl IntoIterator<Item = u16>) -> Numbers {
+        let mut kept = Numbers::EMPTY;
+        hashes.into_iter().for_each(|hash| kept.keep(hash));
+        kept
+    }
+
+    proptest! {
+        #[test]
+        fn the_eight_smallest_are_kept(hashes in prop::collection::vec(0..200_u16, 0..40)) {
+            let smallest: Vec<u16> = hashes.iter().copied().collect::<BTreeSet<u16>>().into_iter().take(8).collect();
+            let kept = kept(hashes);
+            prop_assert_eq!(kept.hashes(), &smallest);
+            prop_assert_eq!(Numbers::from_hashes(&smallest), Some(kept));
+            prop_assert_eq!(kept.is_empty(), smallest.is_empty());
+        }
+
+        /// Up to eight figures a summary is the set itself.
+        #[test]
+        fn of_few_figures_the_overlap_is_exact(one in prop::collection::btree_set(0..20_u16, 0..8),
+                                               other in prop::collection::btree_set(0..20_u16, 0..8)) {
+            let fewer = one.len().min(other.len());
+            let tells = fewer > 1 || fewer == 1 && one.len().max(other.len()) > 1;
+            let expected = tells.then(|| u16::try_from(one.intersection(&other).count() * 1000 / fewer).unwrap());
+            let [a, b] = [&one, &other].map(|set| kept(set.iter().copied()));
+            prop_assert_eq!(a.overlap(&b), expected);
+            prop_assert_eq!(b.overlap(&a), expected);
+        }
+
+        /// Beyond that, only what both would have kept is compared: of a set within another one nothing is missed.
+        #[test]
+        fn a_part_of_a_page_never_has_other_figures(all in prop::collection::btree_set(0..5000_u16, 0..60), part in 0..60_usize) {
+            let some = kept(all.iter().copied().enumerate().filter(|(number, _)| number % 7 != part % 7).map(|(_, hash)| hash));
+            prop_assert!(kept(all).overlap(&some).is_none_or(|shared| shared == 1000));
+        }
+
+        #[test]
+        fn any_text_is_read(text in ".{0,40}", more in "[0-9年月日号:. -]{0,30}") {
+            for text in [&text, &more] {
+                let numbers = Numbers::of(text);
+                prop_assert!(Numbers::from_hashes(numbers.hashes()) == Some(numbers));
+                prop_assert!(figures(text).iter().all(|figure| figure.starts_with(|c: char| c.is_ascii_digit())));
+            }
+        }
+    }
+}

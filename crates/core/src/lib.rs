@@ -1,0 +1,22 @@
+//! Finds near-duplicate pages: what dupgate decides, without Kafka, threads, clocks or files.
+//!
+//! How one record passes through the modules:
+//!
+//! ```text
+//! record -> text -> fingerprint -> protocol (a request) -> judge (index) -> protocol (a verdict) -> worker
+//! ```
+//!
+//! [`judge`] and [`worker`] are state machines that make no call themselves: the time and everything that they are told is
+//! passed in, and what they want done comes out. [`deduplicator`] is the judge without any log: lines in, verdicts out.
+
+pub mod record;
+pub mod text;
+pub mod fingerprint;
+pub mod protocol;
+pub mod index;
+pub mod judge;
+pub mod transaction;
+pub mod worker;
+pub mod deduplicator;
+pub mod replay;
+pub mod compare;

@@ -1,0 +1,204 @@
+//! Fingerprints and the hashes beside them as bytes.
+
+use super::CodecError;
+use super::bytes::{Reader, Write};
+use super::frame::{DEFAULT_VERSION, FORMAT_VERSION, OPTIONS_VERSION};
+use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch, Width};
+use crate::protocol::Placement;
+
+/// Flag of an original, beside its hashes: [`More`] follows them. Not before [`FORMAT_VERSION`].
+pub const HAS_MORE: u8 = 1 << 5;
+
+const HAS_SITE: u8 = 1;
+const HAS_SKIPPED: u8 = 1 << 1;
+const HAS_FAMILY: u8 = 1 << 2;
+
+/// What an original may have besides its hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct More {
+    /// Hash of its site.
+    pub site: Option<SiteHash>,
+    /// Which tables hold it.
+    pub placement: Placement,
+}
+
+impl More {
+    /// Returns [`HAS_MORE`] where there is anything to write.
+    #[must_use]
+    pub fn flag(self) -> u8 {
+        if self == Self::default() { 0 } else { HAS_MORE }
+    }
+
+    /// Returns the version that a record needs which holds this.
+    #[must_use]
+    pub fn version(self) -> u8 {
+        if self == Self::default() { DEFAULT_VERSION } else { FORMAT_VERSION }
+    }
+
+    /// Writes what there is, if anything.
+    pub fn write(self, out: &mut Vec<u8>) {
+        if self == Self::default() {
+            return;
+        }
+        let Self { site, placement: Placement { skipped, family } } = self;
+        let flag = |present: bool, flag: u8| if present { flag } else { 0 };
+        out.push(flag(site.is_some(), HAS_SITE) | flag(skipped != 0, HAS_SKIPPED) | flag(family.is_some(), HAS_FAMILY));
+        if let Some(site) = site {
+            out.extend(site.0.to_le_bytes());
+        }
+        if skipped != 0 {
+            out.extend(skipped.to_le_bytes());
+        }
+        if let Some(family) = family {
+            out.varint(family);
+        }
+    }
+
+    /// Reads what [`More::write`] wrote for an original with these flags.
+    pub fn read(from: &mut Reader<'_>, flags: u8) -> Result<Self, CodecError> {
+        if flags & HAS_MORE == 0 {
+            return Ok(Self::default());
+        }
+        let more = from.byte("more")?;
+        if from.version() < FORMAT_VERSION || more == 0 || more > HAS_SITE | HAS_SKIPPED | HAS_FAMILY {
+            return Err(CodecError::BadValue { what: "more", value: u64::from(more) });
+        }
+        let site = (more & HAS_SITE != 0).then(|| from.fixed32("site")).transpose()?.map(SiteHash);
+        let skipped = if more & HAS_SKIPPED == 0 { 0 } else { from.fixed128("skipped")? };
+        let family = (more & HAS_FAMILY != 0).then(|| from.varint("family")).transpose()?;
+        Ok(Self { site, placement: Placement { skipped, family } })
+    }
+}
+
+/// Which of the optional hashes are there: bit 0 `SimHash`, bit 1 id, bit 2 scope, bit 3 sketch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Present {
+    simhash: bool,
+    id: bool,
+    scope: bool,
+    sketch: bool,
+}
+
+impl Present {
+    /// Says which are there.
+    #[must_use]
+    pub const fn of(fingerprints: &Fingerprints, id: Option<IdHash>, scope: Option<ScopeHash>) -> Self {
+        Self {
+            simhash: fingerprints.simhash.is_some(),
+            id: id.is_some(),
+            scope: scope.is_some(),
+            sketch: fingerprints.sketch.is_some(),
+        }
+    }
+
+    /// The bit that is left free by [`Present::bits_beside_one`].
+    pub const FREE_BIT: u8 = 1 << 3;
+
+    /// Returns the same bits with room for one of another meaning: the sketch moves up to bit 4.
+    #[must_use]
+    pub fn bits_beside_one(self) -> u8 {
+        self.bits() & 0b111 | u8::from(self.sketch) << 4
+    }
+
+    /// Reads what [`Present::bits_beside_one`] wrote; the free bit and [`HAS_MORE`] are not looked at.
+    pub fn from_bits_beside_one(bits: u8) -> Result<Self, CodecError> {
+        if bits > 0b11_1111 {
+            return Err(CodecError::BadValue { what: "flags", value: u64::from(bits) });
+        }
+        Self::from_bits(bits & 0b111 | (bits >> 4 & 1) << 3)
+    }
+
+    /// Returns four bits.
+    #[must_use]
+    pub fn bits(self) -> u8 {
+        u8::from(self.simhash) | u8::from(self.id) << 1 | u8::from(self.scope) << 2 | u8::from(self.sketch) << 3
+    }
+
+    /// Reads four bits; no others may be set.
+    pub fn from_bits(bits: u8) -> Result<Self, CodecError> {
+        if bits > 0b1111 {
+            return Err(CodecError::BadValue { what: "flags", value: u64::from(bits) });
+        }
+        Ok(Self { simhash: bits & 1 != 0, id: bits & 2 != 0, scope: bits & 4 != 0, sketch: bits & 8 != 0 })
+    }
+}
+
+/// Returns the version of the format that these fingerprints, which share a record, are written by: older ones have
+/// no `SimHash` but that of 64 bits.
+pub fn version_for<'a>(mut all: impl Iterator<Item = &'a Fingerprints>) -> u8 {
+    let is_usual = |simhash: SimHash| simhash.width() == Width::B64;
+    if all.all(|fingerprints| fingerprints.simhash.is_none_or(is_usual)) { DEFAULT_VERSION } else { OPTIONS_VERSION }
+}
+
+/// Writes the hashes that are there, without saying which, as this version has them.
+pub fn write(
+    out: &mut Vec<u8>,
+    version: u8,
+    fingerprints: &Fingerprints,
+    id: Option<IdHash>,
+    scope: Option<ScopeHash>,
+) {
+    out.extend(fingerprints.exact.0.to_le_bytes());
+    if let Some(simhash) = fingerprints.simhash {
+        write_simhash(out, version, simhash);
+    }
+    [id.map(|id| id.0), scope.map(|scope| scope.0)].into_iter().flatten().for_each(|hash| out.fixed64(hash));
+    if let Some(sketch) = &fingerprints.sketch {
+        out.run(sketch.bytes());
+    }
+    let numbers = fingerprints.numbers.hashes();
+    out.varint(numbers.len() as u64);
+    numbers.iter().for_each(|hash| out.extend(hash.to_le_bytes()));
+}
+
+/// Up to version 3 there were 64 bits and nothing to say about it.
+fn write_simhash(out: &mut Vec<u8>, version: u8, simhash: SimHash) {
+    let bytes = simhash.bits().to_le_bytes();
+    let length = simhash.width().bytes();
+    if version > DEFAULT_VERSION {
+        out.push(length);
+    }
+    out.extend_from_slice(bytes.get(..usize::from(length)).unwrap_or(&bytes));
+}
+
+fn read_simhash(from: &mut Reader<'_>) -> Result<SimHash, CodecError> {
+    const WHAT: &str = "simhash";
+    if from.version() <= DEFAULT_VERSION {
+        return from.fixed64(WHAT).map(SimHash::B64);
+    }
+    let length = from.byte(WHAT)?;
+    match Width::of_bits(8 * u32::from(length)).ok_or(CodecError::BadValue { what: WHAT, value: u64::from(length) })? {
+        Width::B32 => from.fixed32(WHAT).map(SimHash::B32),
+        Width::B64 => from.fixed64(WHAT).map(SimHash::B64),
+        Width::B128 => from.fixed128(WHAT).map(SimHash::B128),
+    }
+}
+
+/// Reads the hashes that are there.
+pub fn read(
+    from: &mut Reader<'_>,
+    present: Present,
+) -> Result<(Fingerprints, Option<IdHash>, Option<ScopeHash>), CodecError> {
+    let exact = ExactHash(from.fixed128("exact hash")?);
+    let simhash = present.simhash.then(|| read_simhash(from)).transpose()?;
+    let id = present.id.then(|| from.fixed64("id hash")).transpose()?.map(IdHash);
+    let scope = present.scope.then(|| from.fixed64("scope hash")).transpose()?.map(ScopeHash);
+    let sketch = present.sketch.then(|| from.run("sketch")).transpose()?.map(Sketch::from_bytes);
+    let numbers = read_numbers(from)?;
+    Ok((Fingerprints { exact, simhash, sketch, numbers }, id, scope))
+}
+
+/// Versions 1 and 2 knew no figures.
+fn read_numbers(from: &mut Reader<'_>) -> Result<Numbers, CodecError> {
+    if from.version() < 3 {
+        return Ok(Numbers::EMPTY);
+    }
+    let count = from.count(2, "numbers")?;
+    let bad = || CodecError::BadValue { what: "numbers", value: count as u64 };
+    let mut hashes = [0; Numbers::KEPT];
+    let hashes = hashes.get_mut(..count).ok_or_else(bad)?;
+    for hash in &mut *hashes {
+        *hash = from.fixed16("numbers")?;
+    }
+    Numbers::from_hashes(hashes).ok_or_else(bad)
+}

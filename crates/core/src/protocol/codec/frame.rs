@@ -1,0 +1,109 @@
+//! The frame around every record: what it is, which version wrote it, and whether it is whole.
+
+use super::CodecError;
+use super::bytes::Reader;
+
+/// First bytes of every record of both logs.
+pub const MAGIC: [u8; 2] = *b"dg";
+
+/// The newest version of the format. It is written only where a record holds what older ones cannot say: sites, variants,
+/// originals that not all tables hold, and the rules that go with them.
+pub const FORMAT_VERSION: u8 = 6;
+
+/// The version that is written where rules need a second witness for low estimates and nothing newer.
+pub const WITNESS_VERSION: u8 = 5;
+
+/// The version that is written where a record holds what [`DEFAULT_VERSION`] cannot say: a `SimHash` of other than 64 bits,
+/// or how much of a page is in another one.
+pub const OPTIONS_VERSION: u8 = 4;
+
+/// The version of the format that is written where it can say all: older releases read it.
+pub const DEFAULT_VERSION: u8 = 3;
+
+/// Versions that are read, [`FORMAT_VERSION`] included.
+pub const KNOWN_VERSIONS: [u8; 6] = [1, 2, DEFAULT_VERSION, OPTIONS_VERSION, WITNESS_VERSION, FORMAT_VERSION];
+
+/// Bytes of a frame around its body.
+pub const FRAME_BYTES: usize = 8;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Requests of the fingerprint log.
+    Requests = 1,
+    /// Verdicts of the verdict log.
+    Verdicts = 2,
+    /// New rules in the verdict log.
+    Rules = 3,
+    /// One part of a checkpoint in the verdict log.
+    CheckpointPart = 4,
+    /// A checkpoint in one piece, outside of the logs.
+    Checkpoint = 5,
+    /// Originals, in a snapshot.
+    Originals = 6,
+    /// Where a snapshot stands in the verdict log, and what that serves.
+    Position = 7,
+    /// The manifest of a snapshot.
+    Manifest = 8,
+}
+
+impl Kind {
+    const ALL: [Self; 8] = [
+        Self::Requests,
+        Self::Verdicts,
+        Self::Rules,
+        Self::CheckpointPart,
+        Self::Checkpoint,
+        Self::Originals,
+        Self::Position,
+        Self::Manifest,
+    ];
+}
+
+/// Appends the head of a frame of the usual version to `out`; [`close`] ends it. Gives what `close` needs.
+pub fn open(out: &mut Vec<u8>, kind: Kind) -> usize {
+    open_version(out, kind, DEFAULT_VERSION)
+}
+
+/// [`open`] where the body is written by another version.
+pub fn open_version(out: &mut Vec<u8>, kind: Kind, version: u8) -> usize {
+    let start = out.len();
+    out.extend(MAGIC);
+    out.push(version);
+    out.push(kind as u8);
+    start
+}
+
+/// Ends the frame that began at `start` with the checksum over all of it.
+pub fn close(out: &mut Vec<u8>, start: usize) {
+    let checksum = crc32fast::hash(out.get(start..).unwrap_or_default());
+    out.extend(checksum.to_le_bytes());
+}
+
+/// Opens a record: checks magic, version and checksum; gives its kind and its body, with the version it is read by.
+pub fn unwrap(bytes: &[u8]) -> Result<(Kind, Reader<'_>), CodecError> {
+    let (&[one, two, version, kind], _) = bytes.split_first_chunk().ok_or(CodecError::EndsInside { what: "head" })?;
+    if [one, two] != MAGIC {
+        return Err(CodecError::NotOurs { found: [one, two] });
+    }
+    if !KNOWN_VERSIONS.contains(&version) {
+        return Err(CodecError::UnknownVersion { found: version });
+    }
+    let (framed, checksum) = bytes.split_last_chunk().ok_or(CodecError::EndsInside { what: "checksum" })?;
+    let (expected, found) = (u32::from_le_bytes(*checksum), crc32fast::hash(framed));
+    if expected != found {
+        return Err(CodecError::Checksum { expected, found });
+    }
+    let body = framed.get(4..).ok_or(CodecError::EndsInside { what: "head" })?;
+    let known = Kind::ALL.into_iter().find(|&known| known as u8 == kind);
+    Ok((known.ok_or(CodecError::UnknownKind { found: kind })?, Reader::of_version(body, version)))
+}
+
+/// Opens a record that must be of this kind.
+pub fn unwrap_kind(bytes: &[u8], kind: Kind) -> Result<Reader<'_>, CodecError> {
+    match unwrap(bytes)? {
+        (found, body) if found == kind => Ok(body),
+        (found, _) => Err(CodecError::WrongKind { expected: kind as u8, found: found as u8 }),
+    }
+}

@@ -1,0 +1,255 @@
+//! Rules: what decides a verdict. The judge's own configuration, spelled out in the verdict log.
+
+use std::time::Duration;
+
+use crate::fingerprint::{Banding, Evidence, Fingerprints, LowConfidence, MinHashSettings, SameSite, SketchForm};
+use crate::record::Timestamp;
+
+/// A way to match, strongest first: that order is the order of preference between candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Stage {
+    /// Equal normalised text.
+    Exact = 1,
+    /// `SimHash` within `max_distance` bits.
+    SimHash = 2,
+    /// Sketches that estimate a Jaccard index of at least `min_similarity`.
+    MinHash = 3,
+}
+
+impl Stage {
+    /// Every stage, strongest first.
+    pub const ALL: [Self; 3] = [Self::Exact, Self::SimHash, Self::MinHash];
+
+    /// Returns the name used in headers, configuration and verdict lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::SimHash => "simhash",
+            Self::MinHash => "minhash",
+        }
+    }
+}
+
+/// One value for each stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Windows<T> {
+    /// Value of the exact stage.
+    pub exact: T,
+    /// Value of the `SimHash` stage.
+    pub simhash: T,
+    /// Value of the `MinHash` stage.
+    pub minhash: T,
+}
+
+impl<T: Copy> Windows<T> {
+    /// Gives every stage the same value.
+    pub const fn all(value: T) -> Self {
+        Self { exact: value, simhash: value, minhash: value }
+    }
+
+    /// Returns the value of one stage.
+    pub const fn of(&self, stage: Stage) -> T {
+        match stage {
+            Stage::Exact => self.exact,
+            Stage::SimHash => self.simhash,
+            Stage::MinHash => self.minhash,
+        }
+    }
+
+    /// Makes a value of each stage's value.
+    pub fn map<U>(&self, mut make: impl FnMut(T) -> U) -> Windows<U> {
+        Windows { exact: make(self.exact), simhash: make(self.simhash), minhash: make(self.minhash) }
+    }
+}
+
+impl<T: Copy + Ord> Windows<T> {
+    /// Returns the smallest value of all stages.
+    pub fn min(&self) -> T {
+        self.exact.min(self.simhash).min(self.minhash)
+    }
+
+    /// Returns the largest value of all stages.
+    pub fn max(&self) -> T {
+        self.exact.max(self.simhash).max(self.minhash)
+    }
+}
+
+/// What to do with a page whose id is that of a near candidate but whose text changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum SameId {
+    /// Verdict `update`: goes to the unique topic and replaces the original.
+    Update = 1,
+    /// A duplicate like any other.
+    Duplicate = 2,
+}
+
+/// What decides a verdict. Two judges with the same rules and the same log give the same verdicts (law L5).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rules {
+    /// The stages in use, strongest first.
+    pub stages: Vec<Stage>,
+    /// Largest Hamming distance of a `SimHash` match, inclusive, 0 to 8.
+    pub max_distance: u8,
+    /// How long each stage remembers, in event time, inclusive.
+    pub windows: Windows<Duration>,
+    /// How far one partition may lag behind another and still find everything.
+    pub lateness: Duration,
+    /// How far a page's clock may run ahead of the brokers'.
+    pub max_future_skew: Duration,
+    /// Most originals held; when full the oldest go first.
+    pub max_entries: u64,
+    /// What a changed page with a known id is.
+    pub same_id: SameId,
+    /// Least share of the smaller page's figures that a near page has in common, in thousandths, inclusive; with fewer
+    /// it is a template. Without it figures do not count.
+    pub number_guard: Option<u16>,
+    /// How sketches are compared; without it the `MinHash` stage finds nothing.
+    pub minhash: Option<MinHashRules>,
+    /// Least estimated Jaccard index of pages that match by their `SimHash`, in thousandths, inclusive, where both have a
+    /// sketch: words can be chosen so that a `SimHash` becomes that of another text. Without it the distance alone counts.
+    pub simhash_similarity: Option<u16>,
+    /// What pages of one site have to be to match. Without it they are like any others.
+    pub same_site: Option<SameSite>,
+}
+
+impl Default for Rules {
+    /// Returns the rules of a service whose configuration sets none, with room for a million originals.
+    fn default() -> Self {
+        Self {
+            stages: Stage::ALL.to_vec(),
+            max_distance: 3,
+            windows: Windows::all(Duration::from_hours(72)),
+            lateness: Duration::from_hours(6),
+            max_future_skew: Duration::from_mins(10),
+            max_entries: 1_000_000,
+            same_id: SameId::Update,
+            number_guard: Some(500),
+            minhash: MinHashSettings::default().form.and_then(MinHashRules::usual),
+            simhash_similarity: Some(200),
+            same_site: Some(SameSite { containment: 950 }),
+        }
+    }
+}
+
+/// How sketches are found and compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MinHashRules {
+    /// The form of all sketches of the scheme.
+    pub form: SketchForm,
+    /// Which of their slots make the keys that are looked up.
+    pub banding: Banding,
+    /// Keys that must be shared before sketches are compared, at least 1.
+    pub agree: u8,
+    /// Least estimated Jaccard index of a match, in thousandths, inclusive.
+    pub min_similarity: u16,
+    /// Least share of the smaller page that is in the other one, in thousandths, inclusive: pages that hold so much of
+    /// each other match, however unlike they are as a whole, if they share a single key. Without it only likeness
+    /// counts.
+    pub containment: Option<u16>,
+    /// Where an estimate alone does not make a match.
+    pub unsure: LowConfidence,
+    /// Most originals that are found by one key, and by one difference of a family; those that come later are found by
+    /// their other keys ([`Placement`](super::Placement)). 0: there is no bound, and there are no families.
+    pub max_bucket: u16,
+}
+
+impl MinHashRules {
+    /// Returns the default rules for sketches of this form; `None` for one with fewer slots than 42 bands of 3 rows take.
+    #[must_use]
+    pub fn usual(form: SketchForm) -> Option<Self> {
+        let unsure = LowConfidence {
+            below: 460,
+            below_short: 330,
+            short: 200,
+            containment: 800,
+            max_distance: 14,
+            of_many: true,
+        };
+        let banding = Banding::new(42, 3, form).ok()?;
+        Some(Self { form, banding, agree: 2, min_similarity: 300, containment: None, unsure, max_bucket: 64 })
+    }
+
+    /// Returns how many keys must be shared before two sketches are looked at.
+    #[must_use]
+    pub const fn least_keys(&self) -> u8 {
+        if self.containment.is_some() { 1 } else { self.agree }
+    }
+
+    /// Returns the share of the smaller page that is in the other one, in thousandths, as their sketches estimate it when
+    /// they share a key; where both have one that tells.
+    #[must_use]
+    pub fn share_contained(&self, one: &Fingerprints, other: &Fingerprints) -> Option<u16> {
+        one.contained(other, self.form, self.banding.rows())
+    }
+
+    /// Says whether the likeness of a pair of sketches that share a key is to be believed.
+    #[must_use]
+    pub fn is_sure(&self, evidence: Evidence) -> bool {
+        self.unsure.is_sure(self.form, evidence)
+    }
+
+    /// Returns what is known of a pair of sketches at this distance: `bits` differ in the pages' `SimHash`es, they are known to
+    /// be of two sites or not, and so many `rivals` are nearly as alike. Sketches without counts have one witness less.
+    #[must_use]
+    pub fn evidence(
+        &self,
+        [one, other]: [&[u8]; 2],
+        distance: u8,
+        bits: Option<u8>,
+        of_two_sites: bool,
+        rivals: u32,
+    ) -> Evidence {
+        let contained = self.form.contained(one, other, distance, self.banding.rows());
+        let shingles = self.form.count(one).zip(self.form.count(other)).map(|(one, other)| one.min(other));
+        let estimate = self.form.similarity(distance);
+        Evidence { estimate, contained, distance: bits, shingles, of_two_sites, rivals }
+    }
+
+    /// Says whether a pair of sketches at this distance may be taken for a match by chance.
+    #[must_use]
+    pub fn is_rival(&self, distance: u8) -> bool {
+        LowConfidence::is_rival(self.form, self.form.similarity(distance), self.min_similarity)
+    }
+
+    /// Says by how much of the smaller page a pair of sketches at this distance, which shares a key, matches by
+    /// containment; `None` when it does not.
+    #[must_use]
+    pub fn contained(&self, one: &[u8], other: &[u8], distance: u8) -> Option<u16> {
+        let least = self.containment?;
+        self.form.contained(one, other, distance, self.banding.rows()).filter(|share| *share >= least)
+    }
+}
+
+/// Number of a set of rules within one verdict log, from 1; 0 before any rules were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RulesNumber(pub u32);
+
+/// Expiry watermarks: originals before them are forgotten. They only move forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ExpiryWatermarks {
+    /// Originals with an earlier event time are forgotten, by stage.
+    pub times: Windows<Timestamp>,
+    /// Originals with a smaller sequence number are evicted.
+    pub first_sequence: u64,
+}
+
+impl ExpiryWatermarks {
+    /// Nothing is forgotten yet.
+    pub const START: Self = Self { times: Windows::all(Timestamp::MIN), first_sequence: 0 };
+
+    /// Moves each watermark to the later of both.
+    #[must_use]
+    pub fn later(self, other: Self) -> Self {
+        Self {
+            times: Windows {
+                exact: self.times.exact.max(other.times.exact),
+                simhash: self.times.simhash.max(other.times.simhash),
+                minhash: self.times.minhash.max(other.times.minhash),
+            },
+            first_sequence: self.first_sequence.max(other.first_sequence),
+        }
+    }
+}

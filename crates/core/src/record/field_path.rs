@@ -1,0 +1,145 @@
+//! Where in a record a field stands.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where one field of a page is read from.
+///
+/// ```
+/// # use dupgate_core::record::FieldPath;
+/// let path: FieldPath = "/meta/url".parse()?;
+/// assert_eq!(path.to_string(), "/meta/url");
+/// assert_eq!("header:site".parse(), Ok(FieldPath::Header("site".to_owned())));
+/// assert_eq!("key".parse(), Ok(FieldPath::Key));
+/// # Ok::<(), dupgate_core::record::NotAFieldPath>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FieldPath {
+    /// A JSON pointer (RFC 6901) into the record's value.
+    Pointer(Pointer),
+    /// The last header of this name.
+    Header(String),
+    /// The record's key.
+    Key,
+}
+
+/// A JSON pointer (RFC 6901), taken apart into its unescaped steps. Without a step it means the whole value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Pointer(Vec<String>);
+
+impl Pointer {
+    /// The longest pointer, in steps.
+    pub const MAX_STEPS: usize = 64;
+
+    /// Points at one member of the outermost object.
+    pub(super) fn of(name: &str) -> Self {
+        Self(vec![name.to_owned()])
+    }
+
+    /// Returns the names (or array positions) to walk, outermost first.
+    #[must_use]
+    pub fn steps(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|step| write!(f, "/{}", step.replace('~', "~0").replace('/', "~1")))
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pointer(pointer) => pointer.fmt(f),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Key => f.write_str("key"),
+        }
+    }
+}
+
+/// Why a text names no field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAFieldPath {
+    /// Neither form fits.
+    #[error("`{0}` names no field: expected a JSON pointer as in /url, header:<name>, or key")]
+    Form(String),
+    /// A header without a name.
+    #[error("`{0}` names no header: expected header:<name>")]
+    NamelessHeader(String),
+    /// RFC 6901 knows `~0` and `~1` only.
+    #[error("`{0}` is no JSON pointer: a ~ must be followed by 0 (for ~) or 1 (for /)")]
+    Escape(String),
+    /// Deeper than any real page, and deeper than the JSON reader walks.
+    #[error("the JSON pointer has {0} steps, at most {max} are followed", max = Pointer::MAX_STEPS)]
+    TooLong(usize),
+}
+
+impl FromStr for FieldPath {
+    type Err = NotAFieldPath;
+
+    fn from_str(text: &str) -> Result<Self, NotAFieldPath> {
+        if text == "key" {
+            return Ok(Self::Key);
+        }
+        if let Some(name) = text.strip_prefix("header:") {
+            let nameless = name.trim().is_empty();
+            return if nameless {
+                Err(NotAFieldPath::NamelessHeader(text.to_owned()))
+            } else {
+                Ok(Self::Header(name.to_owned()))
+            };
+        }
+        let steps = text.strip_prefix('/').ok_or_else(|| NotAFieldPath::Form(text.to_owned()))?;
+        let count = steps.split('/').count();
+        if count > Pointer::MAX_STEPS {
+            return Err(NotAFieldPath::TooLong(count));
+        }
+        let steps: Option<Vec<String>> = steps.split('/').map(unescape).collect();
+        steps.map(|steps| Self::Pointer(Pointer(steps))).ok_or_else(|| NotAFieldPath::Escape(text.to_owned()))
+    }
+}
+
+fn unescape(step: &str) -> Option<String> {
+    let mut parts = step.split('~');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (escaped, rest) = match part.as_bytes().first()? {
+            b'0' => ('~', part.strip_prefix('0')?),
+            b'1' => ('/', part.strip_prefix('1')?),
+            _ => return None,
+        };
+        plain.push(escaped);
+        plain.push_str(rest);
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_is_written_as_it_was_read() {
+        for text in ["/url", "/a/b/0", "/with~1slash/with~0tilde", "/", "//", "header:X-Site", "header:a:b", "key"] {
+            assert_eq!(text.parse::<FieldPath>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_pointer_is_unescaped_into_its_steps() {
+        let Ok(FieldPath::Pointer(pointer)) = "/a~1b/~01/".parse() else { panic!("a pointer") };
+        assert_eq!(pointer.steps(), ["a/b", "~1", ""]);
+    }
+
+    #[test]
+    fn what_names_no_field_is_refused_with_the_value() {
+        for text in ["", "url", "Key", "header", "header:", "header: ", "$.url", "/a~", "/a~2", "/~1~"] {
+            let error = text.parse::<FieldPath>().unwrap_err();
+            assert!(error.to_string().contains(&format!("`{text}`")), "{error}");
+        }
+        assert!("/a".repeat(64).parse::<FieldPath>().is_ok());
+        assert_eq!("/a".repeat(65).parse::<FieldPath>(), Err(NotAFieldPath::TooLong(65)));
+    }
+}

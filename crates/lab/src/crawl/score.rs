@@ -1,0 +1,267 @@
+//! What was found, against what was planted.
+//!
+//! Before: a page's [`Truth`] and the verdict that it got. After: a [`Report`] by kind of edit. Exact hashes and
+//! `SimHash` at a few bits are blind to most edits a re-publisher makes, so a missed kind is a figure here and not
+//! a failure.
+//!
+//! A match is right when it lies in the page's own family (the original and all its copies): a copy that was judged
+//! unique because its edit hid it is an original too, and the next copy may be nearer to it. Pages of several topics
+//! may be judged in another order than they were written in, and their verdicts be seen in yet another: pages are
+//! [planted](Scorer::plant) first and [noted](Scorer::note) when their verdict comes. When an original is judged behind
+//! its copy it is the original that is found, and the pair counts as found once.
+//!
+//! Cost: one look-up a page; the families of the last pages planted are remembered, as many as [`Scorer::new`] says.
+
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::{Edit, Truth};
+use dupgate_core::record::Reject;
+
+pub use report::{LEGEND, Report};
+
+/// What became of one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Found {
+    /// Delivered as unique.
+    Unique,
+    /// A changed text of a known page.
+    Update,
+    /// A duplicate with equal text.
+    Exact,
+    /// A duplicate with a near text.
+    Near,
+    /// A dead letter, and why.
+    Dead(Reject),
+}
+
+impl Found {
+    /// Returns the name that stands in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Update => "update",
+            Self::Exact => "exact",
+            Self::Near => "near",
+            Self::Dead(_) => "dead",
+        }
+    }
+}
+
+/// A row of the report: what was done to the page before it was planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The same text on another site.
+    Exact,
+    /// An edited text.
+    Near(Edit),
+}
+
+impl Kind {
+    /// Every kind of copy.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Exact].into_iter().chain(Edit::ALL.map(Self::Near))
+    }
+
+    /// Returns the name that stands in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Near(edit) => edit.name(),
+        }
+    }
+}
+
+/// What became of the copies of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copies {
+    /// How many were planted.
+    pub planted: u64,
+    /// Called a duplicate of a page of their family.
+    pub found: u64,
+    /// Called a duplicate of a page that they are no copy of.
+    pub wrong: u64,
+    /// Called unique.
+    pub missed: u64,
+    /// Dead letters, though nothing is wrong with them.
+    pub dead: u64,
+}
+
+/// What became of the pages that are like no other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uniques {
+    /// How many were planted.
+    pub planted: u64,
+    /// Called unique.
+    pub kept: u64,
+    /// Called a duplicate of an own copy that was judged first; the pair counts as found at the copy's kind.
+    pub behind_their_copy: u64,
+    /// Called a duplicate of a page that is no copy of them.
+    pub lost: u64,
+    /// Dead letters, though nothing is wrong with them.
+    pub dead: u64,
+}
+
+/// What became of the broken records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Broken {
+    /// How many were planted.
+    pub planted: u64,
+    /// Dead letters with the right reason.
+    pub dead: u64,
+    /// Dead letters with another reason.
+    pub other_reason: u64,
+    /// Got a verdict, though there is no page in them.
+    pub judged: u64,
+}
+
+/// Verdict counts of one verdict kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// How often it called a page a duplicate.
+    pub said: u64,
+    /// How often it named a page of the same family.
+    pub right: u64,
+}
+
+/// Compares verdicts with the truth, page by page, in whatever order the verdicts come.
+#[derive(Clone, Debug)]
+pub struct Scorer {
+    copies: BTreeMap<Kind, Copies>,
+    uniques: Uniques,
+    broken: BTreeMap<&'static str, Broken>,
+    said: BTreeMap<Found, Said>,
+    families: HashMap<String, Member>,
+    order: VecDeque<String>,
+    remembered: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    family: String,
+    standing: Standing,
+}
+
+/// What is known of a page of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Nothing that matters to others.
+    Plain,
+    /// A copy that was called unique: its original may still be found by it.
+    Missed(Kind),
+    /// Its original was called a duplicate of it: the pair is found.
+    Claimed,
+}
+
+impl Scorer {
+    /// Begins with nothing seen. Remembers the families of the last `remembered` pages planted: at least the crawl's
+    /// reach and what may be on its way.
+    #[must_use]
+    pub fn new(remembered: usize) -> Self {
+        Self {
+            copies: Kind::all().map(|kind| (kind, Copies::default())).collect(),
+            uniques: Uniques::default(),
+            broken: BTreeMap::new(),
+            said: BTreeMap::new(),
+            families: HashMap::new(),
+            order: VecDeque::new(),
+            remembered,
+        }
+    }
+
+    /// Remembers what a page is, before its verdict and those of its copies are noted.
+    pub fn plant(&mut self, key: &str, truth: &Truth) {
+        let family = truth.original().unwrap_or(key).to_owned();
+        if self.families.insert(key.to_owned(), Member { family, standing: Standing::Plain }).is_none() {
+            self.order.push_back(key.to_owned());
+        }
+        if self.order.len() > self.remembered
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.families.remove(&oldest);
+        }
+    }
+
+    /// Notes what became of the page with this key; `matched` is the key of the page that it was called a duplicate
+    /// (or an update) of.
+    pub fn note(&mut self, key: &str, truth: &Truth, found: Found, matched: Option<&str>) {
+        let family = truth.original().unwrap_or(key);
+        let right = matched.and_then(|matched| self.families.get(matched)).is_some_and(|it| it.family == family);
+        if matched.is_some() {
+            let said = self.said.entry(found).or_default();
+            said.said += 1;
+            said.right += u64::from(right);
+        }
+        let kind = match truth {
+            Truth::Unique => return self.note_unique(found, matched.filter(|_| right)),
+            Truth::Broken { damage } => {
+                let broken = self.broken.entry(damage.name()).or_default();
+                broken.planted += 1;
+                match found {
+                    Found::Dead(reason) if reason == damage.reason() => broken.dead += 1,
+                    Found::Dead(_) => broken.other_reason += 1,
+                    Found::Unique | Found::Update | Found::Exact | Found::Near => broken.judged += 1,
+                }
+                return;
+            }
+            Truth::Exact { .. } => Kind::Exact,
+            Truth::Near { edit, .. } => Kind::Near(*edit),
+        };
+        let copies = self.copies.entry(kind).or_default();
+        copies.planted += 1;
+        match found {
+            Found::Dead(_) => copies.dead += 1,
+            Found::Update | Found::Exact | Found::Near if right => copies.found += 1,
+            Found::Update | Found::Exact | Found::Near => copies.wrong += 1,
+            Found::Unique => match self.families.get_mut(key) {
+                Some(Member { standing: Standing::Claimed, .. }) => copies.found += 1,
+                Some(member) => {
+                    member.standing = Standing::Missed(kind);
+                    copies.missed += 1;
+                }
+                None => copies.missed += 1,
+            },
+        }
+    }
+
+    fn note_unique(&mut self, found: Found, own_copy: Option<&str>) {
+        self.uniques.planted += 1;
+        match (found, own_copy) {
+            (Found::Dead(_), _) => self.uniques.dead += 1,
+            (Found::Unique, _) => self.uniques.kept += 1,
+            (Found::Update | Found::Exact | Found::Near, None) => self.uniques.lost += 1,
+            (Found::Update | Found::Exact | Found::Near, Some(copy)) => {
+                self.uniques.behind_their_copy += 1;
+                self.claim(copy);
+            }
+        }
+    }
+
+    /// Counts a copy as found whose original was called a duplicate of it.
+    fn claim(&mut self, copy: &str) {
+        let Some(member) = self.families.get_mut(copy) else { return };
+        if let Standing::Missed(kind) = member.standing
+            && let Some(copies) = self.copies.get_mut(&kind)
+        {
+            copies.missed -= 1;
+            copies.found += 1;
+        }
+        member.standing = Standing::Claimed;
+    }
+
+    /// Returns the figures so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        Report {
+            copies: self.copies.clone(),
+            uniques: self.uniques,
+            broken: self.broken.clone(),
+            said: self.said.iter().map(|(found, said)| (found.name(), *said)).collect(),
+        }
+    }
+}
