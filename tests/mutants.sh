@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Breaks the machine on purpose, one way after the other, and sees that the simulation catches each.
 #
-#   tests/mutants.sh            every breakage of tests/simulation/mutants
+#   tests/mutants.sh            every breakage of crates/core/tests/simulation/mutants
 #   tests/mutants.sh 07 13      those whose names begin so
 #
 # A breakage is a patch with a sentence that says what is wrong. It is applied to a copy of the sources; the real
@@ -26,7 +26,7 @@ sources() {
 
 # Builds the simulation; prints where it is.
 build() {
-    (cd "$copy" && cargo test --locked --quiet --test simulation --no-run --message-format=json 2>"$copy/build.log") |
+    (cd "$copy" && cargo test --locked --quiet -p dupgate-core --test simulation --no-run --message-format=json 2>"$copy/build.log") |
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
 }
 
@@ -52,7 +52,7 @@ fi
 
 failures=0
 row BREAKAGE OUTCOME 'HOW IT SHOWED'
-for patch in "$root"/tests/simulation/mutants/*.patch; do
+for patch in "$root"/crates/core/tests/simulation/mutants/*.patch; do
     name=$(basename "$patch" .patch)
     wanted "$name" "$@" || continue
     sources

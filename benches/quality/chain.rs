@@ -12,7 +12,7 @@ use dupgate::quality::{BackgroundSimilarity, clean, jaccard, set_of};
 use dupgate::record::Body;
 use dupgate::text::Analyzer;
 
-use crate::rng::Rng;
+use dupgate_testkit::rng::Rng;
 
 /// Texts that are compared with each other, real or generated.
 const COMPARED: usize = 1000;

@@ -12,8 +12,6 @@
 
 mod chain;
 mod judging;
-#[path = "../../tests/support/rng.rs"]
-mod rng;
 
 use std::collections::HashMap;
 use std::io::BufRead;

@@ -12,7 +12,7 @@ use super::levels::Levels;
 use super::properties::Properties;
 use super::units::Start;
 use crate::protocol::Rules;
-use crate::{fingerprint, record, text};
+use crate::{fingerprint, record, text, worker};
 
 pub use super::raw::{
     ColdStart, Compression, Delivery, DuplicateValue, Level, LogFormat, Mechanism, Mode, OnBadRecord, Partition,
@@ -172,20 +172,12 @@ pub enum Topics {
     Pattern(String),
 }
 
-/// What the names of the group and logs of `mode: observe` end in.
-pub(super) const OBSERVED: &str = ".observe";
-
-impl Mode {
-    /// Returns the group, or the first part of the names of the logs, that this mode works under.
-    ///
-    /// A page seen while observing is delivered nowhere. Under the names of a mode that delivers, copies of it would be
-    /// called duplicates of a page that nobody got (law L8). Tagging delivers every page as unique, so it shares the
-    /// names of routing.
-    #[must_use]
-    pub fn own_name(self, configured: &str) -> String {
-        match self {
-            Self::Observe => format!("{configured}{OBSERVED}"),
-            Self::Route | Self::Tag => configured.to_owned(),
+impl From<Mode> for worker::Mode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Route => Self::Route,
+            Mode::Tag => Self::Tag,
+            Mode::Observe => Self::Observe,
         }
     }
 }
@@ -196,7 +188,7 @@ pub struct Input {
     /// The input topics. No names for `sieve`, which reads files.
     pub topics: Topics,
     /// The workers' consumer group; prefix of everything that is named after it. As configured, but for
-    /// [`Mode::own_name`].
+    /// [`worker::Mode::own_name`].
     pub group: String,
     /// Stable name of this instance: static membership and transactional id.
     pub instance_id: Option<String>,
@@ -224,7 +216,7 @@ pub struct Index {
 /// The two logs (`logs`).
 #[derive(Clone, Debug)]
 pub struct Logs {
-    /// First part of their names, of [`Mode::own_name`].
+    /// First part of their names, of [`worker::Mode::own_name`].
     pub prefix: String,
     /// Replication factor of both logs; the cluster's default when absent.
     pub replication_factor: Option<i32>,

@@ -8,8 +8,8 @@ use super::pair_inspector::PairRecorder;
 use super::tree_budget::TreeBudget;
 use crate::config::Properties;
 use crate::config::raw::{
-    Compression, Delivery as ConfiguredDelivery, DuplicateValue as ConfiguredValue, Mode as ConfiguredMode,
-    OnBadRecord, Partition, TimestampOf, Tombstones as ConfiguredTombstones,
+    Compression, Delivery as ConfiguredDelivery, DuplicateValue as ConfiguredValue, OnBadRecord, Partition,
+    TimestampOf, Tombstones as ConfiguredTombstones,
 };
 use crate::config::settings::{Kafka, Settings, Topics};
 use crate::error::{Fatal, Reason};
@@ -26,7 +26,7 @@ use crate::kafka::verdict_log::{FollowEvent, Follower};
 use crate::record::PartitionId;
 use crate::telemetry::{Health, Metrics};
 use crate::transaction::Manner;
-use crate::worker::{BadRecords, LogPartition, Mode, Partitioning, Routing, Tombstones};
+use crate::worker::{BadRecords, LogPartition, Partitioning, Routing, Tombstones};
 
 /// What a batch takes beside its records, at the most.
 const BATCH_HEAD_BYTES: usize = 64 << 10;
@@ -233,11 +233,7 @@ const fn compression(codec: Compression) -> &'static str {
 #[must_use]
 pub fn routing(settings: &Settings) -> Routing {
     Routing {
-        mode: match settings.mode {
-            ConfiguredMode::Route => Mode::Route,
-            ConfiguredMode::Tag => Mode::Tag,
-            ConfiguredMode::Observe => Mode::Observe,
-        },
+        mode: settings.mode.into(),
         tombstones: match settings.input.tombstones {
             ConfiguredTombstones::Forward => Tombstones::Forward,
             ConfiguredTombstones::Drop => Tombstones::Drop,

@@ -214,7 +214,7 @@ fn every_relative_link_leads_somewhere() {
 /// `tests/mutants.sh` says the same, but takes an hour.
 #[test]
 fn every_breakage_for_the_simulation_fits_the_sources() {
-    let listed = std::fs::read_dir(root().join("tests/simulation/mutants")).unwrap();
+    let listed = std::fs::read_dir(root().join("crates/core/tests/simulation/mutants")).unwrap();
     let patches: Vec<PathBuf> = listed.map(|entry| entry.unwrap().path()).collect();
     assert!(patches.len() > 20, "{patches:?}");
     for patch in patches {

@@ -7,6 +7,7 @@ use super::super::settings::{Judge, Logs, Processing, Settings};
 use super::super::units::Span;
 use super::routes::{check_own_name, is_read};
 use super::{Findings, core_settings};
+use crate::worker;
 
 /// Shorter times cannot be told apart in Kafka's timestamps.
 pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
@@ -30,7 +31,7 @@ pub(super) fn logs(raw: &Raw, found: &mut Findings) -> Logs {
     if logs.prefix.is_some() {
         check_own_name("logs.prefix", prefix, found);
     }
-    let prefix = raw.mode.own_name(prefix);
+    let prefix = worker::Mode::from(raw.mode).own_name(prefix);
     for log in ["fingerprints", "verdicts"] {
         let name = format!("{prefix}.{log}.");
         // The scheme ends the name; any will do for a look at the pattern.

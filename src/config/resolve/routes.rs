@@ -1,9 +1,10 @@
 //! Which topics are read and written.
 
 use super::super::raw::{Mode, OnBadRecord, Raw};
-use super::super::settings::{Input, OBSERVED, Output, Topics};
+use super::super::settings::{Input, Output, Topics};
 use super::super::units::Start;
 use super::{Findings, Purpose, limits};
+use crate::worker::{self, OBSERVED};
 
 /// Longest name of a topic that brokers take, in bytes.
 const MAX_TOPIC_NAME: usize = 249;
@@ -49,7 +50,7 @@ pub(super) fn input(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Input 
     });
     Input {
         topics,
-        group: raw.mode.own_name(&input.group),
+        group: worker::Mode::from(raw.mode).own_name(&input.group),
         instance_id: (!input.instance_id.is_empty()).then(|| input.instance_id.clone()),
         start,
         tombstones: input.tombstones,

@@ -7,7 +7,7 @@ use super::super::{Layers, Settings, settings};
 use super::*;
 use crate::fingerprint::LowConfidence;
 use crate::protocol::{Rules, Stage, Windows};
-use crate::{fingerprint, record, text};
+use crate::{fingerprint, record, text, worker};
 
 /// The least that a service needs.
 const MINIMAL: &str = "
@@ -336,7 +336,6 @@ fn topics_are_names_or_one_pattern() {
 
 #[test]
 fn observing_has_a_group_and_logs_of_its_own() {
-    use settings::Mode;
     for prefix in ["logs.prefix=null", "logs.prefix=crawl"] {
         let names = |mode: &str| {
             let settings = settings(&[prefix, mode]);
@@ -349,7 +348,7 @@ fn observing_has_a_group_and_logs_of_its_own() {
         assert_ne!(observe.2, route.2);
     }
     assert_eq!(settings(&["mode=observe"]).input.group, "dupgate.observe");
-    assert_eq!(Mode::Observe.own_name("a"), "a.observe");
+    assert_eq!(worker::Mode::Observe.own_name("a"), "a.observe");
     // A name that the other mode would derive.
     refused(&["input.group=a.observe"], "input.group", "is added to it by `mode: observe`");
     refused(&["logs.prefix=a.observe"], "logs.prefix", "is added to it by `mode: observe`");

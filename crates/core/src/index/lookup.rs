@@ -59,7 +59,7 @@ impl Index {
     pub(super) fn positions_of_id(&self, id: IdHash, watermarks: &ExpiryWatermarks) -> Vec<u64> {
         let mut found = Vec::new();
         self.by_id.equal(0, id.0, &self.ring.positions(), |position| {
-            if self.ring.id(position) == Some(id) && !self.is_behind(position, watermarks) {
+            if self.ring.id(position) == Some(id) && self.is_live(position, watermarks) {
                 found.push(position);
             }
         });

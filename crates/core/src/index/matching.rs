@@ -138,9 +138,11 @@ impl Index {
             if let Some(keys) =
                 self.family_keys(head, &probe.fingerprints.numbers, probe.fingerprints.sketch.as_deref())
             {
-                // Keys are equal by chance now and then.
+                // Keys are equal by chance now and then. What merely happens to be in memory still must take nobody's place
+                // among the most: whoever restored the state does not have it (law L5).
                 let is_of_family = |position| self.ring.placement(position).family == Some(head);
-                let (found, others) = self.families.sharing(&keys, &self.ring.positions(), most.into(), is_of_family);
+                let is_wanted = |position| is_of_family(position) && self.is_live(position, &probe.watermarks);
+                let (found, others) = self.families.sharing(&keys, &self.ring.positions(), most.into(), is_wanted);
                 positions.extend(found);
                 left_out += others;
             }

@@ -335,6 +335,11 @@ impl Index {
             .filter_map(|position| self.original(position))
     }
 
+    /// Says whether [`Index::live`] has the original at a position.
+    fn is_live(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
+        !self.is_behind(position, watermarks) && self.ring.facts(position).is_some()
+    }
+
     /// Says whether no stage can match the original at a position any more.
     fn is_behind(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
         self.ring.is_behind(position, watermarks)

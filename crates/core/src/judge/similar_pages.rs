@@ -17,7 +17,7 @@ use crate::protocol::{
     Answer, Decision, LogIdentity, MinHashRules, PageRequest, PageVerdict, Request, RequestBody, RequestId,
     RequestOffset, Rules, Verdict, VerdictOffset, Windows,
 };
-use crate::record::{PartitionId, Timestamp};
+use crate::record::{PartitionId, Reject, Timestamp};
 
 const SLOTS: usize = 128;
 
@@ -158,6 +158,19 @@ fn template(number: u64) -> Made {
 }
 
 #[test]
+fn a_member_that_is_forgotten_takes_nobodys_place() {
+    let mut judge = TestJudge::of(rules(1));
+    assert!(matches!(judge.judge(template(0)), Decision::Unique { .. }));
+    assert!(matches!(judge.judge(template(1)), Decision::Template { .. }));
+    let source = PartitionId::new("pages", 0).at(1);
+    let answer = Answer::Withdrawn { source, reason: Reject::Gone };
+    judge.state.follow(&Verdict { request: RequestId(99), answer }).unwrap();
+    // It shares all keys with the one that is still in memory, and comes after it.
+    assert!(matches!(judge.judge(template(1)), Decision::Template { .. }));
+    assert!(is_duplicate(&judge.judge(Made { edits: 3, ..template(1) })), "one member is compared: the live one");
+}
+
+#[test]
 fn pages_of_one_template_cost_as_little_at_the_end_as_at_the_beginning_and_their_copies_are_found() {
     let mut court = TestJudge::of(rules(16));
     let (mut most, mut found) = (0, 0);
@@ -235,6 +248,33 @@ fn a_page_that_names_its_canonical_address_is_found_whatever_surrounds_it() {
     // A text that has nothing to do with the page does not become it by its name.
     let unlike = Made { block: 80, own: 0, text: 80, ..amp };
     assert!(!is_duplicate(&court.judge(unlike)));
+}
+
+#[test]
+fn a_variant_is_compared_with_the_text_that_an_id_has_now() {
+    let page = Made { block: 2, own: 300, text: 1, site: Some(7), id: Some(70), ..Made::default() };
+    // Bands alone find no page of which a third is another text.
+    let rules = || {
+        let minhash = rules(64).minhash.map(|minhash| MinHashRules { agree: 20, ..minhash });
+        Rules { minhash, ..rules(64) }
+    };
+    let (mut judge, mut new) = (TestJudge::of(rules()), TestJudge::of(rules()));
+    judge.judge(Made { block: 9, text: 9, ..Made::default() });
+    judge.judge(page);
+    // Each text replaces the one before; all of them are still in memory, behind a page that is remembered.
+    for edits in 1..100 {
+        assert!(matches!(judge.judge(Made { edits, ..page }), Decision::Update { .. }), "{edits}");
+    }
+    new.judge(Made { edits: 99, ..page });
+    for own in 500..800 {
+        let variant = Made { own, is_variant: true, ..page };
+        let [known, expected] = [&judge, &new].map(|judge| {
+            let verdict = decide(&judge.state, &variant.request(200), Timestamp::from_millis(200)).unwrap();
+            let Answer::Page(page) = verdict.answer else { panic!() };
+            is_duplicate(&page.decision)
+        });
+        assert_eq!(known, expected, "{own}");
+    }
 }
 
 #[test]

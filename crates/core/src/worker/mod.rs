@@ -32,6 +32,6 @@ pub use flow_control::Pacing;
 pub use headers::{Header, HeaderSettings, MAX_HEADER_BYTES, OutputKind, message, verdict_name};
 pub use machine::{Status, Worker};
 pub use progress::Backlog;
-pub use route::{BadRecords, Mode, Partitioning, Routing, Tombstones, murmur2};
+pub use route::{BadRecords, Mode, OBSERVED, Partitioning, Routing, Tombstones, murmur2};
 pub use settings::WorkerSettings;
 pub use subscription::{Subscription, unread};

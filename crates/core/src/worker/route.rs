@@ -16,6 +16,24 @@ pub enum Mode {
     Observe,
 }
 
+/// What the names of the group and logs of `mode: observe` end in.
+pub const OBSERVED: &str = ".observe";
+
+impl Mode {
+    /// Returns the group, or the first part of the names of the logs, that this mode works under.
+    ///
+    /// A page seen while observing is delivered nowhere. Under the names of a mode that delivers, copies of it would be
+    /// called duplicates of a page that nobody got (law L8). Tagging delivers every page as unique, so it shares the
+    /// names of routing.
+    #[must_use]
+    pub fn own_name(self, configured: &str) -> String {
+        match self {
+            Self::Observe => format!("{configured}{OBSERVED}"),
+            Self::Route | Self::Tag => configured.to_owned(),
+        }
+    }
+}
+
 /// What happens to null values (`input.tombstones`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tombstones {

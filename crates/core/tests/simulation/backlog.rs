@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
-use dupgate::protocol::{Answer, Decision, LogIdentity, Rules, SameId, Stage, Windows};
-use dupgate::transaction::Manner;
-use dupgate::worker::{Pacing, PageOutcome, WorkerSettings};
+use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
+use dupgate_core::protocol::{Answer, Decision, LogIdentity, Rules, SameId, Stage, Windows};
+use dupgate_core::transaction::Manner;
+use dupgate_core::worker::{Pacing, PageOutcome, WorkerSettings};
 
 use crate::judge_driver::JudgeDriver;
 use crate::pages::WorldPage;
-use crate::rng::Rng;
 use crate::worker_driver::WorkerDriver;
 use crate::world::{GROUP, Moment, Step, Value, World, routed};
+use dupgate_testkit::rng::Rng;
 
 const PARTITIONS: usize = 24;
 const PAGES: usize = 4_000;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dupgate::record::{PartitionId, Timestamp};
+use dupgate_core::record::{PartitionId, Timestamp};
 
 use super::group::Committed;
 use super::partition::SlotState;

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use dupgate::config::settings::Mode;
-use dupgate::judge::{Judge, State};
-use dupgate::protocol::{
+use dupgate_core::judge::{Judge, State};
+use dupgate_core::protocol::{
     Answer, Checkpoint, Decision, Request, Stage, Verdict, VerdictBatch, VerdictReader, VerdictRecord, decode_requests,
 };
-use dupgate::record::{PartitionId, Source, Timestamp};
-use dupgate::worker::PageOutcome;
+use dupgate_core::record::{PartitionId, Source, Timestamp};
+use dupgate_core::worker::Mode;
+use dupgate_core::worker::PageOutcome;
 
 use crate::bus::{CommittedTransaction, SlotState};
 use crate::oracle::Oracle;

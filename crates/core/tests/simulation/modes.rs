@@ -1,6 +1,6 @@
 //! A day of observing, a day of tagging, then the pages are routed.
 
-use dupgate::config::settings::Mode;
+use dupgate_core::worker::Mode;
 
 use crate::schedule::Schedule;
 

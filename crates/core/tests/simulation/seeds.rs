@@ -27,7 +27,7 @@ fn run(seed: u64, steps: u64) -> Result<Statistics, String> {
     let next = seed + 1;
     Err(format!(
         "{}\nseed {seed}, step {done} of {steps}: {broken}\nagain: DUPGATE_SIM_SEEDS={seed}..{next} \
-         DUPGATE_SIM_STEPS={steps} cargo test --test simulation random_schedules\n",
+         DUPGATE_SIM_STEPS={steps} cargo test -p dupgate-core --test simulation random_schedules\n",
         trace.join("\n")
     ))
 }

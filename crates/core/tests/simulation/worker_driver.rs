@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use dupgate::config::settings::Mode;
-use dupgate::protocol::{Request, RequestOffset, VerdictOffset, VerdictReader};
-use dupgate::record::{PartitionId, Timestamp};
-use dupgate::transaction::{Call, CallError};
-use dupgate::worker::{
+use dupgate_core::protocol::{Request, RequestOffset, VerdictOffset, VerdictReader};
+use dupgate_core::record::{PartitionId, Timestamp};
+use dupgate_core::transaction::{Call, CallError};
+use dupgate_core::worker::Mode;
+use dupgate_core::worker::{
     Backlog, Blocked, Effect, Event, LogPartition, Output, Page, PageOutcome, ProducerCall, ReadFrom, Status,
     Subscription, Worker, WorkerSettings, unread,
 };
@@ -620,7 +620,7 @@ fn route(world: &mut World, client: &Client, outputs: &[Arc<Output<Payload>>]) -
     for (index, output) in outputs.iter().enumerate() {
         let is_verdict = matches!(output.outcome, PageOutcome::Ruled(_));
         if is_verdict && output.page.payload.poison {
-            return Err(CallError::Undeliverable { index, reason: dupgate::record::Reject::Refused });
+            return Err(CallError::Undeliverable { index, reason: dupgate_core::record::Reject::Refused });
         }
         if world.mode == Mode::Observe {
             continue;

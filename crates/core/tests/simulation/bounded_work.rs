@@ -4,14 +4,14 @@
 
 use std::num::NonZeroUsize;
 
-use dupgate::config::{ExternalInputs, Layers, Purpose};
-use dupgate::fingerprint::{Fingerprinter, Fingerprints, PageDigest, ScopeHash, Scratch};
-use dupgate::judge::{State, decide};
-use dupgate::protocol::{
+use dupgate_core::fingerprint::{Fingerprinter, Fingerprints, PageDigest, ScopeHash, Scratch, Settings};
+use dupgate_core::judge::{State, decide};
+use dupgate_core::protocol::{
     Answer, Decision, LogIdentity, PageRequest, Request, RequestBody, RequestId, RequestOffset, Rules,
 };
-use dupgate::quality::{Families, FamilyKind};
-use dupgate::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
+use dupgate_core::record::{EventTime, Fields, Format, InputSettings, PartitionId, RawRecord, Timestamp};
+use dupgate_core::text;
+use dupgate_lab::quality::{Families, FamilyKind};
 
 const PAGES: usize = 20_000;
 const THOUSAND: usize = 1000;
@@ -20,16 +20,15 @@ const LETTERS: usize = 900;
 
 /// Judges a stream and compares the work of each thousand pages with that of the second one.
 fn judge(kind: FamilyKind) {
-    let (mut settings, _) = Layers::default().resolve(&ExternalInputs::default(), Purpose::Sieve).unwrap();
-    settings.record = InputSettings {
+    let input = InputSettings {
         format: Format::Text,
         fields: Fields::nowhere(),
         event_time: EventTime::Record,
-        ..settings.record
+        ..InputSettings::default()
     };
     let reader =
-        Fingerprinter::new(&settings.record, &settings.text, &settings.fingerprint, NonZeroUsize::MIN).unwrap();
-    let rules = Rules { max_entries: PAGES as u64, ..settings.rules };
+        Fingerprinter::new(&input, &text::Settings::default(), &Settings::default(), NonZeroUsize::MIN).unwrap();
+    let rules = Rules { max_entries: PAGES as u64, ..Rules::default() };
     let mut state = State::begin(LogIdentity(1), rules, RequestOffset(0));
     let (families, mut scratch) = (Families::new(kind, LETTERS), Scratch::default());
     let mut read: Option<(String, Fingerprints)> = None;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate::record::PartitionId;
-use dupgate::transaction::Manner;
-use dupgate::worker::{Blocked, Pacing, WorkerSettings};
+use dupgate_core::record::PartitionId;
+use dupgate_core::transaction::Manner;
+use dupgate_core::worker::{Blocked, Pacing, WorkerSettings};
 
 use crate::laws::Laws;
 use crate::pages::WorldPage;

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use dupgate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, Width};
-use dupgate::protocol::PageRequest;
-use dupgate::record::{Reject, Source, Timestamp};
-use dupgate::worker::{LogPartition, Page, PageAction, PageOutcome};
+use dupgate_core::fingerprint::{
+    ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, Width,
+};
+use dupgate_core::protocol::PageRequest;
+use dupgate_core::record::{Reject, Source, Timestamp};
+use dupgate_core::worker::{LogPartition, Page, PageAction, PageOutcome};
 
-use crate::rng::Rng;
+use dupgate_testkit::rng::Rng;
 
 /// What stands in the input topic.
 #[derive(Clone, Debug)]

@@ -4,21 +4,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate::config::settings::Mode;
-use dupgate::fingerprint::{Banding, LowConfidence, SketchForm, SlotBits};
-use dupgate::judge::{ColdStart, JudgeSettings, Snapshot};
-use dupgate::protocol::{ForgetTarget, LogIdentity, MinHashRules, Request, RequestBody, Rules, SameId, Stage, Windows};
-use dupgate::record::{PartitionId, Source};
-use dupgate::transaction::Manner;
-use dupgate::worker::{Blocked, LogPartition, Pacing, WorkerSettings};
+use dupgate_core::fingerprint::{Banding, LowConfidence, SketchForm, SlotBits};
+use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
+use dupgate_core::protocol::{
+    ForgetTarget, LogIdentity, MinHashRules, Request, RequestBody, Rules, SameId, Stage, Windows,
+};
+use dupgate_core::record::{PartitionId, Source};
+use dupgate_core::transaction::Manner;
+use dupgate_core::worker::Mode;
+use dupgate_core::worker::{Blocked, LogPartition, Pacing, WorkerSettings};
 
 use crate::bus::{End, MemberId};
 use crate::judge_driver::JudgeDriver;
 use crate::laws::Laws;
 use crate::pages::WorldPage;
-use crate::rng::Rng;
 use crate::worker_driver::WorkerDriver;
 use crate::world::{GROUP, Moment, Step, Value, World, judges_of};
+use dupgate_testkit::rng::Rng;
 
 /// What an instance is, whichever process runs it.
 struct Instance {
@@ -491,7 +493,7 @@ impl Schedule {
                 let live = self.laws.live(log);
                 if !live.is_empty() {
                     let target = ForgetTarget::Source(live[self.world.rng.below(live.len())].clone());
-                    let by_id = ForgetTarget::Id(dupgate::fingerprint::IdHash(self.world.rng.next() % 10));
+                    let by_id = ForgetTarget::Id(dupgate_core::fingerprint::IdHash(self.world.rng.next() % 10));
                     let target = if self.world.rng.chance(500) { target } else { by_id };
                     let request = self.world.new_request();
                     self.world.send(log, Request { id: request, body: RequestBody::Forget(target) }, None);

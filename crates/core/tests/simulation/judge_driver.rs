@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use dupgate::index::run_sequential;
-use dupgate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Snapshot};
-use dupgate::protocol::{RequestOffset, VerdictOffset, VerdictReader, decode_requests, encode_verdict};
-use dupgate::transaction::{Call, CallError};
-use dupgate::worker::LogPartition;
+use dupgate_core::index::run_sequential;
+use dupgate_core::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Snapshot};
+use dupgate_core::protocol::{RequestOffset, VerdictOffset, VerdictReader, decode_requests, encode_verdict};
+use dupgate_core::transaction::{Call, CallError};
+use dupgate_core::worker::LogPartition;
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
 use crate::producer::{Client, Died, Out, refused_by};

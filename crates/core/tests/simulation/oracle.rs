@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dupgate::fingerprint::{Fingerprints, IdHash, ScopeHash};
-use dupgate::protocol::{
+use dupgate_core::fingerprint::{Fingerprints, IdHash, ScopeHash};
+use dupgate_core::protocol::{
     Answer, Decision, ForgetTarget, Match, MatchedBy, NewOriginal, PageRequest, PageVerdict, Placement, Request,
     RequestBody, RequestId, Rules, SameId, Stage, Verdict,
 };
-use dupgate::record::{PartitionId, Source};
+use dupgate_core::record::{PartitionId, Source};
 
 /// A judge of one log, fed with a copy of it.
 #[derive(Debug, Default)]
@@ -134,7 +134,7 @@ impl Oracle {
                 }
             }
         };
-        let event_time = dupgate::record::Timestamp::from_millis(time);
+        let event_time = dupgate_core::record::Timestamp::from_millis(time);
         Some(PageVerdict { source: page.source.clone(), event_time, digest: page.digest, decision })
     }
 

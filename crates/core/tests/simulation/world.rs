@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dupgate::config::settings::Mode;
-use dupgate::fingerprint::Width;
-use dupgate::protocol::{Request, RequestId, Verdict, encode_requests};
-use dupgate::record::{PartitionId, Source, Timestamp};
-use dupgate::transaction::{Call, CallError};
-use dupgate::worker::{LogPartition, PageOutcome};
+use dupgate_core::fingerprint::Width;
+use dupgate_core::protocol::{Request, RequestId, Verdict, encode_requests};
+use dupgate_core::record::{PartitionId, Source, Timestamp};
+use dupgate_core::transaction::{Call, CallError};
+use dupgate_core::worker::Mode;
+use dupgate_core::worker::{LogPartition, PageOutcome};
 
 use crate::bus::{Bus, Refused};
 use crate::pages::WorldPage;
-use crate::rng::Rng;
+use dupgate_testkit::rng::Rng;
 
 /// The input group.
 pub(crate) const GROUP: &str = "pages";
@@ -351,7 +351,7 @@ pub(crate) fn as_call_error(refused: Refused, recovers: bool) -> CallError {
 }
 
 pub(crate) fn describe(request: &Request) -> String {
-    use dupgate::protocol::RequestBody;
+    use dupgate_core::protocol::RequestBody;
     let what = match &request.body {
         RequestBody::Page(page) => format!("page {}", page.source),
         RequestBody::Withdraw { source, reason } => format!("withdraw {source} {}", reason.name()),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dupgate::record::PartitionId;
+use dupgate_core::record::PartitionId;
 
 use super::{Bus, Refused};
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dupgate::record::{PartitionId, Timestamp};
+use dupgate_core::record::{PartitionId, Timestamp};
 
 use super::{Bus, Committed, End, Fetched, Notice, Refused};
 

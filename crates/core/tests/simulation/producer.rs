@@ -1,6 +1,6 @@
 //! A transactional producer's client side, for both roles: calls in, answers out, trouble in between.
 
-use dupgate::transaction::{Call, CallError};
+use dupgate_core::transaction::{Call, CallError};
 
 use crate::bus::{End, Refused};
 use crate::world::{Moment, Trouble, World, as_call_error};

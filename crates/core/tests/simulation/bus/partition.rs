@@ -1,6 +1,6 @@
 //! Partitions: offsets, visibility, deletion.
 
-use dupgate::record::{PartitionId, Timestamp};
+use dupgate_core::record::{PartitionId, Timestamp};
 
 use super::Bus;
 

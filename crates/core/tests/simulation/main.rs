@@ -12,24 +12,16 @@
 
 mod backlog;
 mod bounded_work;
-#[path = "../support/bus/mod.rs"]
 mod bus;
 mod crashes;
 mod fleet;
-#[path = "../support/judge_driver.rs"]
 mod judge_driver;
 mod laws;
 mod modes;
 mod oracle;
-#[path = "../support/pages.rs"]
 mod pages;
-#[path = "../support/producer.rs"]
 mod producer;
-#[path = "../support/rng.rs"]
-mod rng;
 mod schedule;
 mod seeds;
-#[path = "../support/worker_driver.rs"]
 mod worker_driver;
-#[path = "../support/world.rs"]
 mod world;

@@ -2,14 +2,17 @@
 
 /// `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014): one word of state, every seed as good as the next.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// Starts at a seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) const fn next(&mut self) -> u64 {
+    /// The next 64 bits.
+    pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,17 +21,25 @@ impl Rng {
     }
 
     /// A number below `limit`, which must not be 0.
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
+    ///
+    /// # Panics
+    ///
+    /// When the limit is 0.
+    pub fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % u64::try_from(limit).unwrap()).unwrap()
     }
 
     /// True this many times out of a thousand.
-    pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
+    pub fn chance(&mut self, per_mille: u64) -> bool {
         self.next() % 1000 < per_mille
     }
 
     /// One of these.
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 }

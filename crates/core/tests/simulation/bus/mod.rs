@@ -13,7 +13,7 @@ mod transaction;
 
 use std::collections::BTreeMap;
 
-use dupgate::record::PartitionId;
+use dupgate_core::record::PartitionId;
 
 pub(crate) use group::{Committed, MemberId, Notice};
 pub(crate) use partition::{Fetched, SlotState};
