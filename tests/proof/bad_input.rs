@@ -176,13 +176,14 @@ fn figures_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
 }
 
 /// Metrics that an instance alone with good brokers has no occasion for.
-const QUIET: [&str; 15] = [
+const QUIET: [&str; 16] = [
     "dupgate_clamped_timestamps_total",
     "dupgate_errors_total",
     "dupgate_index_evictions_total",
     // Fed where pages of one template or site come in dozens.
     "dupgate_index_family_members_total",
     "dupgate_index_full_keys_total",
+    "dupgate_index_members_left_out_total",
     "dupgate_index_late_records_total",
     "dupgate_repeated_requests_total",
     "dupgate_match_hamming_distance",
