@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::simd::{self, LINE};
+
 /// Positions of a chunk, as a power of two.
 const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
@@ -132,6 +134,13 @@ impl<T: Copy> Column<T> {
     #[inline]
     pub(super) fn push(&mut self, value: T) {
         self.0.room(1).push(value);
+    }
+
+    /// Asks the memory for the value at a position.
+    #[inline]
+    pub(super) fn prefetch(&self, position: u64) {
+        let held = self.0.place(position).and_then(|(chunk, at)| self.0.chunk(chunk)?.get(at));
+        held.into_iter().for_each(simd::prefetch);
     }
 
     /// Returns the value at a position, unless it lies beyond the end or was given back.
@@ -267,6 +276,13 @@ impl Rows {
         let end = chunk.len() + self.width;
         chunk.extend(row.iter().take(self.width));
         chunk.resize(end, 0);
+    }
+
+    /// Asks the memory for the row at a position.
+    #[inline]
+    pub(super) fn prefetch(&self, position: u64) {
+        let lines = self.get(position).into_iter().flat_map(|row| row.chunks(LINE));
+        lines.filter_map(<[u8]>::first).for_each(simd::prefetch);
     }
 
     /// Returns the row at a position, unless it lies beyond the end or was given back.

@@ -19,6 +19,7 @@ use std::ops::Range;
 
 use super::layout::ExactTags;
 use super::ranks::Ranks;
+use super::simd;
 use super::tables::{Keys, Tables};
 use super::tasks::{Task, run_sequential};
 use crate::fingerprint::split_mix::draw;
@@ -81,6 +82,9 @@ impl Difference<'_> {
     }
 }
 
+/// Members that are asked for ahead of the one that is looked at.
+const AHEAD: usize = 8;
+
 #[derive(Debug)]
 struct Member {
     position: u64,
@@ -106,6 +110,11 @@ impl Members {
     fn push(&mut self, position: u64, keys: FamilyKeys) {
         self.held.push_back(Member { position, keys });
         self.ranks.push(position);
+    }
+
+    /// Asks the memory for the keys of the member at a position.
+    fn prefetch(&self, position: u64) {
+        self.keys(position).into_iter().for_each(simd::prefetch);
     }
 
     fn keys(&self, position: u64) -> Option<&FamilyKeys> {
@@ -210,6 +219,9 @@ impl Families {
             if found.len() >= most && found.iter().filter(|better| **better < candidate).count() >= most {
                 left_out = shown.len() - at;
                 break;
+            }
+            if let Some((_, next)) = shown.get(at + AHEAD) {
+                self.members.prefetch(*next);
             }
             let shared = self.shared_keys(keys, position);
             if shared > 0 && is_wanted(position) {

@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::ring::{self, masked};
 use super::sketches::Wanted;
 use crate::fingerprint::{Numbers, SimHash};
-use crate::protocol::{MatchedBy, Placement, Stage};
+use crate::protocol::{ExpiryWatermarks, MatchedBy, Placement, Stage};
 
 /// Most originals of its id that a variant is compared with, the oldest ones: as many unlike pages under one canonical
 /// address say that it names no page.
@@ -147,6 +147,7 @@ impl Index {
                 left_out += others;
             }
         }
+        self.sketches.ask_for(&self.ring, &positions);
         let compared = u32::try_from(positions.len()).unwrap_or(u32::MAX);
         let code = probe.fingerprints.simhash.map(|code| masked(code, probe.scope));
         let bits_to = |position| self.bits_to_member(code?, position);
@@ -175,7 +176,8 @@ impl Index {
     /// have; or, as a member of the family with this head, those of its differences.
     #[must_use]
     pub fn placement(&self, probe: &Probe<'_>, family: Option<u64>, max_bucket: u16) -> Placement {
-        let is_live = |position| self.ring.facts(position).is_some_and(|facts| probe.is_live_by_sketch(&facts));
+        let ExpiryWatermarks { times, first_sequence } = probe.watermarks;
+        let is_live = |position| self.ring.is_live(position, first_sequence, times.minhash);
         let sketch = probe.fingerprints.sketch.as_ref();
         if let Some(head) = family
             && let Some(keys) = self.family_keys(head, &probe.fingerprints.numbers, sketch.map(|sketch| &**sketch))

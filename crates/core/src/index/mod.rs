@@ -337,7 +337,7 @@ impl Index {
 
     /// Says whether [`Index::live`] has the original at a position.
     fn is_live(&self, position: u64, watermarks: &ExpiryWatermarks) -> bool {
-        !self.is_behind(position, watermarks) && self.ring.facts(position).is_some()
+        self.ring.is_live(position, watermarks.first_sequence, watermarks.times.min())
     }
 
     /// Says whether no stage can match the original at a position any more.

@@ -83,11 +83,6 @@ impl Probe<'_> {
         original().is_some_and(|numbers| own.differ(&numbers, least))
     }
 
-    /// Says whether an original can still be matched by its sketch, whatever the page's own time.
-    pub(super) fn is_live_by_sketch(&self, original: &MatchFields) -> bool {
-        original.sequence >= self.watermarks.first_sequence && original.event_time >= self.watermarks.times.minhash
-    }
-
     /// Says whether an original may be matched by its sketch: scope, age and watermarks.
     pub(super) fn may_match_by_sketch(&self, original: &MatchFields) -> bool {
         original.scope == self.scope

@@ -288,6 +288,28 @@ impl Ring {
         Some(self.partitions.get(place as usize)?.at(offset))
     }
 
+    /// Says whether an original was not forgotten, and is neither of an earlier sequence number nor of an earlier time.
+    #[inline]
+    pub(super) fn is_live(&self, position: u64, first_sequence: u64, from: Timestamp) -> bool {
+        self.marks.get(position).is_some_and(|marks| marks & FORGOTTEN == 0)
+            && self.sequences.get(position).is_some_and(|sequence| sequence >= first_sequence)
+            && self.event_time(position).is_some_and(|time| time >= from)
+    }
+
+    /// Asks the memory for what [`Ring::facts`] reads.
+    #[inline]
+    pub(super) fn prefetch(&self, position: u64) {
+        self.marks.prefetch(position);
+        self.sequences.prefetch(position);
+        self.times.prefetch(position);
+        self.exacts.prefetch(position);
+        self.ids.prefetch(position);
+        self.sites.prefetch(position);
+        if self.has_scopes {
+            self.scopes.prefetch(position);
+        }
+    }
+
     /// Returns what a probe compares of an original that was not forgotten.
     #[inline]
     pub(super) fn facts(&self, position: u64) -> Option<MatchFields> {

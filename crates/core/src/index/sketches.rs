@@ -266,8 +266,11 @@ impl Sketches {
         }
         let own: Vec<u64> = banding.keys(form, wanted.sketch).collect();
         let keys: Vec<u64> = own.iter().map(|key| in_scope(*key, wanted.scope)).collect();
-        tables.found_in(&keys, u32::from(rules.least_keys()), self.positions(), |position| {
-            let Some(held) = self.column.row(position).filter(|_| (wanted.may_match)(position)) else { return };
+        let mut found = Vec::new();
+        tables.found_in(&keys, u32::from(rules.least_keys()), self.positions(), |position| found.push(position));
+        self.ask_for(wanted.ring, &found);
+        for position in found {
+            let Some(held) = self.column.row(position).filter(|_| (wanted.may_match)(position)) else { continue };
             // The tables may show more: whether a pair matches may not depend on them.
             let shared = banding.shared(form, held, &own);
             if shared >= usize::from(rules.least_keys()) {
@@ -276,8 +279,17 @@ impl Sketches {
                 let is_rival = shares_enough && rules.is_rival(distance);
                 compared.push(Compared { position, distance, is_rival, shares_enough });
             }
-        });
+        }
         compared
+    }
+
+    /// Asks the memory for what is going to be read of these originals: they lie anywhere in it, and what is asked for at
+    /// once comes as soon as a single one would.
+    pub(super) fn ask_for(&self, ring: &Ring, positions: &[u64]) {
+        for &position in positions {
+            self.column.rows.prefetch(position);
+            ring.prefetch(position);
+        }
     }
 
     /// Measures one original as [`Sketches::probe`] does, whether it is shown there or not; `None` when one of both has no
@@ -373,16 +385,21 @@ impl Sketches {
         if most == 0 || sketch.len() != rules.form.bytes() {
             return placement;
         }
-        let (keys, positions) = (BandKeys(&self.column, ring, *rules), self.positions());
+        let MinHashRules { form, banding, .. } = *rules;
+        let positions = self.positions();
         let mut found = Vec::new();
-        for (band, key) in rules.banding.keys(rules.form, sketch).enumerate() {
-            let key = in_scope(key, scope);
+        for (band, key) in banding.keys(form, sketch).enumerate() {
             found.clear();
-            tables.equal(band, key, &positions, |position| found.push(position));
-            // Tags are equal by chance now and then, which is worth a closer look only where there are many.
-            let counts = |position: &&u64| is_live(**position) && keys.key(band, **position) == Some(key);
-            if found.len() >= most && found.iter().filter(counts).count() >= most {
-                placement.skip(band);
+            tables.equal(band, in_scope(key, scope), &positions, |position| found.push(position));
+            // Tags are equal by chance now and then, which is worth a closer look only where there are many. Whatever a
+            // table shows has its place there: whether it is one of a family need not be asked.
+            let has_key = |position| self.column.row(position).is_some_and(|row| banding.key(form, row, band) == key);
+            let counts = |&&position: &&u64| is_live(position) && has_key(position) && ring.scope(position) == scope;
+            if found.len() >= most {
+                self.ask_for(ring, &found);
+                if found.iter().filter(counts).count() >= most {
+                    placement.skip(band);
+                }
             }
         }
         placement
