@@ -109,7 +109,7 @@ export DUPGATE_DEPLOY_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dupgate/de
 # What `make test-deploy` runs. DUPGATE_BIN is the program; without it the one that the tests build.
 PROGRAM = $(or $(DUPGATE_BIN),$(or $(CARGO_TARGET_DIR),target)/debug/dupgate)
 
-.PHONY: test-deploy test-program test-chart test-dashboards test-failover test-compose chart-schema chart-readme
+.PHONY: test-deploy test-program test-chart test-dashboards test-failover test-compose chart-readme
 test-deploy: test-chart test-dashboards test-failover test-compose ## Chart, dashboards, alerts, take-overs, image and compose file: all of them run for real
 
 test-program:
@@ -130,9 +130,6 @@ test-failover: ## How long outputs pause when a judge is stopped, killed or repl
 
 test-compose: ## The image and docker-compose.yml, run by buildah and podman; needs root on a Debian-like machine
 	@tests/deploy/compose/run.sh
-
-chart-schema: test-program ## Embed the program's schema of configuration files in the chart's
-	@tests/deploy/chart/schema.py "$(PROGRAM)"
 
 chart-readme: ## Write the table of values in the chart's README
 	@"$$(tests/deploy/chart/tools.sh)/python/bin/python" tests/deploy/chart/readme.py

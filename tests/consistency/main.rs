@@ -6,6 +6,7 @@
     reason = "a file that cannot be read fails the test"
 )]
 
+mod chart;
 mod configuration;
 mod metrics;
 mod written;
@@ -42,9 +43,13 @@ fn up_to_date(name: &str, expected: &str) {
     );
 }
 
+/// Reads a file, by its path from the top.
+fn read(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
 fn sample() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/dupgate.yaml");
-    std::fs::read_to_string(path).unwrap()
+    read("config/dupgate.yaml")
 }
 
 fn minimal() -> Layers {
