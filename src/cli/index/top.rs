@@ -10,7 +10,7 @@ use crate::cli::output::{Format, print, print_json, table};
 use crate::cli::{Global, human};
 use crate::config::Purpose;
 use crate::error::Fatal;
-use crate::protocol::{Answer, Decision, VerdictRecord};
+use crate::protocol::{Answer, Decision, LogIdentity, Placement, Rules, RulesRecord, VerdictRecord};
 use crate::record::Source;
 use crate::runtime::verdicts::{Extent, read};
 
@@ -22,44 +22,112 @@ pub struct TopArgs {
     pub number: usize,
 }
 
-/// Counts the duplicates of each cluster in the kept log, and the originals that are found by few of their keys because
-/// `match.minhash.max_bucket` others are found by the rest. A page that absorbs thousands is often a block page.
+/// Counts the duplicates of each cluster in the kept log, and what `match.minhash.max_bucket` bounds: originals that are found
+/// by few of their keys, and families that a page is compared with a part of. A page that absorbs thousands is often a block
+/// page.
 pub(super) fn top(args: &TopArgs, global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
-    let mut counts: BTreeMap<Source, u64> = BTreeMap::new();
-    let (mut members, mut crowded) = (0_u64, 0_u64);
+    let mut seen = Seen::default();
     read(&settings, Extent::Kept, |news| {
-        if let Some(VerdictRecord::Verdicts(batch)) = news.map(|news| news.record) {
-            for verdict in batch.verdicts {
-                let Answer::Page(page) = verdict.answer else { continue };
-                if let Some(original) = page.decision.original() {
-                    members += u64::from(original.placement.family.is_some());
-                    crowded += u64::from(original.placement.family.is_none() && original.placement.skipped != 0);
-                }
-                if let Decision::Duplicate { of } = page.decision {
-                    *counts.entry(of.cluster).or_default() += 1;
-                }
-            }
+        if let Some(news) = news {
+            seen.record(news.record);
         }
         ControlFlow::Continue(())
     })?;
-    let mut clusters: Vec<(Source, u64)> = counts.into_iter().collect();
+    let mut clusters: Vec<(&Source, u64)> = seen.duplicates.iter().map(|(source, count)| (source, *count)).collect();
     clusters.sort_by(|(a_source, a), (b_source, b)| b.cmp(a).then(a_source.cmp(b_source)));
     clusters.truncate(args.number);
-    let object = |(source, count): &(Source, u64)| json!({"cluster": source.to_string(), "duplicates": count});
+    let object = |(source, count): &(&Source, u64)| json!({"cluster": source.to_string(), "duplicates": count});
     match Format::or_usual(global.output) {
         Format::Table => {
-            let row = |(source, duplicates): &(Source, u64)| {
+            let row = |(source, duplicates): &(&Source, u64)| {
                 vec![format!("{:>10}", human::count(*duplicates)), source.to_string()]
             };
             let table = table(&["DUPLICATES", "CLUSTER"], &clusters.iter().map(row).collect::<Vec<_>>());
-            let [members, crowded] = [members, crowded].map(human::count);
-            print(&format!(
-                "{table}\n\n{members} originals belong to a family (pages of one template or site) and are found through its first \
-                 page;\n{crowded} others are found by fewer keys than they have (match.minhash.max_bucket)"
-            ))
+            print(&format!("{table}\n\n{}", seen.bounded()))
         }
         Format::Json => print_json(&clusters.iter().map(object).collect(), Format::Json),
         Format::Jsonl => clusters.iter().map(object).try_for_each(|value| print_json(&value, Format::Jsonl)),
+    }
+}
+
+/// What the kept log says about clusters and families.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Duplicates by the original of their cluster.
+    duplicates: BTreeMap<Source, u64>,
+    /// Members by log and head of their family.
+    members: BTreeMap<(LogIdentity, u64), u64>,
+    /// Originals of no family that are found by fewer keys than they have.
+    crowded: u64,
+    /// The bound in force; 0: none.
+    max_bucket: u16,
+}
+
+impl Seen {
+    fn record(&mut self, record: VerdictRecord) {
+        match record {
+            VerdictRecord::Rules(RulesRecord { rules, .. }) => self.rules(&rules),
+            VerdictRecord::Checkpoint(checkpoint) => self.rules(&checkpoint.rules),
+            VerdictRecord::Verdicts(batch) => {
+                for verdict in batch.verdicts {
+                    if let Answer::Page(page) = verdict.answer {
+                        self.page(batch.log, page.decision);
+                    }
+                }
+            }
+        }
+    }
+
+    fn rules(&mut self, rules: &Rules) {
+        self.max_bucket = rules.minhash.as_ref().map_or(0, |minhash| minhash.max_bucket);
+    }
+
+    fn page(&mut self, log: LogIdentity, decision: Decision) {
+        match decision.original().map(|original| original.placement) {
+            Some(Placement { family: Some(head), .. }) => *self.members.entry((log, head)).or_default() += 1,
+            Some(Placement { family: None, skipped }) => self.crowded += u64::from(skipped != 0),
+            None => {}
+        }
+        if let Decision::Duplicate { of } = decision {
+            *self.duplicates.entry(of.cluster).or_default() += 1;
+        }
+    }
+
+    /// Says what the bound cuts, in sentences.
+    fn bounded(&self) -> String {
+        let [members, crowded] = [self.members.values().sum(), self.crowded].map(human::count);
+        let text = format!(
+            "{members} originals belong to a family (pages of one template or site) and are found through its first page;\n\
+             {crowded} others are found by fewer keys than they have (match.minhash.max_bucket)"
+        );
+        let most = u64::from(self.max_bucket);
+        let large: Vec<u64> = self.members.values().copied().filter(|&members| most != 0 && members > most).collect();
+        let Some(largest) = large.iter().max() else { return text };
+        let (families, largest) = (human::count(large.len() as u64), human::count(*largest));
+        format!(
+            "{text};\n{families} families have more than {most} members, the largest {largest}: a page is compared with the {most} \
+             that have most in common with it"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_beyond_the_bound_are_told() {
+        let log = LogIdentity(1);
+        let mut seen = Seen { max_bucket: 64, ..Seen::default() };
+        seen.members.extend([((log, 1), 64), ((log, 2), 1500), ((LogIdentity(2), 2), 65)]);
+        assert!(seen.bounded().starts_with("1,629 originals belong to a family"), "{}", seen.bounded());
+        assert!(
+            seen.bounded().contains("\n2 families have more than 64 members, the largest 1,500:"),
+            "{}",
+            seen.bounded()
+        );
+        seen.max_bucket = 0;
+        assert!(!seen.bounded().contains("more than"), "{}", seen.bounded());
     }
 }
