@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, Shape};
 const PAGES: usize = 60_000;
 
 /// Originals that the index holds. Every lookup compares with all of them: that is what makes it slow.
-const ORIGINALS: usize = 1_200;
+const ORIGINALS: usize = 2_000;
 
 /// The least that a lookup has to take for the test to show anything.
 const SLOW: Duration = Duration::from_millis(1);
