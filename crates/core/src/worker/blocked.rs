@@ -1,16 +1,13 @@
 //! Blocked partitions: a partition that cannot make progress is reported and rechecked periodically; the others continue.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::events::{Effect, ReadFrom};
+use super::events::Effect;
 use super::machine::Worker;
 use super::queue::PartitionQueue;
 use crate::record::PartitionId;
-
-/// How often the group's offset of a blocked partition is asked for: somebody may have set it.
-const RECHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Why a partition cannot be read on. Shown with the way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,107 +54,50 @@ impl fmt::Display for Blocked {
     }
 }
 
-impl<P> PartitionQueue<P> {
-    /// Nothing more is read here. Pages that were read before still go out.
-    pub(super) fn block(&mut self, why: Blocked) {
-        self.blocked = Some(why);
-        self.retrying = false;
-    }
-
-    /// Says whether pages may be read.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.blocked.is_some() && !self.retrying
-    }
-
-    /// The partition gives pages again, or says that it has no more.
-    pub(super) fn answers(&mut self) {
-        if std::mem::take(&mut self.retrying) {
-            self.blocked = None;
-        }
-    }
-}
-
 impl<P> Worker<P> {
     /// Returns the partitions that cannot be read on, and why.
     #[must_use]
     pub fn blocked(&self) -> BTreeMap<PartitionId, Blocked> {
         let blocked =
-            self.queues.iter().filter_map(|(partition, queue)| Some((partition.clone(), queue.blocked.clone()?)));
+            self.partitions.iter().filter_map(|(partition, queue)| Some((partition.clone(), queue.blocked()?.clone())));
         blocked.collect()
-    }
-
-    /// The partition does not hold the offset that comes next.
-    pub(super) fn out_of_range(&mut self, partition: &PartitionId, offset: i64, first: i64, end: i64) {
-        if let Some(queue) = self.queues.get_mut(partition).filter(|queue| !queue.seeking) {
-            queue.block(Blocked::OutOfRange { offset, first, end });
-        }
     }
 
     /// A range is to be judged anew: a partition without an offset may have nothing judged any more.
     pub(super) fn ask_for_offset_again(&mut self, partition: &PartitionId) {
-        if self.queues.get(partition).is_some_and(|queue| queue.blocked == Some(Blocked::NoOffset)) {
+        let has_no_offset = |queue: &PartitionQueue<P>| queue.blocked() == Some(&Blocked::NoOffset);
+        if self.partitions.get(partition).is_some_and(has_no_offset) {
             self.fetch_committed();
         }
     }
 
     /// Asks for the offsets of blocked partitions when it is time to.
     pub(super) fn recheck_blocked(&mut self, now: Duration) {
-        let mut due = false;
-        for queue in self.queues.values_mut() {
-            if queue.blocked.is_none() {
-                queue.recheck_at = None;
-                continue;
-            }
-            let at = *queue.recheck_at.get_or_insert(now + RECHECK_INTERVAL);
-            if now >= at && !queue.leaving {
-                queue.recheck_at = Some(now + RECHECK_INTERVAL);
-                queue.checking = true;
-                due = true;
-            }
-        }
-        if due {
+        let due = self.partitions.iter_mut().filter_map(|(_, queue)| queue.is_recheck_due(now).then_some(()));
+        if due.count() > 0 {
             self.fetch_committed();
         }
     }
 
-    /// The group's offset of a blocked partition is known. Where somebody has set it, reading begins there.
+    /// The committed offset of a blocked partition is known. Where somebody has set it, reading begins there.
     pub(super) fn rechecked(&mut self, partition: &PartitionId, offset: Option<i64>) {
-        let in_transaction = self.sent.offsets.contains_key(partition);
-        let Some(queue) = self.queues.get_mut(partition) else { return };
-        if !std::mem::take(&mut queue.checking) {
-            return;
-        }
-        if offset != queue.committed && offset.is_some() && !in_transaction {
-            queue.rewind();
-            self.requests.retain(|_, source| source.partition != *partition);
-            return;
-        }
-        // Records that are gone do not come back, but a broker may have been wrong about them. Behind the end, others
-        // may have taken the place of those that the partition has lost: they are not what comes next.
-        if let Some(Blocked::OutOfRange { offset, first, .. }) = queue.blocked
-            && offset < first
-        {
-            queue.retrying = true;
-            let from = ReadFrom::Offset(queue.next);
+        let in_transaction = self.outgoing.moves(partition);
+        if let Some(from) = self.partitions.rechecked(partition, offset, in_transaction) {
             self.effects.push_back(Effect::Seek { partition: partition.clone(), from });
         }
-    }
-
-    /// Partitions whose committed offset is wanted: to begin there, or to see whether somebody has set it.
-    pub(super) fn offsets_wanted(&self) -> BTreeSet<PartitionId> {
-        let wanted = self.queues.iter().filter(|(_, queue)| (queue.seeking || queue.checking) && !queue.leaving);
-        wanted.map(|(partition, _)| partition.clone()).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::fingerprint::PageDigest;
     use crate::protocol::{Answer, Decision, PageVerdict, RequestId, Verdict};
     use crate::record::Timestamp;
-    use crate::worker::Event;
     use crate::worker::test_worker::{TestWorker, input};
+    use crate::worker::{Event, ReadFrom};
 
     fn verdict_of(partition: i32, offset: i64, digest: u32) -> Verdict {
         let page = PageVerdict {
@@ -212,6 +152,18 @@ mod tests {
         bench.page(0, 5, 2);
         bench.follow(vec![verdict_of(0, 5, 1)]);
         assert_eq!(bench.why(), [Blocked::ForeignPage(5)]);
+    }
+
+    #[test]
+    fn nothing_waits_for_the_answer_about_a_page_that_is_dropped_behind_a_blocked_one() {
+        let mut bench = TestWorker::new(vec![]);
+        bench.offsets([Some(5), Some(0)]);
+        bench.page(0, 5, 2);
+        bench.page(0, 6, 3);
+        bench.page(1, 0, 4);
+        assert_eq!(bench.worker.waits(), 3);
+        bench.follow(vec![verdict_of(0, 5, 1)]);
+        assert_eq!(bench.worker.waits(), 1, "that of the other partition");
     }
 
     #[test]

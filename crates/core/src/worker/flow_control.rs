@@ -9,14 +9,15 @@
 //! pages agree on counts. Nothing waits for a partition that has no pages left, or does not move, or is so far behind that
 //! waiting would be of no use.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::events::{Effect, ReadFrom};
+use super::events::Effect;
 use super::machine::Worker;
-use super::progress::Backlog;
+use super::partitions::Partitions;
+use super::progress::{Backlog, Progress};
 use super::queue::PartitionQueue;
-use crate::record::{PartitionId, Timestamp};
+use crate::record::{PartitionId, Source, Timestamp};
 
 /// Parts of the lead after which our own progress has the slowest partition looked for again.
 const CHECKS_PER_LEAD: u32 = 4;
@@ -83,29 +84,106 @@ impl RecentTimes {
     }
 }
 
+/// Which time pages have to wait at.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    pacing: Pacing,
+    /// How far all partitions of the input have come.
+    progress: Progress,
+    /// Time of the slowest partition that has pages: pages that are much later have to wait.
+    slowest: Option<Timestamp>,
+    /// When that was looked for last.
+    looked_at: Duration,
+    /// Time of our fastest partition then.
+    checked_up_to: Option<Timestamp>,
+}
+
+impl Pacer {
+    /// Knows nothing of any partition.
+    pub(super) fn new(pacing: Pacing) -> Self {
+        Self { pacing, progress: Progress::default(), slowest: None, looked_at: Duration::ZERO, checked_up_to: None }
+    }
+
+    /// Notes a verdict; a withdrawn page has no time.
+    pub(super) fn judged(&mut self, now: Duration, source: &Source, time: Option<Timestamp>) {
+        self.progress.judged(now, source, time);
+    }
+
+    /// Notes what is left to read of the partitions.
+    pub(super) fn answered(&mut self, now: Duration, backlogs: BTreeMap<PartitionId, Backlog>) {
+        self.progress.answered(now, backlogs);
+    }
+
+    /// Says whether it is time to look for the slowest partition again.
+    pub(super) fn is_due(&self, now: Duration) -> bool {
+        now >= self.looked_at + self.pacing.interval
+    }
+
+    /// Finds the time of the slowest partition that has pages. Returns what has to be asked to know it better: the
+    /// partitions whose next pages are wanted, and from which offset.
+    pub(super) fn find_slowest<P>(
+        &mut self,
+        now: Duration,
+        partitions: &Partitions<P>,
+    ) -> Option<BTreeMap<PartitionId, i64>> {
+        self.looked_at = now;
+        let pacing = self.pacing;
+        let newest = self.progress.newest();
+        let own = partitions.queues().filter(|queue| queue.is_waited_for(now, pacing.idle_after));
+        let own = own.filter_map(PartitionQueue::time).filter(|time| pacing.is_of_use(*time, newest)).min();
+        let foremost = partitions.queues().filter_map(PartitionQueue::foremost).max();
+        let held_back = partitions.queues().filter_map(PartitionQueue::held_back_at).max();
+        let unsure = self.progress.unsure(now, &pacing, held_back);
+        let ours = |partition: &PartitionId| partitions.get(partition).is_some_and(PartitionQueue::is_known);
+        let others = self.progress.slowest(now, &pacing, foremost, ours);
+        self.slowest = [own, others, unsure].into_iter().flatten().min();
+        self.checked_up_to = foremost;
+        self.progress.ask(now, &pacing, foremost, ours)
+    }
+
+    /// A page of this time was read: says whether the slowest partition is to be looked for before anything is done
+    /// about it.
+    pub(super) fn is_unchecked(&self, now: Duration, time: Timestamp) -> bool {
+        let lead = self.pacing.lead;
+        let step = lead / CHECKS_PER_LEAD;
+        let is_later = self.checked_up_to.is_none_or(|checked| time > checked.plus(step));
+        let is_earlier = self.slowest.is_some_and(|slowest| time < slowest.minus(step));
+        let has_to_wait = self.slowest.is_some_and(|slowest| time > slowest.plus(lead)) && self.looked_at < now;
+        is_later || is_earlier || has_to_wait
+    }
+
+    /// Says whether pages of a partition that were dropped are to be read again, because they need not wait any longer.
+    pub(super) fn read_dropped_again<P>(&self, queue: &mut PartitionQueue<P>) -> bool {
+        queue.read_dropped_again(self.slowest, self.pacing.lead) && !queue.is_blocked()
+    }
+
+    /// Takes in the next page of a partition, if it need not wait for a slower one.
+    pub(super) fn admit<P>(&mut self, queue: &mut PartitionQueue<P>) -> Option<Source> {
+        let (source, time) = queue.admit(self.slowest, self.pacing.lead)?;
+        self.progress.admitted(time);
+        Some(source)
+    }
+}
+
 impl<P> Worker<P> {
     /// Pauses what must not be read now, and resumes what may.
     pub(super) fn pace(&mut self, now: Duration) {
-        if now >= self.paced_at + self.settings.pacing.interval {
+        if self.pacer.is_due(now) {
             self.find_slowest(now);
             self.admit_all();
         }
         self.full = self.is_full();
         if self.full {
             // The slowest partition must find room.
-            self.queues.values_mut().for_each(PartitionQueue::drop_held);
+            self.partitions.iter_mut().for_each(|(_, queue)| queue.drop_held());
             self.full = self.is_full();
         }
-        let all = self.full || self.stop_by.is_some() || self.breaker.tripped().is_some();
+        let all = self.full || self.membership.is_stopping() || self.breaker.tripped().is_some();
         let (mut begin, mut end) = (BTreeSet::new(), BTreeSet::new());
-        for (partition, queue) in &mut self.queues {
-            let wanted = all || queue.is_blocked() || queue.leaving || queue.waits();
-            if wanted != queue.paused {
-                queue.paused = wanted;
-                let changed = if wanted { &mut begin } else { &mut end };
+        for (partition, queue) in self.partitions.iter_mut() {
+            if queue.pause(now, all) {
+                let changed = if queue.is_paused() { &mut begin } else { &mut end };
                 changed.insert(partition.clone());
-                // Silent because it was paused: it has its time to begin again.
-                queue.last_read = now;
             }
         }
         if !begin.is_empty() {
@@ -122,62 +200,32 @@ impl<P> Worker<P> {
         if self.full { bytes > limit / 2 } else { bytes > limit }
     }
 
-    /// Finds the time of the slowest partition that has pages, and asks for what has to be known of the others.
+    /// Finds the slowest partition, and asks for what has to be known of the others.
     pub(super) fn find_slowest(&mut self, now: Duration) {
-        self.paced_at = now;
-        let pacing = self.settings.pacing;
-        let newest = self.progress.newest();
-        let has_pages = |queue: &&PartitionQueue<P>| {
-            let is_silent = !queue.paused && now.saturating_sub(queue.last_read) > pacing.idle_after;
-            let may_come = !(queue.at_end || is_silent || queue.seeking);
-            (queue.holds_back() || may_come) && !queue.leaving && queue.blocked.is_none()
-        };
-        let own = self.queues.values().filter(has_pages).filter_map(PartitionQueue::time);
-        let own = own.filter(|time| pacing.is_of_use(*time, newest)).min();
-        let foremost = self.queues.values().filter_map(PartitionQueue::foremost).max();
-        let held_back = self.queues.values().filter_map(PartitionQueue::held_back_at).max();
-        let unsure = self.progress.unsure(now, &pacing, held_back);
-        let queues = &self.queues;
-        let ours = |partition: &PartitionId| queues.get(partition).is_some_and(PartitionQueue::is_known);
-        let others = self.progress.slowest(now, &pacing, foremost, ours);
-        self.slowest = [own, others, unsure].into_iter().flatten().min();
-        self.checked_up_to = foremost;
-        if let Some(heads) = self.progress.ask(now, &pacing, foremost, ours) {
+        if let Some(heads) = self.pacer.find_slowest(now, &self.partitions) {
             self.effects.push_back(Effect::FetchBacklog(heads));
         }
     }
 
-    /// A page of this time was read: says whether the slowest partition is to be looked for before anything is done
-    /// about it.
-    pub(super) fn is_unchecked(&self, now: Duration, time: Timestamp) -> bool {
-        let lead = self.settings.pacing.lead;
-        let step = lead / CHECKS_PER_LEAD;
-        let is_later = self.checked_up_to.is_none_or(|checked| time > checked.plus(step));
-        let is_earlier = self.slowest.is_some_and(|slowest| time < slowest.minus(step));
-        let has_to_wait = self.slowest.is_some_and(|slowest| time > slowest.plus(lead)) && self.paced_at < now;
-        is_later || is_earlier || has_to_wait
-    }
-
     /// Takes in the pages of all partitions that need not wait any longer.
     pub(super) fn admit_all(&mut self) {
-        if self.stop_by.is_some() {
+        if self.membership.is_stopping() {
             return;
         }
-        let waiting: Vec<PartitionId> =
-            self.queues.iter().filter(|(_, queue)| queue.ahead.is_some()).map(|(id, _)| id.clone()).collect();
-        waiting.iter().for_each(|partition| self.admit(partition));
+        let ahead = self.partitions.iter().filter(|(_, queue)| queue.is_ahead());
+        let ahead: Vec<PartitionId> = ahead.map(|(partition, _)| partition.clone()).collect();
+        ahead.iter().for_each(|partition| self.admit(partition));
     }
 
     /// Takes in the pages of a partition that need not wait for a slower one.
     pub(super) fn admit(&mut self, partition: &PartitionId) {
-        let Some(queue) = self.queues.get_mut(partition) else { return };
-        if queue.read_dropped_again(self.slowest, self.settings.pacing.lead) && !queue.is_blocked() {
-            let from = ReadFrom::Offset(queue.next);
+        let Some(queue) = self.partitions.get_mut(partition) else { return };
+        if self.pacer.read_dropped_again(queue) {
+            let from = queue.read_on();
             self.effects.push_back(Effect::Seek { partition: partition.clone(), from });
         }
-        while let Some(queue) = self.queues.get_mut(partition) {
-            let Some((source, time)) = queue.admit(self.slowest, self.settings.pacing.lead) else { return };
-            self.progress.admitted(time);
+        while let Some(queue) = self.partitions.get_mut(partition) {
+            let Some(source) = self.pacer.admit(queue) else { return };
             self.resolve(&source);
         }
     }

@@ -1,135 +1,62 @@
 //! The worker's life: learn what is judged, join, read, deliver, hand over, leave. A state machine without I/O.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::breaker::Breaker;
-use super::events::{Effect, Event, LogPartition, Output, Page, PageAction, PageOutcome, ProducerCall, ReadFrom};
-use super::progress::Progress;
-use super::queue::{InitialOffset, PartitionQueue};
+use super::events::{Effect, Event, LogPartition, Output, Page, PageAction, PageOutcome};
+use super::flow_control::Pacer;
+use super::followed_log::FollowedLog;
+use super::membership::Membership;
+use super::outgoing::Outgoing;
+use super::partitions::Partitions;
+use super::queue::PartitionQueue;
 use super::settings::WorkerSettings;
-use super::verdict_cache::VerdictCache;
-use super::verdict_scan::VerdictScan;
-use crate::protocol::{RequestId, RequestOffset, VerdictOffset};
-use crate::record::{PartitionId, Reject, Source, Timestamp};
-use crate::transaction::{Call, Manner, TransactionMachine};
+use crate::protocol::{RequestId, VerdictOffset};
+use crate::record::{PartitionId, Reject};
 
 /// One worker: pages in, verdicts in; routed pages and offsets out.
 ///
 /// Give it events with [`Worker::handle`], take what it wants done with [`Worker::poll`] until there is nothing more.
 /// `P` is the record itself, which nothing here looks into.
+///
+/// Each part owns its state; what a page, a verdict or a moment means to several of them is said here and in the modules
+/// that follow a page: `flow_control` (may it be asked about yet), `match_verdict` (what is its end), `deliver` (its way
+/// out), `blocked` (what goes wrong with its partition).
 #[derive(Debug)]
 pub struct Worker<P> {
     pub(super) settings: WorkerSettings,
-    pub(super) queues: BTreeMap<PartitionId, PartitionQueue<P>>,
-    pub(super) logs: Vec<Log>,
-    /// Whose page a request is about, while it waits.
-    pub(super) requests: HashMap<RequestId, Source>,
-    pub(super) next_request: u64,
-    /// Pages that no broker takes: to be withdrawn when they are read again.
-    pub(super) undeliverable: BTreeMap<Source, Reject>,
-    pub(super) txn: TransactionMachine,
-    /// What the transaction in progress carries.
-    pub(super) sent: Sent<P>,
-    /// The transactional id is ours.
-    pub(super) initialised: bool,
-    pub(super) joined: bool,
-    /// Partitions that begin at the configured start if the group has no offset for them; not known at first.
-    pub(super) unread: Option<BTreeSet<PartitionId>>,
-    pub(super) draining: Option<Draining>,
-    /// When to leave at the latest.
-    pub(super) stop_by: Option<Duration>,
-    /// Leave when all pages that were read of this partition are taken in.
-    pub(super) stop_behind: Option<PartitionId>,
-    pub(super) stopped: bool,
-    pub(super) last_commit: Duration,
+    pub(super) membership: Membership,
+    pub(super) partitions: Partitions<P>,
+    pub(super) logs: Vec<FollowedLog>,
+    pub(super) pacer: Pacer,
+    pub(super) outgoing: Outgoing<P>,
     pub(super) breaker: Breaker,
+    /// Too many bytes are in flight: nothing is read.
     pub(super) full: bool,
-    /// How far all partitions of the input have come.
-    pub(super) progress: Progress,
-    /// Time of the slowest partition that has pages: pages that are much later have to wait.
-    pub(super) slowest: Option<Timestamp>,
-    /// When that was looked for last.
-    pub(super) paced_at: Duration,
-    /// Time of our fastest partition then.
-    pub(super) checked_up_to: Option<Timestamp>,
-    /// Fetches of committed offsets that are not answered. Only the last one counts: it asks for all that is needed.
-    pub(super) fetches: usize,
     pub(super) effects: VecDeque<Effect<P>>,
-}
-
-/// What is known of one verdict log.
-#[derive(Debug)]
-pub(super) struct Log {
-    pub(super) known: VerdictCache,
-    pub(super) recall: Option<VerdictScan>,
-    /// Requests by the offset of their request: those that the judge must have answered when it has passed it.
-    pub(super) asked: BTreeMap<RequestOffset, Vec<RequestId>>,
-    /// Pages wait for a verdict to be read back, and no reading has begun for them.
-    pub(super) wants_recall: bool,
-}
-
-/// The pages and offsets of one transaction.
-#[derive(Debug)]
-pub(super) struct Sent<P> {
-    pub(super) outputs: Vec<Arc<Output<P>>>,
-    pub(super) offsets: BTreeMap<PartitionId, i64>,
-    pub(super) bytes: usize,
-}
-
-/// Partitions that are being revoked.
-#[derive(Debug)]
-pub(super) struct Draining {
-    pub(super) partitions: BTreeSet<PartitionId>,
-    pub(super) until: Duration,
-}
-
-impl<P> Default for Sent<P> {
-    fn default() -> Self {
-        Self { outputs: Vec::new(), offsets: BTreeMap::new(), bytes: 0 }
-    }
 }
 
 impl<P> Worker<P> {
     /// Makes a worker that begins by taking over its transactional id and learning what is judged.
     #[must_use]
     pub fn new(settings: WorkerSettings) -> Self {
-        let log = || Log {
-            known: VerdictCache::new(settings.remembered_of_each_log()),
-            recall: None,
-            asked: BTreeMap::new(),
-            wants_recall: false,
-        };
+        let log = || FollowedLog::new(settings.remembered_of_each_log());
         let mut worker = Self {
-            queues: BTreeMap::new(),
-            logs: (0..settings.logs).map(|_| log()).collect(),
-            requests: HashMap::new(),
-            next_request: settings.first_request,
-            undeliverable: BTreeMap::new(),
-            txn: TransactionMachine::new(settings.manner),
-            sent: Sent::default(),
-            initialised: settings.manner == Manner::Plain,
-            joined: false,
-            unread: None,
-            draining: None,
-            stop_by: None,
-            stop_behind: None,
-            stopped: false,
-            last_commit: Duration::ZERO,
+            membership: Membership::default(),
+            partitions: Partitions::new(settings.first_request),
+            logs: std::iter::repeat_with(log).take(settings.logs).collect(),
+            pacer: Pacer::new(settings.pacing),
+            outgoing: Outgoing::new(settings.manner),
             breaker: Breaker::new(settings.pause_above_dead_letter_ratio),
             full: false,
-            progress: Progress::default(),
-            slowest: None,
-            paced_at: Duration::ZERO,
-            checked_up_to: None,
-            fetches: 0,
             effects: VecDeque::new(),
             settings,
         };
-        worker.take_over();
-        (0..worker.logs.len()).for_each(|log| worker.effects.push_back(Effect::FetchCheckpoint(log)));
+        let call = worker.outgoing.take_over();
+        worker.call(call);
+        worker.effects.extend((0..worker.logs.len()).map(Effect::FetchCheckpoint));
         worker.effects.push_back(Effect::FetchUnread);
         worker
     }
@@ -149,22 +76,19 @@ impl<P> Worker<P> {
             Event::Assigned(partitions) => self.assigned(now, partitions),
             Event::Revoked(partitions) => self.revoked(now, partitions),
             Event::Lost(partitions) => self.lost(&partitions),
-            Event::Unread(partitions) => self.unread = Some(partitions),
+            Event::Unread(partitions) => self.membership.learn_unread(partitions),
             Event::Committed(offsets) => self.seek(offsets),
             Event::Backlog(backlogs) => {
-                self.progress.answered(now, backlogs);
+                self.pacer.answered(now, backlogs);
                 self.find_slowest(now);
                 self.admit_all();
             }
-            Event::Started(partition, offset) => self.started(&partition, offset),
             Event::Page(page) => self.read(now, page),
-            Event::AtEnd(partition) => {
-                if let Some(queue) = self.queues.get_mut(&partition) {
-                    queue.answers();
-                    queue.at_end = true;
-                }
+            Event::Started(partition, offset) => self.at(&partition, |queue| queue.started(offset)),
+            Event::AtEnd(partition) => self.at(&partition, PartitionQueue::reached_end),
+            Event::OutOfRange { partition, offset, first, end } => {
+                self.at(&partition, |queue| queue.out_of_range(offset, first, end));
             }
-            Event::OutOfRange { partition, offset, first, end } => self.out_of_range(&partition, offset, first, end),
             Event::Appended(request, result) => self.appended(request, result),
             Event::Recalled { log, record, .. } => self.recalled(log, &record),
             Event::RecalledToEnd(log) => self.recalled_to_end(log),
@@ -172,7 +96,7 @@ impl<P> Worker<P> {
             Event::Called(result) => self.called(result),
             Event::Tick => {}
             Event::Stop => self.stop(now),
-            Event::StopBehind(partition) => self.stop_behind = Some(partition),
+            Event::StopBehind(partition) => self.membership.stop_behind(partition),
         }
         self.go_on(now);
     }
@@ -181,38 +105,38 @@ impl<P> Worker<P> {
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
-            learned: self.logs.iter().all(|log| log.known.is_learned()),
-            joined: self.joined,
-            recalling: self.logs.iter().any(|log| log.recall.as_ref().is_some_and(VerdictScan::is_reading)),
+            learned: self.has_learned(),
+            joined: self.membership.is_joined(),
+            recalling: self.logs.iter().any(FollowedLog::is_scanning),
             blocked: self.blocked(),
             tripped: self.breaker.tripped(),
-            waiting: self.queues.values().map(PartitionQueue::len).sum(),
-            in_transaction: self.sent.outputs.len(),
+            waiting: self.partitions.queues().map(PartitionQueue::len).sum(),
+            in_transaction: self.outgoing.outputs().len(),
             in_flight_bytes: self.in_flight_bytes(),
             full: self.full,
-            ahead: self.queues.values().filter(|queue| queue.ahead.is_some()).count(),
-            partitions: self.queues.len(),
+            ahead: self.partitions.queues().filter(|queue| queue.is_ahead()).count(),
+            partitions: self.partitions.len(),
         }
     }
 
     /// Says whether a page waits for the answer to this request.
     #[must_use]
     pub fn waits_for(&self, request: RequestId) -> bool {
-        self.requests.contains_key(&request)
+        self.partitions.waits_for(request)
     }
 
     /// Returns how many pages wait for an answer.
     #[must_use]
     pub fn waits(&self) -> usize {
-        self.requests.len()
+        self.partitions.requests()
     }
 
     /// Counts the pages that will be dead letters and are not delivered yet, by reason. Looks at all of them.
     #[must_use]
     pub fn dead_letters_held(&self) -> BTreeMap<Reject, u64> {
         let mut held = BTreeMap::new();
-        let waiting = self.queues.values().flat_map(PartitionQueue::pages);
-        for page in waiting.chain(self.sent.outputs.iter().map(|output| &output.page)) {
+        let waiting = self.partitions.queues().flat_map(PartitionQueue::pages);
+        for page in waiting.chain(self.outgoing.outputs().iter().map(|output| &output.page)) {
             if let PageAction::Settled(PageOutcome::DeadLetter(reason)) | PageAction::Withdraw(_, reason) = &page.action
             {
                 *held.entry(*reason).or_default() += 1;
@@ -224,39 +148,33 @@ impl<P> Worker<P> {
     /// Returns one page of the transaction under way, by its index there.
     #[must_use]
     pub fn in_transaction(&self, index: usize) -> Option<&Output<P>> {
-        self.sent.outputs.get(index).map(AsRef::as_ref)
+        self.outgoing.outputs().get(index).map(AsRef::as_ref)
     }
 
     // ---- start
 
-    pub(super) fn take_over(&mut self) {
-        if self.settings.manner == Manner::Transaction {
-            self.initialised = false;
-            let call = self.txn.init();
-            self.effects.push_back(Effect::Call(ProducerCall::Plain(call)));
-        }
-    }
-
     pub(super) fn follow_from(&mut self, log: LogPartition, offset: Option<VerdictOffset>) {
-        if let Some(log) = self.logs.get_mut(log).filter(|_| offset.is_some()) {
-            log.known.begin_at_checkpoint();
+        if let Some(followed) = self.logs.get_mut(log).filter(|_| offset.is_some()) {
+            followed.begin_at_checkpoint();
         }
         self.effects.push_back(Effect::Follow { log, from: offset });
         self.effects.push_back(Effect::FollowToEnd(log));
     }
 
     fn followed_to_end(&mut self, log: LogPartition) {
-        if let Some(log) = self.logs.get_mut(log) {
-            log.known.learned();
+        if let Some(followed) = self.logs.get_mut(log) {
+            followed.learned();
         }
         self.resolve_all();
     }
 
+    fn has_learned(&self) -> bool {
+        self.logs.iter().all(FollowedLog::is_learned)
+    }
+
     fn join_if_ready(&mut self) {
-        let learned = self.logs.iter().all(|log| log.known.is_learned());
-        let ready = self.initialised && learned && self.unread.is_some();
-        if ready && !self.joined && self.stop_by.is_none() {
-            self.joined = true;
+        let is_ready = self.outgoing.is_initialised() && self.has_learned();
+        if self.membership.join(is_ready) {
             self.effects.push_back(Effect::Join);
         }
     }
@@ -264,125 +182,86 @@ impl<P> Worker<P> {
     // ---- the group
 
     fn assigned(&mut self, now: Duration, partitions: BTreeSet<PartitionId>) {
-        for partition in &partitions {
-            self.queues.insert(partition.clone(), PartitionQueue::new(now));
-        }
+        self.partitions.assign(now, &partitions);
         // A pause survives in the client; it is set anew where it is still wanted.
         self.effects.push_back(Effect::Resume(partitions));
         self.fetch_committed();
     }
 
-    fn seek(&mut self, offsets: BTreeMap<PartitionId, Option<i64>>) {
-        self.fetches = self.fetches.saturating_sub(1);
-        if self.fetches > 0 {
-            return;
-        }
-        for (partition, offset) in offsets {
-            let judged = self.logs.iter().any(|log| log.known.has_judged(&partition));
-            self.rechecked(&partition, offset);
-            let Some(queue) = self.queues.get_mut(&partition).filter(|queue| queue.seeking) else { continue };
-            if offset.is_none() && judged {
-                queue.block(Blocked::NoOffset);
-                continue;
-            }
-            if let (Some(Blocked::OutOfRange { end, .. }), Some(offset)) = (&queue.blocked, offset)
-                && offset > *end
-            {
-                continue;
-            }
-            queue.blocked = None;
-            queue.seeking = false;
-            queue.committed = offset;
-            let is_unread = self.unread.as_ref().is_some_and(|unread| unread.contains(&partition));
-            let (from, initial_offset) = match (offset, queue.start) {
-                (Some(offset), _) => (ReadFrom::Offset(offset), InitialOffset::Committed),
-                (None, Some(start)) => (ReadFrom::Offset(start), InitialOffset::Wanted(start)),
-                (None, None) if is_unread => (ReadFrom::ConfiguredStart, InitialOffset::Missing),
-                (None, None) => (ReadFrom::Beginning, InitialOffset::Missing),
-            };
-            queue.initial_offset = initial_offset;
-            queue.next = if let ReadFrom::Offset(offset) = from { offset } else { 0 };
-            self.effects.push_back(Effect::Seek { partition, from });
+    pub(super) fn fetch_committed(&mut self) {
+        let wanted = self.partitions.iter().filter(|(_, queue)| queue.wants_committed());
+        let wanted: BTreeSet<PartitionId> = wanted.map(|(partition, _)| partition.clone()).collect();
+        if !wanted.is_empty() {
+            self.membership.fetches();
+            self.effects.push_back(Effect::FetchCommitted(wanted));
         }
     }
 
-    /// Reading begins here: the place is committed at once, so that whoever reads this partition next begins here, too,
-    /// although no page may come for a long time.
-    fn started(&mut self, partition: &PartitionId, offset: i64) {
-        if let Some(queue) =
-            self.queues.get_mut(partition).filter(|queue| queue.initial_offset == InitialOffset::Missing)
-        {
-            queue.initial_offset = InitialOffset::Wanted(offset);
-            queue.start = Some(offset);
-            queue.next = offset;
+    fn seek(&mut self, offsets: BTreeMap<PartitionId, Option<i64>>) {
+        if !self.membership.fetched() {
+            return;
+        }
+        for (partition, offset) in offsets {
+            self.rechecked(&partition, offset);
+            let is_judged = self.logs.iter().any(|log| log.has_judged(&partition));
+            let is_unread = self.membership.is_unread(&partition);
+            let Some(queue) = self.partitions.get_mut(&partition) else { continue };
+            if let Some(from) = queue.seek(offset, is_judged, is_unread) {
+                self.effects.push_back(Effect::Seek { partition, from });
+            }
         }
     }
 
     fn revoked(&mut self, now: Duration, partitions: BTreeSet<PartitionId>) {
-        for partition in &partitions {
-            if let Some(queue) = self.queues.get_mut(partition) {
-                queue.leaving = true;
-            }
-        }
-        self.draining = Some(Draining { partitions, until: now + self.settings.revoke_grace });
+        partitions.iter().for_each(|partition| self.at(partition, PartitionQueue::leave));
+        self.membership.drain(partitions, now + self.settings.revoke_grace);
     }
 
     fn lost(&mut self, partitions: &BTreeSet<PartitionId>) {
-        self.drop_lanes(partitions);
-        if self.draining.take().is_some() {
+        self.partitions.drop(partitions);
+        if self.membership.drained().is_some() {
             self.effects.push_back(Effect::RevokeDone);
         }
         // What the transaction holds of them may be routed by the next owner already: none of it may be committed.
-        if self.sent.offsets.keys().any(|partition| partitions.contains(partition)) {
+        if self.outgoing.moves_any(partitions) {
             self.abort();
         }
     }
 
-    pub(super) fn drop_lanes(&mut self, partitions: &BTreeSet<PartitionId>) {
-        for partition in partitions {
-            self.queues.remove(partition);
-        }
-        let queues = &self.queues;
-        self.requests.retain(|_, source| queues.contains_key(&source.partition));
-    }
-
     /// Drops every page that was read and is not committed; they are read again from the committed offsets.
     pub(super) fn rewind_all(&mut self) {
-        self.sent = Sent::default();
-        self.requests.clear();
-        self.logs.iter_mut().for_each(|log| log.asked.clear());
-        self.queues.values_mut().for_each(PartitionQueue::rewind);
+        self.outgoing.rewind();
+        self.partitions.rewind();
+        self.logs.iter_mut().for_each(FollowedLog::forget_requests);
         self.fetch_committed();
-    }
-
-    pub(super) fn fetch_committed(&mut self) {
-        let wanted = self.offsets_wanted();
-        if !wanted.is_empty() {
-            self.fetches += 1;
-            self.effects.push_back(Effect::FetchCommitted(wanted));
-        }
     }
 
     // ---- pages
 
     fn read(&mut self, now: Duration, page: Page<P>) {
-        let Some(queue) = self.queues.get_mut(&page.source.partition) else { return };
+        let Some(queue) = self.partitions.get_mut(&page.source.partition) else { return };
         if !queue.takes(page.source.offset) {
             return;
         }
-        queue.answers();
         let (partition, time) = (page.source.partition.clone(), page.paced_by);
         queue.push(now, page);
-        if self.is_unchecked(now, time) {
+        if self.pacer.is_unchecked(now, time) {
             self.find_slowest(now);
         }
         self.admit(&partition);
     }
 
+    /// Does something with the queue of a partition, if that is ours.
+    fn at(&mut self, partition: &PartitionId, act: impl FnOnce(&mut PartitionQueue<P>)) {
+        if let Some(queue) = self.partitions.get_mut(partition) {
+            act(queue);
+        }
+    }
+
     // ---- what time brings
 
     fn go_on(&mut self, now: Duration) {
-        if self.stopped {
+        if self.membership.is_stopped() {
             return;
         }
         self.join_if_ready();
@@ -396,67 +275,55 @@ impl<P> Worker<P> {
     }
 
     fn stop(&mut self, now: Duration) {
-        self.stop_by = self.stop_by.or(Some(now + self.settings.shutdown_grace));
+        self.membership.stop(now + self.settings.shutdown_grace);
     }
 
     /// Pages that are held back were read and have not had their turn.
     fn stop_if_behind(&mut self, now: Duration) {
-        let is_held_back = |partition: &PartitionId| self.queues.get(partition).is_some_and(PartitionQueue::holds_back);
-        if self.stop_behind.take_if(|partition| !is_held_back(partition)).is_some() {
+        let partitions = &self.partitions;
+        let is_taken_in = |partition: &PartitionId| !partitions.get(partition).is_some_and(PartitionQueue::holds_back);
+        if self.membership.takes_stop_behind(is_taken_in) {
             self.stop(now);
         }
     }
 
     fn finish_draining(&mut self, now: Duration) {
-        let Some(draining) = &self.draining else { return };
-        let late = now >= draining.until;
-        if self.txn.is_busy() {
-            if late && !self.txn.is_committing() {
-                self.abort();
-            }
+        let Some((draining, late)) = self.membership.draining(now) else { return };
+        if self.outgoing.is_busy() {
+            self.abort_if(late);
             return;
         }
-        let complete = |partition: &PartitionId| self.queues.get(partition).is_some_and(PartitionQueue::is_ready);
-        if !late && draining.partitions.iter().any(complete) && self.breaker.tripped().is_none() {
+        let is_complete = |partition| self.partitions.get(partition).is_some_and(PartitionQueue::is_ready);
+        if !late && draining.iter().any(is_complete) && self.breaker.tripped().is_none() {
             return;
         }
-        if let Some(draining) = self.draining.take() {
-            self.drop_lanes(&draining.partitions);
+        if let Some(drained) = self.membership.drained() {
+            self.partitions.drop(&drained);
             self.effects.push_back(Effect::RevokeDone);
         }
     }
 
     fn leave_if_done(&mut self, now: Duration) {
-        let Some(until) = self.stop_by else { return };
-        let late = now >= until;
-        if self.txn.is_busy() {
-            if late && !self.txn.is_committing() {
-                self.abort();
-            }
+        let Some(late) = self.membership.stopping(now) else { return };
+        if self.outgoing.is_busy() {
+            self.abort_if(late);
             return;
         }
-        if late || self.queues.values().all(PartitionQueue::is_done) {
-            self.stopped = true;
-            if self.joined {
+        if late || self.partitions.queues().all(PartitionQueue::is_done) {
+            self.membership.stopped();
+            if self.membership.is_joined() {
                 self.effects.push_back(Effect::Leave);
             }
             self.effects.push_back(Effect::Stopped);
         }
     }
 
-    pub(super) fn abort(&mut self) {
-        if let Some(call) = self.txn.abort() {
+    /// Gives up the transaction under way if there is no more time for it. A commit that is out runs its course.
+    fn abort_if(&mut self, late: bool) {
+        if late {
+            let call = self.outgoing.abort_late();
             self.call(call);
         }
-    }
-
-    pub(super) fn call(&mut self, call: Call) {
-        let request = match call {
-            Call::Produce => ProducerCall::Produce(self.sent.outputs.clone()),
-            Call::SendOffsets => ProducerCall::SendOffsets(self.sent.offsets.clone()),
-            Call::Init | Call::Begin | Call::Commit | Call::Abort => ProducerCall::Plain(call),
-        };
-        self.effects.push_back(Effect::Call(request));
     }
 }
 

@@ -4,11 +4,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::blocked::Blocked;
-use super::events::{LogPartition, Page, PageOutcome};
+use super::events::{LogPartition, Page, PageAction, PageOutcome, ReadFrom};
 use super::flow_control::RecentTimes;
 use super::progress::Backlog;
 use crate::protocol::{RequestId, RequestOffset};
-use crate::record::{Source, Timestamp};
+use crate::record::{Reject, Source, Timestamp};
+
+/// How often the committed offset of a blocked partition is asked for: somebody may have set it.
+const RECHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// One input partition that is ours.
 #[derive(Debug)]
@@ -20,42 +23,42 @@ pub(super) struct PartitionQueue<P> {
     /// What they hold.
     bytes: usize,
     /// The committed offset is being fetched: no page may come in.
-    pub(super) seeking: bool,
+    seeking: bool,
     /// The group has no offset here yet: this one is to be committed before anything is asked.
-    pub(super) initial_offset: InitialOffset,
+    initial_offset: InitialOffset,
     /// Where reading began: kept until the group has an offset here, so that an abort does not move it.
-    pub(super) start: Option<i64>,
+    start: Option<i64>,
     /// It is being revoked: nothing new is asked or read.
-    pub(super) leaving: bool,
+    leaving: bool,
     /// There was nothing more to read.
-    pub(super) at_end: bool,
+    at_end: bool,
     /// Of the pages read last.
-    pub(super) times: RecentTimes,
+    times: RecentTimes,
     /// When a page was read last, or might have been.
-    pub(super) last_read: Duration,
+    last_read: Duration,
     /// Its next page is too far ahead of another partition, and of this time.
-    pub(super) ahead: Option<Timestamp>,
+    ahead: Option<Timestamp>,
     /// Pages from `next` on were read and dropped because the queue was full.
     dropped: bool,
     /// Why it cannot be read on.
-    pub(super) blocked: Option<Blocked>,
+    blocked: Option<Blocked>,
     /// It is blocked, and reading is tried all the same.
-    pub(super) retrying: bool,
+    retrying: bool,
     /// It is blocked, and its committed offset is being fetched.
-    pub(super) checking: bool,
+    checking: bool,
     /// When to look at it again.
-    pub(super) recheck_at: Option<Duration>,
+    recheck_at: Option<Duration>,
     /// The group's offset, as far as we know.
-    pub(super) committed: Option<i64>,
+    committed: Option<i64>,
     /// It is paused in the client.
-    pub(super) paused: bool,
+    paused: bool,
     /// The next page must not have a smaller offset.
-    pub(super) next: i64,
+    next: i64,
 }
 
 /// Whether the group has a committed offset in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InitialOffset {
+enum InitialOffset {
     /// It has one.
     Committed,
     /// It has none, and where reading begins is not known yet.
@@ -67,8 +70,29 @@ pub(super) enum InitialOffset {
 /// One page and how far it has come.
 #[derive(Debug)]
 pub(super) struct Waiting<P> {
-    pub(super) page: Page<P>,
-    pub(super) stage: PageState,
+    page: Page<P>,
+    state: PageState,
+}
+
+impl<P> Waiting<P> {
+    pub(super) fn page(&self) -> &Page<P> {
+        &self.page
+    }
+
+    pub(super) fn state(&self) -> &PageState {
+        &self.state
+    }
+}
+
+/// What the answer about the committed offset of a blocked partition means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recheck {
+    /// Nobody has set it: it stays blocked.
+    Same,
+    /// Somebody has set it: what was read is dropped, and reading begins there.
+    Rewound,
+    /// Reading is tried again from here on: the broker may have been wrong about what it holds.
+    Retry(ReadFrom),
 }
 
 /// How far a page has come.
@@ -121,20 +145,203 @@ impl<P> PartitionQueue<P> {
         *self = Self { start, leaving, times, blocked, paused, ..Self::new(last_read) };
     }
 
+    // ---- offsets
+
+    /// Says whether the committed offset is wanted: to begin there, or to see whether somebody has set it.
+    pub(super) fn wants_committed(&self) -> bool {
+        (self.seeking || self.checking) && !self.leaving
+    }
+
+    /// Takes the committed offset, and returns where reading begins; `None` when it does not, or has begun.
+    ///
+    /// `is_judged`: positions of the partition are judged. `is_unread`: without an offset it begins at the configured
+    /// start, not at its first record.
+    pub(super) fn seek(&mut self, committed: Option<i64>, is_judged: bool, is_unread: bool) -> Option<ReadFrom> {
+        if !self.seeking {
+            return None;
+        }
+        if committed.is_none() && is_judged {
+            self.block(Blocked::NoOffset);
+            return None;
+        }
+        if let (Some(Blocked::OutOfRange { end, .. }), Some(offset)) = (&self.blocked, committed)
+            && offset > *end
+        {
+            return None;
+        }
+        self.blocked = None;
+        self.seeking = false;
+        self.committed = committed;
+        let (from, initial_offset) = match (committed, self.start) {
+            (Some(offset), _) => (ReadFrom::Offset(offset), InitialOffset::Committed),
+            (None, Some(start)) => (ReadFrom::Offset(start), InitialOffset::Wanted(start)),
+            (None, None) if is_unread => (ReadFrom::ConfiguredStart, InitialOffset::Missing),
+            (None, None) => (ReadFrom::Beginning, InitialOffset::Missing),
+        };
+        self.initial_offset = initial_offset;
+        self.next = if let ReadFrom::Offset(offset) = from { offset } else { 0 };
+        Some(from)
+    }
+
+    /// Reading begins here: the place is committed at once, so that whoever reads this partition next begins here, too,
+    /// although no page may come for a long time.
+    pub(super) fn started(&mut self, offset: i64) {
+        if self.initial_offset == InitialOffset::Missing {
+            self.initial_offset = InitialOffset::Wanted(offset);
+            self.start = Some(offset);
+            self.next = offset;
+        }
+    }
+
+    /// Returns the place where reading began, as long as the group has no offset here: it is committed before any page.
+    pub(super) fn start_to_commit(&self) -> Option<i64> {
+        if let InitialOffset::Wanted(offset) = self.initial_offset { Some(offset) } else { None }
+    }
+
+    /// Notes what was committed. Returns whether the group had no offset here before: pages may be asked about now.
+    pub(super) fn committed(&mut self, offset: i64) -> bool {
+        self.committed = Some(offset);
+        let is_first = self.initial_offset != InitialOffset::Committed;
+        if is_first {
+            self.initial_offset = InitialOffset::Committed;
+            self.start = None;
+        }
+        is_first
+    }
+
+    /// Says whether pages may be asked about.
+    pub(super) fn may_ask(&self) -> bool {
+        self.initial_offset == InitialOffset::Committed && !self.leaving
+    }
+
+    /// It is being revoked: nothing new is asked or read.
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
+    }
+
+    /// Returns where reading goes on.
+    pub(super) fn read_on(&self) -> ReadFrom {
+        ReadFrom::Offset(self.next)
+    }
+
+    // ---- blocked
+
+    /// Returns why it cannot be read on.
+    pub(super) fn blocked(&self) -> Option<&Blocked> {
+        self.blocked.as_ref()
+    }
+
+    /// Says whether pages may not be read.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked.is_some() && !self.retrying
+    }
+
+    /// Nothing more is read here. Pages that were read before still go out.
+    fn block(&mut self, why: Blocked) {
+        self.blocked = Some(why);
+        self.retrying = false;
+    }
+
+    /// The page at this offset has no verdict that is its own: everything behind it is dropped and will be read again when
+    /// it has. Returns how far the dropped pages had come.
+    pub(super) fn block_at(&mut self, offset: i64, why: Blocked) -> Vec<PageState> {
+        self.forget_held();
+        (self.ahead, self.dropped) = (None, false);
+        let kept = self.waiting.partition_point(|waiting| waiting.page.source.offset <= offset);
+        let dropped: Vec<Waiting<P>> = self.waiting.drain(kept..).collect();
+        self.bytes = self.bytes.saturating_sub(dropped.iter().map(|waiting| waiting.page.bytes).sum());
+        self.next = offset.saturating_add(1);
+        self.block(why);
+        dropped.into_iter().map(|waiting| waiting.state).collect()
+    }
+
+    /// The page that held it up has a verdict, or may be asked about. Returns where reading goes on.
+    pub(super) fn unblock(&mut self) -> ReadFrom {
+        self.blocked = None;
+        self.read_on()
+    }
+
+    /// The partition holds `first` to `end`, and not the offset that comes next.
+    pub(super) fn out_of_range(&mut self, offset: i64, first: i64, end: i64) {
+        if !self.seeking {
+            self.block(Blocked::OutOfRange { offset, first, end });
+        }
+    }
+
+    /// The partition gives pages again, or says that it has no more.
+    fn answers(&mut self) {
+        if std::mem::take(&mut self.retrying) {
+            self.blocked = None;
+        }
+    }
+
+    /// Says whether it is blocked and time to ask for its committed offset: somebody may have set it.
+    pub(super) fn is_recheck_due(&mut self, now: Duration) -> bool {
+        if self.blocked.is_none() {
+            self.recheck_at = None;
+            return false;
+        }
+        let is_due = now >= *self.recheck_at.get_or_insert(now + RECHECK_INTERVAL) && !self.leaving;
+        if is_due {
+            self.recheck_at = Some(now + RECHECK_INTERVAL);
+            self.checking = true;
+        }
+        is_due
+    }
+
+    /// Takes the committed offset of a blocked partition. `in_transaction`: the transaction under way moves it.
+    pub(super) fn rechecked(&mut self, committed: Option<i64>, in_transaction: bool) -> Recheck {
+        if !std::mem::take(&mut self.checking) {
+            return Recheck::Same;
+        }
+        if committed != self.committed && committed.is_some() && !in_transaction {
+            self.rewind();
+            return Recheck::Rewound;
+        }
+        // Records that are gone do not come back, but a broker may have been wrong about them. Behind the end, others
+        // may have taken the place of those that the partition has lost: they are not what comes next.
+        if let Some(Blocked::OutOfRange { offset, first, .. }) = self.blocked
+            && offset < first
+        {
+            self.retrying = true;
+            return Recheck::Retry(self.read_on());
+        }
+        Recheck::Same
+    }
+
+    // ---- pages
+
     /// Returns the page at an offset.
-    pub(super) fn page_mut(&mut self, offset: i64) -> Option<&mut Waiting<P>> {
-        let at = self.waiting.binary_search_by_key(&offset, |waiting| waiting.page.source.offset).ok()?;
-        self.waiting.get_mut(at)
+    pub(super) fn page(&self, offset: i64) -> Option<&Waiting<P>> {
+        self.waiting.get(self.index(offset)?)
+    }
+
+    /// Sets how far the page at an offset has come, and returns how far it had.
+    pub(super) fn set_state(&mut self, offset: i64, state: PageState) -> Option<PageState> {
+        let at = self.index(offset)?;
+        Some(std::mem::replace(&mut self.waiting.get_mut(at)?.state, state))
+    }
+
+    /// The page at an offset is to be withdrawn, whatever was to be done with it.
+    pub(super) fn withdraw(&mut self, offset: i64, log: LogPartition, reason: Reject) {
+        let at = self.index(offset);
+        if let Some(waiting) = at.and_then(|at| self.waiting.get_mut(at)) {
+            waiting.page.action = PageAction::Withdraw(log, reason);
+        }
+    }
+
+    fn index(&self, offset: i64) -> Option<usize> {
+        self.waiting.binary_search_by_key(&offset, |waiting| waiting.page.source.offset).ok()
     }
 
     /// Says whether the first page has a known end.
     pub(super) fn is_ready(&self) -> bool {
-        self.waiting.front().is_some_and(|waiting| matches!(waiting.stage, PageState::Ready(_)))
+        self.waiting.front().is_some_and(|waiting| matches!(waiting.state, PageState::Ready(_)))
     }
 
     /// Says whether nothing waits but a page that has no verdict of its own.
     pub(super) fn is_done(&self) -> bool {
-        self.waiting.front().is_none_or(|waiting| matches!(waiting.stage, PageState::Blocked(_)))
+        self.waiting.front().is_none_or(|waiting| matches!(waiting.state, PageState::Blocked(_)))
     }
 
     /// Returns how many pages wait.
@@ -152,11 +359,6 @@ impl<P> PartitionQueue<P> {
         self.waiting.iter()
     }
 
-    /// Returns the waiting pages, in offset order.
-    pub(super) fn waiting_mut(&mut self) -> impl Iterator<Item = &mut Waiting<P>> {
-        self.waiting.iter_mut()
-    }
-
     /// Returns all pages that wait, held back or not, in offset order.
     pub(super) fn pages(&self) -> impl Iterator<Item = &Page<P>> {
         self.waiting.iter().map(|waiting| &waiting.page).chain(&self.held_back)
@@ -164,6 +366,7 @@ impl<P> PartitionQueue<P> {
 
     /// Adds the next page; nothing is done about it before [`PartitionQueue::admit`].
     pub(super) fn push(&mut self, now: Duration, page: Page<P>) {
+        self.answers();
         self.next = page.source.offset.saturating_add(1);
         self.times.push(page.paced_by);
         self.last_read = now;
@@ -171,6 +374,14 @@ impl<P> PartitionQueue<P> {
         self.bytes += page.bytes;
         self.held_back.push_back(page);
     }
+
+    /// There is nothing more to read for now.
+    pub(super) fn reached_end(&mut self) {
+        self.answers();
+        self.at_end = true;
+    }
+
+    // ---- pacing
 
     /// Takes in the next page, unless it is too far ahead of the slowest partition by what the next pages agree on.
     /// Returns its source and time.
@@ -183,7 +394,7 @@ impl<P> PartitionQueue<P> {
         self.ahead = None;
         let page = self.held_back.pop_front()?;
         let admitted = (page.source.clone(), page.paced_by);
-        self.waiting.push_back(Waiting { page, stage: PageState::New });
+        self.waiting.push_back(Waiting { page, state: PageState::New });
         Some(admitted)
     }
 
@@ -228,8 +439,37 @@ impl<P> PartitionQueue<P> {
         self.dropped || !self.held_back.is_empty()
     }
 
+    /// Says whether its next page is too far ahead of another partition.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    /// Says whether others have to wait for it: it has pages, or may soon have some.
+    pub(super) fn is_waited_for(&self, now: Duration, idle_after: Duration) -> bool {
+        let is_silent = !self.paused && now.saturating_sub(self.last_read) > idle_after;
+        let may_come = !(self.at_end || is_silent || self.seeking);
+        (self.holds_back() || may_come) && !self.leaving && self.blocked.is_none()
+    }
+
+    /// Pauses or resumes it. Returns whether that is a change to be made in the client.
+    pub(super) fn pause(&mut self, now: Duration, is_wanted: bool) -> bool {
+        let is_paused = is_wanted || self.is_blocked() || self.leaving || self.waits();
+        let is_change = self.paused != is_paused;
+        if is_change {
+            self.paused = is_paused;
+            // Silent because it was paused: it has its time to begin again.
+            self.last_read = now;
+        }
+        is_change
+    }
+
+    /// Says whether it is paused in the client.
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
     /// Says whether no more pages are wanted for now: enough are held back to know that they are too far ahead.
-    pub(super) fn waits(&self) -> bool {
+    fn waits(&self) -> bool {
         self.dropped || self.ahead.is_some() && self.held_back.len() >= Backlog::PAGES
     }
 
@@ -261,26 +501,14 @@ impl<P> PartitionQueue<P> {
 
     /// Takes the first page out if its end is known.
     pub(super) fn pop_ready(&mut self) -> Option<(Page<P>, PageOutcome)> {
-        if !matches!(self.waiting.front()?.stage, PageState::Ready(_)) {
+        if !matches!(self.waiting.front()?.state, PageState::Ready(_)) {
             return None;
         }
-        let Waiting { page, stage } = self.waiting.pop_front()?;
+        let Waiting { page, state } = self.waiting.pop_front()?;
         self.bytes = self.bytes.saturating_sub(page.bytes);
-        match stage {
+        match state {
             PageState::Ready(outcome) => Some((page, outcome)),
             PageState::New | PageState::Asked { .. } | PageState::Recalling(_) | PageState::Blocked(_) => None,
         }
-    }
-
-    /// This page has no verdict that is its own: everything behind it is dropped and will be read again when it has.
-    pub(super) fn block_at(&mut self, offset: i64, why: Blocked) {
-        self.forget_held();
-        (self.ahead, self.dropped) = (None, false);
-        while self.waiting.back().is_some_and(|waiting| waiting.page.source.offset > offset) {
-            let dropped = self.waiting.pop_back().map_or(0, |waiting| waiting.page.bytes);
-            self.bytes = self.bytes.saturating_sub(dropped);
-        }
-        self.next = offset.saturating_add(1);
-        self.block(why);
     }
 }

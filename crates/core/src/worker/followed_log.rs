@@ -1,0 +1,178 @@
+//! What a worker knows of one verdict log, and what it waits for from there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::verdict_cache::{OutOfPlace, VerdictCache, VerdictUpdate};
+use super::verdict_scan::{Reading, VerdictScan};
+use crate::protocol::{RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
+use crate::record::{PartitionId, Source};
+
+/// One verdict log: what was followed, what is read back, and the requests that its judge has not passed.
+#[derive(Debug)]
+pub(super) struct FollowedLog {
+    cache: VerdictCache,
+    scan: Option<VerdictScan>,
+    /// Pages wait for a verdict to be read back, and no reading has begun for them.
+    scan_wanted: bool,
+    /// Requests by their offset: the judge must have answered them when it has passed it.
+    asked: BTreeMap<RequestOffset, Vec<RequestId>>,
+}
+
+/// How the reading of old verdicts goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ScanEnd {
+    /// It has not found where to begin: from the beginning of the log.
+    FromBeginning,
+    /// Everything was read.
+    Done,
+}
+
+impl FollowedLog {
+    /// Knows nothing yet; will remember at most `limit` verdicts.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { cache: VerdictCache::new(limit), scan: None, scan_wanted: false, asked: BTreeMap::new() }
+    }
+
+    // ---- following
+
+    /// The log is going to be read from where its latest checkpoint is said to be.
+    pub(super) fn begin_at_checkpoint(&mut self) {
+        self.cache.begin_at_checkpoint();
+    }
+
+    /// The end of the log was reached.
+    pub(super) fn learned(&mut self) {
+        self.cache.learned();
+    }
+
+    /// Says whether the end of the log was reached since it was begun.
+    pub(super) fn is_learned(&self) -> bool {
+        self.cache.is_learned()
+    }
+
+    /// Follows a record, and tells what is new to the pages that wait.
+    pub(super) fn follow(
+        &mut self,
+        offset: VerdictOffset,
+        record: &VerdictRecord,
+    ) -> Result<Vec<VerdictUpdate>, OutOfPlace> {
+        let updates = self.cache.follow(offset, record)?;
+        for update in &updates {
+            match update {
+                VerdictUpdate::Ruled(verdict) => self.supersede(verdict),
+                VerdictUpdate::Reopened { partition, from, to } => self.reopened(partition, *from, *to),
+                VerdictUpdate::Passed(_) => {}
+            }
+        }
+        Ok(updates)
+    }
+
+    /// What is read back of this position is older.
+    fn supersede(&mut self, verdict: &Arc<Verdict>) {
+        if let (Some(scan), Some(source)) = (&mut self.scan, verdict.answer.ruled_source()) {
+            scan.superseded(source, verdict);
+        }
+    }
+
+    fn reopened(&mut self, partition: &PartitionId, from: i64, to: i64) {
+        let Some(scan) = &mut self.scan else { return };
+        scan.reopened(partition, from, to);
+        if scan.is_reading() && scan.wants_any(partition, from, to) {
+            // It may end before the reopening and find what is void now: it begins again.
+            self.scan = None;
+            self.scan_wanted = true;
+        }
+    }
+
+    /// Returns the last verdict of a position, if it is remembered or was read back.
+    pub(super) fn verdict(&self, source: &Source) -> Option<&Arc<Verdict>> {
+        self.cache.verdict(source).or_else(|| self.scan.as_ref()?.found(source))
+    }
+
+    /// Says whether the position is judged.
+    pub(super) fn is_judged(&self, source: &Source) -> bool {
+        self.cache.is_judged(source)
+    }
+
+    /// Says whether any position of the partition is judged.
+    pub(super) fn has_judged(&self, partition: &PartitionId) -> bool {
+        self.cache.has_judged(partition)
+    }
+
+    // ---- requests
+
+    /// A request stands at this offset. Returns whether the judge has yet to pass it.
+    pub(super) fn asked(&mut self, request: RequestId, offset: RequestOffset) -> bool {
+        let is_ahead = offset >= self.cache.next_request();
+        if is_ahead {
+            self.asked.entry(offset).or_default().push(request);
+        }
+        is_ahead
+    }
+
+    /// The judge has passed every request before this offset. Returns those.
+    pub(super) fn passed(&mut self, next_request: RequestOffset) -> impl Iterator<Item = RequestId> + use<> {
+        let later = self.asked.split_off(&next_request);
+        std::mem::replace(&mut self.asked, later).into_values().flatten()
+    }
+
+    /// No page waits for any request.
+    pub(super) fn forget_requests(&mut self) {
+        self.asked.clear();
+    }
+
+    // ---- reading back
+
+    /// A page waits for a verdict that is not remembered.
+    pub(super) fn want_scan(&mut self) {
+        self.scan_wanted = true;
+    }
+
+    /// Says whether a reading is to begin: pages wait for one, and none is under way.
+    pub(super) fn takes_scan(&mut self) -> bool {
+        !self.is_scanning() && std::mem::take(&mut self.scan_wanted)
+    }
+
+    /// Says whether old verdicts are being read back.
+    pub(super) fn is_scanning(&self) -> bool {
+        self.scan.as_ref().is_some_and(VerdictScan::is_reading)
+    }
+
+    /// Begins to read back `positions` verdicts from the first wanted position of each partition on. Returns where in the
+    /// log reading begins.
+    pub(super) fn scan(&mut self, first: BTreeMap<PartitionId, i64>, positions: i64) -> Option<VerdictOffset> {
+        let from = self.cache.latest_checkpoint();
+        self.scan = Some(VerdictScan::new(first, positions, from));
+        from
+    }
+
+    /// Takes a record that was read back.
+    pub(super) fn scanned(&mut self, record: &VerdictRecord) -> Reading {
+        self.scan.as_mut().map_or(Reading::On, |scan| scan.read(record))
+    }
+
+    /// The log begins later than where the reading had come to. Returns whether it is to be read from its beginning.
+    pub(super) fn scan_from_beginning(&mut self) -> bool {
+        self.scan.as_mut().map(VerdictScan::log_begins_later).is_some()
+    }
+
+    /// The reading has come to the end of the log. `None`: there is none.
+    pub(super) fn scanned_to_end(&mut self) -> Option<ScanEnd> {
+        let scan = self.scan.as_mut()?;
+        if scan.is_walking() {
+            // There is no checkpoint where there should be one.
+            scan.log_begins_later();
+            return Some(ScanEnd::FromBeginning);
+        }
+        scan.finish();
+        Some(ScanEnd::Done)
+    }
+
+    /// Says whether the last reading looked for this position. If it did not, another one will.
+    pub(super) fn was_scanned_for(&mut self, source: &Source) -> bool {
+        let was_wanted = self.scan.as_ref().is_some_and(|scan| scan.wants(source));
+        self.scan_wanted |= !was_wanted;
+        was_wanted
+    }
+}

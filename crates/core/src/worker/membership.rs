@@ -1,0 +1,125 @@
+//! The worker's place in the input group: when it joins, what it hands over, when it leaves.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::record::PartitionId;
+
+/// Joining, draining and leaving.
+#[derive(Debug, Default)]
+pub(super) struct Membership {
+    joined: bool,
+    /// Partitions that begin at the configured start if the group has no offset for them; not known at first.
+    unread: Option<BTreeSet<PartitionId>>,
+    draining: Option<Draining>,
+    /// When to leave at the latest.
+    stop_by: Option<Duration>,
+    /// Leave when all pages that were read of this partition are taken in.
+    stop_behind: Option<PartitionId>,
+    stopped: bool,
+    /// Fetches of committed offsets that are not answered.
+    fetches: usize,
+}
+
+/// Partitions that are being revoked.
+#[derive(Debug)]
+struct Draining {
+    partitions: BTreeSet<PartitionId>,
+    until: Duration,
+}
+
+impl Membership {
+    /// Joins, once all is known that has to be before. Returns whether that is to be done now.
+    pub(super) fn join(&mut self, is_ready: bool) -> bool {
+        let joins = is_ready && self.unread.is_some() && !self.joined && self.stop_by.is_none();
+        self.joined |= joins;
+        joins
+    }
+
+    /// Says whether it is in the group.
+    pub(super) fn is_joined(&self) -> bool {
+        self.joined
+    }
+
+    // ---- offsets
+
+    /// These partitions begin at the configured start if the group has no offset for them.
+    pub(super) fn learn_unread(&mut self, partitions: BTreeSet<PartitionId>) {
+        self.unread = Some(partitions);
+    }
+
+    pub(super) fn is_unread(&self, partition: &PartitionId) -> bool {
+        self.unread.as_ref().is_some_and(|unread| unread.contains(partition))
+    }
+
+    /// Committed offsets are asked for.
+    pub(super) fn fetches(&mut self) {
+        self.fetches += 1;
+    }
+
+    /// Committed offsets were answered. Returns whether the answer counts: the last one does, for it was asked for all that
+    /// is needed.
+    pub(super) fn fetched(&mut self) -> bool {
+        self.fetches = self.fetches.saturating_sub(1);
+        self.fetches == 0
+    }
+
+    // ---- handing over
+
+    /// These partitions are revoked: what is complete of them may be committed until then.
+    pub(super) fn drain(&mut self, partitions: BTreeSet<PartitionId>, until: Duration) {
+        self.draining = Some(Draining { partitions, until });
+    }
+
+    /// Returns the partitions that are being revoked, and whether their time is over.
+    pub(super) fn draining(&self, now: Duration) -> Option<(&BTreeSet<PartitionId>, bool)> {
+        self.draining.as_ref().map(|draining| (&draining.partitions, now >= draining.until))
+    }
+
+    /// The revoked partitions are given up. Returns them, if there are any.
+    pub(super) fn drained(&mut self) -> Option<BTreeSet<PartitionId>> {
+        self.draining.take().map(|draining| draining.partitions)
+    }
+
+    // ---- leaving
+
+    /// It is to leave, by then at the latest. The first word counts.
+    pub(super) fn stop(&mut self, by: Duration) {
+        self.stop_by.get_or_insert(by);
+    }
+
+    /// It is to leave when all pages that were read of this partition are taken in.
+    pub(super) fn stop_behind(&mut self, partition: PartitionId) {
+        self.stop_behind = Some(partition);
+    }
+
+    /// Says whether that is so now.
+    pub(super) fn takes_stop_behind(&mut self, is_taken_in: impl Fn(&PartitionId) -> bool) -> bool {
+        self.stop_behind.take_if(|partition| is_taken_in(partition)).is_some()
+    }
+
+    /// Says whether it is to leave.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stop_by.is_some()
+    }
+
+    /// Says whether it is to leave, and if so, whether its time is over.
+    pub(super) fn stopping(&self, now: Duration) -> Option<bool> {
+        self.stop_by.map(|by| now >= by)
+    }
+
+    /// Everything that can be delivered is.
+    pub(super) fn stopped(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Says whether it has stopped for good.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Says whether what is complete goes out without waiting for its time.
+    pub(super) fn hurries(&self) -> bool {
+        self.draining.is_some() || self.is_stopping()
+    }
+}

@@ -1,0 +1,160 @@
+//! The partitions that are ours, and the requests that their pages wait for.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use super::blocked::Blocked;
+use super::events::{LogPartition, ReadFrom};
+use super::queue::{PageState, PartitionQueue, Recheck, Waiting};
+use crate::protocol::{RequestId, RequestOffset};
+use crate::record::{PartitionId, Source};
+
+/// The queues of all partitions that are ours. A request is known exactly as long as a page waits for its answer.
+#[derive(Debug)]
+pub(super) struct Partitions<P> {
+    queues: BTreeMap<PartitionId, PartitionQueue<P>>,
+    /// Whose page a request is about: those in [`PageState::Asked`], and no other.
+    requests: HashMap<RequestId, Source>,
+    next_request: u64,
+}
+
+impl<P> Partitions<P> {
+    /// Owns nothing; requests are numbered from `first_request` on.
+    pub(super) fn new(first_request: u64) -> Self {
+        Self { queues: BTreeMap::new(), requests: HashMap::new(), next_request: first_request }
+    }
+
+    // ---- queues
+
+    /// These are ours now: nothing is read before their committed offsets are known.
+    pub(super) fn assign(&mut self, now: Duration, partitions: &BTreeSet<PartitionId>) {
+        self.queues.extend(partitions.iter().map(|partition| (partition.clone(), PartitionQueue::new(now))));
+    }
+
+    /// These are not ours any more.
+    pub(super) fn drop(&mut self, partitions: &BTreeSet<PartitionId>) {
+        self.queues.retain(|partition, _| !partitions.contains(partition));
+        self.requests.retain(|_, source| !partitions.contains(&source.partition));
+    }
+
+    /// Drops every page; they are read again from the committed offsets.
+    pub(super) fn rewind(&mut self) {
+        self.requests.clear();
+        self.queues.values_mut().for_each(PartitionQueue::rewind);
+    }
+
+    pub(super) fn get(&self, partition: &PartitionId) -> Option<&PartitionQueue<P>> {
+        self.queues.get(partition)
+    }
+
+    /// Returns a queue, for what leaves alone how far its pages have come.
+    pub(super) fn get_mut(&mut self, partition: &PartitionId) -> Option<&mut PartitionQueue<P>> {
+        self.queues.get_mut(partition)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PartitionId, &PartitionQueue<P>)> {
+        self.queues.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&PartitionId, &mut PartitionQueue<P>)> {
+        self.queues.iter_mut()
+    }
+
+    pub(super) fn queues(&self) -> impl Iterator<Item = &PartitionQueue<P>> {
+        self.queues.values()
+    }
+
+    /// Returns what the pages of all partitions hold, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.queues().map(PartitionQueue::bytes).sum()
+    }
+
+    // ---- pages and their requests
+
+    /// Returns the page at a position.
+    pub(super) fn page(&self, source: &Source) -> Option<&Waiting<P>> {
+        self.queues.get(&source.partition)?.page(source.offset)
+    }
+
+    /// Returns the positions of all pages that have come so far, in offset order of each partition.
+    pub(super) fn pages_in(&self, is_wanted: impl Fn(&PageState) -> bool) -> Vec<Source> {
+        let pages = self.queues().flat_map(PartitionQueue::waiting).filter(|waiting| is_wanted(waiting.state()));
+        pages.map(|waiting| waiting.page().source.clone()).collect()
+    }
+
+    /// Sets how far a page has come, and returns how far it had. A request that it waited for is forgotten.
+    pub(super) fn set_state(&mut self, source: &Source, state: PageState) -> Option<PageState> {
+        let before = self.queues.get_mut(&source.partition)?.set_state(source.offset, state)?;
+        self.forget_request(&before);
+        Some(before)
+    }
+
+    /// Makes the request of a page, which waits for its answer from now on.
+    pub(super) fn ask(&mut self, source: &Source, log: LogPartition) -> RequestId {
+        let request = RequestId(self.next_request);
+        self.next_request = self.next_request.wrapping_add(1);
+        if self.set_state(source, PageState::Asked { log, request, offset: None }).is_some() {
+            self.requests.insert(request, source.clone());
+        }
+        request
+    }
+
+    /// Notes where the request of a page stands in the log, or that it stands nowhere. Returns the page and the log, if one
+    /// waits for the request.
+    pub(super) fn asked_at(
+        &mut self,
+        request: RequestId,
+        offset: Option<RequestOffset>,
+    ) -> Option<(Source, LogPartition)> {
+        let source = self.requests.get(&request)?;
+        let queue = self.queues.get_mut(&source.partition)?;
+        let &PageState::Asked { log, .. } = queue.page(source.offset)?.state() else { return None };
+        queue.set_state(source.offset, PageState::Asked { log, request, offset });
+        Some((source.clone(), log))
+    }
+
+    /// The page has no verdict that is its own: its partition is read up to here.
+    pub(super) fn block_at(&mut self, source: &Source, log: LogPartition, why: Blocked) {
+        self.set_state(source, PageState::Blocked(log));
+        let queue = self.queues.get_mut(&source.partition);
+        let dropped = queue.map(|queue| queue.block_at(source.offset, why)).unwrap_or_default();
+        dropped.iter().for_each(|state| self.forget_request(state));
+    }
+
+    /// Takes the committed offset of a blocked partition.
+    pub(super) fn rechecked(
+        &mut self,
+        partition: &PartitionId,
+        committed: Option<i64>,
+        in_transaction: bool,
+    ) -> Option<ReadFrom> {
+        match self.queues.get_mut(partition)?.rechecked(committed, in_transaction) {
+            Recheck::Same => None,
+            Recheck::Retry(from) => Some(from),
+            Recheck::Rewound => {
+                self.requests.retain(|_, source| source.partition != *partition);
+                None
+            }
+        }
+    }
+
+    /// Says whether a page waits for the answer to this request.
+    pub(super) fn waits_for(&self, request: RequestId) -> bool {
+        self.requests.contains_key(&request)
+    }
+
+    /// Returns how many pages wait for an answer.
+    pub(super) fn requests(&self) -> usize {
+        self.requests.len()
+    }
+
+    fn forget_request(&mut self, state: &PageState) {
+        if let PageState::Asked { request, .. } = state {
+            self.requests.remove(request);
+        }
+    }
+}
