@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::events::{Effect, Event, Failure, ProducerCall};
-use super::sequencer::{Output, Unfinished, is_checkpoint};
+use super::events::{Effect, Event, Failure};
+use super::judged_log::JudgedLog;
+use super::pending::Pending;
+use super::request_record::RequestRecord;
 use super::settings::{ColdStart, ColdStarts, JudgeSettings};
-use super::{Counts, Diverged, InputOffsets, LogRetention, Restored, SharedSnapshot, State};
+use super::snapshot_schedule::SnapshotSchedule;
+use super::{Counts, Diverged, InputOffsets, Restored, SharedSnapshot, State};
 use crate::index::{ProbeStats, Task};
-use crate::protocol::{RequestOffset, RulesNumber, RulesRecord, VerdictOffset, VerdictRecord};
-use crate::transaction::TransactionMachine;
+use crate::protocol::{VerdictOffset, VerdictRecord};
 
 /// Where in its life a judge is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,39 +33,30 @@ pub enum Role {
 /// One judge of one partition of the fingerprint log.
 ///
 /// Give it events with [`Judge::handle`], take what it wants done with [`Judge::poll`] until there is nothing more.
+///
+/// Its parts own their state: the log as it is known, the record of requests at hand, the verdicts that are not committed, when
+/// snapshots are due. Here is its life; `sequencer` is what it does while it is active.
 #[derive(Debug)]
 pub struct Judge {
     pub(super) settings: JudgeSettings,
     pub(super) role: Role,
-    pub(super) state: State,
-    pub(super) spans: LogRetention,
-    /// Offset of the next record of the verdict log to follow.
-    pub(super) position: VerdictOffset,
-    pub(super) latest_checkpoint: Option<VerdictOffset>,
-    pub(super) joined: bool,
-    pub(super) assigned: bool,
-    pub(super) stopping: bool,
-    pub(super) cold_starts: ColdStarts,
+    pub(super) log: JudgedLog,
+    /// The record of requests that is judged in steps, until its last request is judged.
+    pub(super) record: Option<RequestRecord>,
+    pub(super) pending: Pending,
+    snapshots: SnapshotSchedule,
+    joined: bool,
+    assigned: bool,
+    stopping: bool,
+    /// When the partition is given up at the latest, while draining.
+    drain_until: Option<Duration>,
+    cold_starts: ColdStarts,
     pub(super) repeats: u64,
     pub(super) clamped: u64,
     /// What the look-ups of the newest requests came to.
     pub(super) looks: Vec<ProbeStats>,
-    /// The record of requests that is judged in steps, until its last request is judged.
-    pub(super) unfinished: Option<Unfinished>,
     /// Time of the newest event.
     pub(super) now: Duration,
-    pub(super) output: Output,
-    pub(super) txn: TransactionMachine,
-    /// When the partition is given up at the latest, while draining.
-    pub(super) drain_until: Option<Duration>,
-    pub(super) last_commit: Duration,
-    pub(super) last_snapshot: Duration,
-    /// A snapshot is due as soon as everything judged is committed.
-    pub(super) snapshot_waits: bool,
-    /// An operator wants one.
-    pub(super) snapshot_wanted: bool,
-    /// Where the newest snapshot was taken or restored.
-    pub(super) snapshot_at: Option<VerdictOffset>,
     pub(super) effects: VecDeque<Effect>,
 }
 
@@ -72,30 +65,22 @@ impl Judge {
     #[must_use]
     pub fn new(settings: JudgeSettings) -> Self {
         let mut judge = Self {
-            settings,
             role: Role::Restoring,
-            state: State::default(),
-            spans: LogRetention::default(),
-            position: VerdictOffset(0),
-            latest_checkpoint: None,
+            log: JudgedLog::default(),
+            record: None,
+            pending: Pending::default(),
+            snapshots: SnapshotSchedule::new(settings.snapshot_interval),
             joined: false,
             assigned: false,
             stopping: false,
+            drain_until: None,
             cold_starts: ColdStarts::default(),
             repeats: 0,
             clamped: 0,
             looks: Vec::new(),
-            unfinished: None,
             now: Duration::ZERO,
-            output: Output::default(),
-            txn: TransactionMachine::default(),
-            drain_until: None,
-            last_commit: Duration::ZERO,
-            last_snapshot: Duration::ZERO,
-            snapshot_waits: false,
-            snapshot_wanted: false,
-            snapshot_at: None,
             effects: VecDeque::new(),
+            settings,
         };
         judge.restore();
         judge
@@ -137,32 +122,34 @@ impl Judge {
     /// Returns true if the judge accepts requests; otherwise do not send [`Event::Requests`].
     #[must_use]
     pub fn wants_requests(&self) -> bool {
-        let pending = self.output.open.len() + self.output.closed_verdicts;
-        let is_old = self.output.oldest.is_some_and(|oldest| self.now >= oldest + self.settings.pending_time);
         self.role == Role::Active
             && !self.stopping
-            && !self.snapshot_waits
-            && self.unfinished.is_none()
-            && pending < self.settings.pending_verdicts
-            && !is_old
+            && !self.snapshots.is_due()
+            && self.record.is_none()
+            && self.pending.has_room(self.now, &self.settings)
     }
 
     /// Says whether a record of requests is at hand that can be judged on: then [`Event::Continue`] is wanted.
     #[must_use]
     pub fn is_unfinished(&self) -> bool {
-        let is_wanted = |record: &Unfinished| !record.waits && (self.role == Role::Active || record.judged > 0);
-        self.unfinished.as_ref().is_some_and(is_wanted)
+        let is_wanted = |record: &RequestRecord| !record.waits() && (self.role == Role::Active || record.is_begun());
+        self.record.as_ref().is_some_and(is_wanted)
     }
 
     /// Says whether a record of requests is judged in part: then no batch can end.
     pub(super) fn is_within_record(&self) -> bool {
-        self.unfinished.as_ref().is_some_and(|record| record.judged > 0)
+        self.record.as_ref().is_some_and(RequestRecord::is_begun)
+    }
+
+    /// Says whether everything judged is committed.
+    fn is_settled(&self) -> bool {
+        self.pending.is_empty() && !self.is_unfinished()
     }
 
     /// Hands over what somebody else may do meanwhile, so that no request has to wait for it: see
     /// [`Index::maintenance`](crate::index::Index::maintenance). Whether and when it is done changes no verdict.
     pub fn maintenance(&mut self, mut hand_over: impl FnMut(Task<'static>)) {
-        self.state.maintenance(&mut hand_over);
+        self.log.maintenance(&mut hand_over);
     }
 
     /// Returns where in its life the judge is.
@@ -174,7 +161,7 @@ impl Judge {
     /// Returns the state, which may be ahead of what is committed.
     #[must_use]
     pub const fn state(&self) -> &State {
-        &self.state
+        self.log.state()
     }
 
     /// Returns how often the judge began without all the facts.
@@ -186,33 +173,31 @@ impl Judge {
     /// Returns what was seen, for those who watch.
     #[must_use]
     pub const fn counts(&self) -> Counts {
-        Counts { repeats: self.repeats, clamped: self.clamped, ..self.state.counts() }
+        Counts { repeats: self.repeats, clamped: self.clamped, ..self.state().counts() }
     }
 
     /// Returns how much event time the kept verdict log spans.
     #[must_use]
     pub fn kept(&self) -> Duration {
-        let newest = self.state.stream_time();
-        let reach = self.spans.oldest().filter(|oldest| *oldest < newest).map(|oldest| newest.gap_millis(oldest));
-        Duration::from_millis(reach.unwrap_or(0))
+        self.log.kept()
     }
 
     /// Returns the offset of the verdict log whose state this is, while nothing is judged ahead of it.
     #[must_use]
     pub fn settled_at(&self) -> Option<VerdictOffset> {
-        (self.is_settled() && self.state.log().is_some()).then_some(self.position)
+        (self.is_settled() && self.log.has_begun()).then_some(self.log.position())
     }
 
     /// Requests a snapshot, taken as soon as everything judged is committed.
     pub fn want_snapshot(&mut self) {
-        self.snapshot_wanted = true;
+        self.snapshots.want();
     }
 
     /// Takes a snapshot. `None` unless the state is that of a committed offset.
     #[must_use]
     pub fn snapshot(&self) -> Option<SharedSnapshot> {
-        let at = self.settled_at()?;
-        SharedSnapshot::take(&self.state, &self.spans, at, self.latest_checkpoint)
+        self.settled_at()?;
+        self.log.snapshot()
     }
 
     // ---- restore and follow
@@ -220,33 +205,24 @@ impl Judge {
     /// Drops the state and begins again from what is written.
     pub(super) fn restore(&mut self) {
         self.role = Role::Restoring;
-        self.reset(State::default(), LogRetention::default(), VerdictOffset(0), None);
+        self.reset(JudgedLog::default());
         // What is still followed from the place we had come to means nothing to an empty state.
         self.effects.push_back(Effect::Unfollow);
         self.effects.push_back(Effect::Restore);
     }
 
-    fn reset(
-        &mut self,
-        state: State,
-        spans: LogRetention,
-        position: VerdictOffset,
-        latest_checkpoint: Option<VerdictOffset>,
-    ) {
-        self.state = state;
-        self.spans = spans;
-        self.position = position;
-        self.latest_checkpoint = latest_checkpoint;
-        self.output = Output::default();
-        self.unfinished = None;
+    fn reset(&mut self, log: JudgedLog) {
+        self.log = log;
+        self.pending.reset();
+        self.record = None;
         self.drain_until = None;
     }
 
     fn restored(&mut self, restored: Option<Box<Restored>>) {
         let from = restored.map(|restored| {
-            let Restored { at, state, spans, latest_checkpoint } = *restored;
-            self.reset(state, spans, at, latest_checkpoint);
-            self.snapshot_at = Some(at);
+            let at = restored.at();
+            self.reset(JudgedLog::from(*restored));
+            self.snapshots.restored(at);
             at
         });
         self.effects.push_back(Effect::Follow { from });
@@ -258,19 +234,13 @@ impl Judge {
             Role::Restoring | Role::Standby | Role::TakingOver => {}
             Role::Active | Role::Draining | Role::Stopped => return,
         }
-        match self.state.follow_record(record) {
-            Ok(()) => {
-                self.spans.follow(offset, record, self.state.next_sequence());
-                if is_checkpoint(record) {
-                    self.latest_checkpoint = Some(offset);
-                }
-                self.position = next;
-            }
+        match self.log.follow(offset, next, record) {
+            Ok(()) => {}
             Err(Diverged::NoCheckpoint) => match self.settings.cold_start {
                 // Verdicts without the facts before them are skipped up to the next checkpoint.
                 ColdStart::Proceed => {
-                    self.cold_starts.log_truncated += u64::from(self.position == VerdictOffset(0));
-                    self.position = next;
+                    self.cold_starts.log_truncated += u64::from(self.log.position() == VerdictOffset(0));
+                    self.log.skip_to(next);
                 }
                 ColdStart::Stop => self.effects.push_back(Effect::Fail(Failure::FactsGone)),
             },
@@ -288,7 +258,7 @@ impl Judge {
             Role::Active | Role::Draining | Role::Stopped => return,
         }
         self.role = Role::Restoring;
-        self.reset(State::default(), LogRetention::default(), VerdictOffset(0), None);
+        self.reset(JudgedLog::default());
         self.effects.push_back(Effect::Follow { from: None });
         self.effects.push_back(Effect::FollowToEnd);
     }
@@ -297,14 +267,14 @@ impl Judge {
         match self.role {
             Role::Restoring => {
                 self.role = Role::Standby;
-                self.last_snapshot = now;
+                self.snapshots.begin(now);
                 if !self.joined && !self.stopping {
                     self.joined = true;
                     self.effects.push_back(Effect::Join);
                 }
                 self.try_take_over();
             }
-            Role::TakingOver if !self.txn.is_busy() => self.activate(now),
+            Role::TakingOver if !self.pending.is_busy() => self.activate(now),
             Role::TakingOver | Role::Standby | Role::Active | Role::Draining | Role::Stopped => {}
         }
     }
@@ -319,32 +289,29 @@ impl Judge {
 
     /// Takes over, if the partition is ours and the state is warm. A call that is still out is waited for.
     pub(super) fn try_take_over(&mut self) {
-        if self.assigned && self.role == Role::Standby && !self.txn.is_busy() && !self.stopping {
+        if self.assigned && self.role == Role::Standby && !self.pending.is_busy() && !self.stopping {
             self.role = Role::TakingOver;
-            let call = self.txn.init();
-            self.effects.push_back(Effect::Call(ProducerCall::Plain(call)));
+            let call = self.pending.init();
+            self.effects.push_back(Effect::Call(call));
         }
     }
 
     fn activate(&mut self, now: Duration) {
         self.role = Role::Active;
-        self.last_commit = now;
+        self.pending.activate(now);
         self.effects.push_back(Effect::Unfollow);
-        if let Some(log) = self.state.log() {
-            if self.state.rules() != Some(&self.settings.rules) {
-                let number = RulesNumber(self.state.rules_number().0.saturating_add(1));
-                let record = RulesRecord { log, number, rules: self.settings.rules.clone() };
-                self.state.follow_rules(&record);
-                self.output.closed.push(VerdictRecord::Rules(record));
+        if self.log.has_begun() {
+            if let Some(record) = self.log.change_rules(&self.settings.rules) {
+                self.pending.push_rules(record);
             }
         } else {
             // Nothing is there to follow: a new log begins, with a checkpoint as every log does. Requests without a recorded
             // verdict are judged now.
             self.cold_starts.new_log += 1;
-            self.state = State::begin(self.settings.new_log, self.settings.rules.clone(), RequestOffset(0));
+            self.log.begin(self.settings.new_log, self.settings.rules.clone());
             self.write_checkpoint(&InputOffsets::default());
         }
-        self.effects.push_back(Effect::ReadRequests { from: self.state.next_request() });
+        self.effects.push_back(Effect::ReadRequests { from: self.log.state().next_request() });
     }
 
     fn revoked(&mut self, now: Duration) {
@@ -383,15 +350,14 @@ impl Judge {
 
     /// Becomes a standby again: with the state it has, when that is committed; else from what is written.
     pub(super) fn become_standby(&mut self) {
-        if self.is_settled() && self.state.log().is_some() {
+        if let Some(at) = self.settled_at() {
             self.role = Role::Standby;
             self.drain_until = None;
-            self.unfinished = None;
-            self.effects.push_back(Effect::Follow { from: Some(self.position) });
+            self.record = None;
+            self.effects.push_back(Effect::Follow { from: Some(at) });
         } else {
-            if let Some(call) = self.txn.abort() {
-                self.effects.push_back(Effect::Call(ProducerCall::Plain(call)));
-            }
+            let call = self.pending.abort();
+            self.effects.extend(call.map(Effect::Call));
             self.restore();
         }
     }
@@ -423,7 +389,7 @@ impl Judge {
     // ---- what time brings
 
     fn go_on(&mut self, now: Duration) {
-        self.snapshot_waits = self.snapshot_due(now);
+        self.snapshots.look(now);
         match self.role {
             Role::Active => self.go_on_judging(now),
             Role::Draining => self.go_on_draining(now),
@@ -431,35 +397,33 @@ impl Judge {
                 self.snapshot_at_the_end();
                 self.leave_for_good();
             }
-            Role::Restoring | Role::TakingOver if self.stopping && !self.txn.is_busy() => self.leave_for_good(),
+            Role::Restoring | Role::TakingOver if self.stopping && !self.pending.is_busy() => self.leave_for_good(),
             Role::Standby => self.snapshot_if_due(now),
             Role::Restoring | Role::TakingOver | Role::Stopped => {}
         }
     }
 
     fn go_on_judging(&mut self, now: Duration) {
-        if self.output.since_checkpoint >= self.settings.checkpoint_interval_records {
+        if self.pending.wants_checkpoint(self.settings.checkpoint_interval_records) {
             self.ask_for_input();
         }
         // A batch ends where a record of requests ends.
-        if self.txn.is_busy() || self.is_within_record() {
+        if self.pending.is_busy() || self.is_within_record() {
             return;
         }
         if self.is_settled() {
             self.snapshot_if_due(now);
-        } else if now >= self.last_commit + self.settings.commit_interval
-            || self.output.closed_verdicts >= self.settings.batch_verdicts
-        {
+        } else if self.pending.is_due(now, &self.settings) {
             self.begin(now);
         }
     }
 
     fn go_on_draining(&mut self, now: Duration) {
         let late = self.drain_until.is_some_and(|until| now >= until);
-        if !self.txn.is_busy() && !self.is_settled() && !self.is_within_record() && !late {
+        if !self.pending.is_busy() && !self.is_settled() && !self.is_within_record() && !late {
             self.begin(now);
         }
-        if self.is_settled() && !self.txn.is_busy() || late {
+        if self.is_settled() && !self.pending.is_busy() || late {
             self.become_standby();
             self.effects.push_back(Effect::RevokeDone);
             if self.stopping {
@@ -477,29 +441,16 @@ impl Judge {
     }
 
     fn snapshot_if_due(&mut self, now: Duration) {
-        if self.snapshot_waits && self.state.log().is_some() {
-            self.last_snapshot = now;
-            self.snapshot_waits = false;
-            self.snapshot_wanted = false;
-            self.take_snapshot();
+        if self.snapshots.is_due() && self.log.has_begun() {
+            self.snapshots.taken(now, self.log.position());
+            self.effects.push_back(Effect::Snapshot);
         }
-    }
-
-    fn take_snapshot(&mut self) {
-        self.snapshot_at = Some(self.position);
-        self.effects.push_back(Effect::Snapshot);
     }
 
     /// Lets the next start follow as little as can be, unless a snapshot of this very state is there.
     fn snapshot_at_the_end(&mut self) {
-        let is_new = self.settled_at().is_some_and(|at| self.snapshot_at != Some(at));
-        if is_new && self.settings.snapshot_interval.is_some() {
-            self.take_snapshot();
+        if self.settled_at().is_some_and(|at| self.snapshots.takes_last(at)) {
+            self.effects.push_back(Effect::Snapshot);
         }
-    }
-
-    fn snapshot_due(&self, now: Duration) -> bool {
-        let interval = self.settings.snapshot_interval;
-        self.snapshot_wanted || interval.is_some_and(|interval| now >= self.last_snapshot + interval)
     }
 }

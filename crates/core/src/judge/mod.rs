@@ -15,10 +15,14 @@ mod similar_pages;
 mod decide;
 mod events;
 mod sequencer;
+mod judged_log;
 mod machine;
+mod pending;
+mod request_record;
 mod verifier;
 mod settings;
 mod snapshot;
+mod snapshot_schedule;
 mod log_retention;
 mod state;
 #[cfg(test)]

@@ -1,0 +1,173 @@
+//! What the verdict log holds and what follows from it: the state, what of the log is still needed, and where it ends.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Diverged, InputOffsets, LogRetention, Restored, SharedSnapshot, State};
+use crate::index::Task;
+use crate::protocol::{
+    LogIdentity, RequestOffset, Rules, RulesNumber, RulesRecord, Verdict, VerdictBatch, VerdictOffset, VerdictRecord,
+};
+use crate::record::{PartitionId, Timestamp};
+
+/// The verdict log as far as it is followed, and ahead of that what is judged and not committed.
+#[derive(Debug, Default)]
+pub(super) struct JudgedLog {
+    state: State,
+    retention: LogRetention,
+    /// Offset of the next record to follow.
+    position: VerdictOffset,
+    latest_checkpoint: Option<VerdictOffset>,
+}
+
+/// Where both logs may be cut off. Named, because swapped offsets would delete what is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TrimPoint {
+    /// First record of the verdict log to keep.
+    pub(super) verdicts: VerdictOffset,
+    /// First record of the fingerprint log to keep.
+    pub(super) requests: RequestOffset,
+}
+
+impl From<Restored> for JudgedLog {
+    fn from(Restored { at, state, spans, latest_checkpoint }: Restored) -> Self {
+        Self { state, retention: spans, position: at, latest_checkpoint }
+    }
+}
+
+impl JudgedLog {
+    pub(super) const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns the offset of the next record to follow.
+    pub(super) const fn position(&self) -> VerdictOffset {
+        self.position
+    }
+
+    pub(super) const fn latest_checkpoint(&self) -> Option<VerdictOffset> {
+        self.latest_checkpoint
+    }
+
+    /// Says whether there is a log.
+    pub(super) fn has_begun(&self) -> bool {
+        self.state.log().is_some()
+    }
+
+    /// Returns how much event time the kept log spans.
+    pub(super) fn kept(&self) -> Duration {
+        let newest = self.state.stream_time();
+        let reach = self.retention.oldest().filter(|oldest| *oldest < newest).map(|oldest| newest.gap_millis(oldest));
+        Duration::from_millis(reach.unwrap_or(0))
+    }
+
+    /// Takes a snapshot. Only where nothing is judged ahead of what is committed.
+    pub(super) fn snapshot(&self) -> Option<SharedSnapshot> {
+        SharedSnapshot::take(&self.state, &self.retention, self.position, self.latest_checkpoint)
+    }
+
+    /// See [`Index::maintenance`](crate::index::Index::maintenance).
+    pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.state.maintenance(hand_over);
+    }
+
+    // ---- following
+
+    /// Follows the record at `offset`; the one after it is at `next`.
+    pub(super) fn follow(
+        &mut self,
+        offset: VerdictOffset,
+        next: VerdictOffset,
+        record: &VerdictRecord,
+    ) -> Result<(), Diverged> {
+        self.state.follow_record(record)?;
+        self.retention.follow(offset, record, self.state.next_sequence());
+        if matches!(record, VerdictRecord::Checkpoint(_)) {
+            self.latest_checkpoint = Some(offset);
+        }
+        self.position = next;
+        Ok(())
+    }
+
+    /// Leaves a record out: it depends on what is not there.
+    pub(super) fn skip_to(&mut self, next: VerdictOffset) {
+        self.position = next;
+    }
+
+    // ---- judging
+
+    /// Begins a new log.
+    pub(super) fn begin(&mut self, log: LogIdentity, rules: Rules) {
+        self.state = State::begin(log, rules, RequestOffset(0));
+    }
+
+    /// Puts rules in force. Returns their record, unless they are in force already.
+    pub(super) fn change_rules(&mut self, rules: &Rules) -> Option<VerdictRecord> {
+        let log = self.state.log().filter(|_| self.state.rules() != Some(rules))?;
+        let number = RulesNumber(self.state.rules_number().0.saturating_add(1));
+        let record = RulesRecord { log, number, rules: rules.clone() };
+        self.state.follow_rules(&record);
+        Some(VerdictRecord::Rules(record))
+    }
+
+    /// Takes a verdict that was just found.
+    pub(super) fn judged(&mut self, verdict: &Verdict) -> Result<(), Diverged> {
+        self.state.follow(verdict)?;
+        self.retention.note(verdict, self.state.next_sequence());
+        Ok(())
+    }
+
+    /// Every request before this offset is judged.
+    pub(super) fn pass_requests(&mut self, next: RequestOffset) {
+        self.state.pass_requests(next);
+    }
+
+    /// Makes a record of verdicts, as of now.
+    pub(super) fn batch(&self, verdicts: Vec<Verdict>) -> Option<VerdictRecord> {
+        Some(VerdictRecord::Verdicts(VerdictBatch {
+            log: self.state.log()?,
+            rules: self.state.rules_number(),
+            watermarks: self.state.watermarks(),
+            next_request: self.state.next_request(),
+            verdicts,
+        }))
+    }
+
+    /// Makes a checkpoint behind everything judged so far, and says where the logs may be cut off once it is committed.
+    /// Verdicts are kept for `keep`, in event time; `delivered` says how far each partition was.
+    pub(super) fn checkpoint(
+        &mut self,
+        input: &InputOffsets,
+        delivered: &BTreeMap<PartitionId, i64>,
+        keep: Duration,
+    ) -> Option<(VerdictRecord, Option<TrimPoint>)> {
+        let (state, retention) = (&self.state, &self.retention);
+        let low_watermark =
+            |partition: &PartitionId| retention.low_watermark(partition, state.delivered(partition), input);
+        let checkpoint = state.checkpoint(self.latest_checkpoint, low_watermark, delivered)?;
+        let keep_from: Timestamp = state.stream_time().minus(keep);
+        let verdicts = retention.trim_point(state.first_live_sequence(), input, keep_from);
+        let trim = verdicts.map(|verdicts| TrimPoint { verdicts, requests: state.next_request() });
+        self.state.raise_floors(&checkpoint);
+        self.retention.open(None, self.state.next_sequence());
+        Some((VerdictRecord::Checkpoint(Box::new(checkpoint)), trim))
+    }
+
+    // ---- committing
+
+    /// What was judged is committed, the last record at `last`, a checkpoint at that offset.
+    pub(super) fn committed(&mut self, last: Option<VerdictOffset>, checkpoint: Option<VerdictOffset>) {
+        if let Some(last) = last {
+            self.position = last.next();
+        }
+        if let Some(checkpoint) = checkpoint {
+            self.retention.place(checkpoint);
+            self.latest_checkpoint = Some(checkpoint);
+        }
+    }
+
+    /// The log is cut off there.
+    pub(super) fn trimmed(&mut self, trim: TrimPoint) {
+        self.retention.trimmed_to(trim.verdicts);
+    }
+}

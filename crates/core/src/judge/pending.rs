@@ -1,0 +1,245 @@
+//! Verdicts from the moment they are found until they are committed with the place in the fingerprint log (law L2).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::InputOffsets;
+use super::events::ProducerCall;
+use super::judged_log::{JudgedLog, TrimPoint};
+use super::settings::JudgeSettings;
+use crate::protocol::{RequestOffset, Verdict, VerdictOffset, VerdictRecord};
+use crate::transaction::{Call, CallError, TransactionMachine, TxnStep};
+
+/// What is judged and not committed, and the transaction that commits it.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    txn: TransactionMachine,
+    /// Verdicts of the batch that is still open.
+    open: Vec<Verdict>,
+    /// Requests were passed since the last closed batch.
+    passed: bool,
+    /// Closed records, in order.
+    closed: Vec<VerdictRecord>,
+    /// How many verdicts the closed records hold.
+    closed_verdicts: usize,
+    /// What the transaction in progress carries.
+    sent: Option<Sent>,
+    /// When the first of the verdicts was made that no transaction carries yet.
+    oldest: Option<Duration>,
+    /// When the last transaction began.
+    begun_at: Duration,
+    checkpoint: NextCheckpoint,
+}
+
+/// What is known of the checkpoint that comes next.
+#[derive(Debug, Default)]
+struct NextCheckpoint {
+    /// Verdicts since the last one was written.
+    verdicts_before: u64,
+    /// The input group's offsets were asked for, or the checkpoint is on its way.
+    is_under_way: bool,
+    /// The input group's offsets, while a record of requests is judged in part: it is written where that ends.
+    input: Option<InputOffsets>,
+    /// Where the logs may be cut off once it is committed.
+    trim: Option<TrimPoint>,
+}
+
+#[derive(Clone, Debug)]
+struct Sent {
+    records: Arc<Vec<VerdictRecord>>,
+    offsets: Vec<VerdictOffset>,
+    next_request: RequestOffset,
+}
+
+/// What a transaction has committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Committed {
+    /// Offset of its last record.
+    pub(super) last: Option<VerdictOffset>,
+    /// Offset of the checkpoint it carried.
+    pub(super) checkpoint: Option<VerdictOffset>,
+    /// Where the logs may be cut off now.
+    pub(super) trim: Option<TrimPoint>,
+}
+
+impl Pending {
+    /// Drops all that is not committed. A call that is out is still waited for.
+    pub(super) fn reset(&mut self) {
+        *self = Self { txn: std::mem::take(&mut self.txn), begun_at: self.begun_at, ..Self::default() };
+    }
+
+    /// The judge begins to judge.
+    pub(super) fn activate(&mut self, now: Duration) {
+        self.begun_at = now;
+    }
+
+    /// Says whether everything judged is committed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty() && !self.passed && self.closed.is_empty() && self.sent.is_none()
+    }
+
+    /// Says whether more may be judged before something is committed.
+    pub(super) fn has_room(&self, now: Duration, settings: &JudgeSettings) -> bool {
+        let is_old = self.oldest.is_some_and(|oldest| now >= oldest + settings.pending_time);
+        self.open.len() + self.closed_verdicts < settings.pending_verdicts && !is_old
+    }
+
+    // ---- verdicts
+
+    /// Adds a verdict.
+    pub(super) fn push(&mut self, now: Duration, verdict: Verdict) {
+        self.oldest.get_or_insert(now);
+        self.open.push(verdict);
+        self.checkpoint.verdicts_before += 1;
+    }
+
+    /// A record of requests is judged: its place goes with the verdicts.
+    pub(super) fn pass(&mut self, log: &JudgedLog, batch_verdicts: usize) {
+        self.passed = true;
+        if self.open.len() >= batch_verdicts {
+            self.close_batch(log);
+        }
+    }
+
+    /// Adds rules that are in force from here on.
+    pub(super) fn push_rules(&mut self, record: VerdictRecord) {
+        self.closed.push(record);
+    }
+
+    fn close_batch(&mut self, log: &JudgedLog) {
+        if !self.passed || !log.has_begun() {
+            return;
+        }
+        self.passed = false;
+        let verdicts = std::mem::take(&mut self.open);
+        self.closed_verdicts += verdicts.len();
+        self.closed.extend(log.batch(verdicts));
+    }
+
+    // ---- checkpoints
+
+    /// Says whether it is time for a checkpoint.
+    pub(super) fn wants_checkpoint(&self, interval: u64) -> bool {
+        self.checkpoint.verdicts_before >= interval
+    }
+
+    /// Begins a checkpoint. Returns whether the input group's offsets are to be asked for: not while one is under way.
+    pub(super) fn begin_checkpoint(&mut self) -> bool {
+        !std::mem::replace(&mut self.checkpoint.is_under_way, true)
+    }
+
+    /// Keeps the input group's offsets until the record of requests ends.
+    pub(super) fn keep_input(&mut self, input: InputOffsets) {
+        self.checkpoint.input = Some(input);
+    }
+
+    /// Returns them, once.
+    pub(super) fn take_input(&mut self) -> Option<InputOffsets> {
+        self.checkpoint.input.take()
+    }
+
+    /// Says whether a checkpoint is written and not committed.
+    pub(super) fn has_checkpoint(&self) -> bool {
+        let sent = self.sent.iter().flat_map(|sent| sent.records.iter());
+        sent.chain(&self.closed).any(is_checkpoint)
+    }
+
+    /// Adds the checkpoint that `write` makes behind everything judged so far.
+    pub(super) fn push_checkpoint(
+        &mut self,
+        log: &mut JudgedLog,
+        write: impl FnOnce(&mut JudgedLog) -> Option<(VerdictRecord, Option<TrimPoint>)>,
+    ) {
+        self.close_batch(log);
+        let Some((record, trim)) = write(log) else { return };
+        self.checkpoint.trim = trim;
+        self.checkpoint.verdicts_before = 0;
+        self.checkpoint.is_under_way = true;
+        self.closed.push(record);
+    }
+
+    // ---- the transaction
+
+    /// Says whether a call is out or a transaction is open.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.txn.is_busy()
+    }
+
+    /// Takes over the transactional id.
+    pub(super) fn init(&mut self) -> ProducerCall {
+        ProducerCall::Plain(self.txn.init())
+    }
+
+    /// Gives up the transaction, if one is open.
+    pub(super) fn abort(&mut self) -> Option<ProducerCall> {
+        self.txn.abort().map(ProducerCall::Plain)
+    }
+
+    /// Says whether it is time to commit.
+    pub(super) fn is_due(&self, now: Duration, settings: &JudgeSettings) -> bool {
+        now >= self.begun_at + settings.commit_interval || self.closed_verdicts >= settings.batch_verdicts
+    }
+
+    /// Begins a transaction with everything judged so far.
+    pub(super) fn begin(&mut self, now: Duration, log: &JudgedLog) -> ProducerCall {
+        self.close_batch(log);
+        let records = std::mem::take(&mut self.closed);
+        self.closed_verdicts = 0;
+        self.oldest = None;
+        let next_request = log.state().next_request();
+        self.sent = Some(Sent { records: Arc::new(records), offsets: Vec::new(), next_request });
+        self.begun_at = now;
+        let call = self.txn.begin();
+        self.call(call, log)
+    }
+
+    /// Begins the same transaction again: its verdicts are final.
+    pub(super) fn resend(&mut self, log: &JudgedLog) -> Option<ProducerCall> {
+        self.sent.as_ref()?;
+        let call = self.txn.begin();
+        Some(self.call(call, log))
+    }
+
+    /// Takes the answer to a call: the offsets of the records that were sent, if they were.
+    pub(super) fn answered(&mut self, result: Result<Vec<VerdictOffset>, CallError>) -> TxnStep {
+        let outcome = result.map(|offsets| {
+            if let Some(sent) = self.sent.as_mut().filter(|_| !offsets.is_empty()) {
+                sent.offsets = offsets;
+            }
+        });
+        self.txn.answered(outcome)
+    }
+
+    /// Makes a call with what it carries.
+    pub(super) fn call(&self, call: Call, log: &JudgedLog) -> ProducerCall {
+        match (call, &self.sent) {
+            (Call::Produce, Some(sent)) => ProducerCall::Produce(Arc::clone(&sent.records)),
+            (Call::SendOffsets, Some(sent)) => ProducerCall::SendOffsets {
+                next_request: sent.next_request,
+                checkpoint: sent.checkpoint().or(log.latest_checkpoint()),
+            },
+            _ => ProducerCall::Plain(call),
+        }
+    }
+
+    /// The transaction is committed. `None` if there was none.
+    pub(super) fn committed(&mut self) -> Option<Committed> {
+        let sent = self.sent.take()?;
+        let checkpoint = sent.checkpoint();
+        let trim = checkpoint.and_then(|_| self.checkpoint.trim.take());
+        self.checkpoint.is_under_way &= checkpoint.is_none();
+        Some(Committed { last: sent.offsets.last().copied(), checkpoint, trim })
+    }
+}
+
+impl Sent {
+    /// Returns the offset of the checkpoint it carries, once its records have offsets.
+    fn checkpoint(&self) -> Option<VerdictOffset> {
+        let last = self.records.iter().zip(&self.offsets).rfind(|(record, _)| is_checkpoint(record));
+        last.map(|(_, &offset)| offset)
+    }
+}
+
+const fn is_checkpoint(record: &VerdictRecord) -> bool {
+    matches!(record, VerdictRecord::Checkpoint(_))
+}

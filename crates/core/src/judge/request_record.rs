@@ -1,0 +1,96 @@
+//! One record of the fingerprint log, judged in steps: messages and clock are looked at in between.
+
+use crate::index::Index;
+use crate::protocol::{Request, RequestBody, RequestId, RequestOffset};
+use crate::record::{PartitionId, Timestamp};
+
+/// How many requests before its turn a request's cache lines are asked for.
+const LINES_AHEAD: usize = 8;
+
+/// How many requests before its turn what those lines lead to is asked for.
+const RUNS_AHEAD: usize = 3;
+
+/// A record of requests and how far it is judged.
+#[derive(Debug)]
+pub(super) struct RequestRecord {
+    offset: RequestOffset,
+    append_time: Timestamp,
+    requests: Vec<Request>,
+    judged: usize,
+    /// A checkpoint comes before it: it depends on how far the input group has committed.
+    waits: bool,
+}
+
+impl RequestRecord {
+    pub(super) fn new(offset: RequestOffset, append_time: Timestamp, requests: Vec<Request>) -> Self {
+        Self { offset, append_time, requests, judged: 0, waits: false }
+    }
+
+    pub(super) fn offset(&self) -> RequestOffset {
+        self.offset
+    }
+
+    pub(super) fn append_time(&self) -> Timestamp {
+        self.append_time
+    }
+
+    /// Takes the next request.
+    pub(super) fn next(&mut self) -> Option<&Request> {
+        let request = self.requests.get(self.judged)?;
+        self.judged += 1;
+        Some(request)
+    }
+
+    /// Says whether some of its requests are judged.
+    pub(super) fn is_begun(&self) -> bool {
+        self.judged > 0
+    }
+
+    /// Says whether all of its requests are judged.
+    pub(super) fn is_done(&self) -> bool {
+        self.judged >= self.requests.len()
+    }
+
+    // ---- waiting
+
+    /// A checkpoint has to be committed before it is judged.
+    pub(super) fn wait(&mut self) {
+        self.waits = true;
+    }
+
+    /// That checkpoint is written.
+    pub(super) fn go_on(&mut self) {
+        self.waits = false;
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Returns the partition of which the record reopens more than is known to be delivered, and the end of that range: the
+    /// input group may have committed more since. Such a request stands alone in its record.
+    pub(super) fn reopens(&self) -> Option<(RequestId, &PartitionId, i64)> {
+        let request = self.requests.first()?;
+        if let RequestBody::Reopen { partition, to, .. } = &request.body {
+            Some((request.id, partition, *to))
+        } else {
+            None
+        }
+    }
+
+    // ---- memory
+
+    /// Asks the memory for what the requests after the next one will read.
+    pub(super) fn fetch_ahead(&self, index: &Index) {
+        if let Some(RequestBody::Page(page)) = self.body(LINES_AHEAD) {
+            index.prefetch(&page.fingerprints, page.scope);
+        }
+        if let Some(RequestBody::Page(page)) = self.body(RUNS_AHEAD) {
+            index.prefetch_runs(&page.fingerprints, page.scope);
+        }
+    }
+
+    fn body(&self, ahead: usize) -> Option<&RequestBody> {
+        self.requests.get(self.judged.saturating_add(ahead)).map(|request| &request.body)
+    }
+}

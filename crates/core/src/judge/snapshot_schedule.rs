@@ -1,0 +1,63 @@
+//! When snapshots are taken.
+
+use std::time::Duration;
+
+use crate::protocol::VerdictOffset;
+
+/// The interval between snapshots, and whether one is due.
+#[derive(Debug)]
+pub(super) struct SnapshotSchedule {
+    /// None are taken when absent, but those that an operator wants.
+    interval: Option<Duration>,
+    last: Duration,
+    /// One is due as soon as everything judged is committed.
+    due: bool,
+    /// An operator wants one.
+    wanted: bool,
+    /// Where the newest was taken or restored.
+    at: Option<VerdictOffset>,
+}
+
+impl SnapshotSchedule {
+    pub(super) fn new(interval: Option<Duration>) -> Self {
+        Self { interval, last: Duration::ZERO, due: false, wanted: false, at: None }
+    }
+
+    /// The interval begins anew.
+    pub(super) fn begin(&mut self, now: Duration) {
+        self.last = now;
+    }
+
+    /// The state of this offset was restored.
+    pub(super) fn restored(&mut self, at: VerdictOffset) {
+        self.at = Some(at);
+    }
+
+    /// An operator wants one.
+    pub(super) fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// Finds out whether one is due.
+    pub(super) fn look(&mut self, now: Duration) {
+        self.due = self.wanted || self.interval.is_some_and(|interval| now >= self.last + interval);
+    }
+
+    /// Says whether one is due: nothing more is judged before it is taken.
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// One of the state of this offset is taken because it is due.
+    pub(super) fn taken(&mut self, now: Duration, at: VerdictOffset) {
+        (self.due, self.wanted) = (false, false);
+        self.last = now;
+        self.at = Some(at);
+    }
+
+    /// One of the state of this offset is taken at the end, so that the next start follows as little as can be. Returns
+    /// false if there is one, or none are taken.
+    pub(super) fn takes_last(&mut self, at: VerdictOffset) -> bool {
+        self.interval.is_some() && self.at.replace(at) != Some(at)
+    }
+}
