@@ -61,3 +61,39 @@ impl SnapshotSchedule {
         self.interval.is_some() && self.at.replace(at) != Some(at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn due(schedule: &mut SnapshotSchedule, now: Duration) -> bool {
+        schedule.look(now);
+        schedule.is_due()
+    }
+
+    #[test]
+    fn one_is_due_after_each_interval_and_when_an_operator_wants_it() {
+        let mut schedule = SnapshotSchedule::new(Some(5 * MINUTE));
+        schedule.begin(MINUTE);
+        assert!(!due(&mut schedule, 5 * MINUTE));
+        assert!(due(&mut schedule, 6 * MINUTE));
+        schedule.taken(7 * MINUTE, VerdictOffset(3));
+        assert!(!due(&mut schedule, 11 * MINUTE));
+        schedule.want();
+        assert!(due(&mut schedule, 11 * MINUTE));
+        schedule.taken(11 * MINUTE, VerdictOffset(4));
+        assert!(!due(&mut schedule, 12 * MINUTE));
+    }
+
+    #[test]
+    fn the_last_one_is_taken_unless_it_is_there() {
+        let mut schedule = SnapshotSchedule::new(Some(MINUTE));
+        schedule.restored(VerdictOffset(3));
+        assert!(!schedule.takes_last(VerdictOffset(3)));
+        assert!(schedule.takes_last(VerdictOffset(4)));
+        assert!(!schedule.takes_last(VerdictOffset(4)));
+        assert!(!SnapshotSchedule::new(None).takes_last(VerdictOffset(9)), "none are taken");
+    }
+}

@@ -123,3 +123,61 @@ impl Membership {
         self.draining.is_some() || self.is_stopping()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn joins_once_when_all_is_known_and_never_while_leaving() {
+        let mut membership = Membership::default();
+        assert!(!membership.join(true), "it is not known yet which partitions begin at the configured start");
+        membership.learn_unread(BTreeSet::new());
+        assert!(!membership.join(false));
+        assert!(membership.join(true));
+        assert!(!membership.join(true), "it is in the group");
+        let mut leaving = Membership { unread: Some(BTreeSet::new()), ..Membership::default() };
+        leaving.stop(SECOND);
+        assert!(!leaving.join(true));
+    }
+
+    #[test]
+    fn only_the_last_answer_about_committed_offsets_counts() {
+        let mut membership = Membership::default();
+        membership.fetches();
+        membership.fetches();
+        assert!(!membership.fetched());
+        assert!(membership.fetched());
+    }
+
+    #[test]
+    fn the_first_word_to_leave_counts_and_hurries() {
+        let mut membership = Membership::default();
+        assert!(!membership.hurries());
+        membership.stop(SECOND);
+        membership.stop(3 * SECOND);
+        assert_eq!((membership.stopping(SECOND / 2), membership.stopping(SECOND)), (Some(false), Some(true)));
+        assert!(membership.hurries());
+    }
+
+    #[test]
+    fn revoked_partitions_are_given_up_once() {
+        let mut membership = Membership::default();
+        let revoked = BTreeSet::from([PartitionId::new("pages", 0)]);
+        membership.drain(revoked.clone(), SECOND);
+        assert_eq!(membership.draining(Duration::ZERO), Some((&revoked, false)));
+        assert_eq!(membership.draining(SECOND), Some((&revoked, true)));
+        assert_eq!((membership.drained(), membership.drained()), (Some(revoked), None));
+    }
+
+    #[test]
+    fn it_leaves_behind_a_partition_when_that_is_taken_in() {
+        let mut membership = Membership::default();
+        membership.stop_behind(PartitionId::new("pages", 1));
+        assert!(!membership.takes_stop_behind(|_| false));
+        assert!(membership.takes_stop_behind(|partition| partition.number == 1));
+        assert!(!membership.takes_stop_behind(|_| true), "once");
+    }
+}

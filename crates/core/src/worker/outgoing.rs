@@ -206,3 +206,83 @@ impl<P> Outgoing<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::test_worker::{input, page};
+
+    fn name(answered: &Answered<()>) -> &'static str {
+        match answered {
+            Answered::Call(ProducerCall::Produce(_)) => "produce",
+            Answered::Call(ProducerCall::SendOffsets(_)) => "send offsets",
+            Answered::Call(ProducerCall::Plain(Call::Init)) => "init",
+            Answered::Call(ProducerCall::Plain(Call::Abort)) => "abort",
+            Answered::Call(ProducerCall::Plain(Call::Commit)) => "commit",
+            Answered::Call(ProducerCall::Plain(_)) => "another call",
+            Answered::Committed(_) => "committed",
+            Answered::Rewind => "rewind",
+            Answered::Failed(_) => "failed",
+        }
+    }
+
+    /// A transaction with the page at offset 4 of partition 0, begun by the owner of the transactional id.
+    fn begun(manner: Manner) -> Outgoing<()> {
+        let mut outgoing = Outgoing::new(manner);
+        if outgoing.take_over().is_some() {
+            assert!(!outgoing.is_idle(), "the id is not ours yet");
+            assert_eq!(name(&outgoing.answered(Ok(()))), "rewind");
+        }
+        outgoing.batch_mut().push(page(0, 4, 1), PageOutcome::DeadLetter(Reject::Refused));
+        outgoing.begin(Duration::from_secs(1));
+        outgoing
+    }
+
+    fn answers(outgoing: &mut Outgoing<()>, results: Vec<Result<(), CallError>>) -> Vec<&'static str> {
+        results.into_iter().map(|result| name(&outgoing.answered(result))).collect()
+    }
+
+    #[test]
+    fn pages_and_offsets_go_out_in_one_transaction() {
+        let mut outgoing = begun(Manner::Transaction);
+        assert!(outgoing.moves(&input(0)) && !outgoing.moves(&input(1)));
+        let steps = answers(&mut outgoing, vec![Ok(()), Ok(()), Ok(())]);
+        assert_eq!(steps, ["produce", "send offsets", "commit"]);
+        let Answered::Committed(batch) = outgoing.answered(Ok(())) else { panic!("not committed") };
+        let (outputs, offsets) = batch.into_parts();
+        assert_eq!((outputs.len(), offsets), (1, BTreeMap::from([(input(0), 5)])));
+        assert!(outgoing.is_idle() && outgoing.batch_mut().is_empty());
+        assert!(!outgoing.is_due(Duration::from_secs(2), Duration::from_secs(2)));
+        assert!(outgoing.is_due(Duration::from_secs(3), Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn a_page_that_no_broker_takes_is_remembered_until_its_dead_letter_is_committed() {
+        let mut outgoing = begun(Manner::Transaction);
+        let refused = CallError::Undeliverable { index: 0, reason: Reject::Refused };
+        assert_eq!(answers(&mut outgoing, vec![Ok(()), Err(refused), Ok(())]), ["produce", "abort", "rewind"]);
+        outgoing.rewind();
+        assert_eq!(outgoing.refusal(&input(0).at(4)), Some(Reject::Refused));
+        outgoing.batch_mut().push(page(0, 4, 1), PageOutcome::DeadLetter(Reject::Refused));
+        outgoing.begin(Duration::from_secs(2));
+        answers(&mut outgoing, vec![Ok(()); 4]);
+        assert_eq!(outgoing.refusal(&input(0).at(4)), None);
+    }
+
+    #[test]
+    fn a_commit_with_an_unknown_end_is_settled_by_taking_the_id_over() {
+        let mut outgoing = begun(Manner::Transaction);
+        answers(&mut outgoing, vec![Ok(()); 3]);
+        assert!(outgoing.abort_late().is_none(), "a commit that is out runs its course");
+        let unknown = CallError::Unknown("timed out".to_owned());
+        assert_eq!(answers(&mut outgoing, vec![Err(unknown), Ok(())]), ["init", "rewind"]);
+    }
+
+    #[test]
+    fn without_transactions_nothing_is_taken_over() {
+        let mut outgoing = begun(Manner::Plain);
+        let lost = CallError::Unknown("timed out".to_owned());
+        assert_eq!(answers(&mut outgoing, vec![Ok(()), Err(lost)]), ["send offsets", "rewind"]);
+        assert!(outgoing.is_idle());
+    }
+}

@@ -158,3 +158,95 @@ impl<P> Partitions<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::worker::test_worker::{input, page};
+
+    /// What can happen to the pages of two partitions.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Read(i32, u32),
+        Ask(usize),
+        Settle(usize),
+        Appended(usize, i64),
+        Block(usize),
+        Drop(i32),
+        Rewind,
+    }
+
+    fn steps() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => (0..2, 1_u32..4).prop_map(|(partition, gap)| Step::Read(partition, gap)),
+            4 => any::<usize>().prop_map(Step::Ask),
+            2 => any::<usize>().prop_map(Step::Settle),
+            1 => (any::<usize>(), 0_i64..9).prop_map(|(page, offset)| Step::Appended(page, offset)),
+            1 => any::<usize>().prop_map(Step::Block),
+            1 => (0..2).prop_map(Step::Drop),
+            1 => Just(Step::Rewind),
+        ]
+    }
+
+    fn picked(partitions: &Partitions<()>, number: usize) -> Option<Source> {
+        let pages = partitions.pages_in(|_| true);
+        pages.get(number.checked_rem(pages.len())?).cloned()
+    }
+
+    fn take(partitions: &mut Partitions<()>, step: Step, next: &mut i64) {
+        let all = BTreeSet::from([input(0), input(1)]);
+        match step {
+            Step::Read(partition, gap) => {
+                *next += i64::from(gap);
+                let Some(queue) = partitions.get_mut(&input(partition)) else { return };
+                queue.push(Duration::ZERO, page(partition, *next, 1));
+                queue.admit(None, Duration::ZERO);
+            }
+            Step::Ask(page) => drop(picked(partitions, page).map(|source| partitions.ask(&source, 0))),
+            Step::Settle(page) => {
+                drop(picked(partitions, page).and_then(|source| partitions.set_state(&source, PageState::New)));
+            }
+            Step::Appended(page, offset) => {
+                let request = picked(partitions, page).and_then(|source| asked(partitions, &source));
+                drop(request.and_then(|request| partitions.asked_at(request, Some(RequestOffset(offset)))));
+            }
+            Step::Block(page) => {
+                if let Some(source) = picked(partitions, page) {
+                    partitions.block_at(&source, 0, Blocked::VerdictLost);
+                }
+            }
+            Step::Drop(partition) => {
+                partitions.drop(&BTreeSet::from([input(partition)]));
+                let gone = all.into_iter().filter(|partition| partitions.get(partition).is_none()).collect();
+                partitions.assign(Duration::ZERO, &gone);
+            }
+            Step::Rewind => partitions.rewind(),
+        }
+    }
+
+    fn asked(partitions: &Partitions<()>, source: &Source) -> Option<RequestId> {
+        match partitions.page(source)?.state() {
+            PageState::Asked { request, .. } => Some(*request),
+            PageState::New | PageState::Recalling(_) | PageState::Blocked(_) | PageState::Ready(_) => None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_request_is_known_exactly_while_its_page_waits_for_the_answer(steps in prop::collection::vec(steps(), 1..80)) {
+            let mut partitions: Partitions<()> = Partitions::new(7);
+            partitions.assign(Duration::ZERO, &BTreeSet::from([input(0), input(1)]));
+            let mut next = 0;
+            for step in steps {
+                take(&mut partitions, step, &mut next);
+                let waiting = partitions.pages_in(|_| true);
+                let expected: BTreeMap<RequestId, Source> =
+                    waiting.into_iter().filter_map(|source| Some((asked(&partitions, &source)?, source))).collect();
+                let known: BTreeMap<RequestId, Source> = partitions.requests.clone().into_iter().collect();
+                prop_assert_eq!(known, expected);
+            }
+        }
+    }
+}

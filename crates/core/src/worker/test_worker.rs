@@ -16,6 +16,25 @@ pub(super) fn input(number: i32) -> PartitionId {
     PartitionId::new("pages", number)
 }
 
+/// A page of one byte that is asked about.
+pub(super) fn page(partition: i32, offset: i64, digest: u32) -> Page<()> {
+    let source = input(partition).at(offset);
+    let exact = ExactHash(u128::from(digest));
+    let fingerprints = Fingerprints { exact, simhash: None, sketch: None, numbers: Numbers::default() };
+    let (event_time, digest) = (Timestamp::default(), PageDigest(digest));
+    let request = PageRequest {
+        source: source.clone(),
+        event_time,
+        id: None,
+        scope: None,
+        site: None,
+        is_variant: false,
+        fingerprints,
+        digest,
+    };
+    Page { source, bytes: 1, event_time, paced_by: event_time, action: PageAction::Ask(0, request), payload: () }
+}
+
 pub(super) struct TestWorker {
     pub(super) worker: Worker<()>,
     pub(super) now: Duration,
@@ -72,28 +91,7 @@ impl TestWorker {
     }
 
     pub(super) fn page(&mut self, partition: i32, offset: i64, digest: u32) -> Vec<Effect<()>> {
-        let source = input(partition).at(offset);
-        let exact = ExactHash(u128::from(digest));
-        let fingerprints = Fingerprints { exact, simhash: None, sketch: None, numbers: Numbers::default() };
-        let (event_time, digest) = (Timestamp::default(), PageDigest(digest));
-        let request = PageRequest {
-            source: source.clone(),
-            event_time,
-            id: None,
-            scope: None,
-            site: None,
-            is_variant: false,
-            fingerprints,
-            digest,
-        };
-        self.handle(Event::Page(Page {
-            source,
-            bytes: 1,
-            event_time,
-            paced_by: event_time,
-            action: PageAction::Ask(0, request),
-            payload: (),
-        }))
+        self.handle(Event::Page(page(partition, offset, digest)))
     }
 
     pub(super) fn a_minute_later(&mut self) -> Vec<Effect<()>> {

@@ -77,6 +77,11 @@ impl JudgeDriver {
         }
     }
 
+    /// Returns the call to the producer that waits to be made.
+    pub(crate) fn call_out(&self) -> Option<Call> {
+        self.call.as_ref().filter(|out| out.answer.is_none()).map(|out| call_of(&out.request))
+    }
+
     /// Makes one move; `disk` is the snapshot that outlives the process.
     pub(crate) fn step(&mut self, world: &mut World, disk: &mut Option<Snapshot>) -> Step {
         if let Some(over) = self.drain(world, disk) {
@@ -254,11 +259,11 @@ impl JudgeDriver {
             self.judge.handle(world.elapsed, Event::Called(answer));
             return Ok(());
         }
-        let call = match &out.request {
-            ProducerCall::Produce(_) => Call::Produce,
-            ProducerCall::SendOffsets { .. } => Call::SendOffsets,
-            ProducerCall::Plain(call) => *call,
-        };
+        let call = call_of(&out.request);
+        if world.plan.holds(&self.name, call) {
+            self.call = Some(out);
+            return Ok(());
+        }
         let (log, member, generation) = (self.log, self.member.clone(), self.generation);
         let request = &out.request;
         let work = |world: &mut World, client: &Client, half| match request {
@@ -289,7 +294,7 @@ impl JudgeDriver {
             }
             ProducerCall::Plain(_) => Ok(Vec::new()),
         };
-        out.answer = Some(self.client.make(world, call, work)?);
+        out.answer = Some(self.client.make(world, &self.name, call, work)?);
         self.call = Some(out);
         Ok(())
     }
@@ -390,5 +395,13 @@ impl JudgeDriver {
             }
         }
         Ok(())
+    }
+}
+
+const fn call_of(request: &ProducerCall) -> Call {
+    match request {
+        ProducerCall::Produce(_) => Call::Produce,
+        ProducerCall::SendOffsets { .. } => Call::SendOffsets,
+        ProducerCall::Plain(call) => *call,
     }
 }

@@ -521,6 +521,11 @@ impl Laws {
         }
     }
 
+    /// Returns how often and how a page was delivered.
+    pub(crate) fn ends(&self, source: &Source) -> &[PageOutcome] {
+        self.delivered.get(source).map(Vec::as_slice).unwrap_or_default()
+    }
+
     pub(crate) fn is_judged(&self, log: usize, source: &Source) -> bool {
         self.logs[log].oracle.is_judged(source)
     }

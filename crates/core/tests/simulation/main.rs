@@ -21,6 +21,7 @@ mod modes;
 mod oracle;
 mod pages;
 mod producer;
+mod scenarios;
 mod schedule;
 mod seeds;
 mod worker_driver;

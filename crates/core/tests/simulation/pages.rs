@@ -80,6 +80,26 @@ impl WorldPage {
         }
     }
 
+    /// A page of a scenario: `copy_of`, told from other pages by its digest, with an id if it has one.
+    pub(crate) fn scripted(text: u64, id: Option<u64>, width: Width, time: i64) -> Self {
+        Self { digest: u32::try_from(text).unwrap(), id, ..Self::copy_of(text, width, time) }
+    }
+
+    /// A page long enough for all stages, or a variant of it with the same code.
+    pub(crate) fn long(self, is_variant: bool) -> Self {
+        Self { too_short: false, variant: u64::from(is_variant), digest: self.digest + 100, ..self }
+    }
+
+    /// A page that cannot be read.
+    pub(crate) fn unreadable(self) -> Self {
+        Self { reject: Some(Reject::NoText), ..self }
+    }
+
+    /// A page that no broker takes as an output.
+    pub(crate) fn poisoned(self) -> Self {
+        Self { poison: true, ..self }
+    }
+
     pub(crate) fn event_time(&self) -> Timestamp {
         self.event_time
     }

@@ -3,7 +3,7 @@
 use dupgate_core::transaction::{Call, CallError};
 
 use crate::bus::{End, Refused};
-use crate::world::{Moment, Trouble, World, as_call_error};
+use crate::world::{Moment, Planned, Trouble, World, as_call_error};
 
 /// One call that is out. It is made at one step and answered at a later one.
 #[derive(Debug)]
@@ -39,18 +39,25 @@ impl Client {
     }
 
     /// Makes a call, with all that can happen to it. `work` is what the broker does for `Produce` and `SendOffsets`,
-    /// as far as it is told to: `half` asks for a part of the records.
+    /// as far as it is told to: `half` asks for a part of the records. `driver` is who makes it.
     pub(crate) fn make(
         &mut self,
         world: &mut World,
+        driver: &str,
         call: Call,
         work: impl FnOnce(&mut World, &Self, bool) -> Result<Vec<i64>, CallError>,
     ) -> Result<Result<Vec<i64>, CallError>, Died> {
-        let dies = if call == Call::Begin { None } else { world.reach() };
+        let planned = world.plan.take(driver, call);
+        let dies = match planned {
+            Some(Planned::Dies(moment)) => Some(moment),
+            _ if call == Call::Begin => None,
+            _ => world.reach(),
+        };
         if dies == Some(Moment::Before) {
             return Err(Died);
         }
-        let trouble = match world.trouble(call) {
+        let trouble = if let Some(Planned::Trouble(trouble)) = planned { trouble } else { world.trouble(call) };
+        let trouble = match trouble {
             Trouble::Fails { error: CallError::Abortable(_), .. } if self.committed_unheard => Trouble::None,
             trouble @ (Trouble::None | Trouble::Fails { .. }) => trouble,
         };

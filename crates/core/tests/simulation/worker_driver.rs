@@ -168,6 +168,11 @@ impl WorkerDriver {
         self.worker.handle(world.elapsed, Event::Stop);
     }
 
+    /// Returns the call to the producer that waits to be made.
+    pub(crate) fn call_out(&self) -> Option<Call> {
+        self.call.as_ref().filter(|out| out.answer.is_none()).map(|out| call_of(&out.request))
+    }
+
     /// Makes one move.
     pub(crate) fn step(&mut self, world: &mut World) -> Step {
         if let Some(over) = self.drain(world) {
@@ -377,11 +382,11 @@ impl WorkerDriver {
             self.worker.handle(world.elapsed, Event::Called(answer.map(drop)));
             return Ok(());
         }
-        let call = match &out.request {
-            ProducerCall::Produce(_) => Call::Produce,
-            ProducerCall::SendOffsets(_) => Call::SendOffsets,
-            ProducerCall::Plain(call) => *call,
-        };
+        let call = call_of(&out.request);
+        if world.plan.holds(&self.name, call) {
+            self.call = Some(out);
+            return Ok(());
+        }
         let (member, generation) = (self.member.clone(), self.generation);
         let request = &out.request;
         let work = |world: &mut World, client: &Client, half| match request {
@@ -400,7 +405,7 @@ impl WorkerDriver {
             }
             ProducerCall::Plain(_) => Ok(Vec::new()),
         };
-        out.answer = Some(self.client.make(world, call, work)?);
+        out.answer = Some(self.client.make(world, &self.name, call, work)?);
         self.call = Some(out);
         Ok(())
     }
@@ -630,4 +635,12 @@ fn route(world: &mut World, client: &Client, outputs: &[Arc<Output<Payload>>]) -
         sent.map_err(|refused| refused_by(world, refused))?;
     }
     Ok(Vec::new())
+}
+
+const fn call_of(request: &ProducerCall<Payload>) -> Call {
+    match request {
+        ProducerCall::Produce(_) => Call::Produce,
+        ProducerCall::SendOffsets(_) => Call::SendOffsets,
+        ProducerCall::Plain(call) => *call,
+    }
 }

@@ -131,7 +131,49 @@ pub(crate) struct World {
     /// How many lines of the trace are kept.
     pub(crate) trace_lines: usize,
     pub(crate) lives: u64,
+    /// What a scenario wants to happen.
+    pub(crate) plan: Plan,
     requests: u64,
+}
+
+/// What happens because a scenario says so, and not by chance.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// The next call of its kind that this driver makes.
+    calls: Vec<(String, Call, Planned)>,
+    /// Requests that the network loses, or carries twice, from now on.
+    pub(crate) lost: usize,
+    pub(crate) repeated: usize,
+}
+
+/// What happens to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Planned {
+    /// It is not made until the scenario lets go.
+    Hold,
+    Trouble(Trouble),
+    Dies(Moment),
+}
+
+impl Plan {
+    pub(crate) fn call(&mut self, driver: &str, call: Call, what: Planned) {
+        self.calls.push((driver.to_owned(), call, what));
+    }
+
+    /// Says whether this call is held.
+    pub(crate) fn holds(&self, driver: &str, call: Call) -> bool {
+        self.calls.iter().any(|(of, held, what)| of == driver && *held == call && *what == Planned::Hold)
+    }
+
+    pub(crate) fn let_go(&mut self) {
+        self.calls.retain(|(.., what)| *what != Planned::Hold);
+    }
+
+    /// Returns what happens to this call, once.
+    pub(crate) fn take(&mut self, driver: &str, call: Call) -> Option<Planned> {
+        let at = self.calls.iter().position(|(of, planned, _)| of == driver && *planned == call)?;
+        Some(self.calls.remove(at).2)
+    }
 }
 
 impl World {
@@ -167,6 +209,7 @@ impl World {
             trace: VecDeque::new(),
             trace_lines: 80,
             lives: 0,
+            plan: Plan::default(),
             requests: 0,
         }
     }
@@ -273,6 +316,11 @@ impl World {
         let at = if self.harm(200) { self.rng.below(self.net.len()) } else { 0 };
         let sent = self.net.remove(at).unwrap();
         let log = requests_of(sent.log);
+        if self.plan.lost > 0 {
+            self.plan.lost -= 1;
+            self.report(&sent, Err(()));
+            return;
+        }
         if self.harm(40) {
             self.log(|| format!("net: LOST {}", describe(&sent.request)));
             self.report(&sent, Err(()));
@@ -303,7 +351,9 @@ impl World {
         let offset = self.append(&log, Value::Requests(bytes.clone()));
         self.log(|| format!("{log}@{offset} <- {}", requests.iter().map(describe).collect::<Vec<_>>().join(", ")));
         let mut reported = Ok(offset);
-        if self.harm(50) {
+        let is_repeated = self.plan.repeated > 0;
+        self.plan.repeated -= usize::from(is_repeated);
+        if is_repeated || self.harm(50) {
             let twice = self.append(&log, Value::Requests(bytes));
             self.log(|| format!("{log}@{twice} <- the same"));
             reported = if self.rng.chance(500) { Ok(twice) } else { reported };
