@@ -104,7 +104,7 @@ fn answered(Answered { log, offset, answer, found }: &Answered) -> (String, Valu
     tell(&mut value, found);
     if let Value::Object(object) = &mut value {
         object.insert("done".to_owned(), true.into());
-        object.insert("log_partition".to_owned(), (*log).into());
+        object.insert("log_partition".to_owned(), log.0.into());
         object.insert("verdict_log_offset".to_owned(), (*offset).into());
     }
     (words, value, found.is_empty())
@@ -152,6 +152,7 @@ fn done(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::fingerprint::IdHash;
+    use crate::protocol::LogPartition;
     use crate::record::PartitionId;
 
     #[test]
@@ -164,7 +165,8 @@ mod tests {
         assert_eq!(in_words(&question(&forget)), "forget every original with the id of hash 00000000000000ff");
         let answer = Answer::Forgotten(ForgetTarget::Source(place.at(7)));
         let found = Found { originals: vec![(place.at(7), 12)], positions: 0 };
-        let (words, value, is_empty) = answered(&Answered { log: 1, offset: 42, answer: answer.clone(), found });
+        let (words, value, is_empty) =
+            answered(&Answered { log: LogPartition(1), offset: 42, answer: answer.clone(), found });
         assert_eq!(
             words,
             "judge 1: forgot the original of pages:3:7: 1 original (pages:3:7 with 12 duplicates) (verdict log offset 42)"
@@ -174,11 +176,12 @@ mod tests {
             "done": true, "log_partition": 1, "verdict_log_offset": 42
         });
         assert_eq!((value, is_empty), (expected, false));
-        let (words, _, is_empty) = answered(&Answered { log: 1, offset: 43, answer, found: Found::default() });
+        let (words, _, is_empty) =
+            answered(&Answered { log: LogPartition(1), offset: 43, answer, found: Found::default() });
         assert!(words.contains("no original there") && is_empty, "{words}");
         let answer = Answer::Reopened { partition: place.clone(), from: 5, to: 9 };
         let found = Found { originals: vec![(place.at(5), 0), (place.at(6), 1)], positions: 4 };
-        let (words, ..) = answered(&Answered { log: 0, offset: 1, answer, found });
+        let (words, ..) = answered(&Answered { log: LogPartition(0), offset: 1, answer, found });
         assert_eq!(
             words,
             "judge 0: reopened pages:3:5-9: 2 originals (pages:3:5, pages:3:6 with 1 duplicate), 4 judged positions (verdict log \

@@ -14,8 +14,7 @@ use super::backlog::{Backlog, InFlightGuard};
 use super::client::{log_error, log_line};
 use super::errors::{Denied, denied};
 use super::watchdog::{ClientWatchdog, close_in_background};
-use crate::protocol::{Request, RequestId, encode_requests};
-use crate::worker::LogPartition;
+use crate::protocol::{LogPartition, Request, RequestId, encode_requests};
 
 /// Most requests in one Kafka record.
 const MAX_REQUESTS: usize = 512;
@@ -118,7 +117,7 @@ impl RequestLog {
 
     /// Takes a request. It leaves with the next [`RequestLog::send`], or at once when a record is full.
     pub fn append(&mut self, log: LogPartition, request: Request) {
-        let Some(waiting) = self.waiting.get_mut(log) else {
+        let Some(waiting) = self.waiting.get_mut(log.index()) else {
             (self.sink)(Appended { request: request.id, offset: Err(NotAppended::Uncertain) });
             return;
         };
@@ -136,7 +135,7 @@ impl RequestLog {
 
     /// Hands everything that waits to the client.
     pub fn send(&mut self) {
-        for log in 0..self.waiting.len() {
+        for log in LogPartition::first(self.waiting.len()) {
             self.send_partition(log);
         }
     }
@@ -164,15 +163,14 @@ impl RequestLog {
     }
 
     fn send_partition(&mut self, log: LogPartition) {
-        let Some(waiting) = self.waiting.get_mut(log).filter(|requests| !requests.is_empty()) else { return };
+        let Some(waiting) = self.waiting.get_mut(log.index()).filter(|requests| !requests.is_empty()) else { return };
         let sent = std::mem::take(waiting);
         let requests = sent.iter().map(|request| request.id).collect();
         let mut payload = Vec::new();
         encode_requests(&sent, &mut payload);
         let ticket = Box::new(DeliveryContext { requests, on_its_way: self.backlog.add(payload.len()) });
-        let record = BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, ticket)
-            .partition(i32::try_from(log).unwrap_or(i32::MAX))
-            .payload(&payload);
+        let record =
+            BaseRecord::<(), [u8], _>::with_opaque_to(&self.topic, ticket).partition(log.number()).payload(&payload);
         if let Err((error, record)) = self.producer.send(record) {
             tracing::warn!(%error, "the fingerprint log's producer takes nothing now");
             for request in record.delivery_opaque.requests {
@@ -199,7 +197,7 @@ mod tests {
         let mut log = RequestLog::open(&config, "t".to_owned(), 1, Arc::clone(&backlog), sink).unwrap();
         let source = PartitionId::new("pages", 0).at(7);
         let withdraw = RequestBody::Withdraw { source, reason: Reject::Refused };
-        log.append(0, Request { id: RequestId(1), body: withdraw });
+        log.append(LogPartition(0), Request { id: RequestId(1), body: withdraw });
         assert_eq!(backlog.records(), 0, "nothing is handed over yet");
         log.send();
         assert!(backlog.records() == 1 && backlog.bytes() > 0);

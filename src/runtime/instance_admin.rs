@@ -15,10 +15,9 @@ use crate::fingerprint::{SimHash, id_hash};
 use crate::index::Original;
 use crate::judge::Judge;
 use crate::kafka::admin::Brokers;
-use crate::protocol::{ForgetTarget, RequestBody};
+use crate::protocol::{ForgetTarget, LogPartition, RequestBody};
 use crate::telemetry::admin::{AdminService, ApiError, Lookup};
 use crate::telemetry::pairs::Pair;
-use crate::worker::LogPartition;
 
 /// How long the judges may take to forget.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -53,7 +52,7 @@ impl InstanceAdmin {
     ) -> Result<Vec<T>, ApiError> {
         let mut answers = Vec::new();
         for (log, judge) in self.judges()? {
-            let (question, number) = (question.clone(), u32::try_from(*log).unwrap_or(u32::MAX));
+            let (question, number) = (question.clone(), log.0);
             let answer = judge.ask(move |judge| question(number, judge));
             answers.push(answer.ok_or_else(|| ApiError::Unable(format!("judge {log} does not answer")))?);
         }
@@ -126,8 +125,13 @@ impl AdminService for InstanceAdmin {
         for Answered { log, offset, answer, found } in &answers {
             let sources: Vec<String> = found.originals.iter().map(|(source, _)| source.to_string()).collect();
             originals += sources.len();
-            tracing::info!(log, offset, originals = sources.join(" "), "an operator asked to forget: {answer:?}");
-            told.push(json!({"log_partition": log, "verdict_log_offset": offset, "originals": sources}));
+            tracing::info!(
+                log = log.0,
+                offset,
+                originals = sources.join(" "),
+                "an operator asked to forget: {answer:?}"
+            );
+            told.push(json!({"log_partition": log.0, "verdict_log_offset": offset, "originals": sources}));
         }
         if originals == 0 {
             return Err(ApiError::Missing("no original there: nothing to forget".to_owned()));
@@ -138,7 +142,7 @@ impl AdminService for InstanceAdmin {
     fn snapshot(&self) -> Result<Value, ApiError> {
         let judges = self.judges()?;
         judges.iter().for_each(|(_, judge)| judge.snapshot());
-        Ok(json!({"asked": judges.iter().map(|(log, _)| *log).collect::<Vec<_>>()}))
+        Ok(json!({"asked": judges.iter().map(|(log, _)| log.0).collect::<Vec<_>>()}))
     }
 
     fn hold(&self, is_held: bool) -> Result<Value, ApiError> {

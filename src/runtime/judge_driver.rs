@@ -30,9 +30,10 @@ use crate::kafka::producer::{
     Answer, Delivery, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer,
 };
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::protocol::{DEFAULT_PART_BYTES, RequestOffset, VerdictOffset, decode_requests, encode_verdict};
+use crate::protocol::{
+    DEFAULT_PART_BYTES, LogPartition, RequestOffset, VerdictOffset, decode_requests, encode_verdict,
+};
 use crate::telemetry::labels::{Component, ErrorKind};
-use crate::worker::LogPartition;
 
 /// How long the driver waits for a message before it says that time passed.
 const TICK_INTERVAL: Duration = Duration::from_millis(10);
@@ -254,7 +255,7 @@ impl JudgeDriver {
                 self.handle(Event::Tick)
             }
             Message::Stop => {
-                tracing::info!(log = self.log, "judge: stopping");
+                tracing::info!(log = self.log.0, "judge: stopping");
                 self.handle(Event::Stop)
             }
         }
@@ -302,7 +303,7 @@ impl JudgeDriver {
     fn arrived(&mut self, offset: i64, record: &ConsumedRecord, permit: Permit) {
         let requests = decode_requests(record.value.as_deref().unwrap_or_default()).unwrap_or_else(|error| {
             // Whoever asked asks again when the judge has passed this offset without a verdict.
-            tracing::error!(log = self.log, offset, %error, "a record of the fingerprint log cannot be read");
+            tracing::error!(log = self.log.0, offset, %error, "a record of the fingerprint log cannot be read");
             self.report.metrics().error(Component::Log, ErrorKind::Corrupt);
             Vec::new()
         });
@@ -346,7 +347,7 @@ impl JudgeDriver {
             }
             FollowEventKind::End => self.handle(Event::FollowedToEnd),
             FollowEventKind::Moved(why) => {
-                tracing::warn!(log = self.log, why, "rereading the verdict log");
+                tracing::warn!(log = self.log.0, why, "rereading the verdict log");
                 self.handle(Event::LogMoved)
             }
         }
@@ -491,10 +492,10 @@ impl JudgeDriver {
         let (config, brokers) = (self.plan.cluster.admin(), self.plan.brokers);
         let (metrics, log) = (self.report.metrics().clone(), self.log);
         self.background_tasks.run(move || {
-            tracing::info!(log, verdicts = verdicts.0, requests = requests.0, "trimming both logs");
+            tracing::info!(log = log.0, verdicts = verdicts.0, requests = requests.0, "trimming both logs");
             if let Err(error) = Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
                 // It is asked again later, for more.
-                tracing::warn!(log, %error, "the logs are not trimmed");
+                tracing::warn!(log = log.0, %error, "the logs are not trimmed");
                 metrics.error(Component::Admin, ErrorKind::Retriable);
             }
             Ok(())
@@ -558,14 +559,14 @@ impl JudgeDriver {
         if self.leaving.as_ref().is_some_and(|member| !member.is_over()) {
             let group = self.plan.judge_group(self.log);
             tracing::warn!(
-                log = self.log,
+                log = self.log.0,
                 group,
                 "did not leave the group in time: standbys take over only after the session timeout"
             );
         }
         if is_written.recv_timeout(until.saturating_sub(self.clock.now())).is_err() {
             tracing::warn!(
-                log = self.log,
+                log = self.log.0,
                 "the last snapshot was not written in time: a restart follows more of the log"
             );
         }

@@ -8,12 +8,11 @@ use super::verdict_watch::VerdictWatch;
 use super::worker_report::kind_of;
 use crate::index::ProbeStats;
 use crate::judge::{ColdStarts, Counts, Judge, Role};
-use crate::protocol::{Answer, ForgetTarget, VerdictRecord};
+use crate::protocol::{Answer, ForgetTarget, LogPartition, VerdictRecord};
 use crate::telemetry::labels::{ColdStart, Component, Eviction, RestoreSource, Step};
 use crate::telemetry::overview::{NOBODY_JUDGES, judge_check};
 use crate::telemetry::{Check, Health, Heartbeat, IndexTotals, Metrics};
 use crate::transaction::CallError;
-use crate::worker::LogPartition;
 
 /// How far a restore has come.
 #[derive(Debug, Default)]
@@ -60,7 +59,7 @@ pub(super) struct JudgeReport {
 impl JudgeReport {
     /// Of a judge whose place is given away when it is silent for longer than `session`.
     pub(super) fn new(metrics: Metrics, health: &Health, clock: Clock, log: LogPartition, session: Duration) -> Self {
-        let name = judge_check(log);
+        let name = judge_check(log.0);
         Self {
             since: clock.now(),
             restored_in: None,
@@ -86,7 +85,7 @@ impl JudgeReport {
     }
 
     pub(super) fn failed(&self, error: &CallError) {
-        tracing::warn!(log = self.log, %error, "judge: transaction");
+        tracing::warn!(log = self.log.0, %error, "judge: transaction");
         self.metrics.error(Component::Producer, kind_of(error));
     }
 
@@ -124,7 +123,7 @@ impl JudgeReport {
                 let requests = self.requests_end - next_request;
                 let when = if left > 0 { format!(" (at most {left} s)") } else { String::new() };
                 if !self.is_silent {
-                    tracing::warn!(log = self.log, requests, "nobody judges: waiting to take over{when}");
+                    tracing::warn!(log = self.log.0, requests, "nobody judges: waiting to take over{when}");
                 }
                 self.ready.fail(format!("waits to take over{when}: {NOBODY_JUDGES}"));
             }
@@ -146,14 +145,14 @@ impl JudgeReport {
                 match &verdict.answer {
                     Answer::Page(_) | Answer::Withdrawn { .. } => {}
                     Answer::Forgotten(ForgetTarget::Source(source)) => {
-                        tracing::info!(log = self.log, %source, "an operator had an original forgotten");
+                        tracing::info!(log = self.log.0, %source, "an operator had an original forgotten");
                     }
                     Answer::Forgotten(ForgetTarget::Id(id)) => {
                         let id_hash = format!("{:016x}", id.0);
-                        tracing::info!(log = self.log, id_hash, "an operator had the originals of an id forgotten");
+                        tracing::info!(log = self.log.0, id_hash, "an operator had the originals of an id forgotten");
                     }
                     Answer::Reopened { partition, from, to } => {
-                        tracing::info!(log = self.log, %partition, from, to, "an operator had a range reopened");
+                        tracing::info!(log = self.log.0, %partition, from, to, "an operator had a range reopened");
                     }
                 }
             }
@@ -194,11 +193,11 @@ impl JudgeReport {
             self.restored_in = Some(elapsed);
         }
         let restored_in = if role == Role::TakingOver { None } else { self.restored_in.take() };
-        tracing::info!(log = self.log, "{}", role_change(self.log, (self.role, elapsed), role, restored_in));
+        tracing::info!(log = self.log.0, "{}", role_change(self.log, (self.role, elapsed), role, restored_in));
         if role == Role::Active {
             self.metrics.judge_takeover();
         }
-        self.metrics.judge_active(u32::try_from(self.log).unwrap_or(u32::MAX), role == Role::Active);
+        self.metrics.judge_active(self.log.0, role == Role::Active);
         match role {
             Role::Restoring => self.ready.fail(self.progress.to_string()),
             Role::TakingOver => self.ready.fail("taking over"),
@@ -219,7 +218,7 @@ impl JudgeReport {
         let index = state.index();
         let held = index.stats();
         self.metrics.index(
-            u32::try_from(self.log).unwrap_or(u32::MAX),
+            self.log.0,
             IndexTotals {
                 is_ready: self.role != Role::Restoring,
                 entries: held.originals,
@@ -233,7 +232,7 @@ impl JudgeReport {
             },
         );
         if self.role != Role::Restoring {
-            self.metrics.log_kept(u32::try_from(self.log).unwrap_or(u32::MAX), judge.kept());
+            self.metrics.log_kept(self.log.0, judge.kept());
         }
         let seen = judge.cold_starts();
         for _ in self.cold_starts.new_log..seen.new_log {
@@ -292,7 +291,12 @@ mod tests {
     #[test]
     fn the_log_says_what_a_judge_does_for_which_partition() {
         let told = |before, now, restored: Option<u64>| {
-            role_change(3, (before, Duration::from_millis(1320)), now, restored.map(Duration::from_millis))
+            role_change(
+                LogPartition(3),
+                (before, Duration::from_millis(1320)),
+                now,
+                restored.map(Duration::from_millis),
+            )
         };
         for (before, now, restored, expected) in [
             (Role::Restoring, Role::Standby, Some(480), "standing by for partition 3 (restored in 0.5 s)"),
@@ -312,7 +316,7 @@ mod tests {
     fn readiness_tells_how_far_a_restore_has_come() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let health = Health::new(Duration::from_secs(1));
-        let mut report = JudgeReport::new(metrics, &health, Clock::start(), 0, Duration::from_secs(10));
+        let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let said = || health.readiness().remove(0).1.unwrap_err();
         assert_eq!(said(), "restoring the index");
         report.has_to_follow(100, 300);
@@ -332,7 +336,7 @@ mod tests {
     fn a_standby_is_ready_while_somebody_judges_and_not_when_requests_wait_for_nobody() {
         let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
         let health = Health::new(Duration::from_secs(1));
-        let mut report = JudgeReport::new(metrics, &health, Clock::start(), 0, Duration::from_secs(10));
+        let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
         let said_at = |seconds, report: &mut JudgeReport, next_request| {
             report.look_for_predecessor(Duration::from_secs(seconds), next_request);
             health.readiness().remove(0).1

@@ -19,9 +19,8 @@ use crate::kafka::admin::{Admin, Brokers, LogNames};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::protocol::{Answer, Request, RequestBody, RequestId, VerdictRecord};
+use crate::protocol::{Answer, LogPartition, Request, RequestBody, RequestId, VerdictRecord};
 use crate::record::PartitionId;
-use crate::worker::LogPartition;
 
 /// How long one step may stay silent before the deadline is looked at.
 const STEP: Duration = Duration::from_millis(100);
@@ -74,10 +73,9 @@ pub fn submit_to(
     let (sender, messages) = unbounded();
     let budget = ByteBudget::new(16 << 20);
     let mut followers = Vec::new();
-    for log in 0..logs {
+    for log in LogPartition::first(logs) {
         let told = sender.clone();
-        let partition =
-            PartitionId::new(std::sync::Arc::clone(&names.verdicts), i32::try_from(log).unwrap_or(i32::MAX));
+        let partition = PartitionId::new(std::sync::Arc::clone(&names.verdicts), log.number());
         let config = cluster.follower(&settings.input.group);
         let sink = move |event| drop(told.send(Message::Followed(log, event)));
         let budget = std::sync::Arc::clone(&budget);
@@ -93,7 +91,7 @@ pub fn submit_to(
         })
         .map_err(failure)?;
 
-    let pairs = (0..logs).flat_map(|log| bodies.iter().map(move |body| (log, body)));
+    let pairs = LogPartition::first(logs).flat_map(|log| bodies.iter().map(move |body| (log, body)));
     let mut asked: BTreeMap<RequestId, (LogPartition, &RequestBody)> = BTreeMap::new();
     for (log, body) in pairs {
         let request = RequestId(draw());
@@ -130,7 +128,7 @@ pub fn submit_to(
             }
             Ok(Message::Followed(log, FollowEvent { kind: FollowEventKind::Record { offset, record, .. }, .. })) => {
                 let mut found = BTreeMap::new();
-                if let Some(affected) = affected.get_mut(log) {
+                if let Some(affected) = affected.get_mut(log.index()) {
                     affected.follow(&record, |number, finds| drop(found.insert(number, finds)));
                 }
                 let VerdictRecord::Verdicts(batch) = record else { continue };

@@ -8,7 +8,7 @@ use crate::fingerprint::{Fingerprinter, Scratch, Step};
 use crate::kafka::group_consumer::ConsumedRecord;
 use crate::kafka::output::{Outputs, PagePayload};
 use crate::panics::shielded;
-use crate::protocol::PageRequest;
+use crate::protocol::{LogPartition, PageRequest};
 use crate::record::{Encoding, EventTime, Headers, RawRecord, Reject, Source, Timestamp};
 use crate::telemetry::{Metrics, labels};
 use crate::text::{CutBy, Extraction};
@@ -57,7 +57,8 @@ impl RecordProcessor {
     /// Makes the page of a record on whose text the work failed: nobody can tell whether it was asked about before.
     pub(super) fn withdrawn(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
         let log = shielded(|| self.reader.place(&raw(record, &Named(&record.headers)))).and_then(Result::ok);
-        let action = PageAction::Withdraw(log.map_or(0, |(_, log)| log), reason);
+        let action =
+            PageAction::Withdraw(log.map_or(LogPartition::default(), |(_, log)| LogPartition::at(log)), reason);
         let event_time = record.timestamp.unwrap_or(self.untimed);
         let payload = self.carried(record);
         page(source, record, action, event_time, payload)
@@ -101,10 +102,10 @@ impl RecordProcessor {
                 payload.id = reading.id_text.take();
                 let action = match self.outputs.refuse(record) {
                     None => {
-                        let log = reading.partition;
+                        let log = LogPartition::at(reading.partition);
                         PageAction::Ask(log, PageRequest::of(reading, source.clone(), event_time))
                     }
-                    Some(reason) => PageAction::Withdraw(reading.partition, reason),
+                    Some(reason) => PageAction::Withdraw(LogPartition::at(reading.partition), reason),
                 };
                 (action, event_time, payload)
             }

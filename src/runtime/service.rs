@@ -28,7 +28,7 @@ use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
 use crate::kafka::admin::Brokers;
 use crate::panics;
-use crate::protocol::Stage;
+use crate::protocol::{LogPartition, Stage};
 use crate::record::Timestamp;
 use crate::snapshot::Folder;
 use crate::telemetry::admin::{self, Admin as AdminPage};
@@ -40,7 +40,7 @@ use crate::telemetry::overview::{About, Overview};
 use crate::telemetry::pairs;
 use crate::telemetry::parsed_metrics::ParsedMetrics;
 use crate::telemetry::{Health, Metrics};
-use crate::worker::{LogPartition, Mode, Pacing, WorkerSettings};
+use crate::worker::{Mode, Pacing, WorkerSettings};
 
 /// Verdicts that a worker remembers: a minute or more at full speed. Half a kilobyte each, as those that it reads back.
 const REMEMBERED_VERDICTS: usize = 100_000;
@@ -489,7 +489,7 @@ const fn mode_name(mode: Mode) -> &'static str {
 
 /// Returns the partitions to serve that exist.
 fn served(serve: &[u32], logs: usize) -> BTreeSet<LogPartition> {
-    serve.iter().filter_map(|&log| LogPartition::try_from(log).ok()).filter(|&log| log < logs).collect()
+    LogPartition::first(logs).filter(|log| serve.contains(&log.0)).collect()
 }
 
 #[cfg(test)]

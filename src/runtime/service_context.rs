@@ -23,10 +23,11 @@ use crate::kafka::inspector::ClusterError;
 use crate::kafka::output::{DuplicateValue, OutputTime, Outputs};
 use crate::kafka::producer::Delivery;
 use crate::kafka::verdict_log::{FollowEvent, Follower};
+use crate::protocol::LogPartition;
 use crate::record::PartitionId;
 use crate::telemetry::{Health, Metrics};
 use crate::transaction::Manner;
-use crate::worker::{BadRecords, LogPartition, Partitioning, Routing, Tombstones};
+use crate::worker::{BadRecords, Partitioning, Routing, Tombstones};
 
 /// What a batch takes beside its records, at the most.
 const BATCH_HEAD_BYTES: usize = 64 << 10;
@@ -164,7 +165,7 @@ pub fn judge_group(input_group: &str, scheme: &str, log: &dyn std::fmt::Display)
 }
 
 fn number(log: LogPartition) -> i32 {
-    i32::try_from(log).unwrap_or(i32::MAX)
+    log.number()
 }
 
 /// Makes the error that ends the process for a failure of the machine around it.

@@ -8,10 +8,10 @@ use crate::config::settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::SchemeId;
 use crate::judge::{Restored, SharedSnapshot};
+use crate::protocol::LogPartition;
 use crate::snapshot::{Folder, SnapshotError};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::{Component, ErrorKind, RestoreSource, SnapshotOperation};
-use crate::worker::LogPartition;
 
 /// Where a judge keeps its state besides the log.
 pub(super) trait SnapshotStore: Send + Sync {

@@ -213,6 +213,7 @@ fn work(shared: &Shared, slot: &JobSlot) {
 mod tests {
     use super::*;
     use crate::kafka::budget::ByteBudget;
+    use crate::protocol::LogPartition;
     use crate::record::{PartitionId, Timestamp};
     use crate::worker::{PageAction, PageOutcome};
 
@@ -239,7 +240,7 @@ mod tests {
         }
 
         fn withdraw(&self, source: Source, record: &Arc<ConsumedRecord>, reason: Reject) -> Page<PagePayload> {
-            page(source, record, PageAction::Withdraw(0, reason))
+            page(source, record, PageAction::Withdraw(LogPartition(0), reason))
         }
 
         fn was_busy(&self, _: Duration) {}
@@ -321,6 +322,9 @@ mod tests {
         let mut bench = Bench::new(1);
         let looks = LIMIT.as_millis() / LOOK_INTERVAL.as_millis() + 1;
         let done: Vec<Done> = (0..looks).flat_map(|_| bench.look(LOOK_INTERVAL)).collect();
-        assert!(done.iter().any(|one| matches!(one.page.action, PageAction::Withdraw(0, Reject::TextTimeout))));
+        assert!(
+            done.iter()
+                .any(|one| matches!(one.page.action, PageAction::Withdraw(LogPartition(0), Reject::TextTimeout)))
+        );
     }
 }

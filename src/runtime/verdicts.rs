@@ -14,9 +14,8 @@ use crate::kafka::budget::ByteBudget;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::protocol::VerdictRecord;
+use crate::protocol::{LogPartition, VerdictRecord};
 use crate::record::PartitionId;
-use crate::worker::LogPartition;
 
 /// How long the cluster may be silent while there is something to read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -74,8 +73,8 @@ pub fn read(
     let budget = ByteBudget::new(32 << 20);
     let (sender, news) = unbounded();
     let mut followers = Vec::new();
-    for log in 0..logs {
-        let partition = PartitionId::new(Arc::clone(&names.verdicts), i32::try_from(log).unwrap_or(i32::MAX));
+    for log in LogPartition::first(logs) {
+        let partition = PartitionId::new(Arc::clone(&names.verdicts), log.number());
         let from = match extent {
             Extent::Kept => None,
             Extent::New => Some(offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?.1),

@@ -12,9 +12,8 @@ use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, LogVerifier};
 use crate::kafka::admin::LogNames;
 use crate::kafka::requests::Requests;
-use crate::protocol::{RequestOffset, VerdictRecord};
+use crate::protocol::{LogPartition, RequestOffset, VerdictRecord};
 use crate::record::PartitionId;
-use crate::worker::LogPartition;
 
 /// How long requests may take to come.
 const REQUESTS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -71,7 +70,7 @@ pub fn verify_logs(
         let begun = if let Some(verification) = trials.remove(&log) {
             Ok(verification)
         } else {
-            let number = i32::try_from(log).unwrap_or(i32::MAX);
+            let number = log.number();
             begin(&config, PartitionId::new(Arc::clone(&names.fingerprints), number))
         };
         let result = begun.and_then(|mut verification| {

@@ -30,10 +30,11 @@ use crate::kafka::output::PagePayload;
 use crate::kafka::producer::{Answer, TransactionalProducer};
 use crate::kafka::unassigned::UnassignedPartitions;
 use crate::kafka::verdict_log::{FollowEvent, Follower};
+use crate::protocol::LogPartition;
 use crate::record::PartitionId;
 use crate::telemetry::labels::Log;
 use crate::transaction::Call;
-use crate::worker::{Backlog, Event, LogPartition, Page, Worker, WorkerSettings};
+use crate::worker::{Backlog, Event, Page, Worker, WorkerSettings};
 
 /// How long the driver waits for a message before it says that time passed.
 const TICK_INTERVAL: Duration = Duration::from_millis(10);
@@ -196,7 +197,7 @@ impl WorkerDriver {
 
         let mut readers = Vec::new();
         let mut judge_offsets = Vec::new();
-        for log in 0..logs {
+        for log in LogPartition::first(logs) {
             let follower =
                 plan.follow(log, "follow", &log_gate, sink(&sender, move |event| Message::Followed(log, event)))?;
             readers.push(Reader { follower, serial: 0, next: None });
@@ -363,7 +364,7 @@ impl WorkerDriver {
         let positions: Vec<(PartitionId, Option<i64>)> =
             self.lanes.iter().map(|(partition, lane)| (partition.clone(), lane.settled())).collect();
         let asks = Arc::clone(&self.asks_lags);
-        let verdicts = self.readers.iter().enumerate();
+        let verdicts = LogPartition::first(self.readers.len()).zip(&self.readers);
         let verdicts: Vec<(PartitionId, i64)> =
             verdicts.filter_map(|(log, reader)| Some((self.plan.verdicts(log), reader.next?))).collect();
         let (offsets, metrics) = (Arc::clone(&self.offsets), self.report.metrics().clone());

@@ -14,7 +14,9 @@ use super::verdict_watch::VerdictWatch;
 use crate::error::Fatal;
 use crate::fingerprint::SketchForm;
 use crate::kafka::output::{Outputs, PagePayload, Sent};
-use crate::protocol::{Answer, Decision, Match, MatchedBy, PageVerdict, RequestId, Stage, Verdict, VerdictRecord};
+use crate::protocol::{
+    Answer, Decision, LogPartition, Match, MatchedBy, PageVerdict, RequestId, Stage, Verdict, VerdictRecord,
+};
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
     Blocked as BlockedLabel, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue,
@@ -24,9 +26,7 @@ use crate::telemetry::overview::VERDICTS_CHECK;
 use crate::telemetry::pairs::{Clusters, DeliveredDuplicate};
 use crate::telemetry::{Check, Heartbeat, Metrics};
 use crate::transaction::{Call, CallError};
-use crate::worker::{
-    Blocked, LogPartition, Output, OutputKind, Page, PageAction, PageOutcome, Status, Worker, verdict_name,
-};
+use crate::worker::{Blocked, Output, OutputKind, Page, PageAction, PageOutcome, Status, Worker, verdict_name};
 
 /// Most asks whose time is remembered: enough for what is in flight.
 const MAX_ASKED: usize = 1 << 20;
@@ -135,7 +135,7 @@ impl WorkerReport {
         {
             let now = self.clock.now();
             place.insert(now);
-            if let Some(pending) = self.pending.get_mut(log) {
+            if let Some(pending) = self.pending.get_mut(log.index()) {
                 pending.requests.push_back((now, request));
             }
         }
@@ -143,7 +143,7 @@ impl WorkerReport {
 
     pub(super) fn followed(&mut self, log: LogPartition, record: &VerdictRecord) {
         let VerdictRecord::Verdicts(batch) = record else { return };
-        if let Some(pending) = self.pending.get_mut(log) {
+        if let Some(pending) = self.pending.get_mut(log.index()) {
             pending.watch.heard(self.clock.now());
         }
         if self.asked.is_empty() {

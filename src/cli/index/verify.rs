@@ -11,10 +11,10 @@ use crate::cli::verdict::{self, Form, Measure};
 use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
 use crate::judge::{Difference, Snapshot, State};
-use crate::protocol::{Answer, Verdict};
+use crate::protocol::{Answer, LogPartition, Verdict};
 use crate::runtime::parallel::run_parallel;
 use crate::runtime::verifier::{PartitionVerification, Step, verify_logs};
-use crate::worker::{LogPartition, verdict_name};
+use crate::worker::verdict_name;
 
 /// Differences that are shown; all are counted.
 const MAX_SHOWN: usize = 20;
@@ -32,10 +32,8 @@ struct Found {
 pub(super) fn verify(global: &Global) -> Result<(), Fatal> {
     let settings = global.start(Purpose::Run)?.settings;
     let form = settings.fingerprint.minhash.form;
-    let snapshots: BTreeMap<LogPartition, Snapshot> = snapshots_at_hand(&settings)?
-        .into_iter()
-        .filter_map(|(log, snapshot)| Some((usize::try_from(log).ok()?, snapshot)))
-        .collect();
+    let snapshots: BTreeMap<LogPartition, Snapshot> =
+        snapshots_at_hand(&settings)?.into_iter().map(|(log, snapshot)| (LogPartition(log), snapshot)).collect();
     let mut found: BTreeMap<LogPartition, Found> = BTreeMap::new();
     let trials = verify_logs(&settings, |step| match step {
         Step::Next { log, offset, verification } => {
@@ -97,7 +95,7 @@ fn report(
         })
     });
     json!({
-        "log": log,
+        "log": log.0,
         "verdicts": {
             "agree": agree,
             "judged_anew": counts.judged,

@@ -10,7 +10,7 @@ use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
-use crate::protocol::{Answer, Verdict};
+use crate::protocol::{Answer, LogPartition, Verdict};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::replay::{InputRange, LogOrder, LogRange, Next, PageQueues, Part, Target, name_of};
 use crate::worker::{Page, PageAction, PageOutcome, verdict_name};
@@ -62,7 +62,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             };
             let live = LogStream::open(&config, partition.clone(), end)?;
             let committed = self.marks.get(&partition).map_or(0, |(offset, _)| *offset);
-            let own = match usize::try_from(number).ok().filter(|_| !self.marks.is_empty()) {
+            let own = match LogPartition::numbered(number).filter(|_| !self.marks.is_empty()) {
                 Some(log) => self.own_log(log)?,
                 None => None,
             };
@@ -265,7 +265,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                     PageAction::Withdraw(number, _) => (*number, None),
                     PageAction::Settled(_) => continue,
                 };
-                let walk = walks.iter_mut().find(|walk| usize::try_from(walk.partition.number).ok() == Some(number));
+                let walk = walks.iter_mut().find(|walk| LogPartition::numbered(walk.partition.number) == Some(number));
                 let Some(walk) = walk else { continue };
                 let mut made = Vec::new();
                 for judge in walk.order.judges() {
@@ -291,7 +291,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         }
         let mut records = Vec::new();
         for walk in walks.iter_mut() {
-            let number = usize::try_from(walk.partition.number).unwrap_or(0);
+            let number = LogPartition::numbered(walk.partition.number).unwrap_or_default();
             for (variant, judge) in walk.order.judges().iter_mut().enumerate() {
                 let made = judge.records();
                 if variant == 0 {

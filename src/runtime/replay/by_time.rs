@@ -9,7 +9,7 @@ use super::walk::diverged;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
-use crate::protocol::VerdictRecord;
+use crate::protocol::{LogPartition, VerdictRecord};
 use crate::record::Timestamp;
 use crate::replay::{InputRange, Part, Rejudge, TimeOrder};
 use crate::worker::{Output, Page, PageAction, PageOutcome};
@@ -45,7 +45,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     /// Begins to commit what the judges have ruled, by the first settings of each.
     pub(super) fn flush_judges(&mut self, judges: &mut [Vec<Rejudge>]) -> Result<(), Fatal> {
         let firsts = judges.iter_mut().filter_map(|variants| variants.first_mut());
-        let records = firsts.enumerate().map(|(log, judge)| (log, judge.records())).collect();
+        let records = firsts.enumerate().map(|(log, judge)| (LogPartition::at(log), judge.records())).collect();
         judges.iter_mut().flatten().for_each(|judge| drop(judge.records()));
         self.flush(records)?;
         self.withdraw_refused(judges)
@@ -61,7 +61,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             return Ok(judges);
         }
         for (log, variants) in judges.iter_mut().enumerate() {
-            let Some(mut own) = self.own_log(log)? else { continue };
+            let Some(mut own) = self.own_log(LogPartition::at(log))? else { continue };
             let Some(judge) = variants.first_mut() else { continue };
             *judge = Rejudge::following(identity);
             let mut taken = 0;
@@ -93,13 +93,13 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         match &page.action {
             PageAction::Settled(outcome) => ends.resize(self.settings.len(), outcome.clone()),
             PageAction::Withdraw(log, reason) => {
-                for judge in judges.get_mut(*log).into_iter().flatten() {
+                for judge in judges.get_mut(log.index()).into_iter().flatten() {
                     judge.withdraw(page.source.clone(), *reason).map_err(diverged)?;
                     ends.push(PageOutcome::DeadLetter(*reason));
                 }
             }
             PageAction::Ask(log, request) => {
-                for judge in judges.get_mut(*log).into_iter().flatten() {
+                for judge in judges.get_mut(log.index()).into_iter().flatten() {
                     let verdict = judge.judge(request.clone(), bound).map_err(diverged)?;
                     let Some(verdict) = verdict else {
                         return Err(Reason::Bug.because(anyhow::anyhow!("{} was judged before", page.source)));

@@ -13,7 +13,7 @@ use crate::kafka::client::ClientSettings;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::pages::{PageBytes, Pages};
-use crate::protocol::{Rules, RulesNumber, VerdictRecord};
+use crate::protocol::{LogPartition, Rules, RulesNumber, VerdictRecord};
 use crate::record::{PartitionId, Source};
 use crate::replay::{Changes, Side, Sides};
 
@@ -75,8 +75,8 @@ impl Log {
         };
         let topic: Arc<str> = Arc::from(topic);
         let mut open = VecDeque::new();
-        for number in 0..view.partitions {
-            let partition = log_stream::partition(&topic, number);
+        for log in LogPartition::first(view.partitions) {
+            let partition = log_stream::partition(&topic, log);
             let (_, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
             open.push_back(Partition { stream: LogStream::open(config, partition, end)?, rules: HashMap::new() });
         }

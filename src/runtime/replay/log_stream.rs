@@ -10,7 +10,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::protocol::VerdictRecord;
+use crate::protocol::{LogPartition, VerdictRecord};
 use crate::record::PartitionId;
 
 /// How long the cluster may be silent while there is something to read.
@@ -80,6 +80,6 @@ impl LogStream {
 }
 
 /// Names a partition of a log.
-pub(in crate::runtime) fn partition(topic: &Arc<str>, number: usize) -> PartitionId {
-    PartitionId::new(Arc::clone(topic), i32::try_from(number).unwrap_or(i32::MAX))
+pub(in crate::runtime) fn partition(topic: &Arc<str>, log: LogPartition) -> PartitionId {
+    PartitionId::new(Arc::clone(topic), log.number())
 }

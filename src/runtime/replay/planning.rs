@@ -16,7 +16,7 @@ use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::offsets::Offsets;
-use crate::protocol::{Checkpoint, RequestOffset, VerdictRecord};
+use crate::protocol::{Checkpoint, LogPartition, RequestOffset, VerdictRecord};
 use crate::record::{EventTime, PartitionId, Timestamp};
 use crate::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name};
 
@@ -357,8 +357,8 @@ impl Planning<'_> {
         let mut found = Vec::new();
         let mut begins: Vec<Checkpoint> = Vec::new();
         let config = service_context::cluster(&self.live.kafka).follower(&self.live.input.group);
-        for number in 0..view.partitions {
-            let partition = super::log_stream::partition(&names.verdicts, number);
+        for log in LogPartition::first(view.partitions) {
+            let partition = super::log_stream::partition(&names.verdicts, log);
             let (first, end) = self.offsets.range(&partition).map_err(unavailable)?;
             found.push(LogRange { topic: names.verdicts.to_string(), partition: partition.number, first, end });
             if first >= end {

@@ -25,12 +25,12 @@ use crate::fingerprint::Fingerprinter;
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
-use crate::protocol::{Answer, LogIdentity, VerdictRecord};
+use crate::protocol::{Answer, LogIdentity, LogPartition, VerdictRecord};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::replay::{Counts, Digest, FilePlace, InputRange, Order, Part, Plan, Ranges, Reads, Total, name_of};
 use crate::telemetry::Metrics;
 use crate::telemetry::labels::BypassReason;
-use crate::worker::{LogPartition, Output, PageOutcome};
+use crate::worker::{Output, PageOutcome};
 
 /// Pages, verdicts or bytes after which a transaction ends.
 const BATCH_PAGES: usize = 5000;
@@ -481,7 +481,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
     }
 
     /// Opens the replay's own verdict log as far as it is written.
-    pub(super) fn own_log(&self, log: usize) -> Result<Option<LogStream>, Fatal> {
+    pub(super) fn own_log(&self, log: LogPartition) -> Result<Option<LogStream>, Fatal> {
         if !self.plan.into.writes() {
             return Ok(None);
         }

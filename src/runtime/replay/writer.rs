@@ -21,11 +21,11 @@ use crate::kafka::output::{Outputs, PagePayload};
 use crate::kafka::producer::{
     Answer, Delivery, OffsetAndMetadata, Outgoing, ProducerCommand, RecordSink, RecordSource, TransactionalProducer,
 };
-use crate::protocol::{DEFAULT_PART_BYTES, VerdictRecord, encode_verdict};
+use crate::protocol::{DEFAULT_PART_BYTES, LogPartition, VerdictRecord, encode_verdict};
 use crate::record::{PartitionId, Reject, Source};
 use crate::replay::{Digest, Progress, Total};
 use crate::transaction::{Call, CallError, Manner, TransactionMachine, TxnStep};
-use crate::worker::{LogPartition, Output, OutputKind, PageOutcome};
+use crate::worker::{Output, OutputKind, PageOutcome};
 
 /// How long one call may go unanswered before somebody looks around.
 const STEP: Duration = Duration::from_millis(100);
@@ -271,7 +271,7 @@ type Values = Vec<(i32, Vec<Vec<u8>>)>;
 fn encoded(records: &[(LogPartition, Vec<VerdictRecord>)]) -> Values {
     let of = |(log, records): &(LogPartition, Vec<VerdictRecord>)| {
         let values = records.iter().flat_map(|record| encode_verdict(record, DEFAULT_PART_BYTES)).collect();
-        (i32::try_from(*log).unwrap_or(i32::MAX), values)
+        (log.number(), values)
     };
     records.iter().map(of).collect()
 }

@@ -11,8 +11,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::fingerprint_log::{Appended, NotAppended, RequestLog};
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::protocol::{Request, RequestBody, RequestId, RequestOffset, VerdictRecord};
-use crate::worker::LogPartition;
+use crate::protocol::{LogPartition, Request, RequestBody, RequestId, RequestOffset, VerdictRecord};
 
 /// Bytes of verdicts that are read ahead.
 const AHEAD: usize = 16 << 20;
@@ -59,7 +58,7 @@ impl Asks {
     pub(super) fn open(plan: &ServiceContext, logs: usize, sender: &Sender<Message>) -> Result<Self, Fatal> {
         let budget = ByteBudget::new(AHEAD);
         let mut followers = Vec::new();
-        for log in 0..logs {
+        for log in LogPartition::first(logs) {
             let told = sender.clone();
             let follower = plan.follow(log, "warm", &budget, move |event| drop(told.send(Message::New(log, event))))?;
             follower.command(FollowCommand::From(None, 1));
@@ -84,7 +83,7 @@ impl Asks {
     /// Asks the judge of one partition. It leaves with the next [`Asks::send`].
     pub(super) fn ask(&mut self, log: LogPartition, request: RequestId, body: RequestBody) {
         // One partition's requests are told apart from another's.
-        let request = RequestId(request.0 ^ (log as u64).rotate_right(16));
+        let request = RequestId(request.0 ^ u64::from(log.0).rotate_right(16));
         self.unsure.insert(request, (log, body.clone()));
         self.total += 1;
         self.requests.append(log, Request { id: request, body });
@@ -112,7 +111,7 @@ impl Asks {
         match offset {
             Ok(offset) => {
                 if let Some((log, _)) = self.unsure.remove(&request)
-                    && let Some(asked) = self.logs.get_mut(log)
+                    && let Some(asked) = self.logs.get_mut(log.index())
                 {
                     asked.append(RequestOffset(offset));
                 }
@@ -134,13 +133,13 @@ impl Asks {
     pub(super) fn followed(&mut self, log: LogPartition, news: &FollowEventKind) -> Result<bool, Fatal> {
         match news {
             FollowEventKind::Record { record: VerdictRecord::Verdicts(batch), .. } => {
-                if let Some(asked) = self.logs.get_mut(log) {
+                if let Some(asked) = self.logs.get_mut(log.index()) {
                     asked.pass(batch.next_request);
                 }
                 Ok(false)
             }
             FollowEventKind::Record { record: VerdictRecord::Checkpoint(checkpoint), .. } => {
-                if let Some(asked) = self.logs.get_mut(log) {
+                if let Some(asked) = self.logs.get_mut(log.index()) {
                     asked.pass(checkpoint.next_request);
                 }
                 Ok(false)

@@ -12,7 +12,7 @@ use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::inspector::ClusterInspector;
 use crate::kafka::offsets::Offsets;
-use crate::protocol::{Answer, VerdictRecord};
+use crate::protocol::{Answer, LogPartition, VerdictRecord};
 use crate::record::{PartitionId, Timestamp};
 
 /// How long a question to the cluster may take.
@@ -113,7 +113,7 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
     let topics = vec![is_there(&new_names.fingerprints)?, is_there(&new_names.verdicts)?];
 
     let offsets = Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?;
-    let logs = (0..running.log_partitions().get()).map(|log| partition(&old_names.verdicts, log));
+    let logs = LogPartition::first(running.log_partitions().get()).map(|log| partition(&old_names.verdicts, log));
     let logs: BTreeSet<PartitionId> = logs.collect();
     let config = cluster.follower(group);
     let mut held: BTreeMap<PartitionId, (i64, i64)> = BTreeMap::new();

@@ -20,10 +20,9 @@ use crate::kafka::admin::LogNames;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::{FollowCommand, FollowEventKind, Follower};
-use crate::protocol::{PageRequest, PageVerdict, RequestBody, Verdict, VerdictRecord};
+use crate::protocol::{LogPartition, PageRequest, PageVerdict, RequestBody, Verdict, VerdictRecord};
 use crate::record::{EventTime, PartitionId};
 use crate::replay::{LogMerge, WarmAsk, WarmStep, WarmUp};
-use crate::worker::LogPartition;
 
 /// Most requests of one round.
 const ROUND: usize = 2_000;
@@ -120,7 +119,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
         let cluster = service_context::cluster(&running.kafka);
         let names = LogNames::new(&running.logs.prefix, &draft.running);
         let mut logs = Vec::new();
-        for number in 0..running.log_partitions().get() {
+        for number in LogPartition::first(running.log_partitions().get()) {
             let told = sender.clone();
             let log = partition(&names.verdicts, number);
             let next = draft.log.get(&log).map_or(0, |(start, _)| *start);
@@ -218,7 +217,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
                 steps.extend(self.warm.take(&verdict));
             } else if let Some((log, batch)) = self.merge.take() {
                 self.verdicts = batch.verdicts.into();
-                if let Some(log) = self.logs.get_mut(log) {
+                if let Some(log) = self.logs.get_mut(log.index()) {
                     log.permits.pop_front();
                 }
             } else {
@@ -256,7 +255,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             match &step.what {
                 WarmAsk::Page(ruled) => self.ask_page(step, ruled, read.get(&ruled.source))?,
                 WarmAsk::Change(body) => {
-                    for log in 0..self.asks.logs() {
+                    for log in LogPartition::first(self.asks.logs()) {
                         self.asks.ask(log, step.request, body.clone());
                     }
                 }
@@ -382,7 +381,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
     }
 
     fn of_running(&mut self, number: LogPartition, kind: FollowEventKind) -> Result<(), Fatal> {
-        let Some(log) = self.logs.get_mut(number) else { return Ok(()) };
+        let Some(log) = self.logs.get_mut(number.index()) else { return Ok(()) };
         match kind {
             FollowEventKind::Record { next, record, permit, .. } => {
                 log.next = next;

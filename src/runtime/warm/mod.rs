@@ -32,10 +32,10 @@ use crate::kafka::admin::Brokers;
 use crate::kafka::fingerprint_log::Appended;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::verdict_log::FollowEvent;
+use crate::protocol::LogPartition;
 use crate::record::Timestamp;
 use crate::replay::WarmCounts;
 use crate::telemetry::{Health, Metrics};
-use crate::worker::LogPartition;
 
 pub use draft::{Draft, draft, fits};
 
@@ -212,7 +212,7 @@ impl Judges {
         let (ended, ends) = unbounded();
         let logs = if judging == Judging::Here { plan.settings.log_partitions().get() } else { 0 };
         let mut handles = Vec::new();
-        for log in 0..logs {
+        for log in LogPartition::first(logs) {
             let driver = JudgeDriver::new(Arc::clone(plan), log, judge_settings(&plan.settings), None)?;
             handles.push(driver.control());
             let ended = ended.clone();
@@ -238,7 +238,7 @@ impl Judges {
         for _ in &self.handles {
             match self.ends.recv_timeout(until.saturating_sub(clock.now())) {
                 Ok((_, Ok(()))) => {}
-                Ok((log, Err(error))) => tracing::warn!(log, %error, "the judge has not ended well"),
+                Ok((log, Err(error))) => tracing::warn!(log = log.0, %error, "the judge has not ended well"),
                 Err(_) => tracing::warn!("a judge has not ended in time: others wait for its session's end"),
             }
         }

@@ -16,9 +16,9 @@ use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::position_reader::{PositionReader, PositionResult};
-use crate::protocol::PageRequest;
+use crate::protocol::{LogPartition, PageRequest};
 use crate::record::{PartitionId, Source};
-use crate::worker::{LogPartition, PageAction};
+use crate::worker::PageAction;
 
 /// How long one page's text may be worked on.
 const TEXT_LIMIT: Duration = Duration::from_secs(20);

@@ -10,13 +10,14 @@ use crate::kafka::group_consumer::{Command, GroupConsumer, GroupConsumerSettings
 use crate::kafka::output::{PagePayload, Pages};
 use crate::kafka::producer::{OffsetAndMetadata, ProducerCommand};
 use crate::kafka::verdict_log::FollowCommand;
+use crate::protocol::LogPartition;
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{wall_clock, wall_time};
 use crate::runtime::remaining_input::subscription;
 use crate::runtime::service_context::{ended, failure, moves};
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
-use crate::worker::{Effect, Failure, LogPartition, ProducerCall, ReadFrom, unread};
+use crate::worker::{Effect, Failure, ProducerCall, ReadFrom, unread};
 
 impl WorkerDriver {
     pub(super) fn perform(&mut self, effect: Effect<PagePayload>) -> Result<(), Fatal> {
@@ -24,14 +25,14 @@ impl WorkerDriver {
             Effect::FetchCheckpoint(log) => self.fetch_checkpoint(log),
             Effect::Follow { log, from } => {
                 self.serials += 1;
-                if let Some(reader) = self.readers.get_mut(log) {
+                if let Some(reader) = self.readers.get_mut(log.index()) {
                     reader.serial = self.serials;
                     reader.next = None;
                     reader.follower.command(FollowCommand::From(from.map(|from| from.0), self.serials));
                 }
             }
             Effect::FollowToEnd(log) => {
-                if let Some(reader) = self.readers.get(log) {
+                if let Some(reader) = self.readers.get(log.index()) {
                     reader.follower.command(FollowCommand::ToEnd);
                 }
             }
@@ -82,7 +83,7 @@ impl WorkerDriver {
     }
 
     pub(super) fn fetch_checkpoint(&self, log: LogPartition) {
-        let Some(offsets) = self.judge_offsets.get(log).map(Arc::clone) else { return };
+        let Some(offsets) = self.judge_offsets.get(log.index()).map(Arc::clone) else { return };
         let (sender, partition) = (self.sender.clone(), self.plan.fingerprints(log));
         self.background_tasks.run(move || {
             let committed =
@@ -194,7 +195,7 @@ impl WorkerDriver {
     pub(super) fn recall(&mut self, log: LogPartition, from: Option<i64>) -> Result<(), Fatal> {
         self.serials += 1;
         let serial = self.serials;
-        let Some(place) = self.recalls.get_mut(log) else { return Ok(()) };
+        let Some(place) = self.recalls.get_mut(log.index()) else { return Ok(()) };
         let reader = if let Some(reader) = place {
             reader
         } else {

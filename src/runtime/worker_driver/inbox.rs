@@ -9,13 +9,13 @@ use crate::kafka::fingerprint_log::{Appended, NotAppended};
 use crate::kafka::group_consumer::{Command, ConsumerEvent};
 use crate::kafka::output::PagePayload;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind};
-use crate::protocol::{RequestOffset, VerdictOffset};
+use crate::protocol::{LogPartition, RequestOffset, VerdictOffset};
 use crate::record::PartitionId;
 use crate::runtime::service_context::{append_denied, ended};
 use crate::runtime::text_pool::{Done, Job};
 use crate::telemetry::labels::{Component, ErrorKind, Pause, Rebalance};
 use crate::transaction::CallError;
-use crate::worker::{BadRecords, Event, LogPartition, Page, PageAction, PageOutcome};
+use crate::worker::{BadRecords, Event, Page, PageAction, PageOutcome};
 
 impl WorkerDriver {
     pub(super) fn take(&mut self, message: Message) -> Result<(), Fatal> {
@@ -212,7 +212,7 @@ impl WorkerDriver {
     }
 
     pub(super) fn followed(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
-        let Some(reader) = self.readers.get_mut(log).filter(|reader| reader.serial == event.serial) else {
+        let Some(reader) = self.readers.get_mut(log.index()).filter(|reader| reader.serial == event.serial) else {
             return Ok(());
         };
         match event.kind {
@@ -223,14 +223,14 @@ impl WorkerDriver {
             }
             FollowEventKind::End => self.handle(Event::FollowedToEnd(log)),
             FollowEventKind::Moved(why) => {
-                tracing::warn!(log, why, "rereading the verdict log");
+                tracing::warn!(log = log.0, why, "rereading the verdict log");
                 self.handle(Event::LogMoved(log))
             }
         }
     }
 
     pub(super) fn recalled(&mut self, log: LogPartition, event: FollowEvent) -> Result<(), Fatal> {
-        let Some(Some(reader)) = self.recalls.get(log) else { return Ok(()) };
+        let Some(Some(reader)) = self.recalls.get(log.index()) else { return Ok(()) };
         if reader.serial != event.serial {
             return Ok(());
         }
@@ -243,7 +243,7 @@ impl WorkerDriver {
                 self.handle(Event::RecalledToEnd(log))
             }
             FollowEventKind::Moved(why) => {
-                tracing::warn!(log, why, "old verdicts cannot be read back");
+                tracing::warn!(log = log.0, why, "old verdicts cannot be read back");
                 self.handle(Event::RecallMoved(log))
             }
         }

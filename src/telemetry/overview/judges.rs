@@ -16,7 +16,7 @@ pub const NOBODY_JUDGES: &str = "nobody judges";
 
 /// Returns the name of the check of the judge or standby of a partition of the logs.
 #[must_use]
-pub fn judge_check(log_partition: usize) -> String {
+pub fn judge_check(log_partition: u32) -> String {
     format!("judge {log_partition}")
 }
 
@@ -81,7 +81,7 @@ impl Judges {
         for partition in 0..log_partitions {
             let label = partition.to_string();
             let is_judge = figures.sum(catalog::JUDGE_ACTIVE.name, &[("log_partition", &label)]) > 0.0;
-            let (presence, why) = match failing(&judge_check(usize::try_from(partition).unwrap_or(usize::MAX))) {
+            let (presence, why) = match failing(&judge_check(partition)) {
                 Some(_) if is_judge => (JudgePresence::Judge, None),
                 Some(None) => (JudgePresence::Standby, None),
                 Some(Some(why)) if why.contains(NOBODY_JUDGES) => (JudgePresence::NoJudge, Some(why)),

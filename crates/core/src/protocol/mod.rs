@@ -22,7 +22,7 @@ pub use codec::{
     encode_requests, encode_verdict,
 };
 pub use judged::Judged;
-pub use offset::{RequestOffset, VerdictOffset};
+pub use offset::{LogPartition, RequestOffset, VerdictOffset};
 pub use placement::Placement;
 pub use request::{ForgetTarget, PageRequest, Request, RequestBody, RequestId};
 pub use rules::{ExpiryWatermarks, MinHashRules, Rules, RulesNumber, SameId, Stage, Windows};

@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+/// Number of a partition of both logs: the requests in a partition of the fingerprint log are answered in the partition of
+/// the verdict log that has the same number. Counts from 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogPartition(pub u32);
+
 /// Offset of a record of the fingerprint log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestOffset(pub i64);
@@ -9,6 +14,37 @@ pub struct RequestOffset(pub i64);
 /// Offset of a record of the verdict log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VerdictOffset(pub i64);
+
+impl LogPartition {
+    /// Returns the first `count` partitions, in order.
+    pub fn first(count: usize) -> impl Iterator<Item = Self> + Clone {
+        (0..u32::try_from(count).unwrap_or(u32::MAX)).map(Self)
+    }
+
+    /// Returns the one that stands there in a list of all partitions.
+    #[must_use]
+    pub fn at(index: usize) -> Self {
+        Self(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
+    /// Returns the one with this number in Kafka; `None` for a number that no partition has.
+    #[must_use]
+    pub fn numbered(number: i32) -> Option<Self> {
+        u32::try_from(number).ok().map(Self)
+    }
+
+    /// Returns where it stands in a list of all partitions.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Returns its number as Kafka has it.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        i32::try_from(self.0).unwrap_or(i32::MAX)
+    }
+}
 
 impl RequestOffset {
     /// Returns the offset behind this one.
@@ -23,6 +59,12 @@ impl VerdictOffset {
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
+    }
+}
+
+impl fmt::Display for LogPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -93,7 +93,7 @@ mod tests {
     fn pages_leave_in_the_order_of_their_offsets() {
         let partition = PartitionId::new("pages", 0);
         let mut lanes = PageQueues::default();
-        let asked = || PageAction::Withdraw(0, crate::record::Reject::Gone);
+        let asked = || PageAction::Withdraw(crate::protocol::LogPartition(0), crate::record::Reject::Gone);
         lanes.arrive(page(3, asked()));
         lanes.arrive(page(5, PageAction::Settled(PageOutcome::Tombstone)));
         lanes.arrive(page(9, asked()));

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 
 use crate::protocol::{
-    Answer, Decision, ForgetTarget, Judged, PageVerdict, RequestBody, RequestId, Verdict, VerdictBatch, VerdictRecord,
+    Answer, Decision, ForgetTarget, Judged, LogPartition, PageVerdict, RequestBody, RequestId, Verdict, VerdictBatch,
+    VerdictRecord,
 };
 use crate::record::{PartitionId, Source, Timestamp};
 
@@ -188,15 +189,15 @@ impl LogMerge {
     }
 
     /// Takes the next batch of a partition.
-    pub fn push(&mut self, log: usize, batch: VerdictBatch) {
-        let Some(one) = self.logs.get_mut(log) else { return };
+    pub fn push(&mut self, log: LogPartition, batch: VerdictBatch) {
+        let Some(one) = self.logs.get_mut(log.index()) else { return };
         one.is_at_end = false;
         one.batches.push_back(batch);
     }
 
     /// Notes that a partition has no more batches for now.
-    pub fn at_end(&mut self, log: usize) {
-        if let Some(one) = self.logs.get_mut(log) {
+    pub fn at_end(&mut self, log: LogPartition) {
+        if let Some(one) = self.logs.get_mut(log.index()) {
             one.is_at_end = true;
         }
     }
@@ -214,14 +215,14 @@ impl LogMerge {
     }
 
     /// Takes the batch that was judged first, with the number of its partition; `None` while that cannot be told.
-    pub fn take(&mut self) -> Option<(usize, VerdictBatch)> {
+    pub fn take(&mut self) -> Option<(LogPartition, VerdictBatch)> {
         if self.logs.iter().any(|log| log.batches.is_empty() && !log.is_at_end) {
             return None;
         }
         let with_batch = self.logs.iter_mut().enumerate().filter(|(_, log)| !log.batches.is_empty());
         let (number, first) = with_batch.min_by_key(|(_, log)| log.next_key())?;
         first.key = first.next_key();
-        Some((number, first.batches.pop_front()?))
+        Some((LogPartition::at(number), first.batches.pop_front()?))
     }
 }
 
@@ -418,7 +419,7 @@ mod tests {
             }
             // Each partition was judged in order of time, as far as this goes.
             logs.iter_mut().for_each(|log| log.sort_unstable());
-            for (number, log) in logs.iter().enumerate() {
+            for (number, log) in LogPartition::first(3).zip(&logs) {
                 prop_assert!(merge.take().is_none(), "one is still to come");
                 for (at, time) in (0..).zip(log) {
                     let answer = page(at, *time, Decision::Unique { original: None });

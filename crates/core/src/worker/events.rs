@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::progress::Backlog;
-use crate::protocol::{PageRequest, Request, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
+use crate::protocol::{
+    LogPartition, PageRequest, Request, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord,
+};
 use crate::record::{PartitionId, Reject, Source, Timestamp};
 use crate::transaction::{Call, CallError};
-
-/// Number of a partition of both logs.
-pub type LogPartition = usize;
 
 /// One page read from the input, its text work done. `P` is the record itself, which only the edge looks into.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::breaker::Breaker;
-use super::events::{Effect, Event, LogPartition, Output, Page, PageAction, PageOutcome};
+use super::events::{Effect, Event, Output, Page, PageAction, PageOutcome};
 use super::flow_control::Pacer;
 use super::followed_log::FollowedLog;
 use super::membership::Membership;
@@ -13,7 +13,7 @@ use super::outgoing::Outgoing;
 use super::partitions::Partitions;
 use super::queue::PartitionQueue;
 use super::settings::WorkerSettings;
-use crate::protocol::{RequestId, VerdictOffset};
+use crate::protocol::{LogPartition, RequestId, VerdictOffset};
 use crate::record::{PartitionId, Reject};
 
 /// One worker: pages in, verdicts in; routed pages and offsets out.
@@ -56,7 +56,7 @@ impl<P> Worker<P> {
         };
         let call = worker.outgoing.take_over();
         worker.call(call);
-        worker.effects.extend((0..worker.logs.len()).map(Effect::FetchCheckpoint));
+        worker.effects.extend(LogPartition::first(worker.logs.len()).map(Effect::FetchCheckpoint));
         worker.effects.push_back(Effect::FetchUnread);
         worker
     }
@@ -154,7 +154,7 @@ impl<P> Worker<P> {
     // ---- start
 
     pub(super) fn follow_from(&mut self, log: LogPartition, offset: Option<VerdictOffset>) {
-        if let Some(followed) = self.logs.get_mut(log).filter(|_| offset.is_some()) {
+        if let Some(followed) = self.logs.get_mut(log.index()).filter(|_| offset.is_some()) {
             followed.begin_at_checkpoint();
         }
         self.effects.push_back(Effect::Follow { log, from: offset });
@@ -162,7 +162,7 @@ impl<P> Worker<P> {
     }
 
     fn followed_to_end(&mut self, log: LogPartition) {
-        if let Some(followed) = self.logs.get_mut(log) {
+        if let Some(followed) = self.logs.get_mut(log.index()) {
             followed.learned();
         }
         self.resolve_all();

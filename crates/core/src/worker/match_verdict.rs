@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocked::Blocked;
-use super::events::{Effect, LogPartition, PageAction, PageOutcome};
+use super::events::{Effect, PageAction, PageOutcome};
 use super::followed_log::{FollowedLog, ScanEnd};
 use super::machine::Worker;
 use super::queue::{PageState, Waiting};
 use super::verdict_cache::{OutOfPlace, VerdictUpdate};
 use super::verdict_scan::Reading;
-use crate::protocol::{Answer, Request, RequestBody, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord};
+use crate::protocol::{
+    Answer, LogPartition, Request, RequestBody, RequestId, RequestOffset, Verdict, VerdictOffset, VerdictRecord,
+};
 use crate::record::{PartitionId, Source};
 
 /// What a verdict means to a page that waits for one.
@@ -28,7 +30,7 @@ impl<P> Worker<P> {
     // ---- following
 
     pub(super) fn followed(&mut self, now: Duration, log: LogPartition, offset: VerdictOffset, record: &VerdictRecord) {
-        let Some(followed) = self.logs.get_mut(log) else { return };
+        let Some(followed) = self.logs.get_mut(log.index()) else { return };
         match followed.follow(offset, record) {
             Ok(updates) => updates.into_iter().for_each(|update| self.on_update(now, log, update)),
             Err(OutOfPlace) => self.restart_following(log),
@@ -37,7 +39,7 @@ impl<P> Worker<P> {
 
     /// The log was trimmed past our position or replaced: what is known of it is discarded.
     pub(super) fn restart_following(&mut self, log: LogPartition) {
-        let Some(followed) = self.logs.get_mut(log) else { return };
+        let Some(followed) = self.logs.get_mut(log.index()) else { return };
         *followed = FollowedLog::new(self.settings.remembered_of_each_log());
         // Where the latest checkpoint is said to be may be out of date as well: the log's beginning is not.
         self.follow_from(log, None);
@@ -57,7 +59,7 @@ impl<P> Worker<P> {
             VerdictUpdate::Reopened { partition, from, to } => self.reopened(log, &partition, from, to),
             VerdictUpdate::Passed(next_request) => {
                 // Requests that the judge has passed are answered; what was not is asked again.
-                let Some(followed) = self.logs.get_mut(log) else { return };
+                let Some(followed) = self.logs.get_mut(log.index()) else { return };
                 followed.passed(next_request).for_each(|request| self.ask_again(request));
             }
         }
@@ -126,7 +128,7 @@ impl<P> Worker<P> {
             }
             PageAction::Ask(log, _) | PageAction::Withdraw(log, _) => *log,
         };
-        let Some(followed) = self.logs.get_mut(log) else { return };
+        let Some(followed) = self.logs.get_mut(log.index()) else { return };
         if !queue.may_ask() || !followed.is_learned() {
             return;
         }
@@ -152,7 +154,7 @@ impl<P> Worker<P> {
 
     pub(super) fn appended(&mut self, request: RequestId, result: Result<RequestOffset, ()>) {
         let Some((_, log)) = self.partitions.asked_at(request, result.ok()) else { return };
-        let Some(followed) = self.logs.get_mut(log) else { return };
+        let Some(followed) = self.logs.get_mut(log.index()) else { return };
         if !result.is_ok_and(|offset| followed.asked(request, offset)) {
             self.ask_again(request);
         }
@@ -164,7 +166,7 @@ impl<P> Worker<P> {
         let Some((source, log)) = self.partitions.asked_at(request, None) else { return };
         let Some(waiting) = self.partitions.page(&source) else { return };
         let action = &waiting.page().action;
-        let is_judged = self.logs.get(log).is_some_and(|log| log.is_judged(&source));
+        let is_judged = self.logs.get(log.index()).is_some_and(|log| log.is_judged(&source));
         if is_judged && matches!(action, PageAction::Ask(..)) {
             self.partitions.set_state(&source, PageState::New);
             self.resolve(&source);
@@ -177,8 +179,8 @@ impl<P> Worker<P> {
 
     /// Begins to read back what pages wait for, once for all partitions that need it.
     pub(super) fn recall_what_is_missing(&mut self) {
-        for log in 0..self.logs.len() {
-            if self.logs.get_mut(log).is_some_and(FollowedLog::takes_scan) {
+        for log in LogPartition::first(self.logs.len()) {
+            if self.logs.get_mut(log.index()).is_some_and(FollowedLog::takes_scan) {
                 self.recall_missing(log);
             }
         }
@@ -189,27 +191,27 @@ impl<P> Worker<P> {
         for source in self.partitions.pages_in(|state| *state == PageState::Recalling(log)) {
             first.entry(source.partition).or_insert(source.offset);
         }
-        if let Some(followed) = self.logs.get_mut(log).filter(|_| !first.is_empty()) {
+        if let Some(followed) = self.logs.get_mut(log.index()).filter(|_| !first.is_empty()) {
             let from = followed.scan(first, self.settings.recalled_of_each_log());
             self.effects.push_back(Effect::Recall { log, from });
         }
     }
 
     pub(super) fn recalled(&mut self, log: LogPartition, record: &VerdictRecord) {
-        match self.logs.get_mut(log).map(|followed| followed.scanned(record)) {
+        match self.logs.get_mut(log.index()).map(|followed| followed.scanned(record)) {
             Some(Reading::From(from)) => self.effects.push_back(Effect::Recall { log, from }),
             Some(Reading::On) | None => {}
         }
     }
 
     pub(super) fn recall_moved(&mut self, log: LogPartition) {
-        if self.logs.get_mut(log).is_some_and(FollowedLog::scan_from_beginning) {
+        if self.logs.get_mut(log.index()).is_some_and(FollowedLog::scan_from_beginning) {
             self.effects.push_back(Effect::Recall { log, from: None });
         }
     }
 
     pub(super) fn recalled_to_end(&mut self, log: LogPartition) {
-        match self.logs.get_mut(log).and_then(FollowedLog::scanned_to_end) {
+        match self.logs.get_mut(log.index()).and_then(FollowedLog::scanned_to_end) {
             Some(ScanEnd::FromBeginning) => self.effects.push_back(Effect::Recall { log, from: None }),
             Some(ScanEnd::Done) => self.resolve_recalled(log),
             None => {}
@@ -220,7 +222,7 @@ impl<P> Worker<P> {
     fn resolve_recalled(&mut self, log: LogPartition) {
         let is_recalling = |state: &PageState| *state == PageState::Recalling(log);
         for source in self.partitions.pages_in(is_recalling) {
-            if !self.logs.get_mut(log).is_some_and(|followed| followed.was_scanned_for(&source)) {
+            if !self.logs.get_mut(log.index()).is_some_and(|followed| followed.was_scanned_for(&source)) {
                 continue;
             }
             self.partitions.set_state(&source, PageState::New);

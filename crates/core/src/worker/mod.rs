@@ -31,7 +31,7 @@ mod settings;
 mod subscription;
 
 pub use blocked::Blocked;
-pub use events::{Effect, Event, Failure, LogPartition, Output, Page, PageAction, PageOutcome, ProducerCall, ReadFrom};
+pub use events::{Effect, Event, Failure, Output, Page, PageAction, PageOutcome, ProducerCall, ReadFrom};
 pub use flow_control::Pacing;
 pub use headers::{Header, HeaderSettings, MAX_HEADER_BYTES, OutputKind, message, verdict_name};
 pub use machine::{Status, Worker};

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::blocked::Blocked;
-use super::events::{LogPartition, ReadFrom};
+use super::events::ReadFrom;
 use super::queue::{PageState, PartitionQueue, Recheck, Waiting};
-use crate::protocol::{RequestId, RequestOffset};
+use crate::protocol::{LogPartition, RequestId, RequestOffset};
 use crate::record::{PartitionId, Source};
 
 /// The queues of all partitions that are ours. A request is known exactly as long as a page waits for its answer.
@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::worker::test_worker::{input, page};
+    use crate::worker::test_worker::{LOG, input, page};
 
     /// What can happen to the pages of two partitions.
     #[derive(Clone, Copy, Debug)]
@@ -204,7 +204,7 @@ mod tests {
                 queue.push(Duration::ZERO, page(partition, *next, 1));
                 queue.admit(None, Duration::ZERO);
             }
-            Step::Ask(page) => drop(picked(partitions, page).map(|source| partitions.ask(&source, 0))),
+            Step::Ask(page) => drop(picked(partitions, page).map(|source| partitions.ask(&source, LOG))),
             Step::Settle(page) => {
                 drop(picked(partitions, page).and_then(|source| partitions.set_state(&source, PageState::New)));
             }
@@ -214,7 +214,7 @@ mod tests {
             }
             Step::Block(page) => {
                 if let Some(source) = picked(partitions, page) {
-                    partitions.block_at(&source, 0, Blocked::VerdictLost);
+                    partitions.block_at(&source, LOG, Blocked::VerdictLost);
                 }
             }
             Step::Drop(partition) => {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::blocked::Blocked;
-use super::events::{LogPartition, Page, PageAction, PageOutcome, ReadFrom};
+use super::events::{Page, PageAction, PageOutcome, ReadFrom};
 use super::flow_control::RecentTimes;
 use super::progress::Backlog;
-use crate::protocol::{RequestId, RequestOffset};
+use crate::protocol::{LogPartition, RequestId, RequestOffset};
 use crate::record::{Reject, Source, Timestamp};
 
 /// How often the committed offset of a blocked partition is asked for: somebody may have set it.

@@ -6,11 +6,14 @@ use std::time::Duration;
 use super::{Blocked, Effect, Event, Pacing, Page, PageAction, Worker, WorkerSettings};
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
 use crate::protocol::{
-    ExpiryWatermarks, LogIdentity, PageRequest, RequestOffset, RulesNumber, Verdict, VerdictBatch, VerdictOffset,
-    VerdictRecord,
+    ExpiryWatermarks, LogIdentity, LogPartition, PageRequest, RequestOffset, RulesNumber, Verdict, VerdictBatch,
+    VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::Manner;
+
+/// The one partition of the logs.
+pub(super) const LOG: LogPartition = LogPartition(0);
 
 pub(super) fn input(number: i32) -> PartitionId {
     PartitionId::new("pages", number)
@@ -32,7 +35,7 @@ pub(super) fn page(partition: i32, offset: i64, digest: u32) -> Page<()> {
         fingerprints,
         digest,
     };
-    Page { source, bytes: 1, event_time, paced_by: event_time, action: PageAction::Ask(0, request), payload: () }
+    Page { source, bytes: 1, event_time, paced_by: event_time, action: PageAction::Ask(LOG, request), payload: () }
 }
 
 pub(super) struct TestWorker {
@@ -71,9 +74,9 @@ impl TestWorker {
         };
         let mut bench = Self { worker: Worker::new(settings), now: Duration::ZERO };
         bench.handle(Event::Called(Ok(())));
-        bench.handle(Event::Checkpoint(0, None));
+        bench.handle(Event::Checkpoint(LOG, None));
         bench.follow(verdicts);
-        bench.handle(Event::FollowedToEnd(0));
+        bench.handle(Event::FollowedToEnd(LOG));
         bench.handle(Event::Unread(BTreeSet::new()));
         bench.handle(Event::Assigned(BTreeSet::from([input(0), input(1)])));
         bench
@@ -83,7 +86,7 @@ impl TestWorker {
         let (log, rules) = (LogIdentity(1), RulesNumber(1));
         let batch =
             VerdictBatch { log, rules, watermarks: ExpiryWatermarks::START, next_request: RequestOffset(0), verdicts };
-        self.handle(Event::Followed { log: 0, offset: VerdictOffset(0), record: VerdictRecord::Verdicts(batch) })
+        self.handle(Event::Followed { log: LOG, offset: VerdictOffset(0), record: VerdictRecord::Verdicts(batch) })
     }
 
     pub(super) fn offsets(&mut self, offsets: [Option<i64>; 2]) -> Vec<Effect<()>> {

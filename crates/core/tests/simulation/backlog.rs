@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
-use dupgate_core::protocol::{Answer, Decision, LogIdentity, Rules, SameId, Stage, Windows};
+use dupgate_core::protocol::{Answer, Decision, LogIdentity, LogPartition, Rules, SameId, Stage, Windows};
 use dupgate_core::transaction::Manner;
 use dupgate_core::worker::{Pacing, PageOutcome, WorkerSettings};
 
@@ -96,7 +96,7 @@ fn judge() -> JudgeDriver {
         snapshot_interval: None,
         revoke_grace: ms(10),
     };
-    JudgeDriver::new("judge", 0, settings)
+    JudgeDriver::new("judge", LogPartition(0), settings)
 }
 
 fn worker(world: &mut World, number: usize, lead: Duration) -> WorkerDriver {

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dupgate_core::index::run_sequential;
 use dupgate_core::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Snapshot};
-use dupgate_core::protocol::{RequestOffset, VerdictOffset, VerdictReader, decode_requests, encode_verdict};
+use dupgate_core::protocol::{
+    LogPartition, RequestOffset, VerdictOffset, VerdictReader, decode_requests, encode_verdict,
+};
 use dupgate_core::transaction::{Call, CallError};
-use dupgate_core::worker::LogPartition;
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
 use crate::producer::{Client, Died, Out, refused_by};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use dupgate_core::judge::{Judge, State};
 use dupgate_core::protocol::{
-    Answer, Checkpoint, Decision, Request, Stage, Verdict, VerdictBatch, VerdictReader, VerdictRecord, decode_requests,
+    Answer, Checkpoint, Decision, LogPartition, Request, Stage, Verdict, VerdictBatch, VerdictReader, VerdictRecord,
+    decode_requests,
 };
 use dupgate_core::record::{PartitionId, Source, Timestamp};
 use dupgate_core::worker::Mode;
@@ -41,8 +42,8 @@ struct Log {
 /// What was ruled about one position, in order.
 #[derive(Clone)]
 enum Said {
-    Ruled { log: usize, at: i64, verdict: Arc<Verdict> },
-    Reopened { log: usize, at: i64 },
+    Ruled { log: LogPartition, at: i64, verdict: Arc<Verdict> },
+    Reopened { log: LogPartition, at: i64 },
 }
 
 /// The bookkeeping of all laws.
@@ -101,14 +102,14 @@ impl Laws {
     }
 
     fn look(&mut self, world: &mut World) -> Law {
-        for log in 0..self.logs.len() {
+        for log in LogPartition::first(self.logs.len()) {
             let partition = verdicts_of(log);
-            while self.logs[log].position < world.bus.stable_end(&partition) {
-                let offset = self.logs[log].position;
-                self.logs[log].position += 1;
+            while self.logs[log.index()].position < world.bus.stable_end(&partition) {
+                let offset = self.logs[log.index()].position;
+                self.logs[log.index()].position += 1;
                 let slot = &world.bus.slots(&partition)[usize::try_from(offset).unwrap()];
                 if let (SlotState::Committed, Some(Value::Verdict(part))) = (slot.state, &slot.value) {
-                    let whole = self.logs[log].reader.push(offset, part);
+                    let whole = self.logs[log.index()].reader.push(offset, part);
                     let whole = whole.map_err(|why| format!("verdicts:{log}@{offset} cannot be read: {why}"))?;
                     if let Some((first, record)) = whole {
                         self.follow(world, log, first, offset + 1, record)?;
@@ -132,11 +133,11 @@ impl Laws {
 
     // ---- the verdict log
 
-    fn follow(&mut self, world: &World, log: usize, offset: i64, next: i64, record: VerdictRecord) -> Law {
+    fn follow(&mut self, world: &World, log: LogPartition, offset: i64, next: i64, record: VerdictRecord) -> Law {
         let at = |why: String| format!("verdicts:{log}@{offset}: {why}");
         match &record {
             VerdictRecord::Rules(rules) => {
-                let own = &mut self.logs[log];
+                let own = &mut self.logs[log.index()];
                 own.rules_number += 1;
                 if rules.number.0 != own.rules_number {
                     return Err(at(format!("rules {} after {}", rules.number.0, own.rules_number - 1)));
@@ -149,7 +150,7 @@ impl Laws {
             }
             VerdictRecord::Verdicts(batch) => self.batch(world, log, offset, batch).map_err(at)?,
         }
-        let own = &mut self.logs[log];
+        let own = &mut self.logs[log.index()];
         own.reference.follow_record(&record).map_err(|why| at(format!("L5 cannot be followed: {why}")))?;
         // The judge that wrote a record knows where its first part stands, the others where its last one does.
         let digest = own.reference.digest();
@@ -158,16 +159,20 @@ impl Laws {
         Ok(())
     }
 
-    fn batch(&mut self, world: &World, log: usize, offset: i64, batch: &VerdictBatch) -> Law {
-        if batch.rules.0 != self.logs[log].rules_number {
-            return Err(format!("verdicts cite rules {}, {} are in force", batch.rules.0, self.logs[log].rules_number));
+    fn batch(&mut self, world: &World, log: LogPartition, offset: i64, batch: &VerdictBatch) -> Law {
+        if batch.rules.0 != self.logs[log.index()].rules_number {
+            return Err(format!(
+                "verdicts cite rules {}, {} are in force",
+                batch.rules.0,
+                self.logs[log.index()].rules_number
+            ));
         }
         for verdict in &batch.verdicts {
             let expected = loop {
                 let Some((request, appended)) = self.next_request(world, log, i64::MAX) else {
                     return Err(format!("L5 a verdict that no request asks for: {verdict:?}"));
                 };
-                if let Some(answer) = self.logs[log].oracle.answer(&request, appended.millis()) {
+                if let Some(answer) = self.logs[log.index()].oracle.answer(&request, appended.millis()) {
                     break answer;
                 }
             };
@@ -176,16 +181,16 @@ impl Laws {
             }
             self.lines.push(format!("verdicts:{log}@{offset}: {}", describe_answer(&verdict.answer)));
             self.check_verdict(log, offset, verdict)?;
-            self.logs[log].oracle.take(verdict);
+            self.logs[log.index()].oracle.take(verdict);
             self.count("verdicts");
         }
         while let Some((request, appended)) = self.next_request(world, log, batch.next_request.0) {
-            if let Some(answer) = self.logs[log].oracle.answer(&request, appended.millis()) {
+            if let Some(answer) = self.logs[log.index()].oracle.answer(&request, appended.millis()) {
                 return Err(format!("L2 passed {} without an answer; the oracle says {answer:?}", describe(&request)));
             }
             self.count("repeats");
         }
-        let own = &self.logs[log];
+        let own = &self.logs[log.index()];
         if own.next != (batch.next_request.0, 0) {
             return Err(format!("next request {}, but the verdicts end at {:?}", batch.next_request, own.next));
         }
@@ -198,8 +203,8 @@ impl Laws {
     }
 
     /// The oracle's next request before this offset.
-    fn next_request(&mut self, world: &World, log: usize, before: i64) -> Option<(Request, Timestamp)> {
-        let own = &mut self.logs[log];
+    fn next_request(&mut self, world: &World, log: LogPartition, before: i64) -> Option<(Request, Timestamp)> {
+        let own = &mut self.logs[log.index()];
         loop {
             let (offset, index) = own.next;
             let slots = world.bus.slots(&requests_of(log));
@@ -217,7 +222,7 @@ impl Laws {
         }
     }
 
-    fn check_verdict(&mut self, log: usize, at: i64, verdict: &Verdict) -> Law {
+    fn check_verdict(&mut self, log: LogPartition, at: i64, verdict: &Verdict) -> Law {
         match &verdict.answer {
             Answer::Page(page) => {
                 let before = self.verdicts.get(&page.source).and_then(|said| said.last());
@@ -250,8 +255,8 @@ impl Laws {
         Ok(())
     }
 
-    fn checkpoint(&mut self, log: usize, offset: i64, checkpoint: &Checkpoint) -> Law {
-        let own = &mut self.logs[log];
+    fn checkpoint(&mut self, log: LogPartition, offset: i64, checkpoint: &Checkpoint) -> Law {
+        let own = &mut self.logs[log.index()];
         if own.rules_number == 0 {
             own.rules_number = 1;
             own.oracle.rules = Some(checkpoint.rules.clone());
@@ -296,14 +301,14 @@ impl Laws {
     }
 
     /// A judge's state is the reference's at the same place of the log.
-    pub(crate) fn compare(&mut self, world: &mut World, name: &str, log: usize, judge: &Judge) {
+    pub(crate) fn compare(&mut self, world: &mut World, name: &str, log: LogPartition, judge: &Judge) {
         let Some(at) = judge.settled_at().map(|at| at.0) else { return };
         if self.compared.get(name) == Some(&at) {
             return;
         }
         self.compared.insert(name.to_owned(), at);
-        match self.logs[log].digests.get(&at) {
-            _ if at < self.logs[log].whole_from => {}
+        match self.logs[log.index()].digests.get(&at) {
+            _ if at < self.logs[log.index()].whole_from => {}
             None => world.violate(format!("L5 {name} stands at {at}, where no record ends")),
             Some(&digest) if digest != judge.state().digest() => {
                 world.violate(format!("L5 {name} at verdicts:{log}@{at} holds another state than who followed all"));
@@ -312,10 +317,10 @@ impl Laws {
         }
     }
 
-    fn look_at_trims(&mut self, world: &World, log: usize) -> Law {
+    fn look_at_trims(&mut self, world: &World, log: LogPartition) -> Law {
         let partition = verdicts_of(log);
         let start = world.bus.start(&partition);
-        let own = &mut self.logs[log];
+        let own = &mut self.logs[log.index()];
         let before = own.start;
         if start == before {
             return Ok(());
@@ -369,8 +374,7 @@ impl Laws {
         };
         // Each log reopens for itself.
         let Said::Ruled { log, .. } = said[place] else { return Ok(()) };
-        let voids =
-            |later: &Said| matches!(later, Said::Reopened { log: of, at } if *of == log && *at < given.followed[log]);
+        let voids = |later: &Said| matches!(later, Said::Reopened { log: of, at } if *of == log && *at < given.followed[log.index()]);
         if said[place..].iter().any(voids) {
             return Err(format!("L4 {source} is given a verdict from before its reopening"));
         }
@@ -382,17 +386,17 @@ impl Laws {
     /// The judge's offset is committed with all verdicts before it, and never goes back.
     fn judgement(&mut self, world: &World, transaction: &CommittedTransaction) -> Law {
         for moved in &transaction.offsets {
-            let log = usize::try_from(moved.partition.number).unwrap();
+            let log = LogPartition(u32::try_from(moved.partition.number).unwrap());
             if moved.before.is_some_and(|before| before > moved.after) {
                 return Err(format!("L2 {} went back from {:?} to {}", moved.group, moved.before, moved.after));
             }
-            if self.logs[log].next != (moved.after, 0) {
-                let next = self.logs[log].next;
+            if self.logs[log.index()].next != (moved.after, 0) {
+                let next = self.logs[log.index()].next;
                 return Err(format!("L2 {} committed {}, the verdicts end at {next:?}", moved.group, moved.after));
             }
             let metadata = &world.bus.committed(&moved.group, &moved.partition).unwrap().metadata;
-            if metadata.parse().ok() != self.logs[log].latest_checkpoint {
-                let latest = self.logs[log].latest_checkpoint;
+            if metadata.parse().ok() != self.logs[log.index()].latest_checkpoint {
+                let latest = self.logs[log.index()].latest_checkpoint;
                 return Err(format!("{}: checkpoint {metadata}, the latest is {latest:?}", moved.group));
             }
         }
@@ -506,7 +510,7 @@ impl Laws {
     }
 
     /// The page stands still because its verdict cannot be read back: says whether that is as the design says.
-    pub(crate) fn is_gone_for_good(&self, world: &World, log: usize, source: &Source) -> Result<(), String> {
+    pub(crate) fn is_gone_for_good(&self, world: &World, log: LogPartition, source: &Source) -> Result<(), String> {
         let start = world.bus.start(&verdicts_of(log));
         let said = self.verdicts.get(source).map(Vec::as_slice).unwrap_or_default();
         let kept = said.iter().rev().take_while(|said| !matches!(said, Said::Reopened { .. }));
@@ -526,12 +530,12 @@ impl Laws {
         self.delivered.get(source).map(Vec::as_slice).unwrap_or_default()
     }
 
-    pub(crate) fn is_judged(&self, log: usize, source: &Source) -> bool {
-        self.logs[log].oracle.is_judged(source)
+    pub(crate) fn is_judged(&self, log: LogPartition, source: &Source) -> bool {
+        self.logs[log.index()].oracle.is_judged(source)
     }
 
-    pub(crate) fn live(&self, log: usize) -> Vec<Source> {
-        self.logs[log].oracle.live().into_iter().collect()
+    pub(crate) fn live(&self, log: LogPartition) -> Vec<Source> {
+        self.logs[log.index()].oracle.live().into_iter().collect()
     }
 }
 

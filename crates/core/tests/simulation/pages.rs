@@ -5,9 +5,9 @@ use std::sync::Arc;
 use dupgate_core::fingerprint::{
     ExactHash, Fingerprints, IdHash, Numbers, PageDigest, ScopeHash, SimHash, Sketch, Width,
 };
-use dupgate_core::protocol::PageRequest;
+use dupgate_core::protocol::{LogPartition, PageRequest};
 use dupgate_core::record::{Reject, Source, Timestamp};
-use dupgate_core::worker::{LogPartition, Page, PageAction, PageOutcome};
+use dupgate_core::worker::{Page, PageAction, PageOutcome};
 
 use dupgate_testkit::rng::Rng;
 
@@ -106,7 +106,7 @@ impl WorldPage {
 
     /// The log partition that this page's scope goes to.
     pub(crate) fn log(&self, logs: usize) -> LogPartition {
-        usize::try_from(self.scope).unwrap() % logs
+        LogPartition(u32::try_from(self.scope).unwrap() % u32::try_from(logs).unwrap())
     }
 
     /// Figures as a function of the text: common ones, few, others, none.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use dupgate_core::fingerprint::{Banding, LowConfidence, SketchForm, SlotBits};
 use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate_core::protocol::{
-    ForgetTarget, LogIdentity, MinHashRules, Request, RequestBody, Rules, SameId, Stage, Windows,
+    ForgetTarget, LogIdentity, LogPartition, MinHashRules, Request, RequestBody, Rules, SameId, Stage, Windows,
 };
 use dupgate_core::record::{PartitionId, Source};
 use dupgate_core::transaction::Manner;
 use dupgate_core::worker::Mode;
-use dupgate_core::worker::{Blocked, LogPartition, Pacing, WorkerSettings};
+use dupgate_core::worker::{Blocked, Pacing, WorkerSettings};
 
 use crate::bus::{End, MemberId};
 use crate::judge_driver::JudgeDriver;
@@ -136,7 +136,8 @@ impl Schedule {
         for number in 0..count {
             let name = format!("i{number}");
             let role = if number < 2 { 0 } else { rng.below(4) };
-            let mut serves: Vec<LogPartition> = if role == 1 { Vec::new() } else { (0..logs).collect() };
+            let mut serves: Vec<LogPartition> =
+                if role == 1 { Vec::new() } else { LogPartition::first(logs).collect() };
             if number > 0 && serves.len() > 1 && rng.chance(250) {
                 serves.remove(rng.below(serves.len()));
             }
@@ -169,7 +170,7 @@ impl Schedule {
         let instance = |number: usize| Instance {
             name: format!("i{number}"),
             works: true,
-            serves: vec![0],
+            serves: vec![LogPartition(0)],
             static_id: (number == 0).then(|| "i0".to_owned()),
             limit: 2,
             rules: rules(&mut Rng::new(seed), true),
@@ -408,7 +409,8 @@ impl Schedule {
         let dice = self.world.rng.below(6);
         match dice {
             0 => {
-                let groups: Vec<String> = (0..self.world.logs).map(judges_of).chain([GROUP.to_owned()]).collect();
+                let groups: Vec<String> =
+                    LogPartition::first(self.world.logs).map(judges_of).chain([GROUP.to_owned()]).collect();
                 let group = &groups[self.world.rng.below(groups.len())];
                 let members = self.world.bus.members(group);
                 if !members.is_empty() {
@@ -490,6 +492,7 @@ impl Schedule {
             }
             6..8 => {
                 let log = self.world.rng.below(self.world.logs);
+                let log = LogPartition(u32::try_from(log).unwrap());
                 let live = self.laws.live(log);
                 if !live.is_empty() {
                     let target = ForgetTarget::Source(live[self.world.rng.below(live.len())].clone());
@@ -525,7 +528,7 @@ impl Schedule {
         let request = self.world.new_request();
         self.world.log(|| format!("OPERATOR: reopen {input} {from}..{to} (request {})", request.0));
         self.laws.count("reopened");
-        for log in 0..self.world.logs {
+        for log in LogPartition::first(self.world.logs) {
             let body = RequestBody::Reopen { partition: input.clone(), from, to };
             self.world.send(log, Request { id: request, body }, None);
         }

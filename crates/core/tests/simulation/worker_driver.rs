@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use dupgate_core::protocol::{Request, RequestOffset, VerdictOffset, VerdictReader};
+use dupgate_core::protocol::{LogPartition, Request, RequestOffset, VerdictOffset, VerdictReader};
 use dupgate_core::record::{PartitionId, Timestamp};
 use dupgate_core::transaction::{Call, CallError};
 use dupgate_core::worker::Mode;
 use dupgate_core::worker::{
-    Backlog, Blocked, Effect, Event, LogPartition, Output, Page, PageOutcome, ProducerCall, ReadFrom, Status,
-    Subscription, Worker, WorkerSettings, unread,
+    Backlog, Blocked, Effect, Event, Output, Page, PageOutcome, ProducerCall, ReadFrom, Status, Subscription, Worker,
+    WorkerSettings, unread,
 };
 
 use crate::bus::{Committed, Fetched, MemberId, Notice};
@@ -188,11 +188,11 @@ impl WorkerDriver {
         if !self.fetches.is_empty() {
             moves.push(Move::Committed);
         }
-        for log in 0..self.follows.len() {
-            if self.follows[log].next.is_some() {
+        for log in LogPartition::first(self.follows.len()) {
+            if self.follows[log.index()].next.is_some() {
                 moves.push(Move::Follow(log));
             }
-            if self.recalls[log].is_some() {
+            if self.recalls[log.index()].is_some() {
                 moves.push(Move::Recall(log));
             }
         }
@@ -244,7 +244,7 @@ impl WorkerDriver {
                 Effect::FetchCheckpoint(log) => self.todo.push_back(Todo::FetchCheckpoint(log)),
                 Effect::Follow { log, from } => {
                     self.forget_end(log);
-                    self.follows[log] =
+                    self.follows[log.index()] =
                         Follow { next: Some(From::wanted(from.map(|from| from.0))), ..Follow::default() };
                 }
                 Effect::FollowToEnd(log) => {
@@ -271,7 +271,7 @@ impl WorkerDriver {
                 Effect::Resume(partitions) => self.paused.retain(|partition| !partitions.contains(partition)),
                 Effect::Append(log, request) => self.todo.push_back(Todo::Append(log, request)),
                 Effect::Recall { log, from } => {
-                    self.recalls[log] = Some(Recall { next: from.map(|from| from.0), ..Recall::default() });
+                    self.recalls[log.index()] = Some(Recall { next: from.map(|from| from.0), ..Recall::default() });
                 }
                 Effect::Call(request) => {
                     if self.call.is_some() {
@@ -309,7 +309,7 @@ impl WorkerDriver {
     }
 
     fn forget_end(&mut self, log: LogPartition) {
-        self.follows[log].end = None;
+        self.follows[log.index()].end = None;
         self.todo.retain(|todo| !matches!(todo, Todo::FindEnd(other) if *other == log));
     }
 
@@ -334,7 +334,7 @@ impl WorkerDriver {
                 event = unread.map(Event::Unread);
             }
             Todo::FetchBacklog(heads) => event = Some(Event::Backlog(backlogs(world, &heads))),
-            Todo::FindEnd(log) => self.follows[log].end = Some(world.bus.stable_end(&verdicts_of(log))),
+            Todo::FindEnd(log) => self.follows[log.index()].end = Some(world.bus.stable_end(&verdicts_of(log))),
             Todo::Join => self.join(world),
             Todo::Leave => {
                 if let Some(member) = self.member.take() {
@@ -425,7 +425,7 @@ impl WorkerDriver {
 
     fn hand_over_verdicts(&mut self, world: &mut World, log: LogPartition) -> Result<(), Died> {
         let partition = verdicts_of(log);
-        let follow = &mut self.follows[log];
+        let follow = &mut self.follows[log.index()];
         let Some(from) = follow.next else { return Ok(()) };
         let from = from.or_start(|| world.bus.start(&partition));
         if world.reach().is_some() {
@@ -462,7 +462,7 @@ impl WorkerDriver {
 
     fn recall(&mut self, world: &mut World, log: LogPartition) -> Result<(), Died> {
         let partition = verdicts_of(log);
-        let Some(recall) = &mut self.recalls[log] else { return Ok(()) };
+        let Some(recall) = &mut self.recalls[log.index()] else { return Ok(()) };
         let from = recall.next.unwrap_or_else(|| world.bus.start(&partition));
         let end = *recall.end.get_or_insert_with(|| world.bus.stable_end(&partition));
         if world.reach().is_some() {
@@ -470,7 +470,7 @@ impl WorkerDriver {
         }
         let event = match world.bus.fetch(&partition, from) {
             Fetched::OutOfRange => {
-                self.recalls[log] = None;
+                self.recalls[log.index()] = None;
                 Some(Event::RecallMoved(log))
             }
             Fetched::Record { offset, value: Value::Verdict(part), .. } if offset < end => {
@@ -486,7 +486,7 @@ impl WorkerDriver {
                 }
             }
             Fetched::Record { .. } | Fetched::Nothing { .. } => {
-                self.recalls[log] = None;
+                self.recalls[log.index()] = None;
                 Some(Event::RecalledToEnd(log))
             }
         };

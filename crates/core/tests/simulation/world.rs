@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dupgate_core::fingerprint::Width;
-use dupgate_core::protocol::{Request, RequestId, Verdict, encode_requests};
+use dupgate_core::protocol::{LogPartition, Request, RequestId, Verdict, encode_requests};
 use dupgate_core::record::{PartitionId, Source, Timestamp};
 use dupgate_core::transaction::{Call, CallError};
 use dupgate_core::worker::Mode;
-use dupgate_core::worker::{LogPartition, PageOutcome};
+use dupgate_core::worker::PageOutcome;
 
 use crate::bus::{Bus, Refused};
 use crate::pages::WorldPage;
@@ -183,7 +183,7 @@ impl World {
         inputs.iter().for_each(|input| bus.create(input));
         bus.create_group(GROUP, inputs.clone());
         bus.create(&routed());
-        for log in 0..logs {
+        for log in LogPartition::first(logs) {
             bus.create(&requests_of(log));
             bus.create(&verdicts_of(log));
             bus.create_group(&judges_of(log), vec![requests_of(log)]);
@@ -376,11 +376,11 @@ pub(crate) fn routed() -> PartitionId {
 }
 
 pub(crate) fn requests_of(log: LogPartition) -> PartitionId {
-    PartitionId::new("fingerprints", i32::try_from(log).unwrap())
+    PartitionId::new("fingerprints", log.number())
 }
 
 pub(crate) fn verdicts_of(log: LogPartition) -> PartitionId {
-    PartitionId::new("verdicts", i32::try_from(log).unwrap())
+    PartitionId::new("verdicts", log.number())
 }
 
 pub(crate) fn judges_of(log: LogPartition) -> String {

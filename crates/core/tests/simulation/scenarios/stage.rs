@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use dupgate_core::judge::{ColdStart, JudgeSettings, Role, Snapshot};
 use dupgate_core::protocol::{
-    Answer, Decision, ForgetTarget, LogIdentity, Request, RequestBody, Rules, SameId, Stage as MatchStage, Windows,
+    Answer, Decision, ForgetTarget, LogIdentity, LogPartition, Request, RequestBody, Rules, SameId,
+    Stage as MatchStage, Windows,
 };
 use dupgate_core::record::{PartitionId, Source};
 use dupgate_core::transaction::{Call, Manner};
@@ -26,6 +27,9 @@ const PATIENCE: u32 = 4000;
 /// Moves of each part in a millisecond.
 const MOVES: usize = 8;
 
+/// The one partition of the logs.
+const LOG: LogPartition = LogPartition(0);
+
 type Told = Result<(), String>;
 
 /// One process; a part that has ended is gone.
@@ -41,7 +45,7 @@ impl Process {
         let worker = self.worker.as_ref().and_then(|worker| worker.member.clone());
         let judge = self.judge.as_ref().and_then(|judge| judge.member.clone());
         let worker = worker.map(|member| (GROUP.to_owned(), member));
-        worker.into_iter().chain(judge.map(|member| (judges_of(0), member))).collect()
+        worker.into_iter().chain(judge.map(|member| (judges_of(LOG), member))).collect()
     }
 }
 
@@ -184,7 +188,7 @@ impl Stage {
                 snapshot_interval: Some(Duration::from_secs(1)),
                 revoke_grace: ms(10),
             };
-            JudgeDriver::new(name, 0, settings)
+            JudgeDriver::new(name, LOG, settings)
         });
         let worker = (roles != Roles::Judge).then(|| {
             let settings = WorkerSettings {
@@ -259,7 +263,7 @@ impl Stage {
             (_, Some(judge)) if judges => {
                 let step = judge.step(&mut self.world, self.disks.entry(name.to_owned()).or_default());
                 self.laws.observe(&mut self.world);
-                self.laws.compare(&mut self.world, name, 0, &judge.judge);
+                self.laws.compare(&mut self.world, name, LOG, &judge.judge);
                 step
             }
             _ => return,
@@ -312,7 +316,7 @@ impl Stage {
 
     fn ask(&mut self, body: RequestBody) {
         let request = Request { id: self.world.new_request(), body };
-        self.world.send(0, request, None);
+        self.world.send(LOG, request, None);
     }
 
     // ---- what is so
