@@ -201,7 +201,7 @@ fn logs(settings: &Settings, inspector: &ClusterInspector, brokers: &[i32], repo
 
 fn transactions(settings: &Settings, inspector: &ClusterInspector, report: &mut Report) -> Result<(), Fatal> {
     let group = &settings.input.group;
-    let worker = settings.roles.worker && settings.output.delivery == crate::config::settings::Delivery::ExactlyOnce;
+    let worker = settings.roles.worker && settings.output.delivery == crate::transaction::Delivery::ExactlyOnce;
     let ids = [
         worker.then(|| format!("{group}.worker.check")),
         settings.roles.judge.then(|| format!("{group}.judge.{}.check", settings.scheme())),

@@ -12,11 +12,12 @@ use super::levels::Levels;
 use super::properties::Properties;
 use super::units::Start;
 use crate::protocol::Rules;
+use crate::transaction::Delivery;
 use crate::{fingerprint, record, text, worker};
 
 pub use super::raw::{
-    ColdStart, Compression, Delivery, DuplicateValue, Level, LogFormat, Mechanism, Mode, OnBadRecord, Partition,
-    Protocol, ServedPartitions, ShownText, TimestampOf, Tombstones,
+    ColdStart, Compression, DuplicateValue, Level, LogFormat, Mechanism, Mode, OnBadRecord, Partition, Protocol,
+    ServedPartitions, ShownText, TimestampOf, Tombstones,
 };
 
 /// Everything that the operator decided.

@@ -26,7 +26,7 @@ use super::errors;
 use super::group_consumer::Membership;
 use super::watchdog::{close_in_background, has_brokers};
 use crate::record::{PartitionId, Reject};
-use crate::transaction::{Call, CallError};
+use crate::transaction::{Call, CallError, Delivery};
 
 /// How long one call may take before it answers as retriable.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -120,15 +120,6 @@ impl ProducerCommand {
             Self::SendOffsets(..) => Call::SendOffsets,
         }
     }
-}
-
-/// What a crash may cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// Outputs and offsets in one transaction.
-    ExactlyOnce,
-    /// Outputs first, offsets afterwards: a crash between them sends the outputs again.
-    AtLeastOnce,
 }
 
 /// The answer to an [`ProducerCommand`]: of a `Produce`, the offset of the first record of each thing handed over.

@@ -26,14 +26,13 @@ use crate::kafka::group_consumer::{
     Command, ConsumedRecord, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Membership, Start,
 };
 use crate::kafka::offsets::Offsets;
-use crate::kafka::producer::{
-    Answer, Delivery, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer,
-};
+use crate::kafka::producer::{Answer, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
 use crate::protocol::{
     DEFAULT_PART_BYTES, LogPartition, RequestOffset, VerdictOffset, decode_requests, encode_verdict,
 };
 use crate::telemetry::labels::{Component, ErrorKind};
+use crate::transaction::Delivery;
 
 /// How long the driver waits for a message before it says that time passed.
 const TICK_INTERVAL: Duration = Duration::from_millis(10);

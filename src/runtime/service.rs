@@ -311,7 +311,7 @@ impl Service {
                 look_interval: Duration::from_secs(2),
             },
             pause_above_dead_letter_ratio: f64::from(settings.processing.pause_above_dead_letter_percent) / 100.0,
-            manner: plan.manner(),
+            delivery: plan.settings.output.delivery,
         };
         plan.metrics.workers(plan.text_threads() as u64);
         plan.metrics.transaction_limit(TRANSACTION_PAGES as u64);

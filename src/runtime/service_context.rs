@@ -8,8 +8,8 @@ use super::pair_inspector::PairRecorder;
 use super::tree_budget::TreeBudget;
 use crate::config::Properties;
 use crate::config::raw::{
-    Compression, Delivery as ConfiguredDelivery, DuplicateValue as ConfiguredValue, OnBadRecord, Partition,
-    TimestampOf, Tombstones as ConfiguredTombstones,
+    Compression, DuplicateValue as ConfiguredValue, OnBadRecord, Partition, TimestampOf,
+    Tombstones as ConfiguredTombstones,
 };
 use crate::config::settings::{Kafka, Settings, Topics};
 use crate::error::{Fatal, Reason};
@@ -21,12 +21,11 @@ use crate::kafka::errors::{Denied, denied_in};
 use crate::kafka::fingerprint_log::denied_append;
 use crate::kafka::inspector::ClusterError;
 use crate::kafka::output::{DuplicateValue, OutputTime, Outputs};
-use crate::kafka::producer::Delivery;
 use crate::kafka::verdict_log::{FollowEvent, Follower};
 use crate::protocol::LogPartition;
 use crate::record::PartitionId;
 use crate::telemetry::{Health, Metrics};
-use crate::transaction::Manner;
+use crate::transaction::Delivery;
 use crate::worker::{BadRecords, Partitioning, Routing, Tombstones};
 
 /// What a batch takes beside its records, at the most.
@@ -122,25 +121,9 @@ impl ServiceContext {
             max_batch_bytes: least.saturating_sub(BATCH_HEAD_BYTES),
             transaction_timeout: self.settings.kafka.transaction_timeout,
         };
-        match self.delivery() {
+        match self.settings.output.delivery {
             Delivery::ExactlyOnce => self.cluster.transactional_producer(&self.transactional_id, &settings),
             Delivery::AtLeastOnce => self.cluster.output_producer(&settings),
-        }
-    }
-
-    /// What a crash of the worker may cost.
-    pub(super) fn delivery(&self) -> Delivery {
-        match self.settings.output.delivery {
-            ConfiguredDelivery::ExactlyOnce => Delivery::ExactlyOnce,
-            ConfiguredDelivery::AtLeastOnce => Delivery::AtLeastOnce,
-        }
-    }
-
-    /// The same, as the worker's machine says it.
-    pub(super) fn manner(&self) -> Manner {
-        match self.delivery() {
-            Delivery::ExactlyOnce => Manner::Transaction,
-            Delivery::AtLeastOnce => Manner::Plain,
         }
     }
 

@@ -215,7 +215,7 @@ impl WorkerDriver {
         let answered = sender.clone();
         let producer = TransactionalProducer::start(
             plan.worker_producer(),
-            plan.delivery(),
+            plan.settings.output.delivery,
             "transactions".to_owned(),
             Arc::clone(&plan.backlog),
             move |_, answer| drop(answered.send(Message::Called(answer))),

@@ -92,7 +92,7 @@ impl WorkerReport {
             consumed: BTreeMap::new(),
             newest: BTreeMap::new(),
             asked: HashMap::new(),
-            last_call: plan.manner().last_call(),
+            last_call: plan.settings.output.delivery.last_call(),
             pending: (0..plan.settings.log_partitions().get()).map(|_| Pending::default()).collect(),
             verdicts: {
                 let check = plan.health.check(VERDICTS_CHECK, "starting");

@@ -1,9 +1,10 @@
 //! Which topics are read and written.
 
-use super::super::raw::{Mode, OnBadRecord, Raw};
+use super::super::raw::{self, Mode, OnBadRecord, Raw};
 use super::super::settings::{Input, Output, Topics};
 use super::super::units::Start;
 use super::{Findings, Purpose, limits};
+use crate::transaction::Delivery;
 use crate::worker::{self, OBSERVED};
 
 /// Longest name of a topic that brokers take, in bytes.
@@ -105,7 +106,10 @@ pub(super) fn output(raw: &Raw, purpose: Purpose, found: &mut Findings) -> Outpu
         duplicate,
         dead_letter,
         duplicate_value: output.duplicate.value,
-        delivery: output.delivery,
+        delivery: match output.delivery {
+            raw::Delivery::ExactlyOnce => Delivery::ExactlyOnce,
+            raw::Delivery::AtLeastOnce => Delivery::AtLeastOnce,
+        },
         commit_interval: output.commit_interval.0,
         partition: output.partition,
         timestamp: output.timestamp,

@@ -19,12 +19,12 @@ use crate::kafka::group_consumer::Membership;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::{Outputs, PagePayload};
 use crate::kafka::producer::{
-    Answer, Delivery, OffsetAndMetadata, Outgoing, ProducerCommand, RecordSink, RecordSource, TransactionalProducer,
+    Answer, OffsetAndMetadata, Outgoing, ProducerCommand, RecordSink, RecordSource, TransactionalProducer,
 };
 use crate::protocol::{DEFAULT_PART_BYTES, LogPartition, VerdictRecord, encode_verdict};
 use crate::record::{PartitionId, Reject, Source};
 use crate::replay::{Digest, Progress, Total};
-use crate::transaction::{Call, CallError, Manner, TransactionMachine, TxnStep};
+use crate::transaction::{Call, CallError, Delivery, TransactionMachine, TxnStep};
 use crate::worker::{Output, OutputKind, PageOutcome};
 
 /// How long one call may go unanswered before somebody looks around.
@@ -107,7 +107,7 @@ impl Writer {
         let mut writer = Self {
             transactional: transactional.map_err(failure)?,
             answers,
-            txn: TransactionMachine::new(Manner::Transaction),
+            txn: TransactionMachine::new(Delivery::ExactlyOnce),
             membership: Membership::outside(&line.group).map_err(failure)?,
             offsets: Offsets::new(&line.group, super::QUERY_TIMEOUT).map_err(failure)?,
             line,

@@ -62,7 +62,7 @@ impl WorkerDriver {
 
     /// Notes the offsets that are committed now, when that is what the call that was out did.
     fn note_commit(&mut self, is_done: bool) {
-        if self.calling.take() == Some(self.plan.manner().last_call()) && is_done {
+        if self.calling.take() == Some(self.plan.settings.output.delivery.last_call()) && is_done {
             for (partition, offset) in std::mem::take(&mut self.sent_offsets) {
                 if let Some(lane) = self.lanes.get_mut(&partition) {
                     lane.committed = Some(offset);

@@ -6,7 +6,7 @@
 
 mod txn;
 
-pub use txn::{Manner, TransactionMachine, TxnStep};
+pub use txn::{Delivery, TransactionMachine, TxnStep};
 
 use crate::record::Reject;
 
@@ -19,7 +19,7 @@ pub enum Call {
     Begin,
     /// Send the records and wait until each is acknowledged.
     Produce,
-    /// Add the consumed offsets, with member and generation of the group; in the plain manner, commit them.
+    /// Add the consumed offsets, with member and generation of the group; at-least-once delivery commits them.
     SendOffsets,
     /// Commit.
     Commit,

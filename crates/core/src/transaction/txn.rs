@@ -2,23 +2,23 @@
 
 use super::{Call, CallError};
 
-/// How much of the transaction is kept.
+/// What a crash may cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Manner {
-    /// Everything in one transaction: exactly once.
+pub enum Delivery {
+    /// Nothing: records and offsets are in one transaction.
     #[default]
-    Transaction,
-    /// Records, then offsets, with nothing around them: at least once.
-    Plain,
+    ExactlyOnce,
+    /// Records come first and offsets afterwards: a crash between them sends the records again.
+    AtLeastOnce,
 }
 
-impl Manner {
+impl Delivery {
     /// Returns the call whose success ends what [`TransactionMachine::begin`] began: records and offsets are committed.
     #[must_use]
     pub const fn last_call(self) -> Call {
         match self {
-            Self::Transaction => Call::Commit,
-            Self::Plain => Call::SendOffsets,
+            Self::ExactlyOnce => Call::Commit,
+            Self::AtLeastOnce => Call::SendOffsets,
         }
     }
 }
@@ -26,7 +26,7 @@ impl Manner {
 /// Where one transaction stands. Holds no records and no offsets: those are the owner's.
 #[derive(Debug, Default)]
 pub struct TransactionMachine {
-    manner: Manner,
+    delivery: Delivery,
     /// The call that is out, if one is.
     out: Option<Call>,
     /// Abort as soon as the call that is out has answered.
@@ -55,10 +55,10 @@ pub enum TxnStep {
 }
 
 impl TransactionMachine {
-    /// Makes a machine of this manner.
+    /// Makes a machine that delivers so.
     #[must_use]
-    pub fn new(manner: Manner) -> Self {
-        Self { manner, ..Self::default() }
+    pub fn new(delivery: Delivery) -> Self {
+        Self { delivery, ..Self::default() }
     }
 
     /// Says whether a call is out or a transaction is open.
@@ -75,15 +75,15 @@ impl TransactionMachine {
 
     /// Takes over the transactional id.
     pub fn init(&mut self) -> Call {
-        *self = Self::new(self.manner);
+        *self = Self::new(self.delivery);
         self.make(Call::Init)
     }
 
     /// Opens a transaction. The machine must not be busy.
     pub fn begin(&mut self) -> Call {
-        match self.manner {
-            Manner::Transaction => self.make(Call::Begin),
-            Manner::Plain => self.make(Call::Produce),
+        match self.delivery {
+            Delivery::ExactlyOnce => self.make(Call::Begin),
+            Delivery::AtLeastOnce => self.make(Call::Produce),
         }
     }
 
@@ -113,9 +113,9 @@ impl TransactionMachine {
                 self.go_on(Call::Produce)
             }
             Call::Produce => self.go_on(Call::SendOffsets),
-            Call::SendOffsets => match self.manner {
-                Manner::Transaction => self.go_on(Call::Commit),
-                Manner::Plain => self.end(TxnStep::Committed),
+            Call::SendOffsets => match self.delivery {
+                Delivery::ExactlyOnce => self.go_on(Call::Commit),
+                Delivery::AtLeastOnce => self.end(TxnStep::Committed),
             },
             Call::Commit => self.end(TxnStep::Committed),
             Call::Abort => self.end(TxnStep::Aborted),
@@ -136,7 +136,7 @@ impl TransactionMachine {
     }
 
     fn go_on(&mut self, next: Call) -> TxnStep {
-        if self.abort_requested && self.manner == Manner::Plain {
+        if self.abort_requested && self.delivery == Delivery::AtLeastOnce {
             return self.end(TxnStep::Aborted);
         }
         let next = if self.abort_requested { Call::Abort } else { next };
@@ -144,7 +144,7 @@ impl TransactionMachine {
     }
 
     fn give_up(&mut self, call: Call) -> TxnStep {
-        if self.manner == Manner::Plain {
+        if self.delivery == Delivery::AtLeastOnce {
             return self.end(TxnStep::Aborted);
         }
         match call {
@@ -155,7 +155,7 @@ impl TransactionMachine {
     }
 
     fn end(&mut self, turn: TxnStep) -> TxnStep {
-        *self = Self::new(self.manner);
+        *self = Self::new(self.delivery);
         turn
     }
 
@@ -171,8 +171,8 @@ mod tests {
     use crate::record::Reject;
 
     /// Answers each call as `answer` says and returns the calls that were made, and how it ended.
-    fn run(manner: Manner, mut answer: impl FnMut(Call) -> Result<(), CallError>) -> (Vec<Call>, TxnStep) {
-        let mut txn = TransactionMachine::new(manner);
+    fn run(delivery: Delivery, mut answer: impl FnMut(Call) -> Result<(), CallError>) -> (Vec<Call>, TxnStep) {
+        let mut txn = TransactionMachine::new(delivery);
         let mut calls = vec![txn.begin()];
         loop {
             let result = answer(*calls.last().unwrap());
@@ -200,17 +200,20 @@ mod tests {
 
     #[test]
     fn records_stand_before_offsets_and_offsets_before_the_commit() {
-        assert_eq!(run(Manner::Transaction, |_| Ok(())), (ALL.to_vec(), TxnStep::Committed));
-        assert_eq!(run(Manner::Plain, |_| Ok(())), (vec![Call::Produce, Call::SendOffsets], TxnStep::Committed));
-        for manner in [Manner::Transaction, Manner::Plain] {
-            assert_eq!(run(manner, |_| Ok(())).0.last(), Some(&manner.last_call()));
+        assert_eq!(run(Delivery::ExactlyOnce, |_| Ok(())), (ALL.to_vec(), TxnStep::Committed));
+        assert_eq!(
+            run(Delivery::AtLeastOnce, |_| Ok(())),
+            (vec![Call::Produce, Call::SendOffsets], TxnStep::Committed)
+        );
+        for delivery in [Delivery::ExactlyOnce, Delivery::AtLeastOnce] {
+            assert_eq!(run(delivery, |_| Ok(())).0.last(), Some(&delivery.last_call()));
         }
     }
 
     #[test]
     fn a_retriable_error_repeats_the_same_call() {
         for at in ALL {
-            let (calls, end) = run(Manner::Transaction, failing_once(at, CallError::Retriable(String::new())));
+            let (calls, end) = run(Delivery::ExactlyOnce, failing_once(at, CallError::Retriable(String::new())));
             let twice: Vec<Call> = ALL.into_iter().flat_map(|call| vec![call; 1 + usize::from(call == at)]).collect();
             assert_eq!((calls, end), (twice, TxnStep::Committed), "{at:?}");
         }
@@ -220,13 +223,13 @@ mod tests {
     fn an_abortable_error_aborts_what_was_opened() {
         let undeliverable = CallError::Undeliverable { index: 0, reason: Reject::Refused };
         for error in [CallError::Abortable(String::new()), undeliverable] {
-            let (calls, end) = run(Manner::Transaction, failing_once(Call::Begin, error.clone()));
+            let (calls, end) = run(Delivery::ExactlyOnce, failing_once(Call::Begin, error.clone()));
             assert_eq!((calls, end), (vec![Call::Begin], TxnStep::Aborted));
             for at in [Call::Produce, Call::SendOffsets, Call::Commit] {
-                let (calls, end) = run(Manner::Transaction, failing_once(at, error.clone()));
+                let (calls, end) = run(Delivery::ExactlyOnce, failing_once(at, error.clone()));
                 assert_eq!((*calls.last().unwrap(), end), (Call::Abort, TxnStep::Aborted), "{at:?}");
             }
-            let (_, end) = run(Manner::Plain, failing_once(Call::SendOffsets, error.clone()));
+            let (_, end) = run(Delivery::AtLeastOnce, failing_once(Call::SendOffsets, error.clone()));
             assert_eq!(end, TxnStep::Aborted);
         }
     }

@@ -48,7 +48,7 @@ impl<P> Worker<P> {
             partitions: Partitions::new(settings.first_request),
             logs: std::iter::repeat_with(log).take(settings.logs).collect(),
             pacer: Pacer::new(settings.pacing),
-            outgoing: Outgoing::new(settings.manner),
+            outgoing: Outgoing::new(settings.delivery),
             breaker: Breaker::new(settings.pause_above_dead_letter_ratio),
             full: false,
             effects: VecDeque::new(),

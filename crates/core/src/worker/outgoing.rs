@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::events::{Failure, Output, Page, PageOutcome, ProducerCall};
 use crate::record::{PartitionId, Reject, Source};
-use crate::transaction::{Call, CallError, Manner, TransactionMachine, TxnStep};
+use crate::transaction::{Call, CallError, Delivery, TransactionMachine, TxnStep};
 
 /// What goes out, one transaction after another, and what no broker has taken.
 #[derive(Debug)]
 pub(super) struct Outgoing<P> {
-    manner: Manner,
+    delivery: Delivery,
     txn: TransactionMachine,
     /// The transactional id is ours.
     initialised: bool,
@@ -76,11 +76,11 @@ impl<P> Batch<P> {
 
 impl<P> Outgoing<P> {
     /// Nothing is under way.
-    pub(super) fn new(manner: Manner) -> Self {
+    pub(super) fn new(delivery: Delivery) -> Self {
         Self {
-            manner,
-            txn: TransactionMachine::new(manner),
-            initialised: manner == Manner::Plain,
+            delivery,
+            txn: TransactionMachine::new(delivery),
+            initialised: delivery == Delivery::AtLeastOnce,
             batch: Batch::default(),
             refused: BTreeMap::new(),
             begun_at: Duration::ZERO,
@@ -89,7 +89,7 @@ impl<P> Outgoing<P> {
 
     /// Takes over the transactional id, where there is one.
     pub(super) fn take_over(&mut self) -> Option<ProducerCall<P>> {
-        if self.manner == Manner::Plain {
+        if self.delivery == Delivery::AtLeastOnce {
             return None;
         }
         self.initialised = false;
@@ -227,8 +227,8 @@ mod tests {
     }
 
     /// A transaction with the page at offset 4 of partition 0, begun by the owner of the transactional id.
-    fn begun(manner: Manner) -> Outgoing<()> {
-        let mut outgoing = Outgoing::new(manner);
+    fn begun(delivery: Delivery) -> Outgoing<()> {
+        let mut outgoing = Outgoing::new(delivery);
         if outgoing.take_over().is_some() {
             assert!(!outgoing.is_idle(), "the id is not ours yet");
             assert_eq!(name(&outgoing.answered(Ok(()))), "rewind");
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn pages_and_offsets_go_out_in_one_transaction() {
-        let mut outgoing = begun(Manner::Transaction);
+        let mut outgoing = begun(Delivery::ExactlyOnce);
         assert!(outgoing.moves(&input(0)) && !outgoing.moves(&input(1)));
         let steps = answers(&mut outgoing, vec![Ok(()), Ok(()), Ok(())]);
         assert_eq!(steps, ["produce", "send offsets", "commit"]);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_page_that_no_broker_takes_is_remembered_until_its_dead_letter_is_committed() {
-        let mut outgoing = begun(Manner::Transaction);
+        let mut outgoing = begun(Delivery::ExactlyOnce);
         let refused = CallError::Undeliverable { index: 0, reason: Reject::Refused };
         assert_eq!(answers(&mut outgoing, vec![Ok(()), Err(refused), Ok(())]), ["produce", "abort", "rewind"]);
         outgoing.rewind();
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_commit_with_an_unknown_end_is_settled_by_taking_the_id_over() {
-        let mut outgoing = begun(Manner::Transaction);
+        let mut outgoing = begun(Delivery::ExactlyOnce);
         answers(&mut outgoing, vec![Ok(()); 3]);
         assert!(outgoing.abort_late().is_none(), "a commit that is out runs its course");
         let unknown = CallError::Unknown("timed out".to_owned());
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn without_transactions_nothing_is_taken_over() {
-        let mut outgoing = begun(Manner::Plain);
+        let mut outgoing = begun(Delivery::AtLeastOnce);
         let lost = CallError::Unknown("timed out".to_owned());
         assert_eq!(answers(&mut outgoing, vec![Ok(()), Err(lost)]), ["send offsets", "rewind"]);
         assert!(outgoing.is_idle());

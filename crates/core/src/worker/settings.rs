@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::flow_control::Pacing;
-use crate::transaction::Manner;
+use crate::transaction::Delivery;
 
 /// What a worker needs to know.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct WorkerSettings {
     /// Share of dead letters among the last 1000 records above which everything is paused; 1 never pauses.
     pub pause_above_dead_letter_ratio: f64,
     /// Exactly once, or at least once.
-    pub manner: Manner,
+    pub delivery: Delivery,
 }
 
 impl WorkerSettings {

@@ -10,7 +10,7 @@ use crate::protocol::{
     VerdictOffset, VerdictRecord,
 };
 use crate::record::{PartitionId, Timestamp};
-use crate::transaction::Manner;
+use crate::transaction::Delivery;
 
 /// The one partition of the logs.
 pub(super) const LOG: LogPartition = LogPartition(0);
@@ -70,7 +70,7 @@ impl TestWorker {
                 look_interval: Duration::from_secs(2),
             },
             pause_above_dead_letter_ratio: 1.0,
-            manner: Manner::Transaction,
+            delivery: Delivery::ExactlyOnce,
         };
         let mut bench = Self { worker: Worker::new(settings), now: Duration::ZERO };
         bench.handle(Event::Called(Ok(())));

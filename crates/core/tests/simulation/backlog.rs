@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dupgate_core::judge::{ColdStart, JudgeSettings, Snapshot};
 use dupgate_core::protocol::{Answer, Decision, LogIdentity, LogPartition, Rules, SameId, Stage, Windows};
-use dupgate_core::transaction::Manner;
+use dupgate_core::transaction::Delivery;
 use dupgate_core::worker::{Pacing, PageOutcome, WorkerSettings};
 
 use crate::judge_driver::JudgeDriver;
@@ -120,7 +120,7 @@ fn worker(world: &mut World, number: usize, lead: Duration) -> WorkerDriver {
             look_interval: ms(80),
         },
         pause_above_dead_letter_ratio: 1.0,
-        manner: Manner::Transaction,
+        delivery: Delivery::ExactlyOnce,
     };
     WorkerDriver::new(world, &format!("w{number}"), None, 2, &settings)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dupgate_core::record::PartitionId;
-use dupgate_core::transaction::Manner;
+use dupgate_core::transaction::Delivery;
 use dupgate_core::worker::{Blocked, Pacing, WorkerSettings};
 
 use crate::laws::Laws;
@@ -51,7 +51,7 @@ impl Fleet {
                 look_interval: ms(8),
             },
             pause_above_dead_letter_ratio: 1.0,
-            manner: Manner::Transaction,
+            delivery: Delivery::ExactlyOnce,
         };
         let name = format!("w{}", self.workers.len());
         self.workers.push(WorkerDriver::new(&mut self.world, &name, None, 2, &settings));

@@ -10,7 +10,7 @@ use dupgate_core::protocol::{
     ForgetTarget, LogIdentity, LogPartition, MinHashRules, Request, RequestBody, Rules, SameId, Stage, Windows,
 };
 use dupgate_core::record::{PartitionId, Source};
-use dupgate_core::transaction::Manner;
+use dupgate_core::transaction::Delivery;
 use dupgate_core::worker::Mode;
 use dupgate_core::worker::{Blocked, Pacing, WorkerSettings};
 
@@ -252,7 +252,7 @@ impl Schedule {
                 look_interval: ms(8),
             },
             pause_above_dead_letter_ratio: 1.0,
-            manner: Manner::Transaction,
+            delivery: Delivery::ExactlyOnce,
         };
         let id = instance.static_id.clone();
         let worker = instance.works.then(|| WorkerDriver::new(world, &instance.name, id, instance.limit, &settings));

@@ -10,7 +10,7 @@ use dupgate_core::protocol::{
     Stage as MatchStage, Windows,
 };
 use dupgate_core::record::{PartitionId, Source};
-use dupgate_core::transaction::{Call, Manner};
+use dupgate_core::transaction::{Call, Delivery};
 use dupgate_core::worker::{Pacing, PageOutcome, WorkerSettings};
 
 use super::language::{Command, Length, Roles, State, Written};
@@ -210,7 +210,7 @@ impl Stage {
                     look_interval: ms(8),
                 },
                 pause_above_dead_letter_ratio: 1.0,
-                manner: Manner::Transaction,
+                delivery: Delivery::ExactlyOnce,
             };
             WorkerDriver::new(&mut self.world, name, is_static.then(|| name.to_owned()), 2, &settings)
         });
