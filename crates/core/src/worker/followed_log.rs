@@ -176,3 +176,98 @@ impl FollowedLog {
         was_wanted
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Answer, ExpiryWatermarks, LogIdentity, RulesNumber, VerdictBatch};
+    use crate::record::Reject;
+    use crate::worker::test_worker::input;
+
+    fn batch(answers: Vec<Answer>, next_request: i64) -> VerdictRecord {
+        let verdict = |(request, answer)| Verdict { request: RequestId(request), answer };
+        VerdictRecord::Verdicts(VerdictBatch {
+            log: LogIdentity(1),
+            rules: RulesNumber(1),
+            watermarks: ExpiryWatermarks::START,
+            next_request: RequestOffset(next_request),
+            verdicts: (0..).zip(answers).map(verdict).collect(),
+        })
+    }
+
+    fn withdrawn(offset: i64, reason: Reject) -> Answer {
+        Answer::Withdrawn { source: input(0).at(offset), reason }
+    }
+
+    fn reopened(from: i64, to: i64) -> Answer {
+        Answer::Reopened { partition: input(0), from, to }
+    }
+
+    fn reason(log: &FollowedLog, offset: i64) -> Option<Reject> {
+        match log.verdict(&input(0).at(offset))?.answer {
+            Answer::Withdrawn { reason, .. } => Some(reason),
+            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => None,
+        }
+    }
+
+    /// A log that remembers one verdict, and reads back those from offset 0 on.
+    fn scanning() -> FollowedLog {
+        let mut log = FollowedLog::new(1);
+        log.want_scan();
+        assert!(log.takes_scan());
+        log.scan(BTreeMap::from([(input(0), 0)]), 10);
+        log
+    }
+
+    #[test]
+    fn what_is_read_back_counts_less_than_what_is_followed_meanwhile() {
+        let mut log = scanning();
+        log.follow(VerdictOffset(9), &batch(vec![withdrawn(1, Reject::TooLarge), withdrawn(2, Reject::TooLarge)], 0))
+            .unwrap();
+        assert_eq!(
+            log.scanned(&batch(vec![withdrawn(0, Reject::NoText), withdrawn(1, Reject::NoText)], 0)),
+            Reading::On
+        );
+        assert_eq!(reason(&log, 0), None, "not before all is read");
+        assert_eq!(log.scanned_to_end(), Some(ScanEnd::Done));
+        assert_eq!(
+            [0, 1, 2].map(|offset| reason(&log, offset)),
+            [Some(Reject::NoText), Some(Reject::TooLarge), Some(Reject::TooLarge)]
+        );
+    }
+
+    #[test]
+    fn a_reading_begins_again_when_a_range_that_it_looks_for_is_reopened() {
+        let mut log = scanning();
+        log.scanned(&batch(vec![withdrawn(3, Reject::NoText)], 0));
+        assert!(!log.takes_scan(), "one is under way");
+        log.follow(VerdictOffset(9), &batch(vec![reopened(50, 60)], 0)).unwrap();
+        assert!(log.is_scanning(), "that range is not looked for");
+        log.follow(VerdictOffset(10), &batch(vec![reopened(3, 4)], 0)).unwrap();
+        assert!(!log.is_scanning());
+        assert!(log.takes_scan());
+        assert_eq!(reason(&log, 3), None);
+    }
+
+    #[test]
+    fn a_position_that_was_not_looked_for_is_looked_for_next() {
+        let mut log = scanning();
+        log.scanned_to_end();
+        assert!(log.was_scanned_for(&input(0).at(9)));
+        assert!(!log.takes_scan());
+        assert!(!log.was_scanned_for(&input(0).at(10)));
+        assert!(log.takes_scan());
+    }
+
+    #[test]
+    fn requests_come_back_once_the_judge_has_passed_them() {
+        let mut log = FollowedLog::new(1);
+        log.follow(VerdictOffset(0), &batch(vec![], 5)).unwrap();
+        assert!(!log.asked(RequestId(1), RequestOffset(4)), "passed already");
+        assert!(log.asked(RequestId(2), RequestOffset(5)));
+        assert!(log.asked(RequestId(3), RequestOffset(7)));
+        assert_eq!(log.passed(RequestOffset(6)).collect::<Vec<_>>(), [RequestId(2)]);
+        log.forget_requests();
+        assert_eq!(log.passed(RequestOffset(9)).count(), 0);
+    }
+}
