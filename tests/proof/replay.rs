@@ -120,22 +120,25 @@ impl Drop for Running {
     }
 }
 
-/// Runs a replay that is killed after a commit, again and again, and resumed each time, and then to its end. Returns its status.
-/// The rate is such that a busy machine kills it in time.
-pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, kills: usize, rate: &str) -> Value {
-    let slow = ["--rate", rate];
-    let mut running = Running::start(cluster.command(&[first, &slow].concat()));
+/// Runs a replay of so many pages that is killed after a commit, again and again, and resumed each time, and then to its end.
+/// Returns its status. Each attempt would take half a minute for what is left, so that a busy machine kills it in time, too.
+pub(crate) fn torn(cluster: &Cluster<'_>, first: &[&str], id: &str, pages: usize, kills: usize) -> Value {
+    let attempt = |arguments: &[&str], done: u64| {
+        let rate = (pages as u64).saturating_sub(done).div_ceil(30).max(1);
+        Running::start(cluster.command(&[arguments, &["--rate", &format!("{rate}/s")]].concat()))
+    };
+    let mut running = attempt(first, 0);
     let mut before = None;
     for kill in 0..kills {
-        let pages = wait::until("progress", || {
+        let done = wait::until("progress", || {
             assert!(!running.has_ended(), "it was over before it was killed for the {kill}th time");
             let output = run(cluster.command(&["replay", "status", id, "-o", "json"]));
             let status: Value = serde_json::from_slice(&output.stdout).ok()?;
-            status[0]["counts"]["pages"].as_u64().filter(|pages| before.is_none_or(|before| *pages > before))
+            status[0]["counts"]["pages"].as_u64().filter(|done| before.is_none_or(|before| *done > before))
         });
-        before = Some(pages);
+        before = Some(done);
         running.kill();
-        running = Running::start(cluster.command(&[&["replay", "resume", id][..], &slow].concat()));
+        running = attempt(&["replay", "resume", id], done);
     }
     drop(running);
     let ended = run(cluster.command(&["replay", "resume", id]));
@@ -188,7 +191,7 @@ fn a_replay_in_the_order_of_the_log_gives_the_live_verdicts_and_touches_nothing_
     assert_eq!(shadow(&cluster, "one"), shadow(&cluster, "two"));
 
     let by_log = ["replay", "run", "--from", "start", "--order", "log", "--id", "torn", "--execute"];
-    assert_eq!(torn(&cluster, &by_log, "torn", 2, "120/s")["digests"], first["digests"]);
+    assert_eq!(torn(&cluster, &by_log, "torn", PAGES, 2)["digests"], first["digests"]);
     ask(&cluster, &["replay", "clean", "torn", "--execute"]);
 
     // Other settings find other duplicates, and say how many verdicts change.
@@ -302,7 +305,7 @@ fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
     let whole = ask(&cluster, &by_time("whole"));
     assert_eq!(whole["variants"][0]["counts"]["pages"], PAGES);
 
-    let torn = torn(&cluster, &by_time("torn"), "torn", 10, "120/s");
+    let torn = torn(&cluster, &by_time("torn"), "torn", PAGES, 10);
     assert_eq!(torn["digests"], whole["digests"]);
     assert_eq!(shadow(&cluster, "torn"), shadow(&cluster, "whole"));
 

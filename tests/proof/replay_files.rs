@@ -115,7 +115,7 @@ fn a_replay_of_files_gives_the_verdicts_of_sieve_however_often_it_is_killed() {
     let second = ask(&cluster, &of_files("two"));
     assert_eq!(second["digests"], first["digests"]);
     assert!(shadow(&cluster, "two") == shadows, "other records");
-    let torn = torn(&cluster, &of_files("torn"), "torn", 3, "100/s");
+    let torn = torn(&cluster, &of_files("torn"), "torn", pages, 3);
     assert_eq!((&torn["digests"], &torn["percent"]), (&first["digests"], &json!(100)));
     assert!(shadow(&cluster, "torn") == shadows, "other records");
 
