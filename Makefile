@@ -37,7 +37,7 @@ test: ## Check, lint and run all tests, those against a real Kafka included
 	RUST_TEST_THREADS=$(THREADS) $(CARGO) test --locked --workspace
 
 check: lint ## Before a commit: format, lints, the pure crates, what is written beside the code; no broker, a minute on a warm tree
-	$(CARGO) test --locked --quiet -p dupgate-core -p dupgate-lab --lib
+	$(CARGO) test --locked --quiet -p dupgate-core -p dupgate-index -p dupgate-lab --lib
 	$(CARGO) test --locked --quiet --test architecture --test consistency
 
 lint: ## Formatting and clippy, warnings denied
@@ -65,7 +65,8 @@ bench: ## Speed: tables, then one JSON object as the last line; DUPGATE_BENCH_QU
 
 bench-index: ## Speed of the windowed index, beside rivals and FAISS; PARTS="huge" for a hundred million codes
 	@target/faiss/bin/python -c 'import faiss' 2>/dev/null || { python3 -m venv target/faiss && target/faiss/bin/pip --quiet install faiss-cpu numpy; } >&2
-	@$(CARGO) bench --locked --bench index -- $(PARTS)
+	@$(CARGO) bench --locked -p dupgate-index --bench window -- $(PARTS)
+	@$(CARGO) bench --locked --bench restore
 
 bench-quality: ## Verdicts beside those of other packages, which it installs below target/; TEXTS="a.jsonl b.jsonl"
 	@test -x target/quality/bin/python || { python3 -m venv target/quality && \

@@ -4,8 +4,6 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use crate::config::Refused;
-
 /// Why the process ends before its work is done. The numbers are those of `sysexits.h` where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -112,12 +110,6 @@ impl fmt::Display for Fatal {
 impl std::error::Error for Fatal {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.cause.source()
-    }
-}
-
-impl From<Refused> for Fatal {
-    fn from(refused: Refused) -> Self {
-        Reason::Config.because(refused)
     }
 }
 

@@ -5,7 +5,7 @@
 //! `#[cfg(test)]`, and files named `tests.rs`, are not looked at: a test may read a golden file.
 #![expect(clippy::unwrap_used, reason = "a source that cannot be read fails the test")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -55,8 +55,9 @@ const BANNED: [(&str, &str); 13] = [
 const MAX_LINES: usize = 600;
 
 /// The sources of each crate: of the service first.
-fn crates() -> [PathBuf; 3] {
-    ["src", "crates/core/src", "crates/lab/src"].map(|src| Path::new(env!("CARGO_MANIFEST_DIR")).join(src))
+fn crates() -> [PathBuf; 4] {
+    ["src", "crates/core/src", "crates/index/src", "crates/lab/src"]
+        .map(|src| Path::new(env!("CARGO_MANIFEST_DIR")).join(src))
 }
 
 /// A source file by its path within its crate.
@@ -111,14 +112,19 @@ fn code(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The rooms that a source imports by a path from the root of the crate.
+/// The rooms that a source imports by a path from the root of its crate, or of one of ours.
 fn imports(code: &str) -> BTreeSet<String> {
-    let mut rooms = BTreeSet::new();
-    let path = Regex::new(r"\b(?:crate|dupgate_core|dupgate_lab)::(\w+|\{)").unwrap();
-    for found in path.captures_iter(code) {
-        let first = found.get(1).unwrap();
+    imports_of(&["crate", "dupgate_core", "dupgate_lab"], code)
+}
+
+/// What a source imports by a path from one of these roots.
+fn imports_of(roots: &[&str], code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let path = Regex::new(&format!(r"\b(?:{})::(\w+|\{{)", roots.join("|"))).unwrap();
+    for import in path.captures_iter(code) {
+        let first = import.get(1).unwrap();
         if first.as_str() != "{" {
-            rooms.insert(first.as_str().to_owned());
+            found.insert(first.as_str().to_owned());
             continue;
         }
         let (mut depth, mut name, mut is_first) = (1, String::new(), true);
@@ -133,7 +139,7 @@ fn imports(code: &str) -> BTreeSet<String> {
                 continue;
             }
             if is_first && !name.is_empty() {
-                rooms.insert(name.clone());
+                found.insert(name.clone());
             }
             name.clear();
             is_first = depth == 1 && (c == ',' || (is_first && c.is_whitespace()));
@@ -142,18 +148,24 @@ fn imports(code: &str) -> BTreeSet<String> {
             }
         }
     }
-    rooms
+    found
+}
+
+/// What pure code names although it may not.
+fn banned(code: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (pattern, what) in BANNED {
+        for hit in Regex::new(pattern).unwrap().find_iter(code) {
+            found.push(format!("names {what}: {}", hit.as_str()));
+        }
+    }
+    found
 }
 
 /// Everything in the source of a pure room that does not belong there.
 fn breaches(room: &str, may_import: &[&str], text: &str) -> Vec<String> {
     let code = code(without_tests(text));
-    let mut found = Vec::new();
-    for (pattern, what) in BANNED {
-        for hit in Regex::new(pattern).unwrap().find_iter(&code) {
-            found.push(format!("names {what}: {}", hit.as_str()));
-        }
-    }
+    let mut found = banned(&code);
     for import in imports(&code) {
         if import != room && !may_import.contains(&import.as_str()) {
             found.push(format!("imports {import}"));
@@ -176,6 +188,70 @@ fn pure_rooms_are_pure() {
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn the_index_is_pure_and_knows_no_page() {
+    let index = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/index");
+    let manifest = fs::read_to_string(index.join("Cargo.toml")).unwrap();
+    assert!(!manifest.contains("dupgate-core"), "others may depend on it: it depends on none of ours");
+    for path in sources("").into_iter().filter(|path| path.starts_with(&index)) {
+        assert_eq!(banned(&code(&shipped(&path))), Vec::<String>::new(), "{}", relative(&path).display());
+    }
+}
+
+/// What each module at the root of a crate imports of the others.
+fn modules_of(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let name = |path: &Path| {
+        path.strip_prefix(src).unwrap().iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned()
+    };
+    let own: Vec<PathBuf> = sources("").into_iter().filter(|path| path.starts_with(src)).collect();
+    let mut modules: BTreeMap<String, BTreeSet<String>> =
+        own.iter().map(|path| (name(path), BTreeSet::new())).collect();
+    for path in &own {
+        let imported = imports_of(&["crate"], &code(&shipped(path)));
+        modules.entry(name(path)).or_default().extend(imported);
+    }
+    let known: BTreeSet<String> = modules.keys().cloned().collect();
+    for (module, imports) in &mut modules {
+        imports.retain(|import| import != module && known.contains(import));
+    }
+    modules
+}
+
+/// A circle of modules, each of which imports the next one, if there is any.
+fn circle(modules: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<&str>> {
+    // Whoever imports nothing that is left is in no circle.
+    let mut left: BTreeSet<&str> = modules.keys().map(String::as_str).collect();
+    let imports = |module: &str, left: &BTreeSet<&str>| {
+        modules.get(module).and_then(|imports| imports.iter().map(String::as_str).find(|import| left.contains(import)))
+    };
+    while let Some(free) = left.iter().copied().find(|module| imports(module, &left).is_none()) {
+        left.remove(free);
+    }
+    let mut way = vec![left.first().copied()?];
+    loop {
+        let next = imports(way.last()?, &left)?;
+        if let Some(start) = way.iter().position(|module| *module == next) {
+            return Some(way.split_off(start));
+        }
+        way.push(next);
+    }
+}
+
+#[test]
+fn no_modules_import_each_other_in_a_circle() {
+    for src in crates() {
+        let modules = modules_of(&src);
+        assert!(modules.len() > 2, "no modules below {}", src.display());
+        let circle = circle(&modules);
+        assert_eq!(circle, None, "below {}: each imports the next, and the last the first", src.display());
+    }
+    let module = |name: &str, imports: &[&str]| {
+        (name.to_owned(), imports.iter().map(|import| (*import).to_owned()).collect::<BTreeSet<_>>())
+    };
+    let planted = [module("a", &["b"]), module("b", &["c", "d"]), module("c", &[]), module("d", &["b"])];
+    assert_eq!(circle(&planted.into_iter().collect()), Some(vec!["b", "d"]));
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! Whatever is pushed, expired and asked in whatever order: the window answers as a list and two loops do.
 #![no_main]
 
-use dupgate::fingerprint::Width;
-use dupgate::index::{Codeword, Backend, HammingIndex, Plan};
+use dupgate_index::{Backend, Codeword, HammingIndex, Plan, Width};
 use libfuzzer_sys::fuzz_target;
 
 /// Few codes near each other, so that lines fill, run over and empty again.

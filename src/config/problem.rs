@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::error::{Fatal, Reason};
+
 /// Where a value came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
@@ -97,6 +99,12 @@ pub struct Refused {
 }
 
 impl std::error::Error for Refused {}
+
+impl From<Refused> for Fatal {
+    fn from(refused: Refused) -> Self {
+        Reason::Config.because(refused)
+    }
+}
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
+use dupgate_index::{Plan, PlanCandidate, PlanRequirements};
 use serde_json::json;
 
 use crate::cli::Global;
@@ -11,7 +12,7 @@ use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Width;
-use crate::index::{CODE_TABLES_BYTES, Plan, PlanCandidate, PlanRequirements};
+use crate::index::CODE_TABLES_BYTES;
 
 /// Arguments of `index plan`. What is not given comes from the configuration.
 #[derive(Clone, Debug, Default, Args)]

@@ -25,7 +25,8 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use code::{BadSimHash, MAX_DISTANCE, SimHash, Width};
+pub use code::{BadSimHash, SimHash};
+pub use dupgate_index::{MAX_DISTANCE, Width};
 pub use fingerprinter::{FingerprintedPage, Fingerprinter, Scratch, SettingsError, Step, digest_of, id_hash};
 pub use inspect::{Inspection, ReadFrom, WeighedWord};
 pub use kinds::{ExactHash, Fingerprints, IdHash, PageDigest, SchemeId, ScopeHash, SiteHash};

@@ -17,13 +17,12 @@ use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::layout::ExactTags;
-use super::ranks::Ranks;
-use super::simd;
-use super::tables::{Keys, Tables};
-use super::tasks::{Task, run_sequential};
 use crate::fingerprint::split_mix::draw;
 use crate::fingerprint::{Numbers, SketchForm};
+use dupgate_index::ExactTags;
+use dupgate_index::Ranks;
+use dupgate_index::{Keys, Tables};
+use dupgate_index::{Task, run_sequential};
 
 /// Tables, and so most keys of a member.
 pub(super) const KEYS: usize = 16;
@@ -114,7 +113,7 @@ impl Members {
 
     /// Asks the memory for the keys of the member at a position.
     fn prefetch(&self, position: u64) {
-        self.keys(position).into_iter().for_each(simd::prefetch);
+        self.keys(position).into_iter().for_each(dupgate_index::prefetch);
     }
 
     fn keys(&self, position: u64) -> Option<&FamilyKeys> {
@@ -151,9 +150,7 @@ impl Families {
         let newest = positions.end.saturating_sub(1);
         if let Some(keys) = member {
             self.members.push(newest, keys);
-            self.tables.get_or_insert_with(|| {
-                Tables::starting_at(vec![super::plan::Keyed::WHOLE; KEYS], 0, super::Backend::detect(), newest)
-            });
+            self.tables.get_or_insert_with(|| Tables::starting_at(KEYS, 0, newest));
         }
         if let Some(tables) = &mut self.tables {
             let keys = MemberKeys(&self.members);

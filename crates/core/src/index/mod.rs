@@ -5,67 +5,41 @@
 //! An original matches as its stage, scope, event time and the watermarks say, and what happens to be in memory never
 //! changes an answer (law L5). No candidate is dropped to save time: recall within the bound is exactly 1 (law L7).
 //!
-//! The originals stand in a ring in log order (`ring`, `column`): positions count them, a tail moves over them, and that
-//! is all that expiry does. Tables lead from keys to positions (`tables`, `table`): one from each exact hash, id and
-//! source, and those of a plan (`plan`) from parts of the `SimHash` code, so chosen that any two codes within k bits
-//! share a key, which is proved (`coverage`). Codes have 32, 64 or 128 bits (`simhash_index`, `codeword`). A bucket is one cache
-//! line (`buckets`, `layout`); what finds no room there is in an overflow run (`overflow`). Whether an entry lives is told by its id
-//! alone (`live_window`), so nothing is ever deleted. Tables grow a few entries a message (`resize`), in memory that somebody
-//! else may make ready ([`Index::maintenance`]). All `unsafe` is in `simd`.
+//! The originals stand in a ring in log order (`ring`): positions count them, a tail moves over them, and that is all that
+//! expiry does. Tables of [`dupgate_index`] lead from keys to positions: one from each exact hash, id and source, those that
+//! find every `SimHash` code within a distance (`simhash_index`), and one for each band of the sketches (`sketches`). Pages of
+//! one template or site are found through the head of their family (`families`).
 //!
-//! Cost of a probe and an insert: one cache line for each table, and one for each flipped bit where the plan flips; asked
-//! for ahead of time ([`Index::prefetch`]) they take some hundred nanoseconds among ten million codes
-//! (`docs/BENCHMARKS.md`). Memory is bounded by the entries held (law L6): about 70 bytes in columns, 14 for each table of
-//! codes and 7 for each one of bands, and the sketch.
+//! Memory is bounded by the entries held (law L6): about 70 bytes in columns, 14 for each table of codes and 7 for each one
+//! of bands, and the sketch. Tables grow in memory that another thread may make ready ([`Index::maintenance`]).
 
-mod live_window;
 mod simhash_index;
-mod column;
-mod coverage;
 mod families;
-mod simd;
-mod resize;
-mod layout;
-mod buckets;
 mod lookup;
 mod matching;
-mod hamming;
 mod original;
-mod plan;
-mod ranks;
 mod refusal;
 mod ring;
-mod overflow;
-mod shape;
 mod shared;
 mod sketches;
 mod stats;
-mod table;
-mod tables;
-mod tasks;
-mod codeword;
 
-pub use codeword::Codeword;
-pub use coverage::{Gap, Proof};
-pub use hamming::{HammingIndex, Looked};
+pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
 pub use original::{Candidate, Original, Probe, ProbeStats, Removed};
-pub use plan::{Plan, PlanCandidate, PlanRequirements};
 pub use refusal::Refusal;
 pub use shared::SharedOriginals;
-pub use simd::Backend;
 pub use simhash_index::CODE_TABLES_BYTES;
-pub use stats::{HammingStats, IndexStats, TableStats};
-pub use tasks::{Task, run_sequential};
+pub use stats::IndexStats;
+
+use dupgate_index::{FuzzyTags, Tables};
 
 use crate::fingerprint::{Fingerprints, IdHash, ScopeHash};
 use crate::protocol::{ExpiryWatermarks, MinHashRules};
 use crate::record::{PartitionId, Source};
 use families::Families;
-use layout::FuzzyTags;
 use ring::{ByExact, ById, BySource, Ring, masked};
 use simhash_index::SimHashIndex;
 use sketches::Sketches;
-use tables::Tables;
 
 /// Most originals that a plan is made for: ids are told apart up to here.
 const MAX_ENTRIES: u64 = 1 << 31;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::column::Column;
 use super::original::Original;
-use super::ranks::Ranks;
-use super::tables::Keys;
 use crate::fingerprint::{ExactHash, Fingerprints, IdHash, Numbers, ScopeHash, SimHash, SiteHash, Sketch};
 use crate::protocol::{ExpiryWatermarks, Placement};
 use crate::record::{PartitionId, Source, Timestamp};
+use dupgate_index::Column;
+use dupgate_index::Keys;
+use dupgate_index::Ranks;
 
 const HAS_ID: u8 = 1;
 const HAS_SCOPE: u8 = 2;

@@ -5,12 +5,12 @@
 
 use std::ops::Range;
 
-use super::hamming::{HammingIndex, SharedRing};
-use super::plan::{Plan, PlanRequirements};
-use super::simd::Backend;
-use super::stats::HammingStats;
-use super::tasks::Task;
 use crate::fingerprint::{SimHash, Width};
+use dupgate_index::Backend;
+use dupgate_index::HammingStats;
+use dupgate_index::Task;
+use dupgate_index::{HammingIndex, SharedCodes};
+use dupgate_index::{Plan, PlanRequirements};
 
 /// Memory that the tables of the `SimHash` codes may take for each original, in bytes.
 pub const CODE_TABLES_BYTES: f64 = 100.0;
@@ -43,8 +43,8 @@ pub(super) struct SharedSimHashes {
 
 #[derive(Debug)]
 enum SharedWindow {
-    Single(SharedRing<u64>),
-    Double(SharedRing<u128>),
+    Single(SharedCodes<u64>),
+    Double(SharedCodes<u128>),
 }
 
 impl SharedSimHashes {

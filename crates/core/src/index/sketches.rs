@@ -9,14 +9,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::column::{BitColumn, Rows};
-use super::layout::ExactTags;
 use super::ring::{Ring, in_scope};
-use super::stats::TableStats;
-use super::tables::{Keys, Tables};
-use super::tasks::{Task, run_sequential};
 use crate::fingerprint::{Evidence, ScopeHash, SiteHash, Sketch, SketchForm};
 use crate::protocol::{MinHashRules, Placement};
+use dupgate_index::ExactTags;
+use dupgate_index::TableStats;
+use dupgate_index::{BitColumn, Rows};
+use dupgate_index::{Keys, Tables};
+use dupgate_index::{Task, run_sequential};
 
 /// Sketches by the positions of the ring, and the tables that find them.
 #[derive(Debug)]

@@ -1,0 +1,423 @@
+//! The columns of a ring log: appended at one end, dropped at the other, read by position.
+//!
+//! Values are kept in chunks. Appending copies nothing but a chunk when it is full, and a chunk that has expired is used
+//! again. A copy of a column ([`Column::share`]) shares the full chunks: that costs a pointer for each, and what changes
+//! later in either of them does not show in the other.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::simd::{self, LINE};
+
+/// Positions of a chunk, as a power of two.
+const CHUNK_BITS: u32 = 12;
+const CHUNK: usize = 1 << CHUNK_BITS;
+
+/// Chunks in a row, each with the values of as many positions. A position may have several values, always as many.
+#[derive(Debug)]
+struct Chunks<T> {
+    /// Full chunks, oldest first.
+    full: VecDeque<Arc<[T]>>,
+    /// The newest chunk, which may be full, too.
+    newest: Vec<T>,
+    /// First position of the first chunk, whose values may have been dropped already.
+    first: u64,
+    spare: Option<Arc<[T]>>,
+}
+
+impl<T: Copy> Chunks<T> {
+    const fn starting_at(position: u64) -> Self {
+        Self { full: VecDeque::new(), newest: Vec::new(), first: position, spare: None }
+    }
+
+    /// Returns a copy that shares the full chunks.
+    fn share(&self) -> Self {
+        Self { full: self.full.clone(), newest: self.newest.clone(), first: self.first, spare: None }
+    }
+
+    /// Returns the chunk that has room for one more position of this many values.
+    #[inline]
+    fn room(&mut self, values: usize) -> &mut Vec<T> {
+        if self.newest.len() >= values * CHUNK {
+            self.start_chunk(values * CHUNK);
+        }
+        &mut self.newest
+    }
+
+    /// Puts the newest chunk to the full ones and begins another.
+    fn start_chunk(&mut self, values: usize) {
+        let mut spare = self.spare.take();
+        let chunk = match spare.as_mut().and_then(Arc::get_mut).filter(|spare| spare.len() == self.newest.len()) {
+            Some(free) => {
+                free.copy_from_slice(&self.newest);
+                spare
+            }
+            // None is there, or somebody shares it still.
+            None => None,
+        };
+        self.full.push_back(chunk.unwrap_or_else(|| Arc::from(self.newest.as_slice())));
+        self.newest.clear();
+        self.newest.shrink_to(values);
+    }
+
+    /// Returns where a position is: the number of its chunk, and its number there.
+    #[inline]
+    fn place(&self, position: u64) -> Option<(usize, usize)> {
+        let at = usize::try_from(position.checked_sub(self.first)?).ok()?;
+        Some((at >> CHUNK_BITS, at & (CHUNK - 1)))
+    }
+
+    /// Returns the values of a chunk.
+    #[inline]
+    fn chunk(&self, number: usize) -> Option<&[T]> {
+        match self.full.get(number) {
+            Some(chunk) => Some(chunk),
+            None => (number == self.full.len()).then_some(self.newest.as_slice()),
+        }
+    }
+
+    /// Gives access to the values of a chunk; one that is shared is copied first.
+    fn chunk_mut(&mut self, number: usize) -> Option<&mut [T]> {
+        let newest = self.full.len();
+        match self.full.get_mut(number) {
+            Some(chunk) => Some(Arc::make_mut(chunk)),
+            None => (number == newest).then_some(self.newest.as_mut_slice()),
+        }
+    }
+
+    /// Returns the values of all chunks.
+    fn iter(&self) -> impl Iterator<Item = &[T]> {
+        self.full.iter().map(|chunk| &**chunk).chain(std::iter::once(self.newest.as_slice()))
+    }
+
+    /// Drops what is before a position, chunk by chunk.
+    #[inline]
+    fn drop_before(&mut self, position: u64) {
+        while self.first + CHUNK as u64 <= position {
+            if let Some(chunk) = self.full.pop_front() {
+                self.spare.get_or_insert(chunk);
+            } else if self.newest.is_empty() {
+                // Nothing is held: the next value has this position.
+                self.first = position;
+                return;
+            } else {
+                self.newest.clear();
+            }
+            self.first += CHUNK as u64;
+        }
+    }
+
+    /// Returns the memory reserved, in bytes.
+    fn memory_bytes(&self) -> usize {
+        let full: usize = self.full.iter().chain(&self.spare).map(|chunk| chunk.len()).sum();
+        (full + self.newest.capacity()) * size_of::<T>() + self.full.capacity() * size_of::<Arc<[T]>>()
+    }
+}
+
+/// One value at each of consecutive positions.
+#[derive(Debug)]
+pub struct Column<T>(Chunks<T>);
+
+impl<T: Copy> Column<T> {
+    /// Makes an empty column whose first value will have this position.
+    #[must_use]
+    pub const fn starting_at(position: u64) -> Self {
+        Self(Chunks::starting_at(position))
+    }
+
+    /// Returns a copy that shares the full chunks.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self(self.0.share())
+    }
+
+    /// Appends a value.
+    #[inline]
+    pub fn push(&mut self, value: T) {
+        self.0.room(1).push(value);
+    }
+
+    /// Asks the memory for the value at a position.
+    #[inline]
+    pub fn prefetch(&self, position: u64) {
+        let held = self.0.place(position).and_then(|(chunk, at)| self.0.chunk(chunk)?.get(at));
+        held.into_iter().for_each(simd::prefetch);
+    }
+
+    /// Returns the value at a position, unless it lies beyond the end or was given back.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, position: u64) -> Option<T> {
+        let (chunk, at) = self.0.place(position)?;
+        self.0.chunk(chunk)?.get(at).copied()
+    }
+
+    /// Gives access to the value at a position. Its chunk is copied first while somebody shares it.
+    pub fn get_mut(&mut self, position: u64) -> Option<&mut T> {
+        let (chunk, at) = self.0.place(position)?;
+        self.0.chunk_mut(chunk)?.get_mut(at)
+    }
+
+    /// Gives access to the newest value.
+    #[inline]
+    fn last_mut(&mut self) -> Option<&mut T> {
+        self.0.newest.last_mut()
+    }
+
+    /// Returns the values from a position on, piece by piece, each with the position of its first.
+    pub fn pieces(&self, from: u64) -> impl Iterator<Item = (u64, &[T])> {
+        let (skipped, within) = self.0.place(from).unwrap_or((0, 0));
+        let first = self.0.first.saturating_add((skipped as u64) << CHUNK_BITS);
+        self.0.iter().skip(skipped).enumerate().filter_map(move |(number, chunk)| {
+            let start = if number == 0 { within } else { 0 };
+            let position = first + ((number as u64) << CHUNK_BITS) + start as u64;
+            Some((position, chunk.get(start..)?))
+        })
+    }
+
+    /// Drops what stands before a position, chunk by chunk.
+    pub fn drop_before(&mut self, position: u64) {
+        self.0.drop_before(position);
+    }
+
+    /// Returns the memory reserved, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+}
+
+/// One bit at each of consecutive positions.
+#[derive(Debug)]
+pub struct BitColumn {
+    words: Column<u64>,
+    head: u64,
+}
+
+impl BitColumn {
+    /// Makes an empty column whose first mark will have this position.
+    #[must_use]
+    pub fn starting_at(position: u64) -> Self {
+        Self { words: Column::starting_at(position / 64), head: position }
+    }
+
+    /// Returns a copy that shares the full chunks.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self { words: self.words.share(), head: self.head }
+    }
+
+    /// Appends a mark.
+    #[inline]
+    pub fn push(&mut self, mark: bool) {
+        let bit = u64::from(mark) << (self.head % 64);
+        match self.words.last_mut() {
+            Some(word) if !self.head.is_multiple_of(64) => *word |= bit,
+            _ => self.words.push(bit),
+        }
+        self.head += 1;
+    }
+
+    /// Returns the mark at a position; none beyond the end, or where it was given back.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, position: u64) -> bool {
+        self.words.get(position / 64).is_some_and(|word| (word >> (position % 64)) & 1 == 1)
+    }
+
+    /// Counts the marks at some positions.
+    #[must_use]
+    pub fn count(&self, positions: Range<u64>) -> u64 {
+        let mut count = 0;
+        let mut at = positions.start;
+        while at < positions.end {
+            let word = self.words.get(at / 64).unwrap_or(0) >> (at % 64);
+            let here = (64 - at % 64).min(positions.end - at);
+            let word = if here == 64 { word } else { word & ((1 << here) - 1) };
+            count += u64::from(word.count_ones());
+            at += here;
+        }
+        count
+    }
+
+    /// Drops what stands before a position, chunk by chunk.
+    pub fn drop_before(&mut self, position: u64) {
+        self.words.drop_before(position / 64);
+    }
+
+    /// Returns the memory reserved, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.words.memory_bytes()
+    }
+}
+
+/// Bytes of equal length at consecutive positions.
+#[derive(Debug)]
+pub struct Rows {
+    width: usize,
+    bytes: Chunks<u8>,
+}
+
+impl Rows {
+    /// Makes empty rows of so many bytes; the first will have this position. Of no bytes nothing is held at all.
+    #[must_use]
+    pub const fn starting_at(width: usize, position: u64) -> Self {
+        Self { width, bytes: Chunks::starting_at(position) }
+    }
+
+    /// Returns a copy that shares the full chunks.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self { width: self.width, bytes: self.bytes.share() }
+    }
+
+    /// Returns the bytes of a row.
+    #[must_use]
+    pub const fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Appends a row: what is missing of it is filled up with zeros, and what is too much left out.
+    pub fn push(&mut self, row: &[u8]) {
+        if self.width == 0 {
+            return;
+        }
+        let chunk = self.bytes.room(self.width);
+        let end = chunk.len() + self.width;
+        chunk.extend(row.iter().take(self.width));
+        chunk.resize(end, 0);
+    }
+
+    /// Asks the memory for the row at a position.
+    #[inline]
+    pub fn prefetch(&self, position: u64) {
+        let lines = self.get(position).into_iter().flat_map(|row| row.chunks(LINE));
+        lines.filter_map(<[u8]>::first).for_each(simd::prefetch);
+    }
+
+    /// Returns the row at a position, unless it lies beyond the end or was given back.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, position: u64) -> Option<&[u8]> {
+        let (chunk, at) = self.bytes.place(position)?;
+        let start = at * self.width;
+        self.bytes.chunk(chunk)?.get(start..start + self.width)
+    }
+
+    /// Drops what stands before a position, chunk by chunk.
+    pub fn drop_before(&mut self, position: u64) {
+        self.bytes.drop_before(position);
+    }
+
+    /// Returns the memory reserved, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.memory_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_a_list_that_forgets_its_beginning() {
+        for start in [0, 5, u64::from(u32::MAX) - 3] {
+            let mut column = Column::starting_at(start);
+            for value in 0..20_000_u64 {
+                column.push(value);
+                column.drop_before(start + value.saturating_sub(6_000));
+                assert_eq!(column.get(start + value), Some(value));
+                assert_eq!(column.get(start + value + 1), None);
+                let oldest = value.saturating_sub(6_000);
+                assert_eq!(column.get(start + oldest), Some(oldest));
+            }
+            let pieces: Vec<u64> = column.pieces(start + 14_000).flat_map(|(_, piece)| piece.to_vec()).collect();
+            assert_eq!(pieces, (14_000..20_000).collect::<Vec<_>>());
+            for (position, piece) in column.pieces(start + 14_500) {
+                assert_eq!(piece[0], position - start);
+            }
+            assert!(column.memory_bytes() < 4 * 8 * CHUNK);
+        }
+    }
+
+    #[test]
+    fn marks_and_rows_are_lists_that_forget_their_beginning() {
+        for start in [0, 5, u64::from(u32::MAX) - 3] {
+            let (mut marks, mut rows) = (BitColumn::starting_at(start), Rows::starting_at(3, start));
+            let is_marked = |value: u64| value % 7 < 2;
+            for value in 0..20_000_u64 {
+                marks.push(is_marked(value));
+                rows.push(&value.to_be_bytes()[5..]);
+                let oldest = value.saturating_sub(6_000);
+                marks.drop_before(start + oldest);
+                rows.drop_before(start + oldest);
+                for value in [oldest, value] {
+                    assert_eq!(marks.get(start + value), is_marked(value));
+                    assert_eq!(rows.get(start + value), Some(&value.to_be_bytes()[5..]));
+                }
+                assert_eq!(rows.get(start + value + 1), None);
+                if value % 997 == 0 {
+                    let expected = (oldest..=value).filter(|value| is_marked(*value)).count() as u64;
+                    assert_eq!(marks.count(start + oldest..start + value + 1), expected);
+                }
+            }
+            assert!(rows.memory_bytes() < 4 * 3 * CHUNK && marks.memory_bytes() < 2 * 8 * CHUNK);
+        }
+        let mut rows = Rows::starting_at(2, 0);
+        rows.push(&[1]);
+        rows.push(&[1, 2, 3]);
+        rows.push(&[]);
+        assert_eq!([0, 1, 2].map(|at| rows.get(at).unwrap()), [[1, 0], [1, 2], [0, 0]]);
+    }
+
+    #[test]
+    fn an_emptied_column_goes_on_where_it_stood() {
+        let mut column = Column::starting_at(0);
+        (0..CHUNK as u64).for_each(|value| column.push(value));
+        column.drop_before(CHUNK as u64);
+        column.push(7);
+        assert_eq!(column.get(CHUNK as u64), Some(7));
+    }
+    #[test]
+    fn a_shared_copy_stays_as_it_was() {
+        let mut column = Column::starting_at(3);
+        (0..10_000_u64).for_each(|value| column.push(value));
+        let mut copy = column.share();
+        *column.get_mut(3 + 5).unwrap() = 77;
+        *column.get_mut(3 + 9_990).unwrap() = 78;
+        (10_000..30_000).for_each(|value| column.push(value));
+        column.drop_before(20_000);
+        (30_000..40_000).for_each(|value| column.push(value));
+        for value in 0..10_000 {
+            assert_eq!(copy.get(3 + value), Some(value));
+        }
+        assert_eq!(copy.get(3 + 10_000), None);
+        // What the copy lets go is let go.
+        let held = Arc::downgrade(copy.0.full.front().unwrap());
+        copy.drop_before(3 + 2 * CHUNK as u64);
+        copy.0.spare = None;
+        assert_eq!(held.strong_count(), 0);
+        assert_eq!(
+            (3 + 30_000..3 + 40_000).map(|at| column.get(at).unwrap()).sum::<u64>(),
+            (30_000..40_000).sum::<u64>()
+        );
+    }
+
+    #[test]
+    fn sharing_copies_the_newest_chunk_alone() {
+        let (mut column, mut marks, mut rows) =
+            (Column::starting_at(0), BitColumn::starting_at(0), Rows::starting_at(5, 0));
+        for value in 0..600_000_u64 {
+            column.push(value);
+            marks.push(true);
+            rows.push(&[1; 5]);
+        }
+        let (columns, marked, rowed) = (column.share(), marks.share(), rows.share());
+        assert!(std::ptr::eq(columns.0.chunk(9).unwrap(), column.0.chunk(9).unwrap()));
+        assert!(std::ptr::eq(marked.words.0.chunk(1).unwrap(), marks.words.0.chunk(1).unwrap()));
+        assert!(std::ptr::eq(rowed.bytes.chunk(9).unwrap(), rows.bytes.chunk(9).unwrap()));
+    }
+}

@@ -1,0 +1,15 @@
+//! The keys of entries, which belong to whoever holds the entries.
+
+/// Where the keys of entries stand.
+pub trait Keys {
+    /// Returns the key that the entry at a position has in a table, if it is in that table. Asked only about positions
+    /// of the ring or a few beyond, which have none.
+    fn key(&self, table: usize, position: u64) -> Option<u64>;
+}
+
+impl<K: Keys> Keys for &K {
+    #[inline]
+    fn key(&self, table: usize, position: u64) -> Option<u64> {
+        K::key(self, table, position)
+    }
+}

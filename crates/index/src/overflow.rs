@@ -1,0 +1,538 @@
+//! Overflow runs: storage for entries whose bucket is full.
+//!
+//! A run is a chain of blocks with words and, in some tables, full codes in the order of insertion, so that it is
+//! compared in one sweep and what has expired is its beginning. A word holds an id, and whatever the table's layout
+//! keeps beside it. All blocks but those of the largest size class are alone: a run that outgrows its block moves to the
+//! next larger one. Blocks come from slabs and go to free lists.
+//!
+//! ```text
+//! word 0   next block u32 · first entry u16 · end of the entries u16
+//! word 1   first block only: last block u32 · entries in all blocks u32
+//! then     codes, one word each, for the whole capacity, where they are kept; then ids, two to a word
+//! ```
+
+use crate::layout::OverflowPlace;
+use crate::live_window::LiveWindow;
+use crate::simd::{self, Compare, LARGE_PAGE};
+use crate::tasks::{Deferred, Task};
+
+/// Words of the smallest block: one cache line.
+const UNIT: usize = 8;
+
+/// Size classes; a block of class c has 2^c units. The largest has 16 KiB and 1,364 entries with their codes, or 4,092
+/// without.
+const CLASSES: usize = 9;
+
+/// Units of a slab, as a power of two: one large page. On small ones a run that is asked for ahead of time would come no
+/// sooner, because the processor waits for the page table.
+const SLAB_BITS: u32 = 15;
+
+/// Words of a slab.
+const SLAB: usize = UNIT << SLAB_BITS;
+
+/// Units of the last slab that are in use when the next is needed soon: early enough for many long runs at once.
+const SLAB_SOON: u32 = 1 << (SLAB_BITS - 1);
+
+/// No block: beyond all slabs.
+const NONE: u32 = u32::MAX;
+
+/// Largest class.
+const LAST: u8 = 8;
+
+/// Storage of all runs of a table.
+#[derive(Debug)]
+pub(crate) struct OverflowRuns {
+    with_codes: bool,
+    slabs: Vec<Slab>,
+    /// The next one, which a helper touches.
+    spare: Option<Deferred<Slab>>,
+    /// Next unit of the last slab that was never used.
+    fresh: u32,
+    free: [u32; CLASSES],
+    blocks_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Slab {
+    words: Vec<u64>,
+    start: usize,
+}
+
+impl Slab {
+    /// Makes a slab of zeros. The system makes room for it when it is first touched: for a small page at a time, or for all
+    /// of it.
+    fn new(is_large: bool) -> Self {
+        let align = if is_large { LARGE_PAGE / size_of::<u64>() } else { UNIT };
+        let mut words = vec![0; SLAB + align];
+        if is_large {
+            simd::use_large_pages(&mut words);
+        }
+        let start = words.as_ptr().align_offset(align * size_of::<u64>()).min(align);
+        Self { words, start }
+    }
+
+    /// Makes a large one that the system has made room for.
+    fn touched() -> Self {
+        let mut slab = Self::new(true);
+        slab.words.get_mut(slab.start).into_iter().for_each(|word| *word = std::hint::black_box(0));
+        slab
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    next: u32,
+    first: u16,
+    end: u16,
+}
+
+/// Returns the units of a block.
+const fn units(class: u8) -> u32 {
+    1 << class
+}
+
+/// Words before the entries of a block.
+const BEFORE: usize = 2;
+
+impl Head {
+    #[expect(clippy::cast_possible_truncation, reason = "takes the word apart")]
+    const fn of(word: u64) -> Self {
+        Self { next: word as u32, first: (word >> 32) as u16, end: (word >> 48) as u16 }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.next) | u64::from(self.first) << 32 | u64::from(self.end) << 48
+    }
+
+    fn len(self) -> usize {
+        usize::from(self.end.saturating_sub(self.first))
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "takes the word apart")]
+const fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+/// Returns one bit for each of the sixteen places from `first` on that lies between `from` and `to`.
+fn within(first: usize, from: usize, to: usize) -> u32 {
+    let below = from.saturating_sub(first);
+    let above = to.saturating_sub(first);
+    let ones = |count: usize| if count >= 16 { 0xFFFF } else { (1 << count) - 1 };
+    ones(above) & !ones(below)
+}
+
+const fn joined(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// The blocks of a run with their heads: the next one is asked for while one is read.
+struct Blocks<'a> {
+    runs: &'a OverflowRuns,
+    next: u32,
+    class: u8,
+}
+
+impl<'a> Iterator for Blocks<'a> {
+    type Item = (u32, Head, &'a [u64]);
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.next;
+        let block = self.runs.block(at, self.class);
+        let head = Head::of(*block.first()?);
+        self.next = head.next;
+        if let Some(word) = self.runs.block(self.next, self.class).first() {
+            simd::prefetch(word);
+        }
+        Some((at, head, block))
+    }
+}
+
+impl OverflowRuns {
+    /// Makes an empty storage, for codes or not.
+    pub(crate) const fn new(with_codes: bool) -> Self {
+        Self { with_codes, slabs: Vec::new(), spare: None, fresh: 0, free: [NONE; CLASSES], blocks_bytes: 0 }
+    }
+
+    /// Returns the entries that fit into a block.
+    const fn capacity(&self, class: u8) -> usize {
+        let words = UNIT * units(class) as usize - BEFORE;
+        if self.with_codes { words * 2 / 3 } else { words * 2 }
+    }
+
+    /// Returns where ids begin in a block.
+    const fn ids_at(&self, class: u8) -> usize {
+        if self.with_codes { BEFORE + self.capacity(class) } else { BEFORE }
+    }
+
+    #[inline]
+    fn block(&self, block: u32, class: u8) -> &[u64] {
+        let at = (block & ((1 << SLAB_BITS) - 1)) as usize * UNIT;
+        let length = UNIT << class;
+        self.slabs
+            .get((block >> SLAB_BITS) as usize)
+            .and_then(|slab| slab.words.get(slab.start + at..slab.start + at + length))
+            .unwrap_or(&[])
+    }
+
+    #[inline]
+    fn block_mut(&mut self, block: u32, class: u8) -> &mut [u64] {
+        let at = (block & ((1 << SLAB_BITS) - 1)) as usize * UNIT;
+        let length = UNIT << class;
+        self.slabs
+            .get_mut((block >> SLAB_BITS) as usize)
+            .and_then(|slab| slab.words.get_mut(slab.start + at..slab.start + at + length))
+            .unwrap_or(&mut [])
+    }
+
+    #[inline]
+    fn word(&self, block: u32, class: u8, at: usize) -> u64 {
+        self.block(block, class).get(at).copied().unwrap_or(0)
+    }
+
+    fn set_word(&mut self, block: u32, class: u8, at: usize, value: u64) {
+        if let Some(word) = self.block_mut(block, class).get_mut(at) {
+            *word = value;
+        }
+    }
+
+    fn head(&self, block: u32, class: u8) -> Head {
+        Head::of(self.word(block, class, 0))
+    }
+
+    fn set_head(&mut self, block: u32, class: u8, head: Head) {
+        self.set_word(block, class, 0, head.word());
+    }
+
+    /// Takes a block with nothing in it.
+    fn take(&mut self, class: u8) -> u32 {
+        let block = self.unused(class).unwrap_or_else(|| self.carve(class));
+        self.blocks_bytes += (UNIT << class) * size_of::<u64>();
+        self.set_head(block, class, Head { next: NONE, first: 0, end: 0 });
+        self.set_word(block, class, 1, joined(block, 0));
+        block
+    }
+
+    /// Takes a block off the free lists, the half of a larger one if need be.
+    fn unused(&mut self, class: u8) -> Option<u32> {
+        let kept = self.free.get(usize::from(class)).copied()?;
+        if kept != NONE {
+            let next = self.head(kept, class).next;
+            if let Some(free) = self.free.get_mut(usize::from(class)) {
+                *free = next;
+            }
+            // By the time that it is taken it has come.
+            if let Some(word) = self.block(next, class).first() {
+                simd::prefetch(word);
+            }
+            return Some(kept);
+        }
+        let block = self.unused(class + 1)?;
+        self.put_free(block + units(class), class);
+        Some(block)
+    }
+
+    fn carve(&mut self, class: u8) -> u32 {
+        let slab_units = 1_u32 << SLAB_BITS;
+        if self.slabs.is_empty() || self.fresh + units(class) > slab_units {
+            // What is left of the slab serves for smaller blocks.
+            while !self.slabs.is_empty() && self.fresh < slab_units {
+                let class = u8::try_from((slab_units - self.fresh).ilog2()).unwrap_or(0).min(LAST);
+                let block = self.last_slab() + self.fresh;
+                self.fresh += units(class);
+                self.put_free(block, class);
+            }
+            // Many tables have few runs: those of the first slab take small pages as they come.
+            let spare = self.spare.take().and_then(|slab| slab.kept().ok().flatten());
+            self.slabs.push(spare.unwrap_or_else(|| Slab::new(!self.slabs.is_empty())));
+            self.fresh = 0;
+        }
+        let block = self.last_slab() + self.fresh;
+        self.fresh += units(class);
+        block
+    }
+
+    /// Returns the making of the next slab, when it is needed soon and nobody makes it yet.
+    pub(crate) fn maintenance_task(&mut self) -> Option<Task<'static>> {
+        if self.slabs.is_empty() || self.fresh < SLAB_SOON || self.spare.is_some() {
+            return None;
+        }
+        let (slab, task) = Deferred::of(Slab::touched);
+        self.spare = Some(slab);
+        Some(task)
+    }
+
+    /// Returns the first unit of the newest slab.
+    fn last_slab(&self) -> u32 {
+        u32::try_from(self.slabs.len().saturating_sub(1)).unwrap_or(0) << SLAB_BITS
+    }
+
+    fn put_free(&mut self, block: u32, class: u8) {
+        if let Some(free) = self.free.get_mut(usize::from(class)) {
+            let next = std::mem::replace(free, block);
+            self.set_head(block, class, Head { next, first: 0, end: 0 });
+        }
+    }
+
+    fn give_back(&mut self, block: u32, class: u8) {
+        self.blocks_bytes -= (UNIT << class) * size_of::<u64>();
+        self.put_free(block, class);
+    }
+
+    fn id(&self, block: u32, class: u8, at: usize) -> u32 {
+        let (low, high) = halves(self.word(block, class, self.ids_at(class) + at / 2));
+        if at.is_multiple_of(2) { low } else { high }
+    }
+
+    fn code(&self, block: u32, class: u8, at: usize) -> u64 {
+        if self.with_codes { self.word(block, class, BEFORE + at) } else { 0 }
+    }
+
+    fn write(&mut self, block: u32, class: u8, at: usize, code: u64, id: u32) {
+        if self.with_codes {
+            self.set_word(block, class, BEFORE + at, code);
+        }
+        let place = self.ids_at(class) + at / 2;
+        let (low, high) = halves(self.word(block, class, place));
+        let word = if at.is_multiple_of(2) { joined(id, high) } else { joined(low, id) };
+        self.set_word(block, class, place, word);
+    }
+
+    /// Makes a run of one entry.
+    pub(crate) fn begin(&mut self, code: u64, id: u32) -> OverflowPlace {
+        let head = self.take(0);
+        self.write(head, 0, 0, code, id);
+        self.set_head(head, 0, Head { next: NONE, first: 0, end: 1 });
+        self.set_word(head, 0, 1, joined(head, 1));
+        OverflowPlace { head, class: 0 }
+    }
+
+    /// Appends an entry; returns where the run stands now.
+    pub(crate) fn append(&mut self, run: OverflowPlace, code: u64, id: u32) -> OverflowPlace {
+        let OverflowPlace { head, class } = run;
+        let (tail, count) = halves(self.word(head, class, 1));
+        let last = self.head(tail, class);
+        let full = usize::from(last.end) >= self.capacity(class);
+        if !full {
+            self.write(tail, class, usize::from(last.end), code, id);
+            self.set_head(tail, class, Head { end: last.end + 1, ..last });
+            self.set_word(head, class, 1, joined(tail, count + 1));
+            return run;
+        }
+        if class < LAST {
+            // Closing up moves each entry fifteen times at worst, and keeps a run that neither grows nor shrinks where it is.
+            let wider = if last.len() * 16 > self.capacity(class) * 15 { class + 1 } else { class };
+            let run = self.moved(run, wider);
+            return self.append(run, code, id);
+        }
+        let block = self.take(class);
+        self.write(block, class, 0, code, id);
+        self.set_head(block, class, Head { next: NONE, first: 0, end: 1 });
+        self.set_head(tail, class, Head { next: block, ..last });
+        self.set_word(head, class, 1, joined(block, count + 1));
+        run
+    }
+
+    /// Moves a run of one block to the beginning of a block of this class, its own or a fresh one, without what it has
+    /// dropped.
+    fn moved(&mut self, run: OverflowPlace, class: u8) -> OverflowPlace {
+        let before = self.head(run.head, run.class);
+        let head = if class == run.class { run.head } else { self.take(class) };
+        let mut end = 0;
+        for at in usize::from(before.first)..usize::from(before.end) {
+            let (code, id) = (self.code(run.head, run.class, at), self.id(run.head, run.class, at));
+            self.write(head, class, usize::from(end), code, id);
+            end += 1;
+        }
+        self.set_head(head, class, Head { next: NONE, first: 0, end });
+        self.set_word(head, class, 1, joined(head, u32::from(end)));
+        if class != run.class {
+            self.give_back(run.head, run.class);
+        }
+        OverflowPlace { head, class }
+    }
+
+    /// Drops what has expired from the beginning, of `most` blocks at most; `None` when nothing is left.
+    pub(crate) fn drop_expired(&mut self, run: OverflowPlace, alive: LiveWindow, most: usize) -> Option<OverflowPlace> {
+        let OverflowPlace { mut head, class } = run;
+        let (tail, mut count) = halves(self.word(head, class, 1));
+        for _ in 0..most {
+            let mut block = self.head(head, class);
+            let before = block.len();
+            block.first = self.first_alive(head, class, block, alive);
+            count -= u32::try_from(before - block.len()).unwrap_or(0);
+            if block.first < block.end {
+                self.set_head(head, class, block);
+                break;
+            }
+            // Nothing is left in this block.
+            self.give_back(head, class);
+            if block.next == NONE {
+                return None;
+            }
+            head = block.next;
+        }
+        self.set_word(head, class, 1, joined(tail, count));
+        Some(OverflowPlace { head, class })
+    }
+
+    /// Returns where in a block the first entry stands that lives, or its end: those that have expired are before it.
+    fn first_alive(&self, block: u32, class: u8, head: Head, alive: LiveWindow) -> u16 {
+        let is_dead = |at: u16| !alive.has(self.id(block, class, usize::from(at)));
+        let Head { mut first, mut end, .. } = head;
+        // Most often none has expired.
+        if first < end && !is_dead(first) {
+            return first;
+        }
+        while first < end {
+            let middle = u16::midpoint(first, end);
+            if is_dead(middle) {
+                first = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        first
+    }
+
+    /// Empties a run of at most so many entries, oldest first; says whether it was so short.
+    pub(crate) fn take_all(&mut self, run: OverflowPlace, most: u32, mut put: impl FnMut(u64, u32)) -> bool {
+        let OverflowPlace { head, class } = run;
+        let block = self.head(head, class);
+        if block.next != NONE || block.len() > most as usize {
+            return false;
+        }
+        for at in usize::from(block.first)..usize::from(block.end) {
+            put(self.code(head, class, at), self.id(head, class, at));
+        }
+        self.give_back(head, class);
+        true
+    }
+
+    /// Moves a run that has become much smaller into a smaller block.
+    pub(crate) fn shrunk(&mut self, run: OverflowPlace) -> OverflowPlace {
+        let held = self.head(run.head, run.class);
+        let fits = |class: &u8| held.len() * 4 <= self.capacity(*class) * 3;
+        match (0..run.class).find(fits) {
+            Some(class) if held.next == NONE => self.moved(run, class),
+            _ => run,
+        }
+    }
+
+    /// Returns how many entries a run holds, those that have expired since its home line was last written included.
+    pub(crate) fn len(&self, run: OverflowPlace) -> u32 {
+        halves(self.word(run.head, run.class, 1)).1
+    }
+
+    /// Asks the memory for the beginning of a run.
+    #[inline]
+    pub(crate) fn prefetch_head(&self, run: OverflowPlace) {
+        if let Some(word) = self.block(run.head, run.class).first() {
+            simd::prefetch(word);
+        }
+    }
+
+    /// Asks the memory for the first lines of a run.
+    #[inline]
+    pub(crate) fn prefetch(&self, run: OverflowPlace) {
+        for line in self.block(run.head, run.class).chunks(UNIT).take(8) {
+            if let Some(word) = line.first() {
+                simd::prefetch(word);
+            }
+        }
+    }
+
+    /// Goes through the blocks of a run.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    const fn blocks(&self, run: OverflowPlace) -> Blocks<'_> {
+        Blocks { runs: self, next: run.head, class: run.class }
+    }
+
+    /// Shows the word of every entry that lives and is equal to `tag` where `mask` has ones. For runs without codes.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(crate) fn equal<C: Compare>(
+        &self,
+        run: OverflowPlace,
+        tag: u32,
+        mask: u32,
+        window: LiveWindow,
+        visit: &mut impl FnMut(u32),
+    ) {
+        for (_, head, block) in self.blocks(run) {
+            // Two ids in a word, eight words at a time; what stands outside of the entries is left out.
+            let (from, to) = (usize::from(head.first), usize::from(head.end));
+            let words = block.get(BEFORE + from / 2..BEFORE + to.div_ceil(2)).unwrap_or(&[]);
+            let (eights, rest) = words.as_chunks::<8>();
+            let mut last = [0_u64; 8];
+            for (last, word) in last.iter_mut().zip(rest) {
+                *last = *word;
+            }
+            for (number, eight) in eights.iter().chain([&last]).enumerate() {
+                let first = from / 2 * 2 + number * 16;
+                let mut found = C::sixteen(eight, tag, mask, window) & within(first, from, to);
+                while found != 0 {
+                    let place = found.trailing_zeros();
+                    found &= found - 1;
+                    let (low, high) = halves(eight.get(place as usize / 2).copied().unwrap_or(0));
+                    visit(if place.is_multiple_of(2) { low } else { high });
+                }
+            }
+        }
+    }
+
+    /// Shows every entry that lives and differs from `code` in at most `reach` bits.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(crate) fn near<C: Compare>(
+        &self,
+        run: OverflowPlace,
+        code: u64,
+        reach: u32,
+        alive: LiveWindow,
+        visit: &mut impl FnMut(u32, u64),
+    ) {
+        for (at, head, block) in self.blocks(run) {
+            let codes = block.get(BEFORE + usize::from(head.first)..BEFORE + usize::from(head.end)).unwrap_or(&[]);
+            let mut show = |place: usize, held: u64| {
+                let id = self.id(at, run.class, usize::from(head.first) + place);
+                if alive.has(id) {
+                    visit(id, held);
+                }
+            };
+            let (eights, rest) = codes.as_chunks::<8>();
+            for (number, eight) in eights.iter().enumerate() {
+                let mut found = C::eight(eight, code, reach);
+                while found != 0 {
+                    let place = found.trailing_zeros() as usize;
+                    found &= found - 1;
+                    show(number * 8 + place, eight.get(place).copied().unwrap_or(0));
+                }
+            }
+            for (place, &held) in rest.iter().enumerate() {
+                if (held ^ code).count_ones() <= reach {
+                    show(eights.len() * 8 + place, held);
+                }
+            }
+        }
+    }
+
+    /// Gives a slab back, whatever stands there; says whether it was the last. All at once would be a pause.
+    pub(crate) fn discard_one(&mut self) -> bool {
+        self.slabs.pop();
+        self.slabs.is_empty()
+    }
+
+    /// Returns the memory of all slabs, in bytes; of the first, where it is the only one, that of what was ever used.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let slabs = self.slabs.len() + usize::from(self.spare.is_some());
+        let words = if slabs == 1 { UNIT * self.fresh as usize } else { SLAB * slabs };
+        words * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,452 @@
+//! Which tables to keep: from the distance, the number of entries, the memory and what real codes look like.
+//!
+//! The bits of a code are cut into parts, and part i is given a radius t. When the sum of all t + 1 is k + 1, any k changed
+//! bits leave some part with at most t of them (the general pigeonhole of Norouzi, Punjani and Fleet, CVPR 2012). A part
+//! of radius 0 is a key as it is. A part of radius 1 is either one table that is probed with every bit of the key
+//! flipped (Liu, Shen and Torng, ICDE 2011), and then only as many bits are its key as choose a line; or it is cut into
+//! s blocks and has s tables, each keyed by all blocks but one (Manku, Jain and Das Sarma, WWW 2007).
+//!
+//! A table sees one word of 64 bits. Codes of 128 bits have two: no part lies across both, and each word gets half of
+//! the k + 1, so that a table of either word is one of a plan of 64 bits for about half of the distance. A code of 32
+//! bits is the lower half of a word, and only that half is cut.
+
+use std::fmt;
+
+use crate::codeword::Codeword;
+use crate::coverage::{self, Gap, Placed, Proof};
+use crate::layout::{FuzzyTags, Layout};
+use crate::shape::{Bits, Shape};
+use crate::table::lines_for;
+use crate::{MAX_DISTANCE, Width};
+
+/// Codes to be taken as a sample at most.
+const MAX_SAMPLED: usize = 65_536;
+
+/// Cost of a line that was asked for ahead, hint and comparison included, in nanoseconds (`docs/BENCHMARKS.md`).
+const LINE_NS: f64 = 20.0;
+
+/// Cost of an insert into one table.
+const INSERT_NS: f64 = 35.0;
+
+/// Cost of a run: asked for once its line has come.
+const RUN_NS: f64 = 25.0;
+
+/// Cost of one code in a run.
+const CODE_NS: f64 = 0.5;
+
+/// How a part of the code is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Search {
+    /// One table, probed with every difference of so many bits.
+    Flips(u32),
+    /// So many tables, each without one of as many blocks.
+    Keep(u32),
+}
+
+/// What one table is keyed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keyed {
+    stretches: [Bits; 2],
+    radius: u32,
+    /// Bits of the word that they are cut from.
+    word: u32,
+}
+
+impl Keyed {
+    /// By the whole code, as it is.
+    pub(crate) const WHOLE: Self =
+        Self { stretches: [Bits { from: 0, width: 64 }, Bits { from: 0, width: 0 }], radius: 0, word: 64 };
+
+    /// Returns the shape of a table with so many lines. A key that is flipped is no longer than it takes to choose one.
+    pub(crate) fn shape(&self, lines: u64) -> Shape {
+        let [mut one, two] = self.stretches;
+        if self.radius > 0 {
+            let enough = lines.max(2).next_power_of_two().trailing_zeros();
+            one.width = one.width.min(enough);
+        }
+        Shape::new(self.word, [one, two], self.radius)
+    }
+
+    /// Returns how many entries come to a line in the mean, in a table that is as large as it gets.
+    pub(crate) fn load<L: Layout>(&self) -> f64 {
+        if self.radius == 0 { L::LOAD } else { L::LOAD_WITH_FLIPS }
+    }
+
+    /// Returns the lines of a table for so many entries.
+    pub(crate) fn lines_for<L: Layout>(&self, entries: u64) -> u64 {
+        lines_for(entries, self.load::<L>(), self.most_lines().ilog2())
+    }
+
+    /// Returns the most lines that are of use.
+    pub(crate) fn most_lines(&self) -> u64 {
+        let bits: u32 = self.stretches.iter().map(|bits| bits.width).sum();
+        1_u64.checked_shl(bits).unwrap_or(u64::MAX)
+    }
+}
+
+/// A set of tables that finds every pair within a distance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    width: Width,
+    max_distance: u8,
+    parts: Vec<Search>,
+    /// Those of the lower word first.
+    tables: Vec<Keyed>,
+    /// How many are those of the lower word.
+    lower: usize,
+}
+
+/// What a plan is chosen by.
+#[derive(Clone, Copy, Debug)]
+pub struct PlanRequirements<'a> {
+    /// Width of the codes.
+    pub width: Width,
+    /// Largest distance to find, inclusive; more than [`MAX_DISTANCE`] counts as that.
+    pub max_distance: u8,
+    /// Entries to be held.
+    pub entries: u64,
+    /// Memory that the tables may take for each entry, in bytes.
+    pub bytes_per_entry: f64,
+    /// Codes as they come, to see how often keys collide; without any they are taken to be uniform.
+    pub sample: &'a [u128],
+}
+
+/// One plan with its expected figures.
+#[derive(Clone, Debug)]
+pub struct PlanCandidate {
+    /// The plan.
+    pub plan: Plan,
+    /// Cache lines read by one probe, runs included.
+    pub lines_per_probe: f64,
+    /// Entries compared by one probe that stand in runs.
+    pub compared_in_runs: f64,
+    /// Memory of the tables for each entry, in bytes.
+    pub bytes_per_entry: f64,
+    /// Time of probe and insert, in nanoseconds, with lines asked for ahead.
+    pub nanoseconds: f64,
+    /// Whether the memory allows it.
+    pub fits: bool,
+}
+
+/// Cuts a word into parts that get bits enough to make all keys about equally long.
+fn cut(word: u32, parts: &[Search]) -> Vec<Keyed> {
+    let share = |part: &Search| match part {
+        Search::Flips(_) => 1.0,
+        Search::Keep(blocks) => f64::from(*blocks) / f64::from(blocks - 1),
+    };
+    let all: f64 = parts.iter().map(share).sum();
+    let (mut tables, mut from, mut shares) = (Vec::new(), 0, 0.0);
+    for part in parts {
+        shares += share(part);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 64")]
+        let until = (f64::from(word) * shares / all).round() as u32;
+        let bits = Bits { from, width: until - from };
+        match *part {
+            Search::Flips(radius) => {
+                tables.push(Keyed { stretches: [bits, Bits { from: until, width: 0 }], radius, word });
+            }
+            Search::Keep(blocks) => tables.extend((0..blocks).map(|left_out| {
+                let cut = |number: u32| from + bits.width * number / blocks;
+                let (start, end) = (cut(left_out), cut(left_out + 1));
+                let stretches = [Bits { from, width: start - from }, Bits { from: end, width: until - end }];
+                Keyed { stretches, radius: 0, word }
+            })),
+        }
+        from = until;
+    }
+    tables
+}
+
+/// Radii of as many parts as it takes for the sum of all t + 1 to be `sum`, none of them above `widest`.
+fn radii(sum: u32, widest: u32) -> Vec<u32> {
+    let (mut radii, mut left) = (Vec::new(), sum);
+    while left > 0 {
+        let radius = widest.min(left - 1);
+        radii.push(radius);
+        left -= radius + 1;
+    }
+    radii
+}
+
+impl Plan {
+    /// Makes the tables that search both words of the codes by these parts; codes of one word have no upper one.
+    fn new(width: Width, max_distance: u8, lower: Vec<Search>, upper: &[Search]) -> Self {
+        let word = width.bits().min(64);
+        let mut tables = cut(word, &lower);
+        let in_lower = tables.len();
+        tables.extend(cut(word, upper));
+        let mut parts = lower;
+        parts.extend(upper);
+        Self { width, max_distance, parts, tables, lower: in_lower }
+    }
+
+    /// Returns every plan worth a thought for codes of this width and this distance.
+    #[must_use]
+    pub fn all(width: Width, max_distance: u8) -> Vec<Self> {
+        let max_distance = max_distance.min(MAX_DISTANCE);
+        let sum = u32::from(max_distance) + 1;
+        let upper = if width == Width::B128 { sum / 2 } else { 0 };
+        let mut plans: Vec<Self> = Vec::new();
+        for widest in 0..=2 {
+            let mut search_by = |search: &dyn Fn(u32) -> Search| {
+                let [lower, upper] =
+                    [sum - upper, upper].map(|sum| radii(sum, widest).into_iter().map(search).collect::<Vec<Search>>());
+                plans.push(Self::new(width, max_distance, lower, &upper));
+            };
+            search_by(&Search::Flips);
+            if widest == 1 {
+                for blocks in 2..=6 {
+                    search_by(&|radius| if radius == 1 { Search::Keep(blocks) } else { Search::Flips(0) });
+                }
+            }
+        }
+        plans.sort_by_cached_key(Self::to_string);
+        plans.dedup_by_key(|plan| plan.to_string());
+        // What is not proved is not offered.
+        plans.retain(|plan| plan.prove().is_ok());
+        plans.sort_by_key(|plan| plan.tables.len());
+        plans
+    }
+
+    /// Chooses the fastest plan that the memory allows, or the smallest when it allows none.
+    #[must_use]
+    pub fn choose(needs: &PlanRequirements<'_>) -> Self {
+        let offers = Self::offers(needs);
+        let fastest = |offers: &mut dyn Iterator<Item = &PlanCandidate>| {
+            offers.min_by(|one, other| one.nanoseconds.total_cmp(&other.nanoseconds)).map(|offer| offer.plan.clone())
+        };
+        fastest(&mut offers.iter().filter(|offer| offer.fits))
+            .or_else(|| {
+                let smallest = offers.iter().min_by(|one, other| one.bytes_per_entry.total_cmp(&other.bytes_per_entry));
+                smallest.map(|offer| offer.plan.clone())
+            })
+            .unwrap_or_else(|| Self::new(needs.width, needs.max_distance.min(MAX_DISTANCE), vec![], &[]))
+    }
+
+    /// Returns all plans with their figures, fewest tables first.
+    #[must_use]
+    pub fn offers(needs: &PlanRequirements<'_>) -> Vec<PlanCandidate> {
+        Self::all(needs.width, needs.max_distance).into_iter().map(|plan| plan.offer(needs)).collect()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "estimates")]
+    fn offer(self, needs: &PlanRequirements<'_>) -> PlanCandidate {
+        let entries = needs.entries.max(1);
+        let (mut lines, mut compared, mut bytes, mut ns) = (0.0, 0.0, 0.0, 0.0);
+        for (number, keyed) in self.tables.iter().enumerate() {
+            let count = keyed.lines_for::<FuzzyTags>(entries);
+            let shape = keyed.shape(count);
+            let load = entries as f64 / count as f64;
+            let probes = shape.flips().len() as f64;
+            // Entries beyond a line's slots: those of a full line in the mean, and those that collide as the sample says.
+            let spilled = (load - 8.0).max(0.0);
+            let crowd = collisions(&shape, needs.sample, self.word_of(number)) * entries as f64;
+            let in_runs = probes * spilled + (crowd - spilled - 9.0).max(0.0);
+            let runs = (probes * beyond_nine(load)).max(f64::from(u8::from(crowd > 9.0)));
+            let run_lines = runs + in_runs / 8.0;
+            lines += probes + run_lines;
+            compared += in_runs;
+            ns += INSERT_NS + probes * LINE_NS + runs * RUN_NS + in_runs * CODE_NS;
+            // One line more for the insert where the probe did not come by, and never where it did.
+            bytes += 64.0 / load + 16.0 * (spilled / load) + beyond_nine(load).min(1.0) * 64.0 / load;
+        }
+        PlanCandidate {
+            plan: self,
+            lines_per_probe: lines,
+            compared_in_runs: compared,
+            bytes_per_entry: bytes,
+            nanoseconds: ns,
+            fits: bytes <= needs.bytes_per_entry,
+        }
+    }
+
+    /// Returns the width of the codes.
+    #[must_use]
+    pub const fn width(&self) -> Width {
+        self.width
+    }
+
+    /// Returns the number of the word that a table is about.
+    #[inline]
+    pub(crate) fn word_of(&self, table: usize) -> usize {
+        usize::from(table >= self.lower)
+    }
+
+    /// Returns the largest distance within which every pair is found.
+    #[must_use]
+    pub const fn max_distance(&self) -> u8 {
+        self.max_distance
+    }
+
+    /// Returns how many tables there are.
+    #[must_use]
+    pub const fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Returns how many home lines a probe reads among so many entries.
+    #[must_use]
+    pub fn home_lines(&self, entries: u64) -> usize {
+        let shape = |keyed: &Keyed| keyed.shape(keyed.lines_for::<FuzzyTags>(entries));
+        self.tables.iter().map(|keyed| shape(keyed).flips().len()).sum()
+    }
+
+    /// Returns what each table is keyed by.
+    pub(crate) fn keyed(&self) -> &[Keyed] {
+        &self.tables
+    }
+
+    /// Proves that every pair within the distance is found.
+    ///
+    /// # Errors
+    ///
+    /// [`Gap`] with a difference that would be missed. No plan of this room has one.
+    pub fn prove(&self) -> Result<Proof, Gap> {
+        let place =
+            |(number, keyed): (usize, &Keyed)| Placed { shape: keyed.shape(u64::MAX >> 1), word: self.word_of(number) };
+        let tables: Vec<Placed> = self.tables.iter().enumerate().map(place).collect();
+        coverage::prove(self.width, &tables, u32::from(self.max_distance))
+    }
+}
+
+impl fmt::Display for Plan {
+    /// As in `2 parts, 3 blocks without one`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told: Vec<Search> = Vec::new();
+        for search in &self.parts {
+            if told.contains(search) {
+                continue;
+            }
+            let count = self.parts.iter().filter(|part| *part == search).count();
+            let plural = if count == 1 { "" } else { "s" };
+            let and = if told.is_empty() { "" } else { ", " };
+            write!(f, "{and}{count} part{plural}")?;
+            match search {
+                Search::Flips(0) => write!(f, " as they are")?,
+                Search::Flips(1) => write!(f, " with 1 bit flipped")?,
+                Search::Flips(bits) => write!(f, " with {bits} bits flipped")?,
+                Search::Keep(blocks) => write!(f, " of {blocks} blocks without 1")?,
+            }
+            told.push(*search);
+        }
+        Ok(())
+    }
+}
+
+/// Chance that a line has more entries than slots, when so many come to a line in the mean (Poisson).
+fn beyond_nine(load: f64) -> f64 {
+    let (mut term, mut within) = ((-load).exp(), 0.0);
+    for count in 1..=10 {
+        within += term;
+        term *= load / f64::from(count);
+    }
+    (1.0 - within).clamp(0.0, 1.0)
+}
+
+/// Share of all pairs of codes that share a key, as a sample says.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn collisions(shape: &Shape, sample: &[u128], word: usize) -> f64 {
+    let uniform = 0.5_f64.powi(i32::try_from(shape.key_bits()).unwrap_or(64));
+    let step = sample.len() / MAX_SAMPLED + 1;
+    let mut keys: Vec<u64> = sample.iter().step_by(step).map(|code| code.word(word) & shape.mask()).collect();
+    if keys.len() < 2 {
+        return uniform;
+    }
+    keys.sort_unstable();
+    let equal: f64 =
+        keys.chunk_by(|one, other| one == other).map(|same| same.len() as f64 * (same.len() - 1) as f64).sum();
+    (equal / (keys.len() as f64 * (keys.len() - 1) as f64)).max(uniform)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_is_proved() {
+        for width in Width::ALL {
+            for distance in 0..=8 {
+                let plans = Plan::all(width, distance);
+                assert!(plans.len() >= if distance < 3 { 1 } else { 6 }, "{plans:?}");
+                for plan in plans {
+                    let proof = plan.prove().unwrap_or_else(|gap| panic!("{plan}: {gap}"));
+                    assert_eq!(proof.differences, width.differences(u32::from(distance)), "{plan}");
+                    assert_eq!((plan.width(), plan.max_distance()), (width, distance));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_that_lacks_any_table_has_a_gap() {
+        for width in Width::ALL {
+            for distance in 0..=8 {
+                for plan in Plan::all(width, distance) {
+                    for left_out in 0..plan.tables() {
+                        let mut less = plan.clone();
+                        less.tables.remove(left_out);
+                        less.lower -= usize::from(left_out < less.lower);
+                        let gap = less.prove().unwrap_err().difference;
+                        let within = 128 - gap.leading_zeros() <= width.bits();
+                        assert!(within && gap.count_ones() <= u32::from(distance), "{plan} without table {left_out}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_bit_of_a_code_is_left_out_of_all_keys_and_none_beyond_it_is_in_one() {
+        for width in Width::ALL {
+            for distance in 0..=8 {
+                for plan in Plan::all(width, distance) {
+                    let mut words = [0_u64; 2];
+                    for (number, keyed) in plan.keyed().iter().enumerate() {
+                        words[plan.word_of(number)] |= keyed.stretches[0].mask() | keyed.stretches[1].mask();
+                    }
+                    let upper = if distance == 0 { 0 } else { u64::MAX };
+                    let expected = match width {
+                        Width::B32 => [u64::from(u32::MAX), 0],
+                        Width::B64 => [u64::MAX, 0],
+                        // One equal word is key enough for equal codes.
+                        Width::B128 => [u64::MAX, upper],
+                    };
+                    assert_eq!(words, expected, "{plan}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_plans_for_three_bits_are_those_of_the_design() {
+        let tables: Vec<usize> = Plan::all(Width::B64, 3).iter().map(Plan::tables).collect();
+        assert_eq!(tables, [2, 2, 4, 4, 6, 8, 10, 12]);
+        let names: Vec<String> = Plan::all(Width::B128, 4).iter().map(Plan::to_string).collect();
+        assert_eq!(
+            names[..2],
+            ["1 part with 2 bits flipped, 1 part with 1 bit flipped", "2 parts with 1 bit flipped, 1 part as they are"]
+        );
+    }
+
+    fn needs(entries: u64, bytes_per_entry: f64) -> PlanRequirements<'static> {
+        PlanRequirements { width: Width::B64, max_distance: 3, entries, bytes_per_entry, sample: &[] }
+    }
+
+    #[test]
+    fn more_memory_buys_fewer_lines() {
+        let wide = Plan::choose(&needs(10_000_000, 200.0));
+        let lean = Plan::choose(&needs(10_000_000, 32.0));
+        assert_eq!(lean.tables(), 2);
+        assert!((6..=8).contains(&wide.tables()), "{wide}");
+        assert_eq!(Plan::choose(&needs(10_000_000, 1.0)).tables(), 2, "the smallest when none fits");
+    }
+
+    #[test]
+    fn codes_that_share_much_ask_for_longer_keys() {
+        let code = |code: u64| u128::from(code.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let uniform: Vec<u128> = (0..10_000).map(code).collect();
+        let crowded: Vec<u128> = uniform.iter().map(|code| code & !0x00FF_0000_00FF_0000).collect();
+        let with = |sample| Plan::choose(&PlanRequirements { sample, ..needs(10_000_000, 200.0) }).tables();
+        assert!(with(&crowded) > with(&uniform));
+    }
+}

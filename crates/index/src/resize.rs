@@ -1,0 +1,183 @@
+//! Resizes a table without a pause: the new table is filled a few entries at a time and then replaces the old one.
+//!
+//! The old table goes on to be probed and inserted into until then. The new one is filled from the ring, oldest first,
+//! so that it meets the entries in their order. What is left of the old one is given back piece by piece.
+//!
+//! The system makes room for a large page when it is first touched, and on a virtual machine that may take it
+//! milliseconds. So somebody else makes the lines and touches them ([`TableResize::maintenance_task`]), and gives the old ones back
+//! ([`DeferredFree::maintenance_task`]); without such a helper one page is touched a message.
+
+use std::ops::Range;
+
+use crate::buckets::{self, Buckets, Discarded};
+use crate::keys::Keys;
+use crate::layout::Layout;
+use crate::live_window::{LiveWindow, id_of, position_of};
+use crate::overflow::OverflowRuns;
+use crate::simd::{Backend, Compare, Job, LINE};
+use crate::table::Table;
+use crate::tasks::{Deferred, Task};
+
+/// Fewest entries moved for one that is inserted.
+const AT_ONCE: u64 = 16;
+
+/// Entries moved for one that is inserted, for each of the tables, which grow one after the other: all of them have
+/// grown before a third as many have come as there were.
+const AT_ONCE_A_TABLE: u64 = 3;
+
+/// A table that is being filled.
+#[derive(Debug)]
+pub(crate) struct TableResize<L> {
+    table: Table<L>,
+    /// Which of the tables it will replace.
+    number: usize,
+    /// Its lines, when they are there.
+    lines: u64,
+    ground: Allocation,
+    next: u64,
+    at_once: u64,
+}
+
+/// How far the memory of the lines is.
+#[derive(Debug)]
+enum Allocation {
+    /// It waits for a helper.
+    Wanted,
+    /// A helper makes the lines.
+    Promised(Deferred<Buckets>),
+    /// So many of its large pages were touched without a helper.
+    Touched(usize),
+    Ready,
+}
+
+/// Memory that waits to be given back.
+#[derive(Debug, Default)]
+pub(crate) struct DeferredFree(Vec<(OverflowRuns, Discarded)>);
+
+impl DeferredFree {
+    /// Gives one piece back.
+    #[inline]
+    pub(crate) fn step(&mut self) {
+        if self.0.last_mut().is_some_and(|(runs, lines)| runs.discard_one() && lines.step()) {
+            self.0.pop();
+        }
+    }
+
+    /// Returns the giving back of all.
+    pub(crate) fn maintenance_task(&mut self) -> Option<Task<'static>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let scrap = std::mem::take(&mut self.0);
+        Some(Box::new(move || drop(scrap)))
+    }
+}
+
+struct Move<'a, L, K>(&'a mut TableResize<L>, &'a K, u64, LiveWindow, u64);
+
+impl<L: Layout, K: Keys> Job for Move<'_, L, K> {
+    type Output = ();
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    fn run<C: Compare>(self) {
+        let Self(growing, keys, tail, alive, until) = self;
+        let number = growing.number;
+        for ahead in until..until + growing.at_once {
+            if let Some(key) = keys.key(number, ahead) {
+                growing.table.prefetch_home(key);
+            }
+        }
+        for position in growing.next..until {
+            if let Some(key) = keys.key(number, position) {
+                let held = |id| keys.key(number, position_of(id, tail));
+                growing.table.insert::<C>(key, id_of(position), alive, held);
+            }
+        }
+        growing.next = until;
+    }
+}
+
+impl<L: Layout> TableResize<L> {
+    /// Begins to fill a table of so many lines, one of `tables`, from position `tail` on. `table_of` makes it of empty lines.
+    /// With a helper it waits for [`TableResize::maintenance_task`] where they are many.
+    pub(crate) fn new(
+        table_of: impl FnOnce(Buckets) -> Table<L>,
+        lines: u64,
+        (number, tables): (usize, usize),
+        tail: u64,
+        is_helped: bool,
+    ) -> Self {
+        let (ground, here) = if is_helped && buckets::are_many(lines) {
+            (Allocation::Wanted, 1)
+        } else {
+            (Allocation::Touched(0), lines)
+        };
+        let at_once = AT_ONCE.max(AT_ONCE_A_TABLE * tables as u64);
+        Self { table: table_of(Buckets::with_room(here)), number, lines, ground, next: tail, at_once }
+    }
+
+    /// Returns the making of its memory, if that is what is to be done.
+    pub(crate) fn maintenance_task(&mut self) -> Option<Task<'static>> {
+        if !matches!(self.ground, Allocation::Wanted) {
+            return self.table.maintenance_task();
+        }
+        let lines = self.lines;
+        let (promise, task) = Deferred::of(move || Buckets::with_room(lines).touched());
+        self.ground = Allocation::Promised(promise);
+        Some(task)
+    }
+
+    /// Says whether the lines are there and their memory, too; does a little for it.
+    fn is_ready(&mut self) -> bool {
+        self.ground = match std::mem::replace(&mut self.ground, Allocation::Ready) {
+            Allocation::Wanted => Allocation::Wanted,
+            Allocation::Touched(page) if self.table.touch(page) => Allocation::Touched(page + 1),
+            Allocation::Touched(_) | Allocation::Ready => return true,
+            Allocation::Promised(promise) => match promise.kept() {
+                Ok(Some(lines)) => {
+                    self.table.put_lines(lines);
+                    return true;
+                }
+                // Nobody does it: then it is done here.
+                Ok(None) => {
+                    self.table.put_lines(Buckets::with_room(self.lines));
+                    Allocation::Touched(0)
+                }
+                Err(promise) => Allocation::Promised(promise),
+            },
+        };
+        false
+    }
+
+    /// Moves a few entries; says whether the table has all of them now.
+    pub(crate) fn step(&mut self, engine: Backend, keys: &impl Keys, positions: &Range<u64>) -> bool {
+        if !self.is_ready() {
+            return false;
+        }
+        self.next = self.next.max(positions.start);
+        let until = (self.next + self.at_once).min(positions.end);
+        engine.run(Move(self, keys, positions.start, LiveWindow::between(positions.start, positions.end), until));
+        self.next >= positions.end
+    }
+
+    /// Moves all entries; returns the table.
+    pub(crate) fn finish(mut self, engine: Backend, keys: &impl Keys, positions: &Range<u64>) -> Table<L> {
+        while !self.step(engine, keys, positions) {}
+        self.table
+    }
+
+    /// Puts the table in the place of the old one.
+    pub(crate) fn replace(self, tables: &mut [Table<L>], scrap: &mut DeferredFree) {
+        if let Some(old) = tables.get_mut(self.number) {
+            scrap.0.push(std::mem::replace(old, self.table).discard());
+        }
+    }
+
+    /// Returns the memory of the table, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let here = self.table.stats().memory_bytes;
+        let all = usize::try_from(self.lines).unwrap_or(0) * LINE;
+        if matches!(self.ground, Allocation::Promised(_)) { here + all } else { here }
+    }
+}

@@ -1,0 +1,367 @@
+//! One table: finds the entries whose key a probe shares.
+//!
+//! An entry stands in the line of its key, or in the run of that line. Whether it lives is told by its id alone, so
+//! expiry touches nothing here; a slot that is not alive is free, and a line is tidied when the sweep comes by.
+
+use crate::buckets::{Buckets, Discarded};
+use crate::layout::Layout;
+use crate::live_window::{LiveWindow, id_of};
+use crate::overflow::OverflowRuns;
+use crate::shape::Shape;
+use crate::simd::{self, Compare, Line, Portable, set_word, word_at};
+use crate::tasks::Task;
+
+/// Positions from one swept line to the next, where there are fewer lines than [`MANY_LINES`], and where there are more:
+/// each line is swept long before ids come round again.
+const SWEEP_EVERY: u64 = 32;
+pub(crate) const SWEEP_MANY_EVERY: u64 = 8;
+const MANY_LINES: u64 = 1 << 26;
+
+/// One position in so many whose insert meets a run is often.
+const WORTH_ASKING: u64 = 80;
+
+/// Blocks of a run that one insert may drop.
+const DROPS: usize = 64;
+
+/// Entries by the key that a [`Shape`] takes from their codes, in lines of a [`Layout`].
+#[derive(Debug)]
+pub(crate) struct Table<L> {
+    layout: L,
+    shape: Shape,
+    lines: Buckets,
+    runs: OverflowRuns,
+    /// Ids are kept as their distance from here, so that a line of zeros holds nothing alive.
+    base: u32,
+    swept: u64,
+    with_run: u64,
+    /// Inserts that met a run lately, and whether they were so many that runs are worth asking for.
+    met_run: u64,
+    leads_to_runs: bool,
+    largest: u32,
+    /// Largest since the sweep began anew.
+    largest_lately: u32,
+}
+
+/// Figures of one table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Home lines.
+    pub lines: u64,
+    /// Lines that have an overflow run.
+    pub overflowed: u64,
+    /// Most entries that were seen in one line and its run lately.
+    pub largest: u32,
+    /// Memory of lines and runs, in bytes.
+    pub memory_bytes: usize,
+}
+
+/// Something found in a table: where it stands, and the code where the table holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// How many positions behind the tail, from 0.
+    pub(crate) age: u32,
+    /// Its code, which is near. Without one only the tag is known to be near, or equal.
+    pub(crate) code: Option<u64>,
+}
+
+impl<L: Layout> Table<L> {
+    /// Makes an empty table of empty lines, for entries from position `tail` on.
+    pub(crate) fn new(layout: L, shape: Shape, lines: Buckets, tail: u64) -> Self {
+        Self {
+            layout,
+            shape,
+            lines,
+            runs: OverflowRuns::new(L::CODES),
+            base: id_of(tail).wrapping_sub(1),
+            swept: 0,
+            with_run: 0,
+            met_run: 0,
+            leads_to_runs: false,
+            largest: 0,
+            largest_lately: 0,
+        }
+    }
+
+    /// Returns its shape.
+    pub(crate) const fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Returns how many positions may be alive at a time.
+    pub(crate) fn most_positions(&self) -> u64 {
+        self.layout.most_positions()
+    }
+
+    /// Returns the number of its lines.
+    pub(crate) const fn lines(&self) -> u64 {
+        self.lines.count()
+    }
+
+    /// Returns a bound on the entries that one probe meets.
+    pub(crate) fn most_met(&self) -> u64 {
+        u64::from(self.largest) * self.shape.flips().len() as u64
+    }
+
+    /// Returns the line of a place.
+    #[inline]
+    fn number_at(&self, place: u64) -> u64 {
+        upper_half(place, self.lines.count())
+    }
+
+    #[inline]
+    fn number_of(&self, code: u64) -> u64 {
+        self.number_at(self.shape.place(code))
+    }
+
+    /// Asks the memory for the lines of a code.
+    #[inline]
+    pub(crate) fn prefetch(&self, code: u64) {
+        let place = self.shape.place(code);
+        for flip in self.shape.flips() {
+            simd::prefetch(self.lines.line(self.number_at(place ^ flip.place)));
+        }
+    }
+
+    /// Asks the memory for the line in which a code would stand.
+    #[inline]
+    pub(crate) fn prefetch_home(&self, code: u64) {
+        simd::prefetch(self.lines.line(self.number_of(code)));
+    }
+
+    /// Asks the memory for the runs of a code, whose lines have come by now.
+    #[inline]
+    pub(crate) fn prefetch_runs(&self, code: u64) {
+        if self.leads_to_runs {
+            let place = self.shape.place(code);
+            for flip in self.shape.flips() {
+                if let Some(run) = self.layout.run(self.lines.line(self.number_at(place ^ flip.place))) {
+                    self.runs.prefetch(run);
+                }
+            }
+        }
+    }
+
+    /// Inserts an entry; `code_at` gives the codes of other entries that live, by id.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(crate) fn insert<C: Compare>(
+        &mut self,
+        code: u64,
+        id: u32,
+        alive: LiveWindow,
+        code_at: impl Fn(u32) -> Option<u64>,
+    ) {
+        let (layout, own) = (self.layout, alive.counted_from(self.base));
+        let window = layout.window(own);
+        let (number, tag) = (self.number_of(code), self.shape.tag(code));
+        let word = layout.word(tag, id.wrapping_sub(self.base));
+        if let Some(line) = self.lines.line_mut(number) {
+            if layout.run(line).is_some() {
+                self.met_run += 1;
+                let taken = C::alive(line, window);
+                self.with_run -= u64::from(fold(layout, line, &mut self.runs, window, taken, &self.shape));
+            }
+            let free = layout.slots(line) & !C::alive(line, window);
+            if free != 0 {
+                layout.set::<C>(line, free.trailing_zeros(), tag, word);
+            } else {
+                let base = self.base;
+                let held = overflow(layout, line, &mut self.runs, (code, word), |id| code_at(id.wrapping_add(base)));
+                self.with_run += u64::from(held.is_new);
+                self.largest_lately = self.largest_lately.max(held.entries);
+                self.largest = self.largest.max(held.entries);
+            }
+        }
+    }
+
+    /// Says whether a line is to be swept at the position of this number.
+    pub(crate) const fn is_swept_at(&self, position: u64) -> bool {
+        position.is_multiple_of(if self.lines.count() > MANY_LINES { SWEEP_MANY_EVERY } else { SWEEP_EVERY })
+    }
+
+    /// Judges by so many positions whether runs are met so often that they are worth asking for.
+    pub(crate) fn judge(&mut self, positions: u64) {
+        self.leads_to_runs = std::mem::take(&mut self.met_run) * WORTH_ASKING > positions;
+    }
+
+    /// Says whether runs are worth asking for.
+    pub(crate) const fn leads_to_runs(&self) -> bool {
+        self.leads_to_runs
+    }
+
+    /// Tidies the next line: what is dead there stays dead until its turn comes again, and its run gets as small as it
+    /// can be.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(crate) fn sweep<C: Compare>(&mut self, alive: LiveWindow) {
+        let (layout, own) = (self.layout, alive.counted_from(self.base));
+        let (window, dead) = (layout.window(own), layout.word(0, own.tail.wrapping_sub(1)));
+        if let Some(line) = self.lines.line_mut(self.swept) {
+            let old = layout.old();
+            let lately = LiveWindow { tail: own.tail.wrapping_sub(old), live: own.live.saturating_add(old) };
+            let mut idle = layout.slots(line) & !C::alive(line, layout.window(lately));
+            while idle != 0 {
+                let slot = idle.trailing_zeros();
+                idle &= idle - 1;
+                set_word(line, slot, dead);
+            }
+            if let Some(run) = layout.run(line) {
+                let left = self.runs.drop_expired(run, window, DROPS).map(|run| self.runs.shrunk(run));
+                layout.set_run(line, left, dead);
+                self.with_run -= u64::from(left.is_none());
+                let entries = left.map_or(0, |run| self.runs.len(run) + L::BESIDE_RUN);
+                self.largest_lately = self.largest_lately.max(entries);
+            }
+        }
+        self.swept += 1;
+        // The run of the next line, and the line after some more: by their turn they have come.
+        if let Some(run) = layout.run(self.lines.line(self.swept)) {
+            self.runs.prefetch_head(run);
+        }
+        simd::prefetch(self.lines.line(self.swept + 4));
+        if self.swept >= self.lines.count() {
+            self.swept = 0;
+            self.largest = std::mem::take(&mut self.largest_lately);
+        }
+    }
+
+    /// Returns how many entries stand in runs where a probe looks.
+    pub(crate) fn in_runs(&self, code: u64) -> u64 {
+        let runs = self.shape.flips().iter().filter_map(|flip| {
+            self.layout.run(self.lines.line(self.number_of(code ^ flip.bits))).map(|run| u64::from(self.runs.len(run)))
+        });
+        runs.sum()
+    }
+
+    /// Shows everything that lives and may differ in at most `reach` bits from a code, with the flip under which it
+    /// was found.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "part of a job's inner loop")]
+    pub(crate) fn probe<C: Compare>(
+        &self,
+        code: u64,
+        reach: u32,
+        alive: LiveWindow,
+        visit: &mut impl FnMut(u64, Found),
+    ) {
+        let layout = self.layout;
+        let window = layout.window(alive.counted_from(self.base));
+        let (place, tag) = (self.shape.place(code), self.shape.tag(code));
+        for flip in self.shape.flips() {
+            let line = self.lines.line(self.number_at(place ^ flip.place));
+            let mut near = layout.near::<C>(line, tag, reach, window) & layout.slots(line);
+            while near != 0 {
+                let age = layout.age(word_at(line, near.trailing_zeros()), window);
+                near &= near - 1;
+                visit(flip.bits, Found { age, code: None });
+            }
+            let Some(run) = layout.run(line) else { continue };
+            if L::CODES {
+                self.runs.near::<C>(run, code, reach, window, &mut |word, held| {
+                    visit(flip.bits, Found { age: layout.age(word, window), code: Some(held) });
+                });
+            } else {
+                let mask = layout.tag_mask();
+                self.runs.equal::<C>(run, tag, mask, window, &mut |word| {
+                    visit(flip.bits, Found { age: layout.age(word, window), code: None });
+                });
+            }
+        }
+    }
+
+    /// Puts empty lines in.
+    pub(crate) fn put_lines(&mut self, lines: Buckets) {
+        self.lines = lines;
+    }
+
+    /// Returns the making of memory for runs, when it is needed soon.
+    pub(crate) fn maintenance_task(&mut self) -> Option<Task<'static>> {
+        self.runs.maintenance_task()
+    }
+
+    /// Touches a large page of the lines: see [`Buckets::touch`].
+    pub(crate) fn touch(&mut self, page: usize) -> bool {
+        self.lines.touch(page)
+    }
+
+    /// Makes the table ready to be given back piece by piece.
+    pub(crate) fn discard(self) -> (OverflowRuns, Discarded) {
+        (self.runs, self.lines.discard())
+    }
+
+    /// Returns its figures.
+    pub(crate) fn stats(&self) -> TableStats {
+        TableStats {
+            lines: self.lines.count(),
+            overflowed: self.with_run,
+            largest: self.largest,
+            memory_bytes: self.lines.memory_bytes() + self.runs.memory_bytes(),
+        }
+    }
+}
+
+/// Scales a place to a number below `count`.
+#[inline]
+const fn upper_half(place: u64, count: u64) -> u64 {
+    ((place as u128 * count as u128) >> 64) as u64
+}
+
+struct Overflow {
+    is_new: bool,
+    entries: u32,
+}
+
+/// Takes the run of a line back into its slots where all of it finds room; says whether it did.
+#[cold]
+#[inline(never)]
+fn fold<L: Layout>(
+    layout: L,
+    line: &mut Line,
+    runs: &mut OverflowRuns,
+    window: LiveWindow,
+    taken: u32,
+    shape: &Shape,
+) -> bool {
+    let Some(run) = layout.run(line) else { return false };
+    let left = runs.drop_expired(run, window, DROPS);
+    let mut free = layout.slots(line) & !taken;
+    let room = free.count_ones();
+    let is_empty = left.is_none_or(|run| {
+        runs.take_all(run, room, |code, word| {
+            layout.set::<Portable>(line, free.trailing_zeros(), shape.tag(code), word);
+            free &= free - 1;
+        })
+    });
+    // Nothing that is less than the tail lives.
+    layout.set_run(line, left.filter(|_| !is_empty), window.tail.wrapping_sub(1));
+    is_empty
+}
+
+/// Puts an entry into the run of a line without a free slot.
+#[cold]
+#[inline(never)]
+fn overflow<L: Layout>(
+    layout: L,
+    line: &mut Line,
+    runs: &mut OverflowRuns,
+    (code, word): (u64, u32),
+    code_at: impl Fn(u32) -> Option<u64>,
+) -> Overflow {
+    let held = layout.run(line);
+    // An entry that gives way to the run is older than this one.
+    let begun = || layout.gives_way(line).and_then(|older| Some(runs.begin(code_at(older)?, older)));
+    let run = match held.or_else(begun) {
+        Some(run) => runs.append(run, code, word),
+        None => runs.begin(code, word),
+    };
+    layout.set_run(line, Some(run), 0);
+    Overflow { is_new: held.is_none(), entries: runs.len(run) + L::BESIDE_RUN }
+}
+
+/// Lines for so many entries, `load` to a line in the mean; never more than there are keys.
+pub(crate) fn lines_for(entries: u64, load: f64, key_bits: u32) -> u64 {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "neither negative nor beyond 2^64")]
+    let lines = (entries as f64 / load).ceil() as u64;
+    lines.clamp(1, 1_u64.checked_shl(key_bits).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,379 @@
+//! Tables over one ring: each leads from a key to the entries that have it.
+//!
+//! The ring belongs to the caller, who knows the entries' keys by position ([`Keys`]); here stand ids and tags only.
+//! A table holds what lives between the ring's tail and head, and grows and shrinks with it, a few entries at a time.
+
+use std::ops::Range;
+
+use crate::buckets::Buckets;
+use crate::keys::Keys;
+use crate::layout::Layout;
+use crate::live_window::{LiveWindow, id_of, position_of};
+use crate::plan::{Keyed, Plan};
+use crate::resize::{DeferredFree, TableResize};
+use crate::simd::{Backend, Compare, Job};
+use crate::stats::TableStats;
+use crate::table::{Found, SWEEP_MANY_EVERY, Table};
+use crate::tasks::{Task, run_sequential};
+
+/// Inserts between two looks at the size of the tables.
+const LOOK_EVERY: u64 = 64;
+
+/// Fewest lines of a table.
+const FEWEST_LINES: u64 = 16;
+
+/// Positions from one judgement to the next on whether runs are met often.
+const JUDGE_EVERY: u64 = 512;
+
+/// Share of the mean load by which entries may exceed it before a table grows.
+const SLACK: f64 = 1.1;
+
+/// Bits that mark entries found before, so that each is visited once.
+const MARKS: usize = 1 << 16;
+
+/// Some tables over one ring, which may each have a key of an entry: exact look-ups with one table, locality-sensitive
+/// hashing with one for each band.
+#[derive(Debug)]
+pub struct Tables<L> {
+    keyed: Vec<Keyed>,
+    engine: Backend,
+    /// Entries that the tables are made for when they grow.
+    expected: u64,
+    all: Vec<Table<L>>,
+    growing: Option<TableResize<L>>,
+    scrap: DeferredFree,
+    /// Positions that have passed.
+    passed: u64,
+    /// Bound on the entries that one probe may meet.
+    most_met: u64,
+    /// Whether any table leads to runs so often that they are worth asking for.
+    lead_to_runs: bool,
+    /// Whether somebody asks for maintenance.
+    is_helped: bool,
+}
+
+struct Insert<'a, L, K, F>(&'a mut [Table<L>], &'a K, &'a Range<u64>, F);
+
+impl<L: Layout, K: Keys, F: Fn(usize) -> Option<u64>> Job for Insert<'_, L, K, F> {
+    type Output = ();
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    fn run<C: Compare>(self) {
+        let Self(tables, keys, positions, newest_key) = self;
+        let alive = LiveWindow::between(positions.start, positions.end);
+        let newest = positions.end.saturating_sub(1);
+        for (number, table) in tables.iter_mut().enumerate() {
+            if let Some(key) = newest_key(number) {
+                let held = |id| keys.key(number, position_of(id, positions.start));
+                table.insert::<C>(key, id_of(newest), alive, held);
+            }
+        }
+    }
+}
+
+struct Sweep<'a, L>(&'a mut [Table<L>], &'a Range<u64>, u64);
+
+impl<L: Layout> Job for Sweep<'_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    fn run<C: Compare>(self) {
+        let Self(tables, positions, passed) = self;
+        let alive = LiveWindow::between(positions.start, positions.end);
+        for table in tables.iter_mut().filter(|table| table.is_swept_at(passed)) {
+            table.sweep::<C>(alive);
+        }
+    }
+}
+
+struct Equal<'a, L, V>(&'a Table<L>, u64, &'a Range<u64>, V);
+
+impl<L: Layout, V: FnMut(u64)> Job for Equal<'_, L, V> {
+    type Output = ();
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled once for each engine")]
+    fn run<C: Compare>(self) {
+        let Self(table, key, positions, mut visit) = self;
+        let alive = LiveWindow::between(positions.start, positions.end);
+        table.probe::<C>(key, 0, alive, &mut |_, Found { age, .. }| visit(positions.start + u64::from(age)));
+    }
+}
+
+impl<L: Layout> Tables<L> {
+    /// Makes so many empty tables, each for keys of 64 bits, that grow towards so many entries.
+    #[must_use]
+    pub fn new(tables: usize, expected: u64) -> Self {
+        Self::starting_at(tables, expected, 0)
+    }
+
+    /// Does the same for a ring that begins at a position.
+    #[must_use]
+    pub fn starting_at(tables: usize, expected: u64, position: u64) -> Self {
+        Self::of_plan(vec![Keyed::WHOLE; tables], expected, Backend::detect(), position)
+    }
+
+    /// Makes the empty tables of a plan over a ring that begins at a position.
+    pub(crate) fn of_plan(keyed: Vec<Keyed>, expected: u64, engine: Backend, position: u64) -> Self {
+        let fewest = |keyed: &Keyed| FEWEST_LINES.min(keyed.most_lines());
+        let all = keyed.iter().map(|keyed| empty(keyed, fewest(keyed), &(position..position))).collect();
+        Self {
+            keyed,
+            engine,
+            expected,
+            all,
+            growing: None,
+            scrap: DeferredFree::default(),
+            passed: 0,
+            most_met: 0,
+            lead_to_runs: false,
+            is_helped: false,
+        }
+    }
+
+    /// Inserts the newest entry of the ring into every table in which it has a key; `positions` is the whole ring.
+    ///
+    /// Every entry is inserted when it is the newest; a table that grows meets it again by position.
+    #[inline]
+    pub fn insert(&mut self, keys: &impl Keys, positions: Range<u64>) {
+        let held = positions.end.saturating_sub(positions.start);
+        let newest = positions.end.saturating_sub(1);
+        self.insert_of(keys, &positions, held, |number| keys.key(number, newest));
+    }
+
+    /// [`Tables::insert`] where only `held` entries of the ring have keys, and those of the newest are at hand.
+    #[inline]
+    pub fn insert_of(
+        &mut self,
+        keys: &impl Keys,
+        positions: &Range<u64>,
+        held: u64,
+        newest_key: impl Fn(usize) -> Option<u64>,
+    ) {
+        self.engine.run(Insert(&mut self.all, keys, positions, newest_key));
+        self.tend(keys, positions, held);
+    }
+
+    /// Shows the entries whose key in a table is this one. An entry with another key may come along, as often as tags
+    /// of the layout are equal by chance: the caller compares.
+    #[inline]
+    pub fn equal(&self, table: usize, key: u64, positions: &Range<u64>, visit: impl FnMut(u64)) {
+        if let Some(table) = self.all.get(table) {
+            self.engine.run(Equal(table, key, positions, visit));
+        }
+    }
+
+    /// Shows every entry that shares at least `times` of these keys, one key a table, each once and oldest first. Some
+    /// that share fewer may come along: the caller counts.
+    pub fn found_in(&self, keys: &[u64], times: u32, positions: Range<u64>, mut visit: impl FnMut(u64)) {
+        // Nearly all are found once. Those whose mark is set already are worth sorting: found before, or next to one
+        // that was.
+        let mut marks = [0_u64; MARKS / 64];
+        let mut again = Vec::new();
+        let is_again = |marks: &mut [u64], position: u64| {
+            let at = usize::try_from(position % MARKS as u64).unwrap_or(0);
+            let Some(word) = marks.get_mut(at / 64) else { return true };
+            let before = std::mem::replace(word, *word | 1 << (at % 64));
+            before == *word
+        };
+        for (number, &key) in keys.iter().enumerate() {
+            self.equal(number, key, &positions, |position| {
+                if times <= 1 || is_again(&mut marks, position) {
+                    again.push(position);
+                }
+            });
+        }
+        again.sort_unstable();
+        // The first time is not among them.
+        let least = usize::try_from(times.saturating_sub(1)).unwrap_or(usize::MAX);
+        for same in again.chunk_by(|one, other| one == other) {
+            if let Some(&position) = same.first().filter(|_| same.len() >= least) {
+                visit(position);
+            }
+        }
+    }
+
+    /// Asks the memory for the lines of these keys, one a table.
+    #[inline]
+    pub fn prefetch(&self, keys: impl IntoIterator<Item = u64>) {
+        for (table, key) in self.all.iter().zip(keys) {
+            table.prefetch(key);
+        }
+    }
+
+    /// Returns the tables.
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Table<L>] {
+        &self.all
+    }
+
+    /// Returns a bound on the entries that one probe meets, as of late.
+    #[inline]
+    pub(crate) const fn most_met(&self) -> u64 {
+        self.most_met
+    }
+
+    /// Says whether runs are worth asking for ahead of time.
+    #[inline]
+    pub(crate) const fn lead_to_runs(&self) -> bool {
+        self.lead_to_runs
+    }
+
+    /// Hands over what somebody else may do meanwhile: see [`crate::HammingIndex::maintenance`].
+    pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
+        self.is_helped = true;
+        let growing = self.growing.as_mut().and_then(TableResize::maintenance_task);
+        self.all
+            .iter_mut()
+            .filter_map(Table::maintenance_task)
+            .chain(growing)
+            .chain(self.scrap.maintenance_task())
+            .for_each(hand_over);
+    }
+
+    /// Returns the engine that compares.
+    #[inline]
+    pub(crate) const fn engine(&self) -> Backend {
+        self.engine
+    }
+
+    /// Lets the tables grow towards so many entries from now on.
+    pub const fn expect(&mut self, entries: u64) {
+        self.expected = entries;
+    }
+
+    /// Keys the tables as a plan says, from the next time on that they are built.
+    pub(crate) fn take_plan(&mut self, plan: &Plan) {
+        self.keyed = plan.keyed().to_vec();
+    }
+
+    /// Makes all tables anew, as large as `held` entries ask for, and fills them at once.
+    pub fn build(&mut self, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
+        run_sequential(self.build_tasks(keys, positions, held));
+    }
+
+    /// Makes all tables anew, and returns a task for each that fills it: they are whole when all are done.
+    pub fn build_tasks<'a>(
+        &'a mut self,
+        keys: impl Keys + Copy + Send + 'a,
+        positions: &Range<u64>,
+        held: u64,
+    ) -> Vec<Task<'a>> {
+        self.growing = None;
+        let numbers = 0..self.keyed.len();
+        // Each is done as a whole, its memory included.
+        self.is_helped = false;
+        let to_fill: Vec<TableResize<L>> =
+            numbers.filter_map(|number| self.grown(number, self.lines_of(number, held), positions)).collect();
+        self.all = self.keyed.iter().map(|keyed| empty(keyed, 1, positions)).collect();
+        let engine = self.engine;
+        let fill = |(table, growing): (&'a mut Table<L>, TableResize<L>)| -> Task<'a> {
+            let positions = positions.clone();
+            Box::new(move || *table = growing.finish(engine, &keys, &positions))
+        };
+        self.all.iter_mut().zip(to_fill).map(fill).collect()
+    }
+
+    fn grown(&self, number: usize, lines: u64, positions: &Range<u64>) -> Option<TableResize<L>> {
+        let keyed = self.keyed.get(number)?;
+        let table = |memory| made_of(keyed, lines, memory, positions);
+        Some(TableResize::new(table, lines, (number, self.keyed.len()), positions.start, self.is_helped))
+    }
+
+    /// Returns how many lines a table should have for so many entries and somewhat more.
+    fn lines_of(&self, number: usize, held: u64) -> u64 {
+        let Some(keyed) = self.keyed.get(number) else { return 1 };
+        let soon_there = self.expected / 5 * 2 <= held && held <= self.expected;
+        let target = if soon_there { self.expected } else { held.saturating_mul(2) };
+        keyed.lines_for::<L>(target).max(FEWEST_LINES.min(keyed.most_lines()))
+    }
+
+    /// Does a little of what has to be done now and then.
+    #[inline]
+    fn tend(&mut self, keys: &impl Keys, positions: &Range<u64>, held: u64) {
+        self.passed += 1;
+        if self.passed.is_multiple_of(SWEEP_MANY_EVERY) {
+            self.tidy(positions);
+        }
+        self.scrap.step();
+        if let Some(growing) = &mut self.growing {
+            if growing.step(self.engine, keys, positions)
+                && let Some(grown) = self.growing.take()
+            {
+                grown.replace(&mut self.all, &mut self.scrap);
+                self.look_at_sizes(positions, held);
+            }
+        } else if self.passed.is_multiple_of(LOOK_EVERY) {
+            self.look_at_sizes(positions, held);
+        }
+    }
+
+    /// Sweeps lines, and looks at how full all of them are.
+    fn tidy(&mut self, positions: &Range<u64>) {
+        self.engine.run(Sweep(&mut self.all, positions, self.passed));
+        if self.passed.is_multiple_of(JUDGE_EVERY) {
+            self.all.iter_mut().for_each(|table| table.judge(JUDGE_EVERY));
+            self.lead_to_runs = self.all.iter().any(Table::leads_to_runs);
+        }
+        self.most_met = self.all.iter().map(Table::most_met).sum();
+    }
+
+    fn look_at_sizes(&mut self, positions: &Range<u64>, held: u64) {
+        let misfits = self.all.iter().zip(&self.keyed).enumerate().filter_map(|(number, (table, keyed))| {
+            let (lines, wanted) = (table.lines(), self.lines_of(number, held));
+            #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+            let is_full = held as f64 > lines as f64 * keyed.load::<L>() * SLACK && wanted > lines;
+            let is_outlived = table.most_positions() < positions.end - positions.start;
+            (is_full || is_outlived || wanted * 8 <= lines).then_some((lines, number, wanted))
+        });
+        // The smallest first: it is the fullest, and nobody waits for ever.
+        self.growing = misfits.min().and_then(|(_, number, lines)| self.grown(number, lines, positions));
+    }
+
+    /// Makes the tables small at once when next to nothing is held.
+    pub fn shrink_if_idle(&mut self, keys: &(impl Keys + Sync), positions: &Range<u64>, held: u64) {
+        let lines: u64 = self.all.iter().map(Table::lines).max().unwrap_or(0);
+        if held < LOOK_EVERY && lines > 1024 {
+            self.build(keys, positions, held);
+        }
+    }
+
+    /// Returns the figures of each table.
+    pub fn stats(&self) -> Vec<TableStats> {
+        self.all.iter().map(Table::stats).collect()
+    }
+
+    /// Says whether a table of another size is being filled.
+    pub const fn is_growing(&self) -> bool {
+        self.growing.is_some()
+    }
+
+    /// Returns the memory of all tables, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let growing = self.growing.as_ref().map_or(0, TableResize::memory_bytes);
+        growing + self.all.iter().map(|table| table.stats().memory_bytes).sum::<usize>()
+    }
+}
+
+/// Makes an empty table for these positions and all that fit into so many lines.
+fn empty<L: Layout>(keyed: &Keyed, lines: u64, positions: &Range<u64>) -> Table<L> {
+    made_of(keyed, lines, Buckets::with_room(lines), positions)
+}
+
+/// Makes [`empty`] of other lines, where those are still to be made.
+fn made_of<L: Layout>(keyed: &Keyed, lines: u64, memory: Buckets, positions: &Range<u64>) -> Table<L> {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate"
+    )]
+    let room = (lines as f64 * keyed.load::<L>()) as u64;
+    let layout = L::telling(room.max(positions.end - positions.start));
+    Table::new(layout, keyed.shape(lines), memory, positions.start)
+}
+
+#[cfg(test)]
+mod tests;
