@@ -12,6 +12,7 @@ use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::KafkaError;
+use rdkafka::producer::{DeliveryResult, ProducerContext};
 use rdkafka::types::RDKafkaConfRes;
 
 /// How long the coordinator lets a judge's transaction live.
@@ -297,6 +298,12 @@ impl ClientContext for LoggingContext {
 }
 
 impl ConsumerContext for LoggingContext {}
+
+impl ProducerContext for LoggingContext {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
+}
 
 /// What the library adds to a failure that it told before: another client may be late to tell it, when brokers answer again.
 const REPEATED: &str = "identical error(s) suppressed";

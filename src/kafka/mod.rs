@@ -2,7 +2,7 @@
 //!
 //! Each file is one conversation with the cluster, with a thread of its own where the client wants to be polled:
 //! [`group_consumer`] (a consumer that belongs to a group), [`verdict_log`] (a reader that follows), [`fingerprint_log`]
-//! (appending requests), [`producer`] (one transactional producer), [`output`] (pages to records), [`offsets`],
+//! (appending requests), [`producer`] (one transactional producer), [`open_transaction`] (ending what a dead one left), [`output`] (pages to records), [`offsets`],
 //! [`first_records`], [`pages`], [`position_reader`], [`requests`], [`inspector`] and [`admin`] (questions with one answer); for the
 //! demo [`feed`] and [`tail`] (both ends of the service) and [`mock`]. All of them report by handing values to a sink given at
 //! the start, in the order in which things happened; none decides anything. [`backlog`] counts what the producers have yet to
@@ -20,6 +20,7 @@ pub mod first_records;
 pub mod group_consumer;
 pub mod mock;
 pub mod offsets;
+pub mod open_transaction;
 pub mod unassigned;
 pub mod output;
 pub mod pages;

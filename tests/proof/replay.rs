@@ -5,6 +5,9 @@ use std::process::{Child, Command, Output, Stdio};
 
 use dupgate::crawl::{Crawl, CrawlSettings};
 use dupgate::record::Source;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::producer::{BaseProducer, Producer};
+use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{Value, json};
 
 use crate::accounting::{Ledger, Outcome};
@@ -311,6 +314,48 @@ fn a_replay_that_is_killed_and_resumed_ends_as_one_that_was_not() {
 
     let twice = refused(&cluster, &by_time("torn"), 78);
     assert!(twice.contains("was begun already"), "{twice}");
+}
+
+/// What a replay leaves that is killed between its offsets and its commit: its transaction is open, and its group has offsets of
+/// the input in it.
+fn leave_a_transaction_open(cluster: &Cluster<'_>, id: &str) {
+    let group = format!("{}.replay.{id}", cluster.group());
+    let producer: BaseProducer = cluster.broker().client().set("transactional.id", &group).create().unwrap();
+    producer.init_transactions(wait::LIMIT).unwrap();
+    producer.begin_transaction().unwrap();
+    let consumer: BaseConsumer = cluster.broker().client().set("group.id", &group).create().unwrap();
+    let mut offsets = TopicPartitionList::new();
+    offsets.add_partition_offset(&cluster.inputs()[0], 0, Offset::Offset(7)).unwrap();
+    producer.send_offsets_to_transaction(&offsets, &consumer.group_metadata().unwrap(), wait::LIMIT).unwrap();
+    // A client that ends aborts nothing by itself.
+}
+
+#[test]
+fn a_transaction_that_a_killed_replay_left_open_is_waited_for_by_nobody() {
+    const PAGES: usize = 600;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 2);
+    crawl(broker, &cluster, PAGES, 2);
+    let by_time = |id: &'static str| ["replay", "run", "--from", "start", "--id", id, "--execute"];
+    let whole = ask(&cluster, &by_time("whole"));
+    let mut killed = Running::start(cluster.command(&[&by_time("open")[..], &["--rate", "10/s"]].concat()));
+    wait::until("its first commit", || {
+        assert!(!killed.has_ended(), "it was over before it was killed");
+        let output = run(cluster.command(&["replay", "status", "open", "-o", "json"]));
+        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+        status[0]["counts"]["pages"].as_u64().filter(|pages| *pages > 0)
+    });
+    killed.kill();
+    leave_a_transaction_open(&cluster, "open");
+
+    let differ = ask(&cluster, &["replay", "diff", "open", "--against", "whole", "--no-page"]);
+    assert!(differ["same"].as_u64() > Some(0), "compared as far as it is: {differ}");
+    let left = run(cluster.command(&["replay", "clean", "open"]));
+    let left = String::from_utf8_lossy(&left.stdout).into_owned();
+    assert!(left.contains(&format!("{}.replay.open", cluster.unique())), "its outputs would go, too: {left}");
+    let resumed = ask(&cluster, &["replay", "resume", "open"]);
+    assert_eq!(resumed["digests"], whole["digests"]);
 }
 
 /// Pages of a replay's report by verdict, of one variant.

@@ -113,7 +113,7 @@ pub(super) fn diff(args: &DiffArgs, global: &Global) -> Result<(), Fatal> {
 
 /// Reads a replay. One that has not come to its end is compared as far as it is.
 fn written(store: &Store, id: &str) -> Result<Stored, Fatal> {
-    let stored = store.read(id)?;
+    let stored = store.look(id)?;
     let done = stored.total.as_ref().map_or(0, |total| total.counts.pages);
     if stored.total.as_ref().is_none_or(|total| !total.is_done) {
         note(&format!(

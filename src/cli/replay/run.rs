@@ -32,7 +32,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
         return Ok(());
     }
     confirm(&plan, args.confirm_live.as_deref())?;
-    let stored = if plan.into.writes() {
+    let (stored, lock) = if plan.into.writes() {
         if store.is_begun(&plan.id)? {
             let id = &plan.id;
             let why = anyhow::anyhow!(
@@ -42,32 +42,33 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
         }
         let lock = Lock::take(&both.live, &plan.id)?;
         store.begin(&plan, both.tried.first().unwrap_or(&both.live))?;
-        drop(lock);
-        store.progress(plan)?
+        (store.progress(plan)?, Some(lock))
     } else {
-        Stored { plan, total: None, marks: std::collections::BTreeMap::new() }
+        (Stored { plan, total: None, marks: std::collections::BTreeMap::new() }, None)
     };
-    go(stored, &both, &args.pace, global)
+    go(stored, lock, &both, &args.pace, global)
 }
 
 /// Goes on with a replay.
 pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
     let base = settings::read(global)?;
     let store = Store::open(&base.live)?;
-    let stored = store.read(&args.id)?;
-    let both = settings::of_plan(global, &stored.plan)?;
-    replay::check(&stored.plan, &store, &both.live, &both.tried)?;
-    if stored.total.as_ref().is_some_and(|total| total.is_done) {
+    let seen = store.look(&args.id)?;
+    let both = settings::of_plan(global, &seen.plan)?;
+    replay::check(&seen.plan, &store, &both.live, &both.tried)?;
+    if seen.total.as_ref().is_some_and(|total| total.is_done) {
         note(&format!("replay {} is done already", args.id));
         return Ok(());
     }
+    let lock = Lock::take(&both.live, &args.id)?;
+    let stored = store.take_over(seen.plan)?;
     // A run that ended before it had written everything.
     store.begin_again(&stored.plan, both.tried.first().unwrap_or(&both.live))?;
-    go(stored, &both, &args.pace, global)
+    go(stored, Some(lock), &both, &args.pace, global)
 }
 
-fn go(stored: Stored, both: &Both, args: &PaceArgs, global: &Global) -> Result<(), Fatal> {
-    let _lock = stored.plan.into.writes().then(|| Lock::take(&both.live, &stored.plan.id)).transpose()?;
+/// Runs a replay to its end. The lock is held until then; one that writes nothing needs none.
+fn go(stored: Stored, _lock: Option<Lock>, both: &Both, args: &PaceArgs, global: &Global) -> Result<(), Fatal> {
     let plan = stored.plan.clone();
     let signals = service::signals()?;
     let mut of_metrics = both.live.metrics.clone();

@@ -52,7 +52,7 @@ const LAG_LOOK: Duration = Duration::from_secs(5);
 const ENOUGH: u64 = 1000;
 
 /// How long the coordinator lets a transaction live.
-const TRANSACTION: Duration = Duration::from_mins(1);
+pub(super) const TRANSACTION: Duration = Duration::from_mins(1);
 
 /// How a replay is run; nothing of it decides a verdict.
 #[derive(Clone, Debug, Default)]

@@ -6,17 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::super::service_context::{self, failure};
+use super::super::service_context::{self, ended, failure};
 use super::QUERY_TIMEOUT;
+use super::run::TRANSACTION;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
-use crate::kafka::client::Cluster;
+use crate::kafka::client::{Cluster, ProducerSettings};
 use crate::kafka::feed::{Feed, Page};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan};
 use crate::kafka::offsets::{Committed, Offsets};
+use crate::kafka::open_transaction::end_open_transaction;
 use crate::kafka::pages::Pages;
 use crate::record::PartitionId;
 use crate::replay::{Plan, Progress, Target, Total, own_name, plan_topic};
+use crate::transaction::CallError;
 
 /// Largest plan, in bytes.
 const PLAN_BYTES: &str = "8388608";
@@ -103,13 +106,24 @@ impl Store {
         Ok(names.iter().filter_map(id).collect())
     }
 
-    /// Reads a replay, and how far it is. Waits for the end of a transaction that is open: what is told is final.
+    /// Tells how far a replay is, to whoever goes on with it. A transaction that it left open when it was killed is ended first:
+    /// until its timeout nobody would be told. A run on another machine is fenced.
     ///
     /// # Errors
     ///
-    /// When there is none of this id, or it cannot be read.
-    pub fn read(&self, id: &str) -> Result<Stored, Fatal> {
-        self.progress(self.plan(id)?)
+    /// What the brokers refuse.
+    pub fn take_over(&self, plan: Plan) -> Result<Stored, Fatal> {
+        if plan.into.writes() {
+            let group = plan.own_group();
+            let settings = ProducerSettings { transaction_timeout: TRANSACTION, ..ProducerSettings::of_judge() };
+            let producer = self.cluster.transactional_producer(&group, &settings);
+            end_open_transaction(&producer, QUERY_TIMEOUT).map_err(|error| {
+                let otherwise =
+                    if matches!(error, CallError::Fatal(_)) { Reason::Failure } else { Reason::Unavailable };
+                ended(otherwise, error, &group)
+            })?;
+        }
+        self.progress(plan)
     }
 
     /// Reads a replay, and how far it was at its latest commit. Waits for nothing: it may be running.
@@ -123,7 +137,12 @@ impl Store {
         stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)
     }
 
-    fn plan(&self, id: &str) -> Result<Plan, Fatal> {
+    /// Reads the plan of a replay.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of this id, or it cannot be read.
+    pub fn plan(&self, id: &str) -> Result<Plan, Fatal> {
         let topic = plan_topic(&self.logs, id);
         let there = self.inspector.topic(&topic).map_err(service_context::cluster_error)?;
         if there.is_none() {
@@ -289,11 +308,11 @@ impl Store {
     /// When no broker answers.
     pub fn left(&self, id: &str) -> Result<Vec<String>, Fatal> {
         let names = self.inspector.topic_names().map_err(service_context::cluster_error)?;
-        let (own, plan) = (own_name(&self.logs, id) + ".", self.read(id).ok());
+        let (own, plan) = (own_name(&self.logs, id) + ".", self.plan(id).ok());
         let shadow: BTreeSet<String> = plan
             .into_iter()
-            .filter(|stored| stored.plan.into == Target::Shadow)
-            .flat_map(|stored| stored.plan.output.topics().cloned().collect::<Vec<_>>())
+            .filter(|plan| plan.into == Target::Shadow)
+            .flat_map(|plan| plan.output.topics().cloned().collect::<Vec<_>>())
             .collect();
         Ok(names.into_iter().filter(|name| name.starts_with(&own) || shadow.contains(name)).collect())
     }

@@ -1,0 +1,22 @@
+//! The transaction that a process left open when it was killed.
+
+use std::time::Duration;
+
+use rdkafka::ClientConfig;
+use rdkafka::producer::{BaseProducer, Producer};
+
+use super::client::LoggingContext;
+use super::errors;
+use crate::transaction::{Call, CallError};
+
+/// Ends the transaction that is open under the transactional id of these settings, and fences its producer if it still runs:
+/// offsets that the group has then are final, and asking for them waits for nobody.
+///
+/// # Errors
+///
+/// What the brokers refuse, or that none answered within `timeout`.
+pub fn end_open_transaction(config: &ClientConfig, timeout: Duration) -> Result<(), CallError> {
+    let producer: BaseProducer<LoggingContext> =
+        config.create_with_context(LoggingContext).map_err(|error| CallError::Fatal(error.to_string()))?;
+    producer.init_transactions(timeout).map_err(|error| errors::of_call(Call::Init, &error))
+}
