@@ -140,7 +140,14 @@ fn digits_hint(pair: &Pair, page_reader: &PageReader) -> Result<Option<String>, 
         Nearness { bits: Some(bits), .. } => format!("brings the SimHash distance to {bits}"),
         Nearness { .. } => return Ok(None),
     };
-    Ok(Some(format!("most of what differs are digits; text.normalize.digits: mask {distance}")))
+    // What the number guard keeps apart may be two prices.
+    let guard = pair.near.figures.zip(page_reader.settings().rules.number_guard);
+    let beware = if guard.is_some_and(|(shared, least)| shared < least) {
+        ", and so it would pages that differ by a price or a result"
+    } else {
+        ""
+    };
+    Ok(Some(format!("most of what differs are digits; text.normalize.digits: mask {distance}{beware}")))
 }
 
 impl Pair {

@@ -15,8 +15,15 @@ use clap::ValueEnum;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{Fingerprinter, Inspection};
-use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Rejection};
+use crate::panics::shielded;
+use crate::record::{EventTime, Fields, Format, InputSettings, RawRecord, Reject, Rejection};
 use crate::text::{self, Analyzer};
+
+/// Reads a page. A panic in the text work refuses the page, and tells nothing of its text.
+pub(super) fn guarded<T>(read: impl FnOnce() -> Result<T, Rejection>) -> Result<T, Rejection> {
+    let panicked = || Err(Rejection::new(Reject::TextPanic, "the text work panicked on this page"));
+    shielded(read).unwrap_or_else(panicked)
+}
 
 /// Where a page stands: `FILE`, `FILE:LINE`, or `-` for standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +137,8 @@ impl PageReader {
     /// Settings that cannot be used. That the page is refused is no error.
     pub fn read(&mut self, bytes: &[u8], format: Format) -> Result<Result<Inspection, Rejection>, Fatal> {
         let record = RawRecord { key: None, value: Some(bytes), headers: &() };
-        Ok(self.reader(format)?.inspect(&record))
+        let reader = self.reader(format)?;
+        Ok(guarded(|| reader.inspect(&record)))
     }
 
     /// Returns what turns texts into words.
@@ -149,8 +157,8 @@ impl PageReader {
     /// Settings that cannot be used, or that leave no text.
     pub fn reread(&self, normal: &str, text: &text::Settings) -> Result<Inspection, Fatal> {
         let record = RawRecord { key: None, value: Some(normal.as_bytes()), headers: &() };
-        let read = reader(&self.settings, Format::Text, text)?.inspect(&record);
-        read.map_err(|rejection| Reason::Failure.because(anyhow::anyhow!("{rejection}")))
+        let reader = reader(&self.settings, Format::Text, text)?;
+        guarded(|| reader.inspect(&record)).map_err(|rejection| Reason::Failure.because(anyhow::anyhow!("{rejection}")))
     }
 
     fn format_of(&self, place: &Place) -> Format {
@@ -205,4 +213,20 @@ fn bytes_of(place: &Place) -> std::io::Result<Option<Vec<u8>>> {
         bytes.pop();
     }
     Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_the_text_work_refuses_the_page_and_tells_nothing_of_it() {
+        let read = guarded(|| -> Result<(), Rejection> { panic!("the text of a page") });
+        let rejection = read.unwrap_err();
+        assert_eq!(
+            (rejection.reason(), rejection.message()),
+            (Reject::TextPanic, "the text work panicked on this page")
+        );
+        assert_eq!(guarded(|| Ok(3)).unwrap(), 3);
+    }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::Global;
 use super::compare::thousandths;
 use super::output::{Format, columns, print, print_json};
+use super::page::guarded;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::deduplicator::place_of;
@@ -123,7 +124,7 @@ fn sampled(args: &TuneArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
     let (mut pages, mut refused, mut letters) = (Vec::new(), 0, Letters::default());
     for line in sample(&args.files, args.sample)? {
         let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
-        let Ok(Inspection { reading, text, .. }) = reader.inspect(&record) else {
+        let Ok(Inspection { reading, text, .. }) = guarded(|| reader.inspect(&record)) else {
             refused += 1;
             continue;
         };

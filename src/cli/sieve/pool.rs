@@ -9,10 +9,10 @@ use std::thread::{Builder, Scope};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use crate::cli::page::guarded;
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::{FingerprintedPage, Fingerprinter, Scratch};
-use crate::panics::shielded;
-use crate::record::{RawRecord, Reject, Rejection};
+use crate::record::{RawRecord, Rejection};
 use crate::runtime::lines::{Input, Line, Unreadable};
 
 /// Stack of a thread for text work: parsers of deep documents go deep.
@@ -119,9 +119,10 @@ fn start<'scope, 'env>(
 /// Reads one line. A panic in the text work costs this line alone.
 fn read(line: Line, reader: &Fingerprinter, scratch: &mut Scratch) -> Read {
     let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
-    let reading = shielded(|| reader.read(&record, scratch)).unwrap_or_else(|| {
+    let reading = guarded(|| reader.read(&record, scratch));
+    if reading.is_err() {
+        // A panic may have left anything in it.
         *scratch = Scratch::default();
-        Err(Rejection::new(Reject::TextPanic, "the text work panicked on this page"))
-    });
+    }
     (line, reading)
 }

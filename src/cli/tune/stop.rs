@@ -10,6 +10,7 @@ use serde_json::json;
 use super::sample;
 use crate::cli::Global;
 use crate::cli::output::{Format, print, print_json};
+use crate::cli::page::guarded;
 use crate::config::Purpose;
 use crate::config::settings::Settings;
 use crate::deduplicator::{Deduplicator, DeduplicatorSettings, Route};
@@ -110,14 +111,15 @@ fn uniques(args: &StopArgs, settings: &Settings, reader: &Fingerprinter) -> Resu
     let (mut texts, mut pages, mut refused, mut scratch) = (Vec::new(), 0, 0, Scratch::default());
     for line in sample(&args.files, args.sample)? {
         let record = RawRecord { key: None, value: Some(line.content()), headers: &() };
-        let Ok(reading) = reader.read(&record, &mut scratch) else {
+        let Ok(reading) = guarded(|| reader.read(&record, &mut scratch)) else {
+            scratch = Scratch::default();
             refused += 1;
             continue;
         };
         pages += 1;
         let sifted = sieve.judge(line.source.clone(), Ok(reading)).map_err(|error| Reason::Bug.because(error))?;
         if sifted.verdict.route() == Route::Unique {
-            texts.extend(reader.normal_text(&record).ok());
+            texts.extend(guarded(|| reader.normal_text(&record)).ok());
         }
     }
     if refused > 0 {
