@@ -236,6 +236,20 @@ mod tests {
     }
 
     #[test]
+    fn all_of_a_long_topic_that_is_reopened_stays_a_range() {
+        let mut judged = Judged::default();
+        judged.raise_floor(1_000_000_000);
+        judged.reopen(5, i64::MAX);
+        assert_eq!((judged.low_watermark(), judged.reopened().len()), (5, 999_999_995));
+        let statistics = judged.reopened().bitmaps().map(|(_, bitmap)| bitmap.statistics());
+        let (bitmaps, arrays) = statistics.fold((0, 0), |(bitmaps, arrays), of| {
+            (bitmaps + of.n_bytes_bitset_containers, arrays + of.n_bytes_array_containers)
+        });
+        assert_eq!((bitmaps, arrays), (0, 0), "containers that spell out what is in them, in bytes");
+        assert!(judged.reopened().serialized_size() < 500_000, "{}", judged.reopened().serialized_size());
+    }
+
+    #[test]
     fn equality_does_not_see_the_floor() {
         let mut spelled = Judged::default();
         (0..10).for_each(|offset| assert!(spelled.insert(offset)));
