@@ -57,12 +57,13 @@ impl Index {
     }
 
     pub(super) fn positions_of_id(&self, id: IdHash, watermarks: &ExpiryWatermarks) -> Vec<u64> {
+        self.positions_with_id(id).filter(|&position| self.is_live(position, watermarks)).collect()
+    }
+
+    /// Returns every original in memory that has this id, in any order.
+    pub(super) fn positions_with_id(&self, id: IdHash) -> impl Iterator<Item = u64> {
         let mut found = Vec::new();
-        self.by_id.equal(0, id.0, &self.ring.positions(), |position| {
-            if self.ring.id(position) == Some(id) && self.is_live(position, watermarks) {
-                found.push(position);
-            }
-        });
-        found
+        self.by_id.equal(0, id.0, &self.ring.positions(), |position| found.push(position));
+        found.into_iter().filter(move |&position| self.ring.id(position) == Some(id))
     }
 }

@@ -76,10 +76,9 @@ impl Index {
     /// Returns the oldest originals of the id that a variant has, the newest last.
     fn variants(&self, probe: &Probe<'_>) -> Vec<u64> {
         let Some(id) = probe.id.filter(|_| probe.is_variant) else { return Vec::new() };
-        let mut found = self.positions_of_id(id, &probe.watermarks);
-        found.sort_unstable();
-        found.truncate(MAX_VARIANTS);
-        found
+        let is_live = |position| self.is_live(position, &probe.watermarks);
+        let search = || self.positions_with_id(id).filter(|&position| !self.ring.is_forgotten(position)).collect();
+        self.oldest_of_ids.borrow_mut().live(id, MAX_VARIANTS, self.ring.positions().start, is_live, search)
     }
 
     fn candidate(&self, probe: &Probe<'_>, (position, facts): (u64, &ring::MatchFields), by: MatchedBy) -> Candidate {

@@ -23,6 +23,7 @@ mod ring;
 mod shared;
 mod sketches;
 mod stats;
+mod variants;
 
 pub use dupgate_index::{HammingStats, Plan, TableStats, Task, run_sequential};
 pub use original::{Candidate, Original, Probe, ProbeStats, Removed};
@@ -30,6 +31,8 @@ pub use refusal::Refusal;
 pub use shared::SharedOriginals;
 pub use simhash_index::CODE_TABLES_BYTES;
 pub use stats::IndexStats;
+
+use std::cell::RefCell;
 
 use dupgate_index::{FuzzyTags, Tables};
 
@@ -40,6 +43,7 @@ use families::Families;
 use ring::{ByExact, ById, BySource, Ring, masked};
 use simhash_index::SimHashIndex;
 use sketches::Sketches;
+use variants::OldestOfIds;
 
 /// Most originals that a plan is made for: ids are told apart up to here.
 const MAX_ENTRIES: u64 = 1 << 31;
@@ -57,6 +61,7 @@ pub struct Index {
     by_exact: Tables<FuzzyTags>,
     by_id: Tables<FuzzyTags>,
     by_source: Tables<FuzzyTags>,
+    oldest_of_ids: RefCell<OldestOfIds>,
 }
 
 impl Index {
@@ -79,6 +84,7 @@ impl Index {
             by_exact: Tables::new(1, entries),
             by_id: Tables::new(1, entries),
             by_source: Tables::new(1, entries),
+            oldest_of_ids: RefCell::default(),
         }
     }
 
@@ -130,8 +136,9 @@ impl Index {
             let (ring, positions) = (&self.ring, self.ring.positions());
             self.by_exact.insert(&ByExact(ring), positions.clone());
             self.by_source.insert(&BySource(ring), positions.clone());
-            if original.id.is_some() {
+            if let Some(id) = original.id {
                 self.by_id.insert(&ById(ring), positions);
+                self.oldest_of_ids.get_mut().insert(id, newest);
             }
         }
     }
@@ -139,6 +146,7 @@ impl Index {
     /// Holds many originals, in sequence order, which nothing finds until [`Index::build`]. `run` does all tasks that it
     /// is given, in any order or at the same time ([`run_sequential`]): all of the work is in them.
     pub fn fill(&mut self, originals: &[Original], mut run: impl FnMut(Vec<Task<'_>>)) {
+        self.oldest_of_ids.get_mut().clear();
         let mut last = self.last_sequence;
         let rising = originals.iter().filter(move |original| is_next(&mut last, original));
         let (ring, codes, sketches, families) =

@@ -1,0 +1,153 @@
+//! The oldest originals of an id, remembered where many have it.
+//!
+//! A page that names a canonical address is compared with the oldest originals of that id. Whoever puts one address on every page
+//! of a site would have all of them looked through for each page. So the oldest positions of such an id are kept, many more than
+//! are compared: all are looked through only when most of those have left the window. What is kept decides nothing: it tells
+//! what looking through all of them would tell.
+
+use std::collections::VecDeque;
+
+use crate::fingerprint::IdHash;
+
+/// Ids that are remembered at the same time, the latest ones.
+const MAX_IDS: usize = 256;
+
+/// Positions that are remembered of one id.
+const MAX_POSITIONS: usize = 2_048;
+
+/// The oldest originals of some ids.
+#[derive(Debug, Default)]
+pub(super) struct OldestOfIds {
+    /// The one that was asked for last is the last one.
+    ids: VecDeque<(IdHash, Oldest)>,
+    /// How often all originals of an id were looked through.
+    #[cfg(test)]
+    pub(super) searches: u64,
+}
+
+#[derive(Debug)]
+struct Oldest {
+    /// In ascending order.
+    positions: VecDeque<u64>,
+    /// Whether the id has no others.
+    is_complete: bool,
+}
+
+impl OldestOfIds {
+    /// Returns the oldest `most` originals of an id that are live. `search` looks through all of the id, forgotten ones left out,
+    /// in any order; `first` is the first position in memory.
+    pub(super) fn live(
+        &mut self,
+        id: IdHash,
+        most: usize,
+        first: u64,
+        is_live: impl Fn(u64) -> bool,
+        search: impl FnOnce() -> Vec<u64>,
+    ) -> Vec<u64> {
+        if let Some(at) = self.ids.iter().position(|(known, _)| *known == id)
+            && let Some((_, mut oldest)) = self.ids.remove(at)
+        {
+            while oldest.positions.front().is_some_and(|position| *position < first) {
+                oldest.positions.pop_front();
+            }
+            let live: Vec<u64> =
+                oldest.positions.iter().copied().filter(|position| is_live(*position)).take(most).collect();
+            if live.len() == most || oldest.is_complete {
+                self.ids.push_back((id, oldest));
+                return live;
+            }
+        }
+        let mut all = search();
+        #[cfg(test)]
+        {
+            self.searches += 1;
+        }
+        all.sort_unstable();
+        let live = all.iter().copied().filter(|position| is_live(*position)).take(most).collect();
+        if all.len() > most {
+            let is_complete = all.len() <= MAX_POSITIONS;
+            all.truncate(MAX_POSITIONS);
+            if self.ids.len() == MAX_IDS {
+                self.ids.pop_front();
+            }
+            self.ids.push_back((id, Oldest { positions: all.into(), is_complete }));
+        }
+        live
+    }
+
+    /// Notes a new original of an id, whose position is larger than all others.
+    pub(super) fn insert(&mut self, id: IdHash, position: u64) {
+        if let Some((_, oldest)) = self.ids.iter_mut().find(|(known, _)| *known == id) {
+            if oldest.positions.len() == MAX_POSITIONS {
+                oldest.is_complete = false;
+            }
+            if oldest.is_complete {
+                oldest.positions.push_back(position);
+            }
+        }
+    }
+
+    /// Forgets all that is remembered: originals were added without [`OldestOfIds::insert`].
+    pub(super) fn clear(&mut self) {
+        self.ids.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Some ids among which only a few are remembered, or one that has far more originals than are remembered.
+    fn steps() -> impl Strategy<Value = Vec<(u64, u8)>> {
+        prop_oneof![
+            prop::collection::vec((0_u64..400, 0_u8..8), 0..1_500),
+            prop::collection::vec((0_u64..2, 0_u8..8), 0..6_000),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn what_is_remembered_is_what_a_search_would_find(steps in steps(), most in 1_usize..70) {
+            let mut remembered = OldestOfIds::default();
+            // Ids by position; which of them are live; the first one in memory.
+            let (mut held, mut dead, mut first) = (Vec::<u64>::new(), Vec::<bool>::new(), 0);
+            for (id, kind) in steps {
+                match kind {
+                    0..=4 => {
+                        remembered.insert(IdHash(id), held.len() as u64);
+                        held.push(id);
+                        dead.push(false);
+                    }
+                    5 if first < held.len() => first += 1,
+                    6 if !held.is_empty() => {
+                        let at = usize::try_from(id).unwrap() * 31 % held.len();
+                        dead[at] = true;
+                    }
+                    _ => {}
+                }
+                let all = || (first..held.len()).filter(|&at| held[at] == id).map(|at| at as u64);
+                let is_live = |position: u64| !dead[usize::try_from(position).unwrap()];
+                let expected: Vec<u64> = all().filter(|&position| is_live(position)).take(most).collect();
+                let found = remembered.live(IdHash(id), most, first as u64, is_live, || all().rev().collect());
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn all_of_an_id_are_looked_through_now_and_then_only() {
+        const WINDOW: u64 = 20_000;
+        let mut remembered = OldestOfIds::default();
+        for head in 0..4 * WINDOW {
+            remembered.insert(IdHash(7), head);
+            let first = head.saturating_sub(WINDOW);
+            let found = remembered.live(IdHash(7), 64, first, |_| true, || (first..=head).collect());
+            assert_eq!(found, (first..=head).take(64).collect::<Vec<_>>());
+        }
+        // While there are no more than are asked for, and then one in some thousand.
+        assert!(remembered.searches < 65 + 4 * WINDOW / 1_000, "{} searches", remembered.searches);
+    }
+}
