@@ -456,7 +456,7 @@ impl JudgeDriver {
             }
             ProducerCall::Plain(call) => ProducerCommand::Plain(call),
         };
-        self.producer.order(order);
+        self.producer.submit(order);
     }
 
     fn fetch_input_committed(&self) {

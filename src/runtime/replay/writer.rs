@@ -240,7 +240,7 @@ impl Writer {
     fn call(&self, call: Call) {
         let empty = Batch::default();
         let batch = self.current.as_ref().unwrap_or(&empty);
-        self.transactional.order(match call {
+        self.transactional.submit(match call {
             Call::Produce => ProducerCommand::Produce(Box::new(Load {
                 outputs: Arc::clone(&self.line.outputs),
                 pages: batch.pages.clone(),

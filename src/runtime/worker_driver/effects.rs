@@ -227,7 +227,7 @@ impl WorkerDriver {
         };
         self.calling = Some(call);
         self.report.calls(call, pages);
-        self.producer.order(order);
+        self.producer.submit(order);
     }
 }
 
