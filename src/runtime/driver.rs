@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::clock::Clock;
-use super::service_context::failure;
+use super::fatal::failure;
 use super::time_slice::Work;
 use crate::error::Fatal;
 use crate::kafka::group_consumer::{Command, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Membership};

@@ -13,6 +13,8 @@ mod instance_admin;
 mod background_tasks;
 mod reorder_buffer;
 mod driver;
+pub mod fatal;
+pub mod output_settings;
 mod judge_handle;
 mod judge_report;
 pub mod judge_driver;

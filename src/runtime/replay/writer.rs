@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 
-use super::super::service_context::{ended, failure};
+use super::super::fatal::{ended, failure};
 use crate::error::{Fatal, Reason};
 use crate::kafka::backlog::Backlog;
 use crate::kafka::client::ClientSettings;

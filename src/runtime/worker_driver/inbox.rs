@@ -11,7 +11,7 @@ use crate::kafka::output::PagePayload;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind};
 use crate::protocol::{LogPartition, RequestOffset, VerdictOffset};
 use crate::record::PartitionId;
-use crate::runtime::service_context::{append_denied, ended};
+use crate::runtime::fatal::{append_denied, ended};
 use crate::runtime::text_pool::{Done, Job};
 use crate::telemetry::labels::{Component, ErrorKind, Pause, Rebalance};
 use crate::transaction::CallError;
