@@ -19,7 +19,8 @@ use crate::kafka::pages::{PageBytes, Pages};
 use crate::protocol::{Answer, PageVerdict, VerdictRecord};
 use crate::record::{Decoder, Source};
 use crate::runtime::clock::wall_time;
-use crate::runtime::service_context::{self, failure};
+use crate::runtime::fatal::failure;
+use crate::runtime::service_context;
 use crate::runtime::verdicts::{Extent, read};
 use crate::worker::verdict_name;
 

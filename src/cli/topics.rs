@@ -15,8 +15,8 @@ use crate::config::Purpose;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicView};
-use crate::runtime::service_context;
 use crate::runtime::topics::connect_error;
+use crate::runtime::{fatal, service_context};
 
 /// How long one question to the cluster may take.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,7 +70,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
             let why = no_answer(&settings, &cluster_error);
             Reason::Unavailable.because(anyhow::anyhow!("{why} ({WHERE_TO_LOOK})"))
         }
-        ClusterError::Identity(_) | ClusterError::Denied(_) => service_context::cluster_error(cluster_error),
+        ClusterError::Identity(_) | ClusterError::Denied(_) => fatal::cluster_error(cluster_error),
     })?;
     let input = input(&inspector, &settings)?;
     let missing: Vec<&String> = input.iter().filter(|(_, view)| view.is_none()).map(|(name, _)| name).collect();
@@ -92,7 +92,7 @@ pub fn topics(args: &TopicsArgs, global: &Global) -> Result<(), Fatal> {
     let (mut rows, mut objects) = (Vec::new(), Vec::new());
     let mut outcome = Ok(());
     for plan in plans {
-        let there = inspector.topic(&plan.name).map_err(service_context::cluster_error)?;
+        let there = inspector.topic(&plan.name).map_err(fatal::cluster_error)?;
         let done = if there.is_some() {
             "exists"
         } else if args.execute {
@@ -150,16 +150,13 @@ pub(super) fn brokers(
 /// Makes the clients to look at the cluster with.
 pub(super) fn inspector(settings: &Settings) -> Result<ClusterInspector, Fatal> {
     ClusterInspector::new(&service_context::cluster(&settings.kafka), &settings.input.group, REQUEST_TIMEOUT)
-        .map_err(service_context::cluster_error)
+        .map_err(fatal::cluster_error)
 }
 
 /// Looks at the input topics, those that are named and are not there included.
 fn input(inspector: &ClusterInspector, settings: &Settings) -> Result<BTreeMap<String, Option<TopicView>>, Fatal> {
-    let names = inspector.named(&input_names(settings)).map_err(service_context::cluster_error)?;
-    names
-        .into_iter()
-        .map(|name| Ok((name.clone(), inspector.topic(&name).map_err(service_context::cluster_error)?)))
-        .collect()
+    let names = inspector.named(&input_names(settings)).map_err(fatal::cluster_error)?;
+    names.into_iter().map(|name| Ok((name.clone(), inspector.topic(&name).map_err(fatal::cluster_error)?))).collect()
 }
 
 /// Returns the names and patterns of the input topics.
@@ -171,6 +168,6 @@ pub(super) fn input_names(settings: &Settings) -> Vec<String> {
 }
 
 fn about(topic: &str, cluster_error: ClusterError) -> Fatal {
-    let fatal = service_context::cluster_error(cluster_error);
+    let fatal = fatal::cluster_error(cluster_error);
     Fatal { cause: fatal.cause.context(format!("topic `{topic}` is not created")), ..fatal }
 }

@@ -114,7 +114,7 @@ impl Admin {
     ///
     /// When the client cannot be made of these settings.
     pub fn of(config: &ClientConfig, brokers: Brokers) -> Result<Self, TopicError> {
-        let client = config.create_with_context(LoggingContext)?;
+        let client = config.create_with_context(LoggingContext(()))?;
         // The client has threads of its own: this one only waits for their answers.
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         Ok(Self { client, runtime, brokers, timeout: REQUEST_TIMEOUT })

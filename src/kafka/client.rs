@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 pub use rdkafka::ClientConfig as ClientSettings;
@@ -283,11 +284,11 @@ pub fn library_features() -> String {
     known.unwrap_or_default()
 }
 
-/// A client's context that passes the library's own log lines on and does nothing else.
+/// A client's context that passes the library's own log lines on. `T` is what else the client reports to, if anything.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LoggingContext;
+pub struct LoggingContext<T = ()>(pub T);
 
-impl ClientContext for LoggingContext {
+impl<T: Send + Sync + 'static> ClientContext for LoggingContext<T> {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log_line(level, facility, message);
     }
@@ -305,11 +306,19 @@ impl ProducerContext for LoggingContext {
     fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
+impl<T> Deref for LoggingContext<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// What the library adds to a failure that it told before: another client may be late to tell it, when brokers answer again.
 const REPEATED: &str = "identical error(s) suppressed";
 
 /// Passes a log line of the library on.
-pub(super) fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
+fn log_line(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match severity(level, facility, message) {
         tracing::Level::ERROR => tracing::error!(target: "librdkafka", facility, "{message}"),
         tracing::Level::WARN => tracing::warn!(target: "librdkafka", facility, "{message}"),
@@ -338,7 +347,7 @@ fn severity(level: RDKafkaLogLevel, facility: &str, message: &str) -> tracing::L
 
 /// Notes a client's background error. The library has its own log line for each that matters, and the end of a
 /// partition arrives this way too.
-pub(super) fn log_error(error: &KafkaError, reason: &str) {
+fn log_error(error: &KafkaError, reason: &str) {
     tracing::debug!(target: "librdkafka", "{error}: {reason}");
 }
 

@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
-use rdkafka::client::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
-use super::client::{log_error, log_line};
+use super::client::LoggingContext;
 use crate::record::{PartitionId, Source};
 
 /// How long a full queue may stay full.
@@ -31,27 +29,15 @@ pub struct Page<'a> {
 
 /// Where pages are written.
 pub struct Feed {
-    producer: ThreadedProducer<Context>,
+    producer: ThreadedProducer<LoggingContext<Sink>>,
 }
 
 /// What happened to a page: its key, and where it came to stand.
 pub type Delivered = (String, Result<Source, KafkaError>);
 
-struct Context {
-    sink: Arc<dyn Fn(Delivered) + Send + Sync>,
-}
+type Sink = Arc<dyn Fn(Delivered) + Send + Sync>;
 
-impl ClientContext for Context {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        log_line(level, facility, message);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        log_error(&error, reason);
-    }
-}
-
-impl ProducerContext for Context {
+impl ProducerContext for LoggingContext<Sink> {
     type DeliveryOpaque = Box<String>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, key: Self::DeliveryOpaque) {
@@ -59,7 +45,7 @@ impl ProducerContext for Context {
             Ok(message) => Ok(PartitionId::new(message.topic(), message.partition()).at(message.offset())),
             Err((error, _)) => Err(error.clone()),
         };
-        (self.sink)((*key, place));
+        (self.0)((*key, place));
     }
 }
 
@@ -70,7 +56,7 @@ impl Feed {
     ///
     /// When the client cannot be made of these settings.
     pub fn open(config: &ClientConfig, sink: impl Fn(Delivered) + Send + Sync + 'static) -> Result<Self, KafkaError> {
-        Ok(Self { producer: config.create_with_context(Context { sink: Arc::new(sink) })? })
+        Ok(Self { producer: config.create_with_context(LoggingContext(Arc::new(sink) as Sink))? })
     }
 
     /// Hands a page to the client; waits while its queue is full.

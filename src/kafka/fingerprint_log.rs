@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
-use rdkafka::client::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
 use super::backlog::{Backlog, InFlightGuard};
-use super::client::{log_error, log_line};
+use super::client::LoggingContext;
 use super::errors::{Denied, denied};
 use super::watchdog::{ClientWatchdog, close_in_background};
 use crate::protocol::{LogPartition, Request, RequestId, encode_requests};
@@ -45,9 +43,9 @@ pub fn denied_append(topic: &str) -> Denied {
 
 /// The worker's end of the fingerprint log.
 pub struct RequestLog {
-    producer: ThreadedProducer<Context>,
+    producer: ThreadedProducer<LoggingContext<Sink>>,
     config: ClientConfig,
-    sink: Arc<dyn Fn(Appended) + Send + Sync>,
+    sink: Sink,
     watchdog: ClientWatchdog,
     backlog: Arc<Backlog>,
     topic: String,
@@ -61,21 +59,11 @@ struct DeliveryContext {
     on_its_way: InFlightGuard,
 }
 
-struct Context {
-    sink: Arc<dyn Fn(Appended) + Send + Sync>,
-}
+/// Where answers go.
+#[derive(Clone)]
+struct Sink(Arc<dyn Fn(Appended) + Send + Sync>);
 
-impl ClientContext for Context {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        log_line(level, facility, message);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        log_error(&error, reason);
-    }
-}
-
-impl ProducerContext for Context {
+impl ProducerContext for LoggingContext<Sink> {
     type DeliveryOpaque = Box<DeliveryContext>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, ticket: Self::DeliveryOpaque) {
@@ -90,7 +78,7 @@ impl ProducerContext for Context {
             }
         };
         for request in requests {
-            (self.sink)(Appended { request, offset });
+            (self.0.0)(Appended { request, offset });
         }
     }
 }
@@ -109,8 +97,8 @@ impl RequestLog {
         backlog: Arc<Backlog>,
         sink: impl Fn(Appended) + Send + Sync + 'static,
     ) -> Result<Self, KafkaError> {
-        let sink: Arc<dyn Fn(Appended) + Send + Sync> = Arc::new(sink);
-        let producer = config.create_with_context(Context { sink: Arc::clone(&sink) })?;
+        let sink = Sink(Arc::new(sink));
+        let producer = config.create_with_context(LoggingContext(sink.clone()))?;
         let (config, watchdog, waiting) = (config.clone(), ClientWatchdog::new(), vec![Vec::new(); partitions]);
         Ok(Self { producer, config, sink, watchdog, backlog, topic, waiting })
     }
@@ -118,7 +106,7 @@ impl RequestLog {
     /// Takes a request. It leaves with the next [`RequestLog::send`], or at once when a record is full.
     pub fn append(&mut self, log: LogPartition, request: Request) {
         let Some(waiting) = self.waiting.get_mut(log.index()) else {
-            (self.sink)(Appended { request: request.id, offset: Err(NotAppended::Uncertain) });
+            (self.sink.0)(Appended { request: request.id, offset: Err(NotAppended::Uncertain) });
             return;
         };
         waiting.push(request);
@@ -148,7 +136,7 @@ impl RequestLog {
         }
         tracing::warn!(topic = self.topic, "replacing producer: no broker reachable");
         self.watchdog = ClientWatchdog::new();
-        match self.config.create_with_context(Context { sink: Arc::clone(&self.sink) }) {
+        match self.config.create_with_context(LoggingContext(self.sink.clone())) {
             // What the old one still holds is reported as uncertain when it ends.
             Ok(fresh) => close_in_background(std::mem::replace(&mut self.producer, fresh)),
             Err(error) => tracing::error!(%error, "no new producer"),
@@ -174,7 +162,7 @@ impl RequestLog {
         if let Err((error, record)) = self.producer.send(record) {
             tracing::warn!(%error, "the fingerprint log's producer takes nothing now");
             for request in record.delivery_opaque.requests {
-                (self.sink)(Appended { request, offset: Err(NotAppended::Uncertain) });
+                (self.sink.0)(Appended { request, offset: Err(NotAppended::Uncertain) });
             }
         }
     }

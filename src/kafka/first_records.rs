@@ -38,7 +38,7 @@ pub fn first_records(
     if from.is_empty() {
         return Ok(found);
     }
-    let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext)?;
+    let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext(()))?;
     let mut topics: BTreeMap<&str, BTreeMap<i32, i64>> = BTreeMap::new();
     for (partition, offset) in from {
         topics.entry(&*partition.topic).or_default().insert(partition.number, *offset);

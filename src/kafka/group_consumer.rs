@@ -22,8 +22,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, after, select, unbounded};
-use rdkafka::client::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
@@ -38,7 +36,7 @@ use self::fetch_states::{FetchState, FetchStates, list_of, partitions_of, report
 use self::member_id::member_id;
 pub use self::membership::Membership;
 use super::budget::ByteBudget;
-use super::client::{log_error, log_line};
+use super::client::LoggingContext;
 use super::watchdog::{ClientWatchdog, close_in_background};
 use crate::record::PartitionId;
 
@@ -130,15 +128,18 @@ struct Shared {
     budget: Arc<ByteBudget>,
 }
 
-/// Context of one client; a replaced client's events are ignored.
-struct Context {
+/// Context of one client of the group.
+type Context = LoggingContext<MemberContext>;
+
+/// What one client reports to; a replaced client's events are ignored.
+struct MemberContext {
     shared: Arc<Shared>,
     retired: AtomicBool,
     /// The consumer whose context this is.
     this: OnceLock<Weak<BaseConsumer<Context>>>,
 }
 
-impl Deref for Context {
+impl Deref for MemberContext {
     type Target = Shared;
 
     fn deref(&self) -> &Shared {
@@ -146,23 +147,13 @@ impl Deref for Context {
     }
 }
 
-impl Context {
-    fn this(&self) -> Weak<BaseConsumer<Self>> {
+impl MemberContext {
+    fn this(&self) -> Weak<BaseConsumer<Context>> {
         self.this.get().cloned().unwrap_or_default()
     }
 
     fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
-    }
-}
-
-impl ClientContext for Context {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        log_line(level, facility, message);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        log_error(&error, reason);
     }
 }
 
@@ -434,8 +425,8 @@ impl Shared {
 }
 
 fn subscribe(settings: &GroupConsumerSettings, shared: &Arc<Shared>) -> Result<Arc<BaseConsumer<Context>>, KafkaError> {
-    let context = Context { shared: Arc::clone(shared), retired: AtomicBool::new(false), this: OnceLock::new() };
-    let consumer: Arc<BaseConsumer<Context>> = Arc::new(settings.config.create_with_context(context)?);
+    let context = MemberContext { shared: Arc::clone(shared), retired: AtomicBool::new(false), this: OnceLock::new() };
+    let consumer: Arc<BaseConsumer<Context>> = Arc::new(settings.config.create_with_context(LoggingContext(context))?);
     // A consumer has one context, made one line above.
     let _ = consumer.context().this.set(Arc::downgrade(&consumer));
     consumer.subscribe(&settings.topics())?;

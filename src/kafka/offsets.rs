@@ -50,7 +50,7 @@ impl PooledClient {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let consumer = match idle.take() {
             Some(consumer) => consumer,
-            None => self.config.create_with_context(LoggingContext)?,
+            None => self.config.create_with_context(LoggingContext(()))?,
         };
         match question(&consumer) {
             Ok(answer) => {
@@ -74,7 +74,7 @@ impl Offsets {
     pub fn new(config: &ClientConfig, timeout: Duration) -> Result<Self, KafkaError> {
         let asker = PooledClient {
             config: config.clone(),
-            idle: Mutex::new(Some(config.create_with_context(LoggingContext)?)),
+            idle: Mutex::new(Some(config.create_with_context(LoggingContext(()))?)),
         };
         let mut unstable_asker = config.clone();
         unstable_asker.set("isolation.level", "read_uncommitted");

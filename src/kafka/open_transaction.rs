@@ -17,6 +17,6 @@ use crate::transaction::{Call, CallError};
 /// What the brokers refuse, or that none answered within `timeout`.
 pub fn end_open_transaction(config: &ClientConfig, timeout: Duration) -> Result<(), CallError> {
     let producer: BaseProducer<LoggingContext> =
-        config.create_with_context(LoggingContext).map_err(|error| CallError::Fatal(error.to_string()))?;
+        config.create_with_context(LoggingContext::default()).map_err(|error| CallError::Fatal(error.to_string()))?;
     producer.init_transactions(timeout).map_err(|error| errors::of_call(Call::Init, &error))
 }

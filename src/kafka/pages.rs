@@ -49,7 +49,7 @@ impl Pages {
     ///
     /// When the client cannot be made of these settings.
     pub fn open(config: &ClientConfig, timeout: Duration) -> Result<Self, KafkaError> {
-        Ok(Self { consumer: config.create_with_context(LoggingContext)?, timeout })
+        Ok(Self { consumer: config.create_with_context(LoggingContext(()))?, timeout })
     }
 
     /// Fetches these records; those that are gone, or do not come in time, are missing in the answer.

@@ -66,7 +66,7 @@ impl PositionReader {
         let mut config = config.clone();
         config.set("queued.max.messages.kbytes", AHEAD_KILOBYTES);
         Ok(Self {
-            consumer: config.create_with_context(LoggingContext)?,
+            consumer: config.create_with_context(LoggingContext(()))?,
             config,
             watchdog: ClientWatchdog::new(),
             offsets,
@@ -151,7 +151,7 @@ impl PositionReader {
             self.watchdog = ClientWatchdog::new();
             close_in_background(std::mem::replace(
                 &mut self.consumer,
-                self.config.create_with_context(LoggingContext)?,
+                self.config.create_with_context(LoggingContext(()))?,
             ));
         }
         for (partition, offsets) in &mut self.wanted {

@@ -91,7 +91,7 @@ impl RangeReader {
         let lane = |(&number, &(next, end)): (&i32, &(i64, i64))| (number, RangeState { next, end, is_paused: false });
         let mut reader = Reader {
             config: config.clone(),
-            consumer: config.create_with_context(LoggingContext)?,
+            consumer: config.create_with_context(LoggingContext(()))?,
             watchdog: ClientWatchdog::new(),
             topic: Arc::clone(topic),
             open: ranges.iter().map(lane).collect(),
@@ -139,7 +139,7 @@ impl Reader {
             if self.watchdog.is_lost(self.consumer.client(), || Some(self.topic.to_string())) {
                 tracing::warn!(topic = %self.topic, "replacing reader: no broker reachable");
                 self.watchdog = ClientWatchdog::new();
-                if let Ok(fresh) = self.config.create_with_context(LoggingContext) {
+                if let Ok(fresh) = self.config.create_with_context(LoggingContext(())) {
                     close_in_background(std::mem::replace(&mut self.consumer, fresh));
                     if let Err(error) = self.assign() {
                         tracing::error!(%error, "no new reader");

@@ -53,7 +53,13 @@ impl Requests {
     ///
     /// When the client cannot be made of these settings.
     pub fn open(config: &ClientConfig, partition: PartitionId, timeout: Duration) -> Result<Self, KafkaError> {
-        Ok(Self { consumer: config.create_with_context(LoggingContext)?, partition, timeout, next: None, ahead: None })
+        Ok(Self {
+            consumer: config.create_with_context(LoggingContext(()))?,
+            partition,
+            timeout,
+            next: None,
+            ahead: None,
+        })
     }
 
     /// Returns the first offset that the log still holds.

@@ -62,7 +62,7 @@ impl Tail {
     ///
     /// When the client cannot be made of these settings, or no broker answers.
     pub fn open(config: &ClientConfig, topics: &[&str]) -> Result<Self, KafkaError> {
-        let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext)?;
+        let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext(()))?;
         let (mut list, mut unread) = (TopicPartitionList::new(), BTreeSet::new());
         for &topic in topics {
             let metadata = consumer.fetch_metadata(Some(topic), QUERY_TIMEOUT)?;

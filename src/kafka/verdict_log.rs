@@ -88,7 +88,7 @@ impl Follower {
         sink: impl Fn(FollowEvent) + Send + 'static,
     ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
-        let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext)?;
+        let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext(()))?;
         let mut uncommitted = config.clone();
         uncommitted.set("isolation.level", "read_uncommitted");
         let reader = Reader {
@@ -218,7 +218,7 @@ impl Reader {
     fn replace(&mut self) {
         tracing::warn!(partition = %self.partition, "replacing reader: no broker reachable");
         self.watchdog = ClientWatchdog::new();
-        match self.config.create_with_context(LoggingContext) {
+        match self.config.create_with_context(LoggingContext(())) {
             Ok(fresh) => {
                 close_in_background(std::mem::replace(&mut self.consumer, fresh));
                 if self.active {

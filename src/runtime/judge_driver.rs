@@ -7,15 +7,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use super::background_tasks::BackgroundTasks;
 use super::clock::Clock;
+use super::driver::{Driver, GroupMember, QUERY_TIMEOUT, drive, sink, wait_until_left};
+use super::fatal::{ended, failure};
 use super::judge_handle::{JudgeHandle, Question};
 use super::judge_report::JudgeReport;
-use super::service_context::{ServiceContext, ended, failure, moves};
+use super::service_context::{ServiceContext, moves};
 use super::snapshot_store::SnapshotStore;
-use super::time_slice::{FetchedRequests, RequestQueue, Work, run_time_slice};
+use super::time_slice::{FetchedRequests, RequestQueue, TIME_SLICE, Work, run_time_slice};
 use super::verdict_watch::END_LOOK;
 use crate::error::{Fatal, Reason};
 use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Role};
@@ -23,7 +25,7 @@ use crate::kafka::admin::Admin;
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::client::ProducerSettings;
 use crate::kafka::group_consumer::{
-    Command, ConsumedRecord, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Membership, Start,
+    Command, ConsumedRecord, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Start,
 };
 use crate::kafka::offsets::Offsets;
 use crate::kafka::producer::{Answer, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer};
@@ -34,14 +36,8 @@ use crate::protocol::{
 use crate::telemetry::labels::{Component, ErrorKind};
 use crate::transaction::Delivery;
 
-/// How long the driver waits for a message before it says that time passed.
-const TICK_INTERVAL: Duration = Duration::from_millis(10);
-
 /// How often metrics and health are looked after.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(250);
-
-/// How long one question to the cluster may take.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long the end waits for the group to be left and for a snapshot to be written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -71,12 +67,9 @@ pub struct JudgeDriver {
     messages: Receiver<Message>,
     sender: Sender<Message>,
     follower: Follower,
-    member: Option<GroupConsumer>,
+    member: GroupMember,
     /// Leaves the group, and is over when it has.
     leaving: Option<GroupConsumer>,
-    memberships: u64,
-    /// What offsets are sent under.
-    membership: Membership,
     /// Number of the command that messages of a reader must carry; 0 when nothing is read.
     following: u64,
     reading: u64,
@@ -113,9 +106,7 @@ impl JudgeDriver {
         let (sender, messages) = unbounded();
         let (clock, session) = (plan.clock, plan.settings.judge.session_timeout);
         let log_gate = ByteBudget::new(64 << 20);
-        let told = sender.clone();
-        let follower =
-            plan.follow(log, "standby", &log_gate, move |event| drop(told.send(Message::Followed(event))))?;
+        let follower = plan.follow(log, "standby", &log_gate, sink(&sender, Message::Followed))?;
         let id = plan.judge_group(log);
         let config = plan.cluster.transactional_producer(&id, &ProducerSettings::of_judge());
         let answered = sender.clone();
@@ -134,10 +125,8 @@ impl JudgeDriver {
             judge: Judge::new(settings),
             messages,
             follower,
-            member: None,
+            member: GroupMember::default(),
             leaving: None,
-            memberships: 0,
-            membership: Membership::default(),
             following: 0,
             reading: 0,
             serials: 0,
@@ -173,19 +162,8 @@ impl JudgeDriver {
     ///
     /// Why it cannot go on.
     pub fn run(mut self) -> Result<(), Fatal> {
-        self.perform_all()?;
-        let mut work = Work::Done;
-        while !self.stopped {
-            let wait = if work == Work::More { Duration::ZERO } else { TICK_INTERVAL };
-            match self.messages.recv_timeout(wait) {
-                Ok(message) => self.take_many(message)?,
-                Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick)?,
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            work = self.judge_requests()?;
-            self.judge.maintenance(|task| self.maintenance.run_once(task));
-            self.housekeeping();
-        }
+        let (messages, clock) = (self.messages.clone(), self.clock);
+        drive(&mut self, &messages, clock)?;
         self.close();
         Ok(())
     }
@@ -195,70 +173,7 @@ impl JudgeDriver {
         self.perform_all()
     }
 
-    fn perform_all(&mut self) -> Result<(), Fatal> {
-        while let Some(effect) = self.judge.poll() {
-            self.perform(effect)?;
-        }
-        self.report.see(&self.judge);
-        Ok(())
-    }
-
     // ---- messages to events
-
-    /// Takes what has come, for one turn.
-    fn take_many(&mut self, first: Message) -> Result<(), Fatal> {
-        let clock = self.clock;
-        let mut next = Some(first);
-        run_time_slice(
-            || clock.now(),
-            || {
-                let Some(message) = next.take().or_else(|| self.messages.try_recv().ok()) else {
-                    return Ok(Work::Done);
-                };
-                self.take(message).map(|()| Work::More)
-            },
-        )
-        .map(drop)
-    }
-
-    fn take(&mut self, message: Message) -> Result<(), Fatal> {
-        match message {
-            Message::GroupConsumer(membership, event) if membership == self.memberships => self.member_event(event),
-            Message::GroupConsumer(..) => Ok(()),
-            Message::Followed(event) => self.followed(event),
-            Message::Called(answer) => {
-                if let Err(error) = &answer {
-                    self.report.failed(error);
-                }
-                let answer = answer.map(|offsets| offsets.into_iter().map(VerdictOffset).collect());
-                self.handle(Event::Called(answer))
-            }
-            Message::InputCommitted(input) => self.handle(Event::InputCommitted(input)),
-            Message::LogRange(serial, begin, end) => {
-                if serial == self.following {
-                    self.report.has_to_follow(begin, end);
-                }
-                Ok(())
-            }
-            Message::RequestsEnd(end) => {
-                self.asks_end = false;
-                end.into_iter().for_each(|end| self.report.requests_end(end));
-                Ok(())
-            }
-            Message::Asked(question) => {
-                question(&self.judge);
-                Ok(())
-            }
-            Message::SnapshotWanted => {
-                self.judge.want_snapshot();
-                self.handle(Event::Tick)
-            }
-            Message::Stop => {
-                tracing::info!(log = self.log.0, "judge: stopping");
-                self.handle(Event::Stop)
-            }
-        }
-    }
 
     fn member_event(&mut self, event: ConsumerEvent) -> Result<(), Fatal> {
         let ours = self.plan.fingerprints(self.log);
@@ -272,12 +187,12 @@ impl JudgeDriver {
             ConsumerEvent::Assigned(partitions) if partitions.contains(&ours) => self.handle(Event::Assigned),
             ConsumerEvent::Revoked(partitions) if partitions.contains(&ours) => self.handle(Event::Revoked),
             ConsumerEvent::Revoked(_) => {
-                self.command(Command::RevokeDone);
+                self.member.command(Command::RevokeDone);
                 Ok(())
             }
             ConsumerEvent::Lost(partitions) if partitions.contains(&ours) => self.handle(Event::Lost),
             ConsumerEvent::Renewed(membership) => {
-                self.membership = membership;
+                self.member.renew(membership);
                 Ok(())
             }
             ConsumerEvent::OutOfRange { partition, offset, first, end, .. } => {
@@ -382,36 +297,27 @@ impl JudgeDriver {
                 self.reading = self.serials;
                 self.requests.clear();
                 let ours = self.plan.fingerprints(self.log);
-                self.command(Command::Seek(ours, Start::NotBefore(from.0), self.serials));
+                self.member.command(Command::Seek(ours, Start::NotBefore(from.0), self.serials));
             }
             Effect::StopReading => self.stop_reading(),
             Effect::FetchInputCommitted => self.fetch_input_committed(),
             Effect::Trim { verdicts, requests } => self.trim(verdicts, requests),
             Effect::Snapshot => self.snapshot(),
-            Effect::RevokeDone => self.command(Command::RevokeDone),
+            Effect::RevokeDone => self.member.command(Command::RevokeDone),
             Effect::Stopped => self.stopped = true,
             Effect::Fail(why) => return Err(ended(Reason::State, why, &self.plan.settings.input.group)),
         }
         Ok(())
     }
 
-    fn command(&self, command: Command) {
-        if let Some(member) = &self.member {
-            member.command(command);
-        }
-    }
-
     fn stop_reading(&mut self) {
         self.reading = 0;
         self.requests.clear();
-        self.command(Command::Close(self.plan.fingerprints(self.log)));
+        self.member.command(Command::Close(self.plan.fingerprints(self.log)));
     }
 
     fn join(&mut self) -> Result<(), Fatal> {
         let session = self.plan.settings.judge.session_timeout;
-        self.memberships += 1;
-        self.membership = Membership::default();
-        let membership = self.memberships;
         let settings = GroupConsumerSettings {
             config: self.plan.cluster.judge_consumer(&self.plan.judge_group(self.log), session),
             topics: vec![self.plan.names.fingerprints.to_string()],
@@ -419,21 +325,14 @@ impl JudgeDriver {
             budget: Arc::clone(&self.budget),
             moved: moves(&self.plan, &format!("judge {} poll", self.log)),
         };
-        let sender = self.sender.clone();
-        let member =
-            GroupConsumer::join(settings, move |event| drop(sender.send(Message::GroupConsumer(membership, event))));
-        self.member = Some(member.map_err(failure)?);
-        Ok(())
+        self.member.join(settings, &self.sender, Message::GroupConsumer)
     }
 
     fn leave(&mut self) {
         self.stop_reading();
-        if let Some(member) = self.member.take() {
-            member.command(Command::Leave);
-            self.leaving = Some(member);
+        if let Some(consumer) = self.member.leave() {
+            self.leaving = Some(consumer);
         }
-        self.memberships += 1;
-        self.membership = Membership::default();
     }
 
     fn call(&mut self, request: ProducerCall) {
@@ -452,11 +351,11 @@ impl JudgeDriver {
                 let metadata = checkpoint.map_or_else(String::new, |offset| offset.to_string());
                 let mark =
                     OffsetAndMetadata { partition: self.plan.fingerprints(self.log), offset: next_request.0, metadata };
-                ProducerCommand::SendOffsets(vec![mark], self.membership.clone())
+                ProducerCommand::SendOffsets(vec![mark], self.member.membership())
             }
             ProducerCall::Plain(call) => ProducerCommand::Plain(call),
         };
-        self.producer.order(order);
+        self.producer.submit(order);
     }
 
     fn fetch_input_committed(&self) {
@@ -552,10 +451,7 @@ impl JudgeDriver {
         let until = self.clock.now() + CLOSE_TIMEOUT;
         // Dynamic members leave when they close. A process that ends before that is a member until its session times
         // out, and whoever comes next waits for it.
-        while self.leaving.as_ref().is_some_and(|member| !member.is_over()) && self.clock.now() < until {
-            drop(self.messages.recv_timeout(TICK_INTERVAL));
-        }
-        if self.leaving.as_ref().is_some_and(|member| !member.is_over()) {
+        if !wait_until_left(self.leaving.as_ref(), &self.messages, self.clock, until) {
             let group = self.plan.judge_group(self.log);
             tracing::warn!(
                 log = self.log.0,
@@ -569,5 +465,75 @@ impl JudgeDriver {
                 "the last snapshot was not written in time: a restart follows more of the log"
             );
         }
+    }
+}
+
+impl Driver for JudgeDriver {
+    type Message = Message;
+
+    fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    fn has_taken_enough(&self, _: usize, began: Duration) -> bool {
+        self.clock.now() >= began + TIME_SLICE
+    }
+
+    fn perform_all(&mut self) -> Result<(), Fatal> {
+        while let Some(effect) = self.judge.poll() {
+            self.perform(effect)?;
+        }
+        self.report.see(&self.judge);
+        Ok(())
+    }
+
+    fn take(&mut self, message: Message) -> Result<(), Fatal> {
+        match message {
+            Message::GroupConsumer(membership, event) if self.member.is_current(membership) => self.member_event(event),
+            Message::GroupConsumer(..) => Ok(()),
+            Message::Followed(event) => self.followed(event),
+            Message::Called(answer) => {
+                if let Err(error) = &answer {
+                    self.report.failed(error);
+                }
+                let answer = answer.map(|offsets| offsets.into_iter().map(VerdictOffset).collect());
+                self.handle(Event::Called(answer))
+            }
+            Message::InputCommitted(input) => self.handle(Event::InputCommitted(input)),
+            Message::LogRange(serial, begin, end) => {
+                if serial == self.following {
+                    self.report.has_to_follow(begin, end);
+                }
+                Ok(())
+            }
+            Message::RequestsEnd(end) => {
+                self.asks_end = false;
+                end.into_iter().for_each(|end| self.report.requests_end(end));
+                Ok(())
+            }
+            Message::Asked(question) => {
+                question(&self.judge);
+                Ok(())
+            }
+            Message::SnapshotWanted => {
+                self.judge.want_snapshot();
+                self.handle(Event::Tick)
+            }
+            Message::Stop => {
+                tracing::info!(log = self.log.0, "judge: stopping");
+                self.handle(Event::Stop)
+            }
+        }
+    }
+
+    fn tick(&mut self) -> Result<(), Fatal> {
+        self.handle(Event::Tick)
+    }
+
+    fn work(&mut self) -> Result<Work, Fatal> {
+        let work = self.judge_requests()?;
+        self.judge.maintenance(|task| self.maintenance.run_once(task));
+        self.housekeeping();
+        Ok(work)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`service`] builds everything by constructors in walking order and supervises it. A *driver* is the
 //! thread that owns one state machine ([`worker_driver`], [`judge_driver`]): it passes events and the current time in, and performs
-//! the resulting effects through `kafka`. [`text_pool`] is where text work runs.
+//! the resulting effects through `kafka`. `driver` is the loop of both. [`text_pool`] is where text work runs.
 
 pub mod request_impact;
 mod remaining_input;
@@ -12,6 +12,9 @@ mod dead_letter_report;
 mod instance_admin;
 mod background_tasks;
 mod reorder_buffer;
+mod driver;
+pub mod fatal;
+pub mod output_settings;
 mod judge_handle;
 mod judge_report;
 pub mod judge_driver;

@@ -8,9 +8,10 @@ use std::time::Duration;
 use crossbeam_channel::unbounded;
 
 use super::clock::Clock;
+use super::fatal::{self, failure};
 use super::random::draw;
 use super::request_impact::{Found, RequestImpact};
-use super::service_context::{self, failure};
+use super::service_context;
 use super::topics::{ensure_logs, unavailable};
 use super::verdicts::{Extent, read};
 use crate::config::settings::Settings;
@@ -118,7 +119,7 @@ pub fn submit_to(
             ) => {}
             // A request is applied once, however often it stands in the log.
             Ok(Message::Appended(Appended { offset: Err(NotAppended::Denied), .. })) => {
-                return Err(service_context::append_denied(&names.fingerprints));
+                return Err(fatal::append_denied(&names.fingerprints));
             }
             Ok(Message::Appended(Appended { request, offset: Err(NotAppended::Uncertain) })) => {
                 if let Some(&(log, body)) = asked.get(&request) {

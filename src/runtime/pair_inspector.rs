@@ -9,8 +9,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use serde_json::{Value, json};
 
+use super::fatal::failure;
 use super::page_cache::PageCache;
-use super::service_context::{self, failure};
+use super::service_context;
 use super::test_case;
 use super::tree_budget::TreeBudget;
 use crate::compare::{Comparison, Run, Side, beginning};

@@ -1,28 +1,31 @@
 //! `dupgate run`: builds everything in walking order, watches it, and ends it.
+//!
+//! `parts` runs the roles and ends them in order; `endpoints` is what the instance serves over HTTP.
+
+mod endpoints;
+mod parts;
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
-
-use super::clock::{Clock, wall_time};
-use super::instance_admin::InstanceAdmin;
+use self::endpoints::serve_http;
+pub use self::endpoints::serve_replay;
+pub use self::parts::signals;
+use self::parts::{Handle, Parts};
+use super::clock::Clock;
+use super::fatal::failure;
 use super::judge_driver::JudgeDriver;
-use super::judge_handle::JudgeHandle;
 use super::judge_settings::judge_settings;
-use super::minute_report::MinuteReport;
 use super::page_cache::PageCache;
 use super::pair_inspector::{self, PairInspector};
 use super::random::draw;
 use super::record_processor::RecordProcessor;
-use super::service_context::{self, REVOKE_GRACE, ServiceContext, failure};
+use super::service_context::{self, REVOKE_GRACE, ServiceContext};
 use super::snapshot_store::{self, FsSnapshotStore, SnapshotStore};
 use super::topics::{self, Topics};
 use super::tree_budget::TreeBudget;
-use super::worker_driver::{WorkerDriver, WorkerHandle};
+use super::worker_driver::WorkerDriver;
 use crate::config::settings::{Settings, Topics as InputTopics};
 use crate::error::{Fatal, Reason};
 use crate::fingerprint::Fingerprinter;
@@ -31,16 +34,11 @@ use crate::panics;
 use crate::protocol::{LogPartition, Stage};
 use crate::record::Timestamp;
 use crate::snapshot::Folder;
-use crate::telemetry::admin::{self, Admin as AdminPage};
-use crate::telemetry::catalog;
-use crate::telemetry::http::{self, Endpoints};
-use crate::telemetry::http_server::{Server, bind};
-use crate::telemetry::metrics::Build;
-use crate::telemetry::overview::{About, Overview};
+use crate::telemetry::http_server::bind;
 use crate::telemetry::pairs;
-use crate::telemetry::parsed_metrics::ParsedMetrics;
 use crate::telemetry::{Health, Metrics};
 use crate::worker::{Mode, Pacing, WorkerSettings};
+use anyhow::Context;
 
 /// Verdicts that a worker remembers: a minute or more at full speed. Half a kilobyte each, as those that it reads back.
 const REMEMBERED_VERDICTS: usize = 100_000;
@@ -57,23 +55,6 @@ const AWAY_AFTER: Duration = Duration::from_mins(1);
 
 /// Most pages in one transaction.
 const TRANSACTION_PAGES: usize = 20_000;
-
-/// How a part of the service ended.
-type Ended = (String, Result<(), Fatal>);
-
-enum Handle {
-    Worker(WorkerHandle),
-    Judge(LogPartition, JudgeHandle),
-}
-
-impl Handle {
-    fn stop(&self) {
-        match self {
-            Self::Worker(handle) => handle.stop(),
-            Self::Judge(_, handle) => handle.stop(),
-        }
-    }
-}
 
 /// Runs the service until a signal or a failure ends it.
 ///
@@ -116,7 +97,8 @@ pub fn run_watched(settings: Settings, brokers: Brokers, watch: impl FnOnce(&Met
         tracing::info!(listen = %operators.address(), "admin API listening");
     }
     let grace = service.plan.settings.processing.shutdown_grace;
-    service.supervise(&signals, grace)
+    let Service { plan, parts, .. } = service;
+    parts.supervise(&signals, grace, clock, &plan.metrics)
 }
 
 struct Service {
@@ -124,10 +106,7 @@ struct Service {
     instance: String,
     reader: Fingerprinter,
     kept: PageCache,
-    /// Of the parts that run, by name.
-    handles: Vec<(String, Handle)>,
-    running: usize,
-    ends: Receiver<Ended>,
+    parts: Parts,
 }
 
 impl Service {
@@ -203,92 +182,30 @@ impl Service {
             health,
         });
 
-        let (ended, ends) = unbounded();
-        let mut service = Self { plan, instance, reader, kept, handles: Vec::new(), running: 0, ends };
+        let mut service = Self { plan, instance, reader, kept, parts: Parts::new() };
         if service.plan.settings.roles.judge {
             let folder = snapshot_store::open(&service.plan.settings.index)?;
             for log in served(&service.plan.settings.judge.served_partitions, logs) {
-                service.spawn_judge(log, &folder, &ended)?;
+                service.spawn_judge(log, &folder)?;
             }
         }
         if service.plan.settings.roles.worker {
-            service.spawn_worker(logs, &ended)?;
+            service.spawn_worker(logs)?;
         }
         Ok(service)
     }
 
-    /// Begins to answer operators, when they are to be answered.
-    fn serve_operators(&self, bound: Option<TcpListener>) -> Result<Option<Server>, Fatal> {
-        let settings = &self.plan.settings;
-        let Some((bound, configured)) = bound.zip(settings.http.admin.as_ref()) else { return Ok(None) };
-        let mut admin_service = InstanceAdmin {
-            settings: Arc::clone(settings),
-            brokers: self.plan.brokers,
-            judges: Vec::new(),
-            worker: None,
-            pair_inspector: PairInspector::open(
-                settings,
-                self.reader.clone(),
-                Arc::clone(&self.plan.trees),
-                configured.text,
-                &self.kept,
-            )?,
-        };
-        for (_, handle) in &self.handles {
-            match handle {
-                Handle::Worker(worker) => admin_service.worker = Some(worker.clone()),
-                Handle::Judge(log, judge) => admin_service.judges.push((*log, judge.clone())),
-            }
-        }
-        let clock = self.plan.clock;
-        let overview = Overview::new(
-            self.about(),
-            self.plan.metrics.clone(),
-            self.plan.health.clone(),
-            Arc::new(move || clock.now()),
-            wall_time,
-        );
-        let page = AdminPage {
-            token: configured.token.clone(),
-            text: configured.text,
-            max_distance: settings.rules.max_distance,
-            pairs: self
-                .plan
-                .pair_recorder
-                .as_ref()
-                .map(|pair_recorder| pair_recorder.pairs.clone())
-                .unwrap_or_default(),
-            overview,
-            admin_service: Arc::new(admin_service),
-        };
-        let server = admin::start(bound, page).map_err(failure)?;
-        Ok(Some(server))
-    }
-
-    fn about(&self) -> About {
-        let settings = &self.plan.settings;
-        let roles = [("worker", settings.roles.worker), ("judge", settings.roles.judge)];
-        About {
-            build: build(),
-            instance: self.instance.clone(),
-            group: settings.input.group.clone(),
-            roles: roles.into_iter().filter(|(_, has)| *has).map(|(role, _)| role).collect(),
-            log_partitions: u32::try_from(settings.log_partitions().get()).unwrap_or(u32::MAX),
-            started: wall_time().minus(self.plan.clock.now()),
-        }
-    }
-
-    fn spawn_judge(&mut self, log: LogPartition, folder: &Arc<Folder>, ended: &Sender<Ended>) -> Result<(), Fatal> {
+    fn spawn_judge(&mut self, log: LogPartition, folder: &Arc<Folder>) -> Result<(), Fatal> {
         let plan = Arc::clone(&self.plan);
         let settings = &plan.settings;
         let (folder, metrics) = (Arc::clone(folder), plan.metrics.clone());
         let snapshots: Arc<dyn SnapshotStore> =
             Arc::new(FsSnapshotStore::new(folder, log, &plan.scheme, plan.clock, metrics));
         let driver = JudgeDriver::new(Arc::clone(&plan), log, judge_settings(settings), Some(snapshots))?;
-        self.start(format!("judge-{log}"), Handle::Judge(log, driver.control()), ended, move || driver.run())
+        self.parts.start(format!("judge-{log}"), Handle::Judge(log, driver.control()), move || driver.run())
     }
 
-    fn spawn_worker(&mut self, logs: usize, ended: &Sender<Ended>) -> Result<(), Fatal> {
+    fn spawn_worker(&mut self, logs: usize) -> Result<(), Fatal> {
         let plan = Arc::clone(&self.plan);
         let settings = &plan.settings;
         let worker = WorkerSettings {
@@ -325,152 +242,8 @@ impl Service {
             untimed: Timestamp::default(),
         };
         let driver = WorkerDriver::new(Arc::clone(&plan), reading, worker)?;
-        self.start("worker".to_owned(), Handle::Worker(driver.control()), ended, move || driver.run())
+        self.parts.start("worker".to_owned(), Handle::Worker(driver.control()), move || driver.run())
     }
-
-    fn start(
-        &mut self,
-        name: String,
-        handle: Handle,
-        ended: &Sender<Ended>,
-        work: impl FnOnce() -> Result<(), Fatal> + Send + 'static,
-    ) -> Result<(), Fatal> {
-        let ended = ended.clone();
-        self.handles.push((name.clone(), handle));
-        std::thread::Builder::new()
-            .name(name.clone())
-            .spawn(move || {
-                let result = work();
-                drop(ended.send((name, result)));
-            })
-            .map_err(failure)?;
-        self.running += 1;
-        Ok(())
-    }
-
-    /// Waits for a signal or an end. The first signal asks everybody to finish, the second ends the process at once.
-    fn supervise(mut self, signals: &Receiver<i32>, grace: Duration) -> Result<(), Fatal> {
-        let clock = self.plan.clock;
-        let ticker = tick(Duration::from_millis(200));
-        let until = |clock: Clock| clock.now() + grace + Duration::from_secs(10);
-        let mut stop_by: Option<Duration> = None;
-        let mut outcome = Ok(());
-        let mut minute = MinuteReport::begin(clock.now());
-        while self.running > 0 {
-            select! {
-                recv(signals) -> signal => {
-                    let signal = signal.unwrap_or_default();
-                    if stop_by.is_some() {
-                        return Err(Reason::Unfinished.because(anyhow::anyhow!("a second signal ({signal}): stopped at once")));
-                    }
-                    tracing::info!(signal, ?grace, "stopping: what is complete is committed first");
-                    stop_by = Some(until(clock));
-                    self.stop_in_order();
-                }
-                recv(self.ends) -> end => {
-                    let Ok((name, result)) = end else { break };
-                    self.running -= 1;
-                    self.handles.retain(|(known, _)| *known != name);
-                    tracing::info!(name, "ended");
-                    let early = stop_by.is_none();
-                    if outcome.is_ok() {
-                        outcome = match result {
-                            Ok(()) if early => Err(Reason::Failure.because(anyhow::anyhow!("{name} ended by itself"))),
-                            Ok(()) => Ok(()),
-                            Err(fatal) => Err(fatal.in_part(&name)),
-                        };
-                    }
-                    stop_by = stop_by.or_else(|| Some(until(clock)));
-                    self.stop_in_order();
-                }
-                recv(ticker) -> _ => {
-                    minute.look(clock.now(), &self.plan.metrics);
-                    if stop_by.is_some_and(|until| clock.now() > until) {
-                        let late = anyhow::anyhow!("not everything was finished within processing.shutdown_grace ({grace:?})");
-                        return outcome.and(Err(Reason::Unfinished.because(late)));
-                    }
-                }
-            }
-        }
-        if outcome.is_ok() {
-            let figures = ParsedMetrics::parse(&self.plan.metrics.render());
-            tracing::info!(
-                documents = figures.count(catalog::DOCUMENTS.name),
-                dead_letters = figures.count(catalog::DEAD_LETTERS.name),
-                produced = figures.count(catalog::RECORDS_PRODUCED.name),
-                "stopped: everything is committed"
-            );
-        }
-        outcome
-    }
-
-    /// Asks the workers to stop, and the judges once the workers have ended: until then workers wait for verdicts.
-    fn stop_in_order(&self) {
-        let is_worker = |handle: &Handle| matches!(handle, Handle::Worker(_));
-        let workers = self.handles.iter().any(|(_, handle)| is_worker(handle));
-        for (_, handle) in self.handles.iter().filter(|(_, handle)| is_worker(handle) == workers) {
-            handle.stop();
-        }
-    }
-}
-
-/// Hands over signals to stop as they come.
-///
-/// # Errors
-///
-/// When no handler can be set.
-pub fn signals() -> Result<Receiver<i32>, Fatal> {
-    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
-        .map_err(failure)?;
-    let (sender, receiver) = unbounded();
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if sender.send(signal).is_err() {
-                    return;
-                }
-            }
-        })
-        .map_err(failure)?;
-    Ok(receiver)
-}
-
-fn build() -> Build {
-    Build {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        revision: option_env!("DUPGATE_REVISION").unwrap_or("unknown").to_owned(),
-        librdkafka: crate::kafka::client::library_version(),
-    }
-}
-
-fn serve_http(settings: &Settings, metrics: &Metrics, health: &Health, clock: Clock) -> Result<Server, Fatal> {
-    let build = build();
-    metrics.build_info(&build);
-    let config =
-        serde_json::json!({"hash": settings.hash, "scheme": settings.scheme().to_string(), "config": settings.shown});
-    let endpoints = Endpoints {
-        metrics: metrics.clone(),
-        health: health.clone(),
-        build,
-        clock: Arc::new(move || clock.instant()),
-        wall: wall_time,
-        config: Arc::from(format!("{config:#}\n")),
-    };
-    http::start(settings.http.listen, endpoints)
-        .with_context(|| format!("cannot listen on {} (http.listen)", settings.http.listen))
-        .map_err(|error| Reason::System.because(error))
-}
-
-/// Serves the metrics of a replay at an address of its own.
-///
-/// # Errors
-///
-/// When the address is taken.
-pub fn serve_replay(settings: &Settings, listen: SocketAddr, metrics: &Metrics) -> Result<Server, Fatal> {
-    let mut settings = settings.clone();
-    settings.http.listen = listen;
-    serve_http(&settings, metrics, &Health::new(settings.kafka.max_poll_interval), Clock::start())
 }
 
 /// Names the stages that decide verdicts, strongest first: `exact+simhash`.

@@ -4,29 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clock::Clock;
+use super::fatal::failure;
 use super::pair_inspector::PairRecorder;
 use super::tree_budget::TreeBudget;
 use crate::config::Properties;
-use crate::config::raw::{
-    Compression, DuplicateValue as ConfiguredValue, OnBadRecord, Partition, TimestampOf,
-    Tombstones as ConfiguredTombstones,
-};
+use crate::config::raw::Compression;
 use crate::config::settings::{Kafka, Settings, Topics};
-use crate::error::{Fatal, Reason};
+use crate::error::Fatal;
 use crate::kafka::admin::{Brokers, LogNames};
 use crate::kafka::backlog::Backlog;
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::{ClientSettings, Cluster, ConsumerTimeouts, ProducerSettings};
-use crate::kafka::errors::{Denied, denied_in};
-use crate::kafka::fingerprint_log::denied_append;
-use crate::kafka::inspector::ClusterError;
-use crate::kafka::output::{DuplicateValue, OutputTime, Outputs};
+use crate::kafka::output::Outputs;
 use crate::kafka::verdict_log::{FollowEvent, Follower};
 use crate::protocol::LogPartition;
 use crate::record::PartitionId;
 use crate::telemetry::{Health, Metrics};
 use crate::transaction::Delivery;
-use crate::worker::{BadRecords, Partitioning, Routing, Tombstones};
+
+/// How long a revoked partition may take to commit what is complete.
+pub(super) const REVOKE_GRACE: Duration = Duration::from_secs(5);
 
 /// What a batch takes beside its records, at the most.
 const BATCH_HEAD_BYTES: usize = 64 << 10;
@@ -151,43 +148,6 @@ fn number(log: LogPartition) -> i32 {
     log.number()
 }
 
-/// Makes the error that ends the process for a failure of the machine around it.
-pub(crate) fn failure(error: impl Into<anyhow::Error>) -> Fatal {
-    Reason::Failure.because(error)
-}
-
-/// Sorts an error of the cluster into an exit code; a permission that is missing is told with the ACL to add.
-#[must_use]
-pub fn cluster_error(cluster_error: ClusterError) -> Fatal {
-    match cluster_error {
-        ClusterError::Identity(_) => Reason::Denied.because(cluster_error),
-        ClusterError::Denied(ref denied) => {
-            let remedy = denied.remedy();
-            Reason::Denied.because(anyhow::anyhow!("{cluster_error}; add the ACL: {remedy}"))
-        }
-        ClusterError::Unavailable(_) => Reason::Unavailable.because(cluster_error),
-    }
-}
-
-/// Sorts what a part of the service cannot go on with. A permission that is missing has its own exit code.
-pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str) -> Fatal {
-    let text = why.to_string();
-    let Some(denied) = denied_in(&text) else { return otherwise.because(anyhow::anyhow!(text)) };
-    let prefix = |denied: Denied| Denied { name: group.to_owned(), ..denied };
-    let remedy = match denied.resource {
-        // Its groups and transactional ids all begin with the name of the group.
-        "group" | "transactional-id" => prefix(denied).remedy() + " --resource-pattern-type prefixed",
-        _ => denied.remedy(),
-    };
-    Reason::Denied
-        .because(anyhow::anyhow!("{text}; add the ACL: {remedy} (`dupgate check` tells all that are missing)"))
-}
-
-/// Builds the error for a missing ACL on the fingerprint log.
-pub(super) fn append_denied(topic: &str) -> Fatal {
-    cluster_error(ClusterError::Denied(denied_append(topic)))
-}
-
 /// Returns how brokers are reached.
 #[must_use]
 pub fn cluster(kafka: &Kafka) -> Cluster {
@@ -212,47 +172,3 @@ const fn compression(codec: Compression) -> &'static str {
         Compression::Zstd => "zstd",
     }
 }
-
-/// Returns where pages go.
-#[must_use]
-pub fn routing(settings: &Settings) -> Routing {
-    Routing {
-        mode: settings.mode.into(),
-        tombstones: match settings.input.tombstones {
-            ConfiguredTombstones::Forward => Tombstones::Forward,
-            ConfiguredTombstones::Drop => Tombstones::Drop,
-        },
-        bad_records: match settings.processing.on_bad_record {
-            OnBadRecord::DeadLetter => BadRecords::DeadLetter,
-            OnBadRecord::Skip => BadRecords::Skip,
-            OnBadRecord::Stop => BadRecords::Stop,
-        },
-        partitioning: match settings.output.partition {
-            Partition::Same => Partitioning::Same,
-            Partition::Key => Partitioning::Key,
-            Partition::Spread => Partitioning::Spread,
-        },
-    }
-}
-
-/// Returns what the duplicate topic gets for a value.
-#[must_use]
-pub const fn duplicate_value(settings: &Settings) -> DuplicateValue {
-    match settings.output.duplicate_value {
-        ConfiguredValue::Original => DuplicateValue::Original,
-        ConfiguredValue::Reference => DuplicateValue::Reference,
-        ConfiguredValue::None => DuplicateValue::None,
-    }
-}
-
-/// Returns which timestamp the outputs carry.
-#[must_use]
-pub const fn output_time(settings: &Settings) -> OutputTime {
-    match settings.output.timestamp {
-        TimestampOf::Source => OutputTime::Source,
-        TimestampOf::Now => OutputTime::Now,
-    }
-}
-
-/// How long a revoked partition may take to commit what is complete.
-pub(super) const REVOKE_GRACE: Duration = Duration::from_secs(5);

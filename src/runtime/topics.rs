@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::clock::{Clock, wall_time};
-use super::service_context;
+use super::{fatal, output_settings, service_context};
 use crate::config::settings::{Settings, Topics as ConfiguredTopics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::{Admin, Brokers, LogKind, LogNames, TopicError};
@@ -186,7 +186,7 @@ pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
         }
     }
     Ok(Outputs {
-        routing: service_context::routing(settings),
+        routing: output_settings::routing(settings),
         headers: HeaderSettings {
             prefix: output.header_prefix.clone(),
             drop: output.dropped_headers.clone(),
@@ -197,8 +197,8 @@ pub(super) fn outputs(admin: &Admin, settings: &Settings, scheme: String) -> Res
         },
         topics,
         input_partitions,
-        duplicate_value: service_context::duplicate_value(settings),
-        time: service_context::output_time(settings),
+        duplicate_value: output_settings::duplicate_value(settings),
+        time: output_settings::output_time(settings),
         now: wall_time,
     })
 }
@@ -228,7 +228,7 @@ fn all_there(admin: &Admin, settings: &Settings) -> Result<(), TopicError> {
 /// Sorts what goes wrong before anything runs.
 pub(super) fn unavailable(error: TopicError) -> Fatal {
     let reason = match &error {
-        TopicError::Denied(denied) => return service_context::cluster_error(ClusterError::Denied(denied.clone())),
+        TopicError::Denied(denied) => return fatal::cluster_error(ClusterError::Denied(denied.clone())),
         TopicError::Missing(_) | TopicError::Partitions { .. } => Reason::Config,
         TopicError::NotCreated { .. } | TopicError::Kafka(_) => Reason::Unavailable,
         TopicError::Runtime(_) => Reason::Failure,

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::clock::wall_clock;
+use super::fatal;
 use super::random::draw;
-use super::service_context::{self, ServiceContext};
+use super::service_context::ServiceContext;
 use crate::error::Fatal;
 use crate::kafka::output::{Outputs, PagePayload};
 use crate::protocol::{Answer, RequestId, Stage, Verdict};
@@ -40,7 +41,7 @@ impl Tracer {
         let clock = plan.clock;
         let traces = Traces::start(tracing.endpoint.clone(), resource, plan.metrics.clone(), move || clock.instant());
         Ok(Some(Self {
-            traces: traces.map_err(service_context::failure)?,
+            traces: traces.map_err(fatal::failure)?,
             sampler: Sampler::new(tracing.sample_ratio),
             group: plan.settings.input.group.clone(),
             ruled: HashMap::new(),

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 
-use super::service_context::{self, failure};
+use super::fatal::{self, failure};
+use super::service_context;
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
@@ -61,9 +62,9 @@ pub fn read(
     let group = &settings.input.group;
     let scheme = settings.scheme();
     let names = LogNames::new(&settings.logs.prefix, &scheme.to_string());
-    let inspector = ClusterInspector::new(&cluster, group, IDLE_TIMEOUT).map_err(service_context::cluster_error)?;
-    inspector.brokers().map_err(service_context::cluster_error)?;
-    if inspector.topic(&names.verdicts).map_err(service_context::cluster_error)?.is_none() {
+    let inspector = ClusterInspector::new(&cluster, group, IDLE_TIMEOUT).map_err(fatal::cluster_error)?;
+    inspector.brokers().map_err(fatal::cluster_error)?;
+    if inspector.topic(&names.verdicts).map_err(fatal::cluster_error)?.is_none() {
         let why =
             anyhow::anyhow!("topic `{}` does not exist: nothing was judged under scheme {scheme} yet", names.verdicts);
         return Err(Reason::Config.because(why));

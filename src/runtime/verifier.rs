@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::service_context::{self, failure};
+use super::fatal::failure;
+use super::service_context;
 use super::verdicts::{Extent, Read, read};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};

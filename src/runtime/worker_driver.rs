@@ -11,20 +11,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::background_tasks::BackgroundTasks;
 use super::clock::Clock;
+use super::driver::{Driver, GroupMember, QUERY_TIMEOUT, TICK_INTERVAL, drive, sink, wait_until_left};
+use super::fatal::failure;
 use super::record_processor::RecordProcessor;
 use super::remaining_input::RemainingInput;
 use super::reorder_buffer::ReorderBuffer;
-use super::service_context::{ServiceContext, failure};
+use super::service_context::ServiceContext;
 use super::text_pool::{Done, LOOK_INTERVAL, TextPool};
+use super::time_slice::Work;
 use super::worker_report::WorkerReport;
 use crate::error::{Fatal, Reason};
 use crate::kafka::budget::{ByteBudget, Permit};
 use crate::kafka::fingerprint_log::{Appended, RequestLog};
-use crate::kafka::group_consumer::{ConsumerEvent, GroupConsumer, Membership};
+use crate::kafka::group_consumer::ConsumerEvent;
 use crate::kafka::offsets::Offsets;
 use crate::kafka::output::PagePayload;
 use crate::kafka::producer::{Answer, TransactionalProducer};
@@ -35,9 +38,6 @@ use crate::record::PartitionId;
 use crate::telemetry::labels::Log;
 use crate::transaction::Call;
 use crate::worker::{Backlog, Event, Page, Worker, WorkerSettings};
-
-/// How long the driver waits for a message before it says that time passed.
-const TICK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How long requests may gather before they are sent.
 const LINGER: Duration = Duration::from_millis(3);
@@ -52,13 +52,10 @@ const LAGS: Duration = Duration::from_secs(1);
 const GROUP_LOOK: Duration = Duration::from_secs(10);
 
 /// Most messages taken before requests are sent and time is looked at.
-const MAX_NEWS: usize = 512;
-
-/// How long one question to the cluster may take.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
+const MAX_MESSAGES: usize = 513;
 
 /// What reaches the driver.
-enum Message {
+pub(super) enum Message {
     /// From the input, with the number of the membership.
     GroupConsumer(u64, ConsumerEvent),
     Read(Done),
@@ -134,10 +131,7 @@ pub struct WorkerDriver {
     worker: Worker<PagePayload>,
     messages: Receiver<Message>,
     sender: Sender<Message>,
-    member: Option<GroupConsumer>,
-    memberships: u64,
-    /// What offsets are sent under.
-    membership: Membership,
+    member: GroupMember,
     lanes: BTreeMap<PartitionId, InputState>,
     serials: u64,
     readers: Vec<Reader>,
@@ -234,9 +228,7 @@ impl WorkerDriver {
         Ok(Self {
             worker: Worker::new(settings),
             messages,
-            member: None,
-            memberships: 0,
-            membership: Membership::default(),
+            member: GroupMember::default(),
             lanes: BTreeMap::new(),
             serials: 0,
             readers,
@@ -284,23 +276,8 @@ impl WorkerDriver {
     ///
     /// Why it cannot go on.
     pub fn run(mut self) -> Result<(), Fatal> {
-        self.perform_all()?;
-        while !self.stopped {
-            let timeout = if self.requests_since.is_some() { LINGER } else { TICK_INTERVAL };
-            match self.messages.recv_timeout(timeout) {
-                Ok(message) => {
-                    self.take(message)?;
-                    for _ in 0..MAX_NEWS {
-                        let Ok(message) = self.messages.try_recv() else { break };
-                        self.take(message)?;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => self.handle(Event::Tick)?,
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            self.send_requests();
-            self.housekeeping()?;
-        }
+        let (messages, clock) = (self.messages.clone(), self.clock);
+        drive(&mut self, &messages, clock)?;
         self.close();
         self.leaving_because.take().map_or(Ok(()), Err)
     }
@@ -308,13 +285,6 @@ impl WorkerDriver {
     fn handle(&mut self, event: Event<PagePayload>) -> Result<(), Fatal> {
         self.worker.handle(self.clock.now(), event);
         self.perform_all()
-    }
-
-    fn perform_all(&mut self) -> Result<(), Fatal> {
-        while let Some(effect) = self.worker.poll() {
-            self.perform(effect)?;
-        }
-        Ok(())
     }
 
     // ---- housekeeping
@@ -385,7 +355,7 @@ impl WorkerDriver {
     }
 
     fn ask_group(&mut self) {
-        if self.member.is_none() || std::mem::replace(&mut self.asks_group, true) {
+        if self.member.consumer().is_none() || std::mem::replace(&mut self.asks_group, true) {
             return;
         }
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.offsets), self.plan.input_topics());
@@ -406,9 +376,44 @@ impl WorkerDriver {
         self.requests.flush(Duration::from_secs(2));
         // Closing can block: the process does not wait for it longer than this.
         let timeout = self.clock.now() + Duration::from_secs(5);
-        while self.member.as_ref().is_some_and(|member| !member.is_over()) && self.clock.now() < timeout {
-            drop(self.messages.recv_timeout(TICK_INTERVAL));
+        wait_until_left(self.member.consumer(), &self.messages, self.clock, timeout);
+    }
+}
+
+impl Driver for WorkerDriver {
+    type Message = Message;
+
+    fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    fn wait(&self) -> Duration {
+        if self.requests_since.is_some() { LINGER } else { TICK_INTERVAL }
+    }
+
+    fn has_taken_enough(&self, taken: usize, _: Duration) -> bool {
+        taken >= MAX_MESSAGES
+    }
+
+    fn perform_all(&mut self) -> Result<(), Fatal> {
+        while let Some(effect) = self.worker.poll() {
+            self.perform(effect)?;
         }
+        Ok(())
+    }
+
+    fn take(&mut self, message: Message) -> Result<(), Fatal> {
+        self.on_message(message)
+    }
+
+    fn tick(&mut self) -> Result<(), Fatal> {
+        self.handle(Event::Tick)
+    }
+
+    fn work(&mut self) -> Result<Work, Fatal> {
+        self.send_requests();
+        self.housekeeping()?;
+        Ok(Work::Done)
     }
 }
 
@@ -419,15 +424,6 @@ fn lags(settled: &[(PartitionId, Option<i64>)], ends: &BTreeMap<PartitionId, i64
         Some((partition.clone(), lag.unsigned_abs()))
     };
     settled.iter().filter_map(of).collect()
-}
-
-fn sink<T>(
-    sender: &Sender<Message>,
-    wrap: impl Fn(T) -> Message + Send + Sync + 'static,
-) -> impl Fn(T) + Send + Sync + 'static {
-    let sender = sender.clone();
-    // A thread that has ended hears nothing any more.
-    move |value| drop(sender.send(wrap(value)))
 }
 
 #[cfg(test)]

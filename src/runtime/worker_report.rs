@@ -19,14 +19,14 @@ use crate::protocol::{
 };
 use crate::record::{PartitionId, Reject, Timestamp};
 use crate::telemetry::labels::{
-    Blocked as BlockedLabel, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue,
-    Output as OutputLabel, Pause, Queue, Step, TransactionResult, VerdictLabel,
+    Blocked as BlockedLabel, BypassReason, CommitResult, Component, Duplicate, ErrorKind, LabelValue, Pause, Queue,
+    Step, TransactionResult, VerdictLabel,
 };
 use crate::telemetry::overview::VERDICTS_CHECK;
 use crate::telemetry::pairs::{Clusters, DeliveredDuplicate};
 use crate::telemetry::{Check, Heartbeat, Metrics};
 use crate::transaction::{Call, CallError};
-use crate::worker::{Blocked, Output, OutputKind, Page, PageAction, PageOutcome, Status, Worker, verdict_name};
+use crate::worker::{Blocked, Output, Page, PageAction, PageOutcome, Status, Worker, verdict_name};
 
 /// Most asks whose time is remembered: enough for what is in flight.
 const MAX_ASKED: usize = 1 << 20;
@@ -202,7 +202,7 @@ impl WorkerReport {
     /// The brokers will never take a page's records.
     pub(super) fn given_up(&self, output: &Output<PagePayload>, reason: Reject) {
         for output_kind in self.outputs.routing.output_kinds(&output.outcome) {
-            self.metrics.produce_failed(label_of(*output_kind), reason);
+            self.metrics.produce_failed(*output_kind, reason);
         }
     }
 
@@ -215,7 +215,7 @@ impl WorkerReport {
     pub(super) fn delivered(&mut self, outputs: &[Arc<Output<PagePayload>>]) {
         let (now, wall) = (self.clock.now(), wall_time());
         for (output_kind, records, bytes) in self.sent.take() {
-            self.metrics.produced(label_of(output_kind), records, bytes);
+            self.metrics.produced(output_kind, records, bytes);
         }
         for output in outputs {
             let page = &output.page;
@@ -438,13 +438,6 @@ const fn blocked_label(why: &Blocked) -> BlockedLabel {
     }
 }
 
-const fn label_of(output_kind: OutputKind) -> OutputLabel {
-    match output_kind {
-        OutputKind::Unique => OutputLabel::Unique,
-        OutputKind::Duplicate => OutputLabel::Duplicate,
-        OutputKind::DeadLetter => OutputLabel::DeadLetter,
-    }
-}
 /// Returns the labels of a decision: its verdict, and how a duplicate was found.
 pub(super) const fn labels_of(decision: &Decision) -> (VerdictLabel, Option<Duplicate>) {
     match decision {

@@ -4,9 +4,10 @@ use metrics::Unit;
 
 use super::labels::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
-    LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
-    SnapshotOperation, Step, TransactionResult, VerdictLabel,
+    LabelValue, LimitedQueue, Log, MemoryPart, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation,
+    Step, TransactionResult, VerdictLabel,
 };
+use crate::worker::OutputKind;
 
 /// One metric.
 #[derive(Clone, Copy, Debug)]
@@ -118,11 +119,11 @@ table! {
         "Records that got no verdict, by the step that failed and the reason, counted at acknowledgement.";
     DEAD_LETTERS_HELD: "dupgate_dead_letters_held", Gauge, Count, &[Label::Open("reason")],
         "Records without a verdict that are held back because the circuit breaker has paused the input (dupgate_consumer_paused): neither delivered nor counted in dupgate_dead_letters_total.";
-    RECORDS_PRODUCED: "dupgate_records_produced_total", Counter, Count, &[closed::<Output>()],
+    RECORDS_PRODUCED: "dupgate_records_produced_total", Counter, Count, &[closed::<OutputKind>()],
         "Records acknowledged by the brokers.";
-    PRODUCED_BYTES: "dupgate_produced_bytes_total", Counter, Bytes, &[closed::<Output>()],
+    PRODUCED_BYTES: "dupgate_produced_bytes_total", Counter, Bytes, &[closed::<OutputKind>()],
         "Key, value and header bytes acknowledged by the brokers.";
-    PRODUCE_FAILURES: "dupgate_produce_failures_total", Counter, Count, &[closed::<Output>(), Label::Open("reason")],
+    PRODUCE_FAILURES: "dupgate_produce_failures_total", Counter, Count, &[closed::<OutputKind>(), Label::Open("reason")],
         "Records given up on after all producer retries.";
     ERRORS: "dupgate_errors_total", Counter, Count, &[closed::<Component>(), closed::<ErrorKind>()],
         "Errors by component; the log line carries the detail.";

@@ -1,6 +1,8 @@
 //! The closed label sets. A label that is not here, nor a topic or partition, does not exist: URLs, sites and ids
 //! never become labels.
 
+use crate::worker::OutputKind;
+
 /// One value of a closed label set.
 pub trait LabelValue: Copy + 'static {
     /// Name of the label.
@@ -65,15 +67,14 @@ label! {
         Tombstone = "tombstone",
     }
 }
-label! {
-    /// Where a record was written.
-    Output = "output" {
-        /// The unique topic.
-        Unique = "unique",
-        /// The duplicate topic.
-        Duplicate = "duplicate",
-        /// The dead letter topic.
-        DeadLetter = "dead_letter",
+/// Where a record was written.
+impl LabelValue for OutputKind {
+    const LABEL: &'static str = "output";
+    const ALL: &'static [Self] = &Self::ALL;
+    const NAMES: &'static [&'static str] = &[Self::Unique.name(), Self::Duplicate.name(), Self::DeadLetter.name()];
+
+    fn index(self) -> usize {
+        self as usize
     }
 }
 label! {
@@ -307,5 +308,17 @@ label! {
         Produce = "produce",
         /// Pages in the transaction under way.
         Commit = "commit",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_output_is_labelled_with_its_name() {
+        let labels = OutputKind::ALL.map(|output| OutputKind::NAMES[output.index()]);
+        assert_eq!(labels, ["unique", "duplicate", "dead_letter"]);
+        assert_eq!(labels, OutputKind::ALL.map(OutputKind::name));
     }
 }

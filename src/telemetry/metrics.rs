@@ -20,12 +20,13 @@ use self::series::Series;
 use super::catalog::{self, Kind, TABLE};
 use super::labels::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
-    LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
-    SnapshotOperation, Step, TransactionResult, VerdictLabel,
+    LabelValue, LimitedQueue, Log, MemoryPart, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation,
+    Step, TransactionResult, VerdictLabel,
 };
 use crate::config::settings;
 use crate::fingerprint::share;
 use crate::record::{PartitionId, Reject, Source, Timestamp};
+use crate::worker::OutputKind;
 
 /// Records what happens. Clones share one recorder.
 #[derive(Clone)]
@@ -173,13 +174,13 @@ impl Metrics {
     }
 
     /// Brokers acknowledged records of an output, with the bytes of keys, values and headers.
-    pub fn produced(&self, output: Output, records: u64, bytes: u64) {
+    pub fn produced(&self, output: OutputKind, records: u64, bytes: u64) {
         self.series().records_produced.of(output).increment(records);
         self.series().produced_bytes.of(output).increment(bytes);
     }
 
     /// A record was given up on after all retries.
-    pub fn produce_failed(&self, output: Output, reason: Reject) {
+    pub fn produce_failed(&self, output: OutputKind, reason: Reject) {
         if let Some(counter) = self.series().produce_failures.of(output).get(&reason) {
             counter.increment(1);
         }

@@ -24,8 +24,8 @@ use crate::kafka::admin::LogNames;
 use crate::kafka::pages::PageBytes;
 use crate::record::{Decoder, Source};
 use crate::replay::{Changes, Compared, Example, Kind, Plan, Ranges, Side, Sides};
+use crate::runtime::fatal::failure;
 use crate::runtime::replay::{Store, Stored, Texts, compare, fetch_lines};
-use crate::runtime::service_context::failure;
 
 /// What stands for the service in `--against`.
 const LIVE: &str = "live";

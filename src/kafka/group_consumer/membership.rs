@@ -38,7 +38,7 @@ impl Membership {
     ///
     /// When the client cannot be made of these settings.
     pub fn outside(config: &ClientConfig) -> KafkaResult<Self> {
-        Ok(Self { outside: Some(Arc::new(config.create_with_context(LoggingContext)?)), ..Self::default() })
+        Ok(Self { outside: Some(Arc::new(config.create_with_context(LoggingContext(()))?)), ..Self::default() })
     }
 
     /// Returns member and generation; `None` when the group is left or something was lost that the owner has not

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 
-use super::super::service_context::{self, failure};
+use super::super::fatal::failure;
+use super::super::service_context;
 use super::by_log::{live_name, next_walk};
 use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};

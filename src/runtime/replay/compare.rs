@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::service_context::{self, failure};
+use super::super::fatal::{self, failure};
+use super::super::service_context;
 use super::QUERY_TIMEOUT;
 use super::log_stream::{self, LogStream};
 use crate::config::settings::Settings;
@@ -33,7 +34,7 @@ pub fn compare(
 ) -> Result<(), Fatal> {
     let cluster = service_context::cluster(&settings.kafka);
     let group = &settings.input.group;
-    let inspector = ClusterInspector::new(&cluster, group, QUERY_TIMEOUT).map_err(service_context::cluster_error)?;
+    let inspector = ClusterInspector::new(&cluster, group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
     let offsets = Offsets::new(&cluster.query(group), QUERY_TIMEOUT).map_err(failure)?;
     let config = cluster.follower(group);
     let open = |topic: &str| Log::open(&inspector, &offsets, &config, topic);
@@ -68,7 +69,7 @@ impl Log {
         config: &ClientSettings,
         topic: &str,
     ) -> Result<Self, Fatal> {
-        let Some(view) = inspector.topic(topic).map_err(service_context::cluster_error)? else {
+        let Some(view) = inspector.topic(topic).map_err(fatal::cluster_error)? else {
             return Err(
                 Reason::Input.because(anyhow::anyhow!("topic `{topic}`, which has the verdicts, does not exist"))
             );

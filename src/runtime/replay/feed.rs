@@ -12,8 +12,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::super::clock::Clock;
+use super::super::fatal::failure;
 use super::super::record_processor::RecordProcessor;
-use super::super::service_context::failure;
 use super::super::text_pool::{Done, Job, LOOK_INTERVAL, TextPool};
 use super::file_reader::{self, FileEvent};
 use crate::error::{Fatal, Reason};

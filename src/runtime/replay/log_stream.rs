@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 
-use super::super::service_context::failure;
+use super::super::fatal::failure;
 use crate::error::{Fatal, Reason};
 use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::ClientSettings;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::clock::wall_time;
-use super::super::service_context::{self, failure};
+use super::super::fatal::{self, failure};
+use super::super::service_context;
 use super::QUERY_TIMEOUT;
 use super::files;
 use super::log_stream::LogStream;
@@ -291,7 +292,7 @@ impl Planning<'_> {
             if first == end {
                 continue;
             }
-            let oldest = self.store.inspector().first_at(partition, *first).map_err(service_context::cluster_error)?;
+            let oldest = self.store.inspector().first_at(partition, *first).map_err(fatal::cluster_error)?;
             if let Some((_, Some(oldest))) = oldest.filter(|(_, oldest)| oldest.is_some_and(|oldest| oldest > time)) {
                 self.warnings.push(format!(
                     "{partition}: the beginning of the range is deleted already; its oldest record is of {}",
@@ -351,7 +352,7 @@ impl Planning<'_> {
     ) -> Result<Result<Vec<LogRange>, String>, Fatal> {
         let scheme = self.live.scheme().to_string();
         let names = LogNames::new(&self.live.logs.prefix, &scheme);
-        let view = self.store.inspector().topic(&names.verdicts).map_err(service_context::cluster_error)?;
+        let view = self.store.inspector().topic(&names.verdicts).map_err(fatal::cluster_error)?;
         let Some(view) = view else { return Ok(Err(format!("topic `{}` does not exist", names.verdicts))) };
         let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
         let mut found = Vec::new();
@@ -429,7 +430,7 @@ impl Planning<'_> {
         }
         let mut begins: Option<Timestamp> = None;
         for (partition, (from, _)) in ranges {
-            let first = self.store.inspector().first_at(partition, *from).map_err(service_context::cluster_error)?;
+            let first = self.store.inspector().first_at(partition, *from).map_err(fatal::cluster_error)?;
             if let Some((_, Some(time))) = first {
                 begins = Some(begins.map_or(time, |begins| begins.min(time)));
             }
@@ -460,8 +461,7 @@ impl Planning<'_> {
             let first = held.get(partition).map_or(0, |(first, _)| *first);
             let place = places.get(partition).copied().unwrap_or(first).clamp(first, *from);
             if place == first && first > 0 {
-                let oldest =
-                    self.store.inspector().first_at(partition, first).map_err(service_context::cluster_error)?;
+                let oldest = self.store.inspector().first_at(partition, first).map_err(fatal::cluster_error)?;
                 if let Some((_, Some(oldest))) = oldest.filter(|(_, oldest)| oldest.is_some_and(|oldest| oldest > time))
                 {
                     self.warnings.push(format!(
@@ -508,12 +508,12 @@ impl Planning<'_> {
         let mut limit = 0;
         if let Topics::Names(inputs) = &self.live.input.topics {
             for input in inputs {
-                let view = self.store.inspector().topic(input).map_err(service_context::cluster_error)?;
+                let view = self.store.inspector().topic(input).map_err(fatal::cluster_error)?;
                 limit = limit.max(view.and_then(|view| view.number("max.message.bytes")).unwrap_or(0));
             }
         }
         for name in names.iter().copied().flatten() {
-            let Some(view) = self.store.inspector().topic(name).map_err(service_context::cluster_error)? else {
+            let Some(view) = self.store.inspector().topic(name).map_err(fatal::cluster_error)? else {
                 continue;
             };
             if view.number("max.message.bytes").is_some_and(|bytes| bytes < limit) {

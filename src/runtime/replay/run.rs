@@ -9,8 +9,9 @@ use crossbeam_channel::Receiver;
 use serde::Serialize;
 
 use super::super::clock::Clock;
+use super::super::fatal::failure;
 use super::super::record_processor::RecordProcessor;
-use super::super::service_context::{self, failure};
+use super::super::service_context;
 use super::super::tree_budget::TreeBudget;
 use super::super::worker_report::labels_of;
 use super::feed::Feed;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::super::clock::{Clock, wall_time};
 use super::super::record_processor::RecordProcessor;
-use super::super::service_context;
 use super::super::tree_budget::TreeBudget;
+use super::super::{output_settings, service_context};
 use super::feed::{Extents, Feed, FeedEvent};
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
@@ -46,7 +46,7 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
         .map_err(|error| Reason::Config.because(error))?;
     let memory = settings.processing.max_in_flight_bytes;
     let outputs = Outputs {
-        routing: service_context::routing(settings),
+        routing: output_settings::routing(settings),
         headers: HeaderSettings {
             prefix: String::new(),
             drop: Vec::new(),
@@ -57,8 +57,8 @@ pub fn estimate(plan: &Plan, settings: &Settings, metrics: &Metrics) -> Result<S
         },
         topics: BTreeMap::new(),
         input_partitions: InputPartitions::default(),
-        duplicate_value: service_context::duplicate_value(settings),
-        time: service_context::output_time(settings),
+        duplicate_value: output_settings::duplicate_value(settings),
+        time: output_settings::output_time(settings),
         now: wall_time,
     };
     let trees = TreeBudget::new(memory, settings.record.format);

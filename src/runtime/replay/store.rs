@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::super::service_context::{self, ended, failure};
+use super::super::fatal::{self, ended, failure};
+use super::super::service_context;
 use super::QUERY_TIMEOUT;
 use super::run::TRANSACTION;
 use crate::config::settings::{Settings, Topics};
@@ -79,12 +80,11 @@ impl Store {
     pub fn open(settings: &Settings) -> Result<Self, Fatal> {
         let cluster = service_context::cluster(&settings.kafka);
         let group = settings.input.group.clone();
-        let inspector =
-            ClusterInspector::new(&cluster, &group, QUERY_TIMEOUT).map_err(service_context::cluster_error)?;
+        let inspector = ClusterInspector::new(&cluster, &group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
         if let Some(why) = super::super::topics::connect_error(&settings.kafka.brokers) {
             return Err(Reason::Unavailable.because(anyhow::anyhow!("no broker answers: {why} (kafka.brokers)")));
         }
-        inspector.brokers().map_err(service_context::cluster_error)?;
+        inspector.brokers().map_err(fatal::cluster_error)?;
         Ok(Self { cluster, inspector, group, logs: settings.logs.prefix.clone() })
     }
 
@@ -101,7 +101,7 @@ impl Store {
     /// When no broker answers.
     pub fn ids(&self) -> Result<Vec<String>, Fatal> {
         let (prefix, suffix) = (own_name(&self.logs, ""), ".plan");
-        let names = self.inspector.topic_names().map_err(service_context::cluster_error)?;
+        let names = self.inspector.topic_names().map_err(fatal::cluster_error)?;
         let id = |name: &String| Some(name.strip_prefix(&prefix)?.strip_suffix(suffix)?.to_owned());
         Ok(names.iter().filter_map(id).collect())
     }
@@ -144,7 +144,7 @@ impl Store {
     /// When there is none of this id, or it cannot be read.
     pub fn plan(&self, id: &str) -> Result<Plan, Fatal> {
         let topic = plan_topic(&self.logs, id);
-        let there = self.inspector.topic(&topic).map_err(service_context::cluster_error)?;
+        let there = self.inspector.topic(&topic).map_err(fatal::cluster_error)?;
         if there.is_none() {
             let known = self.ids()?.join(", ");
             let known = if known.is_empty() { "there are none".to_owned() } else { format!("there are {known}") };
@@ -164,7 +164,7 @@ impl Store {
         let pages = Pages::open(&self.cluster.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
         let found = pages
             .fetch(&[&first])
-            .map_err(|error| service_context::cluster_error(ClusterError::of_topic(&error, topic, "Read")))?;
+            .map_err(|error| fatal::cluster_error(ClusterError::of_topic(&error, topic, "Read")))?;
         let value = found.into_values().next().and_then(|page| page.value);
         Ok(value.and_then(|bytes| String::from_utf8(bytes).ok()))
     }
@@ -176,7 +176,7 @@ impl Store {
     /// When no broker answers, or the plan cannot be read.
     pub fn is_begun(&self, id: &str) -> Result<bool, Fatal> {
         let topic = plan_topic(&self.logs, id);
-        let there = self.inspector.topic(&topic).map_err(service_context::cluster_error)?;
+        let there = self.inspector.topic(&topic).map_err(fatal::cluster_error)?;
         Ok(there.is_some() && self.plan_text(&topic)?.is_some())
     }
 
@@ -206,13 +206,11 @@ impl Store {
     /// Creates those topics that are missing, and waits until all have leaders.
     fn create(&self, topics: &[TopicPlan]) -> Result<(), Fatal> {
         for topic in topics {
-            if self.inspector.topic(&topic.name).map_err(service_context::cluster_error)?.is_none() {
-                self.inspector.create(topic).map_err(service_context::cluster_error)?;
+            if self.inspector.topic(&topic.name).map_err(fatal::cluster_error)?.is_none() {
+                self.inspector.create(topic).map_err(fatal::cluster_error)?;
             }
         }
-        topics
-            .iter()
-            .try_for_each(|topic| self.inspector.await_topic(&topic.name).map_err(service_context::cluster_error))
+        topics.iter().try_for_each(|topic| self.inspector.await_topic(&topic.name).map_err(fatal::cluster_error))
     }
 
     /// Writes the plan of a replay down and creates its topics. The plan comes first: whatever happens afterwards, it tells
@@ -249,7 +247,7 @@ impl Store {
             ClusterError::Unavailable(why) => {
                 Reason::Unavailable.because(anyhow::anyhow!("the plan is not written to topic `{topic}`: {why}"))
             }
-            error @ (ClusterError::Denied(_) | ClusterError::Identity(_)) => service_context::cluster_error(error),
+            error @ (ClusterError::Denied(_) | ClusterError::Identity(_)) => fatal::cluster_error(error),
         })
     }
 
@@ -271,7 +269,7 @@ impl Store {
             bytes = bytes.max(i64::try_from(settings.record.max_document).unwrap_or(i64::MAX));
         }
         for name in names {
-            let Some(view) = self.inspector.topic(name).map_err(service_context::cluster_error)? else { continue };
+            let Some(view) = self.inspector.topic(name).map_err(fatal::cluster_error)? else { continue };
             partitions = partitions.max(view.partitions);
             replicas = replicas.max(view.replicas);
             bytes = bytes.max(view.number("max.message.bytes").unwrap_or(0));
@@ -307,7 +305,7 @@ impl Store {
     ///
     /// When no broker answers.
     pub fn left(&self, id: &str) -> Result<Vec<String>, Fatal> {
-        let names = self.inspector.topic_names().map_err(service_context::cluster_error)?;
+        let names = self.inspector.topic_names().map_err(fatal::cluster_error)?;
         let (own, plan) = (own_name(&self.logs, id) + ".", self.plan(id).ok());
         let shadow: BTreeSet<String> = plan
             .into_iter()
@@ -325,10 +323,10 @@ impl Store {
     pub fn remove(&self, id: &str, topics: &[String]) -> Result<(), Fatal> {
         let plan = plan_topic(&self.logs, id);
         let (last, first): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| **name == plan);
-        self.inspector.delete_group(&own_name(&self.group, id)).map_err(service_context::cluster_error)?;
+        self.inspector.delete_group(&own_name(&self.group, id)).map_err(fatal::cluster_error)?;
         for names in [first, last] {
             let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
-            self.inspector.delete_topics(&names).map_err(service_context::cluster_error)?;
+            self.inspector.delete_topics(&names).map_err(fatal::cluster_error)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 
-use super::super::service_context::{ended, failure};
+use super::super::fatal::{ended, failure};
 use crate::error::{Fatal, Reason};
 use crate::kafka::backlog::Backlog;
 use crate::kafka::client::ClientSettings;
@@ -240,7 +240,7 @@ impl Writer {
     fn call(&self, call: Call) {
         let empty = Batch::default();
         let batch = self.current.as_ref().unwrap_or(&empty);
-        self.transactional.order(match call {
+        self.transactional.submit(match call {
             Call::Produce => ProducerCommand::Produce(Box::new(Load {
                 outputs: Arc::clone(&self.line.outputs),
                 pages: batch.pages.clone(),

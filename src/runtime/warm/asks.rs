@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 
-use super::super::service_context::{self, ServiceContext, failure};
+use super::super::fatal::{self, failure};
+use super::super::service_context::ServiceContext;
 use super::Message;
 use crate::error::{Fatal, Reason};
 use crate::kafka::budget::ByteBudget;
@@ -117,7 +118,7 @@ impl Asks {
                 }
                 Ok(())
             }
-            Err(NotAppended::Denied) => Err(service_context::append_denied(&self.topic)),
+            Err(NotAppended::Denied) => Err(fatal::append_denied(&self.topic)),
             // A request is applied once, however often it stands in the log.
             Err(NotAppended::Uncertain) => {
                 if let Some((log, body)) = self.unsure.get(&request) {

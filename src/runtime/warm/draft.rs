@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::fatal::{self, failure};
 use super::super::replay::Extent;
 use super::super::replay::log_stream::{LogStream, partition};
-use super::super::service_context::{self, failure};
+use super::super::service_context;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
@@ -96,11 +97,11 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
     let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
     let cluster = service_context::cluster(&running.kafka);
     let group = &running.input.group;
-    let inspector = ClusterInspector::new(&cluster, group, QUERY_TIMEOUT).map_err(service_context::cluster_error)?;
-    inspector.brokers().map_err(service_context::cluster_error)?;
+    let inspector = ClusterInspector::new(&cluster, group, QUERY_TIMEOUT).map_err(fatal::cluster_error)?;
+    inspector.brokers().map_err(fatal::cluster_error)?;
     let names = |settings: &Settings| LogNames::new(&settings.logs.prefix, &settings.scheme().to_string());
     let (old_names, new_names) = (names(running), names(new));
-    if inspector.topic(&old_names.verdicts).map_err(service_context::cluster_error)?.is_none() {
+    if inspector.topic(&old_names.verdicts).map_err(fatal::cluster_error)?.is_none() {
         let why = anyhow::anyhow!(
             "topic `{}` does not exist: nothing was judged under the running scheme, and there is nothing to fill from",
             old_names.verdicts
@@ -108,7 +109,7 @@ pub fn draft(running: &Settings, new: &Settings, from: Option<Extent>) -> Result
         return Err(Reason::Config.because(why));
     }
     let is_there = |name: &Arc<str>| -> Result<(String, bool), Fatal> {
-        Ok((name.to_string(), inspector.topic(name).map_err(service_context::cluster_error)?.is_some()))
+        Ok((name.to_string(), inspector.topic(name).map_err(fatal::cluster_error)?.is_some()))
     };
     let topics = vec![is_there(&new_names.fingerprints)?, is_there(&new_names.verdicts)?];
 

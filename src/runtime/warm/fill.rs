@@ -7,9 +7,10 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, after, unbounded};
 
 use super::super::clock::Clock;
+use super::super::fatal::failure;
 use super::super::replay::log_stream::partition;
 use super::super::replay::pace::Pace;
-use super::super::service_context::{self, ServiceContext, failure};
+use super::super::service_context::{self, ServiceContext};
 use super::asks::Asks;
 use super::draft::{Draft, QUERY_TIMEOUT};
 use super::pages::{Pages, Read};

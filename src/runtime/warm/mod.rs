@@ -17,12 +17,13 @@ use crossbeam_channel::{Receiver, unbounded};
 use serde::Serialize;
 
 use super::clock::Clock;
+use super::fatal::failure;
 use super::judge_driver::JudgeDriver;
 use super::judge_handle::JudgeHandle;
 use super::judge_settings::judge_settings;
 use super::record_processor::RecordProcessor;
 use super::replay::{Extent, Rate};
-use super::service_context::{self, ServiceContext, failure};
+use super::service_context::{self, ServiceContext};
 use super::topics;
 use super::tree_budget::TreeBudget;
 use crate::config::settings::Settings;

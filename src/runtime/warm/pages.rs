@@ -8,8 +8,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, unbounded};
 
 use super::super::clock::Clock;
+use super::super::fatal::failure;
 use super::super::record_processor::RecordProcessor;
-use super::super::service_context::failure;
 use super::super::text_pool::{Done, Job, TextPool};
 use crate::error::{Fatal, Reason};
 use crate::kafka::budget::ByteBudget;

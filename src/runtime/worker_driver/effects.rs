@@ -3,18 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{InputState, Message, Reader, ReorderBuffer, WorkerDriver, sink};
+use super::{InputState, Message, Reader, ReorderBuffer, WorkerDriver};
 use crate::config::Start as ConfiguredStart;
 use crate::error::{Fatal, Reason};
-use crate::kafka::group_consumer::{Command, GroupConsumer, GroupConsumerSettings, Membership, Start};
+use crate::kafka::group_consumer::{Command, GroupConsumerSettings, Start};
 use crate::kafka::output::{PagePayload, Pages};
 use crate::kafka::producer::{OffsetAndMetadata, ProducerCommand};
 use crate::kafka::verdict_log::FollowCommand;
 use crate::protocol::LogPartition;
 use crate::record::{PartitionId, Timestamp};
 use crate::runtime::clock::{wall_clock, wall_time};
+use crate::runtime::driver::sink;
+use crate::runtime::fatal::ended;
 use crate::runtime::remaining_input::subscription;
-use crate::runtime::service_context::{ended, failure, moves};
+use crate::runtime::service_context::moves;
 use crate::telemetry::labels::Pause;
 use crate::transaction::Call;
 use crate::worker::{Effect, Failure, ProducerCall, ReadFrom, unread};
@@ -37,20 +39,20 @@ impl WorkerDriver {
                 }
             }
             Effect::Join => self.join()?,
-            Effect::Leave => self.command(Command::Leave),
+            Effect::Leave => self.member.command(Command::Leave),
             Effect::FetchCommitted(partitions) => self.fetch_committed(partitions),
             Effect::FetchBacklog(heads) => self.fetch_backlog(heads),
             Effect::FetchUnread => self.fetch_unread(),
             Effect::Seek { partition, from } => self.seek(partition, from),
             Effect::Pause(partitions) => {
                 self.paused.extend(partitions.iter().cloned());
-                self.command(Command::Pause(partitions));
+                self.member.command(Command::Pause(partitions));
             }
             Effect::Resume(partitions) => {
                 self.paused.retain(|partition| !partitions.contains(partition));
                 // Paused by an operator: they continue on the operator's word.
                 if !self.held {
-                    self.command(Command::Resume(partitions));
+                    self.member.command(Command::Resume(partitions));
                 }
             }
             Effect::Append(log, request) => {
@@ -65,7 +67,7 @@ impl WorkerDriver {
                 if let Some(since) = self.revoked_at.take() {
                     self.report.metrics().rebalance_pause(self.clock.now().saturating_sub(since));
                 }
-                self.command(Command::RevokeDone);
+                self.member.command(Command::RevokeDone);
             }
             Effect::Stopped => self.stopped = true,
             Effect::Fail(why) => {
@@ -74,12 +76,6 @@ impl WorkerDriver {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn command(&self, command: Command) {
-        if let Some(member) = &self.member {
-            member.command(command);
-        }
     }
 
     pub(super) fn fetch_checkpoint(&self, log: LogPartition) {
@@ -139,9 +135,6 @@ impl WorkerDriver {
     }
 
     pub(super) fn join(&mut self) -> Result<(), Fatal> {
-        self.memberships += 1;
-        self.membership = Membership::default();
-        let membership = self.memberships;
         let (moved, metrics) = (moves(&self.plan, "input poll"), self.plan.metrics.clone());
         let settings = GroupConsumerSettings {
             config: self.plan.input_consumer(),
@@ -153,11 +146,7 @@ impl WorkerDriver {
                 metrics.polled(wall_time());
             }),
         };
-        let sender = self.sender.clone();
-        let member =
-            GroupConsumer::join(settings, move |event| drop(sender.send(Message::GroupConsumer(membership, event))));
-        self.member = Some(member.map_err(failure)?);
-        Ok(())
+        self.member.join(settings, &self.sender, Message::GroupConsumer)
     }
 
     pub(super) fn seek(&mut self, partition: PartitionId, from: ReadFrom) {
@@ -171,9 +160,9 @@ impl WorkerDriver {
         let lane = InputState { serial: self.serials, order: ReorderBuffer::default(), committed, first: None };
         self.lanes.insert(partition.clone(), lane);
         if self.held {
-            self.command(Command::Pause(BTreeSet::from([partition.clone()])));
+            self.member.command(Command::Pause(BTreeSet::from([partition.clone()])));
         }
-        self.command(Command::Seek(partition, start, self.serials));
+        self.member.command(Command::Seek(partition, start, self.serials));
     }
 
     /// Has the input stand still for an operator, or go on where the machine lets it.
@@ -183,12 +172,12 @@ impl WorkerDriver {
         }
         self.held = is_held;
         // Told to stand still, it is said to when it does.
-        self.report.metrics().paused(Pause::Manual, is_held && self.member.is_none());
+        self.report.metrics().paused(Pause::Manual, is_held && self.member.consumer().is_none());
         let lanes = self.lanes.keys();
         if is_held {
-            self.command(Command::Pause(lanes.cloned().collect()));
+            self.member.command(Command::Pause(lanes.cloned().collect()));
         } else {
-            self.command(Command::Resume(lanes.filter(|lane| !self.paused.contains(lane)).cloned().collect()));
+            self.member.command(Command::Resume(lanes.filter(|lane| !self.paused.contains(lane)).cloned().collect()));
         }
     }
 
@@ -221,13 +210,13 @@ impl WorkerDriver {
                 self.sent_offsets.clone_from(&offsets);
                 let mark = |(partition, offset)| OffsetAndMetadata { partition, offset, metadata: String::new() };
                 let marks = offsets.into_iter().map(mark).collect();
-                (ProducerCommand::SendOffsets(marks, self.membership.clone()), Call::SendOffsets, 0)
+                (ProducerCommand::SendOffsets(marks, self.member.membership()), Call::SendOffsets, 0)
             }
             ProducerCall::Plain(call) => (ProducerCommand::Plain(call), call, 0),
         };
         self.calling = Some(call);
         self.report.calls(call, pages);
-        self.producer.order(order);
+        self.producer.submit(order);
     }
 }
 

@@ -11,16 +11,16 @@ use crate::kafka::output::PagePayload;
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind};
 use crate::protocol::{LogPartition, RequestOffset, VerdictOffset};
 use crate::record::PartitionId;
-use crate::runtime::service_context::{append_denied, ended};
+use crate::runtime::fatal::{append_denied, ended};
 use crate::runtime::text_pool::{Done, Job};
 use crate::telemetry::labels::{Component, ErrorKind, Pause, Rebalance};
 use crate::transaction::CallError;
 use crate::worker::{BadRecords, Event, Page, PageAction, PageOutcome};
 
 impl WorkerDriver {
-    pub(super) fn take(&mut self, message: Message) -> Result<(), Fatal> {
+    pub(super) fn on_message(&mut self, message: Message) -> Result<(), Fatal> {
         match message {
-            Message::GroupConsumer(membership, event) if membership == self.memberships => self.member_event(event),
+            Message::GroupConsumer(membership, event) if self.member.is_current(membership) => self.member_event(event),
             Message::GroupConsumer(..) => Ok(()),
             Message::Read(done) => self.read(done),
             Message::Followed(log, event) => self.followed(log, event),
@@ -78,7 +78,7 @@ impl WorkerDriver {
         let missing = self.unassigned.look(all, shares, &own);
         if !missing.is_empty() {
             tracing::warn!(partitions = %names(&missing), "rejoining the group: partitions unassigned although the group is stable");
-            self.command(Command::Rejoin);
+            self.member.command(Command::Rejoin);
         }
     }
 
@@ -132,7 +132,7 @@ impl WorkerDriver {
                 self.handle(Event::Lost(partitions))
             }
             ConsumerEvent::Renewed(membership) => {
-                self.membership = membership;
+                self.member.renew(membership);
                 Ok(())
             }
             ConsumerEvent::Paused => {

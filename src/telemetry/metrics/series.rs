@@ -8,10 +8,11 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, R
 use super::super::catalog::{self, Kind, Spec, TABLE};
 use super::{
     Blocked, BypassReason, ColdStart, CommitResult, Component, Duplicate, Encoding, ErrorKind, Eviction, Extraction,
-    LabelValue, LimitedQueue, Log, MemoryPart, Output, Pause, Queue, Rebalance, RestoreSource, Segmenter,
-    SnapshotOperation, Step, TransactionResult, VerdictLabel,
+    LabelValue, LimitedQueue, Log, MemoryPart, Pause, Queue, Rebalance, RestoreSource, Segmenter, SnapshotOperation,
+    Step, TransactionResult, VerdictLabel,
 };
 use crate::record::Reject;
+use crate::worker::OutputKind;
 
 static METADATA: Metadata<'static> = Metadata::new("dupgate", Level::INFO, Some("dupgate"));
 
@@ -89,9 +90,9 @@ pub(super) struct Series {
     pub(super) duplicate_bytes: Family<Duplicate, Counter>,
     pub(super) dead_letters: BTreeMap<Reject, Counter>,
     pub(super) dead_letters_held: BTreeMap<Reject, Gauge>,
-    pub(super) records_produced: Family<Output, Counter>,
-    pub(super) produced_bytes: Family<Output, Counter>,
-    pub(super) produce_failures: Family<Output, BTreeMap<Reject, Counter>>,
+    pub(super) records_produced: Family<OutputKind, Counter>,
+    pub(super) produced_bytes: Family<OutputKind, Counter>,
+    pub(super) produce_failures: Family<OutputKind, BTreeMap<Reject, Counter>>,
     pub(super) errors: Family<Component, Family<ErrorKind, Counter>>,
     pub(super) process_duration: Histogram,
     pub(super) stage_duration: Family<Step, Histogram>,

@@ -74,8 +74,8 @@ fn record_everything(metrics: &Metrics) {
     metrics.dead_letter(Reject::NoText);
     metrics.dead_letters_held(&BTreeMap::from([(Reject::NoText, 4)]));
     metrics.oldest_pending_verdict(second);
-    metrics.produced(Output::Unique, 3, 40);
-    metrics.produce_failed(Output::Unique, Reject::Refused);
+    metrics.produced(OutputKind::Unique, 3, 40);
+    metrics.produce_failed(OutputKind::Unique, Reject::Refused);
     metrics.error(Component::Log, ErrorKind::Fatal);
     metrics.process_duration(second);
     metrics.stage_duration(Step::Decode, second);

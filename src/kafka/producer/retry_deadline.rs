@@ -1,0 +1,58 @@
+//! How long a call may be retriable before only a new producer can finish it.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, after};
+
+use super::Answer;
+use crate::transaction::CallError;
+
+/// Notices a call that is made again and again and never done.
+pub(super) struct RetryDeadline {
+    limit: Duration,
+    /// Fires when the limit is over; none while calls succeed.
+    over: Option<Receiver<Instant>>,
+}
+
+impl RetryDeadline {
+    pub(super) const fn new(limit: Duration) -> Self {
+        Self { limit, over: None }
+    }
+
+    /// Turns a retriable answer into one of unknown outcome when calls have been retriable for longer than the limit.
+    pub(super) fn judge(&mut self, answer: Answer) -> Answer {
+        let Err(CallError::Retriable(why)) = answer else {
+            self.over = None;
+            return answer;
+        };
+        if self.over.get_or_insert_with(|| after(self.limit)).try_recv().is_err() {
+            return Err(CallError::Retriable(why));
+        }
+        self.over = None;
+        Err(CallError::Unknown(format!("{why}; still failing after {:?}", self.limit)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_that_is_never_done_is_given_up_in_the_end() {
+        let again = || Err(CallError::Retriable("busy".to_owned()));
+        let mut patient = RetryDeadline::new(Duration::from_mins(1));
+        for _ in 0..9 {
+            assert_eq!(patient.judge(again()), again());
+        }
+        // A moment that is over when it begins.
+        let mut unstable_asker = RetryDeadline::new(Duration::ZERO);
+        assert!(
+            matches!(unstable_asker.judge(again()), Err(CallError::Unknown(why)) if why == "busy; still failing after 0ns")
+        );
+        assert_eq!(unstable_asker.judge(Ok(vec![3])), Ok(vec![3]));
+        // A call that succeeds in between starts the time again.
+        let mut busy = RetryDeadline { limit: Duration::from_mins(1), over: Some(after(Duration::ZERO)) };
+        assert_eq!(busy.judge(Ok(vec![])), Ok(vec![]));
+        assert_eq!(busy.judge(again()), again());
+    }
+}

@@ -1,0 +1,291 @@
+//! What both drivers share: their loop, and their place in a consumer group.
+//!
+//! A driver is the thread between a state machine and the cluster. Everything that reaches it comes through one channel,
+//! in order. Each turn takes messages up to the driver's own bound, or tells the machine that time passed when none
+//! comes; the driver's other work follows.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use super::clock::Clock;
+use super::fatal::failure;
+use super::time_slice::Work;
+use crate::error::Fatal;
+use crate::kafka::group_consumer::{Command, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Membership};
+
+/// How long a driver waits for a message before it says that time passed.
+pub(super) const TICK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How long one question to the cluster may take.
+pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What a role does in the loop of its thread. An error of any of these ends the loop.
+pub(super) trait Driver {
+    /// What reaches the driver.
+    type Message;
+
+    /// Says whether the machine has stopped.
+    fn is_stopped(&self) -> bool;
+
+    /// How long to wait for a message while there is nothing else to do.
+    fn wait(&self) -> Duration {
+        TICK_INTERVAL
+    }
+
+    /// Says whether enough messages were taken in one turn: this many, since `began`.
+    fn has_taken_enough(&self, taken: usize, began: Duration) -> bool;
+
+    /// Performs what the machine asks for.
+    fn perform_all(&mut self) -> Result<(), Fatal>;
+
+    /// Hands one message to the machine.
+    fn take(&mut self, message: Self::Message) -> Result<(), Fatal>;
+
+    /// Tells the machine that time passed.
+    fn tick(&mut self) -> Result<(), Fatal>;
+
+    /// Does the other work of a turn. With [`Work::More`] the next turn does not wait for a message.
+    fn work(&mut self) -> Result<Work, Fatal>;
+}
+
+/// Runs the loop until the machine has stopped or nobody can send any more.
+///
+/// # Errors
+///
+/// The first of the driver's.
+pub(super) fn drive<D: Driver>(driver: &mut D, messages: &Receiver<D::Message>, clock: Clock) -> Result<(), Fatal> {
+    driver.perform_all()?;
+    let mut work = Work::Done;
+    while !driver.is_stopped() {
+        let wait = if work == Work::More { Duration::ZERO } else { driver.wait() };
+        match messages.recv_timeout(wait) {
+            Ok(first) => take_many(driver, first, messages, clock)?,
+            Err(RecvTimeoutError::Timeout) => driver.tick()?,
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        work = driver.work()?;
+    }
+    Ok(())
+}
+
+fn take_many<D: Driver>(
+    driver: &mut D,
+    first: D::Message,
+    messages: &Receiver<D::Message>,
+    clock: Clock,
+) -> Result<(), Fatal> {
+    let began = clock.now();
+    let mut taken = 0;
+    for message in std::iter::once(first).chain(messages.try_iter()) {
+        driver.take(message)?;
+        taken += 1;
+        if driver.has_taken_enough(taken, began) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Returns a sink that sends what it is given to a driver.
+pub(super) fn sink<M: Send + 'static, T>(
+    sender: &Sender<M>,
+    wrap: impl Fn(T) -> M + Send + Sync + 'static,
+) -> impl Fn(T) + Send + Sync + 'static {
+    let sender = sender.clone();
+    // A driver that has ended receives nothing any more.
+    move |value| drop(sender.send(wrap(value)))
+}
+
+/// The consumer of a driver, and the number that its events must carry: those of an earlier membership are stale.
+#[derive(Default)]
+pub(super) struct GroupMember {
+    consumer: Option<GroupConsumer>,
+    number: u64,
+    /// What offsets are sent under.
+    membership: Membership,
+}
+
+impl GroupMember {
+    /// Joins the group. `wrap` turns an event and the number of the membership into a message.
+    ///
+    /// # Errors
+    ///
+    /// When the client or its thread cannot be made.
+    pub(super) fn join<M: Send + 'static>(
+        &mut self,
+        settings: GroupConsumerSettings,
+        sender: &Sender<M>,
+        wrap: impl Fn(u64, ConsumerEvent) -> M + Send + Sync + 'static,
+    ) -> Result<(), Fatal> {
+        self.begin_membership();
+        let number = self.number;
+        let consumer = GroupConsumer::join(settings, sink(sender, move |event| wrap(number, event)));
+        self.consumer = Some(consumer.map_err(failure)?);
+        Ok(())
+    }
+
+    /// Asks the consumer to leave the group and returns it, so that the caller can wait for that. Nothing it still
+    /// reports is of this membership.
+    pub(super) fn leave(&mut self) -> Option<GroupConsumer> {
+        self.command(Command::Leave);
+        self.begin_membership();
+        self.consumer.take()
+    }
+
+    fn begin_membership(&mut self) {
+        self.number += 1;
+        self.membership = Membership::default();
+    }
+
+    /// Says whether an event with this number is of the present membership.
+    pub(super) const fn is_current(&self, number: u64) -> bool {
+        self.number == number
+    }
+
+    /// Hands a command to the consumer, if there is one.
+    pub(super) fn command(&self, command: Command) {
+        if let Some(consumer) = &self.consumer {
+            consumer.command(command);
+        }
+    }
+
+    /// Sets what offsets are sent under from now on.
+    pub(super) fn renew(&mut self, membership: Membership) {
+        self.membership = membership;
+    }
+
+    /// Returns what offsets are sent under.
+    pub(super) fn membership(&self) -> Membership {
+        self.membership.clone()
+    }
+
+    /// Returns the consumer, once the group was joined.
+    pub(super) const fn consumer(&self) -> Option<&GroupConsumer> {
+        self.consumer.as_ref()
+    }
+}
+
+/// Waits until this consumer has left its group, but not for longer than `until`; says whether it has. Messages that come
+/// meanwhile are dropped.
+pub(super) fn wait_until_left<M>(
+    consumer: Option<&GroupConsumer>,
+    messages: &Receiver<M>,
+    clock: Clock,
+    until: Duration,
+) -> bool {
+    let has_left = || consumer.is_none_or(GroupConsumer::is_over);
+    while !has_left() && clock.now() < until {
+        drop(messages.recv_timeout(TICK_INTERVAL));
+    }
+    has_left()
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::unbounded;
+
+    use super::*;
+    use crate::error::Reason;
+
+    /// Notes what the loop asks of it.
+    #[derive(Default)]
+    struct Recorder {
+        calls: Vec<String>,
+        /// What the next turns have to do after their messages.
+        work: Vec<Work>,
+        is_stopped: bool,
+        /// Where to send a message that stops it when it is told that time passed.
+        stops: Option<Sender<&'static str>>,
+    }
+
+    impl Driver for Recorder {
+        type Message = &'static str;
+
+        fn is_stopped(&self) -> bool {
+            self.is_stopped
+        }
+
+        fn wait(&self) -> Duration {
+            Duration::from_hours(1)
+        }
+
+        fn has_taken_enough(&self, taken: usize, _: Duration) -> bool {
+            taken >= 2
+        }
+
+        fn perform_all(&mut self) -> Result<(), Fatal> {
+            self.calls.push("perform".to_owned());
+            Ok(())
+        }
+
+        fn take(&mut self, message: &'static str) -> Result<(), Fatal> {
+            self.calls.push(message.to_owned());
+            self.is_stopped |= message == "stop";
+            if message == "fail" {
+                return Err(Reason::Failure.because(anyhow::anyhow!("as asked")));
+            }
+            Ok(())
+        }
+
+        fn tick(&mut self) -> Result<(), Fatal> {
+            self.calls.push("tick".to_owned());
+            self.stops.take().into_iter().for_each(|sender| sender.send("stop").unwrap());
+            Ok(())
+        }
+
+        fn work(&mut self) -> Result<Work, Fatal> {
+            self.calls.push("work".to_owned());
+            Ok(self.work.pop().unwrap_or(Work::Done))
+        }
+    }
+
+    fn run(mut recorder: Recorder, messages: &[&'static str]) -> (Vec<String>, Result<(), Fatal>) {
+        let (sender, receiver) = unbounded();
+        messages.iter().for_each(|message| sender.send(*message).unwrap());
+        drop(sender);
+        let ended = drive(&mut recorder, &receiver, Clock::start());
+        (recorder.calls, ended)
+    }
+
+    #[test]
+    fn a_turn_takes_messages_up_to_its_bound_and_works_after_them() {
+        let (calls, ended) = run(Recorder::default(), &["one", "two", "three"]);
+        assert_eq!(calls, ["perform", "one", "two", "work", "three", "work"]);
+        assert!(ended.is_ok(), "the loop ends with its senders");
+    }
+
+    #[test]
+    fn a_stopped_machine_ends_the_loop_with_the_turn() {
+        let (calls, ended) = run(Recorder::default(), &["stop", "two", "three"]);
+        assert_eq!(calls, ["perform", "stop", "two", "work"]);
+        assert!(ended.is_ok());
+    }
+
+    #[test]
+    fn an_error_ends_the_loop_at_once() {
+        let (calls, ended) = run(Recorder::default(), &["fail", "two"]);
+        assert_eq!(calls, ["perform", "fail"]);
+        assert!(ended.is_err());
+    }
+
+    #[test]
+    fn a_turn_with_more_work_does_not_wait_for_a_message() {
+        let (sender, receiver) = unbounded();
+        sender.send("one").unwrap();
+        // The loop would wait an hour for the second message, which comes when it ticked.
+        let mut recorder = Recorder { work: vec![Work::Done, Work::More], stops: Some(sender), ..Recorder::default() };
+        drive(&mut recorder, &receiver, Clock::start()).unwrap();
+        assert_eq!(recorder.calls, ["perform", "one", "work", "tick", "work", "stop", "work"]);
+    }
+
+    #[test]
+    fn events_of_an_earlier_membership_are_stale() {
+        let mut member = GroupMember::default();
+        member.begin_membership();
+        assert!(member.is_current(1));
+        assert!(member.leave().is_none());
+        assert!(!member.is_current(1), "what a member that leaves still reports is not heard");
+        assert!(member.is_current(2));
+    }
+}

@@ -1,0 +1,43 @@
+//! Sorts failures into the errors that end the process, each with its exit code.
+
+use crate::error::{Fatal, Reason};
+use crate::kafka::errors::{Denied, denied_in};
+use crate::kafka::fingerprint_log::denied_append;
+use crate::kafka::inspector::ClusterError;
+
+/// Makes the error that ends the process for a failure of the machine around it.
+pub(crate) fn failure(error: impl Into<anyhow::Error>) -> Fatal {
+    Reason::Failure.because(error)
+}
+
+/// Sorts an error of the cluster into an exit code; for a missing permission it names the ACL to add.
+#[must_use]
+pub fn cluster_error(cluster_error: ClusterError) -> Fatal {
+    match cluster_error {
+        ClusterError::Identity(_) => Reason::Denied.because(cluster_error),
+        ClusterError::Denied(ref denied) => {
+            let remedy = denied.remedy();
+            Reason::Denied.because(anyhow::anyhow!("{cluster_error}; add the ACL: {remedy}"))
+        }
+        ClusterError::Unavailable(_) => Reason::Unavailable.because(cluster_error),
+    }
+}
+
+/// Sorts what a part of the service cannot go on with. A permission that is missing has its own exit code.
+pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str) -> Fatal {
+    let text = why.to_string();
+    let Some(denied) = denied_in(&text) else { return otherwise.because(anyhow::anyhow!(text)) };
+    let prefix = |denied: Denied| Denied { name: group.to_owned(), ..denied };
+    let remedy = match denied.resource {
+        // Its groups and transactional ids all begin with the name of the group.
+        "group" | "transactional-id" => prefix(denied).remedy() + " --resource-pattern-type prefixed",
+        _ => denied.remedy(),
+    };
+    Reason::Denied
+        .because(anyhow::anyhow!("{text}; add the ACL: {remedy} (`dupgate check` tells all that are missing)"))
+}
+
+/// Builds the error for a missing ACL on the fingerprint log.
+pub(super) fn append_denied(topic: &str) -> Fatal {
+    cluster_error(ClusterError::Denied(denied_append(topic)))
+}

@@ -1,0 +1,175 @@
+//! The parts of a service that run: their threads, their handles, and the order in which they end.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, select, tick, unbounded};
+
+use crate::error::{Fatal, Reason};
+use crate::protocol::LogPartition;
+use crate::runtime::clock::Clock;
+use crate::runtime::fatal::failure;
+use crate::runtime::judge_handle::JudgeHandle;
+use crate::runtime::minute_report::MinuteReport;
+use crate::runtime::worker_driver::WorkerHandle;
+use crate::telemetry::Metrics;
+use crate::telemetry::catalog;
+use crate::telemetry::parsed_metrics::ParsedMetrics;
+
+/// How a part of the service ended.
+type Ended = (String, Result<(), Fatal>);
+
+pub(super) enum Handle {
+    Worker(WorkerHandle),
+    Judge(LogPartition, JudgeHandle),
+}
+
+impl Handle {
+    fn stop(&self) {
+        match self {
+            Self::Worker(handle) => handle.stop(),
+            Self::Judge(_, handle) => handle.stop(),
+        }
+    }
+}
+
+/// The parts that run.
+pub(super) struct Parts {
+    /// By name.
+    handles: Vec<(String, Handle)>,
+    running: usize,
+    ended: Sender<Ended>,
+    ends: Receiver<Ended>,
+}
+
+impl Parts {
+    /// Begins without any part.
+    pub(super) fn new() -> Self {
+        let (ended, ends) = unbounded();
+        Self { handles: Vec::new(), running: 0, ended, ends }
+    }
+
+    /// Returns what controls the parts that run.
+    pub(super) fn handles(&self) -> impl Iterator<Item = &Handle> {
+        self.handles.iter().map(|(_, handle)| handle)
+    }
+
+    /// Starts a part on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the thread cannot be started.
+    pub(super) fn start(
+        &mut self,
+        name: String,
+        handle: Handle,
+        work: impl FnOnce() -> Result<(), Fatal> + Send + 'static,
+    ) -> Result<(), Fatal> {
+        let ended = self.ended.clone();
+        self.handles.push((name.clone(), handle));
+        std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(move || {
+                let result = work();
+                drop(ended.send((name, result)));
+            })
+            .map_err(failure)?;
+        self.running += 1;
+        Ok(())
+    }
+
+    /// Waits for a signal or an end. The first signal asks all parts to finish, the second ends the process at once.
+    ///
+    /// # Errors
+    ///
+    /// Why a part ended, or that not everything was finished in time.
+    pub(super) fn supervise(
+        mut self,
+        signals: &Receiver<i32>,
+        grace: Duration,
+        clock: Clock,
+        metrics: &Metrics,
+    ) -> Result<(), Fatal> {
+        let ticker = tick(Duration::from_millis(200));
+        let until = |clock: Clock| clock.now() + grace + Duration::from_secs(10);
+        let mut stop_by: Option<Duration> = None;
+        let mut outcome = Ok(());
+        let mut minute = MinuteReport::begin(clock.now());
+        while self.running > 0 {
+            select! {
+                recv(signals) -> signal => {
+                    let signal = signal.unwrap_or_default();
+                    if stop_by.is_some() {
+                        return Err(Reason::Unfinished.because(anyhow::anyhow!("a second signal ({signal}): stopped at once")));
+                    }
+                    tracing::info!(signal, ?grace, "stopping: what is complete is committed first");
+                    stop_by = Some(until(clock));
+                    self.stop_in_order();
+                }
+                recv(self.ends) -> end => {
+                    let Ok((name, result)) = end else { break };
+                    self.running -= 1;
+                    self.handles.retain(|(known, _)| *known != name);
+                    tracing::info!(name, "ended");
+                    let early = stop_by.is_none();
+                    if outcome.is_ok() {
+                        outcome = match result {
+                            Ok(()) if early => Err(Reason::Failure.because(anyhow::anyhow!("{name} ended by itself"))),
+                            Ok(()) => Ok(()),
+                            Err(fatal) => Err(fatal.in_part(&name)),
+                        };
+                    }
+                    stop_by = stop_by.or_else(|| Some(until(clock)));
+                    self.stop_in_order();
+                }
+                recv(ticker) -> _ => {
+                    minute.look(clock.now(), metrics);
+                    if stop_by.is_some_and(|until| clock.now() > until) {
+                        let late = anyhow::anyhow!("not everything was finished within processing.shutdown_grace ({grace:?})");
+                        return outcome.and(Err(Reason::Unfinished.because(late)));
+                    }
+                }
+            }
+        }
+        if outcome.is_ok() {
+            let totals = ParsedMetrics::parse(&metrics.render());
+            tracing::info!(
+                documents = totals.count(catalog::DOCUMENTS.name),
+                dead_letters = totals.count(catalog::DEAD_LETTERS.name),
+                produced = totals.count(catalog::RECORDS_PRODUCED.name),
+                "stopped: everything is committed"
+            );
+        }
+        outcome
+    }
+
+    /// Asks the workers to stop, and the judges once the workers have ended: until then workers wait for verdicts.
+    fn stop_in_order(&self) {
+        let is_worker = |handle: &Handle| matches!(handle, Handle::Worker(_));
+        let workers = self.handles.iter().any(|(_, handle)| is_worker(handle));
+        for (_, handle) in self.handles.iter().filter(|(_, handle)| is_worker(handle) == workers) {
+            handle.stop();
+        }
+    }
+}
+
+/// Hands over signals to stop as they come.
+///
+/// # Errors
+///
+/// When no handler can be set.
+pub fn signals() -> Result<Receiver<i32>, Fatal> {
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])
+        .map_err(failure)?;
+    let (sender, receiver) = unbounded();
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if sender.send(signal).is_err() {
+                    return;
+                }
+            }
+        })
+        .map_err(failure)?;
+    Ok(receiver)
+}
