@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::excerpt::Excerpt;
+
 /// Where a value came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
@@ -46,7 +48,7 @@ pub struct Problem {
     /// What is wrong, with the value and the limit. Never holds a secret.
     pub message: String,
     /// The lines of the file around it, with a mark below; absent when it stands in no file.
-    pub excerpt: Option<String>,
+    pub excerpt: Option<Box<Excerpt>>,
 }
 
 impl Problem {
