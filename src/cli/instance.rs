@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::http::{Request, header};
 use clap::Args;
 use secrecy::{ExposeSecret, SecretString};
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use crate::config::settings::Settings;
 use crate::error::{Fatal, Reason};
-use crate::telemetry::http_client::{Answer, call};
+use crate::telemetry::http_client::{Answer, HttpClient};
 
 /// Ports of both listeners unless configured otherwise.
 const DEFAULT_PORT: u16 = 9464;
@@ -90,8 +91,11 @@ pub(super) fn get(address: &Address, path: &str) -> Result<(u16, String), Fatal>
 }
 
 fn nobody((host, port): (&str, u16), path: &str, key: &str, error: &io::Error) -> Fatal {
-    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    Reason::Unavailable.because(anyhow::anyhow!("cannot reach http://{host}:{port}{path} ({key}): {error}"))
+    Reason::Unavailable.because(anyhow::anyhow!("cannot reach {} ({key}): {error}", url((host, port), path)))
+}
+
+fn url((host, port): (&str, u16), path: &str) -> String {
+    if host.contains(':') { format!("http://[{host}]:{port}{path}") } else { format!("http://{host}:{port}{path}") }
 }
 
 impl Instance {
@@ -181,12 +185,12 @@ pub(super) fn in_query(text: &str) -> String {
 }
 
 fn ask((host, port): (&str, u16), path: &str, token: Option<&SecretString>, silence: Duration) -> io::Result<Answer> {
-    let mut request = Request::get(path);
+    let mut request = Request::get(url((host, port), path));
     if let Some(token) = token {
         request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.expose_secret()));
     }
-    let request = request.body(String::new()).map_err(io::Error::other)?;
-    call(host, port, request, silence)
+    let request = request.body(Body::empty()).map_err(io::Error::other)?;
+    HttpClient::without_tls()?.call(request, silence)
 }
 
 #[cfg(test)]

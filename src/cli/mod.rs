@@ -33,11 +33,12 @@ pub mod verdicts;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+use annotate_snippets::Renderer;
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::config::settings::{Level, LogFormat, Logging};
@@ -200,7 +201,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     exit_on_panic(|| match dispatch(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fatal) => {
-            complain(&fatal);
+            complain(&fatal, cli.global.color);
             if matches!(cli.command, Command::Run(_)) {
                 cli.global.log_end(&fatal);
             }
@@ -210,10 +211,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 /// Shows why the process ends. Standard error may be closed: the exit code still tells.
-fn complain(fatal: &Fatal) {
+fn complain(fatal: &Fatal, color: Color) {
     let mut out = std::io::stderr().lock();
     if let Some(refused) = fatal.cause.downcast_ref::<Refused>() {
-        let _ = report::tell(&mut out, &refused.problems, &refused.warnings);
+        let _ = report::tell(&mut out, &color.of_excerpts(), &refused.problems, &refused.warnings);
         let sum = report::sum(&refused.problems, &refused.warnings);
         // Where two are read, the context names the one that is meant.
         let which = fatal.cause.to_string();
@@ -263,6 +264,12 @@ impl Color {
             Self::Always => Some(true),
             Self::Never => Some(false),
         }
+    }
+
+    /// Returns what draws excerpts of files on standard error.
+    fn of_excerpts(self) -> Renderer {
+        let is_colored = self.of_log().unwrap_or_else(|| std::io::stderr().is_terminal());
+        if is_colored { Renderer::styled() } else { Renderer::plain() }
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 
 use clap::ValueEnum;
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 use crate::error::{Fatal, Reason};
 
@@ -72,7 +73,7 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
         for (column, cell) in row.iter().enumerate() {
-            let width = cell.chars().count();
+            let width = cell.width();
             match widths.get_mut(column) {
                 Some(widest) => *widest = width.max(*widest),
                 None => widths.push(width),
@@ -80,10 +81,15 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
         }
     }
     let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| filled(cell, width));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Fills a cell up with blanks to this many columns of a terminal: a Chinese character takes two, a combining mark none.
+pub(super) fn filled(cell: &str, columns: usize) -> String {
+    format!("{cell}{:blanks$}", "", blanks = columns.saturating_sub(cell.width()))
 }
 
 /// A table whose rows come one after the other: a column grows with its widest cell so far.
@@ -104,8 +110,8 @@ impl StreamedTable {
     pub(super) fn line(&mut self, row: &[String]) -> String {
         let mut cells = Vec::new();
         for (cell, width) in row.iter().zip(&mut self.widths) {
-            *width = cell.chars().count().max(*width);
-            cells.push(format!("{cell:<width$}", width = *width));
+            *width = cell.width().max(*width);
+            cells.push(filled(cell, *width));
         }
         cells.join("  ").trim_end().to_owned()
     }
@@ -120,6 +126,14 @@ mod tests {
         let mut table = StreamedTable { widths: vec![4, 1] };
         let mut line = |row: [&str; 2]| table.line(&row.map(str::to_owned));
         assert_eq!([line(["a", "b"]), line(["abcdef", "b"]), line(["a", "b"])], ["a     b", "abcdef  b", "a       b"]);
+    }
+
+    #[test]
+    fn columns_line_up_under_chinese_text() {
+        let rows = [["标题", "x"], ["a", "y"], ["cafe\u{301}", "z"]].map(|row| row.map(str::to_owned));
+        assert_eq!(columns(&rows.clone().map(Vec::from)), "标题  x\na     y\ncafe\u{301}  z");
+        let mut table = StreamedTable { widths: vec![2, 1] };
+        assert_eq!(rows.map(|row| table.line(&row)), ["标题  x", "a     y", "cafe\u{301}  z"]);
     }
 
     #[test]

@@ -2,16 +2,22 @@
 
 use std::io::{self, Write};
 
+use annotate_snippets::Renderer;
 use serde_json::{Value, json};
 
 use crate::config::{Origin, Problem};
 
 /// Writes problems and warnings for people.
-pub(super) fn tell(out: &mut impl Write, problems: &[Problem], warnings: &[Problem]) -> io::Result<()> {
+pub(super) fn tell(
+    out: &mut impl Write,
+    renderer: &Renderer,
+    problems: &[Problem],
+    warnings: &[Problem],
+) -> io::Result<()> {
     for problem in problems {
         writeln!(out, "error: {problem}")?;
         if let Some(excerpt) = &problem.excerpt {
-            writeln!(out, "{excerpt}")?;
+            writeln!(out, "{}", excerpt.draw(renderer))?;
         }
     }
     for warning in warnings {

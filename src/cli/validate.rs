@@ -64,7 +64,7 @@ pub fn validate(args: &ValidateArgs, global: &Global) -> Result<(), Fatal> {
         }
         Some(Format::Table) | None => {
             // Standard error may be closed: the exit code still tells.
-            let _ = report::tell(&mut std::io::stderr().lock(), &problems, &warnings);
+            let _ = report::tell(&mut std::io::stderr().lock(), &global.color.of_excerpts(), &problems, &warnings);
             let told: Vec<String> = strangers
                 .map(|strangers| strangers.line())
                 .into_iter()

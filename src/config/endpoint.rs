@@ -3,36 +3,54 @@
 use std::fmt;
 use std::str::FromStr;
 
+use axum::http::Uri;
+
 /// Where a collector listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Name or address of the machine.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
-    /// Where spans are posted to.
-    pub path: String,
+    url: String,
 }
 
 /// Why a text is no address of a collector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no address of a collector: expected http://host:port, without user and password")]
+#[error(
+    "`{0}` is no address of a collector: expected http://host:port or https://host:port, without user and password"
+)]
 pub struct NotAnEndpoint(String);
+
+impl Endpoint {
+    /// Returns the URL that spans are posted to.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Says whether the collector is reached by TLS.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.url.starts_with("https:")
+    }
+}
 
 impl FromStr for Endpoint {
     type Err = NotAnEndpoint;
 
     fn from_str(text: &str) -> Result<Self, NotAnEndpoint> {
         let refused = || NotAnEndpoint(text.to_owned());
-        let rest = text.strip_prefix("http://").ok_or_else(refused)?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(refused)?;
+        let default_port = match scheme {
+            "http" => 4318,
+            "https" => 443,
+            _ => return Err(refused()),
+        };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) => (host, port.parse().map_err(|_| refused())?),
-            None => (authority, 4318),
+            None => (authority, default_port),
         };
         let legal = |c: char| c.is_ascii_graphic() && !matches!(c, '@' | '?' | '#');
         let is_bare = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
-        if host.is_empty() || port == 0 || !is_bare || !rest.chars().all(legal) {
+        if host.is_empty() || port == 0_u16 || !is_bare || !rest.chars().all(legal) {
             return Err(refused());
         }
         // What is below the address of a collector is of one kind of signal each.
@@ -43,13 +61,15 @@ impl FromStr for Endpoint {
             let between = if path.is_empty() { "" } else { "/" };
             format!("/{path}{between}v1/traces")
         };
-        Ok(Self { host: host.to_owned(), port, path })
+        let url = format!("{scheme}://{host}:{port}{path}");
+        // An exporter refuses what is no URI only when it is started.
+        if url.parse::<Uri>().is_ok() { Ok(Self { url }) } else { Err(refused()) }
     }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}:{}{}", self.host, self.port, self.path)
+        f.write_str(&self.url)
     }
 }
 
@@ -65,9 +85,21 @@ mod tests {
         assert_eq!(shown("http://otel"), traces("http://otel:4318/v1/traces"));
         assert_eq!(shown("http://otel:80/otlp/"), traces("http://otel:80/otlp/v1/traces"));
         assert_eq!(shown("http://[::1]:4318/v1/traces"), traces("http://[::1]:4318/v1/traces"));
-        for wrong in
-            ["", "otel:4318", "https://otel:4318", "http://:4318", "http://a:b", "http://u:p@otel:4318", "http://a b"]
-        {
+        assert_eq!(shown("https://otel:4318"), traces("https://otel:4318/v1/traces"));
+        assert_eq!(shown("https://otel"), traces("https://otel:443/v1/traces"));
+        let is_https = |text: &str| text.parse::<Endpoint>().unwrap().is_https();
+        assert!(is_https("https://otel") && !is_https("http://https"));
+        for wrong in [
+            "",
+            "otel:4318",
+            "grpc://otel:4317",
+            "http://:4318",
+            "http://a:b",
+            "http://a:70000",
+            "http://u:p@otel:4318",
+            "http://a b",
+            "http://a/<b>",
+        ] {
             assert_eq!(shown(wrong), Err(NotAnEndpoint(wrong.to_owned())));
         }
     }

@@ -1,7 +1,9 @@
 //! The lines of a file around what is wrong, with a mark below it. No secret is shown.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::properties::is_sensitive;
 use super::schema::key_paths;
@@ -29,32 +31,63 @@ const OPEN: [&str; 13] = [
 /// Stands for a value that is not shown.
 const HIDDEN: char = '…';
 
-/// Draws the line at `line` (from 1) with those above it, and marks `column` (from 1).
-///
-/// Values of the `kafka` and `http` sections and of keys that sound like secrets are hidden: a password may stand at any wrong
-/// place there.
-pub(super) fn draw(name: &str, text: &str, line: u64, column: u64, label: &str) -> Option<String> {
-    let last = usize::try_from(line).ok()?.checked_sub(1)?;
-    let column = usize::try_from(column).ok()?.checked_sub(1)?;
-    let lines: Vec<&str> = text.lines().collect();
-    let marked = lines.get(last)?;
-    let first = last.saturating_sub(ABOVE);
-    let digits = line.to_string().len();
-    let mut drawn = format!("{:>digits$}--> {name}:{line}:{}\n{:>digits$} |", "", column + 1, "");
-    let shown = shown(&lines, last);
-    for (number, line) in shown.iter().enumerate().take(last + 1).skip(first) {
-        // Writing to a `String` cannot fail.
-        let _ = write!(drawn, "\n{:>digits$} | {line}", number + 1);
+/// Some lines of a file, one of them marked. Values of the `kafka` and `http` sections and of keys that sound like secrets are
+/// hidden: a password may be at any wrong place there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    name: String,
+    /// What is wrong, line and column from 1.
+    place: (usize, usize),
+    /// The number of the first line shown.
+    first: usize,
+    lines: String,
+    /// Bytes of `lines` that are marked.
+    marked: Range<usize>,
+    label: Option<String>,
+}
+
+impl Excerpt {
+    /// Takes the line at `line` (from 1) with those above it, and marks `column` (from 1). None when there is no such line.
+    pub(super) fn new(name: &str, text: &str, line: u64, column: u64, label: Option<String>) -> Option<Self> {
+        let last = usize::try_from(line).ok()?.checked_sub(1)?;
+        let column = usize::try_from(column).ok()?.checked_sub(1)?;
+        let lines: Vec<&str> = text.lines().collect();
+        let marked = lines.get(last)?;
+        let first = last.saturating_sub(ABOVE);
+        let shown = shown(&lines, last);
+        let shown_marked = shown.get(last)?;
+        // What is hidden is marked at its beginning: its column would be beyond the line.
+        let upto = |line: &str| line.chars().take(column + 1).collect::<String>();
+        let is_hidden = upto(shown_marked) != upto(marked);
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let of_column = |line: &str| line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
+        let begin = if is_hidden { indent(shown_marked) } else { of_column(shown_marked) };
+        let rest = shown_marked.get(begin..).unwrap_or_default();
+        let is_word = |c: &char| c.is_alphanumeric() || "_-.".contains(*c);
+        let word: usize = rest.chars().take_while(is_word).map(char::len_utf8).sum();
+        let width = if word > 0 { word } else { rest.chars().next().map_or(0, char::len_utf8) };
+        let above: usize = shown.get(first..last)?.iter().map(|line| line.len() + 1).sum();
+        let mut lines = shown.get(first..=last)?.join("\n");
+        let mut marked = above + begin..above + begin + width;
+        if shown_marked.is_empty() {
+            // The mark of an empty line would be drawn below the line above it.
+            lines.push(' ');
+            marked.end += 1;
+        }
+        Some(Self { name: name.to_owned(), place: (last + 1, column + 1), first: first + 1, lines, marked, label })
     }
-    // What is hidden is marked at its beginning: its column would point behind the line.
-    let upto = |line: &str| line.chars().take(column + 1).collect::<String>();
-    let is_hidden = shown.get(last).is_some_and(|shown| upto(shown) != upto(marked));
-    let column = if is_hidden { marked.chars().take_while(|c| c.is_whitespace()).count() } else { column };
-    let indent: String = marked.chars().take(column).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-    let width = marked.chars().skip(column).take_while(|c| c.is_alphanumeric() || "_-.".contains(*c)).count().max(1);
-    let _ = write!(drawn, "\n{:>digits$} | {indent}{} {label}", "", "^".repeat(width));
-    drawn.truncate(drawn.trim_end().len());
-    Some(drawn)
+
+    /// Draws the lines, the mark below the last of them.
+    #[must_use]
+    pub fn draw(&self, renderer: &Renderer) -> String {
+        let (line, column) = self.place;
+        let mark = AnnotationKind::Primary.span(self.marked.clone()).label(self.label.as_deref());
+        let snippet = Snippet::source(&self.lines).line_start(self.first).fold(false).annotation(mark);
+        let drawn = renderer.render(&[Group::with_level(Level::ERROR).element(snippet)]);
+        // The place is where the value is, not where a mark is that stands for what is hidden.
+        let digits = line.to_string().len();
+        format!("{:digits$}--> {}:{line}:{column}\n{drawn}", "", self.name)
+    }
 }
 
 /// Hides what may be a secret.
@@ -167,6 +200,11 @@ fn hidden(line: &str, is_key: impl Fn(&str) -> bool) -> String {
 mod tests {
     use super::*;
 
+    fn draw(name: &str, text: &str, line: u64, column: u64, label: &str) -> Option<String> {
+        let label = Some(label).filter(|label| !label.is_empty()).map(str::to_owned);
+        Excerpt::new(name, text, line, column, label).map(|excerpt| excerpt.draw(&Renderer::plain()))
+    }
+
     #[test]
     fn the_mark_stands_below_what_is_wrong() {
         let text = "window:\n  size: 72h\nmatch:\n  stages: [exact]\n  simhash: {max_distanse: 3}\n";
@@ -180,6 +218,25 @@ mod tests {
         assert_eq!(drawn, expected);
         assert_eq!(draw("f.yaml", text, 9, 1, ""), None);
         assert!(draw("f.yaml", text, 1, 1, "").unwrap().ends_with("1 | window:\n  | ^^^^^^"));
+    }
+
+    #[test]
+    fn the_mark_stands_below_what_is_wrong_in_chinese_behind_tabs_and_at_the_end() {
+        let marked = |text: &str, line, column| {
+            let drawn = draw("f.yaml", text, line, column, "here").unwrap();
+            drawn.lines().skip(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(marked("text: {标题: 作者}\n", 1, 12), ["1 | text: {标题: 作者}", "  |              ^^^^ here"]);
+        assert_eq!(marked("\ta: b\n", 1, 5), ["1 |     a: b", "  |        ^ here"]);
+        assert_eq!(marked("a: [\n", 1, 5), ["1 | a: [", "  |     ^ here"]);
+        assert_eq!(marked("a:\n\n", 2, 1), ["1 | a:", "2 |  ", "  | ^ here"]);
+    }
+
+    #[test]
+    fn colours_are_drawn_only_where_they_are_wanted() {
+        let excerpt = Excerpt::new("f.yaml", "a: 1\n", 1, 1, None).unwrap();
+        let [plain, styled] = [Renderer::plain(), Renderer::styled()].map(|renderer| excerpt.draw(&renderer));
+        assert!(!plain.contains('\x1b') && styled.contains("\x1b["), "{plain}\n{styled}");
     }
 
     #[test]
@@ -206,6 +263,9 @@ mod tests {
             let drawn = draw("f.yaml", text, line, 1, "").unwrap_or_default();
             assert!(!drawn.contains("hunter2"), "{drawn}");
         }
+        // Not even how long it is.
+        let drawn = draw("f.yaml", "kafka:\n  security:\n    hunter2\n", 3, 5, "").unwrap();
+        assert!(drawn.ends_with("3 |     …\n  |     ^"), "{drawn}");
         let below = |columns: usize, marks: &str| format!("\n  | {}{marks}", " ".repeat(columns));
         let drawn = draw("f.yaml", "kafka:\n  security: {protocol: sll}\n", 2, 24, "").unwrap();
         assert!(drawn.ends_with(&format!("2 |   security: {{protocol: sll}}{}", below(23, "^^^"))), "{drawn}");

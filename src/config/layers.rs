@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::assignment::{as_list, check, interpret};
-use super::excerpt::draw;
+use super::excerpt::Excerpt;
 use super::expand::expand;
 use super::problem::{Origin, Problem, Refused};
 use super::raw::Raw;
@@ -246,8 +246,9 @@ impl Texts {
     /// Draws the lines around a problem that stands in one of these files.
     fn illustrate(&self, problem: &mut Problem) {
         let Origin::File { name, line, column } = &problem.origin else { return };
-        let label = problem.hint().map(|name| format!("did you mean `{name}`?")).unwrap_or_default();
-        problem.excerpt = self.0.get(&**name).and_then(|text| draw(name, text, *line, *column, &label));
+        let label = problem.hint().map(|name| format!("did you mean `{name}`?"));
+        let excerpt = self.0.get(&**name).and_then(|text| Excerpt::new(name, text, *line, *column, label));
+        problem.excerpt = excerpt.map(Box::new);
     }
 }
 

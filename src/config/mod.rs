@@ -34,6 +34,7 @@ mod units;
 
 pub use change_impact::{ChangeImpact, decides};
 pub use endpoint::{Endpoint, NotAnEndpoint};
+pub use excerpt::Excerpt;
 pub use layers::Layers;
 pub use levels::Levels;
 pub use load::{Loaded, Sources, gather, load};

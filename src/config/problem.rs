@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::excerpt::Excerpt;
 use crate::error::{Fatal, Reason};
 
 /// Where a value came from.
@@ -48,7 +49,7 @@ pub struct Problem {
     /// What is wrong, with the value and the limit. Never holds a secret.
     pub message: String,
     /// The lines of the file around it, with a mark below; absent when it stands in no file.
-    pub excerpt: Option<String>,
+    pub excerpt: Option<Box<Excerpt>>,
 }
 
 impl Problem {

@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use opentelemetry::KeyValue;
+use opentelemetry::trace::{SpanId, SpanKind, TraceId};
+
 use super::clock::wall_clock;
 use super::fatal;
 use super::random::draw;
@@ -11,7 +14,7 @@ use crate::error::Fatal;
 use crate::kafka::output::{Outputs, PagePayload};
 use crate::protocol::{Answer, RequestId, Stage, Verdict};
 use crate::telemetry::otlp::Traces;
-use crate::telemetry::spans::{Kind, Said, Sampler, Span, names, traceparent};
+use crate::telemetry::spans::{Sampler, Span, names, traceparent};
 use crate::worker::{Output, PageOutcome, verdict_name};
 
 /// Most verdicts whose time is remembered until their pages are delivered.
@@ -76,7 +79,7 @@ impl Tracer {
         let process = self.process(output, (at(output.page.payload.read_at), wall));
         let part = |name: String, kind, time, attributes| Span {
             trace: process.trace,
-            id: number(),
+            id: span_id(),
             parent: Some(process.id),
             name,
             kind,
@@ -86,19 +89,19 @@ impl Tracer {
             error: None,
         };
         if let Some((since, until)) = judged {
-            self.traces.offer(part("judge".to_owned(), Kind::Internal, (at(since), at(until)), Vec::new()));
+            self.traces.offer(part("judge".to_owned(), SpanKind::Internal, (at(since), at(until)), Vec::new()));
         }
         if let Some(since) = self.sent_since {
             for output_kind in outputs.routing.output_kinds(&output.outcome) {
                 let Some(topic) = outputs.topics.get(output_kind) else { continue };
                 let attributes = vec![
-                    (names::SYSTEM, text("kafka")),
-                    (names::OPERATION_TYPE, text("send")),
-                    (names::OPERATION_NAME, text("send")),
-                    (names::DESTINATION, text(&topic.name)),
+                    text(names::SYSTEM, "kafka"),
+                    text(names::OPERATION_TYPE, "send"),
+                    text(names::OPERATION_NAME, "send"),
+                    text(names::DESTINATION, &topic.name),
                 ];
                 let name = format!("send {}", topic.name);
-                self.traces.offer(part(name, Kind::Producer, (at(since), wall), attributes));
+                self.traces.offer(part(name, SpanKind::Producer, (at(since), wall), attributes));
             }
         }
         self.traces.offer(process);
@@ -108,42 +111,42 @@ impl Tracer {
         let page = &output.page;
         let (record, partition) = (&page.payload.record, &page.source.partition);
         let mut attributes = vec![
-            (names::SYSTEM, text("kafka")),
-            (names::OPERATION_TYPE, text("process")),
-            (names::OPERATION_NAME, text("process")),
-            (names::DESTINATION, text(&partition.topic)),
-            (names::PARTITION, text(&partition.number.to_string())),
-            (names::OFFSET, Said::Number(page.source.offset)),
-            (names::GROUP, text(&self.group)),
+            text(names::SYSTEM, "kafka"),
+            text(names::OPERATION_TYPE, "process"),
+            text(names::OPERATION_NAME, "process"),
+            text(names::DESTINATION, &partition.topic),
+            text(names::PARTITION, &partition.number.to_string()),
+            KeyValue::new(names::OFFSET, page.source.offset),
+            text(names::GROUP, &self.group),
         ];
         let size = record.value.as_ref().and_then(|value| i64::try_from(value.len()).ok());
-        attributes.extend(size.map(|size| (names::BODY_SIZE, Said::Number(size))));
+        attributes.extend(size.map(|size| KeyValue::new(names::BODY_SIZE, size)));
         let mut error = None;
         match &output.outcome {
             PageOutcome::Ruled(verdict) => {
                 if let Answer::Page(ruled) = &verdict.answer {
-                    attributes.push((names::VERDICT, text(verdict_name(ruled))));
+                    attributes.push(text(names::VERDICT, verdict_name(ruled)));
                     if let Some(of) = ruled.decision.matched() {
-                        attributes.push((names::MATCH, text(&of.source.to_string())));
+                        attributes.push(text(names::MATCH, &of.source.to_string()));
                         if of.by.stage() != Stage::MinHash {
-                            attributes.push((names::DISTANCE, Said::Number(of.by.distance().into())));
+                            attributes.push(KeyValue::new(names::DISTANCE, i64::from(of.by.distance())));
                         }
                     }
                 }
             }
             PageOutcome::DeadLetter(reason) => {
-                attributes.push((names::REASON, text(reason.name())));
+                attributes.push(text(names::REASON, reason.name()));
                 error = Some(reason.name().to_owned());
             }
-            PageOutcome::Tombstone => attributes.push((names::VERDICT, text("bypass"))),
+            PageOutcome::Tombstone => attributes.push(text(names::VERDICT, "bypass")),
         }
         let link = record.headers.iter().rev().find(|header| header.name == "traceparent");
         Span {
-            trace: u128::from(number()) << 64 | u128::from(number()),
-            id: number(),
+            trace: TraceId::from(u128::from(number()) << 64 | u128::from(number())),
+            id: span_id(),
             parent: None,
             name: format!("process {}", partition.topic),
-            kind: Kind::Consumer,
+            kind: SpanKind::Consumer,
             time,
             attributes,
             link: link.and_then(|header| traceparent(header.value.as_deref()?)),
@@ -152,11 +155,15 @@ impl Tracer {
     }
 }
 
-fn text(text: &str) -> Said {
-    Said::Text(text.to_owned())
+fn text(name: &'static str, text: &str) -> KeyValue {
+    KeyValue::new(name, text.to_owned())
 }
 
-/// Draws the number of a span: never 0, which means none.
+fn span_id() -> SpanId {
+    SpanId::from(number())
+}
+
+/// Draws the number of a span or half that of a trace: never 0, which means none.
 fn number() -> u64 {
     draw().max(1)
 }

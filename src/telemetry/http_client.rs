@@ -1,69 +1,129 @@
-//! HTTP/1.1 client without TLS, one request per connection, for a collector or a running instance.
+//! HTTP/1.1 client for a collector, by TLS or without, and for a running instance. It blocks the thread that calls.
 
+use std::error::Error;
 use std::io::{self, Read};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{Request, header};
-use hyper::body::{Body, Bytes, Incoming};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Request, header};
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::client::WantsClientCert;
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use tokio::runtime::Runtime;
 
 /// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client that opens a connection for each request.
+#[derive(Debug)]
+pub struct HttpClient {
+    client: Client<HttpsConnector<HttpConnector>, Body>,
+    runtime: Arc<Runtime>,
+}
 
 /// An answer whose body is read as it comes.
 pub struct Answer {
     /// The status code.
     pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
     body: Incoming,
     /// What of the body came and was not read.
     piece: Bytes,
     silence: Duration,
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
 }
 
-/// Sends a request and waits for the head of its answer. The other side may be silent for so long at a time, here and
-/// while the body is read.
-///
-/// # Errors
-///
-/// When nobody answers at any address of `host` (without brackets), or not in HTTP.
-pub fn call(host: &str, port: u16, mut request: Request<String>, silence: Duration) -> io::Result<Answer> {
-    let stream = connect(host, port)?;
-    stream.set_nonblocking(true)?;
-    let name = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    request.headers_mut().insert(header::HOST, name.parse().map_err(io::Error::other)?);
-    request.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let response = runtime.block_on(async {
-        let stream = TokioIo::new(tokio::net::TcpStream::from_std(stream)?);
-        let (mut sender, connection) = http1::handshake(stream).await.map_err(io::Error::other)?;
-        // Errors of the connection surface where the response is awaited.
-        drop(tokio::spawn(connection));
-        in_time(silence, sender.send_request(request)).await
-    })?;
-    let (head, body) = response.into_parts();
-    Ok(Answer { status: head.status.as_u16(), body, piece: Bytes::new(), silence, runtime })
-}
-
-fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
+impl HttpClient {
+    /// Creates a client for http alone: it trusts no certificate.
+    ///
+    /// # Errors
+    ///
+    /// When the machine has no file descriptors left.
+    pub fn without_tls() -> io::Result<Self> {
+        Self::trusting(RootCertStore::empty())
     }
-    Err(last)
+
+    /// Creates a client for http and https that trusts what the system trusts, or what `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    ///
+    /// # Errors
+    ///
+    /// When no certificate is found there.
+    pub fn trusting_system() -> io::Result<Self> {
+        Self::with_tls(tls()?.with_native_roots()?)
+    }
+
+    /// Creates a client for http and https that trusts these authorities.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::without_tls`].
+    pub fn trusting(authorities: RootCertStore) -> io::Result<Self> {
+        Self::with_tls(tls()?.with_root_certificates(authorities))
+    }
+
+    fn with_tls(tls: ConfigBuilder<ClientConfig, WantsClientCert>) -> io::Result<Self> {
+        let mut tcp = HttpConnector::new();
+        tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        tcp.enforce_http(false);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls.with_no_client_auth())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let runtime = Arc::new(tokio::runtime::Builder::new_current_thread().enable_all().build()?);
+        // A connection that waits for the next request would not see that the other side closes it: nothing runs in between.
+        Ok(Self { client: Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector), runtime })
+    }
+
+    /// Sends a request and waits for the head of its answer. The other side may be silent for this long at a time, here and
+    /// while the body is read.
+    ///
+    /// # Errors
+    ///
+    /// When nothing answers at any address of the host, not in HTTP, or with a certificate that is not trusted.
+    pub fn call(&self, mut request: Request<Body>, silence: Duration) -> io::Result<Answer> {
+        request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        // The future is made within the runtime: it spawns the connection there.
+        let response = self.runtime.block_on(async { in_time(silence, self.client.request(request)).await })?;
+        let (head, body) = response.into_parts();
+        let runtime = Arc::clone(&self.runtime);
+        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body, piece: Bytes::new(), silence, runtime })
+    }
 }
 
-async fn in_time<T>(silence: Duration, answer: impl Future<Output = hyper::Result<T>>) -> io::Result<T> {
+fn tls() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(io::Error::other)
+}
+
+async fn in_time<T, E>(silence: Duration, answer: impl Future<Output = Result<T, E>>) -> io::Result<T>
+where
+    E: Error + 'static,
+{
     match tokio::time::timeout(silence, answer).await {
-        Ok(answer) => answer.map_err(io::Error::other),
+        Ok(answer) => answer.map_err(|error| cause(&error)),
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {silence:?}"))),
+    }
+}
+
+/// Returns what lies at the bottom of an error of the client, whose own text is of no help ("client error (Connect)").
+fn cause(error: &(dyn Error + 'static)) -> io::Error {
+    let (mut deepest, mut kind) = (error, io::ErrorKind::Other);
+    loop {
+        if let Some(error) = deepest.downcast_ref::<io::Error>() {
+            kind = error.kind();
+        }
+        match deepest.source() {
+            Some(source) => deepest = source,
+            None => return io::Error::new(kind, deepest.to_string()),
+        }
     }
 }
 
@@ -125,7 +185,8 @@ mod tests {
     }
 
     fn get(port: u16, silence: Duration) -> io::Result<Answer> {
-        call("127.0.0.1", port, Request::get("/a?b=c").body(String::new()).unwrap(), silence)
+        let request = Request::get(format!("http://127.0.0.1:{port}/a?b=c")).body(Body::empty()).unwrap();
+        HttpClient::without_tls().unwrap().call(request, silence)
     }
 
     const LONG: Duration = Duration::from_mins(1);

@@ -1,19 +1,29 @@
-//! Handing spans to a collector: OTLP as JSON over plain HTTP, on a thread of its own.
+//! Hands spans to a collector: OTLP as JSON over HTTP or HTTPS, on a thread of the OpenTelemetry SDK.
 //!
 //! Nothing waits for it. What a collector that is slow or away does not take is dropped, counted
-//! (`dupgate_errors_total{component="traces"}`) and told once a minute.
+//! (`dupgate_errors_total{component="traces"}`) and logged once a minute. Headers, which `OTEL_EXPORTER_OTLP_HEADERS` may name for
+//! a collector that asks for a key, are never logged.
 
+use std::fmt;
 use std::io;
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::{Request, header};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use async_trait::async_trait;
+use axum::http::{Request, Response};
+use hyper::body::Bytes;
+use opentelemetry::KeyValue;
+use opentelemetry_http::HttpError;
+use opentelemetry_otlp::{Protocol, RetryPolicy, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter, SpanProcessor as _};
 
 use super::Metrics;
-use super::http_client::call;
+use super::http_client::HttpClient;
 use super::labels::{Component, ErrorKind};
-use super::spans::{Span, request};
+use super::spans::Span;
 use crate::config::Endpoint;
 
 /// Spans that wait at the most.
@@ -28,37 +38,86 @@ const GATHER: Duration = Duration::from_secs(1);
 /// How long a collector may be silent.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often it is told that spans are dropped.
+/// How long the last spans may take to be sent when the service stops.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often it is logged that spans are dropped.
 const WARN_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Most bytes of an answer that are read.
+const MAX_ANSWER_BYTES: u64 = 1 << 16;
 
 /// The end that spans are handed to. When it is dropped, what waits is sent first.
 pub struct Traces {
-    spans: Option<Sender<Span>>,
-    thread: Option<JoinHandle<()>>,
+    processor: BatchSpanProcessor,
+    /// Spans that the exporter was not given yet.
+    waiting: Arc<AtomicUsize>,
     metrics: Metrics,
 }
 
 impl Traces {
-    /// Starts the thread. `resource` says who speaks.
+    /// Starts the exporter. `resource` names the service that the spans are of.
     ///
     /// # Errors
     ///
-    /// When there is no thread to be had.
+    /// When an https endpoint is named and the system trusts no certificate, or a variable of OpenTelemetry's in the
+    /// environment (`OTEL_EXPORTER_OTLP_COMPRESSION`) asks for what the exporter does not know.
     pub fn start(
         endpoint: Endpoint,
         resource: Vec<(&'static str, String)>,
         metrics: Metrics,
-        now: impl Fn() -> Instant + Send + 'static,
+        now: impl Fn() -> Instant + Send + Sync + 'static,
     ) -> io::Result<Self> {
-        let (sender, spans) = bounded(MAX_WAITING);
-        let mut exporter = Exporter { endpoint, resource, metrics: metrics.clone(), complained: None, now };
-        let thread = std::thread::Builder::new().name("traces".to_owned()).spawn(move || exporter.run(&spans))?;
-        Ok(Self { spans: Some(sender), thread: Some(thread), metrics })
+        let client = if endpoint.is_https() { HttpClient::trusting_system() } else { HttpClient::without_tls() };
+        Self::start_with(client?, endpoint, resource, metrics, now)
+    }
+
+    fn start_with(
+        client: HttpClient,
+        endpoint: Endpoint,
+        resource: Vec<(&'static str, String)>,
+        metrics: Metrics,
+        now: impl Fn() -> Instant + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let collector = Arc::new(Collector { client, failure: Mutex::new(None) });
+        let exporter = opentelemetry_otlp::SpanExporter::builder()
+            .with_http()
+            .with_shared_http_client(Arc::clone(&collector) as Arc<dyn opentelemetry_http::HttpClient>)
+            .with_endpoint(endpoint.url())
+            .with_protocol(Protocol::HttpJson)
+            .with_timeout(REQUEST_TIMEOUT)
+            // A collector that is away costs the spans of the moment and not those that wait behind them.
+            .with_retry_policy(RetryPolicy::disabled())
+            .build()
+            .map_err(io::Error::other)?;
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let counting = CountingExporter {
+            exporter,
+            collector,
+            endpoint,
+            waiting: Arc::clone(&waiting),
+            metrics: metrics.clone(),
+            warned: Mutex::new(None),
+            now,
+        };
+        let config = BatchConfigBuilder::default()
+            .with_max_queue_size(MAX_WAITING)
+            .with_max_export_batch_size(BATCH)
+            .with_scheduled_delay(GATHER)
+            .build();
+        let mut processor = BatchSpanProcessor::new(counting, config);
+        let resource = resource.into_iter().map(|(key, value)| KeyValue::new(key, value));
+        processor.set_resource(&Resource::builder_empty().with_attributes(resource).build());
+        Ok(Self { processor, waiting, metrics })
     }
 
     /// Hands a span over; drops it when too many wait.
     pub fn offer(&self, span: Span) {
-        if self.spans.as_ref().is_some_and(|spans| spans.try_send(span).is_err()) {
+        // The processor would drop it, too, but does not say so.
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < MAX_WAITING {
+            self.processor.on_end(span.into());
+        } else {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
             self.metrics.error(Component::Traces, ErrorKind::Io);
         }
     }
@@ -66,56 +125,88 @@ impl Traces {
 
 impl Drop for Traces {
     fn drop(&mut self) {
-        drop(self.spans.take());
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
+        // Why the collector does not take spans was logged.
+        drop(self.processor.shutdown_with_timeout(SHUTDOWN_TIMEOUT));
     }
 }
 
-struct Exporter<N> {
+/// Counts the spans that the exporter drops, and logs why.
+struct CountingExporter<N> {
+    exporter: opentelemetry_otlp::SpanExporter,
+    collector: Arc<Collector>,
     endpoint: Endpoint,
-    resource: Vec<(&'static str, String)>,
+    waiting: Arc<AtomicUsize>,
     metrics: Metrics,
-    complained: Option<Instant>,
+    warned: Mutex<Option<Instant>>,
     now: N,
 }
 
-impl<N: Fn() -> Instant> Exporter<N> {
-    fn run(&mut self, spans: &Receiver<Span>) {
-        while let Ok(first) = spans.recv() {
-            let mut batch = vec![first];
-            let until = (self.now)() + GATHER;
-            while batch.len() < BATCH {
-                match spans.recv_deadline(until) {
-                    Ok(span) => batch.push(span),
-                    Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
-                }
-            }
-            if let Err(error) = self.send(&batch) {
-                self.dropped(batch.len(), &error);
-            }
+impl<N> fmt::Debug for CountingExporter<N> {
+    /// Shows no header: it may be a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountingExporter").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl<N: Fn() -> Instant + Send + Sync> SpanExporter for CountingExporter<N> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = batch.len();
+        self.waiting.fetch_sub(spans, Ordering::Relaxed);
+        let exported = self.exporter.export(batch).await;
+        if let Err(error) = &exported {
+            let failure = self.collector.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.dropped(spans, &failure.unwrap_or_else(|| error.to_string()));
         }
+        exported
     }
 
-    fn dropped(&mut self, spans: usize, error: &io::Error) {
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+impl<N: Fn() -> Instant> CountingExporter<N> {
+    fn dropped(&self, spans: usize, error: &str) {
         (0..spans).for_each(|_| self.metrics.error(Component::Traces, ErrorKind::Io));
         let now = (self.now)();
-        if self.complained.is_none_or(|before| now.saturating_duration_since(before) > WARN_INTERVAL) {
-            self.complained = Some(now);
-            tracing::warn!(endpoint = %self.endpoint, spans, %error, "spans are dropped: the collector does not take them");
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|before| now.saturating_duration_since(before) > WARN_INTERVAL) {
+            *warned = Some(now);
+            tracing::warn!(endpoint = %self.endpoint, spans, error, "spans are dropped: the collector does not take them");
         }
     }
+}
 
-    fn send(&self, spans: &[Span]) -> io::Result<()> {
-        let Endpoint { host, port, path } = &self.endpoint;
-        let body = request(&self.resource, spans).to_string();
-        let posted = Request::post(path).header(header::CONTENT_TYPE, "application/json").body(body);
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        match call(bare, *port, posted.map_err(io::Error::other)?, REQUEST_TIMEOUT)?.status {
-            200..300 => Ok(()),
-            status => Err(io::Error::other(format!("it answers {status}"))),
+/// Sends what the exporter encodes. The exporter keeps the cause of a failure to itself ("network error").
+#[derive(Debug)]
+struct Collector {
+    client: HttpClient,
+    failure: Mutex<Option<String>>,
+}
+
+#[async_trait]
+impl opentelemetry_http::HttpClient for Collector {
+    /// Blocks: the thread of the processor has nothing else to do.
+    async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        self.send(request).map_err(|error| {
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            error.into()
+        })
+    }
+}
+
+impl Collector {
+    fn send(&self, request: Request<Bytes>) -> io::Result<Response<Bytes>> {
+        let answer = self.client.call(request.map(Into::into), REQUEST_TIMEOUT)?;
+        let mut response = Response::builder().status(answer.status);
+        if let Some(headers) = response.headers_mut() {
+            headers.clone_from(&answer.headers);
         }
+        response.body(answer.text(MAX_ANSWER_BYTES)?.into()).map_err(io::Error::other)
     }
 }
 

@@ -6,9 +6,11 @@
 //!
 //! Names follow the semantic conventions for messaging, whose status is "development".
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use serde_json::{Value, json};
+use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::record::Source;
@@ -39,57 +41,53 @@ impl Sampler {
     }
 }
 
-/// What a step is to others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Work inside.
-    Internal,
-    /// Something is sent.
-    Producer,
-    /// Something that was received is worked on.
-    Consumer,
-}
-
-impl Kind {
-    const fn number(self) -> u8 {
-        match self {
-            Self::Internal => 1,
-            Self::Producer => 4,
-            Self::Consumer => 5,
-        }
-    }
-}
-
-/// What an attribute says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// A text.
-    Text(String),
-    /// A number.
-    Number(i64),
-}
-
 /// One step of the way of one record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     /// The trace it belongs to; never 0.
-    pub trace: u128,
+    pub trace: TraceId,
     /// Its own number; never 0.
-    pub id: u64,
+    pub id: SpanId,
     /// The step that it is a part of.
-    pub parent: Option<u64>,
+    pub parent: Option<SpanId>,
     /// What is done.
     pub name: String,
     /// What it is to others.
-    pub kind: Kind,
+    pub kind: SpanKind,
     /// Begin and end, since 1970.
     pub time: (Duration, Duration),
-    /// What is known about it, by name.
-    pub attributes: Vec<(&'static str, Said)>,
-    /// The creation context of the message: trace and span.
-    pub link: Option<(String, String)>,
+    /// What is known about it.
+    pub attributes: Vec<KeyValue>,
+    /// The creation context of the message.
+    pub link: Option<SpanContext>,
     /// Why it failed.
     pub error: Option<String>,
+}
+
+impl From<Span> for SpanData {
+    fn from(span: Span) -> Self {
+        let mut links = SpanLinks::default();
+        links.links.extend(span.link.map(Link::with_context));
+        // Only chosen records have spans.
+        let sampled = TraceFlags::SAMPLED;
+        Self {
+            span_context: SpanContext::new(span.trace, span.id, sampled, false, TraceState::default()),
+            parent_span_id: span.parent.unwrap_or(SpanId::INVALID),
+            parent_span_is_remote: false,
+            span_kind: span.kind,
+            name: span.name.into(),
+            start_time: UNIX_EPOCH + span.time.0,
+            end_time: UNIX_EPOCH + span.time.1,
+            attributes: span.attributes,
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links,
+            status: span.error.map_or(Status::Unset, Status::error),
+            instrumentation_scope: InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
+                .with_version(env!("CARGO_PKG_VERSION"))
+                .build(),
+        }
+    }
 }
 
 /// Names of attributes.
@@ -120,9 +118,9 @@ pub mod names {
     pub const REASON: &str = "dupgate.error.reason";
 }
 
-/// Returns trace and span of a `traceparent` header, if it is one.
+/// Returns the context that a `traceparent` header names, if it is one.
 #[must_use]
-pub fn traceparent(header: &[u8]) -> Option<(String, String)> {
+pub fn traceparent(header: &[u8]) -> Option<SpanContext> {
     let text = std::str::from_utf8(header).ok()?;
     let mut parts = text.split('-');
     let version = parts.next()?;
@@ -130,56 +128,12 @@ pub fn traceparent(header: &[u8]) -> Option<(String, String)> {
     let hex = |part: &str, length: usize| {
         part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
-    let is_something = |part: &str| part.bytes().any(|byte| byte != b'0');
-    let legal = hex(version, 2) && version != "ff" && hex(trace, 32) && hex(span, 16);
-    (legal && is_something(trace) && is_something(span)).then(|| (trace.to_owned(), span.to_owned()))
-}
-
-/// Spells spans out as a request of OTLP in JSON; `resource` says who speaks.
-#[must_use]
-pub fn request(resource: &[(&'static str, String)], spans: &[Span]) -> Value {
-    let resource: Vec<Value> = resource.iter().map(|(key, value)| attribute(key, &Said::Text(value.clone()))).collect();
-    json!({"resourceSpans": [{
-        "resource": {"attributes": resource},
-        "scopeSpans": [{
-            "scope": {"name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")},
-            "spans": spans.iter().map(spelled).collect::<Vec<_>>(),
-        }],
-    }]})
-}
-
-fn spelled(span: &Span) -> Value {
-    let attributes: Vec<Value> = span.attributes.iter().map(|(key, said)| attribute(key, said)).collect();
-    let nanos = |time: Duration| time.as_nanos().to_string();
-    let mut value = json!({
-        "traceId": format!("{:032x}", span.trace),
-        "spanId": format!("{:016x}", span.id),
-        "name": span.name,
-        "kind": span.kind.number(),
-        "startTimeUnixNano": nanos(span.time.0),
-        "endTimeUnixNano": nanos(span.time.1),
-        "attributes": attributes,
-    });
-    if let Value::Object(object) = &mut value {
-        if let Some(parent) = span.parent {
-            object.insert("parentSpanId".to_owned(), format!("{parent:016x}").into());
-        }
-        if let Some((trace, span)) = &span.link {
-            object.insert("links".to_owned(), json!([{"traceId": trace, "spanId": span}]));
-        }
-        if let Some(error) = &span.error {
-            object.insert("status".to_owned(), json!({"code": 2, "message": error}));
-        }
+    if !hex(version, 2) || version == "ff" || !hex(trace, 32) || !hex(span, 16) {
+        return None;
     }
-    value
-}
-
-/// Numbers of 64 bits are texts in JSON as OTLP has it.
-fn attribute(key: &str, said: &Said) -> Value {
-    match said {
-        Said::Text(text) => json!({"key": key, "value": {"stringValue": text}}),
-        Said::Number(number) => json!({"key": key, "value": {"intValue": number.to_string()}}),
-    }
+    let (trace, span) = (TraceId::from_hex(trace).ok()?, SpanId::from_hex(span).ok()?);
+    let context = SpanContext::new(trace, span, TraceFlags::default(), true, TraceState::default());
+    context.is_valid().then_some(context)
 }
 
 #[cfg(test)]
@@ -203,9 +157,13 @@ mod tests {
     fn only_a_traceparent_is_linked_to() {
         let of = |text: &str| traceparent(text.as_bytes());
         let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
-        let known = Some((trace.to_owned(), span.to_owned()));
-        assert_eq!(of(&format!("00-{trace}-{span}-01")), known);
-        assert_eq!(of(&format!("cc-{trace}-{span}-01-more")), known, "versions to come may say more");
+        let known = |context: Option<SpanContext>| {
+            let context = context.unwrap();
+            assert_eq!((context.trace_id().to_string(), context.span_id().to_string()), (trace.into(), span.into()));
+        };
+        known(of(&format!("00-{trace}-{span}-01")));
+        // Versions to come may say more.
+        known(of(&format!("cc-{trace}-{span}-01-more")));
         for wrong in [
             "",
             "00",
@@ -218,40 +176,5 @@ mod tests {
         ] {
             assert_eq!(of(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn spans_are_spelled_as_otlp_has_them() {
-        let span = Span {
-            trace: 0xabc,
-            id: 1,
-            parent: Some(2),
-            name: "process pages".to_owned(),
-            kind: Kind::Consumer,
-            time: (Duration::from_nanos(1_760_000_000_000_000_001), Duration::from_secs(1_760_000_001)),
-            attributes: vec![(names::SYSTEM, Said::Text("kafka".to_owned())), (names::OFFSET, Said::Number(7))],
-            link: Some(("t".to_owned(), "s".to_owned())),
-            error: Some("undecodable".to_owned()),
-        };
-        let resource = [("service.name", "dupgate".to_owned())];
-        let request = request(&resource, std::slice::from_ref(&span));
-        assert_eq!(
-            request["resourceSpans"][0]["resource"]["attributes"],
-            json!([{"key": "service.name", "value": {"stringValue": "dupgate"}}])
-        );
-        assert_eq!(
-            request["resourceSpans"][0]["scopeSpans"][0]["spans"][0],
-            json!({
-                "traceId": "00000000000000000000000000000abc", "spanId": "0000000000000001",
-                "parentSpanId": "0000000000000002", "name": "process pages", "kind": 5,
-                "startTimeUnixNano": "1760000000000000001", "endTimeUnixNano": "1760000001000000000",
-                "attributes": [
-                    {"key": "messaging.system", "value": {"stringValue": "kafka"}},
-                    {"key": "messaging.kafka.offset", "value": {"intValue": "7"}},
-                ],
-                "links": [{"traceId": "t", "spanId": "s"}],
-                "status": {"code": 2, "message": "undecodable"},
-            })
-        );
     }
 }

@@ -3,8 +3,9 @@
 use std::io::{IsTerminal, Write};
 
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
 
-use crate::cli::output::{Format, print, print_json};
+use crate::cli::output::{Format, filled, print, print_json};
 use crate::error::Fatal;
 use crate::kafka::inspector::ClusterError;
 
@@ -12,7 +13,7 @@ use crate::kafka::inspector::ClusterError;
 pub(super) struct Report {
     rows: Vec<Row>,
     format: Format,
-    /// Characters of the column of subjects.
+    /// Width of the column of subjects on a terminal.
     width: usize,
     /// ` -c FILE` for each file that was named: what is to be typed has them, too.
     files: String,
@@ -23,7 +24,7 @@ pub(super) struct Report {
 impl Report {
     /// Begins with nothing; `subjects` are what will be looked at, as far as that is known.
     pub(super) fn new(format: Format, subjects: &[String], files: String) -> Self {
-        let width = subjects.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let width = subjects.iter().map(|name| name.width()).max().unwrap_or(0);
         let is_watched = std::io::stderr().is_terminal() && format == Format::Table;
         Self { rows: Vec::new(), format, width, files, is_watched }
     }
@@ -48,7 +49,7 @@ impl Report {
             match self.format {
                 Format::Table => {
                     if self.rows.is_empty() {
-                        print(&format!("{:<width$}  STATE  FINDING", "SUBJECT", width = self.width))?;
+                        print(&format!("{}  STATE  FINDING", filled("SUBJECT", self.width)))?;
                     }
                     print(&row.lines(self.width))?;
                 }
@@ -141,7 +142,7 @@ impl Row {
 
     /// Lays it out for a table: one line, and one more for the remedy.
     fn lines(&self, width: usize) -> String {
-        let line = format!("{:<width$}  {:<5}  {}", self.subject, self.state.name(), self.text);
+        let line = format!("{}  {:<5}  {}", filled(&self.subject, width), self.state.name(), self.text);
         match &self.fix {
             Some(fix) => format!("{line}\n{:<width$}         fix: {fix}", ""),
             None => line,

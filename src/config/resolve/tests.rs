@@ -597,7 +597,7 @@ fn chosen_records_are_told_to_a_collector_that_is_named() {
     assert!(settings(&[]).tracing.is_none());
     let tracing = settings(&["tracing.otlp_endpoint=http://otel:4318"]).tracing.unwrap();
     assert_eq!((tracing.endpoint.to_string().as_str(), tracing.sample_ratio), ("http://otel:4318/v1/traces", 0.001));
-    refused(&["tracing.otlp_endpoint=https://otel"], "tracing.otlp_endpoint", "expected http://host:port");
+    refused(&["tracing.otlp_endpoint=grpc://otel"], "tracing.otlp_endpoint", "expected http://host:port or https://");
     for ratio in ["0", "1.1", "-1"] {
         refused(&[&format!("tracing.sample_ratio={ratio}")], "tracing.sample_ratio", "is not above 0 and at most 1");
     }

@@ -1,9 +1,12 @@
-use std::io::{BufRead, BufReader, Read as _, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 
-use serde_json::Value;
+use opentelemetry::trace::{SpanContext, SpanId, SpanKind, TraceFlags, TraceId, TraceState};
+use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+use serde_json::{Value, json};
 
-use super::super::spans::Kind;
 use super::*;
 use crate::runtime::clock::Clock;
 
@@ -12,15 +15,13 @@ fn metrics() -> Metrics {
 }
 
 fn span(id: u64) -> Span {
-    let time = (Duration::from_secs(1), Duration::from_secs(2));
-    let name = format!("step {id}");
     Span {
-        trace: 1,
-        id,
+        trace: TraceId::from(1),
+        id: SpanId::from(id),
         parent: None,
-        name,
-        kind: Kind::Internal,
-        time,
+        name: format!("step {id}"),
+        kind: SpanKind::Internal,
+        time: (Duration::from_secs(1), Duration::from_secs(2)),
         attributes: Vec::new(),
         link: None,
         error: None,
@@ -35,17 +36,31 @@ fn traces(address: &str, metrics: &Metrics) -> Traces {
 
 /// Takes one request, answers it, and returns its head and body.
 fn take(listener: &TcpListener, answer: &str) -> (String, String) {
-    let (mut stream, _) = listener.accept().unwrap();
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    converse(listener.accept().unwrap().0, answer).unwrap()
+}
+
+fn converse(stream: impl Read + Write, answer: &str) -> io::Result<(String, String)> {
+    let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+        if reader.read_line(&mut head)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
     }
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
-    reader.read_exact(&mut body).unwrap();
-    write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 2\r\n\r\n{{}}").unwrap();
-    (head, String::from_utf8(body).unwrap())
+    reader.read_exact(&mut body)?;
+    let mut stream = reader.into_inner();
+    write!(stream, "HTTP/1.1 {answer}\r\nContent-Length: 2\r\n\r\n{{}}")?;
+    stream.flush()?;
+    Ok((head, String::from_utf8(body).unwrap()))
+}
+
+/// Returns how many spans were dropped.
+fn dropped(metrics: &Metrics) -> u64 {
+    let rendered = metrics.render();
+    let line = rendered.lines().find(|line| line.contains("component=\"traces\"") && line.contains("\"io\""));
+    line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse().unwrap())
 }
 
 #[test]
@@ -82,7 +97,111 @@ fn a_collector_that_refuses_or_is_away_costs_the_spans_and_nothing_else() {
     let away = traces(&address, &metrics);
     away.offer(span(2));
     drop(away);
-    let rendered = metrics.render();
-    let line = rendered.lines().find(|line| line.contains("component=\"traces\"") && line.contains("\"io\""));
-    assert!(line.is_some_and(|line| line.ends_with(" 2")), "{line:?}");
+    assert_eq!(dropped(&metrics), 2);
+}
+
+#[test]
+fn a_collector_that_says_nothing_does_not_hold_up_the_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics = self::metrics();
+    let traces = traces(&format!("http://{}", listener.local_addr().unwrap()), &metrics);
+    let clock = Clock::start();
+    (1..=u64::try_from(MAX_WAITING).unwrap() + BATCH as u64 + 10).for_each(|number| traces.offer(span(number)));
+    assert!(clock.now() < Duration::from_secs(2), "nothing waits for it");
+    assert!(dropped(&metrics) >= 10, "{}", dropped(&metrics));
+    drop(traces);
+    assert!(clock.now() < SHUTDOWN_TIMEOUT + Duration::from_secs(3), "{:?}", clock.now());
+}
+
+#[test]
+fn spans_are_spelled_as_otlp_has_them() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let traces = traces(&format!("http://{}", listener.local_addr().unwrap()), &metrics());
+    let flags = TraceFlags::default();
+    traces.offer(Span {
+        trace: TraceId::from(0xabc),
+        parent: Some(SpanId::from(2)),
+        kind: SpanKind::Consumer,
+        time: (Duration::from_nanos(1_760_000_000_000_000_001), Duration::from_secs(1_760_000_001)),
+        attributes: vec![KeyValue::new("messaging.system", "kafka"), KeyValue::new("messaging.kafka.offset", 7)],
+        link: Some(SpanContext::new(TraceId::from(5), SpanId::from(6), flags, true, TraceState::default())),
+        error: Some("undecodable".to_owned()),
+        ..span(1)
+    });
+    let end = std::thread::spawn(move || drop(traces));
+    let body: Value = serde_json::from_str(&take(&listener, "200 OK").1).unwrap();
+    end.join().unwrap();
+    let spans = &body["resourceSpans"][0];
+    assert_eq!(spans["resource"]["attributes"], json!([{"key": "service.name", "value": {"stringValue": "dupgate"}}]));
+    let span = &spans["scopeSpans"][0]["spans"][0];
+    for (key, value) in [
+        ("traceId", json!("00000000000000000000000000000abc")),
+        ("spanId", json!("0000000000000001")),
+        ("parentSpanId", json!("0000000000000002")),
+        ("name", json!("step 1")),
+        ("kind", json!(5)),
+        ("startTimeUnixNano", json!("1760000000000000001")),
+        ("endTimeUnixNano", json!("1760000001000000000")),
+        (
+            "attributes",
+            json!([
+                {"key": "messaging.system", "value": {"stringValue": "kafka"}},
+                {"key": "messaging.kafka.offset", "value": {"intValue": "7"}},
+            ]),
+        ),
+        ("status", json!({"code": 2, "message": "undecodable"})),
+    ] {
+        assert_eq!(span[key], value, "{key} of {span:#}");
+    }
+    let link = &span["links"][0];
+    let trace = "00000000000000000000000000000005";
+    assert_eq!((&link["traceId"], &link["spanId"]), (&json!(trace), &json!("0000000000000006")));
+}
+
+/// A collector that speaks TLS with a certificate of an authority of its own, and that authority.
+fn collector_with_tls() -> (TcpListener, Arc<ServerConfig>, RootCertStore) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    let mut authorities = RootCertStore::empty();
+    authorities.add(issuer.der().clone()).unwrap();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .unwrap();
+    (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(config), authorities)
+}
+
+#[test]
+fn spans_come_to_a_collector_by_tls_when_its_certificate_is_trusted() {
+    let (listener, config, authorities) = collector_with_tls();
+    let endpoint: Endpoint = format!("https://localhost:{}", listener.local_addr().unwrap().port()).parse().unwrap();
+    let metrics = self::metrics();
+    let serve = || {
+        let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+        converse(StreamOwned::new(connection, listener.accept().unwrap().0), "200 OK")
+    };
+    let send = |authorities: RootCertStore| {
+        let clock = Clock::start();
+        let client = HttpClient::trusting(authorities).unwrap();
+        let now = move || clock.instant();
+        let traces = Traces::start_with(client, endpoint.clone(), Vec::new(), metrics.clone(), now).unwrap();
+        traces.offer(span(1));
+        std::thread::spawn(move || drop(traces))
+    };
+    let end = send(authorities);
+    let (head, body) = serve().unwrap();
+    end.join().unwrap();
+    assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n") && body.contains("step 1"), "{head}{body}");
+    assert_eq!(dropped(&metrics), 0);
+
+    let end = send(RootCertStore::empty());
+    assert!(serve().is_err(), "no span is sent to a collector that is not trusted");
+    end.join().unwrap();
+    assert_eq!(dropped(&metrics), 1);
 }
