@@ -10,7 +10,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use super::background_tasks::BackgroundTasks;
-use super::clock::Clock;
+use super::clock::{self, Clock};
 use super::driver::{Driver, GroupMember, QUERY_TIMEOUT, drive, sink, wait_until_left};
 use super::fatal::{ended, failure};
 use super::judge_handle::{JudgeHandle, Question};
@@ -391,10 +391,13 @@ impl JudgeDriver {
         let (metrics, log) = (self.report.metrics().clone(), self.log);
         self.background_tasks.run(move || {
             tracing::info!(log = log.0, verdicts = verdicts.0, requests = requests.0, "trimming both logs");
-            if let Err(error) = Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
-                // It is asked again later, for more.
-                tracing::warn!(log = log.0, %error, "the logs are not trimmed");
-                metrics.error(Component::Admin, ErrorKind::Retriable);
+            match Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
+                Ok(()) => metrics.trimmed(log.0, clock::wall_time()),
+                Err(error) => {
+                    // It is asked again later, for more.
+                    tracing::warn!(log = log.0, %error, "the logs are not trimmed");
+                    metrics.error(Component::Admin, ErrorKind::Retriable);
+                }
             }
             Ok(())
         });

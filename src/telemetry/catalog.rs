@@ -228,6 +228,8 @@ table! {
         "fingerprints: requests that the judge has fetched and not judged. verdicts: records of the verdict log that the worker has not read.";
     LOG_SPAN: "dupgate_verdict_log_span_seconds", Gauge, Seconds, &[Label::Open("log_partition")],
         "Event time that the retained verdict log spans, as of the last checkpoint. If it is well above window + allowed lateness and logs.retention, something holds back trimming, such as an input partition that no worker reads.";
+    LAST_TRIM_TIMESTAMP: "dupgate_last_trim_timestamp_seconds", Gauge, Seconds, &[Label::Open("log_partition")],
+        "Unix time at which the brokers last deleted the beginning of both logs for this judge; absent before the first time. If it is hours ago while pages are judged, trimming is held back or refused.";
     LOG_REPEATS: "dupgate_repeated_requests_total", Counter, Count, &[],
         "Requests for positions that were judged already; their verdict is kept.";
     CLAMPED_TIMESTAMPS: "dupgate_clamped_timestamps_total", Counter, Count, &[],

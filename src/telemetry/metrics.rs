@@ -420,6 +420,12 @@ impl Metrics {
         self.gauge(catalog::LOG_SPAN.name, &[("log_partition", &partition.to_string())]).set(span.as_secs_f64());
     }
 
+    /// The beginning of both logs of a partition was deleted.
+    pub fn trimmed(&self, partition: u32, now: Timestamp) {
+        let gauge = self.gauge(catalog::LAST_TRIM_TIMESTAMP.name, &[("log_partition", &partition.to_string())]);
+        gauge.set(seconds(now));
+    }
+
     /// Entries were about positions already judged.
     pub fn repeats(&self, entries: u64) {
         self.series().log_repeats.increment(entries);

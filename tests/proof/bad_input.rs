@@ -176,7 +176,7 @@ fn figures_add_up(cluster: &Cluster<'_>, instance: &Instance, read: usize) {
 }
 
 /// Metrics that an instance alone with good brokers has no occasion for.
-const QUIET: [&str; 16] = [
+const QUIET: [&str; 17] = [
     "dupgate_clamped_timestamps_total",
     "dupgate_errors_total",
     "dupgate_index_evictions_total",
@@ -185,6 +185,8 @@ const QUIET: [&str; 16] = [
     "dupgate_index_full_keys_total",
     "dupgate_index_members_left_out_total",
     "dupgate_index_late_records_total",
+    // Fed where the logs are trimmed ("restore").
+    "dupgate_last_trim_timestamp_seconds",
     "dupgate_repeated_requests_total",
     "dupgate_match_hamming_distance",
     "dupgate_match_similarity_ratio",

@@ -160,6 +160,9 @@ fn the_logs_are_trimmed_although_a_topic_of_the_input_was_deleted() {
     broker.delete_topic(&cluster.inputs()[1]);
     write_until_trimmed(&mut writer, &cluster.log_topic("verdicts"), 2);
     assert!(cluster.beginning(&cluster.log_topic("fingerprints")) > 0, "both logs are trimmed");
+    let committed = instance.metric("dupgate_last_commit_timestamp_seconds", &[]);
+    let trimmed = instance.metric("dupgate_last_trim_timestamp_seconds", &["log_partition=\"0\""]);
+    assert!((trimmed - committed).abs() < 300.0, "trimmed at {trimmed}, the last commit was at {committed}");
     assert_eq!(instance.has_ended(), None);
     instance.stop();
 }

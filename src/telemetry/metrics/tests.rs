@@ -124,6 +124,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.log_lag(Log::Verdicts, 1);
     metrics.repeats(1);
     metrics.log_kept(0, second);
+    metrics.trimmed(0, now);
     metrics.clamped_timestamps(1);
     metrics.judge_active(0, true);
     metrics.judge_takeover();
