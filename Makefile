@@ -80,7 +80,7 @@ bench-scale: ## What goes wrong and what it costs among a million pages; TEXTS=a
 	@$(CARGO) bench --locked --bench quality -- $(TEXTS) $(PAGES)
 
 bench-families: ## What judging costs where many pages are alike: templates, scopes, common blocks; PAGES=20000 for fewer
-	@$(CARGO) bench --locked --bench families -- $(if $(filter-out file,$(origin PAGES)),$(PAGES),200000)
+	@DUPGATE_BENCH_CHECK=1 $(CARGO) bench --locked --bench families -- $(if $(filter-out file,$(origin PAGES)),$(PAGES),200000)
 
 eval-sites: ## Pages of one site that share half of their text: how many are lost; TEXTS=a.jsonl, else PAGES=100000 generated ones
 	@$(CARGO) build --locked --profile $(PROFILE) --bin dupgate

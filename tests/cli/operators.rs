@@ -23,6 +23,17 @@ fn away() -> (tempfile::TempDir, String) {
 }
 
 #[test]
+fn a_verdict_that_tap_cannot_show_is_refused_with_those_that_it_can() {
+    let (_folder, file) = away();
+    let misspelt = said(dupgate().args(["tap", "--verdict", "nearr", "-c", &file]));
+    assert_eq!(misspelt.code, 2);
+    assert!(misspelt.err.contains("unique, update, template, exact, near, dead"), "{}", misspelt.err);
+    let running = said(dupgate().args(["tap", "--running", "--verdict", "unique", "-c", &file]));
+    assert_eq!(running.code, 2);
+    assert!(running.err.contains("offers duplicates only (exact, near), not `unique`"), "{}", running.err);
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "what is told in time is held against the time that passed")]
 fn brokers_that_refuse_are_told_within_seconds_and_every_finding_is_a_line() {
     let (_folder, file) = away();
