@@ -272,7 +272,7 @@ impl Families {
         }
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`super::HammingIndex::maintenance`].
+    /// Hands over what somebody else may do meanwhile: see [`dupgate_index::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.tables.iter_mut().for_each(|tables| tables.maintenance(hand_over));
     }

@@ -111,7 +111,7 @@ impl Index {
         self.by_source.expect(entries);
     }
 
-    /// Passes deferred maintenance tasks to `hand_over`: see [`HammingIndex::maintenance`].
+    /// Passes deferred maintenance tasks to `hand_over`: see [`dupgate_index::HammingIndex::maintenance`].
     pub fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         self.codes.maintenance(hand_over);
         self.sketches.maintenance(hand_over);

@@ -184,7 +184,7 @@ impl SimHashIndex {
         u8::try_from(self.kept(position)?.distance(code)?).ok()
     }
 
-    /// Shows every remembered original within `reach` bits: see [`HammingIndex::probe`].
+    /// Shows every remembered original within `reach` bits: see [`dupgate_index::HammingIndex::probe`].
     pub(super) fn probe(&self, code: SimHash, reach: u8, visit: impl FnMut(u64, u8)) -> u32 {
         match &self.window {
             _ if code.width() != self.width() => 0,
@@ -216,7 +216,7 @@ impl SimHashIndex {
         either!(&mut self.window, near => near.expire_keeping(position, keep_from));
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`HammingIndex::maintenance`].
+    /// Hands over what somebody else may do meanwhile: see [`dupgate_index::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         either!(&mut self.window, near => near.maintenance(hand_over));
     }

@@ -236,7 +236,7 @@ impl Sketches {
         tables.build_tasks(BandKeys(&self.column, ring, *rules), &positions, held)
     }
 
-    /// Hands over what somebody else may do meanwhile: see [`super::HammingIndex::maintenance`].
+    /// Hands over what somebody else may do meanwhile: see [`dupgate_index::HammingIndex::maintenance`].
     pub(super) fn maintenance(&mut self, hand_over: &mut impl FnMut(Task<'static>)) {
         if let Some(BandTables { tables, .. }) = &mut self.finder {
             tables.maintenance(hand_over);
