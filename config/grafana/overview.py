@@ -451,11 +451,15 @@ def judging():
         ),
         lines(
             "Verdict log span",
-            "Event time that the kept verdict log spans. It follows the window (dashed), its allowed lateness and "
-            "logs.retention; well above them something holds back trimming.",
+            "Event time that the retained verdict log spans, and the time since the brokers last trimmed the logs. The span "
+            "follows the window (dashed), its allowed lateness and logs.retention; well above them something holds back trimming.",
             [
                 query(f"max by (log_partition) ({metric('verdict_log_span_seconds')})", "partition {{log_partition}}"),
                 query(WINDOW, "window"),
+                query(
+                    f"time() - max by (log_partition) ({metric('last_trim_timestamp_seconds')})",
+                    "since the last trim, partition {{log_partition}}",
+                ),
             ],
             unit="s",
             overrides=[limit("window", GREY)],

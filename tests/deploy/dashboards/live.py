@@ -52,6 +52,7 @@ EITHER = {
     ("Transaction duration", "C"): "a transaction is aborted only where partitions are taken away while it is under way",
     ("Rebalances and pause", "B"): "the pause is only measured where an instance had something in hand",
     ("Snapshot duration", "A"): "a snapshot is only read at a restart",
+    ("Verdict log span", "C"): "the logs are trimmed for the first time after a window of event time",
 }
 
 
