@@ -220,4 +220,33 @@ mod tests {
         let set = bench.handle(Event::Committed(BTreeMap::from([(input(0), Some(0))])));
         assert_eq!((seeks(&set), bench.why()), (vec![(0, ReadFrom::Offset(0))], vec![]));
     }
+
+    #[test]
+    fn a_topic_that_is_made_anew_begins_at_its_beginning_wherever_it_was_to_start_at_first() {
+        let starts_at_end = |bench: &mut TestWorker| bench.handle(Event::Unread(BTreeSet::from([input(0), input(1)])));
+        let none = || Event::Committed(BTreeMap::from([(input(0), None)]));
+        // Committed by this worker, by another one, and nothing but judged.
+        let mut own = TestWorker::new(vec![]);
+        starts_at_end(&mut own);
+        assert_eq!(seeks(&own.offsets([None, Some(3)])), [(0, ReadFrom::ConfiguredStart), (1, ReadFrom::Offset(3))]);
+        own.now += Duration::from_secs(1);
+        let mut effects = own.handle(Event::Started(input(0), 7));
+        while effects.iter().any(|effect| matches!(effect, Effect::Call(_))) {
+            effects = own.handle(Event::Called(Ok(())));
+        }
+        let mut others = TestWorker::new(vec![]);
+        starts_at_end(&mut others);
+        others.offsets([Some(7), Some(3)]);
+        let mut judged = TestWorker::new(vec![verdict_of(0, 5, 1)]);
+        starts_at_end(&mut judged);
+        judged.offsets([None, Some(3)]);
+        assert_eq!(judged.why(), [Blocked::NoOffset]);
+        judged.follow(vec![reopened(0, 0, 9)]);
+        assert_eq!(seeks(&judged.handle(none())), [(0, ReadFrom::Beginning)]);
+        for mut bench in [own, others] {
+            bench.handle(Event::Lost(BTreeSet::from([input(0)])));
+            bench.handle(Event::Assigned(BTreeSet::from([input(0)])));
+            assert_eq!(seeks(&bench.handle(none())), [(0, ReadFrom::Beginning)]);
+        }
+    }
 }

@@ -64,6 +64,7 @@ impl<P> Worker<P> {
     fn committed(&mut self, outputs: Vec<Arc<Output<P>>>, offsets: BTreeMap<PartitionId, i64>) {
         let mut may_ask = false;
         for (partition, offset) in offsets {
+            self.membership.has_begun(&partition);
             if let Some(queue) = self.partitions.get_mut(&partition) {
                 may_ask |= queue.committed(offset);
             }

@@ -13,6 +13,7 @@ use super::outgoing::Outgoing;
 use super::partitions::Partitions;
 use super::queue::PartitionQueue;
 use super::settings::WorkerSettings;
+use super::unanswered::Unanswered;
 use crate::protocol::{LogPartition, RequestId, VerdictOffset};
 use crate::record::{PartitionId, Reject};
 
@@ -30,6 +31,7 @@ pub struct Worker<P> {
     pub(super) membership: Membership,
     pub(super) partitions: Partitions<P>,
     pub(super) logs: Vec<FollowedLog>,
+    pub(super) unanswered: Unanswered,
     pub(super) pacer: Pacer,
     pub(super) outgoing: Outgoing<P>,
     pub(super) breaker: Breaker,
@@ -47,6 +49,7 @@ impl<P> Worker<P> {
             membership: Membership::default(),
             partitions: Partitions::new(settings.first_request),
             logs: std::iter::repeat_with(log).take(settings.logs).collect(),
+            unanswered: Unanswered::default(),
             pacer: Pacer::new(settings.pacing),
             outgoing: Outgoing::new(settings.delivery),
             breaker: Breaker::new(settings.pause_above_dead_letter_ratio),
@@ -89,7 +92,7 @@ impl<P> Worker<P> {
             Event::OutOfRange { partition, offset, first, end } => {
                 self.at(&partition, |queue| queue.out_of_range(offset, first, end));
             }
-            Event::Appended(request, result) => self.appended(request, result),
+            Event::Appended(request, result) => self.appended(now, request, result),
             Event::Recalled { log, record, .. } => self.recalled(log, &record),
             Event::RecalledToEnd(log) => self.recalled_to_end(log),
             Event::RecallMoved(log) => self.recall_moved(log),
@@ -109,6 +112,7 @@ impl<P> Worker<P> {
             joined: self.membership.is_joined(),
             recalling: self.logs.iter().any(FollowedLog::is_scanning),
             blocked: self.blocked(),
+            unanswered: self.unanswered.count(|request| self.partitions.waits_for(request)),
             tripped: self.breaker.tripped(),
             waiting: self.partitions.queues().map(PartitionQueue::len).sum(),
             in_transaction: self.outgoing.outputs().len(),
@@ -204,6 +208,9 @@ impl<P> Worker<P> {
         for (partition, offset) in offsets {
             self.rechecked(&partition, offset);
             let is_judged = self.logs.iter().any(|log| log.has_judged(&partition));
+            if offset.is_some() || is_judged {
+                self.membership.has_begun(&partition);
+            }
             let is_unread = self.membership.is_unread(&partition);
             let Some(queue) = self.partitions.get_mut(&partition) else { continue };
             if let Some(from) = queue.seek(offset, is_judged, is_unread) {
@@ -266,6 +273,7 @@ impl<P> Worker<P> {
         }
         self.join_if_ready();
         self.recall_what_is_missing();
+        self.ask_unanswered_again(now);
         self.recheck_blocked(now);
         self.pace(now);
         self.stop_if_behind(now);
@@ -338,6 +346,8 @@ pub struct Status {
     pub recalling: bool,
     /// Partitions that cannot be read on, and why.
     pub blocked: BTreeMap<PartitionId, Blocked>,
+    /// Requests that the judge passed without a verdict more than once: they are made again ever more rarely.
+    pub unanswered: usize,
     /// The breaker has tripped, with so many dead letters among the last 1000 records.
     pub tripped: Option<usize>,
     /// Pages that are in no transaction yet.

@@ -60,7 +60,7 @@ impl<P> Worker<P> {
             VerdictUpdate::Passed(next_request) => {
                 // Requests that the judge has passed are answered; what was not is asked again.
                 let Some(followed) = self.logs.get_mut(log.index()) else { return };
-                followed.passed(next_request).for_each(|request| self.ask_again(request));
+                followed.passed(next_request).for_each(|request| self.passed(now, request));
             }
         }
     }
@@ -152,12 +152,33 @@ impl<P> Worker<P> {
         }
     }
 
-    pub(super) fn appended(&mut self, request: RequestId, result: Result<RequestOffset, ()>) {
+    pub(super) fn appended(&mut self, now: Duration, request: RequestId, result: Result<RequestOffset, ()>) {
         let Some((_, log)) = self.partitions.asked_at(request, result.ok()) else { return };
         let Some(followed) = self.logs.get_mut(log.index()) else { return };
-        if !result.is_ok_and(|offset| followed.asked(request, offset)) {
+        match result {
+            Ok(offset) if followed.asked(request, offset) => {}
+            Ok(_) => self.passed(now, request),
+            Err(()) => self.ask_again(request),
+        }
+    }
+
+    /// The judge has passed a request. If its page still waits, it is asked about again: at once, or after a while when that
+    /// was of no use before.
+    fn passed(&mut self, now: Duration, request: RequestId) {
+        if !self.partitions.waits_for(request) {
+            return;
+        }
+        if self.unanswered.remembered() > 2 * self.partitions.requests() {
+            self.unanswered.retain(|request| self.partitions.waits_for(request));
+        }
+        if self.unanswered.passed(now, request) {
             self.ask_again(request);
         }
+    }
+
+    /// Makes the requests again whose time has come.
+    pub(super) fn ask_unanswered_again(&mut self, now: Duration) {
+        self.unanswered.take_due(now).for_each(|request| self.ask_again(request));
     }
 
     /// The request was lost, or passed without a verdict: the position was judged before, or it is asked once more,
@@ -261,5 +282,45 @@ fn is_open_on(stage: &PageState, log: LogPartition) -> bool {
     match stage {
         PageState::Asked { log: on, .. } | PageState::Recalling(on) => *on == log,
         PageState::New | PageState::Blocked(_) | PageState::Ready(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::RequestOffset;
+    use crate::worker::Event;
+    use crate::worker::test_worker::{LOG, TestWorker};
+
+    fn request(effects: &[Effect<()>]) -> Option<RequestId> {
+        effects
+            .iter()
+            .find_map(|effect| if let Effect::Append(_, Request { id, .. }) = effect { Some(*id) } else { None })
+    }
+
+    #[test]
+    fn a_request_that_is_passed_again_and_again_is_made_ever_more_rarely() {
+        let mut bench = TestWorker::new(vec![]);
+        bench.offsets([Some(0), Some(0)]);
+        let mut asked = request(&bench.page(0, 0, 1));
+        let mut times = Vec::new();
+        // The judge passes each request within ten milliseconds, and says nothing about the page.
+        for next in 1.. {
+            if bench.now > Duration::from_mins(5) {
+                break;
+            }
+            if let Some(id) = asked.take() {
+                times.push(bench.now.as_secs());
+                bench.handle(Event::Appended(id, Ok(RequestOffset(next - 1))));
+                assert!(bench.worker.waits_for(id));
+            }
+            let mut effects = bench.pass(next);
+            bench.now += Duration::from_millis(10);
+            effects.extend(bench.handle(Event::Tick));
+            asked = request(&effects);
+            assert!(!effects.iter().any(|effect| matches!(effect, Effect::Append(log, _) if *log != LOG)));
+        }
+        assert_eq!(times, [0, 0, 1, 3, 7, 15, 31, 63, 123, 183, 243]);
+        assert_eq!(bench.worker.status().unanswered, 1);
     }
 }

@@ -48,6 +48,14 @@ impl Membership {
         self.unread = Some(partitions);
     }
 
+    /// The group has an offset of this partition, or had one: a partition of this name that has none was made anew, and
+    /// begins at its beginning.
+    pub(super) fn has_begun(&mut self, partition: &PartitionId) {
+        if let Some(unread) = &mut self.unread {
+            unread.remove(partition);
+        }
+    }
+
     pub(super) fn is_unread(&self, partition: &PartitionId) -> bool {
         self.unread.as_ref().is_some_and(|unread| unread.contains(partition))
     }

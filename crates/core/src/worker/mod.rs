@@ -29,6 +29,7 @@ mod verdict_scan;
 mod route;
 mod settings;
 mod subscription;
+mod unanswered;
 
 pub use blocked::Blocked;
 pub use events::{Effect, Event, Failure, Output, Page, PageAction, PageOutcome, ProducerCall, ReadFrom};

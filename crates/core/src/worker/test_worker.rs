@@ -83,9 +83,17 @@ impl TestWorker {
     }
 
     pub(super) fn follow(&mut self, verdicts: Vec<Verdict>) -> Vec<Effect<()>> {
-        let (log, rules) = (LogIdentity(1), RulesNumber(1));
-        let batch =
-            VerdictBatch { log, rules, watermarks: ExpiryWatermarks::START, next_request: RequestOffset(0), verdicts };
+        self.follow_up_to(verdicts, 0)
+    }
+
+    /// The judge passes every request before this offset, and says nothing about any page.
+    pub(super) fn pass(&mut self, next_request: i64) -> Vec<Effect<()>> {
+        self.follow_up_to(vec![], next_request)
+    }
+
+    fn follow_up_to(&mut self, verdicts: Vec<Verdict>, next_request: i64) -> Vec<Effect<()>> {
+        let (log, rules, next_request) = (LogIdentity(1), RulesNumber(1), RequestOffset(next_request));
+        let batch = VerdictBatch { log, rules, watermarks: ExpiryWatermarks::START, next_request, verdicts };
         self.handle(Event::Followed { log: LOG, offset: VerdictOffset(0), record: VerdictRecord::Verdicts(batch) })
     }
 
