@@ -1,7 +1,7 @@
 //! Questions about offsets that have one answer: what a group has committed, where a partition begins and ends.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -17,17 +17,17 @@ use crate::record::{PartitionId, Timestamp};
 
 /// A client that asks on behalf of one group without joining it.
 pub struct Offsets {
-    asker: PooledClient,
+    asker: ClientPool,
     /// Created lazily: reads committed offsets without waiting for open transactions.
-    unstable_asker: PooledClient,
+    unstable_asker: ClientPool,
     timeout: Duration,
 }
 
-/// A client, replaced when it failed.
-struct PooledClient {
+/// Clients of one kind: as many as there were questions at the same time, so that none waits for another one's answer.
+struct ClientPool {
     config: ClientConfig,
     /// Taken out by whoever asks, put back when the answer came: one that failed may have lost its brokers for good.
-    idle: Mutex<Option<BaseConsumer<LoggingContext>>>,
+    idle: Mutex<Vec<BaseConsumer<LoggingContext>>>,
 }
 
 /// What a group committed for one partition.
@@ -42,19 +42,23 @@ pub struct Committed {
 /// What the group has committed, or why there is no answer for the partition.
 type CommittedOrErrors = BTreeMap<PartitionId, Result<Option<Committed>, KafkaError>>;
 
-impl PooledClient {
+impl ClientPool {
+    fn idle(&self) -> MutexGuard<'_, Vec<BaseConsumer<LoggingContext>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ask<T>(
         &self,
         question: impl FnOnce(&BaseConsumer<LoggingContext>) -> Result<T, KafkaError>,
     ) -> Result<T, KafkaError> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let consumer = match idle.take() {
+        let idle = self.idle().pop();
+        let consumer = match idle {
             Some(consumer) => consumer,
             None => self.config.create_with_context(LoggingContext(()))?,
         };
         match question(&consumer) {
             Ok(answer) => {
-                *idle = Some(consumer);
+                self.idle().push(consumer);
                 Ok(answer)
             }
             Err(error) => {
@@ -72,13 +76,13 @@ impl Offsets {
     ///
     /// When the client cannot be made of these settings.
     pub fn new(config: &ClientConfig, timeout: Duration) -> Result<Self, KafkaError> {
-        let asker = PooledClient {
+        let asker = ClientPool {
             config: config.clone(),
-            idle: Mutex::new(Some(config.create_with_context(LoggingContext(()))?)),
+            idle: Mutex::new(vec![config.create_with_context(LoggingContext(()))?]),
         };
         let mut unstable_asker = config.clone();
         unstable_asker.set("isolation.level", "read_uncommitted");
-        Ok(Self { asker, unstable_asker: PooledClient { config: unstable_asker, idle: Mutex::default() }, timeout })
+        Ok(Self { asker, unstable_asker: ClientPool { config: unstable_asker, idle: Mutex::default() }, timeout })
     }
 
     fn ask<T>(
@@ -117,7 +121,7 @@ impl Offsets {
         Ok(answers.into_iter().filter_map(|(partition, known)| Some((partition, known.ok()?))).collect())
     }
 
-    fn fetch(&self, asker: &PooledClient, partitions: &BTreeSet<PartitionId>) -> Result<CommittedOrErrors, KafkaError> {
+    fn fetch(&self, asker: &ClientPool, partitions: &BTreeSet<PartitionId>) -> Result<CommittedOrErrors, KafkaError> {
         if partitions.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -302,5 +306,34 @@ mod tests {
             assert_eq!(partitions(topics).unwrap_err(), told, "{topics:?}");
         }
         assert_eq!(partitions(&["others"]).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_question_waits_for_no_other_one() {
+        let cluster = MockCluster::new(1).unwrap();
+        cluster.create_topic("pages", 1, 1).unwrap();
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", cluster.bootstrap_servers()).set("group.id", "readers");
+        let offsets = Offsets::new(&config, Duration::from_secs(10)).unwrap();
+        let pages = BTreeSet::from([PartitionId::new("pages", 0)]);
+        std::thread::scope(|scope| {
+            let (asks, asked) = crossbeam_channel::bounded(0);
+            let (answer, answered) = crossbeam_channel::bounded::<()>(0);
+            let offsets = &offsets;
+            // As long as a former owner's transaction is open.
+            scope.spawn(move || {
+                offsets.ask(|_| {
+                    asks.send(()).unwrap();
+                    let _: Result<(), _> = answered.recv();
+                    Ok(())
+                })
+            });
+            asked.recv().unwrap();
+            let (told, ends) = crossbeam_channel::bounded(1);
+            scope.spawn(move || told.send(offsets.ends(&pages).unwrap()));
+            let found = ends.recv_timeout(Duration::from_secs(30));
+            drop(answer);
+            assert_eq!(found.map(|ends| ends.len()), Ok(1), "the lag of an input is known meanwhile");
+        });
     }
 }
