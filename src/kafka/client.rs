@@ -73,6 +73,12 @@ pub struct ProducerSettings {
     pub transaction_timeout: Duration,
 }
 
+/// Most packed bytes of one partition of the input in one answer; a batch that is larger comes alone.
+const PARTITION_FETCH_BYTES: usize = 256 << 10;
+
+/// Most packed bytes of the input in one answer.
+const FETCH_BYTES: usize = 8 << 20;
+
 /// Most bytes of a batch where no topic takes less: the client's own default.
 pub const BATCH_BYTES: usize = 1_000_000;
 
@@ -110,6 +116,15 @@ impl Cluster {
     ) -> ClientConfig {
         let mut config = self.member(group, timeouts.session, timeouts.session / 10, queue_bytes);
         config.set("max.poll.interval.ms", millis(timeouts.poll));
+        // The client unpacks a whole answer before it looks at the limit of its queue, and pages of a crawl pack well. Whoever
+        // sets one knows the other.
+        if ["fetch.message.max.bytes", "max.partition.fetch.bytes", "fetch.max.bytes"]
+            .iter()
+            .all(|key| config.get(key).is_none())
+        {
+            config.set("fetch.message.max.bytes", PARTITION_FETCH_BYTES.to_string());
+            config.set("fetch.max.bytes", FETCH_BYTES.to_string());
+        }
         if let Some(id) = instance_id {
             config.set("group.instance.id", id);
         }
@@ -429,6 +444,29 @@ mod tests {
         assert_eq!(batch(100_000, None).as_deref(), Some("100000"));
         assert_eq!(batch(8_000_000, None).as_deref(), Some("1000000"));
         assert_eq!(batch(100_000, Some("5000")).as_deref(), Some("5000"));
+    }
+
+    #[test]
+    fn an_answer_of_the_input_holds_no_more_than_can_be_unpacked() {
+        let keys = ["fetch.message.max.bytes", "fetch.max.bytes"];
+        let timeouts = ConsumerTimeouts { session: Duration::from_secs(30), poll: Duration::from_mins(5) };
+        let most = |of_user: &[(&str, &str)]| {
+            let own = of_user.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            let cluster = Cluster { consumer_properties: own.collect(), ..Cluster::default() };
+            let config = cluster.input_consumer("g", None, timeouts, 64 << 20);
+            config.create_native_config().unwrap();
+            keys.map(|key| config.get(key).map(str::to_owned))
+        };
+        let both = |each: &str, all: &str| [Some(each.to_owned()), Some(all.to_owned())];
+        assert_eq!(most(&[]), both("262144", "8388608"));
+        assert_eq!(
+            most(&[(keys[0], "1000000")]),
+            [Some("1000000".to_owned()), None],
+            "whoever sets one knows the other"
+        );
+        assert_eq!(most(&[("max.partition.fetch.bytes", "1000000")]), [None, None]);
+        let readers = Cluster::default().follower("g");
+        assert_eq!(keys.map(|key| readers.get(key).map(str::to_owned)), [None, None], "the logs do not pack");
     }
 
     #[test]
