@@ -1,7 +1,8 @@
 //! The few things done to files, each a point where the machine may stop.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 /// One change of the disk.
@@ -55,6 +56,11 @@ pub(super) type Watch<'a> = &'a mut dyn FnMut(Change<'_>) -> io::Result<()>;
 /// Ending of files that are not finished.
 const UNFINISHED: &str = "unfinished";
 
+/// Returns the name that a file has, or was to have when it is finished.
+pub(super) fn finished_name(file: &str) -> &str {
+    file.strip_suffix(UNFINISHED).and_then(|name| name.strip_suffix('.')).unwrap_or(file)
+}
+
 fn change(watch: Watch<'_>, change: Change<'_>, make: impl FnOnce() -> io::Result<()>) -> Result<(), DiskError> {
     watch(change).and_then(|()| make()).map_err(|source| {
         let (doing, path) = change.parts();
@@ -62,9 +68,12 @@ fn change(watch: Watch<'_>, change: Change<'_>, make: impl FnOnce() -> io::Resul
     })
 }
 
-/// Makes a folder and those above it.
+/// Makes a folder and those above it. One that is made is for its owner alone: a snapshot tells which pages were crawled.
 pub(super) fn create_folder(watch: Watch<'_>, path: &Path) -> Result<(), DiskError> {
-    change(watch, Change::Create(path), || fs::create_dir_all(path))
+    change(watch, Change::Create(path), || {
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path)
+    })
 }
 
 /// Puts a whole file into place: write, sync, rename. The folder is synced by [`sync_folder`].

@@ -200,7 +200,7 @@ impl Folder {
     }
 }
 
-/// Deletes all manifests but the newest, then every file that none of those names.
+/// Deletes all manifests but the newest, then every chunk that none of those names. Other files are not ours.
 fn prune(folder: &Path, kept_snapshots: NonZeroUsize, watch: Watch<'_>) -> Result<(), SnapshotError> {
     let mut kept = BTreeSet::new();
     for number in numbers(&disk::names(folder)?).into_iter().rev().take(kept_snapshots.get()) {
@@ -211,7 +211,9 @@ fn prune(folder: &Path, kept_snapshots: NonZeroUsize, watch: Watch<'_>) -> Resul
         }
         kept.insert(manifest);
     }
-    let mut gone: Vec<String> = disk::names(folder)?.into_iter().filter(|file| !kept.contains(file)).collect();
+    let is_ours = |file: &str| number_of(file).is_some() || ChunkHash::is_file_name(file);
+    let mut gone = disk::names(folder)?;
+    gone.retain(|file| !kept.contains(file) && is_ours(disk::finished_name(file)));
     // Manifests first: one that is left behind must not name chunks that are gone.
     gone.sort_by_key(|file| number_of(file).is_none());
     for file in gone {

@@ -30,6 +30,12 @@ impl ChunkHash {
     pub(super) fn file_name(self) -> String {
         format!("{:032x}.chunk", self.0)
     }
+
+    /// Says whether a chunk may have this name.
+    pub(super) fn is_file_name(file: &str) -> bool {
+        let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+        file.strip_suffix(".chunk").is_some_and(|hash| hash.len() == 32 && hash.bytes().all(is_digit))
+    }
 }
 
 /// Writes a manifest down, with its chunks in order.

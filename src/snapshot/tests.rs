@@ -82,6 +82,33 @@ fn the_newest_snapshot_is_read_and_as_many_are_kept_as_was_asked_for() {
 }
 
 #[test]
+fn the_folder_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (dir, folder) = open();
+    write(&folder, 1);
+    for path in ["snapshots", "snapshots/0"] {
+        let mode = fs::metadata(dir.path().join(path)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{path}");
+    }
+}
+
+#[test]
+fn files_that_are_not_ours_stay() {
+    let (dir, folder) = open();
+    write(&folder, 1);
+    let foreign = ["notes.txt", "old.chunk", "last.manifest", "0123.chunk.unfinished", "unfinished"];
+    let unfinished = format!("{:032x}.chunk.unfinished", 7);
+    let place = |name: &str| dir.path().join("snapshots/0").join(name);
+    for name in foreign.iter().copied().chain([unfinished.as_str()]) {
+        fs::write(place(name), "x").unwrap();
+    }
+    (2..=4).for_each(|at| write(&folder, at));
+    let left: Vec<&str> = foreign.into_iter().filter(|name| place(name).exists()).collect();
+    assert_eq!(left, foreign);
+    assert!(!place(&unfinished).exists(), "what a write that failed has left");
+}
+
+#[test]
 fn names_are_apart() {
     let (_dir, folder) = open();
     write(&folder, 1);
