@@ -5,7 +5,7 @@
 //! that address by name. Requests that another site makes a browser send are refused either way. The pages themselves hold
 //! no data, so they are handed to anybody.
 
-mod auth;
+pub(super) mod auth;
 
 use std::fmt;
 use std::io;

@@ -11,11 +11,13 @@ use std::{fmt, io};
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use super::admin::auth::guard_network;
 use super::health::Health;
 use super::http_server::{Server, bind};
 use super::metrics::{Build, Metrics};
@@ -95,8 +97,8 @@ fn router(endpoints: Endpoints) -> Router {
         .route("/livez", get(livez))
         .route("/healthz", get(livez))
         .route("/readyz", get(readyz))
-        .route("/status", get(summary))
-        .route("/config", get(config))
+        .route("/status", get(summary).layer(from_fn(guard_network)))
+        .route("/config", get(config).layer(from_fn(guard_network)))
         .route("/version", get(version))
         .with_state(endpoints)
 }
@@ -310,6 +312,25 @@ mod tests {
         assert_eq!(ask(&server, "/readyz").2, "ready\n");
         let (status, _, body) = ask(&server, "/readyz?verbose=1");
         assert_eq!((status, body.as_str()), (200, "[+] joined: ok\n[+] restored: ok\nready\n"));
+    }
+
+    #[test]
+    fn settings_and_status_are_not_told_to_pages_of_other_sites() {
+        let (server, _) = server(&Health::new(Duration::from_secs(1)), Duration::ZERO);
+        let status = |path: &str, headers: &str| {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer.split(' ').nth(1).unwrap_or_default().to_owned()
+        };
+        for path in ["/config", "/status"] {
+            assert_eq!(status(path, "Host: dupgate:9464"), "200", "{path}");
+            // A name that leads here for the length of a page's visit.
+            assert_eq!(status(path, "Host: evil.example:9464"), "403", "{path}");
+            assert_eq!(status(path, "Host: dupgate:9464\r\nOrigin: http://evil.example"), "403", "{path}");
+        }
+        assert_eq!(status("/metrics", "Host: dupgate.example:9464"), "200", "Prometheus asks by whatever name");
     }
 
     #[test]

@@ -35,27 +35,57 @@ pub(super) async fn guard(State(has_token): State<bool>, request: Request, next:
 
 /// Says why a request cannot have been meant by somebody at this machine.
 fn stranger(headers: &HeaderMap, has_token: bool) -> Option<&'static str> {
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let host = text(header::HOST).unwrap_or_default();
-    if let Some(origin) = headers.get(header::ORIGIN) {
-        let authority = origin.to_str().ok().and_then(|origin| Some(origin.split_once("://")?.1));
-        if authority != Some(host) {
-            return Some("a page of another site asks: its Origin is not this Host");
-        }
-    }
     // Without a token only the address protects: a name that leads here may be anybody's.
-    if !has_token && !is_loopback(host) {
-        return Some("without http.admin.token only requests to a loopback address are answered");
+    page_of_another_site(headers).or_else(|| {
+        let is_safe = has_token || is_loopback(host(headers));
+        (!is_safe).then_some("without http.admin.token only requests to a loopback address are answered")
+    })
+}
+
+/// Refuses what a browser may have been made to ask by a name that leads here and belongs to another site. Everybody in the
+/// network may ask, by the names that are usual there.
+pub(in super::super) async fn guard_network(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let foreign_name = || {
+        let is_foreign = !is_name_of_a_network(host(headers));
+        is_foreign
+            .then_some("asked by a name that any site may have: ask by IP address, or by a name within the network")
+    };
+    match page_of_another_site(headers).or_else(foreign_name) {
+        Some(why) => super::answer(StatusCode::FORBIDDEN, &json!({"error": why})),
+        None => next.run(request).await,
     }
-    None
+}
+
+fn page_of_another_site(headers: &HeaderMap) -> Option<&'static str> {
+    let origin = headers.get(header::ORIGIN)?;
+    let authority = origin.to_str().ok().and_then(|origin| Some(origin.split_once("://")?.1));
+    (authority != Some(host(headers))).then_some("a page of another site asks: its Origin is not this Host")
+}
+
+fn host(headers: &HeaderMap) -> &str {
+    headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// Returns the host without its port.
+fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    }
 }
 
 fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
+    let name = name_of(host);
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Says whether no site of the internet can have this name: an address, one label, or a domain that is nobody's.
+fn is_name_of_a_network(host: &str) -> bool {
+    const DOMAINS: [&str; 7] = ["localhost", "local", "internal", "svc", "lan", "home", "arpa"];
+    let name = name_of(host).trim_end_matches('.');
+    let domain = name.rsplit_once('.').map(|(_, domain)| domain.to_ascii_lowercase());
+    name.parse::<IpAddr>().is_ok() || domain.is_none_or(|domain| DOMAINS.contains(&domain.as_str()))
 }
 
 /// Asks for the token, when there is one.
@@ -98,6 +128,25 @@ mod tests {
             assert!(!is(wrong), "{wrong}");
         }
         assert!(!is("Bearer 0123456789abcdef "), "blanks count");
+    }
+
+    #[test]
+    fn names_that_any_site_may_have_are_told_from_those_of_a_network() {
+        for own in [
+            "10.0.0.5:9464",
+            "[fd00::5]:9464",
+            "dupgate:9464",
+            "dupgate-0.dupgate.crawl.svc:9464",
+            "",
+            "dupgate-0.dupgate.crawl.svc.cluster.local:9464",
+            "ip-10-0-0-5.eu-west-1.compute.internal",
+            "localhost",
+        ] {
+            assert!(is_name_of_a_network(own), "{own}");
+        }
+        for foreign in ["evil.example:9464", "10.0.0.5.evil.example", "svc.evil.example.", "127.0.0.1.nip.io:9464"] {
+            assert!(!is_name_of_a_network(foreign), "{foreign}");
+        }
     }
 
     #[test]
