@@ -10,7 +10,7 @@ use crate::config::Purpose;
 use crate::error::{Fatal, Reason};
 use crate::protocol::{Answer, ForgetTarget, RequestBody};
 use crate::record::Source;
-use crate::runtime::operator_requests::{Answered, send_and_wait, would_find};
+use crate::runtime::operator_requests::{Answered, count_found, send_and_wait, would_find};
 use crate::runtime::request_impact::Found;
 
 /// Originals that are named in one line.
@@ -27,7 +27,12 @@ const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 pub(super) fn operator_requests(global: &Global, bodies: &[RequestBody], execute: bool) -> Result<(), Fatal> {
     let loaded = global.start(Purpose::Run)?;
     let said: Vec<(String, Value, bool)> = if execute {
-        send_and_wait(&loaded.settings, bodies, REQUEST_TIMEOUT)?.iter().map(answered).collect()
+        let mut answers = send_and_wait(&loaded.settings, bodies, REQUEST_TIMEOUT)?;
+        super::note("done; reading the verdict log for what was there");
+        if let Err(error) = count_found(&loaded.settings, bodies, &mut answers, None) {
+            super::note(&format!("what was there is not known: {error}"));
+        }
+        answers.iter().map(answered).collect()
     } else {
         let found = would_find(&loaded.settings, bodies)?;
         let would = |(body, found): (&RequestBody, &Found)| {
@@ -93,21 +98,27 @@ fn tell(value: &mut Value, found: &Found) {
 }
 
 /// One answer, in words and as JSON, and whether it found nothing.
-fn answered(Answered { log, offset, answer, found }: &Answered) -> (String, Value, bool) {
+fn answered(Answered { log, offset, answer, found, .. }: &Answered) -> (String, Value, bool) {
     let mut value = match answer {
         Answer::Forgotten(target) => forget(target),
         Answer::Reopened { partition, from, to } => json!({"reopen": format!("{partition}:{from}-{to}")}),
         Answer::Withdrawn { source, .. } => json!({"withdraw": source.to_string()}),
         Answer::Page(page) => json!({"judge": page.source.to_string()}),
     };
-    let words = format!("judge {log}: {}: {} (verdict log offset {offset})", done(&value), finds(found));
-    tell(&mut value, found);
+    let words = format!("judge {log}: {}: {} (verdict log offset {offset})", done(&value), what(found.as_ref()));
+    if let Some(found) = found {
+        tell(&mut value, found);
+    }
     if let Value::Object(object) = &mut value {
         object.insert("done".to_owned(), true.into());
         object.insert("log_partition".to_owned(), log.0.into());
         object.insert("verdict_log_offset".to_owned(), (*offset).into());
     }
-    (words, value, found.is_empty())
+    (words, value, found.as_ref().is_some_and(Found::is_empty))
+}
+
+fn what(found: Option<&Found>) -> String {
+    found.map_or_else(|| "what was there is not known".to_owned(), finds)
 }
 
 fn question(body: &RequestBody) -> Value {
@@ -164,9 +175,9 @@ mod tests {
         let forget = RequestBody::Forget(ForgetTarget::Id(IdHash(255)));
         assert_eq!(in_words(&question(&forget)), "forget every original with the id of hash 00000000000000ff");
         let answer = Answer::Forgotten(ForgetTarget::Source(place.at(7)));
-        let found = Found { originals: vec![(place.at(7), 12)], positions: 0 };
+        let found = Some(Found { originals: vec![(place.at(7), 12)], positions: 0 });
         let (words, value, is_empty) =
-            answered(&Answered { log: LogPartition(1), offset: 42, answer: answer.clone(), found });
+            answered(&Answered { log: LogPartition(1), offset: 42, number: 0, answer: answer.clone(), found });
         assert_eq!(
             words,
             "judge 1: forgot the original of pages:3:7: 1 original (pages:3:7 with 12 duplicates) (verdict log offset 42)"
@@ -176,12 +187,21 @@ mod tests {
             "done": true, "log_partition": 1, "verdict_log_offset": 42
         });
         assert_eq!((value, is_empty), (expected, false));
-        let (words, _, is_empty) =
-            answered(&Answered { log: LogPartition(1), offset: 43, answer, found: Found::default() });
+        let (words, _, is_empty) = answered(&Answered {
+            log: LogPartition(1),
+            offset: 43,
+            number: 0,
+            answer: answer.clone(),
+            found: Some(Found::default()),
+        });
         assert!(words.contains("no original there") && is_empty, "{words}");
+        let unknown = Answered { log: LogPartition(1), offset: 43, number: 0, answer, found: None };
+        let (words, value, is_empty) = answered(&unknown);
+        assert!(words.contains("what was there is not known") && !is_empty, "{words}");
+        assert_eq!(value.get("originals"), None, "not the same as none");
         let answer = Answer::Reopened { partition: place.clone(), from: 5, to: 9 };
-        let found = Found { originals: vec![(place.at(5), 0), (place.at(6), 1)], positions: 4 };
-        let (words, ..) = answered(&Answered { log: LogPartition(0), offset: 1, answer, found });
+        let found = Some(Found { originals: vec![(place.at(5), 0), (place.at(6), 1)], positions: 4 });
+        let (words, ..) = answered(&Answered { log: LogPartition(0), offset: 1, number: 0, answer, found });
         assert_eq!(
             words,
             "judge 0: reopened pages:3:5-9: 2 originals (pages:3:5, pages:3:6 with 1 duplicate), 4 judged positions (verdict log \

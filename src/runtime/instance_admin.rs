@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::judge_handle::JudgeHandle;
-use super::operator_requests::{Answered, submit_to};
+use super::operator_requests::{Answered, count_found, submit_to};
 use super::pair_inspector::PairInspector;
+use super::request_impact::Found;
 use super::state_summary::{StateSummary, original};
 use super::worker_driver::WorkerHandle;
 use crate::config::settings::Settings;
@@ -21,6 +22,9 @@ use crate::telemetry::pairs::Pair;
 
 /// How long the judges may take to forget.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long to read the verdict log for what was forgotten.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Most originals in one answer.
 const MAX_FOUND: usize = 100;
@@ -119,21 +123,21 @@ impl AdminService for InstanceAdmin {
     fn forget(&self, targets: Vec<ForgetTarget>) -> Result<Value, ApiError> {
         let bodies: Vec<RequestBody> = targets.into_iter().map(RequestBody::Forget).collect();
         let answers = submit_to(&self.settings, self.brokers, &bodies, REQUEST_TIMEOUT);
-        let answers = answers.map_err(|fatal| ApiError::Unable(fatal.to_string()))?;
-        let mut originals = 0;
+        let mut answers = answers.map_err(|fatal| ApiError::Unable(fatal.to_string()))?;
+        if let Err(error) = count_found(&self.settings, &bodies, &mut answers, Some(COUNT_TIMEOUT)) {
+            tracing::warn!(%error, "what was forgotten is not known");
+        }
+        let is_nothing = answers.iter().all(|answered| answered.found.as_ref().is_some_and(Found::is_empty));
         let mut told = Vec::new();
-        for Answered { log, offset, answer, found } in &answers {
-            let sources: Vec<String> = found.originals.iter().map(|(source, _)| source.to_string()).collect();
-            originals += sources.len();
-            tracing::info!(
-                log = log.0,
-                offset,
-                originals = sources.join(" "),
-                "an operator asked to forget: {answer:?}"
-            );
+        for Answered { log, offset, answer, found, .. } in &answers {
+            let sources = found.as_ref().map(|found| &found.originals);
+            let sources: Option<Vec<String>> =
+                sources.map(|originals| originals.iter().map(|(source, _)| source.to_string()).collect());
+            let originals = sources.as_ref().map_or_else(|| "not known".to_owned(), |sources| sources.join(" "));
+            tracing::info!(log = log.0, offset, originals, "an operator asked to forget: {answer:?}");
             told.push(json!({"log_partition": log.0, "verdict_log_offset": offset, "originals": sources}));
         }
-        if originals == 0 {
+        if is_nothing {
             return Err(ApiError::Missing("no original there: nothing to forget".to_owned()));
         }
         Ok(json!({"forgotten": told}))
