@@ -10,7 +10,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use super::background_tasks::BackgroundTasks;
-use super::clock::{self, Clock};
+use super::clock::Clock;
 use super::driver::{Driver, GroupMember, QUERY_TIMEOUT, drive, sink, wait_until_left};
 use super::fatal::{ended, failure};
 use super::judge_handle::{JudgeHandle, Question};
@@ -53,6 +53,8 @@ pub(super) enum Message {
     LogRange(u64, i64, i64),
     /// Where the fingerprint log ends; `None` when nobody answered.
     RequestsEnd(Option<i64>),
+    /// The brokers have deleted the beginning of both logs.
+    Trimmed,
     Asked(Question),
     SnapshotWanted,
     Stop,
@@ -301,7 +303,10 @@ impl JudgeDriver {
             }
             Effect::StopReading => self.stop_reading(),
             Effect::FetchInputCommitted => self.fetch_input_committed(),
-            Effect::Trim { verdicts, requests } => self.trim(verdicts, requests),
+            Effect::Trim { verdicts, requests } => {
+                self.report.trims(self.judge.kept());
+                self.trim(verdicts, requests);
+            }
             Effect::Snapshot => self.snapshot(),
             Effect::RevokeDone => self.member.command(Command::RevokeDone),
             Effect::Stopped => self.stopped = true,
@@ -388,11 +393,11 @@ impl JudgeDriver {
     fn trim(&self, verdicts: VerdictOffset, requests: RequestOffset) {
         let before = [(self.plan.verdicts(self.log), verdicts.0), (self.plan.fingerprints(self.log), requests.0)];
         let (config, brokers) = (self.plan.cluster.admin(), self.plan.brokers);
-        let (metrics, log) = (self.report.metrics().clone(), self.log);
+        let (metrics, sender, log) = (self.report.metrics().clone(), self.sender.clone(), self.log);
         self.background_tasks.run(move || {
             tracing::info!(log = log.0, verdicts = verdicts.0, requests = requests.0, "trimming both logs");
             match Admin::of(&config, brokers).and_then(|admin| admin.delete_records(&before)) {
-                Ok(()) => metrics.trimmed(log.0, clock::wall_time()),
+                Ok(()) => drop(sender.send(Message::Trimmed)),
                 Err(error) => {
                     // It is asked again later, for more.
                     tracing::warn!(log = log.0, %error, "the logs are not trimmed");
@@ -512,6 +517,10 @@ impl Driver for JudgeDriver {
             Message::RequestsEnd(end) => {
                 self.asks_end = false;
                 end.into_iter().for_each(|end| self.report.requests_end(end));
+                Ok(())
+            }
+            Message::Trimmed => {
+                self.report.trimmed();
                 Ok(())
             }
             Message::Asked(question) => {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::clock::Clock;
+use super::clock::{Clock, wall_time};
 use super::verdict_watch::VerdictWatch;
 use super::worker_report::kind_of;
 use crate::index::ProbeStats;
@@ -21,6 +21,32 @@ struct Progress {
     range: Option<(i64, i64)>,
     /// Behind the last record that was followed.
     next: i64,
+}
+
+/// How much event time the verdict log spans, as the brokers hold it: what was to be deleted counts until it is.
+#[derive(Debug, Default)]
+struct LogSpan {
+    kept: Duration,
+    not_deleted: Duration,
+}
+
+impl LogSpan {
+    /// The judge keeps this much. Returns how much there is.
+    fn look(&mut self, kept: Duration) -> Duration {
+        self.kept = kept;
+        kept.saturating_add(self.not_deleted)
+    }
+
+    /// All but this much is to be deleted.
+    fn trims(&mut self, kept: Duration) {
+        self.not_deleted = self.not_deleted.saturating_add(self.kept.saturating_sub(kept));
+        self.kept = kept;
+    }
+
+    /// It is.
+    fn trimmed(&mut self) {
+        self.not_deleted = Duration::ZERO;
+    }
 }
 
 impl fmt::Display for Progress {
@@ -52,6 +78,7 @@ pub(super) struct JudgeReport {
     /// The end of the fingerprint log, as of lately.
     requests_end: i64,
     watch: VerdictWatch,
+    log_span: LogSpan,
     /// Whether it was reported that nobody judges.
     is_silent: bool,
 }
@@ -76,6 +103,7 @@ impl JudgeReport {
             session,
             requests_end: 0,
             watch: VerdictWatch::default(),
+            log_span: LogSpan::default(),
             is_silent: false,
         }
     }
@@ -86,7 +114,18 @@ impl JudgeReport {
 
     pub(super) fn failed(&self, error: &CallError) {
         tracing::warn!(log = self.log.0, %error, "judge: transaction");
-        self.metrics.error(Component::Producer, kind_of(error));
+        self.metrics.error(Component::Judge, kind_of(error));
+    }
+
+    /// The brokers are asked to delete the beginning of the verdict log; `kept` is what spans the rest.
+    pub(super) fn trims(&mut self, kept: Duration) {
+        self.log_span.trims(kept);
+    }
+
+    /// They have.
+    pub(super) fn trimmed(&mut self) {
+        self.metrics.trimmed(self.log.0, wall_time());
+        self.log_span.trimmed();
     }
 
     /// A restore begins with a snapshot of so many originals.
@@ -232,7 +271,7 @@ impl JudgeReport {
             },
         );
         if self.role != Role::Restoring {
-            self.metrics.log_kept(self.log.0, judge.kept());
+            self.metrics.log_kept(self.log.0, self.log_span.look(judge.kept()));
         }
         let seen = judge.cold_starts();
         for _ in self.cold_starts.new_log..seen.new_log {
@@ -310,6 +349,19 @@ mod tests {
         ] {
             assert_eq!(told(before, now, restored), expected);
         }
+    }
+
+    #[test]
+    fn the_verdict_log_spans_what_was_not_deleted_as_well() {
+        let mut span = LogSpan::default();
+        let hours = |hours: u32| hours * Duration::from_hours(1);
+        assert_eq!(span.look(hours(90)), hours(90));
+        span.trims(hours(80));
+        assert_eq!(span.look(hours(81)), hours(91), "the brokers have not answered, or refused");
+        span.trims(hours(79));
+        assert_eq!(span.look(hours(79)), hours(91));
+        span.trimmed();
+        assert_eq!(span.look(hours(80)), hours(80));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// How often a standby asks where the fingerprint log ends: whether a request waits.
-pub(super) const END_LOOK: Duration = Duration::from_secs(1);
+pub(super) const END_LOOK: Duration = Duration::from_millis(500);
 
 /// Watches one partition of the verdict log.
 #[derive(Debug, Default)]

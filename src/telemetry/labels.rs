@@ -82,8 +82,10 @@ label! {
     Component = "component" {
         /// A consumer.
         Consumer = "consumer",
-        /// A producer.
+        /// The producer of a worker.
         Producer = "producer",
+        /// The producer of a judge.
+        Judge = "judge",
         /// One of the two logs.
         Log = "log",
         /// Snapshots.
