@@ -13,6 +13,7 @@ mod events;
 mod member_id;
 mod fetch_states;
 mod membership;
+mod read_position;
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -35,6 +36,7 @@ pub use self::events::{Command, ConsumerEvent, Start};
 use self::fetch_states::{FetchState, FetchStates, list_of, partitions_of, report};
 use self::member_id::member_id;
 pub use self::membership::Membership;
+use self::read_position::{known_end, read_up_to};
 use super::budget::ByteBudget;
 use super::client::LoggingContext;
 use super::watchdog::{ClientWatchdog, close_in_background};
@@ -350,18 +352,22 @@ impl Shared {
         (self.sink)(ConsumerEvent::Record { partition, offset: message.offset(), serial, record, permit });
     }
 
-    /// The client names only the partition's number. An end reported for too many topics does no harm: it only says
-    /// that nothing is known to follow.
-    fn at_end(&self, number: i32) {
-        let ended: Vec<(PartitionId, u64)> = self
-            .fetch_states()
-            .by_partition
-            .iter()
-            .filter(|(partition, _)| partition.number == number)
-            .filter_map(|(partition, fetch_state)| Some((partition.clone(), fetch_state.open?)))
-            .collect();
-        for (partition, serial) in ended {
-            (self.sink)(ConsumerEvent::AtEnd { partition, serial });
+    /// Reports the end of a partition. The client names only its number: where several topics have such a partition, those
+    /// count that it has handed over completely. One that is at its end and is not known to be is idle soon.
+    fn at_end(&self, consumer: &BaseConsumer<Context>, number: i32) {
+        let fetch_states = self.fetch_states();
+        let of_number = || fetch_states.by_partition.iter().filter(|(partition, _)| partition.number == number);
+        let is_sure = of_number().count() == 1;
+        let open = |(partition, fetch_state): (&PartitionId, &FetchState)| {
+            Some((partition.clone(), fetch_state.open?, fetch_state.next))
+        };
+        let open: Vec<(PartitionId, u64, i64)> = of_number().filter_map(open).collect();
+        drop(fetch_states);
+        for (partition, serial, next) in open {
+            let offset = read_up_to(consumer.client(), &partition, next);
+            if is_sure || known_end(consumer.client(), &partition).is_some_and(|end| offset >= end) {
+                (self.sink)(ConsumerEvent::AtEnd { partition, serial, offset });
+            }
         }
     }
 
@@ -464,7 +470,7 @@ fn run(settings: &GroupConsumerSettings, shared: &Arc<Shared>, mut consumer: Arc
         match consumer.poll(POLL) {
             None => {}
             Some(Ok(message)) => shared.arrived(&message, &mut topic),
-            Some(Err(KafkaError::PartitionEOF(number))) => shared.at_end(number),
+            Some(Err(KafkaError::PartitionEOF(number))) => shared.at_end(&consumer, number),
             Some(Err(error)) => shared.failed(&consumer, &error),
         }
     }

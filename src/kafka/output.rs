@@ -116,6 +116,8 @@ pub struct PagePayload {
     pub extraction: Option<&'static str>,
     /// What is wrong with it, in one line, when it was refused.
     pub message: Option<String>,
+    /// Whether it was said, when it was read, that it gets no verdict.
+    pub is_reported: bool,
     /// When it was read, on the clock of the process.
     pub read_at: Duration,
 }

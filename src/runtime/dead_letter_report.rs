@@ -9,7 +9,7 @@ use crate::telemetry::Metrics;
 /// A reason that was logged is not logged again for this long.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The records without a verdict that one worker has read.
+/// The records without a verdict that one worker has found.
 #[derive(Debug)]
 pub(super) struct DeadLetterReport {
     metrics: Metrics,
@@ -31,8 +31,8 @@ impl DeadLetterReport {
         Self { metrics, reasons: BTreeMap::new() }
     }
 
-    /// A record was read that gets no verdict. It becomes a dead letter unless the input is paused before.
-    pub(super) fn read(&mut self, now: Duration, source: &Source, reason: Reject, why: &str) {
+    /// A record gets no verdict. It becomes a dead letter unless the input is paused before.
+    pub(super) fn found(&mut self, now: Duration, source: &Source, reason: Reject, why: &str) {
         self.metrics.dead_letter_read(reason, source, why);
         let known = self.reasons.entry(reason).or_insert_with(|| Reason {
             records: 0,
@@ -75,9 +75,9 @@ mod tests {
         let mut report = DeadLetterReport::new(metrics.clone());
         assert_eq!(report.summary(), "");
         let at = |offset| PartitionId::new("pages", 0).at(offset);
-        report.read(Duration::ZERO, &at(1), Reject::Undecodable, "not JSON");
-        report.read(Duration::ZERO, &at(2), Reject::MissingField, "no `/text`");
-        report.read(Duration::ZERO, &at(3), Reject::MissingField, "no `/text`");
+        report.found(Duration::ZERO, &at(1), Reject::Undecodable, "not JSON");
+        report.found(Duration::ZERO, &at(2), Reject::MissingField, "no `/text`");
+        report.found(Duration::ZERO, &at(3), Reject::MissingField, "no `/text`");
         assert_eq!(
             report.summary(),
             "missing_field 2: no `/text`, first at pages:0:2; undecodable 1: not JSON, first at pages:0:1"
@@ -94,9 +94,9 @@ mod tests {
         let text = crate::telemetry::logging::captured::at(crate::config::settings::Level::Info, || {
             for millis in (0..=10_000).step_by(1000) {
                 let offset = i64::try_from(millis).unwrap();
-                report.read(Duration::from_millis(millis), &at(offset), Reject::NoText, "no text is left");
+                report.found(Duration::from_millis(millis), &at(offset), Reject::NoText, "no text is left");
             }
-            report.read(Duration::from_secs(10), &at(1), Reject::TooDeep, "nested");
+            report.found(Duration::from_secs(10), &at(1), Reject::TooDeep, "nested");
         });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");

@@ -5,6 +5,7 @@
 
 mod effects;
 mod inbox;
+mod settled_offsets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
+use self::settled_offsets::{SettledOffsets, lags};
 use super::background_tasks::BackgroundTasks;
 use super::clock::Clock;
 use super::driver::{Driver, GroupMember, QUERY_TIMEOUT, TICK_INTERVAL, drive, sink, wait_until_left};
@@ -96,18 +98,6 @@ impl WorkerHandle {
 struct InputState {
     serial: u64,
     order: ReorderBuffer<Ready>,
-    /// The group's committed offset, as far as we committed it or were given it; for lags.
-    committed: Option<i64>,
-    /// Offset of the first record handed over: where a group without an offset began; for lags.
-    first: Option<i64>,
-}
-
-impl InputState {
-    /// Returns where the next owner would begin. A group that has no offset here and was handed nothing begins where
-    /// `input.start` says: that lag is known when the first record comes.
-    fn settled(&self) -> Option<i64> {
-        self.committed.or(self.first)
-    }
 }
 
 enum Ready {
@@ -133,6 +123,7 @@ pub struct WorkerDriver {
     sender: Sender<Message>,
     member: GroupMember,
     lanes: BTreeMap<PartitionId, InputState>,
+    settled: SettledOffsets,
     serials: u64,
     readers: Vec<Reader>,
     recalls: Vec<Option<Reader>>,
@@ -230,6 +221,7 @@ impl WorkerDriver {
             messages,
             member: GroupMember::default(),
             lanes: BTreeMap::new(),
+            settled: SettledOffsets::default(),
             serials: 0,
             readers,
             recalls: (0..logs).map(|_| None).collect(),
@@ -331,8 +323,7 @@ impl WorkerDriver {
         if self.asks_lags.swap(true, Ordering::AcqRel) {
             return;
         }
-        let positions: Vec<(PartitionId, Option<i64>)> =
-            self.lanes.iter().map(|(partition, lane)| (partition.clone(), lane.settled())).collect();
+        let positions = self.settled.of(self.lanes.keys());
         let asks = Arc::clone(&self.asks_lags);
         let verdicts = LogPartition::first(self.readers.len()).zip(&self.readers);
         let verdicts: Vec<(PartitionId, i64)> =
@@ -414,37 +405,5 @@ impl Driver for WorkerDriver {
         self.send_requests();
         self.housekeeping()?;
         Ok(Work::Done)
-    }
-}
-
-/// Returns how far each partition's committed offset is from its end. Nothing is known of one that was never read from.
-fn lags(settled: &[(PartitionId, Option<i64>)], ends: &BTreeMap<PartitionId, i64>) -> BTreeMap<PartitionId, u64> {
-    let of = |(partition, settled): &(PartitionId, Option<i64>)| {
-        let lag = settled.map_or(Some(0), |settled| Some(ends.get(partition)?.saturating_sub(settled).max(0)))?;
-        Some((partition.clone(), lag.unsigned_abs()))
-    };
-    settled.iter().filter_map(of).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lag_counts_from_the_committed_offset_and_is_not_the_whole_log_where_there_is_none() {
-        let at = |number| PartitionId::new("pages", number);
-        let ends = BTreeMap::from([(at(0), 100), (at(1), 100), (at(2), 5000), (at(4), 7)]);
-        let settled = |lane: InputState| lane.settled();
-        let known = [
-            // Read further than it is committed.
-            (at(0), settled(InputState { committed: Some(40), first: Some(40), ..InputState::default() })),
-            (at(1), settled(InputState { first: Some(90), ..InputState::default() })),
-            // `start: latest` without an offset, and no record since.
-            (at(2), settled(InputState::default())),
-            (at(3), settled(InputState { committed: Some(1), ..InputState::default() })),
-            (at(4), settled(InputState { committed: Some(9), ..InputState::default() })),
-        ];
-        let expected = BTreeMap::from([(at(0), 60), (at(1), 10), (at(2), 0), (at(4), 0)]);
-        assert_eq!(lags(&known, &ends), expected, "and nothing of a partition whose end is not known");
     }
 }

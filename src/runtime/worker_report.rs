@@ -73,6 +73,8 @@ pub(super) struct WorkerReport {
     /// What the producer was handed of the transaction under way.
     sent: Arc<Sent>,
     tripped: bool,
+    /// Whether it was said that requests are passed without a verdict.
+    is_unanswered: bool,
     /// Partitions that were said to be blocked.
     blocked: BTreeMap<PartitionId, Blocked>,
 }
@@ -110,6 +112,7 @@ impl WorkerReport {
             begun: None,
             sent: Arc::default(),
             tripped: false,
+            is_unanswered: false,
             blocked: BTreeMap::new(),
         })
     }
@@ -226,7 +229,13 @@ impl WorkerReport {
                     self.ruled(verdict, bytes as u64);
                     self.tell(verdict, page.payload.id.as_deref(), now, wall);
                 }
-                PageOutcome::DeadLetter(reason) => self.dead(*reason),
+                PageOutcome::DeadLetter(reason) => {
+                    self.dead(*reason);
+                    // The brokers refused it, or the verdict log says that somebody withdrew it.
+                    if !page.payload.is_reported {
+                        self.report_dead_letter(page, *reason);
+                    }
+                }
                 PageOutcome::Tombstone => self.metrics.bypassed(BypassReason::Tombstone),
             }
             self.metrics.process_duration(now.saturating_sub(page.payload.read_at));
@@ -291,14 +300,19 @@ impl WorkerReport {
         }
     }
 
-    /// A page came out of the text work.
-    pub(super) fn page(&mut self, page: &Page<PagePayload>) {
+    /// A page came out of the text work. Returns whether it was said that it gets no verdict.
+    pub(super) fn page(&mut self, page: &Page<PagePayload>) -> bool {
         let reason = match &page.action {
             PageAction::Settled(PageOutcome::DeadLetter(reason)) | PageAction::Withdraw(_, reason) => *reason,
-            PageAction::Settled(PageOutcome::Ruled(_) | PageOutcome::Tombstone) | PageAction::Ask(..) => return,
+            PageAction::Settled(PageOutcome::Ruled(_) | PageOutcome::Tombstone) | PageAction::Ask(..) => return false,
         };
+        self.report_dead_letter(page, reason);
+        true
+    }
+
+    fn report_dead_letter(&mut self, page: &Page<PagePayload>, reason: Reject) {
         let why = page.payload.message.as_deref().unwrap_or_else(|| crate::worker::message(reason));
-        self.dead.read(self.clock.now(), &page.source, reason, why);
+        self.dead.found(self.clock.now(), &page.source, reason, why);
     }
 
     /// Some broker answers, or none does any more.
@@ -340,10 +354,26 @@ impl WorkerReport {
             tracing::error!(bad, of = 1000, why, "the input is paused: too many records became dead letters");
         }
         self.tell_blocked(status);
+        self.tell_unanswered(status.unanswered);
         if status.tripped.is_some() {
             self.metrics.dead_letters_held(&worker.dead_letters_held());
         }
         self.judge_readiness(status, silence);
+    }
+
+    fn tell_unanswered(&mut self, requests: usize) {
+        let is_unanswered = requests > 0;
+        if is_unanswered && !self.is_unanswered {
+            tracing::warn!(
+                requests,
+                "the judge passes requests again and again and says nothing of their pages: it counts them as judged, and the \
+                 verdict log does not say how (has it lost records?); they are asked about ever more rarely. Restart the judge \
+                 if this goes on"
+            );
+        } else if self.is_unanswered && !is_unanswered {
+            tracing::info!("the judge answers every request again");
+        }
+        self.is_unanswered = is_unanswered;
     }
 
     fn tell_blocked(&mut self, status: &Status) {

@@ -52,6 +52,8 @@ pub enum ConsumerEvent {
         partition: PartitionId,
         /// The serial number of the seek that it follows.
         serial: u64,
+        /// Behind everything that was handed over, markers of transactions and aborted records included.
+        offset: i64,
     },
     /// The group gave these to us.
     Assigned(BTreeSet<PartitionId>),

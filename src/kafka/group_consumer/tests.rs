@@ -1,4 +1,5 @@
 use rdkafka::mocking::MockCluster;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::types::RDKafkaApiKey;
 
 use super::*;
@@ -21,6 +22,15 @@ fn static_member_with(
     moved: Box<dyn Fn() + Send>,
     sink: impl Fn(ConsumerEvent) + Send + Sync + 'static,
 ) -> GroupConsumer {
+    member_of(&["pages"], brokers, moved, sink)
+}
+
+fn member_of(
+    topics: &[&str],
+    brokers: &str,
+    moved: Box<dyn Fn() + Send>,
+    sink: impl Fn(ConsumerEvent) + Send + Sync + 'static,
+) -> GroupConsumer {
     let mut config = ClientConfig::new();
     config
         .set("bootstrap.servers", brokers)
@@ -33,7 +43,7 @@ fn static_member_with(
         .set("heartbeat.interval.ms", "100");
     let settings = GroupConsumerSettings {
         config,
-        topics: vec!["pages".to_owned()],
+        topics: topics.iter().map(|&topic| topic.to_owned()).collect(),
         thread: "reader".to_owned(),
         budget: ByteBudget::new(1 << 20),
         moved,
@@ -105,4 +115,54 @@ fn a_member_that_was_expelled_while_it_asked_to_join_loses_what_it_keeps() {
 
     // They are read again from where the owner says.
     read_anew(again, 2);
+}
+
+fn fill(brokers: &str, topic: &str, records: i64) {
+    let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", brokers).create().unwrap();
+    for number in 0..records {
+        producer.send(BaseRecord::<str, _>::to(topic).partition(0).payload(&number.to_be_bytes())).unwrap();
+    }
+    producer.flush(LIMIT).unwrap();
+}
+
+#[test]
+fn a_partition_does_not_end_with_that_of_another_topic_of_its_number() {
+    const LENGTH: i64 = 1000;
+    let cluster = MockCluster::new(1).unwrap();
+    let brokers = cluster.bootstrap_servers();
+    for topic in ["archive", "live"] {
+        cluster.create_topic(topic, 1, 1).unwrap();
+    }
+    fill(&brokers, "archive", LENGTH);
+    let ((sender, events), (release, released)) = (unbounded(), unbounded::<()>());
+    let sink = move |event: ConsumerEvent| {
+        let is_first = matches!(event, ConsumerEvent::Record { offset: 0, .. });
+        let _ = sender.send(event);
+        if is_first {
+            // Until the test has said what comes next.
+            let _: Result<(), _> = released.recv();
+        }
+    };
+    let member = member_of(&["archive", "live"], &brokers, Box::new(|| {}), sink);
+    let (archive, live) = (PartitionId::new("archive", 0), PartitionId::new("live", 0));
+    let next = || events.recv_timeout(LIMIT).unwrap();
+    while !matches!(next(), ConsumerEvent::Assigned(_)) {}
+    member.command(Command::Seek(archive.clone(), Start::Offset(0), 1));
+    while !matches!(next(), ConsumerEvent::Record { offset: 0, .. }) {}
+    // The archive stands still while the other one is found to be empty.
+    member.command(Command::Pause(BTreeSet::from([archive.clone()])));
+    member.command(Command::Seek(live.clone(), Start::Offset(0), 2));
+    drop(release);
+    let (mut read, mut ended) = (1, Vec::new());
+    while ended.len() < 2 {
+        match next() {
+            ConsumerEvent::Record { .. } => read += 1,
+            ConsumerEvent::AtEnd { partition, .. } => {
+                ended.push((partition.clone(), read == LENGTH));
+                member.command(Command::Resume(BTreeSet::from([archive.clone()])));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(ended, [(live, false), (archive, true)], "each with all of its records read");
 }

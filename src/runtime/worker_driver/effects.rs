@@ -126,7 +126,7 @@ impl WorkerDriver {
     pub(super) fn fetch_backlog(&self, heads: BTreeMap<PartitionId, i64>) {
         let (sender, backlogs) = (self.sender.clone(), Arc::clone(&self.backlogs));
         let start = self.plan.settings.input.start;
-        // Not behind the questions that wait for other workers' transactions.
+        // Not behind the questions that wait for other workers' transactions: neither on their thread nor for their client.
         self.lag_tasks.run(move || {
             let answer = backlogs.ask(&heads, start_of(start)).map_err(|error| error.to_string())?;
             drop(sender.send(Message::Backlog(answer)));
@@ -156,8 +156,7 @@ impl WorkerDriver {
             ReadFrom::Beginning => Start::Earliest,
             ReadFrom::ConfiguredStart => start_of(self.plan.settings.input.start),
         };
-        let committed = if let ReadFrom::Offset(offset) = from { Some(offset) } else { None };
-        let lane = InputState { serial: self.serials, order: ReorderBuffer::default(), committed, first: None };
+        let lane = InputState { serial: self.serials, order: ReorderBuffer::default() };
         self.lanes.insert(partition.clone(), lane);
         if self.held {
             self.member.command(Command::Pause(BTreeSet::from([partition.clone()])));

@@ -43,7 +43,10 @@ impl WorkerDriver {
             }
             Message::Checkpoint(log, offset) => self.handle(Event::Checkpoint(log, offset.map(VerdictOffset))),
             Message::Unread(partitions) => self.handle(Event::Unread(partitions)),
-            Message::Committed(offsets) => self.handle(Event::Committed(offsets)),
+            Message::Committed(offsets) => {
+                self.settled.answered(&offsets);
+                self.handle(Event::Committed(offsets))
+            }
             Message::Backlog(backlogs) => self.handle(Event::Backlog(backlogs)),
             Message::Group(all, shares) => {
                 self.group(&all, shares.as_deref());
@@ -64,9 +67,7 @@ impl WorkerDriver {
     fn note_commit(&mut self, is_done: bool) {
         if self.calling.take() == Some(self.plan.settings.output.delivery.last_call()) && is_done {
             for (partition, offset) in std::mem::take(&mut self.sent_offsets) {
-                if let Some(lane) = self.lanes.get_mut(&partition) {
-                    lane.committed = Some(offset);
-                }
+                self.settled.committed(&partition, offset);
             }
         }
     }
@@ -88,28 +89,30 @@ impl WorkerDriver {
                 let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else {
                     return Ok(());
                 };
-                lane.first.get_or_insert(offset);
                 let place = lane.order.take();
+                self.settled.read(&partition, offset);
                 self.report.read(&partition, record.bytes());
                 self.pool.read(Job { source: partition.at(offset), serial, place, record: Arc::new(record), permit });
                 Ok(())
             }
             ConsumerEvent::Started { partition, serial, offset } => {
-                let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) else {
+                if self.lanes.get(&partition).is_none_or(|lane| lane.serial != serial) {
                     return Ok(());
-                };
-                lane.first.get_or_insert(offset);
+                }
+                self.settled.started(&partition, offset);
                 self.handle(Event::Started(partition, offset))
             }
-            ConsumerEvent::AtEnd { partition, serial } => {
+            ConsumerEvent::AtEnd { partition, serial, offset } => {
                 if let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) {
                     lane.order.push(Ready::End);
+                    self.settled.ended(&partition, offset);
                 }
                 self.hand_over(&partition)
             }
             ConsumerEvent::OutOfRange { partition, serial, offset, first, end } => {
                 if let Some(lane) = self.lanes.get_mut(&partition).filter(|lane| lane.serial == serial) {
                     lane.order.push(Ready::OutOfRange { offset, first, end });
+                    self.settled.out_of_range(&partition);
                 }
                 self.hand_over(&partition)
             }
@@ -159,6 +162,7 @@ impl WorkerDriver {
             self.lanes.remove(partition);
             self.paused.remove(partition);
         }
+        self.settled.forget(partitions);
     }
 
     pub(super) fn read(&mut self, done: Done) -> Result<(), Fatal> {
@@ -178,12 +182,12 @@ impl WorkerDriver {
                     let partition = partition.clone();
                     self.handle(Event::OutOfRange { partition, offset, first, end })?;
                 }
-                Ready::Page(page, _held) => {
+                Ready::Page(mut page, _held) => {
                     if self.must_stop_at(&page) {
                         self.lanes.remove(partition);
                         return self.handle(Event::StopBehind(partition.clone()));
                     }
-                    self.report.page(&page);
+                    page.payload.is_reported = self.report.page(&page);
                     self.handle(Event::Page(*page))?;
                 }
             }

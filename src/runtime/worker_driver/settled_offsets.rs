@@ -1,0 +1,187 @@
+//! Where the next owner of each partition would begin: lags count from there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::record::PartitionId;
+
+/// The partitions that are ours, as far as they are settled.
+#[derive(Debug, Default)]
+pub(super) struct SettledOffsets {
+    partitions: BTreeMap<PartitionId, Progress>,
+}
+
+/// How far one partition is read and committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    /// What the group has committed, as far as it was told to us or we committed it.
+    committed: Option<i64>,
+    /// Where a group without an offset began.
+    first: Option<i64>,
+    /// Behind the last record that was handed over.
+    read: Option<i64>,
+    /// Behind everything that there was at the last end, markers of transactions and aborted records included.
+    end: Option<i64>,
+}
+
+impl Progress {
+    /// A group that has no offset here and was handed nothing begins where `input.start` says: that lag is known when the
+    /// first record comes. What follows the last record is nothing that anybody waits for.
+    fn settled(&self) -> Option<i64> {
+        let settled = self.committed.or(self.first)?;
+        let all_is_settled = self.read.is_none_or(|read| settled >= read);
+        Some(self.end.filter(|_| all_is_settled).map_or(settled, |end| end.max(settled)))
+    }
+}
+
+impl SettledOffsets {
+    /// The group's committed offsets are these.
+    pub(super) fn answered(&mut self, offsets: &BTreeMap<PartitionId, Option<i64>>) {
+        for (partition, offset) in offsets {
+            let progress = self.partitions.entry(partition.clone()).or_default();
+            if offset.is_none() && progress.committed.is_some() {
+                // Made anew: nothing that was read of it tells anything.
+                *progress = Progress::default();
+            }
+            progress.committed = *offset;
+        }
+    }
+
+    /// This was committed.
+    pub(super) fn committed(&mut self, partition: &PartitionId, offset: i64) {
+        self.at(partition, |progress| progress.committed = Some(offset));
+    }
+
+    /// Reading begins here.
+    pub(super) fn started(&mut self, partition: &PartitionId, offset: i64) {
+        self.at(partition, |progress| {
+            progress.first.get_or_insert(offset);
+        });
+    }
+
+    /// A record was handed over.
+    pub(super) fn read(&mut self, partition: &PartitionId, offset: i64) {
+        self.at(partition, |progress| {
+            progress.first.get_or_insert(offset);
+            progress.read = progress.read.max(Some(offset + 1));
+        });
+    }
+
+    /// Everything before this offset was handed over.
+    pub(super) fn ended(&mut self, partition: &PartitionId, offset: i64) {
+        self.at(partition, |progress| progress.end = progress.end.max(Some(offset)));
+    }
+
+    /// The partition holds other records than it did.
+    pub(super) fn out_of_range(&mut self, partition: &PartitionId) {
+        self.at(partition, |progress| (progress.read, progress.end) = (None, None));
+    }
+
+    /// These are not ours any more.
+    pub(super) fn forget(&mut self, partitions: &BTreeSet<PartitionId>) {
+        self.partitions.retain(|partition, _| !partitions.contains(partition));
+    }
+
+    /// Returns where the next owner of each of these partitions would begin, as far as that is known.
+    pub(super) fn of<'a>(
+        &self,
+        partitions: impl IntoIterator<Item = &'a PartitionId>,
+    ) -> Vec<(PartitionId, Option<i64>)> {
+        let settled = |partition| self.partitions.get(partition).and_then(Progress::settled);
+        partitions.into_iter().map(|partition| (partition.clone(), settled(partition))).collect()
+    }
+
+    fn at(&mut self, partition: &PartitionId, act: impl FnOnce(&mut Progress)) {
+        if let Some(progress) = self.partitions.get_mut(partition) {
+            act(progress);
+        }
+    }
+}
+
+/// Returns how far each partition's settled offset is from its end. Nothing is known of one that was never read from.
+pub(super) fn lags(
+    settled: &[(PartitionId, Option<i64>)],
+    ends: &BTreeMap<PartitionId, i64>,
+) -> BTreeMap<PartitionId, u64> {
+    let of = |(partition, settled): &(PartitionId, Option<i64>)| {
+        let lag = settled.map_or(Some(0), |settled| Some(ends.get(partition)?.saturating_sub(settled).max(0)))?;
+        Some((partition.clone(), lag.unsigned_abs()))
+    };
+    settled.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages() -> PartitionId {
+        PartitionId::new("pages", 0)
+    }
+
+    fn with(committed: Option<i64>) -> SettledOffsets {
+        let mut offsets = SettledOffsets::default();
+        offsets.answered(&BTreeMap::from([(pages(), committed)]));
+        offsets
+    }
+
+    fn lag(offsets: &SettledOffsets, end: i64) -> Option<u64> {
+        lags(&offsets.of([&pages()]), &BTreeMap::from([(pages(), end)])).remove(&pages())
+    }
+
+    #[test]
+    fn lag_counts_from_the_committed_offset_and_is_not_the_whole_log_where_there_is_none() {
+        let mut read_further = with(Some(40));
+        (40..90).for_each(|offset| read_further.read(&pages(), offset));
+        assert_eq!(lag(&read_further, 100), Some(60));
+        let mut begun = with(None);
+        assert_eq!(lag(&begun, 5000), Some(0), "`start: latest` without an offset, and no record since");
+        begun.started(&pages(), 90);
+        assert_eq!(lag(&begun, 100), Some(10));
+        assert_eq!(lag(&with(Some(9)), 7), Some(0));
+        assert_eq!(lags(&with(Some(1)).of([&pages()]), &BTreeMap::new()), BTreeMap::new(), "an end that is not known");
+    }
+
+    #[test]
+    fn reading_on_behind_pages_that_are_in_flight_does_not_hide_them() {
+        let mut offsets = with(Some(40));
+        (40..90).for_each(|offset| offsets.read(&pages(), offset));
+        // Pages that waited for a slower partition were dropped, and are read again.
+        offsets.started(&pages(), 80);
+        assert_eq!(lag(&offsets, 100), Some(60));
+        offsets.committed(&pages(), 70);
+        assert_eq!(lag(&offsets, 100), Some(30));
+    }
+
+    #[test]
+    fn aborted_records_behind_the_last_one_are_nothing_that_waits() {
+        let mut offsets = with(Some(40));
+        (40..50).for_each(|offset| offsets.read(&pages(), offset));
+        offsets.ended(&pages(), 600);
+        assert_eq!(lag(&offsets, 600), Some(560), "ten of them wait");
+        offsets.committed(&pages(), 50);
+        assert_eq!(lag(&offsets, 600), Some(0));
+        assert_eq!(lag(&offsets, 603), Some(3), "what came since");
+        offsets.read(&pages(), 600);
+        assert_eq!(lag(&offsets, 603), Some(553), "one of them is in flight");
+        // Nothing but aborted records since the group's offset.
+        let mut idle = with(Some(40));
+        idle.ended(&pages(), 600);
+        assert_eq!(lag(&idle, 600), Some(0));
+    }
+
+    #[test]
+    fn nothing_that_was_read_of_a_topic_counts_when_it_is_made_anew() {
+        let mut offsets = with(Some(40));
+        offsets.read(&pages(), 40);
+        offsets.committed(&pages(), 41);
+        offsets.ended(&pages(), 600);
+        offsets.answered(&BTreeMap::from([(pages(), None)]));
+        offsets.started(&pages(), 0);
+        assert_eq!(lag(&offsets, 7), Some(7));
+        let mut cut = with(Some(40));
+        cut.ended(&pages(), 600);
+        cut.out_of_range(&pages());
+        assert_eq!(lag(&cut, 45), Some(5));
+        cut.forget(&BTreeSet::from([pages()]));
+        assert_eq!(cut.of([&pages()]), [(pages(), None)]);
+    }
+}
