@@ -49,6 +49,16 @@ impl CliRunner {
         format!("{},{}", first.display(), second.display())
     }
 
+    /// Returns where a service of this name logs to: standard error goes there.
+    pub(super) fn log_of(&self, name: &str) -> std::fs::File {
+        std::fs::File::create(self.folder.path().join(name).with_extension("log")).expect("a file")
+    }
+
+    /// What the service of this name has logged.
+    pub(super) fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name).with_extension("log")).expect("a log")
+    }
+
     /// Runs a command with this configuration and further lines of it.
     pub(super) fn ask_with(&self, address: &str, more: &str, arguments: &[&str]) -> Said {
         let output = Command::new(env!("CARGO_BIN_EXE_dupgate"))

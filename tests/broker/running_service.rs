@@ -31,10 +31,11 @@ impl<'b> Running<'b> {
         let port = super::ports::two();
         let process = Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
-                .args(["run", "-q", "-c", &desk.files(broker.address(), &Self::listen(port))])
+                .args(["run", "-c", &desk.files(broker.address(), &Self::listen(port))])
                 .env("ADMIN_TOKEN", TOKEN)
                 .stdin(Stdio::null())
-                .stdout(Stdio::null()),
+                .stdout(Stdio::null())
+                .stderr(desk.log_of("service")),
         );
         Self { broker, desk, port, _process: process }
     }
@@ -142,6 +143,13 @@ fn a_running_service_shows_what_it_does() {
     assert!(once.out.contains(&format!("\"source\":\"{input}:0:0\"")), "{}", once.out);
     let twice = running.ask(&forget);
     assert_eq!(twice.code, Some(1), "{}{}", twice.out, twice.err);
+    let reopen = running.ask(&["verdicts", "reopen", &format!("{input}:0:0-1"), "--execute"]);
+    assert_eq!(reopen.code, Some(0), "{}{}", reopen.out, reopen.err);
+    // The judge says what operators have done.
+    let log = running.desk.log("service");
+    for line in ["an operator had the originals of an id forgotten", "an operator had a range reopened"] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
 }
 
 #[test]
@@ -166,19 +174,20 @@ fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed()
     let desk = CliRunner::new(broker);
     let made = desk.ask_with(broker.address(), "", &["topics", "create", "--with-input", "--execute"]);
     assert_eq!(made.code, Some(0), "{}", made.err);
-    let start = |more: &str| {
+    let start = |name: &str, more: &str| {
         Process::start(
             Command::new(env!("CARGO_BIN_EXE_dupgate"))
                 .args(["run", "-q", "-c", &desk.files(broker.address(), more)])
                 .stdin(Stdio::null())
-                .stdout(Stdio::null()),
+                .stdout(Stdio::null())
+                .stderr(desk.log_of(name)),
         )
     };
     let (port, other) = (super::ports::two(), super::ports::two());
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], port));
     let ask = |path: &str| super::cluster::http::get(address, path);
     let metric = |name: &str| super::cluster::http::sum(&ask("/metrics")?.1, name, &[]);
-    let _worker = start(&format!("roles: [worker]\nhttp: {{listen: \"{address}\"}}\n"));
+    let _worker = start("worker", &format!("roles: [worker]\nhttp: {{listen: \"{address}\"}}\n"));
     wait::until("readiness", || (ask("/readyz")?.0 == 200).then_some(()));
     produce(broker, &desk.input, 0, &[page_of(1), page_of(2), page_of(3)]);
     let told = wait::until("the silence", || {
@@ -187,11 +196,20 @@ fn a_worker_that_no_judge_answers_says_so_and_its_lag_is_what_is_not_committed()
     });
     assert!(told.contains("[-] verdicts: none for ") && told.contains("3 pages wait; no judge answers"), "{told}");
     assert!(told.contains("[-] worker: waits for verdicts"), "{told}");
+    // Within three seconds, by the clock of the worker, and the log and `dupgate status` say the same.
+    let seconds = |text: &str| -> Option<u64> {
+        text.split_once("none for ")?.1.split_once(" s (3 pages wait; no judge answers)")?.0.parse().ok()
+    };
+    assert!(seconds(&told).is_some_and(|seconds| seconds <= 3), "{told}");
+    let log = desk.log("worker");
+    assert!(seconds(&log).is_some_and(|seconds| seconds <= 3), "{log}");
+    let status = desk.ask_with(broker.address(), "", &["status", "--address", &address.to_string()]);
+    assert!(seconds(&status.out).is_some(), "{}{}", status.out, status.err);
     // All three were read long ago, and none of them is committed.
     wait::until("the lag", || (metric("dupgate_consumer_lag_records")? >= 3.0).then_some(()));
     assert!(metric("dupgate_oldest_pending_verdict_seconds") >= Some(2.0));
 
-    let _judge = start(&format!("roles: [judge]\nhttp: {{listen: \"127.0.0.1:{other}\"}}\n"));
+    let _judge = start("judge", &format!("roles: [judge]\nhttp: {{listen: \"127.0.0.1:{other}\"}}\n"));
     committed(broker, &desk.outputs[0], 3);
     wait::until("readiness again", || (ask("/readyz")?.0 == 200).then_some(()));
     wait::until("no lag", || (metric("dupgate_consumer_lag_records")? <= 0.0).then_some(()));

@@ -9,6 +9,7 @@
 mod chart;
 mod configuration;
 mod metrics;
+mod output;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};

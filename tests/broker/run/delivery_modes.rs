@@ -118,6 +118,30 @@ fn page_that_only_the_broker_refuses_is_withdrawn_and_counted() {
         wait::until(metric, || (instance.metric(metric, labels) > 0.0).then_some(()));
     }
     instance.stop();
+    // It was found after the page was read, and is said all the same.
+    let log = site.log("one");
+    let line = log.lines().find(|line| line.contains("a record gets no verdict")).unwrap_or_default();
+    assert!(line.contains(&format!("{}:0:0", site.input)) && line.contains("refused"), "{log}");
+}
+
+#[test]
+fn an_input_of_other_records_is_paused_and_says_what_is_wrong_with_them() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let others: Vec<Given> = (0..1000).map(|number| Given::value(&json!({ "other": number }).to_string())).collect();
+    produce(broker, &site.input, 0, &others);
+    let instance = site.start("one");
+    let what = "1000 of the last 1000 records became dead letters: the input is paused (missing_field 1000: ";
+    let said = wait::until("the breaker", || Some(instance.readiness()).filter(|said| said.contains(what)));
+    let first = format!("first at {}:0:0", site.input);
+    for part in
+        [first.as_str(), "input.fields", "dupgate explain", "restart", "processing.pause_above_dead_letter_ratio"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    wait::until("the log", || site.log("one").contains("the input is paused: too many records").then_some(()));
+    assert_eq!(instance.metric("dupgate_consumer_paused", &["breaker"]).to_bits(), 1.0_f64.to_bits());
+    instance.stop();
 }
 
 #[test]
