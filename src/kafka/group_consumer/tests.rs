@@ -155,13 +155,11 @@ fn a_partition_does_not_end_with_that_of_another_topic_of_its_number() {
     drop(release);
     let (mut read, mut ended) = (1, Vec::new());
     while ended.len() < 2 {
-        match next() {
-            ConsumerEvent::Record { .. } => read += 1,
-            ConsumerEvent::AtEnd { partition, .. } => {
-                ended.push((partition.clone(), read == LENGTH));
-                member.command(Command::Resume(BTreeSet::from([archive.clone()])));
-            }
-            _ => {}
+        let event = next();
+        read += i64::from(matches!(event, ConsumerEvent::Record { .. }));
+        if let ConsumerEvent::AtEnd { partition, .. } = event {
+            ended.push((partition, read == LENGTH));
+            member.command(Command::Resume(BTreeSet::from([archive.clone()])));
         }
     }
     assert_eq!(ended, [(live, false), (archive, true)], "each with all of its records read");
