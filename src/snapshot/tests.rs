@@ -82,6 +82,13 @@ fn the_newest_snapshot_is_read_and_as_many_are_kept_as_was_asked_for() {
 }
 
 #[test]
+fn chunks_that_hold_the_same_count_once_in_the_size_of_a_snapshot() {
+    let (dir, folder) = open();
+    let size = folder.write("0", &manifest(1), [sections(1), sections(1)].concat()).unwrap();
+    assert_eq!(size, files(&dir).iter().map(|file| fs::metadata(file).unwrap().len()).sum::<u64>());
+}
+
+#[test]
 fn names_are_apart() {
     let (_dir, folder) = open();
     write(&folder, 1);
