@@ -115,7 +115,7 @@ pub fn submit_to(
             Err(_)
             | Ok(
                 Message::Appended(Appended { offset: Ok(_), .. })
-                | Message::Followed(_, FollowEvent { kind: FollowEventKind::End, .. }),
+                | Message::Followed(_, FollowEvent { kind: FollowEventKind::End(_), .. }),
             ) => {}
             // A request is applied once, however often it stands in the log.
             Ok(Message::Appended(Appended { offset: Err(NotAppended::Denied), .. })) => {
