@@ -16,7 +16,7 @@ use crate::record::PartitionId;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Largest batch a broker takes when a topic says nothing else, in bytes.
-const DEFAULT_BATCH_BYTES: usize = 1_048_588;
+pub const DEFAULT_BATCH_BYTES: usize = 1_048_588;
 
 /// What is wrong with the topics.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +70,8 @@ pub fn log_settings(kind: LogKind, copies: i32) -> Vec<(&'static str, &'static s
         ("retention.ms", "-1"),
         ("retention.bytes", "-1"),
         ("unclean.leader.election.enable", "false"),
+        // Well above what is written in one batch, whatever the brokers' own limit is.
+        ("max.message.bytes", "2097152"),
     ];
     if kind == LogKind::Fingerprints {
         settings.push(("message.timestamp.type", "LogAppendTime"));

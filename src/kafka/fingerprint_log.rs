@@ -15,7 +15,7 @@ use super::watchdog::{ClientWatchdog, close_in_background};
 use crate::protocol::{LogPartition, Request, RequestId, encode_requests};
 
 /// Most requests in one Kafka record.
-const MAX_REQUESTS: usize = 512;
+pub const MAX_REQUESTS: usize = 512;
 
 /// Where a request came to stand, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,6 +27,7 @@ pub mod pages;
 pub mod position_reader;
 mod watchdog;
 pub mod range;
+mod rereading;
 pub mod inspector;
 pub mod tail;
 pub mod producer;

@@ -2,12 +2,15 @@
 //!
 //! It is assigned by hand, reads only what is committed, and hands over whole records in order. One reader serves one
 //! purpose at a time: a new [`FollowCommand::From`] replaces what it did before, and every event carries the serial
-//! number of the command that it follows, so that the owner can tell late ones.
+//! number of the command that it follows, so that the owner can tell late ones. Questions for the end are numbered for the
+//! same reason.
+//!
+//! What dupgate has not written is skipped. What it has written and cannot be read stops the reader: verdicts may be in it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, tick, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, tick, unbounded};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
@@ -16,8 +19,9 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use super::budget::{ByteBudget, Permit};
 use super::client::LoggingContext;
 use super::offsets::Offsets;
+use super::rereading::Rereading;
 use super::watchdog::{ClientWatchdog, close_in_background};
-use crate::protocol::{VerdictReader, VerdictRecord};
+use crate::protocol::{VerdictReader, VerdictRecord, is_ours};
 use crate::record::PartitionId;
 
 const POLL: Duration = Duration::from_millis(20);
@@ -27,15 +31,18 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it is said that an open transaction is waited for.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often it is said that records of somebody else are skipped.
+const FOREIGN_WARN_INTERVAL: Duration = Duration::from_mins(1);
+
 /// What the owner wants of a reader.
 #[derive(Clone, Copy, Debug)]
 pub enum FollowCommand {
     /// Hand over records from this offset on, from the beginning when there is none.
     From(Option<i64>, u64),
-    /// Say when all that is committed now was handed over.
-    ToEnd,
+    /// Say when all that is committed now was handed over. The number comes back with the answer.
+    ToEnd(u64),
     /// Say when all that was written up to now was handed over: like [`FollowCommand::ToEnd`], once no transaction is open.
-    ToLast,
+    ToLast(u64),
     /// Hand over nothing any more.
     Stop,
 }
@@ -63,8 +70,8 @@ pub enum FollowEventKind {
         /// Counts it until it is taken in.
         permit: Permit,
     },
-    /// Everything that was committed at [`FollowCommand::ToEnd`] was handed over.
-    End,
+    /// Everything that was committed at the [`FollowCommand::ToEnd`] of this number was handed over.
+    End(u64),
     /// The log does not hold the offset asked for, or cannot be read there: why.
     Moved(String),
 }
@@ -87,6 +94,22 @@ impl Follower {
         thread: String,
         sink: impl Fn(FollowEvent) + Send + 'static,
     ) -> Result<Self, KafkaError> {
+        Self::start_counting(config, partition, budget, thread, sink, || {})
+    }
+
+    /// Like [`Follower::start`]; `skipped` is called for each record that is not dupgate's.
+    ///
+    /// # Errors
+    ///
+    /// When the client cannot be made of these settings, or the thread not started.
+    pub fn start_counting(
+        config: &ClientConfig,
+        partition: PartitionId,
+        budget: Arc<ByteBudget>,
+        thread: String,
+        sink: impl Fn(FollowEvent) + Send + 'static,
+        skipped: impl Fn() + Send + 'static,
+    ) -> Result<Self, KafkaError> {
         let (sender, commands) = unbounded();
         let consumer: BaseConsumer<LoggingContext> = config.create_with_context(LoggingContext(()))?;
         let mut uncommitted = config.clone();
@@ -100,10 +123,13 @@ impl Follower {
             budget,
             commands,
             sink: Box::new(sink),
+            foreign: Foreign { skipped: Box::new(skipped), unsaid: 0, again: None },
             assembly: VerdictReader::new(),
             serial: 0,
             next: None,
             active: false,
+            rereading: Rereading::default(),
+            begins: None,
             ends: Ends::Unasked,
             complaint: tick(WARN_INTERVAL),
         };
@@ -126,12 +152,41 @@ impl Follower {
 enum Ends {
     /// Nobody asked.
     Unasked,
-    /// Asked; the end is not known yet.
-    Asked,
+    /// Asked by this number; the end is not known yet.
+    Asked(u64),
     /// Asked for the end of a log without open transactions.
-    AskedForLast,
+    AskedForLast(u64),
     /// The end is known, and a fetch that began after it was learned has not come to an end of its own yet.
-    At(i64),
+    At {
+        /// The question's number.
+        question: u64,
+        /// The end.
+        end: i64,
+    },
+}
+
+/// Records that dupgate has not written: of a stray producer, or a mirror.
+struct Foreign {
+    skipped: Box<dyn Fn() + Send>,
+    /// Skipped since that was said.
+    unsaid: u64,
+    /// When it may be said again, once it was said.
+    again: Option<Receiver<Instant>>,
+}
+
+impl Foreign {
+    /// Counts a record, and says so now and then.
+    fn skip(&mut self, partition: &PartitionId, offset: i64) {
+        (self.skipped)();
+        self.unsaid += 1;
+        if self.again.as_ref().is_none_or(|again| again.try_recv().is_ok()) {
+            tracing::warn!(
+                %partition, offset, records = self.unsaid,
+                "skipping records of the verdict log that dupgate has not written: find out who else writes to this topic"
+            );
+            (self.unsaid, self.again) = (0, Some(after(FOREIGN_WARN_INTERVAL)));
+        }
+    }
 }
 
 struct Reader {
@@ -144,11 +199,15 @@ struct Reader {
     budget: Arc<ByteBudget>,
     commands: Receiver<FollowCommand>,
     sink: Box<dyn Fn(FollowEvent) + Send>,
+    foreign: Foreign,
     assembly: VerdictReader,
     serial: u64,
     /// Offset behind the last message read, once one was read.
     next: Option<i64>,
     active: bool,
+    rereading: Rereading,
+    /// Tells when reading begins, while it waits for that.
+    begins: Option<Receiver<Instant>>,
     ends: Ends,
     complaint: Receiver<Instant>,
 }
@@ -156,7 +215,8 @@ struct Reader {
 impl Reader {
     fn run(mut self) {
         loop {
-            let timeout = if self.active { Duration::ZERO } else { IDLE };
+            let idle = if self.begins.is_some() { POLL } else { IDLE };
+            let timeout = if self.active { Duration::ZERO } else { idle };
             match self.commands.recv_timeout(timeout) {
                 Ok(command) => {
                     self.perform(command);
@@ -164,6 +224,10 @@ impl Reader {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.begins.take_if(|begins| begins.try_recv().is_ok()).is_some() {
+                self.active = true;
+                self.assign();
             }
             if self.watchdog.is_lost(self.consumer.client(), || Some(self.partition.topic.to_string())) {
                 self.replace();
@@ -187,20 +251,38 @@ impl Reader {
                 self.next = from;
                 self.assembly = VerdictReader::new();
                 self.ends = Ends::Unasked;
-                self.active = true;
-                self.assign();
+                let pause = self.rereading.begin(from);
+                self.begin(pause);
             }
-            FollowCommand::ToEnd => self.ends = Ends::Asked,
-            FollowCommand::ToLast => {
-                self.ends = Ends::AskedForLast;
+            FollowCommand::ToEnd(question) => self.ends = Ends::Asked(question),
+            FollowCommand::ToLast(question) => {
+                self.ends = Ends::AskedForLast(question);
                 self.complaint = tick(WARN_INTERVAL);
             }
             FollowCommand::Stop => {
                 self.active = false;
+                self.begins = None;
                 self.ends = Ends::Unasked;
                 self.unassign();
             }
         }
+    }
+
+    /// Begins to read after this pause.
+    fn begin(&mut self, pause: Duration) {
+        if pause.is_zero() {
+            self.begins = None;
+            self.active = true;
+            self.assign();
+            return;
+        }
+        tracing::warn!(
+            partition = %self.partition,
+            "the log could not be read to its end: reading it from its beginning again in {} s", pause.as_secs()
+        );
+        self.active = false;
+        self.unassign();
+        self.begins = Some(after(pause));
     }
 
     fn assign(&mut self) {
@@ -238,19 +320,20 @@ impl Reader {
     /// Learns where the committed records end. A fetch that was under way before tells nothing about that end, so
     /// the reading begins anew where it stands: the next end of partition comes from a later fetch.
     fn look_for_end(&mut self) {
-        match self.ends {
-            Ends::Asked | Ends::AskedForLast => {}
-            Ends::Unasked | Ends::At(_) => return,
-        }
+        let (question, is_for_last) = match self.ends {
+            Ends::Asked(question) => (question, false),
+            Ends::AskedForLast(question) => (question, true),
+            Ends::Unasked | Ends::At { .. } => return,
+        };
         match self.consumer.fetch_watermarks(&self.partition.topic, self.partition.number, QUERY_TIMEOUT) {
-            Ok((_, end)) if self.ends == Ends::AskedForLast && self.holds_open_transaction(end) => {}
+            Ok((_, end)) if is_for_last && self.holds_open_transaction(end) => {}
             Ok((low, end)) => {
                 let next = self.next.unwrap_or(low);
                 if next >= end {
                     // Behind the end: the log was cut off or made anew, and the next fetch will say so.
-                    if next > end { self.reread(end) } else { self.ended() }
+                    if next > end { self.reread(question, end) } else { self.ended(question) }
                 } else {
-                    self.reread(end);
+                    self.reread(question, end);
                 }
             }
             Err(error) => tracing::warn!(partition = %self.partition, %error, "the end of the log is asked for again"),
@@ -276,8 +359,8 @@ impl Reader {
         written > stable
     }
 
-    fn reread(&mut self, end: i64) {
-        self.ends = Ends::At(end);
+    fn reread(&mut self, question: u64, end: i64) {
+        self.ends = Ends::At { question, end };
         self.assign();
     }
 
@@ -292,6 +375,11 @@ impl Reader {
             Some(Ok(message)) => {
                 let payload = message.payload().unwrap_or_default();
                 self.next = Some(message.offset() + 1);
+                if !is_ours(payload) {
+                    self.foreign.skip(&self.partition, message.offset());
+                    self.end_here();
+                    return;
+                }
                 match self.assembly.push(message.offset(), payload) {
                     Ok(None) => None,
                     Ok(Some((offset, record))) => Some(FollowEventKind::Record {
@@ -304,8 +392,8 @@ impl Reader {
                 }
             }
             Some(Err(KafkaError::PartitionEOF(_))) => {
-                if matches!(self.ends, Ends::At(_)) {
-                    self.ended();
+                if let Ends::At { question, .. } = self.ends {
+                    self.ended(question);
                 }
                 return;
             }
@@ -323,14 +411,22 @@ impl Reader {
             Some(kind) => self.report(kind),
             None => {}
         }
-        if matches!(self.ends, Ends::At(end) if self.next.is_some_and(|next| next >= end)) {
-            self.ended();
+        self.end_here();
+    }
+
+    /// Reports the end if this is the one that was asked for.
+    fn end_here(&mut self) {
+        if let Ends::At { question, end } = self.ends
+            && self.next.is_some_and(|next| next >= end)
+        {
+            self.ended(question);
         }
     }
 
-    fn ended(&mut self) {
+    fn ended(&mut self, question: u64) {
         self.ends = Ends::Unasked;
-        self.report(FollowEventKind::End);
+        self.rereading.ended();
+        self.report(FollowEventKind::End(question));
     }
 
     fn moved(&mut self, why: String) {

@@ -26,7 +26,14 @@ pub fn cluster_error(cluster_error: ClusterError) -> Fatal {
 /// Sorts what a part of the service cannot go on with. A permission that is missing has its own exit code.
 pub(super) fn ended(otherwise: Reason, why: impl std::fmt::Display, group: &str) -> Fatal {
     let text = why.to_string();
-    let Some(denied) = denied_in(&text) else { return otherwise.because(anyhow::anyhow!(text)) };
+    match denied_in(&text) {
+        Some(denied) => denied_call(denied, &text, group),
+        None => otherwise.because(anyhow::anyhow!(text)),
+    }
+}
+
+/// Builds the error for what we may not do, with the ACL to add.
+pub(super) fn denied_call(denied: Denied, text: &str, group: &str) -> Fatal {
     let prefix = |denied: Denied| Denied { name: group.to_owned(), ..denied };
     let remedy = match denied.resource {
         // Its groups and transactional ids all begin with the name of the group.

@@ -29,6 +29,9 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Most originals in one answer.
 const MAX_FOUND: usize = 100;
 
+/// How many originals a judge compares for an operator before it looks at its requests again: some milliseconds.
+const COMPARED_AT_ONCE: u64 = 100_000;
+
 /// Farthest originals that are shown beside a page that is explained, in bits.
 const NEAR_ENOUGH: u8 = 8;
 
@@ -63,12 +66,20 @@ impl InstanceAdmin {
         Ok(answers)
     }
 
+    /// Finds the nearest originals, by a number of questions to each judge: it judges in between.
     fn near(&self, code: SimHash, distance: u8) -> Result<Value, ApiError> {
-        self.found(move |_, judge| {
-            let state = judge.state();
-            let near = state.index().near_code(code, distance, &state.watermarks());
-            near.into_iter().map(|(bits, original)| (Some(u32::from(bits)), original)).collect()
-        })
+        let mut found = Vec::new();
+        for (log, judge) in self.judges()? {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let answer = judge.ask(move |judge| near_from(judge, from, code, distance));
+                let (near, rest) = answer.ok_or_else(|| ApiError::Unable(format!("judge {log} does not answer")))?;
+                found.extend(near.into_iter().map(|(bits, original)| (Some(u32::from(bits)), original)));
+                nearest(&mut found);
+                next = rest;
+            }
+        }
+        Ok(shown(&found))
     }
 
     fn found(
@@ -76,10 +87,28 @@ impl InstanceAdmin {
         question: impl Fn(u32, &Judge) -> Vec<(Option<u32>, Original)> + Clone + Send + 'static,
     ) -> Result<Value, ApiError> {
         let mut found: Vec<(Option<u32>, Original)> = self.ask(question)?.into_iter().flatten().collect();
-        found.sort_by_key(|(distance, original)| (*distance, original.sequence));
-        found.truncate(MAX_FOUND);
-        Ok(found.iter().map(|(distance, found)| original(found, *distance)).collect())
+        nearest(&mut found);
+        Ok(shown(&found))
     }
+}
+
+/// Compares the next originals of a judge with a code. Returns those that are near, and where to go on.
+fn near_from(judge: &Judge, from: u64, code: SimHash, distance: u8) -> (Vec<(u8, Original)>, Option<u64>) {
+    let (index, watermarks) = (judge.state().index(), judge.state().watermarks());
+    let held = index.positions();
+    let to = from.max(held.start).saturating_add(COMPARED_AT_ONCE);
+    let near = index.near_code_at(from..to, code, distance, &watermarks);
+    (near, (to < held.end).then_some(to))
+}
+
+/// Keeps the nearest of what was found, nearest first.
+fn nearest(found: &mut Vec<(Option<u32>, Original)>) {
+    found.sort_by_key(|(distance, original)| (*distance, original.sequence));
+    found.truncate(MAX_FOUND);
+}
+
+fn shown(found: &[(Option<u32>, Original)]) -> Value {
+    found.iter().map(|(distance, found)| original(found, *distance)).collect()
 }
 
 impl AdminService for InstanceAdmin {

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use super::background_tasks::BackgroundTasks;
 use super::clock::Clock;
 use super::driver::{Driver, GroupMember, QUERY_TIMEOUT, drive, sink, wait_until_left};
-use super::fatal::{ended, failure};
+use super::fatal::{denied_call, ended, failure};
 use super::judge_handle::{JudgeHandle, Question};
 use super::judge_report::JudgeReport;
 use super::service_context::{ServiceContext, moves};
@@ -23,18 +23,16 @@ use crate::error::{Fatal, Reason};
 use crate::judge::{Effect, Event, InputOffsets, Judge, JudgeSettings, ProducerCall, Role};
 use crate::kafka::admin::Admin;
 use crate::kafka::budget::{ByteBudget, Permit};
-use crate::kafka::client::ProducerSettings;
+use crate::kafka::errors::{Denied, denied_in};
 use crate::kafka::group_consumer::{
     Command, ConsumedRecord, ConsumerEvent, GroupConsumer, GroupConsumerSettings, Start,
 };
 use crate::kafka::offsets::Offsets;
 use crate::kafka::producer::{Answer, EncodedBatch, OffsetAndMetadata, ProducerCommand, TransactionalProducer};
 use crate::kafka::verdict_log::{FollowCommand, FollowEvent, FollowEventKind, Follower};
-use crate::protocol::{
-    DEFAULT_PART_BYTES, LogPartition, RequestOffset, VerdictOffset, decode_requests, encode_verdict,
-};
+use crate::protocol::{LogPartition, RequestOffset, VerdictOffset, decode_requests, encode_verdict};
 use crate::telemetry::labels::{Component, ErrorKind};
-use crate::transaction::Delivery;
+use crate::transaction::{CallError, Delivery};
 
 /// How often metrics and health are looked after.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(250);
@@ -48,7 +46,8 @@ pub(super) enum Message {
     GroupConsumer(u64, ConsumerEvent),
     Followed(FollowEvent),
     Called(Answer),
-    InputCommitted(InputOffsets),
+    /// With the number of the question.
+    InputCommitted(u64, InputOffsets),
     /// What the verdict log held when the reader of this number began.
     LogRange(u64, i64, i64),
     /// Where the fingerprint log ends; `None` when nobody answered.
@@ -109,8 +108,7 @@ impl JudgeDriver {
         let (clock, session) = (plan.clock, plan.settings.judge.session_timeout);
         let log_gate = ByteBudget::new(64 << 20);
         let follower = plan.follow(log, "standby", &log_gate, sink(&sender, Message::Followed))?;
-        let id = plan.judge_group(log);
-        let config = plan.cluster.transactional_producer(&id, &ProducerSettings::of_judge());
+        let config = plan.judge_producer(log);
         let answered = sender.clone();
         let producer = TransactionalProducer::start(
             config,
@@ -173,6 +171,16 @@ impl JudgeDriver {
     fn handle(&mut self, event: Event) -> Result<(), Fatal> {
         self.judge.handle(self.clock.now(), event);
         self.perform_all()
+    }
+
+    /// No abort, and no other judge of this principal, lends a permission that is missing.
+    fn denied(&self, denied: Denied, why: &str) -> Fatal {
+        let ours = self.plan.verdicts(self.log);
+        let denied = match denied.resource {
+            "topic" => Denied { name: ours.topic.to_string(), ..denied.to("Write") },
+            _ => denied,
+        };
+        denied_call(denied, &format!("judge of {ours}: {why}"), &self.plan.settings.input.group)
     }
 
     // ---- messages to events
@@ -240,7 +248,7 @@ impl JudgeDriver {
             Event::Continue
         } else if self.judge.wants_requests() {
             let Some(record) = self.requests.pop() else { return Ok(Work::Done) };
-            self.report.waited(record.requests.len(), began.saturating_sub(record.fetched));
+            self.report.waited(record.requests.len(), record.waited(began));
             record.into_event()
         } else {
             return Ok(Work::Done);
@@ -261,7 +269,7 @@ impl JudgeDriver {
                 let (offset, next) = (VerdictOffset(offset), VerdictOffset(next));
                 self.handle(Event::Followed { offset, next, record })
             }
-            FollowEventKind::End => self.handle(Event::FollowedToEnd),
+            FollowEventKind::End(question) => self.handle(Event::FollowedToEnd { question }),
             FollowEventKind::Moved(why) => {
                 tracing::warn!(log = self.log.0, why, "rereading the verdict log");
                 self.handle(Event::LogMoved)
@@ -285,8 +293,8 @@ impl JudgeDriver {
                 self.follower.command(FollowCommand::From(from, self.serials));
                 self.fetch_log_range(from);
             }
-            Effect::FollowToEnd => self.follower.command(FollowCommand::ToEnd),
-            Effect::FollowToLast => self.follower.command(FollowCommand::ToLast),
+            Effect::FollowToEnd { question } => self.follower.command(FollowCommand::ToEnd(question)),
+            Effect::FollowToLast { question } => self.follower.command(FollowCommand::ToLast(question)),
             Effect::Unfollow => {
                 self.following = 0;
                 self.follower.command(FollowCommand::Stop);
@@ -302,7 +310,7 @@ impl JudgeDriver {
                 self.member.command(Command::Seek(ours, Start::NotBefore(from.0), self.serials));
             }
             Effect::StopReading => self.stop_reading(),
-            Effect::FetchInputCommitted => self.fetch_input_committed(),
+            Effect::FetchInputCommitted { question } => self.fetch_input_committed(question),
             Effect::Trim { verdicts, requests } => {
                 self.report.trims(self.judge.kept());
                 self.trim(verdicts, requests);
@@ -345,7 +353,7 @@ impl JudgeDriver {
             ProducerCall::Produce(records) => {
                 self.report.writes(&records);
                 let verdicts = self.plan.verdicts(self.log);
-                let values = records.iter().map(|record| encode_verdict(record, DEFAULT_PART_BYTES)).collect();
+                let values = records.iter().map(|record| encode_verdict(record, self.plan.part_bytes())).collect();
                 ProducerCommand::Produce(Box::new(EncodedBatch {
                     topic: verdicts.topic,
                     partition: verdicts.number,
@@ -363,7 +371,7 @@ impl JudgeDriver {
         self.producer.submit(order);
     }
 
-    fn fetch_input_committed(&self) {
+    fn fetch_input_committed(&self, question: u64) {
         let (sender, offsets, topics) = (self.sender.clone(), Arc::clone(&self.input), self.plan.input_topics());
         self.background_tasks.run(move || {
             let partitions = offsets.partitions(&topics).map_err(|error| error.to_string())?;
@@ -372,7 +380,7 @@ impl JudgeDriver {
             let committed = offsets.last_committed(&partitions).map_err(|error| error.to_string())?;
             let known = committed.into_iter().filter_map(|(partition, known)| Some((partition, known?.offset)));
             let committed = known.collect();
-            drop(sender.send(Message::InputCommitted(InputOffsets { committed, partitions })));
+            drop(sender.send(Message::InputCommitted(question, InputOffsets { committed, partitions })));
             Ok(())
         });
     }
@@ -503,11 +511,16 @@ impl Driver for JudgeDriver {
             Message::Called(answer) => {
                 if let Err(error) = &answer {
                     self.report.failed(error);
+                    if let CallError::Fatal(why) = error
+                        && let Some(denied) = denied_in(why)
+                    {
+                        return Err(self.denied(denied, why));
+                    }
                 }
                 let answer = answer.map(|offsets| offsets.into_iter().map(VerdictOffset).collect());
                 self.handle(Event::Called(answer))
             }
-            Message::InputCommitted(input) => self.handle(Event::InputCommitted(input)),
+            Message::InputCommitted(question, input) => self.handle(Event::InputCommitted { question, input }),
             Message::LogRange(serial, begin, end) => {
                 if serial == self.following {
                     self.report.has_to_follow(begin, end);

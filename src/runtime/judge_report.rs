@@ -81,6 +81,8 @@ pub(super) struct JudgeReport {
     log_span: LogSpan,
     /// Whether it was reported that nobody judges.
     is_silent: bool,
+    /// Whether the brokers refuse what is judged.
+    is_refused: bool,
 }
 
 impl JudgeReport {
@@ -105,6 +107,7 @@ impl JudgeReport {
             watch: VerdictWatch::default(),
             log_span: LogSpan::default(),
             is_silent: false,
+            is_refused: false,
         }
     }
 
@@ -113,7 +116,16 @@ impl JudgeReport {
     }
 
     pub(super) fn failed(&self, error: &CallError) {
-        tracing::warn!(log = self.log.0, %error, "judge: transaction");
+        if let CallError::Undeliverable { reason, .. } = error {
+            tracing::error!(
+                log = self.log.0,
+                reason = reason.name(),
+                "the brokers refuse a record of the verdict log, which is sent again after a pause: raise max.message.bytes of \
+                 that topic to 2097152"
+            );
+        } else {
+            tracing::warn!(log = self.log.0, %error, "judge: transaction");
+        }
         self.metrics.error(Component::Judge, kind_of(error));
     }
 
@@ -168,6 +180,19 @@ impl JudgeReport {
             }
         }
         self.is_silent = silence.is_some();
+    }
+
+    /// Nothing is judged for long where the brokers refuse what was judged: whoever relies on this judge is told.
+    fn look_for_refusals(&mut self, refusals: u32) {
+        if refusals > 0 {
+            self.ready.fail(format!(
+                "the brokers refused a record of the verdict log {refusals} times in a row, and nothing is judged: raise \
+                 max.message.bytes of that topic"
+            ));
+        } else if self.is_refused {
+            self.ready.pass();
+        }
+        self.is_refused = refusals > 0;
     }
 
     fn say_progress(&self) {
@@ -251,6 +276,9 @@ impl JudgeReport {
         self.say_progress();
         if self.role == Role::Standby {
             self.look_for_predecessor(self.clock.now(), judge.state().next_request().0);
+        }
+        if self.role == Role::Active {
+            self.look_for_refusals(judge.refusals());
         }
         self.heartbeat.tick(self.clock.instant());
         let state = judge.state();
@@ -362,6 +390,22 @@ mod tests {
         assert_eq!(span.look(hours(79)), hours(91));
         span.trimmed();
         assert_eq!(span.look(hours(80)), hours(80));
+    }
+
+    #[test]
+    fn a_judge_whose_verdicts_are_refused_is_not_ready_until_they_are_taken() {
+        let metrics = Metrics::new(&settings::Metrics { partition_labels: true, labels: Vec::new() }).unwrap();
+        let health = Health::new(Duration::from_secs(1));
+        let mut report = JudgeReport::new(metrics, &health, Clock::start(), LogPartition(0), Duration::from_secs(10));
+        let said = || health.readiness().remove(0).1;
+        report.ready.pass();
+        report.look_for_refusals(0);
+        assert_eq!(said(), Ok(()));
+        report.look_for_refusals(3);
+        let why = said().unwrap_err();
+        assert!(why.contains("3 times") && why.contains("max.message.bytes"), "{why}");
+        report.look_for_refusals(0);
+        assert_eq!(said(), Ok(()));
     }
 
     #[test]

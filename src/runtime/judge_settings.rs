@@ -7,10 +7,18 @@ use crate::config::raw::ColdStart as ConfiguredColdStart;
 use crate::config::settings::Settings;
 use crate::judge::{ColdStart, JudgeSettings};
 use crate::kafka::client::ProducerSettings;
+use crate::kafka::fingerprint_log::MAX_REQUESTS;
 use crate::protocol::LogIdentity;
 
-/// Returns the settings of a judge. A log that it has to begin gets an identity of its own.
-pub(super) fn judge_settings(settings: &Settings) -> JudgeSettings {
+/// Most verdicts in one record of the verdict log.
+const BATCH_VERDICTS: usize = 2_000;
+
+/// Most bytes of one verdict in the log, one that makes an original with all its fingerprints.
+const VERDICT_BYTES: usize = 512;
+
+/// Returns the settings of a judge whose verdict log takes batches of so many bytes. A log that it has to begin gets an
+/// identity of its own.
+pub(super) fn judge_settings(settings: &Settings, verdict_log_bytes: usize) -> JudgeSettings {
     JudgeSettings {
         rules: settings.rules.clone(),
         new_log: LogIdentity(draw()),
@@ -21,11 +29,31 @@ pub(super) fn judge_settings(settings: &Settings) -> JudgeSettings {
         commit_interval: settings.judge.commit_interval,
         checkpoint_interval_records: settings.judge.checkpoint_interval_records,
         keep: settings.logs.retention,
-        batch_verdicts: 2_000,
+        batch_verdicts: batch_verdicts(verdict_log_bytes),
         pending_verdicts: 50_000,
         pending_time: ProducerSettings::of_judge().transaction_timeout / 5,
         step_requests: STEP_REQUESTS,
         snapshot_interval: Some(settings.index.snapshot_interval),
         revoke_grace: REVOKE_GRACE,
+    }
+}
+
+/// Returns after how many verdicts a record of the verdict log ends, which is where a record of requests ends: so all of it is
+/// within the log's limit.
+fn batch_verdicts(verdict_log_bytes: usize) -> usize {
+    (verdict_log_bytes / VERDICT_BYTES).saturating_sub(MAX_REQUESTS).clamp(1, BATCH_VERDICTS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_verdicts_is_within_what_the_log_takes() {
+        for limit in [300_000, 500_000, 1_000_000, 1_048_588, 2_097_152, 100_000_000] {
+            let most = batch_verdicts(limit) - 1 + MAX_REQUESTS;
+            assert!(most * VERDICT_BYTES <= limit, "{limit}: {most} verdicts");
+        }
+        assert_eq!(batch_verdicts(2_097_152), BATCH_VERDICTS);
     }
 }

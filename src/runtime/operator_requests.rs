@@ -203,7 +203,7 @@ impl LogReading {
     /// Returns the next record of any partition; `None` when none comes for a while.
     fn next(&self) -> Result<Option<(LogPartition, i64, VerdictRecord)>, Fatal> {
         match self.events.recv_timeout(STEP) {
-            Err(_) | Ok((_, FollowEvent { kind: FollowEventKind::End, .. })) => Ok(None),
+            Err(_) | Ok((_, FollowEvent { kind: FollowEventKind::End(_), .. })) => Ok(None),
             Ok((log, FollowEvent { kind: FollowEventKind::Record { offset, record, .. }, .. })) => {
                 Ok(Some((log, offset, record)))
             }

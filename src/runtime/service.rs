@@ -174,6 +174,7 @@ impl Service {
             settings,
             brokers,
             names: topics.logs,
+            verdict_log_bytes: topics.verdict_log_bytes,
             outputs: Arc::new(topics.outputs),
             clock,
             backlog: Arc::default(),
@@ -201,7 +202,8 @@ impl Service {
         let (folder, metrics) = (Arc::clone(folder), plan.metrics.clone());
         let snapshots: Arc<dyn SnapshotStore> =
             Arc::new(FsSnapshotStore::new(folder, log, &plan.scheme, plan.clock, metrics));
-        let driver = JudgeDriver::new(Arc::clone(&plan), log, judge_settings(settings), Some(snapshots))?;
+        let settings = judge_settings(settings, plan.verdict_log_bytes);
+        let driver = JudgeDriver::new(Arc::clone(&plan), log, settings, Some(snapshots))?;
         self.parts.start(format!("judge-{log}"), Handle::Judge(log, driver.control()), move || driver.run())
     }
 

@@ -17,8 +17,9 @@ use crate::kafka::budget::ByteBudget;
 use crate::kafka::client::{ClientSettings, Cluster, ConsumerTimeouts, ProducerSettings};
 use crate::kafka::output::Outputs;
 use crate::kafka::verdict_log::{FollowEvent, Follower};
-use crate::protocol::LogPartition;
+use crate::protocol::{DEFAULT_PART_BYTES, LogPartition};
 use crate::record::PartitionId;
+use crate::telemetry::labels::{Component, ErrorKind};
 use crate::telemetry::{Health, Metrics};
 use crate::transaction::Delivery;
 
@@ -40,6 +41,8 @@ pub struct ServiceContext {
     pub brokers: Brokers,
     /// Both logs.
     pub names: LogNames,
+    /// Largest batch that the verdict log takes, in bytes.
+    pub verdict_log_bytes: usize,
     /// How pages become records.
     pub outputs: Arc<Outputs>,
     /// Where time comes from.
@@ -86,8 +89,9 @@ impl ServiceContext {
         sink: impl Fn(FollowEvent) + Send + 'static,
     ) -> Result<Follower, Fatal> {
         let config = self.cluster.follower(&self.settings.input.group);
-        Follower::start(&config, self.verdicts(log), Arc::clone(budget), format!("{purpose}-{log}"), sink)
-            .map_err(failure)
+        let (name, metrics) = (format!("{purpose}-{log}"), self.metrics.clone());
+        let skipped = move || metrics.error(Component::Log, ErrorKind::Corrupt);
+        Follower::start_counting(&config, self.verdicts(log), Arc::clone(budget), name, sink, skipped).map_err(failure)
     }
 
     /// Settings of the worker's consumer.
@@ -97,6 +101,18 @@ impl ServiceContext {
         let queue = self.settings.processing.max_in_flight_bytes;
         let input = &self.settings.input;
         self.cluster.input_consumer(&input.group, input.instance_id.as_deref(), timeout, queue)
+    }
+
+    /// Settings of the producer of a judge.
+    pub(super) fn judge_producer(&self, log: LogPartition) -> ClientSettings {
+        let max_batch_bytes = self.verdict_log_bytes.saturating_sub(BATCH_HEAD_BYTES);
+        let settings = ProducerSettings { max_batch_bytes, ..ProducerSettings::of_judge() };
+        self.cluster.transactional_producer(&self.judge_group(log), &settings)
+    }
+
+    /// Most bytes of one part of a checkpoint: half of what the verdict log takes.
+    pub(super) fn part_bytes(&self) -> usize {
+        (self.verdict_log_bytes / 2).clamp(1_000, DEFAULT_PART_BYTES)
     }
 
     /// The input topics, or the pattern.

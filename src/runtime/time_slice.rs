@@ -51,6 +51,12 @@ impl RequestQueue {
 }
 
 impl FetchedRequests {
+    /// Returns how long its requests have waited for the first of them to be judged: behind what was fetched before, and while
+    /// nothing was judged.
+    pub(super) fn waited(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.fetched)
+    }
+
     /// Makes it what the judge takes.
     pub(super) fn into_event(self) -> Event {
         Event::Requests { offset: RequestOffset(self.offset), append_time: self.append_time, requests: self.requests }
@@ -180,6 +186,8 @@ mod tests {
         longest_turn: Duration,
         committed: usize,
         sent: usize,
+        /// How long each record has waited.
+        waits: Vec<Duration>,
     }
 
     impl Thread {
@@ -194,10 +202,10 @@ mod tests {
                 longest_turn: Duration::ZERO,
                 committed: 0,
                 sent: 0,
+                waits: Vec::new(),
             };
-            for event in [Event::Restored(None), Event::FollowedToEnd, Event::Assigned] {
-                thread.handle(event);
-            }
+            thread.handle(Event::Restored(None));
+            thread.handle(Event::Assigned);
             while thread.judge.role() != Role::Active {
                 thread.run_once();
             }
@@ -213,8 +221,8 @@ mod tests {
             while let Some(effect) = self.judge.poll() {
                 let answer = if let Effect::Call(request) = &effect {
                     self.call(request)
-                } else if effect == Effect::FollowToLast {
-                    Event::FollowedToEnd
+                } else if let Effect::FollowToEnd { question } | Effect::FollowToLast { question } = effect {
+                    Event::FollowedToEnd { question }
                 } else {
                     assert!(!matches!(effect, Effect::Fail(_)), "{effect:?}");
                     continue;
@@ -249,12 +257,13 @@ mod tests {
                 Some((_, answer)) => self.handle(answer),
                 None => self.handle(Event::Tick),
             }
-            let Self { judge, now, queue, .. } = self;
+            let Self { judge, now, queue, waits, .. } = self;
             let step = || -> Result<Work, Infallible> {
                 let event = if judge.is_unfinished() {
                     Event::Continue
                 } else if judge.wants_requests() {
                     let Some(record) = queue.pop() else { return Ok(Work::Done) };
+                    waits.push(record.waited(now.get()));
                     record.into_event()
                 } else {
                     return Ok(Work::Done);
@@ -297,6 +306,20 @@ mod tests {
         assert!(thread.longest_turn <= 10 * MILLI, "{:?}", thread.longest_turn);
         assert!(thread.longest_open <= TRANSACTION / 4, "{:?}", thread.longest_open);
         assert!(thread.now.get() <= Duration::from_secs(62), "{:?}", thread.now.get());
+    }
+
+    #[test]
+    fn a_page_waits_for_the_pages_of_another_worker_that_were_fetched_before() {
+        let mut thread = Thread::active();
+        let fetched = thread.now.get();
+        thread.queue.push(FetchedRequests { fetched, ..record(0, 300) });
+        thread.queue.push(FetchedRequests { fetched, ..record(1, 1) });
+        while thread.waits.len() < 2 {
+            thread.run_once();
+        }
+        let [of_many, of_one] = thread.waits[..] else { panic!("{:?}", thread.waits) };
+        assert!(of_many <= 2 * MILLI, "{of_many:?}");
+        assert!((300 * MILLI..330 * MILLI).contains(&of_one), "300 look-ups of a millisecond come first: {of_one:?}");
     }
 
     #[test]

@@ -42,6 +42,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The topics that the service speaks to.
 pub(super) struct Topics {
     pub(super) logs: LogNames,
+    /// Largest batch that the verdict log takes, in bytes.
+    pub(super) verdict_log_bytes: usize,
     pub(super) outputs: Outputs,
 }
 
@@ -150,7 +152,9 @@ fn ask(admin: &Admin, settings: &Settings) -> Result<Topics, TopicError> {
     // A start that is refused leaves nothing behind.
     let outputs = outputs(admin, settings, scheme)?;
     ensure_logs(admin, &logs, settings)?;
-    Ok(Topics { logs, outputs })
+    // It may have been made by somebody else, or by a release that did not set it.
+    let verdict_log_bytes = admin.max_batch_bytes(&logs.verdicts)?;
+    Ok(Topics { logs, verdict_log_bytes, outputs })
 }
 
 /// Makes both logs where they are not; else checks that they have as many partitions as configured.

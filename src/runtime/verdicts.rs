@@ -87,7 +87,7 @@ pub fn read(
         let follower = follower.map_err(failure)?;
         follower.command(FollowCommand::From(from, 1));
         if extent == Extent::Kept {
-            follower.command(FollowCommand::ToEnd);
+            follower.command(FollowCommand::ToEnd(1));
         }
         followers.push(follower);
     }
@@ -113,7 +113,7 @@ pub fn read(
                         drop(permit);
                         flow
                     }
-                    FollowEventKind::End => {
+                    FollowEventKind::End(_) => {
                         unread -= 1;
                         ControlFlow::Continue(())
                     }

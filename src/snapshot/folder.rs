@@ -171,7 +171,8 @@ impl Folder {
         disk::create_folder(watch, &folder)?;
         disk::sync_folder(watch, &self.path)?;
         let mut chunks = Vec::new();
-        let mut size = 0;
+        // Chunks that hold the same are one file.
+        let (mut counted, mut size) = (BTreeSet::new(), 0);
         for bytes in sections {
             let hash = ChunkHash::of(&bytes);
             let path = folder.join(hash.file_name());
@@ -179,7 +180,9 @@ impl Folder {
             if !disk::holds(&path, &bytes) {
                 disk::put(watch, &path, &bytes)?;
             }
-            size += bytes.len() as u64;
+            if counted.insert(hash) {
+                size += bytes.len() as u64;
+            }
             chunks.push(hash);
         }
         disk::sync_folder(watch, &folder)?;

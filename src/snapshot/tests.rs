@@ -109,6 +109,13 @@ fn files_that_are_not_ours_stay() {
 }
 
 #[test]
+fn chunks_that_hold_the_same_count_once_in_the_size_of_a_snapshot() {
+    let (dir, folder) = open();
+    let size = folder.write("0", &manifest(1), [sections(1), sections(1)].concat()).unwrap();
+    assert_eq!(size, files(&dir).iter().map(|file| fs::metadata(file).unwrap().len()).sum::<u64>());
+}
+
+#[test]
 fn names_are_apart() {
     let (_dir, folder) = open();
     write(&folder, 1);

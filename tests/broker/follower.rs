@@ -1,6 +1,9 @@
 //! The reader of the verdict log, beside transactions that are open, aborted and committed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use dupgate::kafka::budget::ByteBudget;
 use dupgate::kafka::client::Cluster;
@@ -28,23 +31,38 @@ fn record(next_request: i64) -> VerdictRecord {
 /// Writes the record into the transaction that is open, and waits until the broker has it.
 fn write(producer: &TransactionalProducer, topic: &str, record: &VerdictRecord) {
     for part in encode_verdict(record, 1 << 20) {
-        let part = BaseRecord::<(), [u8]>::to(topic).partition(0).payload(part.as_slice());
-        producer.send(part).map_err(|(why, _)| why).expect("room in the queue");
+        write_bytes(producer, topic, Some(&part));
     }
+}
+
+fn write_bytes(producer: &TransactionalProducer, topic: &str, value: Option<&[u8]>) {
+    let record = BaseRecord::<[u8], [u8]>::to(topic).partition(0).key(b"k".as_slice());
+    let record = if let Some(value) = value { record.payload(value) } else { record };
+    producer.send(record).map_err(|(why, _)| why).expect("room in the queue");
     producer.flush(wait::LIMIT).expect("flush");
 }
 
 fn follow(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>) {
+    let (follower, events, _) = follow_counting(broker, topic);
+    (follower, events)
+}
+
+/// A reader, what it tells, and how many records it has skipped.
+fn follow_counting(broker: &Broker, topic: &str) -> (Follower, Receiver<FollowEvent>, Arc<AtomicU64>) {
+    let skipped = Arc::new(AtomicU64::new(0));
     let cluster = Cluster { brokers: vec![broker.address().to_owned()], ..Cluster::default() };
     let (sender, events) = channel();
     let config = cluster.follower(&broker.unique("follower"));
-    let follower =
-        Follower::start(&config, PartitionId::new(topic, 0), ByteBudget::new(1 << 20), "reader".into(), move |event| {
-            drop(sender.send(event));
-        });
+    let sink = move |event| drop(sender.send(event));
+    let counted = Arc::clone(&skipped);
+    let count = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    let (partition, budget) = (PartitionId::new(topic, 0), ByteBudget::new(1 << 20));
+    let follower = Follower::start_counting(&config, partition, budget, "reader".into(), sink, count);
     let follower = follower.expect("a reader");
     follower.command(FollowCommand::From(None, 1));
-    (follower, events)
+    (follower, events, skipped)
 }
 
 /// The records that come before the end that was asked for.
@@ -53,7 +71,7 @@ fn to_end(events: &Receiver<FollowEvent>) -> Vec<VerdictRecord> {
     loop {
         match events.recv_timeout(wait::LIMIT).expect("news of the reader").kind {
             FollowEventKind::Record { record, .. } => records.push(record),
-            FollowEventKind::End => return records,
+            FollowEventKind::End(_) => return records,
             FollowEventKind::Moved(why) => panic!("{why}"),
         }
     }
@@ -72,11 +90,11 @@ fn the_last_record_is_that_of_the_transaction_which_was_open() {
 
     // Who waits for all that was written waits for the decision; who asks for what is committed does not.
     let (patient, patient_events) = follow(broker, &topic);
-    patient.command(FollowCommand::ToLast);
+    patient.command(FollowCommand::ToLast(1));
     let (hasty, hasty_events) = follow(broker, &topic);
     for _ in 0..3 {
         hasty.command(FollowCommand::From(None, 1));
-        hasty.command(FollowCommand::ToEnd);
+        hasty.command(FollowCommand::ToEnd(1));
         assert_eq!(to_end(&hasty_events), [record(1)]);
     }
     producer.commit_transaction(wait::LIMIT).expect("commit");
@@ -85,7 +103,75 @@ fn the_last_record_is_that_of_the_transaction_which_was_open() {
     // What is aborted is waited for in the same way, and not handed over.
     producer.begin_transaction().expect("begin");
     write(&producer, &topic, &record(3));
-    patient.command(FollowCommand::ToLast);
+    patient.command(FollowCommand::ToLast(1));
     producer.abort_transaction(wait::LIMIT).expect("abort");
     assert_eq!(to_end(&patient_events), []);
+}
+
+#[test]
+fn what_dupgate_has_not_written_is_skipped_and_counted() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("verdicts", 1);
+    let producer = transactional_producer(broker, &broker.unique("judge"));
+    producer.begin_transaction().expect("begin");
+    write(&producer, &topic, &record(1));
+    // A stray console producer, a tombstone, a byte.
+    for junk in [Some(b"junk".as_slice()), None, Some(b"{".as_slice())] {
+        write_bytes(&producer, &topic, junk);
+    }
+    write(&producer, &topic, &record(2));
+    producer.commit_transaction(wait::LIMIT).expect("commit");
+
+    let (follower, events, skipped) = follow_counting(broker, &topic);
+    follower.command(FollowCommand::ToEnd(1));
+    assert_eq!(to_end(&events), [record(1), record(2)]);
+    assert_eq!(skipped.load(Ordering::Relaxed), 3);
+
+    // The end is found as well where the last record is skipped.
+    producer.begin_transaction().expect("begin");
+    write_bytes(&producer, &topic, Some(b"junk"));
+    producer.commit_transaction(wait::LIMIT).expect("commit");
+    follower.command(FollowCommand::ToEnd(2));
+    assert_eq!(to_end(&events), []);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a pause is what is shown")]
+fn a_record_of_ours_that_cannot_be_read_stops_the_reader_and_is_not_met_again_at_once() {
+    let Some(broker) = Broker::shared() else { return };
+    let topic = broker.topic("verdicts", 1);
+    let producer = transactional_producer(broker, &broker.unique("judge"));
+    producer.begin_transaction().expect("begin");
+    write(&producer, &topic, &record(1));
+    // Of a release to come.
+    let mut newer = encode_verdict(&record(2), 1 << 20).remove(0);
+    newer[2] = 99;
+    write_bytes(&producer, &topic, Some(&newer));
+    write(&producer, &topic, &record(3));
+    producer.commit_transaction(wait::LIMIT).expect("commit");
+
+    let (follower, events, skipped) = follow_counting(broker, &topic);
+    let stopped_at = || {
+        let mut records = 0;
+        loop {
+            match events.recv_timeout(wait::LIMIT).expect("news of the reader").kind {
+                FollowEventKind::Record { .. } => records += 1,
+                FollowEventKind::End(_) => panic!("it was skipped"),
+                FollowEventKind::Moved(why) => {
+                    assert!(why.contains("format version 99"), "{why}");
+                    return records;
+                }
+            }
+        }
+    };
+    follower.command(FollowCommand::ToEnd(1));
+    assert_eq!(stopped_at(), 1);
+    for pause in [1, 2] {
+        let began = Instant::now();
+        follower.command(FollowCommand::From(None, 1));
+        follower.command(FollowCommand::ToEnd(1));
+        assert_eq!(stopped_at(), 1);
+        assert!(began.elapsed() >= Duration::from_secs(pause), "{:?}", began.elapsed());
+    }
+    assert_eq!(skipped.load(Ordering::Relaxed), 0);
 }

@@ -92,17 +92,9 @@ fn the_permissions_that_are_documented_are_enough() {
     assert!(service.try_wait().expect("the service").is_none(), "it goes on");
 }
 
-#[test]
-fn a_service_that_may_not_write_to_an_output_ends_and_names_the_acl() {
-    let Some(broker) = Broker::secured() else { return };
-    let desk = desk(broker);
-    let mut permits = all(&desk);
-    for (_, under, operations) in &mut permits {
-        if *under == desk.outputs[0] {
-            *operations = vec![DESCRIBE, CONFIGS];
-        }
-    }
-    for (resource, prefix, operations) in &permits {
+/// Lets bob run the service with these permissions, and waits until it has ended. Returns its exit code and what it said.
+fn run_to_its_end(broker: &Broker, desk: &CliRunner, permits: &[Permit]) -> (Option<i32>, String) {
+    for (resource, prefix, operations) in permits {
         allow(broker, "bob", *resource, prefix, operations);
     }
     produce(broker, &desk.input, 0, &[page(&text(1))]);
@@ -118,8 +110,48 @@ fn a_service_that_may_not_write_to_an_output_ends_and_names_the_acl() {
     let ended = wait::until("the service to end", || service.try_wait().expect("the service"));
     let mut text = String::new();
     said.rewind().and_then(|()| said.read_to_string(&mut text)).expect("what it said");
-    assert_eq!(ended.code(), Some(77), "{text}");
+    (ended.code(), text)
+}
+
+/// All that the documentation lists, but nothing may be written under this prefix.
+fn all_but_writing(desk: &CliRunner, prefix: &str) -> Vec<Permit> {
+    let mut permits = all(desk);
+    for (_, under, operations) in &mut permits {
+        if *under == prefix {
+            operations.retain(|operation| *operation != WRITE);
+            operations.push(DESCRIBE);
+        }
+    }
+    permits
+}
+
+#[test]
+fn a_service_that_may_not_write_to_an_output_ends_and_names_the_acl() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    let (code, text) = run_to_its_end(broker, &desk, &all_but_writing(&desk, &desk.outputs[0]));
+    assert_eq!(code, Some(77), "{text}");
     assert!(text.contains("--operation Write --topic") && text.contains("`dupgate check`"), "{text}");
+}
+
+#[test]
+fn a_judge_that_may_not_write_to_the_verdict_log_ends_and_names_the_acl() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    let log = format!("{}.verdicts.", desk.group);
+    let (code, text) = run_to_its_end(broker, &desk, &all_but_writing(&desk, &log));
+    assert_eq!(code, Some(77), "{text}");
+    assert!(text.contains(&format!("--operation Write --topic '{log}")), "{text}");
+}
+
+#[test]
+fn a_judge_that_may_not_use_its_transactional_id_ends_and_names_the_acl() {
+    let Some(broker) = Broker::secured() else { return };
+    let desk = desk(broker);
+    let (code, text) = run_to_its_end(broker, &desk, &all_but_writing(&desk, &format!("{}.judge.", desk.group)));
+    assert_eq!(code, Some(77), "{text}");
+    let acl = format!("--operation Write --transactional-id '{}' --resource-pattern-type prefixed", desk.group);
+    assert!(text.contains(&acl), "{text}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::cli::human;
 use crate::cli::topics::plan::{HEADROOM, Inherited};
 use crate::config::raw::Partition;
 use crate::config::settings::Settings;
+use crate::kafka::admin::DEFAULT_BATCH_BYTES;
 use crate::kafka::inspector::{ClusterError, Ends, TopicPlan, TopicView};
 use crate::record::Timestamp;
 
@@ -160,11 +161,19 @@ pub(super) fn log(plan: &TopicPlan, view: Option<&TopicView>, brokers: usize, se
             "message.timestamp.type" => (true, "event time is bounded by the brokers' clock"),
             "unclean.leader.election.enable" => (false, "a broker that lags may take over and lose verdicts"),
             "min.insync.replicas" => (false, "verdicts on one broker alone are lost with it"),
+            "max.message.bytes" => {
+                (false, "records of the log have to be cut smaller, and a very small limit refuses them")
+            }
             _ => (false, "not as it was planned"),
         };
-        // More replicas in sync than planned is no fault.
-        let is_more = key == "min.insync.replicas" && found.parse::<u32>().ok() > wanted.parse::<u32>().ok();
-        if !is_more {
+        let is_enough = match key.as_str() {
+            // More replicas in sync than planned is no fault.
+            "min.insync.replicas" => found.parse::<u32>().ok() > wanted.parse::<u32>().ok(),
+            // Nor is what brokers take by default: logs of older releases have no limit of their own.
+            "max.message.bytes" => found.parse::<usize>().is_ok_and(|found| found >= DEFAULT_BATCH_BYTES),
+            _ => false,
+        };
+        if !is_enough {
             let text = format!("{key} is {found}, expected {wanted}: {why}");
             rows.push(if is_deadly { Row::fail(name, text, fix) } else { Row::warn(name, text, fix) });
         }

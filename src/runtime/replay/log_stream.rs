@@ -53,7 +53,7 @@ impl LogStream {
         let follower =
             Follower::start(config, partition.clone(), ByteBudget::new(AHEAD), thread, sink).map_err(failure)?;
         follower.command(FollowCommand::From(from, 1));
-        follower.command(FollowCommand::ToEnd);
+        follower.command(FollowCommand::ToEnd(1));
         Ok(Self { _follower: follower, events, partition, end, is_over: false })
     }
 
@@ -70,7 +70,7 @@ impl LogStream {
             FollowEventKind::Record { offset, next, record, .. } if offset < self.end => {
                 Ok(Some(Request { next, record }))
             }
-            FollowEventKind::Record { .. } | FollowEventKind::End => {
+            FollowEventKind::Record { .. } | FollowEventKind::End(_) => {
                 self.is_over = true;
                 Ok(None)
             }

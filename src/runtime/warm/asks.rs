@@ -63,7 +63,7 @@ impl Asks {
             let told = sender.clone();
             let follower = plan.follow(log, "warm", &budget, move |event| drop(told.send(Message::New(log, event))))?;
             follower.command(FollowCommand::From(None, 1));
-            follower.command(FollowCommand::ToEnd);
+            follower.command(FollowCommand::ToEnd(1));
             followers.push(follower);
         }
         let (topic, told) = (Arc::clone(&plan.names.fingerprints), sender.clone());
@@ -146,7 +146,7 @@ impl Asks {
                 Ok(false)
             }
             FollowEventKind::Record { record: VerdictRecord::Rules(_), .. } => Ok(false),
-            FollowEventKind::End => Ok(true),
+            FollowEventKind::End(_) => Ok(true),
             FollowEventKind::Moved(why) => {
                 Err(Reason::State.because(anyhow::anyhow!("verdict log {log} of the new scheme: {why}")))
             }

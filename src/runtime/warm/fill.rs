@@ -396,7 +396,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
                 }
                 Ok(())
             }
-            FollowEventKind::End => {
+            FollowEventKind::End(_) => {
                 log.ended = log.asks_end.take();
                 self.merge.at_end(number);
                 Ok(())
@@ -416,7 +416,7 @@ impl<'a, S: FnMut(&Report<'_>)> Fill<'a, S> {
             let is_due = log.ended.is_none() || now.saturating_sub(log.asked_end) >= END_LOOK;
             if log.asks_end.is_none() && is_due {
                 (log.asks_end, log.asked_end) = (Some(now), now);
-                log.follower.command(FollowCommand::ToEnd);
+                log.follower.command(FollowCommand::ToEnd(1));
             }
         }
     }

@@ -174,6 +174,7 @@ pub fn run(
         settings: Arc::new(new),
         brokers: Brokers::Cluster,
         names: topics.logs,
+        verdict_log_bytes: topics.verdict_log_bytes,
         outputs: Arc::new(topics.outputs),
         clock,
         backlog: Arc::default(),
@@ -214,7 +215,8 @@ impl Judges {
         let logs = if judging == Judging::Here { plan.settings.log_partitions().get() } else { 0 };
         let mut handles = Vec::new();
         for log in LogPartition::first(logs) {
-            let driver = JudgeDriver::new(Arc::clone(plan), log, judge_settings(&plan.settings), None)?;
+            let driver =
+                JudgeDriver::new(Arc::clone(plan), log, judge_settings(&plan.settings, plan.verdict_log_bytes), None)?;
             handles.push(driver.control());
             let ended = ended.clone();
             let thread = std::thread::Builder::new().name(format!("judge-{log}"));

@@ -35,7 +35,7 @@ impl WorkerDriver {
             }
             Effect::FollowToEnd(log) => {
                 if let Some(reader) = self.readers.get(log.index()) {
-                    reader.follower.command(FollowCommand::ToEnd);
+                    reader.follower.command(FollowCommand::ToEnd(reader.serial));
                 }
             }
             Effect::Join => self.join()?,
@@ -193,7 +193,7 @@ impl WorkerDriver {
         };
         reader.serial = serial;
         reader.follower.command(FollowCommand::From(from, serial));
-        reader.follower.command(FollowCommand::ToEnd);
+        reader.follower.command(FollowCommand::ToEnd(serial));
         Ok(())
     }
 

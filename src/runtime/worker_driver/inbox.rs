@@ -225,7 +225,7 @@ impl WorkerDriver {
                 self.report.followed(log, &record);
                 self.handle(Event::Followed { log, offset: VerdictOffset(offset), record })
             }
-            FollowEventKind::End => self.handle(Event::FollowedToEnd(log)),
+            FollowEventKind::End(_) => self.handle(Event::FollowedToEnd(log)),
             FollowEventKind::Moved(why) => {
                 tracing::warn!(log = log.0, why, "rereading the verdict log");
                 self.handle(Event::LogMoved(log))
@@ -242,7 +242,7 @@ impl WorkerDriver {
             FollowEventKind::Record { offset, record, permit: _permit, .. } => {
                 self.handle(Event::Recalled { log, offset: VerdictOffset(offset), record })
             }
-            FollowEventKind::End => {
+            FollowEventKind::End(_) => {
                 reader.follower.command(FollowCommand::Stop);
                 self.handle(Event::RecalledToEnd(log))
             }

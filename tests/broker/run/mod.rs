@@ -3,6 +3,7 @@
 mod crashes;
 pub(super) mod instance;
 mod delivery_modes;
+mod log_limits;
 mod partitions;
 pub(super) mod topics;
 

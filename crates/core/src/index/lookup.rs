@@ -24,6 +24,32 @@ impl Index {
         self.positions_of_id(id, watermarks).into_iter().filter_map(|position| self.original(position)).collect()
     }
 
+    /// Returns the positions that are in memory. One that is new lies behind them; they leave from the front.
+    #[must_use]
+    pub fn positions(&self) -> std::ops::Range<u64> {
+        self.ring.positions()
+    }
+
+    /// Like [`Index::near_code`], of the originals at these positions alone. All of them are compared, however far
+    /// `max_distance` reaches: whoever must not stop for long asks for some at a time.
+    #[must_use]
+    pub fn near_code_at(
+        &self,
+        positions: std::ops::Range<u64>,
+        code: SimHash,
+        max_distance: u8,
+        watermarks: &ExpiryWatermarks,
+    ) -> Vec<(u8, Original)> {
+        let held = self.ring.positions();
+        (positions.start.max(held.start)..positions.end.min(held.end))
+            .filter_map(|position| {
+                let distance = self.bits_to(masked(code, self.ring.scope(position)), position)?;
+                let is_near = distance <= max_distance && !self.is_behind(position, watermarks);
+                is_near.then(|| Some((distance, self.original(position)?))).flatten()
+            })
+            .collect()
+    }
+
     /// Returns every original within so many bits of a code, whatever its scope, with its distance; none when theirs
     /// have another width. A distance beyond that of the tables ([`Index::set_max_distance`]) costs a scan of all codes, and
     /// so does any where originals have scopes, of each of which the tables hold other codes.

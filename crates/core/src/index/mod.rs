@@ -45,8 +45,16 @@ use simhash_index::SimHashIndex;
 use sketches::Sketches;
 use variants::OldestOfIds;
 
+/// How many originals are scanned in the time of one look-up by source, or more.
+const SCANNED_IN_A_LOOK_UP: usize = 16;
+
 /// Most originals that a plan is made for: ids are told apart up to here.
 const MAX_ENTRIES: u64 = 1 << 31;
+
+/// Says whether a range of so many offsets is faster looked up than all that is held is scanned.
+const fn is_short(length: usize, held: usize) -> bool {
+    length <= held / SCANNED_IN_A_LOOK_UP
+}
 
 /// The originals held, in log order, and the tables that find them.
 #[derive(Debug)]
@@ -234,11 +242,11 @@ impl Index {
     }
 
     /// Forgets the originals made by `from <= offset < to` of a partition; returns how many there were. Scans all
-    /// that is held when the range is longer than that.
+    /// that is held unless the range is short beside it.
     pub fn forget_range(&mut self, partition: &PartitionId, from: i64, to: i64) -> u64 {
         let length =
             usize::try_from(i128::from(to) - i128::from(from)).unwrap_or(if from < to { usize::MAX } else { 0 });
-        if length <= self.len() {
+        if is_short(length, self.len()) {
             return (from..to).map(|offset| self.forget_source(&partition.at(offset))).sum();
         }
         let found: Vec<u64> =

@@ -596,3 +596,26 @@ fn originals_are_found_by_position_id_and_code_until_they_are_forgotten() {
     assert_eq!(index.forget_id(IdHash(7), &watermarks(0)), 2);
     assert!(index.of_source(&held[1].source, &watermarks(0)).is_empty() && near(&index, 2, &watermarks(0)).is_empty());
 }
+
+#[test]
+fn a_range_is_looked_up_offset_by_offset_only_where_that_is_cheaper_than_a_scan() {
+    // A look-up by source takes as long as some dozens of comparisons in a row.
+    assert!(is_short(10, 1_000) && is_short(0, 0));
+    assert!(!is_short(200, 1_000) && !is_short(1_000, 1_000), "as many look-ups as there are originals");
+    assert!(!is_short(usize::MAX, 10_000_000));
+}
+
+#[test]
+fn near_codes_are_found_in_steps() {
+    let mut index = Index::new(1);
+    (0..1_000).for_each(|sequence| index.insert(&coded(sequence, SimHash::B64(sequence))));
+    let code = SimHash::B64(0);
+    for distance in [1, 8] {
+        let near = |positions| index.near_code_at(positions, code, distance, &ExpiryWatermarks::START);
+        let mut all = index.near_code(code, distance, &ExpiryWatermarks::START);
+        all.sort_by_key(|(_, original)| original.sequence);
+        let steps: Vec<_> = (0..1_100).step_by(130).flat_map(|from| near(from..from + 130)).collect();
+        assert_eq!(steps, all, "within {distance}");
+        assert!(near(1_000..u64::MAX).is_empty());
+    }
+}

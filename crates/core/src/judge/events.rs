@@ -22,8 +22,12 @@ pub enum Event {
         /// The record.
         record: VerdictRecord,
     },
-    /// Answers [`Effect::FollowToEnd`]: every record that was committed when it was asked has been handed over.
-    FollowedToEnd,
+    /// Answers [`Effect::FollowToEnd`] or [`Effect::FollowToLast`]: every record that was committed when it was asked has been
+    /// handed over. An answer to an earlier question than the last one means nothing.
+    FollowedToEnd {
+        /// The question's number.
+        question: u64,
+    },
     /// The verdict log does not reach back to where [`Effect::Follow`] asked, or ends before it, or cannot be read.
     LogMoved,
     /// The group gave this partition of the fingerprint log to us.
@@ -46,8 +50,13 @@ pub enum Event {
     /// Answers [`Effect::Call`]. A successful `Produce` gives the offset of each record handed over (of its first
     /// part); every other success gives none.
     Called(Result<Vec<VerdictOffset>, CallError>),
-    /// Answers [`Effect::FetchInputCommitted`].
-    InputCommitted(InputOffsets),
+    /// Answers [`Effect::FetchInputCommitted`]. An answer to a question of a former life means nothing.
+    InputCommitted {
+        /// The question's number.
+        question: u64,
+        /// The answer.
+        input: InputOffsets,
+    },
     /// Time passed.
     Tick,
     /// Commit what is judged and leave.
@@ -67,10 +76,16 @@ pub enum Effect {
     },
     /// Say when all that is committed now was handed over. Answered by [`Event::FollowedToEnd`]; an earlier one that
     /// is not answered yet is forgotten.
-    FollowToEnd,
+    FollowToEnd {
+        /// Number of the question: no two have the same.
+        question: u64,
+    },
     /// Like [`Effect::FollowToEnd`], after every other writer was fenced: also wait until no transaction is open in the
     /// log. What an open one holds is decided, and would appear behind what is judged without it.
-    FollowToLast,
+    FollowToLast {
+        /// Number of the question: no two have the same.
+        question: u64,
+    },
     /// Hand over nothing of the verdict log any more: from now on we write it, or begin anew.
     Unfollow,
     /// Join the group of this partition of the fingerprint log.
@@ -87,7 +102,10 @@ pub enum Effect {
     /// Stop handing it over.
     StopReading,
     /// Ask for the partitions of the input and the input group's committed offsets. Answered by [`Event::InputCommitted`].
-    FetchInputCommitted,
+    FetchInputCommitted {
+        /// Number of the question: no two have the same.
+        question: u64,
+    },
     /// Delete the records of both logs before these offsets. Not answered: it is asked again later.
     Trim {
         /// First offset of the verdict log to keep: that of a checkpoint.

@@ -51,6 +51,10 @@ pub struct Judge {
     /// When the partition is given up at the latest, while draining.
     drain_until: Option<Duration>,
     cold_starts: ColdStarts,
+    /// How many questions for the end of the log there were.
+    end_questions: u64,
+    /// Number of the one that has no answer yet.
+    end_question: Option<u64>,
     pub(super) repeats: u64,
     pub(super) clamped: u64,
     /// What the look-ups of the newest requests came to.
@@ -75,6 +79,8 @@ impl Judge {
             stopping: false,
             drain_until: None,
             cold_starts: ColdStarts::default(),
+            end_questions: 0,
+            end_question: None,
             repeats: 0,
             clamped: 0,
             looks: Vec::new(),
@@ -97,7 +103,7 @@ impl Judge {
         match event {
             Event::Restored(restored) => self.restored(restored),
             Event::Followed { offset, next, record } => self.followed(offset, next, &record),
-            Event::FollowedToEnd => self.followed_to_end(now),
+            Event::FollowedToEnd { question } => self.followed_to_end(now, question),
             Event::LogMoved => self.log_moved(),
             Event::Assigned => self.assigned(),
             Event::Revoked => self.revoked(now),
@@ -105,7 +111,7 @@ impl Judge {
             Event::Requests { offset, append_time, requests } => self.judge(offset, append_time, requests),
             Event::Continue => self.judge_on(),
             Event::Called(result) => self.called(result),
-            Event::InputCommitted(input) => self.input_committed(input),
+            Event::InputCommitted { question, input } => self.input_committed(question, input),
             Event::Tick => {}
             Event::Stop => self.stop(now),
         }
@@ -182,6 +188,12 @@ impl Judge {
         self.log.kept()
     }
 
+    /// Returns how often in a row the brokers refused a record of what is to be committed.
+    #[must_use]
+    pub const fn refusals(&self) -> u32 {
+        self.pending.refusals()
+    }
+
     /// Returns the offset of the verdict log whose state this is, while nothing is judged ahead of it.
     #[must_use]
     pub fn settled_at(&self) -> Option<VerdictOffset> {
@@ -225,8 +237,21 @@ impl Judge {
             self.snapshots.restored(at);
             at
         });
+        self.follow_to_end(from);
+    }
+
+    fn follow_to_end(&mut self, from: Option<VerdictOffset>) {
         self.effects.push_back(Effect::Follow { from });
-        self.effects.push_back(Effect::FollowToEnd);
+        let question = self.ask_for_end();
+        self.effects.push_back(Effect::FollowToEnd { question });
+    }
+
+    /// Numbers the next question for the end of the log. Answers to earlier ones mean nothing any more: the log may have
+    /// grown since.
+    pub(super) fn ask_for_end(&mut self) -> u64 {
+        self.end_questions += 1;
+        self.end_question = Some(self.end_questions);
+        self.end_questions
     }
 
     fn followed(&mut self, offset: VerdictOffset, next: VerdictOffset, record: &VerdictRecord) {
@@ -244,6 +269,13 @@ impl Judge {
                 }
                 ColdStart::Stop => self.effects.push_back(Effect::Fail(Failure::FactsGone)),
             },
+            // Nothing of the other log is before this.
+            Err(Diverged::AnotherLog { .. }) if record.begins_log() => {
+                self.reset(JudgedLog::default());
+                if self.log.follow(offset, next, record).is_err() {
+                    self.log_moved();
+                }
+            }
             Err(Diverged::AnotherLog { .. }) => self.log_moved(),
             Err(why @ (Diverged::UnknownRules { .. } | Diverged::SecondVerdict(_))) => {
                 let failure = Failure::Unreadable { offset, why: why.to_string() };
@@ -259,11 +291,13 @@ impl Judge {
         }
         self.role = Role::Restoring;
         self.reset(JudgedLog::default());
-        self.effects.push_back(Effect::Follow { from: None });
-        self.effects.push_back(Effect::FollowToEnd);
+        self.follow_to_end(None);
     }
 
-    fn followed_to_end(&mut self, now: Duration) {
+    fn followed_to_end(&mut self, now: Duration, question: u64) {
+        if self.end_question.take_if(|asked| *asked == question).is_none() {
+            return;
+        }
         match self.role {
             Role::Restoring => {
                 self.role = Role::Standby;
@@ -404,6 +438,8 @@ impl Judge {
     }
 
     fn go_on_judging(&mut self, now: Duration) {
+        let again = self.pending.resend_refused(now, &self.log);
+        self.effects.extend(again.map(Effect::Call));
         if self.pending.wants_checkpoint(self.settings.checkpoint_interval_records) {
             self.ask_for_input();
         }
@@ -419,6 +455,8 @@ impl Judge {
     }
 
     fn go_on_draining(&mut self, now: Duration) {
+        let again = self.pending.resend_refused(now, &self.log);
+        self.effects.extend(again.map(Effect::Call));
         let late = self.drain_until.is_some_and(|until| now >= until);
         if !self.pending.is_busy() && !self.is_settled() && !self.is_within_record() && !late {
             self.begin(now);

@@ -16,15 +16,20 @@ mod decide;
 mod events;
 mod sequencer;
 mod judged_log;
+#[cfg(test)]
+mod life_tests;
 mod machine;
 mod pending;
 mod request_record;
+mod resend_pause;
 mod verifier;
 mod settings;
 mod snapshot;
 mod snapshot_schedule;
 mod log_retention;
 mod state;
+#[cfg(test)]
+mod test_judge;
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::InputOffsets;
 use super::events::ProducerCall;
 use super::judged_log::{JudgedLog, TrimPoint};
+use super::resend_pause::ResendPause;
 use super::settings::JudgeSettings;
 use crate::protocol::{RequestOffset, Verdict, VerdictOffset, VerdictRecord};
 use crate::transaction::{Call, CallError, TransactionMachine, TxnStep};
@@ -29,6 +30,10 @@ pub(super) struct Pending {
     /// When the last transaction began.
     begun_at: Duration,
     checkpoint: NextCheckpoint,
+    /// How many questions for the input group's offsets there were, in all lives.
+    questions: u64,
+    /// Before what the brokers refused is sent again.
+    pause: ResendPause,
 }
 
 /// What is known of the checkpoint that comes next.
@@ -38,6 +43,8 @@ struct NextCheckpoint {
     verdicts_before: u64,
     /// The input group's offsets were asked for, or the checkpoint is on its way.
     is_under_way: bool,
+    /// Number of the question for the input group's offsets that has no answer yet.
+    question: Option<u64>,
     /// The input group's offsets, while a record of requests is judged in part: it is written where that ends.
     input: Option<InputOffsets>,
     /// Where the logs may be cut off once it is committed.
@@ -65,12 +72,21 @@ pub(super) struct Committed {
 impl Pending {
     /// Drops all that is not committed. A call that is out is still waited for.
     pub(super) fn reset(&mut self) {
-        *self = Self { txn: std::mem::take(&mut self.txn), begun_at: self.begun_at, ..Self::default() };
+        *self = Self {
+            txn: std::mem::take(&mut self.txn),
+            begun_at: self.begun_at,
+            questions: self.questions,
+            ..Self::default()
+        };
     }
 
-    /// The judge begins to judge.
+    /// The judge begins to judge. What a former life has asked about the input is of no use: the answer may have come while
+    /// nothing could be written, and much may have been committed since.
     pub(super) fn activate(&mut self, now: Duration) {
         self.begun_at = now;
+        self.checkpoint.is_under_way = false;
+        self.checkpoint.question = None;
+        self.checkpoint.input = None;
     }
 
     /// Says whether everything judged is committed.
@@ -123,9 +139,20 @@ impl Pending {
         self.checkpoint.verdicts_before >= interval
     }
 
-    /// Begins a checkpoint. Returns whether the input group's offsets are to be asked for: not while one is under way.
-    pub(super) fn begin_checkpoint(&mut self) -> bool {
-        !std::mem::replace(&mut self.checkpoint.is_under_way, true)
+    /// Begins a checkpoint. Returns the number of the question for the input group's offsets; `None` while a checkpoint is
+    /// under way.
+    pub(super) fn begin_checkpoint(&mut self) -> Option<u64> {
+        if std::mem::replace(&mut self.checkpoint.is_under_way, true) {
+            return None;
+        }
+        self.questions += 1;
+        self.checkpoint.question = Some(self.questions);
+        self.checkpoint.question
+    }
+
+    /// Says, once, whether this is the question whose answer is waited for.
+    pub(super) fn is_answered(&mut self, question: u64) -> bool {
+        self.checkpoint.question.take_if(|asked| *asked == question).is_some()
     }
 
     /// Keeps the input group's offsets until the record of requests ends.
@@ -160,9 +187,9 @@ impl Pending {
 
     // ---- the transaction
 
-    /// Says whether a call is out or a transaction is open.
+    /// Says whether a call is out, a transaction is open, or one waits to be begun again.
     pub(super) const fn is_busy(&self) -> bool {
-        self.txn.is_busy()
+        self.txn.is_busy() || self.pause.is_waiting()
     }
 
     /// Takes over the transactional id.
@@ -193,15 +220,33 @@ impl Pending {
         self.call(call, log)
     }
 
-    /// Begins the same transaction again: its verdicts are final.
-    pub(super) fn resend(&mut self, log: &JudgedLog) -> Option<ProducerCall> {
+    /// The transaction is aborted: begins the same one again, because its verdicts are final. What the brokers refused waits
+    /// before that, for [`Pending::resend_refused`].
+    pub(super) fn resend(&mut self, now: Duration, log: &JudgedLog) -> Option<ProducerCall> {
         self.sent.as_ref()?;
+        self.pause.aborted(now).then(|| self.begin_again(log))
+    }
+
+    /// Begins the transaction again that the brokers refused, once its pause is over.
+    pub(super) fn resend_refused(&mut self, now: Duration, log: &JudgedLog) -> Option<ProducerCall> {
+        self.pause.is_over(now).then(|| self.begin_again(log))
+    }
+
+    fn begin_again(&mut self, log: &JudgedLog) -> ProducerCall {
         let call = self.txn.begin();
-        Some(self.call(call, log))
+        self.call(call, log)
+    }
+
+    /// Returns how often in a row the brokers refused what is to be committed.
+    pub(super) const fn refusals(&self) -> u32 {
+        self.pause.refusals()
     }
 
     /// Takes the answer to a call: the offsets of the records that were sent, if they were.
     pub(super) fn answered(&mut self, result: Result<Vec<VerdictOffset>, CallError>) -> TxnStep {
+        if let Err(error) = &result {
+            self.pause.failed(error);
+        }
         let outcome = result.map(|offsets| {
             if let Some(sent) = self.sent.as_mut().filter(|_| !offsets.is_empty()) {
                 sent.offsets = offsets;
@@ -225,6 +270,7 @@ impl Pending {
     /// The transaction is committed. `None` if there was none.
     pub(super) fn committed(&mut self) -> Option<Committed> {
         let sent = self.sent.take()?;
+        self.pause = ResendPause::default();
         let checkpoint = sent.checkpoint();
         let trim = checkpoint.and_then(|_| self.checkpoint.trim.take());
         self.checkpoint.is_under_way &= checkpoint.is_none();

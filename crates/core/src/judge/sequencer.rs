@@ -75,7 +75,10 @@ impl Judge {
     // ---- checkpoints
 
     /// The offsets for a checkpoint are there. One that comes within a record of requests is written at its end.
-    pub(super) fn input_committed(&mut self, input: InputOffsets) {
+    pub(super) fn input_committed(&mut self, question: u64, input: InputOffsets) {
+        if !self.pending.is_answered(question) {
+            return;
+        }
         if self.is_within_record() {
             self.pending.keep_input(input);
         } else {
@@ -88,9 +91,8 @@ impl Judge {
 
     /// Asks for what a checkpoint needs, unless that is on its way.
     pub(super) fn ask_for_input(&mut self) {
-        if self.pending.begin_checkpoint() {
-            self.effects.push_back(Effect::FetchInputCommitted);
-        }
+        let question = self.pending.begin_checkpoint();
+        self.effects.extend(question.map(|question| Effect::FetchInputCommitted { question }));
     }
 
     /// Writes a checkpoint behind everything judged so far.
@@ -135,11 +137,14 @@ impl Judge {
                 let call = self.pending.call(call, &self.log);
                 self.effects.push_back(Effect::Call(call));
             }
-            TxnStep::Ready if self.role == Role::TakingOver => self.effects.push_back(Effect::FollowToLast),
+            TxnStep::Ready if self.role == Role::TakingOver => {
+                let question = self.ask_for_end();
+                self.effects.push_back(Effect::FollowToLast { question });
+            }
             TxnStep::Committed if matches!(self.role, Role::Active | Role::Draining) => self.committed(),
             // The same verdicts again, in a new transaction: they are final.
             TxnStep::Aborted if matches!(self.role, Role::Active | Role::Draining) => {
-                let call = self.pending.resend(&self.log);
+                let call = self.pending.resend(self.now, &self.log);
                 self.effects.extend(call.map(Effect::Call));
             }
             // What a former life had in flight has ended.

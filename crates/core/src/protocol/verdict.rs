@@ -31,6 +31,12 @@ impl VerdictRecord {
             Self::Checkpoint(checkpoint) => checkpoint.log,
         }
     }
+
+    /// Says whether this is the checkpoint that a log begins with.
+    #[must_use]
+    pub fn begins_log(&self) -> bool {
+        matches!(self, Self::Checkpoint(checkpoint) if checkpoint.previous.is_none())
+    }
 }
 
 /// The answers to a run of requests of the fingerprint log. Empty when all of them were repeats.

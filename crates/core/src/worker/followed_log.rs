@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::protocol::{Answer, ExpiryWatermarks, LogIdentity, RulesNumber, VerdictBatch};
     use crate::record::Reject;
-    use crate::worker::test_worker::input;
+    use crate::worker::test_worker::{checkpoint, input};
 
     fn batch(answers: Vec<Answer>, next_request: i64) -> VerdictRecord {
         let verdict = |(request, answer)| Verdict { request: RequestId(request), answer };
@@ -210,12 +210,20 @@ mod tests {
         }
     }
 
-    /// A log that remembers one verdict, and reads back those from offset 0 on.
-    fn scanning() -> FollowedLog {
+    /// A log that remembers one verdict, and has begun.
+    fn begun() -> FollowedLog {
         let mut log = FollowedLog::new(1);
+        log.follow(VerdictOffset(0), &checkpoint(1, None, 0)).unwrap();
+        log
+    }
+
+    /// It reads back those from offset 0 on.
+    fn scanning() -> FollowedLog {
+        let mut log = begun();
         log.want_scan();
         assert!(log.takes_scan());
         log.scan(BTreeMap::from([(input(0), 0)]), 10);
+        assert_eq!(log.scanned(&checkpoint(1, None, 0)), Reading::On);
         log
     }
 
@@ -261,8 +269,8 @@ mod tests {
 
     #[test]
     fn requests_come_back_once_the_judge_has_passed_them() {
-        let mut log = FollowedLog::new(1);
-        log.follow(VerdictOffset(0), &batch(vec![], 5)).unwrap();
+        let mut log = begun();
+        log.follow(VerdictOffset(1), &batch(vec![], 5)).unwrap();
         assert!(!log.asked(RequestId(1), RequestOffset(4)), "passed already");
         assert!(log.asked(RequestId(2), RequestOffset(5)));
         assert!(log.asked(RequestId(3), RequestOffset(7)));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Blocked, Effect, Event, Pacing, Page, PageAction, Worker, WorkerSettings};
 use crate::fingerprint::{ExactHash, Fingerprints, Numbers, PageDigest};
 use crate::protocol::{
-    ExpiryWatermarks, LogIdentity, LogPartition, PageRequest, RequestOffset, RulesNumber, Verdict, VerdictBatch,
-    VerdictOffset, VerdictRecord,
+    Checkpoint, ExpiryWatermarks, LogIdentity, LogPartition, PageRequest, PartitionCheckpoint, RequestOffset, Rules,
+    RulesNumber, SameId, Stage, Verdict, VerdictBatch, VerdictOffset, VerdictRecord, Windows,
 };
 use crate::record::{PartitionId, Timestamp};
 use crate::transaction::Delivery;
@@ -36,6 +36,37 @@ pub(super) fn page(partition: i32, offset: i64, digest: u32) -> Page<()> {
         digest,
     };
     Page { source, bytes: 1, event_time, paced_by: event_time, action: PageAction::Ask(LOG, request), payload: () }
+}
+
+/// A checkpoint of this log by which everything before `judged` in partition 0 is judged.
+pub(super) fn checkpoint(log: u64, previous: Option<i64>, judged: i64) -> VerdictRecord {
+    let rules = Rules {
+        stages: Stage::ALL.to_vec(),
+        max_distance: 3,
+        windows: Windows::all(Duration::from_hours(1)),
+        lateness: Duration::ZERO,
+        max_future_skew: Duration::ZERO,
+        max_entries: 10,
+        same_id: SameId::Update,
+        minhash: None,
+        number_guard: None,
+        simhash_similarity: None,
+        same_site: None,
+    };
+    let mut said = PartitionCheckpoint::default();
+    (0..judged).for_each(|offset| assert!(said.judged.insert(offset)));
+    VerdictRecord::Checkpoint(Box::new(Checkpoint {
+        log: LogIdentity(log),
+        rules_number: RulesNumber(1),
+        rules,
+        stream_time: Timestamp::MIN,
+        watermarks: ExpiryWatermarks::START,
+        next_sequence: 0,
+        next_request: RequestOffset(0),
+        previous: previous.map(VerdictOffset),
+        partitions: [(input(0), said)].into(),
+        applied: Vec::new(),
+    }))
 }
 
 pub(super) struct TestWorker {
@@ -75,6 +106,7 @@ impl TestWorker {
         let mut bench = Self { worker: Worker::new(settings), now: Duration::ZERO };
         bench.handle(Event::Called(Ok(())));
         bench.handle(Event::Checkpoint(LOG, None));
+        bench.handle(Event::Followed { log: LOG, offset: VerdictOffset(0), record: checkpoint(1, None, 0) });
         bench.follow(verdicts);
         bench.handle(Event::FollowedToEnd(LOG));
         bench.handle(Event::Unread(BTreeSet::new()));
@@ -94,7 +126,7 @@ impl TestWorker {
     fn follow_up_to(&mut self, verdicts: Vec<Verdict>, next_request: i64) -> Vec<Effect<()>> {
         let (log, rules, next_request) = (LogIdentity(1), RulesNumber(1), RequestOffset(next_request));
         let batch = VerdictBatch { log, rules, watermarks: ExpiryWatermarks::START, next_request, verdicts };
-        self.handle(Event::Followed { log: LOG, offset: VerdictOffset(0), record: VerdictRecord::Verdicts(batch) })
+        self.handle(Event::Followed { log: LOG, offset: VerdictOffset(1), record: VerdictRecord::Verdicts(batch) })
     }
 
     pub(super) fn offsets(&mut self, offsets: [Option<i64>; 2]) -> Vec<Effect<()>> {

@@ -76,10 +76,17 @@ impl VerdictCache {
         offset: VerdictOffset,
         record: &VerdictRecord,
     ) -> Result<Vec<VerdictUpdate>, OutOfPlace> {
+        if self.log.is_some_and(|log| log != record.log()) {
+            // Nothing of the other log is before its first checkpoint, so reading everything again would lead here again.
+            if self.learned || !record.begins_log() {
+                return Err(OutOfPlace);
+            }
+            *self = Self::new(self.limit);
+        }
         let is_first = self.log.is_none();
-        let promise_broken = self.expects_checkpoint && !matches!(record, VerdictRecord::Checkpoint(_));
-        if self.log.is_some_and(|log| log != record.log()) || is_first && promise_broken {
-            return Err(OutOfPlace);
+        if is_first && !matches!(record, VerdictRecord::Checkpoint(_)) {
+            // Without a checkpoint it is not known what was judged before: verdicts up to the first one are of no use.
+            return if self.expects_checkpoint { Err(OutOfPlace) } else { Ok(Vec::new()) };
         }
         self.log = Some(record.log());
         match record {
@@ -170,4 +177,59 @@ impl VerdictCache {
 /// Says whether a position lies in `from <= offset < to` of a partition.
 pub(super) fn is_within(source: &Source, partition: &PartitionId, from: i64, to: i64) -> bool {
     source.partition == *partition && (from..to).contains(&source.offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{ExpiryWatermarks, RequestId, RulesNumber};
+    use crate::record::Reject;
+    use crate::worker::test_worker::{checkpoint, input};
+
+    /// A withdrawal of the page at this offset.
+    fn batch(log: u64, offset: i64) -> VerdictRecord {
+        let answer = Answer::Withdrawn { source: input(0).at(offset), reason: Reject::Refused };
+        VerdictRecord::Verdicts(VerdictBatch {
+            log: LogIdentity(log),
+            rules: RulesNumber(1),
+            watermarks: ExpiryWatermarks::START,
+            next_request: RequestOffset(offset + 1),
+            verdicts: vec![Verdict { request: RequestId(0), answer }],
+        })
+    }
+
+    #[test]
+    fn verdicts_before_the_first_checkpoint_of_the_log_are_skipped() {
+        let mut cache = VerdictCache::new(10);
+        let records = [batch(1, 40), batch(1, 41), checkpoint(2, Some(1), 3), batch(2, 50)];
+        for (offset, record) in (0..).zip(&records) {
+            cache.follow(VerdictOffset(offset), record).unwrap();
+        }
+        assert!(cache.is_judged(&input(0).at(2)), "the checkpoint says so");
+        assert!(cache.is_judged(&input(0).at(50)));
+        assert!(!cache.is_judged(&input(0).at(40)), "a verdict of another log");
+        assert_eq!(cache.next_request(), RequestOffset(51));
+    }
+
+    #[test]
+    fn the_beginning_of_another_log_is_taken_over_while_the_log_is_learned() {
+        let mut cache = VerdictCache::new(10);
+        let records = [checkpoint(1, None, 3), batch(1, 40), checkpoint(2, None, 0), batch(2, 50)];
+        for (offset, record) in (0..).zip(&records) {
+            cache.follow(VerdictOffset(offset), record).unwrap();
+        }
+        let judged = [2, 40, 50].map(|offset| cache.is_judged(&input(0).at(offset)));
+        assert_eq!(judged, [false, false, true]);
+        assert_eq!(cache.latest_checkpoint(), Some(VerdictOffset(2)));
+        // Pages may wait for its verdicts once it is learned: they are to be resolved anew.
+        cache.learned();
+        assert_eq!(cache.follow(VerdictOffset(4), &checkpoint(3, None, 0)), Err(OutOfPlace));
+    }
+
+    #[test]
+    fn a_later_checkpoint_of_another_log_is_out_of_place() {
+        let mut cache = VerdictCache::new(10);
+        cache.follow(VerdictOffset(0), &checkpoint(1, None, 3)).unwrap();
+        assert_eq!(cache.follow(VerdictOffset(1), &checkpoint(2, Some(0), 0)), Err(OutOfPlace));
+    }
 }

@@ -24,7 +24,9 @@ pub(crate) struct JudgeDriver {
     /// Where following stands, while it is wanted.
     follow: Option<From>,
     reader: VerdictReader,
-    end: Option<i64>,
+    end: Option<Question>,
+    /// An answer about the end of the log that is on its way.
+    delayed_end: Option<u64>,
     reading: Option<i64>,
     pub(crate) member: Option<MemberId>,
     generation: u32,
@@ -37,17 +39,25 @@ pub(crate) struct JudgeDriver {
 #[derive(Debug, PartialEq, Eq)]
 enum Todo {
     Restore,
-    FindEnd,
+    FindEnd(u64),
     Join,
     Leave,
-    FetchInput,
+    FetchInput(u64),
     Trim { verdicts: i64, requests: i64 },
     Release,
+}
+
+/// A question for the end of the log, and the answer.
+#[derive(Clone, Copy)]
+struct Question {
+    number: u64,
+    end: i64,
 }
 
 /// What may happen next to a judge.
 #[derive(Clone, Copy)]
 enum Move {
+    DelayedEnd,
     Todo,
     Call,
     Follow,
@@ -69,6 +79,7 @@ impl JudgeDriver {
             follow: None,
             reader: VerdictReader::new(),
             end: None,
+            delayed_end: None,
             reading: None,
             member: None,
             generation: 0,
@@ -98,6 +109,9 @@ impl JudgeDriver {
         if self.follow.is_some() {
             moves.push(Move::Follow);
         }
+        if self.delayed_end.is_some() {
+            moves.push(Move::DelayedEnd);
+        }
         if self.judge.is_unfinished() {
             moves.push(Move::Continue);
         } else if self.reading.is_some() && self.judge.wants_requests() {
@@ -109,6 +123,12 @@ impl JudgeDriver {
         let gone = match world.rng.pick(&moves) {
             Move::Todo => self.do_next(world, disk.as_ref()),
             Move::Call => self.make_call(world),
+            Move::DelayedEnd => {
+                if let Some(question) = self.delayed_end.take() {
+                    self.judge.handle(world.elapsed, Event::FollowedToEnd { question });
+                }
+                Ok(())
+            }
             Move::Follow => self.hand_over_verdicts(world),
             Move::Requests => self.hand_over_requests(world),
             Move::Continue => {
@@ -139,18 +159,17 @@ impl JudgeDriver {
                 Effect::Follow { from } => {
                     self.follow = Some(From::wanted(from.map(|from| from.0)));
                     self.reader = VerdictReader::new();
-                    self.end = None;
-                    self.todo.retain(|todo| *todo != Todo::FindEnd);
+                    self.forget_end();
                 }
                 // A coordinator of the simulated bus answers the fence when nothing is open any more.
-                Effect::FollowToEnd | Effect::FollowToLast => {
+                Effect::FollowToEnd { question } | Effect::FollowToLast { question } => {
                     self.end = None;
-                    self.todo.retain(|todo| *todo != Todo::FindEnd);
-                    self.todo.push_back(Todo::FindEnd);
+                    self.todo.retain(|todo| !matches!(todo, Todo::FindEnd(_)));
+                    self.todo.push_back(Todo::FindEnd(question));
                 }
                 Effect::Unfollow => {
                     self.follow = None;
-                    self.end = None;
+                    self.forget_end();
                 }
                 Effect::Join => self.todo.push_back(Todo::Join),
                 Effect::Leave => self.todo.push_back(Todo::Leave),
@@ -162,7 +181,7 @@ impl JudgeDriver {
                 }
                 Effect::ReadRequests { from } => self.reading = Some(from.0),
                 Effect::StopReading => self.reading = None,
-                Effect::FetchInputCommitted => self.todo.push_back(Todo::FetchInput),
+                Effect::FetchInputCommitted { question } => self.todo.push_back(Todo::FetchInput(question)),
                 Effect::Trim { verdicts, requests } => {
                     self.todo.push_back(Todo::Trim { verdicts: verdicts.0, requests: requests.0 });
                 }
@@ -192,8 +211,8 @@ impl JudgeDriver {
         }
         let event = match todo {
             Todo::Restore => Some(Event::Restored(disk.map(|snapshot| Box::new(snapshot.restore(run_sequential))))),
-            Todo::FindEnd => {
-                self.end = Some(world.bus.stable_end(&verdicts_of(self.log)));
+            Todo::FindEnd(number) => {
+                self.end = Some(Question { number, end: world.bus.stable_end(&verdicts_of(self.log)) });
                 None
             }
             Todo::Join => {
@@ -208,12 +227,13 @@ impl JudgeDriver {
                 self.revoking = false;
                 None
             }
-            Todo::FetchInput => {
+            Todo::FetchInput(question) => {
                 let committed = |input| Some((input, world.bus.committed(GROUP, input)?.offset));
                 let committed = world.inputs.iter().filter_map(committed);
                 let committed = committed.map(|(input, offset)| (input.clone(), offset)).collect();
                 let partitions = world.inputs.iter().cloned().collect();
-                Some(Event::InputCommitted(InputOffsets { committed, partitions }))
+                let input = InputOffsets { committed, partitions };
+                Some(Event::InputCommitted { question, input })
             }
             Todo::Trim { verdicts, requests } => {
                 let name = self.name.clone();
@@ -240,6 +260,13 @@ impl JudgeDriver {
             self.judge.handle(world.elapsed, event);
         }
         Ok(())
+    }
+
+    /// What is followed is another reading now: what was asked about the former one is not answered any more.
+    fn forget_end(&mut self) {
+        self.end = None;
+        self.delayed_end = None;
+        self.todo.retain(|todo| !matches!(todo, Todo::FindEnd(_)));
     }
 
     fn join(&mut self, world: &mut World) {
@@ -310,10 +337,12 @@ impl JudgeDriver {
         let event = match world.bus.fetch(&log, from) {
             Fetched::OutOfRange => {
                 self.follow = None;
-                self.end = None;
+                self.forget_end();
                 Some(Event::LogMoved)
             }
-            Fetched::Record { offset, value: Value::Verdict(part), .. } if self.end.is_none_or(|end| from < end) => {
+            Fetched::Record { offset, value: Value::Verdict(part), .. }
+                if self.end.is_none_or(|asked| from < asked.end) =>
+            {
                 self.follow = Some(From::Offset(offset + 1));
                 match self.reader.push(offset, part) {
                     Ok(whole) => {
@@ -332,7 +361,15 @@ impl JudgeDriver {
                     Fetched::Record { .. } | Fetched::OutOfRange => from,
                 };
                 self.follow = Some(From::Offset(position));
-                self.end.take_if(|end| position >= *end).map(|_| Event::FollowedToEnd)
+                let reached = self.end.take_if(|asked| position >= asked.end);
+                reached.and_then(|asked| {
+                    // It may be on its way for a while: the group, or another judge, may be faster.
+                    if self.delayed_end.is_none() && world.harm(300) {
+                        self.delayed_end = Some(asked.number);
+                        return None;
+                    }
+                    Some(Event::FollowedToEnd { question: asked.number })
+                })
             }
         };
         if let Some(event) = event {

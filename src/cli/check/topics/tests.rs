@@ -91,6 +91,9 @@ fn a_log_that_would_lose_facts_fails() {
     assert_eq!(look(&asked, &[("unclean.leader.election.enable", "true")])[0].0, State::Warn);
     assert_eq!(look(&asked, &[("min.insync.replicas", "1")])[0].0, State::Warn);
     assert_eq!(look(&asked, &[("min.insync.replicas", "3")])[0].0, State::Ok);
+    assert_eq!(look(&answered, &[("max.message.bytes", "1048588")])[0].0, State::Ok, "as brokers have it");
+    assert_eq!(look(&answered, &[("max.message.bytes", "8388608")])[0].0, State::Ok);
+    assert_eq!(look(&answered, &[("max.message.bytes", "500000")])[0].0, State::Warn);
     let single = TopicView { replicas: 1, ..good(&asked) };
     assert!(
         log(&asked, Some(&single), 3, &settings)

@@ -184,6 +184,12 @@ pub enum CodecError {
     },
 }
 
+/// Says whether bytes are meant to be a record of either log: whatever else they hold was not written by dupgate.
+#[must_use]
+pub fn is_ours(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
+}
+
 fn reject(from: &mut Reader<'_>) -> Result<Reject, CodecError> {
     let code = from.byte("reason")?;
     Reject::from_code(code).ok_or(CodecError::BadValue { what: "reason", value: u64::from(code) })

@@ -131,6 +131,13 @@ impl<V> Bus<V> {
         group.rebalance();
     }
 
+    /// A topic is not consumed any more, or is gone: nobody owns its partition.
+    pub(crate) fn remove_partition(&mut self, name: &str, partition: &PartitionId) {
+        let group = self.group_mut(name);
+        group.partitions.retain(|known| known != partition);
+        group.rebalance();
+    }
+
     /// Joins. A known instance id takes over its assignment without a rebalance; the older member is fenced.
     pub(crate) fn join(&mut self, name: &str, instance: Option<&str>) -> MemberId {
         self.members_made += 1;

@@ -57,6 +57,8 @@ pub(super) enum State {
     Committed(PartitionId, Option<i64>),
     Blocked(PartitionId, String),
     Free(PartitionId),
+    /// Records were deleted from its beginning.
+    Trimmed(PartitionId),
     Ends(PartitionId, Vec<String>),
     Times(Source, usize),
     Delivered,
@@ -91,6 +93,8 @@ pub(super) enum Command {
     Expect(State),
     Rewind(PartitionId, i64),
     Cut(PartitionId, i64),
+    /// The input is not consumed any more.
+    Drop(PartitionId),
     Reopen(PartitionId, i64, i64),
     Forget(Source),
     /// Pages may be left when the scenario ends.
@@ -162,6 +166,7 @@ pub(super) fn command(text: &str) -> Read<Command> {
             let (from, to) = range.split_once("..").ok_or("reopen TOPIC:N FROM..TO")?;
             Ok(Command::Reopen(partition(input)?, number(from)?, number(to)?))
         }
+        ("drop", [input]) => Ok(Command::Drop(partition(input)?)),
         ("forget", [page]) => Ok(Command::Forget(source(page)?)),
         ("unfinished", []) => Ok(Command::Unfinished),
         _ => Err("no such command".to_owned()),
@@ -191,6 +196,7 @@ fn state(text: &str) -> Read<State> {
         [input, "committed", offset] => Ok(State::Committed(partition(input)?, Some(number(offset)?))),
         [input, "blocked", why @ ..] => Ok(State::Blocked(partition(input)?, why.join(" "))),
         [input, "free"] => Ok(State::Free(partition(input)?)),
+        [log, "trimmed"] => Ok(State::Trimmed(partition(log)?)),
         [page, "delivered", times, "times"] => Ok(State::Times(source(page)?, number(times)?)),
         _ => Err("no such state".to_owned()),
     }

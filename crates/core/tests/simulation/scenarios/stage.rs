@@ -136,6 +136,10 @@ impl Stage {
                 self.world.bus.set_committed(GROUP, &input, offset);
             }
             Command::Cut(log, offset) => self.world.bus.delete_before(&log, offset),
+            Command::Drop(input) => {
+                self.world.bus.remove_partition(GROUP, &input);
+                self.world.inputs.retain(|known| *known != input);
+            }
             Command::Reopen(partition, from, to) => self.ask(RequestBody::Reopen { partition, from, to }),
             Command::Forget(source) => self.ask(RequestBody::Forget(ForgetTarget::Source(source))),
             Command::Unfinished => self.unfinished = true,
@@ -362,6 +366,10 @@ impl Stage {
                 format!("blocked is {:?}", self.blocked(input))
             }),
             State::Free(input) => so(self.blocked(input).is_none(), || format!("blocked is {:?}", self.blocked(input))),
+            State::Trimmed(log) => {
+                let start = self.world.bus.start(log);
+                so(start > 0, || format!("it begins at {start}"))
+            }
             State::Ends(input, expected) => {
                 let ends: Vec<String> =
                     (0_i64..).zip(expected).map(|(offset, _)| self.end(&input.at(offset))).collect();

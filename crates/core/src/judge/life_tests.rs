@@ -1,0 +1,138 @@
+//! A judge's life, where the order of events is what matters.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::test_judge::TestJudge;
+use super::tests::rules;
+use super::{Event, Role, State};
+use crate::protocol::{
+    Checkpoint, LogIdentity, RequestOffset, Rules, RulesNumber, VerdictBatch, VerdictOffset, VerdictRecord,
+};
+use crate::transaction::Call;
+
+/// A checkpoint as a new log begins with.
+fn beginning(log: u64, rules: Rules) -> Checkpoint {
+    State::begin(LogIdentity(log), rules, RequestOffset(0)).checkpoint(None, |_| 0, &BTreeMap::new()).unwrap()
+}
+
+fn batch(log: u64, next_request: i64) -> VerdictRecord {
+    VerdictRecord::Verdicts(VerdictBatch {
+        log: LogIdentity(log),
+        rules: RulesNumber(1),
+        watermarks: crate::protocol::ExpiryWatermarks::START,
+        next_request: RequestOffset(next_request),
+        verdicts: Vec::new(),
+    })
+}
+
+#[test]
+fn offsets_of_the_input_that_come_while_standing_by_hold_nothing_up() {
+    let mut judge = TestJudge::active();
+    judge.page(0);
+    let question = judge.question().expect("a checkpoint is due");
+    judge.handle(Event::Revoked);
+    assert_eq!(judge.role(), Role::Standby);
+    judge.answer(question, 1);
+    judge.handle(Event::Assigned);
+    assert_eq!(judge.role(), Role::Active);
+    judge.handle(Event::Tick);
+    let question = judge.question().expect("the checkpoint is still due");
+    judge.answer(question, 1);
+    assert_eq!(judge.judge.state().delivered(&TestJudge::input()), 1, "it is written");
+}
+
+#[test]
+fn a_range_is_reopened_by_a_judge_that_stood_by_while_the_offsets_of_the_input_came() {
+    let mut judge = TestJudge::active();
+    judge.page(0);
+    judge.page(1);
+    let former = judge.question().expect("a checkpoint is due");
+    judge.handle(Event::Lost);
+    assert_eq!(judge.role(), Role::Standby);
+    judge.handle(Event::Assigned);
+    judge.reopen(0..2);
+    let question = judge.question().expect("asked again");
+    // The answer to the former life's question comes late: more was committed since.
+    judge.answer(former, 0);
+    judge.answer(question, 2);
+    assert!(!judge.is_judged(0) && !judge.is_judged(1), "reopened");
+    judge.page(2);
+    assert!(judge.is_judged(2), "judging goes on");
+}
+
+#[test]
+fn a_delayed_end_of_the_log_ends_no_later_take_over() {
+    let mut judge = TestJudge::standby();
+    judge.holds_ends = true;
+    judge.handle(Event::Assigned);
+    let earlier = judge.end_question().expect("follows to the last record");
+    judge.handle(Event::Revoked);
+    // Another judge writes meanwhile.
+    judge.handle(Event::Assigned);
+    let question = judge.end_question().expect("follows to the last record");
+    judge.handle(Event::FollowedToEnd { question: earlier });
+    assert_eq!(judge.role(), Role::TakingOver);
+    judge.handle(Event::FollowedToEnd { question });
+    assert_eq!(judge.role(), Role::Active);
+}
+
+#[test]
+fn a_refused_record_is_sent_again_after_a_pause_that_grows() {
+    let mut judge = TestJudge::active();
+    judge.refuses = true;
+    judge.calls.clear();
+    judge.page(0);
+    let attempt = [Call::Begin, Call::Produce, Call::Abort];
+    assert_eq!(judge.calls, attempt);
+    judge.pass(Duration::from_millis(900));
+    assert_eq!(judge.calls, attempt, "not at once");
+    judge.page(1);
+    judge.pass(Duration::from_millis(100));
+    assert_eq!(judge.calls.len(), 2 * attempt.len());
+    judge.pass(Duration::from_millis(1_900));
+    assert_eq!(judge.calls.len(), 2 * attempt.len(), "the second pause is longer");
+    judge.refuses = false;
+    judge.pass(Duration::from_millis(100));
+    assert_eq!(judge.calls.last(), Some(&Call::Commit));
+    assert!(judge.judge.settled_at().is_some(), "what was judged meanwhile is committed as well");
+}
+
+#[test]
+fn a_judge_that_is_refused_can_still_hand_over() {
+    let mut judge = TestJudge::active();
+    judge.refuses = true;
+    judge.page(0);
+    judge.handle(Event::Revoked);
+    assert_eq!(judge.role(), Role::Draining);
+    judge.refuses = false;
+    judge.pass(Duration::from_secs(1));
+    assert_eq!(judge.role(), Role::Standby);
+}
+
+#[test]
+fn the_beginning_of_another_log_is_taken_over_where_it_stands() {
+    let mut judge = TestJudge::restoring();
+    judge.holds_ends = true;
+    judge.handle(Event::Restored(None));
+    assert_eq!(judge.read_from_the_beginning(), 1);
+    let checkpoint = |log| VerdictRecord::Checkpoint(Box::new(beginning(log, rules(1_000))));
+    // What is left of a log whose first checkpoint is gone, another one, and the log that is written now.
+    let records = [batch(1, 9), checkpoint(2), batch(2, 3), checkpoint(3), batch(3, 5)];
+    for (offset, record) in (0..).zip(records) {
+        judge.followed(offset, record);
+        assert_eq!(judge.read_from_the_beginning(), 0, "at {offset}");
+    }
+    assert_eq!(judge.judge.state().log(), Some(LogIdentity(3)));
+    assert_eq!(judge.judge.state().next_request(), RequestOffset(5));
+}
+
+#[test]
+fn a_later_checkpoint_of_another_log_is_not_taken_for_its_beginning() {
+    let mut judge = TestJudge::standby();
+    judge.followed(0, VerdictRecord::Checkpoint(Box::new(beginning(1, rules(1_000)))));
+    judge.read_from_the_beginning();
+    let later = Checkpoint { previous: Some(VerdictOffset(0)), ..beginning(2, rules(1_000)) };
+    judge.followed(1, VerdictRecord::Checkpoint(Box::new(later)));
+    assert_eq!(judge.read_from_the_beginning(), 1, "there is more of it");
+}

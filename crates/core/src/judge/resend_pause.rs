@@ -1,0 +1,57 @@
+//! The pause before verdicts are sent again that the brokers refused.
+
+use std::time::Duration;
+
+use crate::transaction::CallError;
+
+/// The first pause; each further one in a row is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(32);
+
+/// Whether, and until when, a refused transaction waits before it is begun again.
+#[derive(Debug, Default)]
+pub(super) struct ResendPause {
+    /// Refusals since the last commit.
+    refusals: u32,
+    /// The transaction that is being aborted was refused.
+    is_refused: bool,
+    /// When it is begun again.
+    until: Option<Duration>,
+}
+
+impl ResendPause {
+    /// Notes why a call failed.
+    pub(super) fn failed(&mut self, error: &CallError) {
+        if matches!(error, CallError::Undeliverable { .. }) {
+            self.is_refused = true;
+            self.refusals = self.refusals.saturating_add(1);
+        }
+    }
+
+    /// The transaction is aborted. Says whether it is to be begun again at once.
+    pub(super) fn aborted(&mut self, now: Duration) -> bool {
+        if !std::mem::take(&mut self.is_refused) {
+            return true;
+        }
+        let doublings = self.refusals.saturating_sub(1).min(5);
+        self.until = Some(now + (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE));
+        false
+    }
+
+    /// Says, once, that the pause is over.
+    pub(super) fn is_over(&mut self, now: Duration) -> bool {
+        self.until.take_if(|until| now >= *until).is_some()
+    }
+
+    /// Says whether a transaction waits.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Returns how often in a row the brokers refused what is to be committed.
+    pub(super) const fn refusals(&self) -> u32 {
+        self.refusals
+    }
+}
