@@ -1,7 +1,7 @@
 //! Replays of what a live deployment has judged, by the program as a user runs it.
 
 use std::collections::BTreeMap;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use dupgate::crawl::{Crawl, CrawlSettings};
 use dupgate::record::Source;
@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, Shape};
 use crate::several_instances::Team;
 
 /// Writes a generated crawl evenly to the partitions of the input.
-fn crawl(broker: &Broker, cluster: &Cluster<'_>, pages: usize, partitions: u64) {
+pub(crate) fn crawl(broker: &Broker, cluster: &Cluster<'_>, pages: usize, partitions: u64) {
     let settings = CrawlSettings { seed: 17, topics: 1, bytes: 200..=900, ..CrawlSettings::default() };
     let pen = Pen::new(broker);
     for planted in Crawl::new(settings).unwrap().take(pages) {
@@ -88,7 +88,7 @@ pub(crate) fn said(records: &BTreeMap<(String, i32), Vec<Record>>) -> BTreeMap<S
     said
 }
 
-fn as_said(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<Source, (String, Option<String>)> {
+pub(crate) fn as_said(outcomes: &BTreeMap<Source, Outcome>) -> BTreeMap<Source, (String, Option<String>)> {
     let judged = outcomes.iter().filter(|(_, outcome)| outcome.output_kind != crate::accounting::OutputKind::Dead);
     judged
         .map(|(source, outcome)| {
@@ -112,7 +112,11 @@ impl Running {
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.0.try_wait().expect("a status").is_some()
+        self.ended().is_some()
+    }
+
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().expect("a status")
     }
 }
 

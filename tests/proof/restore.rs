@@ -32,7 +32,7 @@ fn page(number: usize) -> Page {
 }
 
 /// Writes pages, and waits for what comes of them.
-struct Writer<'c> {
+pub(crate) struct Writer<'c> {
     cluster: &'c Cluster<'c>,
     pen: Pen,
     out: Shelf,
@@ -40,12 +40,12 @@ struct Writer<'c> {
 }
 
 impl<'c> Writer<'c> {
-    fn new(cluster: &'c Cluster<'c>) -> Self {
+    pub(crate) fn new(cluster: &'c Cluster<'c>) -> Self {
         let out = Shelf::open(cluster.broker(), &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
         Self { cluster, pen: Pen::new(cluster.broker()), out, written: 0 }
     }
 
-    fn write(&mut self, count: usize) {
+    pub(crate) fn write(&mut self, count: usize) {
         self.write_to(0, count);
     }
 
@@ -76,7 +76,7 @@ fn snapshot(disk: &Path, scheme: &SchemeId) -> Option<(i64, u64)> {
 }
 
 /// Logs whose verdicts are of no use after four hundred pages.
-fn config() -> Value {
+pub(crate) fn config() -> Value {
     json!({
         "window": { "size": "60s", "allowed_lateness": "10s" },
         "judge": { "checkpoint_interval_records": 300 },
@@ -85,7 +85,7 @@ fn config() -> Value {
 }
 
 /// Writes pages to the first topic until the verdict log was trimmed so many times.
-fn write_until_trimmed(writer: &mut Writer<'_>, log: &str, times: usize) {
+pub(crate) fn write_until_trimmed(writer: &mut Writer<'_>, log: &str, times: usize) {
     let (before, first) = (writer.cluster.beginning(log), writer.written);
     let mut starts = BTreeSet::new();
     while starts.len() < times {

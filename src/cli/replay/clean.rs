@@ -7,7 +7,7 @@ use crate::cli::output::{Format, print_list};
 use crate::cli::{Global, note};
 use crate::error::{Fatal, Reason};
 use crate::replay::own_name;
-use crate::runtime::replay::Store;
+use crate::runtime::replay::{Lock, Store};
 
 /// Deletes what a replay has left, or names it.
 pub(super) fn clean(args: &CleanArgs, global: &Global) -> Result<(), Fatal> {
@@ -21,6 +21,8 @@ pub(super) fn clean(args: &CleanArgs, global: &Global) -> Result<(), Fatal> {
     }
     let done = if args.execute { "deleted" } else { "would be deleted" };
     if args.execute {
+        // Nobody deletes what is being written.
+        let _lock = Lock::take(&live, &args.id)?;
         store.remove(&args.id, &topics)?;
     }
     let named = topics.iter().map(|name| ("topic", name.as_str())).chain([("group", group.as_str())]);

@@ -128,6 +128,7 @@ pub(super) fn show(plan: &Plan, sample: Option<Sample>, global: &Global) -> Resu
             format!("{time} at {} pages a second, measured on a sample", human::count(round(rate.pages))),
         ]);
     }
+    rows.extend(disk(plan, rate).map(|disk| vec!["disk".to_owned(), disk]));
     rows.extend(plan.warnings.iter().map(|warning| vec!["warning".to_owned(), warning.clone()]));
     let rows: Vec<Vec<String>> = rows.into_iter().map(|row| [vec![String::new()], row].concat()).collect();
     print(&format!("replay {}", plan.id))?;
@@ -195,6 +196,25 @@ fn rounded(bytes: u64) -> ByteSize {
     let units = [unit.0, unit.1, unit.2, unit.3];
     let unit = units.into_iter().find(|unit| bytes >= *unit * 2).unwrap_or(1);
     ByteSize(bytes / unit * unit)
+}
+
+/// What the topics of the replay take on the brokers, before they are compressed.
+fn disk(plan: &Plan, rate: Option<Rate>) -> Option<String> {
+    if plan.copies == 0 {
+        return None;
+    }
+    let copies = format!("{} cop{} of each page", plan.copies, if plan.copies == 1 { "y" } else { "ies" });
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let bytes = if plan.is_of_files() {
+        plan.file_bytes()
+    } else {
+        rate.map_or(0, |rate| round(rate.page_bytes * plan.records as f64))
+    };
+    if bytes == 0 {
+        return Some(format!("the brokers keep {copies} until `replay clean`"));
+    }
+    let bytes = rounded(bytes.saturating_mul(u64::from(plan.copies)));
+    Some(format!("up to {bytes} on the brokers until `replay clean`: {copies}"))
 }
 
 fn order(plan: &Plan) -> String {

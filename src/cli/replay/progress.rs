@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::human;
 use crate::replay::{Counts, Plan};
+use crate::runtime::clock::Clock;
 use crate::runtime::replay::{Phase, Report};
 
 /// Time between two log lines.
@@ -20,6 +21,28 @@ pub(super) struct Progress {
     ticks: Receiver<Instant>,
     /// What was done before this run began.
     before: Option<u64>,
+    /// Begins with this run.
+    clock: Clock,
+}
+
+/// How fast a run is, and how long it takes at that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pace {
+    each_second: u64,
+    /// `None` while nothing is done.
+    left: Option<Duration>,
+}
+
+impl Pace {
+    fn of(done: u64, left: u64, elapsed: Duration) -> Self {
+        let millis = elapsed.as_millis().max(1);
+        let each_second = u64::try_from(u128::from(done) * 1000 / millis).unwrap_or(u64::MAX);
+        let takes = (u128::from(left) * millis).checked_div(u128::from(done));
+        Self {
+            each_second,
+            left: takes.map(|takes| Duration::from_secs(u64::try_from(takes / 1000).unwrap_or(u64::MAX))),
+        }
+    }
 }
 
 impl Progress {
@@ -35,7 +58,7 @@ impl Progress {
             let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(total).with_style(style)
         });
-        Self { plan: plan.clone(), bar, ticks: tick(LOG_INTERVAL), before: None }
+        Self { plan: plan.clone(), bar, ticks: tick(LOG_INTERVAL), before: None, clock: Clock::start() }
     }
 
     /// Shows the newest figures.
@@ -59,11 +82,34 @@ impl Progress {
         } else if self.ticks.try_recv().is_ok() {
             let percent = percent(done, total);
             let yielding = if let Phase::Yielding(lag) = report.phase { Some(lag) } else { None };
+            let pace = Pace::of(done - before.min(done), total - done.min(total), self.clock.now());
+            let (each_second, left) = (pace.each_second, pace.left.map(human::span));
             if self.plan.is_of_files() {
                 let pages = report.counts.pages;
-                tracing::info!(phase, pages, bytes = done, of = total, percent, duplicates, yielding, "replaying");
+                tracing::info!(
+                    phase,
+                    pages,
+                    bytes = done,
+                    of = total,
+                    percent,
+                    bytes_per_second = each_second,
+                    left,
+                    duplicates,
+                    yielding,
+                    "replaying"
+                );
             } else {
-                tracing::info!(phase, pages = done, of = total, percent, duplicates, yielding, "replaying");
+                tracing::info!(
+                    phase,
+                    pages = done,
+                    of = total,
+                    percent,
+                    pages_per_second = each_second,
+                    left,
+                    duplicates,
+                    yielding,
+                    "replaying"
+                );
             }
         }
     }
@@ -87,4 +133,17 @@ pub(super) fn percent(done: u64, of: u64) -> u64 {
 pub(super) fn share(counts: &Counts) -> f64 {
     let judged = counts.pages.max(1) as f64;
     (counts.duplicates() as f64 / judged * 1000.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_was_done() {
+        let pace = Pace::of(2_000, 6_000, Duration::from_secs(10));
+        assert_eq!(pace, Pace { each_second: 200, left: Some(Duration::from_secs(30)) });
+        assert_eq!(Pace::of(0, 6_000, Duration::from_secs(10)), Pace { each_second: 0, left: None });
+        assert_eq!(Pace::of(u64::MAX, 0, Duration::ZERO).left, Some(Duration::ZERO));
+    }
 }

@@ -39,7 +39,7 @@ fn document(plan: &Plan, outcome: &Outcome) -> Value {
         "records": plan.records, "warm_up_records": plan.warm_up_records, "files": plan.files,
         "elapsed_ms": outcome.elapsed_ms, "worked_ms": outcome.total.worked_ms,
         "digests": {"verdicts": outcome.total.verdicts, "outputs": outcome.total.outputs},
-        "variants": variants,
+        "variants": variants, "warnings": plan.warnings,
     })
 }
 

@@ -6,10 +6,11 @@ use std::path::Path;
 use super::progress::Progress;
 use super::settings::{self, Both};
 use super::{PaceArgs, ResumeArgs, RunArgs, plan, report};
+use crate::cli::output::Format;
 use crate::cli::{Global, note};
 use crate::error::{Fatal, Reason};
 use crate::replay::{Plan, Target};
-use crate::runtime::replay::{self, Lock, Options, Store, Stored};
+use crate::runtime::replay::{self, Lock, Options, ReplayState, Store, Stored};
 use crate::runtime::service;
 use crate::telemetry::Metrics;
 
@@ -31,6 +32,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
         note("nothing was done: add --execute to run it");
         return Ok(());
     }
+    announce(&plan, args.plan.as_deref(), global)?;
     confirm(&plan, args.confirm_live.as_deref())?;
     let (stored, lock) = if plan.into.writes() {
         if store.is_begun(&plan.id)? {
@@ -44,9 +46,10 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
         store.begin(&plan, both.tried.first().unwrap_or(&both.live))?;
         (store.progress(plan)?, Some(lock))
     } else {
-        (Stored { plan, total: None, marks: std::collections::BTreeMap::new() }, None)
+        (Stored::planned(plan), None)
     };
-    go(stored, lock, &both, &args.pace, global)
+    stored.expect_place()?;
+    go(&store, stored, lock, &both, &args.pace, global)
 }
 
 /// Goes on with a replay.
@@ -56,19 +59,27 @@ pub(super) fn resume(args: &ResumeArgs, global: &Global) -> Result<(), Fatal> {
     let seen = store.look(&args.id)?;
     let both = settings::of_plan(global, &seen.plan)?;
     replay::check(&seen.plan, &store, &both.live, &both.tried)?;
-    if seen.total.as_ref().is_some_and(|total| total.is_done) {
+    if seen.state == ReplayState::Done {
         note(&format!("replay {} is done already", args.id));
         return Ok(());
     }
     let lock = Lock::take(&both.live, &args.id)?;
     let stored = store.take_over(seen.plan)?;
+    stored.expect_place()?;
     // A run that ended before it had written everything.
-    store.begin_again(&stored.plan, both.tried.first().unwrap_or(&both.live))?;
-    go(stored, Some(lock), &both, &args.pace, global)
+    store.begin_again(&stored, both.tried.first().unwrap_or(&both.live))?;
+    go(&store, stored, Some(lock), &both, &args.pace, global)
 }
 
 /// Runs a replay to its end. The lock is held until then; one that writes nothing needs none.
-fn go(stored: Stored, _lock: Option<Lock>, both: &Both, args: &PaceArgs, global: &Global) -> Result<(), Fatal> {
+fn go(
+    store: &Store,
+    stored: Stored,
+    _lock: Option<Lock>,
+    both: &Both,
+    args: &PaceArgs,
+    global: &Global,
+) -> Result<(), Fatal> {
     let plan = stored.plan.clone();
     let signals = service::signals()?;
     let mut of_metrics = both.live.metrics.clone();
@@ -80,7 +91,21 @@ fn go(stored: Stored, _lock: Option<Lock>, both: &Both, args: &PaceArgs, global:
     let outcome =
         replay::run(stored, &both.live, &both.tried, &options, &metrics, &signals, |report| progress.show(report));
     progress.end();
-    report::tell(&plan, &outcome?, args.report.as_deref(), global)
+    let outcome = outcome?;
+    if plan.into.writes() {
+        store.finish(&plan, &outcome.total)?;
+    }
+    report::tell(&plan, &outcome, args.report.as_deref(), global)
+}
+
+/// Shows what is about to be done, before anything is: the plan, or only what deserves attention where the plan was shown when
+/// it was made, or where standard output is for the report.
+fn announce(plan: &Plan, from_file: Option<&Path>, global: &Global) -> Result<(), Fatal> {
+    if from_file.is_none() && Format::or_usual(global.output) == Format::Table {
+        return plan::show(plan, None, global);
+    }
+    plan.warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<Plan, Fatal> {

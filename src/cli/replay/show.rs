@@ -11,7 +11,7 @@ use crate::cli::output::{Format, print_list};
 use crate::cli::{Global, human};
 use crate::error::Fatal;
 use crate::replay::Target;
-use crate::runtime::replay::{Store, Stored};
+use crate::runtime::replay::{ReplayState, Store, Stored};
 
 /// From one look to the next.
 const LOG_INTERVAL: Duration = Duration::from_secs(2);
@@ -25,7 +25,7 @@ pub(super) fn status(args: &StatusArgs, global: &Global) -> Result<(), Fatal> {
     let ticks = tick(LOG_INTERVAL);
     loop {
         let stored = store.look(id)?;
-        let is_done = stored.total.as_ref().is_some_and(|total| total.is_done);
+        let is_done = matches!(stored.state, ReplayState::Done | ReplayState::Expired);
         let (row, object) = shown(&stored);
         print_list(Format::or_usual(global.output), &HEADS, &[row], vec![object])?;
         if is_done || !args.watch {
@@ -58,10 +58,11 @@ pub(super) fn list(global: &Global) -> Result<(), Fatal> {
 fn shown(stored: &Stored) -> (Vec<String>, Value) {
     let Stored { plan, total, .. } = stored;
     let counts = total.as_ref().map(|total| total.counts.clone()).unwrap_or_default();
-    let state = match total {
-        None => "planned",
-        Some(total) if total.is_done => "done",
-        Some(_) => "begun",
+    let state = match stored.state {
+        ReplayState::Planned => "planned",
+        ReplayState::Begun => "begun",
+        ReplayState::Done => "done",
+        ReplayState::Expired => "expired",
     };
     let (done, of) = plan.done(&counts, total.as_ref().and_then(|total| total.place.as_ref()));
     let percent = if state == "done" { 100 } else { percent(done, of) };

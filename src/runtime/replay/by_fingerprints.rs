@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, bounded};
 
 use super::super::fatal::failure;
 use super::super::service_context;
-use super::by_log::{live_name, next_walk};
+use super::by_log::next_walk;
 use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::error::{Fatal, Reason};
@@ -20,7 +20,7 @@ use crate::kafka::offsets::Offsets;
 use crate::kafka::requests::{Requests, RequestsError};
 use crate::protocol::{PageRequest, Request, RequestBody, RequestId, RequestOffset, Verdict};
 use crate::record::PartitionId;
-use crate::replay::{Next, Part, name_of};
+use crate::replay::{Next, Part, live_name, name_of};
 use crate::worker::PageOutcome;
 
 /// How long requests may take to come.
@@ -48,6 +48,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             if let Some(end) = walk.requests_end() {
                 kept.read_up_to(end)?;
             }
+            let end = walk.requests_end();
             walk.take()?;
             let mut steps = 0;
             while let Some(step) = walk.step()? {
@@ -58,6 +59,9 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
                 if steps % LOOK == 0 {
                     self.housekeeping()?;
                 }
+            }
+            if let Some(end) = end {
+                kept.drop_before(end);
             }
             // Nothing is written of it: what was ruled is counted, and that is all.
             walk.order.judges().iter_mut().for_each(|judge| drop(judge.records()));
@@ -111,7 +115,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
 struct Kept {
     portions: Receiver<Result<Vec<Asked>, RequestsError>>,
     /// Pages asked about, in the order of the log.
-    pages: VecDeque<(RequestId, PageRequest)>,
+    pages: VecDeque<(RequestOffset, RequestId, PageRequest)>,
     /// Records below this offset were handed over.
     next: RequestOffset,
     /// Records from this offset on are not read.
@@ -151,7 +155,7 @@ impl Kept {
             for Asked { offset, requests, .. } in read {
                 self.next = offset.next();
                 let pages = requests.into_iter().filter_map(|Request { id: request, body }| match body {
-                    RequestBody::Page(page) => Some((request, page)),
+                    RequestBody::Page(page) => Some((offset, request, page)),
                     RequestBody::Withdraw { .. } | RequestBody::Forget(_) | RequestBody::Reopen { .. } => None,
                 });
                 self.pages.extend(pages);
@@ -163,7 +167,12 @@ impl Kept {
     /// Returns the page of a request, if the log still has it. Verdicts stand in the order of their requests: what stands
     /// before it is not asked for any more.
     fn take(&mut self, request: RequestId) -> Option<PageRequest> {
-        let at = self.pages.iter().position(|(found, _)| *found == request)?;
-        self.pages.drain(..=at).next_back().map(|(_, page)| page)
+        let at = self.pages.iter().position(|(_, found, _)| *found == request)?;
+        self.pages.drain(..=at).next_back().map(|(_, _, page)| page)
+    }
+
+    /// Forgets the pages of requests below this offset: all that is ruled on them was handed over.
+    fn drop_before(&mut self, offset: RequestOffset) {
+        while self.pages.pop_front_if(|(at, _, _)| *at < offset).is_some() {}
     }
 }

@@ -1,24 +1,25 @@
 //! The order of the log: pages are judged where the live verdict log has their verdicts, and leave in the order of the input.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::sync::Arc;
 
 use super::super::service_context;
+use super::kept_log;
 use super::log_stream::LogStream;
 use super::run::{Phase, Report, Run};
 use super::walk::{Step, Walk, diverged};
 use crate::error::{Fatal, Reason};
 use crate::kafka::output::PagePayload;
 use crate::protocol::{Answer, LogPartition, Verdict};
-use crate::record::{PartitionId, Reject, Source, Timestamp};
-use crate::replay::{InputRange, LogOrder, LogRange, Next, PageQueues, Part, Target, name_of};
-use crate::worker::{Page, PageAction, PageOutcome, verdict_name};
+use crate::record::{PartitionId, Source, Timestamp};
+use crate::replay::{Leaving, LogOrder, LogPages, LogRange, Next, Part, Target, live_name, name_of};
+use crate::worker::{Page, PageAction, PageOutcome};
 
 impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     pub(super) fn by_log(&mut self) -> Result<(), Fatal> {
         let mut walks = self.walks()?;
-        let mut log = InLog { is_caught_up: self.marks.is_empty(), ..InLog::default() };
+        let pages = LogPages::resumed(self.ranges.clone(), &self.marks);
+        let mut log = InLog { pages, is_caught_up: self.marks.is_empty() };
         while let Some(at) = next_walk(&walks) {
             if !log.is_caught_up && walks.get(at).is_some_and(|walk| !walk.is_done()) {
                 self.catch_up(&mut walks, &mut log)?;
@@ -28,7 +29,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             }
             while let Some(step) = walks.get_mut(at).map(Walk::step).transpose()?.flatten() {
                 match (step, walks.get_mut(at)) {
-                    (Step::Done(next, verdict), _) => self.remember(&mut log, &next, *verdict),
+                    (Step::Done(next, verdict), _) => log.pages.remember(&next, *verdict),
                     (Step::Do(next), Some(walk)) => self.do_next(walk, &mut log, next)?,
                     (Step::Do(_), None) => {}
                 }
@@ -50,6 +51,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
 
     pub(super) fn walks(&mut self) -> Result<Vec<Walk>, Fatal> {
         let config = service_context::cluster(&self.live.kafka).follower(&self.plan.own_group());
+        kept_log::expect_kept(&self.plan, &self.offsets, &config, &self.marks)?;
         let mut walks = Vec::new();
         for range in self.plan.verdict_log.clone() {
             let LogRange { topic, partition: number, end, .. } = range;
@@ -71,47 +73,27 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         Ok(walks)
     }
 
-    /// Keeps what was ruled before the interruption for pages that are still to be delivered.
-    fn remember(&mut self, log: &mut InLog, next: &Next, verdict: Verdict) {
-        let Some(source) = verdict.answer.ruled_source().cloned() else { return };
-        if self.marks.get(&source.partition).is_some_and(|(offset, _)| source.offset < *offset) {
-            return;
-        }
-        let end = match &verdict.answer {
-            Answer::Withdrawn { reason, .. } => PageOutcome::DeadLetter(*reason),
-            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => PageOutcome::Ruled(Arc::new(verdict)),
-        };
-        if let Next::Page(live, _) = next
-            && name_of(&end) != live_name(live)
-        {
-            log.differ.insert(source.clone());
-        }
-        log.known.insert(source, end);
-    }
-
     /// Brings pages back that were read and not delivered when the replay was interrupted.
     fn catch_up(&mut self, walks: &mut [Walk], log: &mut InLog) -> Result<(), Fatal> {
-        walks.iter_mut().for_each(Walk::go_on);
+        walks.iter_mut().try_for_each(Walk::go_on)?;
         log.is_caught_up = true;
-        let mark = |range: &InputRange| Some((range.id(), *self.marks.get(&range.id())?));
-        let marks: Vec<(PartitionId, (i64, i64))> = self.plan.input.iter().filter_map(mark).collect();
-        for (partition, (delivered, read_to)) in marks {
-            log.read_to.insert(partition.clone(), read_to);
-            if delivered >= read_to {
-                continue;
-            }
+        for range in self.plan.input.clone() {
+            let partition = range.id();
+            let Some(end) = log.pages.held_before(&partition) else { continue };
             while let Some(page) = self.next_page(&partition)? {
                 let source = page.source.clone();
-                log.lanes.arrive(page);
-                if let Some(end) = log.known.remove(&source) {
-                    log.lanes.end(&source, end);
+                if !log.pages.was_held(&source) {
+                    // The last page that was held is gone from the input.
+                    self.arrive(log, page);
+                    break;
                 }
-                if source.offset + 1 >= read_to {
+                log.pages.put_back(page);
+                if source.offset + 1 >= end {
                     break;
                 }
             }
         }
-        log.known.clear();
+        log.pages.caught_up();
         Ok(())
     }
 
@@ -120,8 +102,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             Next::Withdrawn(source, reason) => {
                 self.read_up_to(log, &source)?;
                 walk.order.withdraw(&source, reason).map_err(diverged)?;
-                let bytes = log.lanes.get(&source).map(|page| page.payload.record.bytes());
-                if log.lanes.end(&source, PageOutcome::DeadLetter(reason)) {
+                let bytes = log.pages.get(&source).map(|page| page.payload.record.bytes());
+                if log.pages.end(&source, PageOutcome::DeadLetter(reason)) {
                     let ends = vec![PageOutcome::DeadLetter(reason); self.settings.len()];
                     self.note(Part::Range, &source, bytes.unwrap_or(0), &ends);
                 }
@@ -134,10 +116,10 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
         let Answer::Page(ruled) = &live.answer else { return Ok(()) };
         let source = ruled.source.clone();
         self.read_up_to(log, &source)?;
-        let page = log.lanes.get(&source);
+        let page = log.pages.get(&source);
         let bytes = page.map_or(0, |page| page.payload.record.bytes());
         self.hold(bytes)?;
-        let request = match log.lanes.get(&source).map(|page| &page.action) {
+        let request = match log.pages.get(&source).map(|page| &page.action) {
             Some(PageAction::Ask(_, request)) if request.digest != ruled.digest => {
                 let why = anyhow::anyhow!(
                     "{source}: the input holds another page than the one that was judged: the topic was made anew"
@@ -189,16 +171,16 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             if let Some(counts) = self.counts.first_mut() {
                 counts.note_change(live_name(live), name_of(&first));
             }
-            log.differ.insert(source.clone());
+            log.pages.note_difference(source);
         }
-        log.lanes.end(source, first);
+        log.pages.end(source, first);
         self.drain(log, &source.partition);
     }
 
     /// Reads a partition up to this page.
     fn read_up_to(&mut self, log: &mut InLog, source: &Source) -> Result<(), Fatal> {
         let partition = &source.partition;
-        while log.read_to.get(partition).is_none_or(|read_to| *read_to <= source.offset) {
+        while !log.pages.is_read(source) {
             let Some(page) = self.next_page(partition)? else { break };
             self.arrive(log, page);
         }
@@ -208,19 +190,11 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     fn arrive(&mut self, log: &mut InLog, page: Page<PagePayload>) {
         let (source, bytes) = (page.source.clone(), page.payload.record.bytes());
         let part = self.ranges.part(&source);
-        log.read_to.insert(source.partition.clone(), source.offset + 1);
         if let (PageAction::Settled(outcome), Part::Range) = (&page.action, part) {
             let ends = vec![outcome.clone(); self.settings.len()];
             self.note(part, &source, bytes, &ends);
         }
-        if part == Part::Range && !log.in_range.contains(&source.partition) {
-            // Warm-up pages without a verdict in the log do not block others.
-            log.in_range.insert(source.partition.clone());
-            for open in log.lanes.open(&source.partition) {
-                log.lanes.end(&open, PageOutcome::Tombstone);
-            }
-        }
-        log.lanes.arrive(page);
+        log.pages.arrive(page);
         self.drain(log, &source.partition);
     }
 
@@ -240,10 +214,8 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 
     fn drain(&mut self, log: &mut InLog, partition: &PartitionId) {
-        while let Some(output) = log.lanes.leave(partition) {
-            let differs = log.differ.remove(&output.page.source);
-            let is_wanted = self.plan.into != Target::Live || differs;
-            if is_wanted && self.ranges.part(&output.page.source) == Part::Range {
+        while let Some(Leaving { output, differs }) = log.pages.leave(partition) {
+            if self.plan.into != Target::Live || differs {
                 self.deliver(output);
             }
         }
@@ -257,25 +229,36 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
             while let Some(page) = self.next_page(&partition)? {
                 self.arrive(log, page);
             }
-            for source in log.lanes.open(&partition) {
-                let Some(page) = log.lanes.get(&source) else { continue };
+            for source in log.pages.open(&partition) {
+                let Some(page) = log.pages.get(&source) else { continue };
                 let bytes = page.payload.record.bytes();
-                let (number, ends) = match &page.action {
-                    PageAction::Ask(number, request) => (*number, Some(request.clone())),
-                    PageAction::Withdraw(number, _) => (*number, None),
+                let (number, asked) = match &page.action {
+                    PageAction::Ask(number, request) => (*number, Ok(request.clone())),
+                    PageAction::Withdraw(number, reason) => (*number, Err(*reason)),
                     PageAction::Settled(_) => continue,
                 };
                 let walk = walks.iter_mut().find(|walk| LogPartition::numbered(walk.partition.number) == Some(number));
-                let Some(walk) = walk else { continue };
-                let mut made = Vec::new();
+                let Some(walk) = walk else { return Err(lost(&source)) };
+                let mut ends = Vec::new();
                 for judge in walk.order.judges() {
-                    let verdict =
-                        ends.clone().map(|request| judge.judge(request, bound)).transpose().map_err(diverged)?;
-                    made.extend(verdict.flatten().map(|verdict| PageOutcome::Ruled(Arc::new(verdict))));
+                    ends.push(match &asked {
+                        Ok(request) => {
+                            let verdict = judge.judge(request.clone(), bound).map_err(diverged)?;
+                            PageOutcome::Ruled(Arc::new(verdict.ok_or_else(|| lost(&source))?))
+                        }
+                        Err(reason) => {
+                            judge.withdraw(source.clone(), *reason).map_err(diverged)?;
+                            PageOutcome::DeadLetter(*reason)
+                        }
+                    });
                 }
-                self.note(self.ranges.part(&source), &source, bytes, &made);
-                let end = made.into_iter().next().unwrap_or(PageOutcome::DeadLetter(Reject::Gone));
-                log.lanes.end(&source, end);
+                let part = self.ranges.part(&source);
+                self.note(part, &source, bytes, &ends);
+                let Some(end) = ends.into_iter().next() else { continue };
+                if let (Some(counts), Part::Range) = (self.counts.first_mut(), part) {
+                    counts.note_change(UNJUDGED, name_of(&end));
+                }
+                log.pages.end(&source, end);
             }
             self.drain(log, &partition);
         }
@@ -283,12 +266,7 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 
     fn flush_log(&mut self, walks: &mut [Walk], log: &InLog) -> Result<(), Fatal> {
-        for range in &self.plan.input {
-            let partition = range.id();
-            let Some(&read_to) = log.read_to.get(&partition) else { continue };
-            let offset = log.lanes.first(&partition).unwrap_or(read_to);
-            self.batch.marks.insert(partition, (offset, read_to));
-        }
+        self.batch.marks.extend(log.pages.marks());
         let mut records = Vec::new();
         for walk in walks.iter_mut() {
             let number = LogPartition::numbered(walk.partition.number).unwrap_or_default();
@@ -310,18 +288,19 @@ impl<S: FnMut(&Report<'_>)> Run<'_, S> {
     }
 }
 
+/// The live verdict of a page on which the live log has none.
+const UNJUDGED: &str = "none";
+
+/// A page of the range was judged live, and its verdict is not in the log.
+fn lost(source: &Source) -> Fatal {
+    Reason::State.because(anyhow::anyhow!(
+        "the live verdict log has no verdict on {source} any more: it was trimmed since the plan was made; make a new plan"
+    ))
+}
+
 /// What the order of the log keeps between two records.
-#[derive(Default)]
 struct InLog {
-    lanes: PageQueues<PagePayload>,
-    /// Pages of each partition before this offset were read.
-    read_to: BTreeMap<PartitionId, i64>,
-    /// Partitions whose range has begun.
-    in_range: BTreeSet<PartitionId>,
-    /// Pages whose verdict is another than the live one, until they are delivered.
-    differ: BTreeSet<Source>,
-    /// What was ruled before the interruption on pages that were not delivered.
-    known: HashMap<Source, PageOutcome>,
+    pages: LogPages<PagePayload>,
     is_caught_up: bool,
 }
 
@@ -329,12 +308,4 @@ struct InLog {
 pub(super) fn next_walk(walks: &[Walk]) -> Option<usize> {
     let keyed = walks.iter().enumerate().filter_map(|(at, walk)| Some((walk.key()?, at)));
     keyed.min().map(|(_, at)| at)
-}
-
-/// Names the verdict of the live service.
-pub(super) fn live_name(live: &Verdict) -> &'static str {
-    match &live.answer {
-        Answer::Page(page) => verdict_name(page),
-        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => "withdrawn",
-    }
 }

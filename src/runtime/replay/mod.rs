@@ -8,6 +8,7 @@ mod compare;
 mod feed;
 mod file_reader;
 mod files;
+mod kept_log;
 pub(super) mod log_stream;
 pub(super) mod pace;
 mod planning;
@@ -26,7 +27,7 @@ pub use pace::{NotARate, Rate};
 pub use planning::{Draft, Extent, Wanted, check, make};
 pub use run::{Options, Outcome, Phase, Report, run};
 pub use sample::{Sample, estimate};
-pub use store::{Lock, Store, Stored};
+pub use store::{Lock, ReplayState, Store, Stored};
 
 /// How long a question to the cluster may take.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -2,22 +2,24 @@
 //! deserves a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::clock::wall_time;
 use super::super::fatal::{self, failure};
+use super::super::output_settings;
 use super::super::service_context;
 use super::QUERY_TIMEOUT;
 use super::files;
-use super::log_stream::LogStream;
+use super::kept_log::{first_checkpoint, is_judged_before};
 use super::store::Store;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
 use crate::kafka::admin::LogNames;
 use crate::kafka::offsets::Offsets;
-use crate::protocol::{Checkpoint, LogPartition, RequestOffset, VerdictRecord};
+use crate::protocol::{Checkpoint, LogPartition, RequestOffset};
 use crate::record::{EventTime, PartitionId, Timestamp};
 use crate::replay::{ArchiveFile, InputRange, LogRange, Order, Plan, Reads, Shadow, Target, own_name};
 
@@ -81,7 +83,7 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
     let first = variants.first().unwrap_or(live);
     let cluster = service_context::cluster(&live.kafka);
     let offsets = Offsets::new(&cluster.query(&live.input.group), QUERY_TIMEOUT).map_err(failure)?;
-    let mut planning = Planning { store, live, offsets, warnings: Vec::new() };
+    let mut planning = Planning { store, live, offsets, warnings: Vec::new(), log_begins: Vec::new() };
     let Scope { order, input, verdict_log, files, begins } =
         if wanted.files.is_empty() { planning.topics(&wanted, first)? } else { planning.files(&wanted)? };
     let output = planning.outputs(&wanted, first)?;
@@ -107,9 +109,13 @@ pub fn make(store: &Store, live: &Settings, variants: &[Settings], wanted: Wante
         verdict_log,
         output,
         warnings: planning.warnings,
+        writes: String::new(),
+        copies: 0,
         hash: String::new(),
     };
-    Ok(Draft { plan: plan.sealed(), begins })
+    let writes = if plan.into.has_pages() { writes_digest(&plan, store, first)? } else { String::new() };
+    let copies = if plan.into == Target::Shadow { copies(&plan, store, first)? } else { 0 };
+    Ok(Draft { plan: Plan { writes, copies, ..plan }.sealed(), begins })
 }
 
 /// Makes sure that settings, cluster and files are those that a plan was made with.
@@ -133,7 +139,35 @@ pub fn check(plan: &Plan, store: &Store, live: &Settings, variants: &[Settings])
     if variants.iter().map(rules_digest).ne(plan.rules.iter().cloned()) {
         return refuse("what decides verdicts has changed since the plan was made".to_owned());
     }
+    if let Some(first) = variants.first().filter(|_| !plan.writes.is_empty())
+        && writes_digest(plan, store, first)? != plan.writes
+    {
+        let what = "settings of the output, or the number of partitions of a topic";
+        return refuse(format!("what decides how pages are written has changed since the plan was made ({what})"));
+    }
     plan.files.iter().try_for_each(files::verify)
+}
+
+/// Digest of what decides the records of a page, beside its verdict.
+fn writes_digest(plan: &Plan, store: &Store, settings: &Settings) -> Result<String, Fatal> {
+    let output = &settings.output;
+    let (routing, value) = (output_settings::routing(settings), output_settings::duplicate_value(settings));
+    let mut text =
+        format!("{routing:?} {value:?} {:?} {} {:?}", output.timestamp, output.header_prefix, output.dropped_headers);
+    let inputs = plan.input.iter().map(|range| &range.topic);
+    let live = plan.output.topics().filter(|_| plan.into == Target::Live);
+    for topic in inputs.chain(live).collect::<BTreeSet<_>>() {
+        let view = store.inspector().topic(topic).map_err(fatal::cluster_error)?;
+        text = format!("{text} {topic} {}", view.map_or(0, |view| view.partitions));
+    }
+    Ok(format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes())))
+}
+
+/// Returns how many copies the brokers keep of a shadow topic.
+fn copies(plan: &Plan, store: &Store, settings: &Settings) -> Result<u32, Fatal> {
+    let topics = store.topics(plan, settings)?;
+    let copies = topics.iter().filter(|topic| plan.output.topics().any(|name| *name == topic.name));
+    Ok(copies.map(|topic| u32::try_from(topic.replicas).unwrap_or(1)).max().unwrap_or(0))
 }
 
 fn rules_digest(settings: &Settings) -> String {
@@ -163,6 +197,8 @@ struct Planning<'a> {
     live: &'a Settings,
     offsets: Offsets,
     warnings: Vec<String>,
+    /// What each partition of the live verdict log begins with, where it gives the order.
+    log_begins: Vec<Checkpoint>,
 }
 
 type Ranges = BTreeMap<PartitionId, (i64, i64)>;
@@ -211,7 +247,7 @@ impl Planning<'_> {
                 self.live.scheme()
             )));
         }
-        let log = self.order(wanted, &mut ranges, is_what_if)?;
+        let log = self.order(wanted, &mut ranges, is_what_if, first.log_partitions())?;
         cut(&mut ranges, wanted.max_records);
         ranges.retain(|_, (from, to)| from < to);
         if ranges.is_empty() {
@@ -223,7 +259,10 @@ impl Planning<'_> {
         let begins = self.begins(wanted, &ranges)?;
         let is_warm = is_what_if || log.is_none();
         let warm = wanted.warm.unwrap_or(first.rules.windows.max() + first.rules.lateness);
-        let warm_from = if is_warm { self.warm_from(&ranges, &held, begins, warm)? } else { BTreeMap::new() };
+        let mut warm_from = if is_warm { self.warm_from(&ranges, &held, begins, warm)? } else { BTreeMap::new() };
+        if log.is_some() {
+            self.cut_warm_up(&ranges, &mut warm_from);
+        }
         let input = ranges.iter().map(|(partition, &(from, to))| InputRange {
             topic: partition.topic.to_string(),
             partition: partition.number,
@@ -326,11 +365,17 @@ impl Planning<'_> {
         wanted: &Wanted,
         ranges: &mut Ranges,
         is_what_if: bool,
+        partitions: NonZeroUsize,
     ) -> Result<Option<Vec<LogRange>>, Fatal> {
         if wanted.order == Some(Order::Time) {
             return Ok(None);
         }
-        match self.log(ranges, wanted.reads, is_what_if)? {
+        let found = if partitions == self.live.log_partitions() {
+            self.log(ranges, wanted.reads, is_what_if)?
+        } else {
+            Err("judge.partitions is another, so that pages of one judge come to several".to_owned())
+        };
+        match found {
             Ok(found) => Ok(Some(found)),
             Err(why) if wanted.order == Some(Order::Log) || wanted.into == Target::Live => {
                 Err(Reason::Input.because(anyhow::anyhow!("no order of the log: {why}; --order time does without it")))
@@ -355,6 +400,8 @@ impl Planning<'_> {
         let view = self.store.inspector().topic(&names.verdicts).map_err(fatal::cluster_error)?;
         let Some(view) = view else { return Ok(Err(format!("topic `{}` does not exist", names.verdicts))) };
         let unavailable = |error| Reason::Unavailable.because(anyhow::Error::new(error));
+        // Asked before the ends of the log: what is delivered by now has its verdict in front of them.
+        let committed = self.offsets.last_committed(&ranges.keys().cloned().collect()).map_err(unavailable)?;
         let mut found = Vec::new();
         let mut begins: Vec<Checkpoint> = Vec::new();
         let config = service_context::cluster(&self.live.kafka).follower(&self.live.input.group);
@@ -365,13 +412,7 @@ impl Planning<'_> {
             if first >= end {
                 continue;
             }
-            let mut stream = LogStream::open(&config, partition, end)?;
-            while let Some(request) = stream.next()? {
-                if let VerdictRecord::Checkpoint(checkpoint) = request.record {
-                    begins.push(*checkpoint);
-                    break;
-                }
-            }
+            begins.extend(first_checkpoint(&config, partition, end)?);
         }
         if begins.is_empty() {
             return Ok(Err(format!("nothing was judged in `{}` yet", names.verdicts)));
@@ -379,16 +420,8 @@ impl Planning<'_> {
         if reads == Reads::Fingerprints {
             self.warn_of_trimmed_requests(&names, &begins)?;
         }
-        let committed = self.offsets.last_committed(&ranges.keys().cloned().collect()).map_err(unavailable)?;
         for (partition, (from, to)) in ranges.iter_mut() {
-            let judged_before = |checkpoint: &Checkpoint| {
-                checkpoint.partitions.get(partition).is_some_and(|said| {
-                    let mut judged = said.judged.clone();
-                    judged.raise_floor(said.low_watermark);
-                    judged.contains_any(*from, *to)
-                })
-            };
-            if begins.iter().any(judged_before) {
+            if begins.iter().any(|checkpoint| is_judged_before(checkpoint, partition, *from, *to)) {
                 return Ok(Err(format!("`{}` does not reach back to the beginning of {partition}", names.verdicts)));
             }
             let delivered = committed.get(partition).and_then(Option::as_ref).map_or(*from, |known| known.offset);
@@ -406,7 +439,24 @@ impl Planning<'_> {
                     .to_owned(),
             );
         }
+        self.log_begins = begins;
         Ok(Ok(found))
+    }
+
+    /// In the order of the log a page of the warm-up is judged where its verdict stands: the warm-up begins where the log does.
+    fn cut_warm_up(&mut self, ranges: &Ranges, warm_from: &mut BTreeMap<PartitionId, i64>) {
+        for (partition, (from, _)) in ranges {
+            let Some(begin) = warm_from.get_mut(partition) else { continue };
+            if self.log_begins.iter().any(|log| is_judged_before(log, partition, *begin, *from)) {
+                self.warnings.push(format!(
+                    "{partition}: the verdict log does not reach back to the beginning of the warm-up: duplicates of pages before it \
+                     are called unique"
+                ));
+            }
+            let said = self.log_begins.iter().filter_map(|log| log.partitions.get(partition));
+            let kept = said.map(|said| said.low_watermark).max().unwrap_or(*begin);
+            *begin = kept.clamp(*begin, *from);
+        }
     }
 
     /// Both logs are trimmed together; an operator may have trimmed one further.

@@ -18,7 +18,7 @@ use super::feed::Feed;
 use super::log_stream::{self, LogStream};
 use super::pace::{Pace, Rate};
 use super::setup::{extents, outputs, start_of, still_there};
-use super::store::Stored;
+use super::store::{Stored, output_is_gone};
 use super::writer::{Batch, Committed, Line, Writer};
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
@@ -137,7 +137,8 @@ pub(super) struct Run<'a, S> {
     pub(super) clock: Clock,
     pub(super) shown: Duration,
     pub(super) pace: Pace,
-    pub(super) lag_seen: Duration,
+    /// When the lag of the live service was last seen to be small enough.
+    pub(super) lag_seen: Option<Duration>,
     pub(super) offsets: Offsets,
     pub(super) metrics: Metrics,
     pub(super) feed: Feed,
@@ -174,7 +175,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         clock: Clock,
         see: S,
     ) -> Result<Self, Fatal> {
-        let Stored { plan, total, marks } = from;
+        let Stored { plan, total, marks, .. } = from;
         let Some(first) = settings.first() else {
             return Err(Reason::Bug.because(anyhow::anyhow!("a replay without settings")));
         };
@@ -238,7 +239,7 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             clock,
             shown: now,
             pace: Pace::new(options.rate, now),
-            lag_seen: now,
+            lag_seen: None,
             offsets,
             metrics: metrics.clone(),
             feed,
@@ -332,7 +333,9 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let mut batch = mem::take(&mut self.batch);
         let place = self.marks.get(&first).copied().unwrap_or_else(|| start_of(&self.plan, &first));
         batch.marks.entry(first).or_insert(place);
-        self.marks.extend(batch.marks.iter().map(|(partition, mark)| (partition.clone(), *mark)));
+        self.marks.extend(mem::take(&mut batch.marks));
+        // All of them, so that brokers delete none long before the others.
+        batch.marks.clone_from(&self.marks);
         self.total = total.clone();
         match &mut self.writer {
             Some(writer) => writer.commit(Batch { records, total, ..batch }),
@@ -361,12 +364,12 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             return Ok(());
         };
         self.total = (*total).clone();
-        for (_, reason) in &withdrawn {
+        for page in withdrawn {
             if let Some(counts) = self.counts.first_mut() {
-                *counts.dead_letters.entry(reason.name().to_owned()).or_default() += 1;
+                counts.note_refused(page.was, page.reason);
             }
+            self.withdrawn.push((page.source, page.reason));
         }
-        self.withdrawn.extend(withdrawn);
         self.check_dead_letters()
     }
 
@@ -376,9 +379,14 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
         let topics: Vec<String> = topics.into_iter().collect();
         // Brokers that do not answer are no reason: they may come back.
         let Ok(found) = self.offsets.partitions(&topics) else { return Ok(()) };
-        match needed.iter().find(|partition| !found.contains(partition)) {
-            Some(partition) => Err(Reason::State
-                .because(anyhow::anyhow!("{partition} does not exist any more; what was judged before is committed"))),
+        if let Some(partition) = needed.iter().find(|partition| !found.contains(partition)) {
+            let why = anyhow::anyhow!("{partition} does not exist any more; what was judged before is committed");
+            return Err(Reason::State.because(why));
+        }
+        let written: Vec<String> = self.plan.output.topics().cloned().chain([self.plan.own_verdicts()]).collect();
+        let Ok(found) = self.offsets.partitions(&written) else { return Ok(()) };
+        match written.iter().find(|name| !found.iter().any(|partition| *partition.topic == ***name)) {
+            Some(name) => Err(output_is_gone(name, &self.plan.id)),
             None => Ok(()),
         }
     }
@@ -434,11 +442,12 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             self.rest(wait)?;
         }
         let Some(limit) = self.options.yield_to_lag else { return Ok(()) };
-        while self.clock.now().saturating_sub(self.lag_seen) >= LAG_LOOK {
+        while self.lag_seen.is_none_or(|seen| self.clock.now().saturating_sub(seen) >= LAG_LOOK) {
             let lag = self.live_lag()?;
             if lag <= limit {
-                self.lag_seen = self.clock.now();
-                self.pace.restart(self.lag_seen);
+                let now = self.clock.now();
+                self.lag_seen = Some(now);
+                self.pace.restart(now);
                 break;
             }
             self.phase = Phase::Yielding(lag);
@@ -494,9 +503,8 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
 
     fn finish(mut self) -> Result<Outcome, Fatal> {
         self.settle()?;
-        for range in &self.plan.input {
-            self.batch.marks.insert(range.id(), (range.to, range.to));
-        }
+        self.batch.marks.clone_from(&self.marks);
+        self.batch.marks.extend(self.plan.input.iter().map(|range| (range.id(), (range.to, range.to))));
         self.batches += 1;
         let total = Total {
             batches: self.batches,
@@ -507,10 +515,6 @@ impl<'a, S: FnMut(&Report<'_>)> Run<'a, S> {
             counts: self.counts.first().cloned().unwrap_or_default(),
             place: self.place,
         };
-        let first = self.plan.total_at();
-        if let (true, Some(mark)) = (self.plan.is_of_files(), self.marks.get(&first)) {
-            self.batch.marks.insert(first, *mark);
-        }
         let batch = mem::take(&mut self.batch);
         if let Some(writer) = &mut self.writer {
             writer.commit(Batch { total: total.clone(), ..batch });

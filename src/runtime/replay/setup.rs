@@ -1,6 +1,7 @@
 //! What a run reads, and how pages become records of the topics that it writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::super::service_context;
 use super::super::topics;
@@ -70,6 +71,11 @@ pub(super) fn outputs(plan: &Plan, settings: &Settings) -> Result<Outputs, Fatal
     let admin =
         Admin::of(&service_context::cluster(&settings.kafka).admin(), Brokers::Cluster).map_err(topics::unavailable)?;
     let mut outputs = topics::outputs(&admin, &settings, plan.scheme.clone()).map_err(topics::unavailable)?;
+    // Topics that a pattern names are known by the plan.
+    for topic in plan.input.iter().map(|range| &range.topic).collect::<BTreeSet<_>>() {
+        let partitions = admin.expect_topic(topic).map_err(topics::unavailable)?;
+        outputs.input_partitions.learn(Arc::from(topic.as_str()), partitions);
+    }
     if plan.into == Target::Live {
         outputs.headers.replay = Some(plan.id.clone());
     }

@@ -18,9 +18,13 @@ use crate::kafka::inspector::{ClusterError, ClusterInspector, TopicPlan};
 use crate::kafka::offsets::{Committed, Offsets};
 use crate::kafka::open_transaction::end_open_transaction;
 use crate::kafka::pages::Pages;
+use crate::protocol::LogPartition;
 use crate::record::PartitionId;
 use crate::replay::{Plan, Progress, Target, Total, own_name, plan_topic};
 use crate::transaction::CallError;
+
+/// Header of the record in the topic of a plan that says what the replay came to.
+const DONE: &str = "done";
 
 /// Largest plan, in bytes.
 const PLAN_BYTES: &str = "8388608";
@@ -69,6 +73,47 @@ pub struct Stored {
     pub total: Option<Arc<Total>>,
     /// Next offset of each partition, and how far it was read.
     pub marks: BTreeMap<PartitionId, (i64, i64)>,
+    /// How far that is.
+    pub state: ReplayState,
+}
+
+/// How far a replay is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayState {
+    /// Nothing of it is committed.
+    Planned,
+    /// Some of it is committed.
+    Begun,
+    /// All of it is committed.
+    Done,
+    /// Some of it is committed, and its group has no offsets: brokers delete those of a group that does nothing for
+    /// `offsets.retention.minutes`, 7 days by default. Nobody knows where it stopped.
+    Expired,
+}
+
+impl Stored {
+    /// Returns a replay of which nothing is committed.
+    #[must_use]
+    pub const fn planned(plan: Plan) -> Self {
+        Self { plan, total: None, marks: BTreeMap::new(), state: ReplayState::Planned }
+    }
+
+    /// Makes sure that it is known where the replay stopped: it would write everything a second time.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::State`].
+    pub fn expect_place(&self) -> Result<(), Fatal> {
+        if self.state != ReplayState::Expired {
+            return Ok(());
+        }
+        let (id, group) = (&self.plan.id, self.plan.own_group());
+        Err(Reason::State.because(anyhow::anyhow!(
+            "replay `{id}` cannot go on: the offsets of group `{group}` are gone (brokers delete those of a group that was not \
+             used for offsets.retention.minutes), and it would write all pages again; `dupgate replay clean {id} --execute` \
+             removes what it has written, then it can be run from its plan"
+        )))
+    }
 }
 
 impl Store {
@@ -134,7 +179,7 @@ impl Store {
     pub fn look(&self, id: &str) -> Result<Stored, Fatal> {
         let plan = self.plan(id)?;
         let known = self.offsets(&plan)?.last_committed(&plan.committed_at());
-        stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)
+        self.judged(stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)?)
     }
 
     /// Reads the plan of a replay.
@@ -160,6 +205,11 @@ impl Store {
 
     /// Reads the first record of a plan's topic.
     fn plan_text(&self, topic: &str) -> Result<Option<String>, Fatal> {
+        let offsets = Offsets::new(&self.cluster.query(&self.group), QUERY_TIMEOUT).map_err(failure)?;
+        // A fetch would wait for the first record of an empty topic.
+        if offsets.range(&PartitionId::new(topic, 0)).is_ok_and(|(_, end)| end == 0) {
+            return Ok(None);
+        }
         let first = PartitionId::new(topic, 0).at(0);
         let pages = Pages::open(&self.cluster.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
         let found = pages
@@ -187,20 +237,98 @@ impl Store {
     /// When no coordinator answers.
     pub fn progress(&self, plan: Plan) -> Result<Stored, Fatal> {
         let known = self.offsets(&plan)?.committed(&plan.committed_at());
-        stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)
+        self.judged(stored(plan, known.map_err(|error| Reason::Unavailable.because(error))?)?)
+    }
+
+    /// Where the group has no offsets, what was written tells whether it ever had.
+    fn judged(&self, stored: Stored) -> Result<Stored, Fatal> {
+        if stored.state != ReplayState::Planned || !stored.plan.into.writes() {
+            return Ok(stored);
+        }
+        if let Some(total) = self.done(&stored.plan)? {
+            return Ok(Stored { total: Some(Arc::new(total)), state: ReplayState::Done, ..stored });
+        }
+        let state = if self.has_written(&stored.plan)? { ReplayState::Expired } else { ReplayState::Planned };
+        Ok(Stored { state, ..stored })
+    }
+
+    /// Says whether anything that a replay has written is committed.
+    fn has_written(&self, plan: &Plan) -> Result<bool, Fatal> {
+        let offsets = self.offsets(plan)?;
+        let own = [plan.own_verdicts()].into_iter().chain(match plan.into {
+            Target::Shadow => plan.output.topics().cloned().collect(),
+            Target::Verdicts | Target::Live | Target::None => Vec::new(),
+        });
+        for name in own {
+            let Some(view) = self.inspector.topic(&name).map_err(fatal::cluster_error)? else { continue };
+            for log in LogPartition::first(view.partitions) {
+                let partition = PartitionId::new(name.as_str(), log.number());
+                let (_, end) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+                if end == 0 {
+                    continue;
+                }
+                // What a killed run has written and not committed is not there.
+                match self.inspector.first_at(&partition, 0) {
+                    Ok(Some(_)) => return Ok(true),
+                    // A replay needs no permission to read its outputs; its own log tells as well.
+                    Ok(None) | Err(ClusterError::Denied(_)) => {}
+                    Err(error) => return Err(fatal::cluster_error(error)),
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads what a replay that is done came to, from the topic of its plan.
+    fn done(&self, plan: &Plan) -> Result<Option<Total>, Fatal> {
+        let partition = PartitionId::new(plan.plan_topic().as_str(), 0);
+        let Some((_, end)) = self.offsets(plan)?.range(&partition).ok().filter(|(_, end)| *end > 1) else {
+            return Ok(None);
+        };
+        let pages = Pages::open(&self.cluster.follower(&self.group), QUERY_TIMEOUT).map_err(failure)?;
+        for offset in (1..end).rev() {
+            let place = partition.at(offset);
+            let found = pages.fetch(&[&place]).map_err(|error| Reason::Unavailable.because(error))?;
+            let Some(page) = found.into_values().next() else { continue };
+            let is_of_plan = page.headers.iter().any(|(name, of)| name == DONE && of == plan.hash.as_bytes());
+            if let (true, Some(value)) = (is_of_plan, page.value) {
+                return Ok(serde_json::from_slice(&value).ok());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes down what a replay that is done came to: the offsets of its group do not last.
+    ///
+    /// # Errors
+    ///
+    /// When it is not acknowledged.
+    pub fn finish(&self, plan: &Plan, total: &Total) -> Result<(), Fatal> {
+        let text = serde_json::to_string(total).unwrap_or_default();
+        self.write(plan, text.as_bytes(), (DONE, &plan.hash))
     }
 
     fn offsets(&self, plan: &Plan) -> Result<Offsets, Fatal> {
         Offsets::new(&self.cluster.query(&plan.own_group()), QUERY_TIMEOUT).map_err(failure)
     }
 
-    /// Creates the topics of a replay that are missing: a run may have ended before all were there.
+    /// Creates the topics of a replay that are missing: a run may have ended before all were there. Once it has committed
+    /// anything they must all be there.
     ///
     /// # Errors
     ///
-    /// When the brokers refuse a topic.
-    pub fn begin_again(&self, plan: &Plan, settings: &Settings) -> Result<(), Fatal> {
-        self.create(&self.topics(plan, settings)?)
+    /// When the brokers refuse a topic; when one was deleted.
+    pub fn begin_again(&self, stored: &Stored, settings: &Settings) -> Result<(), Fatal> {
+        let topics = self.topics(&stored.plan, settings)?;
+        if stored.marks.is_empty() {
+            return self.create(&topics);
+        }
+        for topic in &topics {
+            if self.inspector.topic(&topic.name).map_err(fatal::cluster_error)?.is_none() {
+                return Err(output_is_gone(&topic.name, &stored.plan.id));
+            }
+        }
+        Ok(())
     }
 
     /// Creates those topics that are missing, and waits until all have leaders.
@@ -223,11 +351,12 @@ impl Store {
         let topics = self.topics(plan, settings)?;
         let (of_plan, others): (Vec<_>, Vec<_>) = topics.into_iter().partition(|topic| topic.name == plan.plan_topic());
         self.create(&of_plan)?;
-        self.write(plan)?;
+        self.write(plan, plan.text().as_bytes(), ("hash", &plan.hash))?;
         self.create(&others)
     }
 
-    fn write(&self, plan: &Plan) -> Result<(), Fatal> {
+    /// Writes into the topic of a plan.
+    fn write(&self, plan: &Plan, value: &[u8], header: (&str, &str)) -> Result<(), Fatal> {
         let topic = plan.plan_topic();
         let refused: Arc<Mutex<Option<ClusterError>>> = Arc::default();
         let (heard, to) = (Arc::clone(&refused), topic.clone());
@@ -238,14 +367,13 @@ impl Store {
             }
         });
         let feed = feed.map_err(failure)?;
-        let text = plan.text();
-        let page = Page { topic: &topic, key: &plan.id, value: text.as_bytes(), header: ("hash", &plan.hash) };
+        let page = Page { topic: &topic, key: &plan.id, value, header };
         let written = feed.write(page).and_then(|()| feed.flush());
         let written = written.map_err(|error| ClusterError::of_topic(&error, &topic, "Write"));
         let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).take();
         written.and(refused.map_or(Ok(()), Err)).map_err(|error| match error {
             ClusterError::Unavailable(why) => {
-                Reason::Unavailable.because(anyhow::anyhow!("the plan is not written to topic `{topic}`: {why}"))
+                Reason::Unavailable.because(anyhow::anyhow!("topic `{topic}` is not written: {why}"))
             }
             error @ (ClusterError::Denied(_) | ClusterError::Identity(_)) => fatal::cluster_error(error),
         })
@@ -323,13 +451,23 @@ impl Store {
     pub fn remove(&self, id: &str, topics: &[String]) -> Result<(), Fatal> {
         let plan = plan_topic(&self.logs, id);
         let (last, first): (Vec<&String>, Vec<&String>) = topics.iter().partition(|name| **name == plan);
-        self.inspector.delete_group(&own_name(&self.group, id)).map_err(fatal::cluster_error)?;
-        for names in [first, last] {
+        let delete = |names: Vec<&String>| {
             let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
-            self.inspector.delete_topics(&names).map_err(fatal::cluster_error)?;
-        }
-        Ok(())
+            self.inspector.delete_topics(&names).map_err(fatal::cluster_error)
+        };
+        // While the group has its offsets, nobody takes a replay whose topics are gone in part for one that was never begun.
+        delete(first)?;
+        self.inspector.delete_group(&own_name(&self.group, id)).map_err(fatal::cluster_error)?;
+        delete(last)
     }
+}
+
+/// A topic that the replay has written to was deleted.
+pub(super) fn output_is_gone(topic: &str, id: &str) -> Fatal {
+    Reason::State.because(anyhow::anyhow!(
+        "topic `{topic}` of replay `{id}` does not exist any more, and what stood in it is lost: `dupgate replay clean {id} \
+         --execute` removes the rest, then it can be run from its plan"
+    ))
 }
 
 /// Reads what the commits of a replay say.
@@ -349,5 +487,12 @@ fn stored(plan: Plan, known: BTreeMap<PartitionId, Option<Committed>>) -> Result
         total = progress.total.or(total);
         marks.insert(partition, (offset, progress.read_to));
     }
-    Ok(Stored { plan, total, marks })
+    let state = match &total {
+        Some(total) if total.is_done => ReplayState::Done,
+        Some(_) => ReplayState::Begun,
+        // The totals are committed with every other offset.
+        None if marks.is_empty() => ReplayState::Planned,
+        None => ReplayState::Expired,
+    };
+    Ok(Stored { plan, total, marks, state })
 }

@@ -76,11 +76,23 @@ impl Walk {
         }
     }
 
-    /// Ends the part that was done: from here on pages are judged.
-    pub(super) fn go_on(&mut self) {
-        if let Some(own) = self.own.take() {
-            self.order.resume(own.taken);
+    /// Ends the part that was done: from here on pages are judged. Behind what the log says stand withdrawals of pages that the
+    /// brokers refused, and at the end of the log the verdicts on pages that it has none on.
+    pub(super) fn go_on(&mut self) -> Result<(), Fatal> {
+        let Some(mut own) = self.own.take() else { return Ok(()) };
+        while let Some(verdict) = own.next()? {
+            if self.head.is_some() && matches!(verdict.answer, Answer::Page(_)) {
+                let why = anyhow::anyhow!(
+                    "{} does not hold the verdicts any more that this replay has followed: it was trimmed since; \
+                     `dupgate replay clean` removes the replay, a new plan begins with what is kept",
+                    self.partition
+                );
+                return Err(Reason::State.because(why));
+            }
+            self.order.take_committed(&verdict).map_err(diverged)?;
         }
+        self.order.resume(own.taken);
+        Ok(())
     }
 
     /// Takes the next record; its pages follow by [`Walk::step`].
@@ -127,29 +139,39 @@ impl Own {
     /// Takes the own verdict on a page, if it is the next one. Withdrawals of pages that the brokers refused stand between.
     fn of(&mut self, source: &Source, order: &mut LogOrder) -> Result<Option<Verdict>, Fatal> {
         loop {
-            while self.verdicts.is_empty() {
-                match self.stream.next()? {
-                    None => return Ok(None),
-                    Some(request) => {
-                        if let VerdictRecord::Verdicts(batch) = request.record {
-                            self.verdicts = batch.verdicts.into();
-                        }
-                    }
-                }
-            }
-            let is_ours = self.verdicts.front().is_some_and(|verdict| verdict.answer.ruled_source() == Some(source));
-            let is_between =
-                self.verdicts.front().is_some_and(|verdict| matches!(verdict.answer, Answer::Withdrawn { .. }));
+            let Some(verdict) = self.peek()? else { return Ok(None) };
+            let is_ours = verdict.answer.ruled_source() == Some(source);
+            let is_between = matches!(verdict.answer, Answer::Withdrawn { .. });
             if !is_ours && !is_between {
                 return Ok(None);
             }
-            let Some(verdict) = self.verdicts.pop_front() else { return Ok(None) };
-            self.taken += 1;
+            let Some(verdict) = self.next()? else { return Ok(None) };
             if is_ours {
                 return Ok(Some(verdict));
             }
             order.take_committed(&verdict).map_err(diverged)?;
         }
+    }
+
+    fn peek(&mut self) -> Result<Option<&Verdict>, Fatal> {
+        while self.verdicts.is_empty() {
+            match self.stream.next()? {
+                None => return Ok(None),
+                Some(request) => {
+                    if let VerdictRecord::Verdicts(batch) = request.record {
+                        self.verdicts = batch.verdicts.into();
+                    }
+                }
+            }
+        }
+        Ok(self.verdicts.front())
+    }
+
+    fn next(&mut self) -> Result<Option<Verdict>, Fatal> {
+        self.peek()?;
+        let verdict = self.verdicts.pop_front();
+        self.taken += u64::from(verdict.is_some());
+        Ok(verdict)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::kafka::producer::{
 };
 use crate::protocol::{DEFAULT_PART_BYTES, LogPartition, VerdictRecord, encode_verdict};
 use crate::record::{PartitionId, Reject, Source};
-use crate::replay::{Digest, Progress, Total};
+use crate::replay::{Digest, Progress, Total, VerdictName, name_of};
 use crate::transaction::{Call, CallError, Delivery, TransactionMachine, TxnStep};
 use crate::worker::{Output, OutputKind, PageOutcome};
 
@@ -51,7 +51,16 @@ pub(super) struct Committed {
     /// What all of it came to.
     pub(super) total: Arc<Total>,
     /// Pages that the brokers did not take: they are dead letters.
-    pub(super) withdrawn: Vec<(Source, Reject)>,
+    pub(super) withdrawn: Vec<RefusedPage>,
+}
+
+/// A page that the brokers did not take.
+pub(super) struct RefusedPage {
+    pub(super) source: Source,
+    /// Why it is a dead letter.
+    pub(super) reason: Reject,
+    /// What it would have been.
+    pub(super) was: VerdictName,
 }
 
 /// Names and clients of a writer.
@@ -84,7 +93,7 @@ pub(super) struct Writer {
     offsets: Offsets,
     /// What is being committed.
     current: Option<Batch>,
-    withdrawn: Vec<(Source, Reject)>,
+    withdrawn: Vec<RefusedPage>,
     /// Digest of the outputs up to the last commit, and with the current batch.
     digest: Digest,
     next_digest: Arc<Mutex<Digest>>,
@@ -232,7 +241,7 @@ impl Writer {
             return Err(Reason::Failure.because(why));
         };
         let read = page.page.clone();
-        self.withdrawn.push((read.source.clone(), reason));
+        self.withdrawn.push(RefusedPage { source: read.source.clone(), reason, was: name_of(&page.outcome) });
         *page = Arc::new(Output { page: read, outcome: PageOutcome::DeadLetter(reason) });
         Ok(())
     }

@@ -49,6 +49,16 @@ impl Counts {
         *self.dead_letters.entry(reason.name().to_owned()).or_default() += 1;
     }
 
+    /// Counts a page of the range that the brokers did not take: it is a dead letter, not what it was counted as.
+    pub fn note_refused(&mut self, was: VerdictName, reason: Reject) {
+        if let Some(count) = self.verdicts.get_mut(was) {
+            *count = count.saturating_sub(1);
+        }
+        self.verdicts.retain(|_, count| *count > 0);
+        *self.verdicts.entry("dead_letter".to_owned()).or_default() += 1;
+        self.note_dead_letter(reason);
+    }
+
     /// Counts a verdict that is not the live one.
     pub fn note_change(&mut self, live: VerdictName, replayed: VerdictName) {
         *self.changed.entry(format!("{live} -> {replayed}")).or_default() += 1;
@@ -77,5 +87,19 @@ pub fn name_of(outcome: &PageOutcome) -> VerdictName {
         },
         PageOutcome::DeadLetter(_) => "dead_letter",
         PageOutcome::Tombstone => "tombstone",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_the_brokers_refuse_is_counted_once_and_as_a_dead_letter() {
+        let mut counts = Counts { verdicts: [("unique".to_owned(), 1)].into(), pages: 1, ..Counts::default() };
+        counts.note_refused("unique", Reject::TooLargeForOutput);
+        assert_eq!((counts.of("dead_letter"), counts.of("unique"), counts.verdicts.len()), (1, 0, 1));
+        assert_eq!(counts.verdicts.values().sum::<u64>(), counts.pages);
+        assert_eq!(counts.dead_letters, [(Reject::TooLargeForOutput.name().to_owned(), 1)].into());
     }
 }

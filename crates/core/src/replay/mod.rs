@@ -6,7 +6,7 @@
 //!
 //! - [`TimeOrder`] merges the partitions by event time: the same pages in the same order, whenever it runs;
 //! - [`LogOrder`] takes the pages in the order of the live verdict log: the live verdicts, or with other settings what they
-//!   would have been;
+//!   would have been; [`LogPages`] holds them until they may leave in the order of the input;
 //! - pages of [`ArchiveFile`]s, which are in no topic any more, come in the order of the files and of their lines.
 //!
 //! [`WarmUp`] picks the pages of that order that fill the logs of a new scheme.
@@ -22,6 +22,7 @@ mod digest;
 mod files;
 mod page_queues;
 mod log_order;
+mod log_pages;
 mod plan;
 mod rejudge;
 mod time_order;
@@ -33,7 +34,7 @@ pub use counts::{Counts, VerdictName, name_of};
 pub use digest::Digest;
 pub use files::{ArchiveFile, FilePlace};
 pub use log_order::{LogOrder, Next};
-pub use page_queues::PageQueues;
+pub use log_pages::{Leaving, LogPages, live_name};
 pub use plan::{
     InputRange, LogRange, Order, Part, Plan, PlanError, Progress, Ranges, Reads, Shadow, Target, Total, own_name,
     plan_topic,

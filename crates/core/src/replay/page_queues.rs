@@ -10,7 +10,7 @@ use crate::worker::{Output, Page, PageAction, PageOutcome};
 
 /// Pages that were read, by partition.
 #[derive(Debug)]
-pub struct PageQueues<P> {
+pub(super) struct PageQueues<P> {
     lanes: BTreeMap<PartitionId, VecDeque<Waiting<P>>>,
 }
 
@@ -28,7 +28,7 @@ impl<P> Default for PageQueues<P> {
 
 impl<P> PageQueues<P> {
     /// Takes in the next page of a partition. One that needs no verdict has its end at once.
-    pub fn arrive(&mut self, page: Page<P>) {
+    pub(super) fn arrive(&mut self, page: Page<P>) {
         let outcome = match &page.action {
             PageAction::Settled(outcome) => Some(outcome.clone()),
             PageAction::Ask(..) | PageAction::Withdraw(..) => None,
@@ -38,13 +38,13 @@ impl<P> PageQueues<P> {
 
     /// Returns a page that was read and has not left.
     #[must_use]
-    pub fn get(&self, source: &Source) -> Option<&Page<P>> {
+    pub(super) fn get(&self, source: &Source) -> Option<&Page<P>> {
         let lane = self.lanes.get(&source.partition)?;
         lane.get(place(lane, source.offset)?).map(|waiting| &waiting.page)
     }
 
     /// Gives a page its end. Says whether it waits here.
-    pub fn end(&mut self, source: &Source, outcome: PageOutcome) -> bool {
+    pub(super) fn end(&mut self, source: &Source, outcome: PageOutcome) -> bool {
         let Some(lane) = self.lanes.get_mut(&source.partition) else { return false };
         let Some(waiting) = place(lane, source.offset).and_then(|at| lane.get_mut(at)) else { return false };
         waiting.outcome = Some(outcome);
@@ -52,22 +52,35 @@ impl<P> PageQueues<P> {
     }
 
     /// Takes the next page of a partition that may leave.
-    pub fn leave(&mut self, partition: &PartitionId) -> Option<Output<P>> {
+    pub(super) fn leave(&mut self, partition: &PartitionId) -> Option<Output<P>> {
         let lane = self.lanes.get_mut(partition)?;
         let outcome = lane.front_mut()?.outcome.take()?;
         let Waiting { page, .. } = lane.pop_front()?;
         Some(Output { page, outcome })
     }
 
+    /// Returns how many pages of a partition have not left.
+    #[must_use]
+    pub(super) fn len(&self, partition: &PartitionId) -> usize {
+        self.lanes.get(partition).map_or(0, VecDeque::len)
+    }
+
+    /// Says whether a page waits here without an end.
+    #[must_use]
+    pub(super) fn is_open(&self, source: &Source) -> bool {
+        let Some(lane) = self.lanes.get(&source.partition) else { return false };
+        place(lane, source.offset).and_then(|at| lane.get(at)).is_some_and(|waiting| waiting.outcome.is_none())
+    }
+
     /// Returns the offset of the first page of a partition that has not left.
     #[must_use]
-    pub fn first(&self, partition: &PartitionId) -> Option<i64> {
+    pub(super) fn first(&self, partition: &PartitionId) -> Option<i64> {
         self.lanes.get(partition)?.front().map(|waiting| waiting.page.source.offset)
     }
 
     /// Lists the pages of a partition that still have no end.
     #[must_use]
-    pub fn open(&self, partition: &PartitionId) -> Vec<Source> {
+    pub(super) fn open(&self, partition: &PartitionId) -> Vec<Source> {
         let lane = self.lanes.get(partition).into_iter().flatten();
         lane.filter(|waiting| waiting.outcome.is_none()).map(|waiting| waiting.page.source.clone()).collect()
     }

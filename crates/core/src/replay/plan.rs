@@ -161,6 +161,12 @@ pub struct Plan {
     pub warm_up_records: u64,
     /// What deserves attention.
     pub warnings: Vec<String>,
+    /// Digest of what decides how pages are written; empty in older plans, whose outputs nobody checks.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub writes: String,
+    /// Copies of each topic that is created for pages; 0 when none is.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub copies: u32,
     /// Digest of all the above.
     #[serde(default)]
     pub hash: String,
@@ -310,6 +316,11 @@ impl Plan {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_zero(copies: &u32) -> bool {
+    *copies == 0
+}
+
 /// Returns what names of a replay begin with: `crawl.replay.7c1f`.
 #[must_use]
 pub fn own_name(of_service: &str, id: &str) -> String {
@@ -453,6 +464,8 @@ mod tests {
             records: 4,
             warm_up_records: 3,
             warnings: vec![],
+            writes: String::new(),
+            copies: 0,
             hash: String::new(),
         }
         .sealed()

@@ -133,7 +133,7 @@ impl Rejudge {
     /// Says whether an original that this position made can still be matched.
     #[must_use]
     pub fn holds(&self, source: &Source) -> bool {
-        self.state.index().live(&self.state.watermarks()).any(|original| original.source == *source)
+        !self.state.index().of_source(source, &self.state.watermarks()).is_empty()
     }
 
     /// Says how many requests were answered.

@@ -37,6 +37,8 @@ fn plan() -> Plan {
         records: 20,
         warm_up_records: 0,
         warnings: vec![],
+        writes: String::new(),
+        copies: 0,
         hash: String::new(),
     }
     .sealed()

@@ -1,0 +1,206 @@
+//! Pages of a replay in the order of the log, from when they are read until they leave in the order of the input.
+//!
+//! Several partitions of the log are walked side by side, so that a page may be judged long before one that stands before it
+//! in its input partition. Warm-up pages wait like all others, because their verdict may come after the range has begun in
+//! their input partition; they leave without being delivered.
+//!
+//! A replay that was interrupted holds the same pages again before it goes on ([`LogPages::resumed`]): what it has read and
+//! not delivered is put back, with the outcome that was committed for it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::counts::name_of;
+use super::log_order::Next;
+use super::page_queues::PageQueues;
+use super::plan::{Part, Ranges};
+use crate::protocol::{Answer, Verdict};
+use crate::record::{PartitionId, Source};
+use crate::worker::{Output, Page, PageAction, PageOutcome, verdict_name};
+
+/// Pages of a partition that wait at most for a warm-up page of which the log says nothing.
+const MAX_BEHIND_WARM_UP: usize = 5_000;
+
+/// Pages that were read and have not left.
+#[derive(Debug)]
+pub struct LogPages<P> {
+    ranges: Ranges,
+    queues: PageQueues<P>,
+    /// Pages of each partition before this offset were read.
+    read_to: BTreeMap<PartitionId, i64>,
+    /// Pages whose verdict is another than the live one, until they leave.
+    differ: BTreeSet<Source>,
+    /// Pages before these offsets had left when the replay was interrupted.
+    left_before: BTreeMap<PartitionId, i64>,
+    /// What was ruled before the interruption on pages that had not left.
+    known: HashMap<Source, PageOutcome>,
+    max_behind_warm_up: usize,
+}
+
+/// A page that leaves, and whether its verdict is another than the live one.
+#[derive(Debug)]
+pub struct Leaving<P> {
+    /// The page and its outcome.
+    pub output: Output<P>,
+    /// Whether its verdict is another than the live one.
+    pub differs: bool,
+}
+
+impl<P> LogPages<P> {
+    /// Begins with no page.
+    #[must_use]
+    pub fn new(ranges: Ranges) -> Self {
+        Self {
+            ranges,
+            queues: PageQueues::default(),
+            read_to: BTreeMap::new(),
+            differ: BTreeSet::new(),
+            left_before: BTreeMap::new(),
+            known: HashMap::new(),
+            max_behind_warm_up: MAX_BEHIND_WARM_UP,
+        }
+    }
+
+    /// Begins where an interrupted replay has committed: `marks` are those of [`LogPages::marks`]. Next, what it ruled is
+    /// remembered ([`LogPages::remember`]), then the pages that it held are put back ([`LogPages::put_back`]).
+    #[must_use]
+    pub fn resumed(ranges: Ranges, marks: &BTreeMap<PartitionId, (i64, i64)>) -> Self {
+        let input = || ranges.iter().filter_map(|(partition, _)| Some((partition.clone(), *marks.get(partition)?)));
+        let read_to = input().map(|(partition, (_, read_to))| (partition, read_to)).collect();
+        let left_before = input().map(|(partition, (left, _))| (partition, left)).collect();
+        Self { read_to, left_before, ..Self::new(ranges) }
+    }
+
+    /// Keeps what was ruled before the interruption on a page that had not left.
+    pub fn remember(&mut self, next: &Next, verdict: Verdict) {
+        let Some(source) = verdict.answer.ruled_source().cloned() else { return };
+        if self.left_before.get(&source.partition).is_some_and(|offset| source.offset < *offset) {
+            return;
+        }
+        let outcome = match &verdict.answer {
+            Answer::Withdrawn { reason, .. } => PageOutcome::DeadLetter(*reason),
+            Answer::Page(_) | Answer::Forgotten(_) | Answer::Reopened { .. } => PageOutcome::Ruled(Arc::new(verdict)),
+        };
+        if let Next::Page(live, Part::Range) = next
+            && name_of(&outcome) != live_name(live)
+        {
+            self.differ.insert(source.clone());
+        }
+        self.known.insert(source, outcome);
+    }
+
+    /// Returns up to where pages of a partition are to be put back, if any are.
+    #[must_use]
+    pub fn held_before(&self, partition: &PartitionId) -> Option<i64> {
+        let (left, read) = (self.left_before.get(partition)?, self.read_to.get(partition)?);
+        (left < read).then_some(*read)
+    }
+
+    /// Says whether a page was held when the replay was interrupted. What it held may be gone from the input since.
+    #[must_use]
+    pub fn was_held(&self, source: &Source) -> bool {
+        self.held_before(&source.partition).is_some_and(|end| source.offset < end)
+    }
+
+    /// Takes in a page that was held when the replay was interrupted, with the outcome that it had then.
+    pub fn put_back(&mut self, page: Page<P>) {
+        let source = page.source.clone();
+        self.take_in(page);
+        if let Some(outcome) = self.known.remove(&source) {
+            self.queues.end(&source, outcome);
+        }
+    }
+
+    /// Ends putting back.
+    pub fn caught_up(&mut self) {
+        self.known = HashMap::new();
+    }
+
+    /// Takes in the next page of a partition.
+    pub fn arrive(&mut self, page: Page<P>) {
+        self.read_to.insert(page.source.partition.clone(), page.source.offset + 1);
+        self.take_in(page);
+    }
+
+    fn take_in(&mut self, page: Page<P>) {
+        // It makes no original, and nobody waits for what the log says of it.
+        let is_nothing =
+            matches!(page.action, PageAction::Withdraw(..)) && self.ranges.part(&page.source) == Part::WarmUp;
+        let source = page.source.clone();
+        self.queues.arrive(page);
+        if is_nothing {
+            self.queues.end(&source, PageOutcome::Tombstone);
+        }
+    }
+
+    /// Says whether a page was read, if the input holds it.
+    #[must_use]
+    pub fn is_read(&self, source: &Source) -> bool {
+        self.read_to.get(&source.partition).is_some_and(|read_to| source.offset < *read_to)
+    }
+
+    /// Returns a page that was read and has not left.
+    #[must_use]
+    pub fn get(&self, source: &Source) -> Option<&Page<P>> {
+        self.queues.get(source)
+    }
+
+    /// Gives a page its outcome. Says whether it waits here.
+    pub fn end(&mut self, source: &Source, outcome: PageOutcome) -> bool {
+        self.queues.end(source, outcome)
+    }
+
+    /// Notes that the verdict of a page is another than the live one.
+    pub fn note_difference(&mut self, source: &Source) {
+        self.differ.insert(source.clone());
+    }
+
+    /// Takes the next page of the range of a partition that may leave. Warm-up pages leave on the way.
+    pub fn leave(&mut self, partition: &PartitionId) -> Option<Leaving<P>> {
+        loop {
+            self.give_up(partition);
+            let output = self.queues.leave(partition)?;
+            let differs = self.differ.remove(&output.page.source);
+            if self.ranges.part(&output.page.source) == Part::Range {
+                return Some(Leaving { output, differs });
+            }
+        }
+    }
+
+    /// A warm-up page that the log says nothing of holds others for a while only.
+    fn give_up(&mut self, partition: &PartitionId) {
+        if self.queues.len(partition) <= self.max_behind_warm_up {
+            return;
+        }
+        let Some(first) = self.queues.first(partition).map(|offset| partition.at(offset)) else { return };
+        if self.ranges.part(&first) == Part::WarmUp && self.queues.is_open(&first) {
+            self.queues.end(&first, PageOutcome::Tombstone);
+        }
+    }
+
+    /// Lists the pages of a partition that still have no outcome.
+    #[must_use]
+    pub fn open(&self, partition: &PartitionId) -> Vec<Source> {
+        self.queues.open(partition)
+    }
+
+    /// Returns for each partition that was read the offset before which all pages have left, and up to where it was read.
+    pub fn marks(&self) -> impl Iterator<Item = (PartitionId, (i64, i64))> {
+        self.read_to.iter().map(|(partition, &read_to)| {
+            let left = self.queues.first(partition).unwrap_or(read_to);
+            (partition.clone(), (left, read_to))
+        })
+    }
+}
+
+/// Names the verdict of the live service.
+#[must_use]
+pub fn live_name(live: &Verdict) -> &'static str {
+    match &live.answer {
+        Answer::Page(page) => verdict_name(page),
+        Answer::Withdrawn { .. } | Answer::Forgotten(_) | Answer::Reopened { .. } => "withdrawn",
+    }
+}
+
+#[cfg(test)]
+mod tests;

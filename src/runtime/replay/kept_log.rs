@@ -1,0 +1,73 @@
+//! What a verdict log still holds of a range: it is trimmed while the service runs.
+
+use std::collections::BTreeMap;
+
+use super::log_stream::LogStream;
+use crate::error::{Fatal, Reason};
+use crate::kafka::client::ClientSettings;
+use crate::kafka::offsets::Offsets;
+use crate::protocol::{Checkpoint, VerdictRecord};
+use crate::record::PartitionId;
+use crate::replay::{InputRange, LogRange, Plan};
+
+/// Returns the checkpoint that a partition of a verdict log begins with; `None` when nothing of it is kept before `end`.
+pub(super) fn first_checkpoint(
+    config: &ClientSettings,
+    partition: PartitionId,
+    end: i64,
+) -> Result<Option<Checkpoint>, Fatal> {
+    let mut stream = LogStream::open(config, partition, end)?;
+    while let Some(request) = stream.next()? {
+        if let VerdictRecord::Checkpoint(checkpoint) = request.record {
+            return Ok(Some(*checkpoint));
+        }
+    }
+    Ok(None)
+}
+
+/// Says whether pages of a partition at these offsets were judged before the log begins: their verdicts are not in it.
+pub(super) fn is_judged_before(checkpoint: &Checkpoint, partition: &PartitionId, from: i64, to: i64) -> bool {
+    checkpoint.partitions.get(partition).is_some_and(|said| {
+        let mut judged = said.judged.clone();
+        judged.raise_floor(said.low_watermark);
+        judged.contains_any(from, to)
+    })
+}
+
+/// Makes sure that the live verdict log still holds what it held of the plan's range when the plan was made. What an
+/// interrupted replay has judged of the warm-up stands in its own log; `marks` tells where it stopped.
+///
+/// # Errors
+///
+/// [`Reason::State`] when verdicts are gone.
+pub(super) fn expect_kept(
+    plan: &Plan,
+    offsets: &Offsets,
+    config: &ClientSettings,
+    marks: &BTreeMap<PartitionId, (i64, i64)>,
+) -> Result<(), Fatal> {
+    for range in &plan.verdict_log {
+        let LogRange { topic, partition: number, first: planned, end } = range;
+        let partition = PartitionId::new(topic.as_str(), *number);
+        let (first, _) = offsets.range(&partition).map_err(|error| Reason::Unavailable.because(error))?;
+        if first <= *planned || planned >= end {
+            continue;
+        }
+        let gone = |of: &InputRange| {
+            Reason::State.because(anyhow::anyhow!(
+                "{partition} begins at offset {first}, and began at {planned} when the plan was made: verdicts on pages of {} are \
+                 trimmed since; make a new plan",
+                of.id()
+            ))
+        };
+        let begins = if first < *end { first_checkpoint(config, partition.clone(), *end)? } else { None };
+        for input in &plan.input {
+            let from = if marks.is_empty() { input.warm_from } else { input.from };
+            let is_gone = begins.as_ref().is_none_or(|begins| is_judged_before(begins, &input.id(), from, input.to));
+            if is_gone {
+                return Err(gone(input));
+            }
+        }
+    }
+    Ok(())
+}

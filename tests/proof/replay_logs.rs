@@ -1,0 +1,178 @@
+//! Replays in the order of logs that are not one whole partition: of several judges, trimmed, under changing rules.
+
+use std::ops::Range;
+
+use dupgate::crawl::{Crawl, CrawlSettings};
+use dupgate::protocol::VerdictRecord;
+use serde_json::{Value, json};
+
+use crate::accounting::Ledger;
+use crate::broker::{Broker, wait};
+use crate::cluster::records::{Page, Pen, Shelf};
+use crate::cluster::{Cluster, Shape};
+use crate::judge_alone::decode_verdicts;
+use crate::replay::{Running, as_said, ask, refused, run, said, shadow, torn};
+use crate::restore;
+use crate::several_instances::Team;
+
+/// Writes pages of a generated crawl that belong to five tenants in turn, evenly over the partitions.
+fn crawl_of_tenants(cluster: &Cluster<'_>, pages: Range<usize>, partitions: u64) {
+    let settings = CrawlSettings { seed: 29, topics: 1, html: 0.0, bytes: 200..=900, ..CrawlSettings::default() };
+    let pen = Pen::new(cluster.broker());
+    for planted in Crawl::new(settings).unwrap().take(pages.end).skip(pages.start) {
+        let mut value = planted.value;
+        if let Ok(Value::Object(mut page)) = serde_json::from_slice(&value) {
+            page.insert("tenant".to_owned(), json!(format!("t{}", planted.number / 7 % 5)));
+            value = Value::Object(page).to_string().into_bytes();
+        }
+        let (value, timestamp) = (Some(value), Some(planted.timestamp.millis()));
+        let partition = i32::try_from(planted.number % partitions).unwrap();
+        pen.write(&cluster.inputs()[0], partition, &Page { key: planted.key, value, timestamp, ..Page::default() });
+    }
+    pen.flush();
+}
+
+#[test]
+fn a_replay_of_three_judges_that_is_killed_ends_as_one_that_was_not() {
+    const PAGES: usize = 3_000;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let config = json!({ "judge": { "partitions": 3 }, "input": { "fields": { "scope": "/tenant" } } });
+    let cluster =
+        Cluster::new(broker, Shape { topics: 1, partitions: 2, input_settings: &[], output_settings: &[], config });
+    crawl_of_tenants(&cluster, 0..PAGES, 2);
+    let mut team = Team::new(&cluster);
+    ["one", "two"].into_iter().for_each(|name| team.join(name));
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    team.deliver(&mut out, PAGES);
+    team.disband();
+    let live = Ledger::read(&cluster).outcomes(1).unwrap();
+
+    let by_log = |id: &'static str| ["replay", "run", "--from", "start", "--order", "log", "--id", id, "--execute"];
+    let whole = ask(&cluster, &by_log("whole"));
+    assert_eq!(whole["variants"][0]["counts"]["changed"], json!({}));
+    assert_eq!(said(&shadow(&cluster, "whole")), as_said(&live), "the live verdicts, page for page");
+    let torn = torn(&cluster, &by_log("torn"), "torn", PAGES, 6);
+    assert_eq!(shadow(&cluster, "torn"), shadow(&cluster, "whole"));
+    assert_eq!(torn["digests"], whole["digests"]);
+    assert_eq!(torn["counts"], whole["variants"][0]["counts"]);
+
+    // Pages of the warm-up are judged also where another judge is ahead: with the live settings, spelt out, the second half
+    // comes out as it did live.
+    let from = format!("offset:{}", PAGES / 4);
+    let spelt = ["replay", "run", "--from", &from, "--order", "log", "--id", "half", "--execute"];
+    let half = ask(&cluster, &[&spelt[..], &["-s", "match.same_id=update"]].concat());
+    assert_eq!(half["variants"][0]["counts"]["changed"], json!({}), "{half}");
+    let again = said(&shadow(&cluster, "half"));
+    assert!(again.len() > PAGES / 3);
+    let live = as_said(&live);
+    assert!(again.iter().all(|(source, said)| live[source] == *said), "the live verdicts of the second half");
+}
+
+/// Pages on which the verdict log has verdicts behind its first checkpoint, by offset.
+fn first_kept(cluster: &Cluster<'_>) -> i64 {
+    let records = Shelf::open(cluster.broker(), &[&cluster.log_topic("verdicts")]).read_to_end();
+    let mut has_begun = false;
+    for (_, record) in decode_verdicts(&records) {
+        match record {
+            VerdictRecord::Checkpoint(_) => has_begun = true,
+            VerdictRecord::Verdicts(batch) if has_begun => {
+                if let Some(first) = batch.verdicts.iter().find_map(|verdict| verdict.answer.ruled_source()) {
+                    return first.offset;
+                }
+            }
+            VerdictRecord::Verdicts(_) | VerdictRecord::Rules(_) => {}
+        }
+    }
+    panic!("the log holds no verdict behind a checkpoint");
+}
+
+#[test]
+fn a_replay_of_a_log_that_was_trimmed_gives_the_live_verdicts_or_says_what_is_gone() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let shape =
+        Shape { topics: 1, partitions: 1, input_settings: &[], output_settings: &[], config: restore::config() };
+    let cluster = Cluster::new(broker, shape);
+    let mut writer = restore::Writer::new(&cluster);
+    let mut instance = cluster.start("one");
+    instance.wait_ready();
+    writer.write(200);
+    let log = cluster.log_topic("verdicts");
+    let plan = cluster.disk("plan.json");
+    let plan = plan.to_str().unwrap();
+    ask(
+        &cluster,
+        &["replay", "plan", "--from", "start", "--order", "log", "--id", "old", "--no-sample", "--plan-out", plan],
+    );
+
+    // A plan whose verdicts are trimmed is refused, and nothing is judged last for want of them.
+    restore::write_until_trimmed(&mut writer, &log, 1);
+    let told = refused(&cluster, &["replay", "run", plan, "--execute"], 74);
+    assert!(told.contains("trimmed since; make a new plan"), "{told}");
+    let told = refused(&cluster, &["replay", "plan", "--from", "start", "--order", "log"], 66);
+    assert!(told.contains("does not reach back to the beginning"), "{told}");
+    let by_time = ask(&cluster, &["replay", "plan", "--from", "start", "--no-sample", "--plan-out", plan]);
+    assert_eq!(by_time["plan"]["order"], "time");
+    assert!(by_time["plan"]["warnings"].to_string().contains("pages are judged in the order of time"), "{by_time}");
+
+    // What is kept comes out as it did live; the originals of its first duplicates are older than the log.
+    let live = as_said(&Ledger::read(&cluster).outcomes(1).unwrap());
+    let from = format!("offset:{}", first_kept(&cluster));
+    let by_log = ["replay", "run", "--from", &from, "--order", "log", "--execute", "--id"];
+    let kept = ask(&cluster, &[&by_log[..], &["kept"]].concat());
+    let counts = &kept["variants"][0]["counts"];
+    assert_eq!(counts["changed"], json!({}), "{counts}");
+    assert!(counts["taken_over"].as_u64() > Some(0), "{counts}");
+    let again = said(&shadow(&cluster, "kept"));
+    assert!(again.len() > 50 && again.iter().all(|(source, said)| live[source] == *said), "the live verdicts");
+
+    // A replay that is interrupted, and whose first verdicts are trimmed then, says so.
+    let mut killed = Running::start(cluster.command(&[&by_log[..], &["torn", "--rate", "10/s"]].concat()));
+    wait::until("its first commit", || {
+        assert!(!killed.has_ended(), "it was over before it was killed");
+        progress(&cluster, "torn").filter(|pages| *pages > 0)
+    });
+    killed.kill();
+    restore::write_until_trimmed(&mut writer, &log, 1);
+    let told = refused(&cluster, &["replay", "resume", "torn"], 74);
+    assert!(told.contains("trimmed since"), "{told}");
+    instance.stop();
+}
+
+/// Pages that a replay has committed.
+fn progress(cluster: &Cluster<'_>, id: &str) -> Option<u64> {
+    let output = run(cluster.command(&["replay", "status", id, "-o", "json"]));
+    let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+    status[0]["counts"]["pages"].as_u64()
+}
+
+#[test]
+fn a_replay_over_a_change_of_rules_judges_each_page_by_the_rules_of_its_time() {
+    const PAGES: usize = 2_000;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = crate::replay::cluster(broker, 2);
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    let strict = json!({ "match": { "minhash": { "min_similarity": 0.95 } } });
+    for (half, rules) in [json!({}), strict].into_iter().enumerate() {
+        crawl_of_tenants(&cluster, half * PAGES / 2..(half + 1) * PAGES / 2, 2);
+        let mut team = Team::new(&cluster);
+        team.join_as("one", rules);
+        team.deliver(&mut out, (half + 1) * PAGES / 2);
+        team.disband();
+    }
+    let live = as_said(&Ledger::read(&cluster).outcomes(1).unwrap());
+    for (id, from) in [("all", "start".to_owned()), ("half", format!("offset:{}", PAGES / 4))] {
+        let by_log = ["replay", "run", "--from", &from, "--order", "log", "--id", id, "--execute"];
+        let report = ask(&cluster, &by_log);
+        let counts = &report["variants"][0]["counts"];
+        assert_eq!((&counts["changed"], &counts["taken_over"]), (&json!({}), &json!(0)), "{counts}");
+        let again = said(&shadow(&cluster, id));
+        assert!(again.len() > PAGES / 3 && again.iter().all(|(source, said)| live[source] == *said), "{id}");
+    }
+    // By the rules of either time alone it would be another story.
+    let spelt = ["replay", "run", "--from", "start", "--order", "log", "--into", "none", "--execute"];
+    let strict = ask(&cluster, &[&spelt[..], &["-s", "match.minhash.min_similarity=0.95"]].concat());
+    assert_ne!(strict["variants"][0]["counts"]["changed"], json!({}), "{strict}");
+}

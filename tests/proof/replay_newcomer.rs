@@ -1,0 +1,117 @@
+//! What a newcomer types and sees: the commands of the documentation, in its order, and their output as it is printed there.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::broker::{Broker, wait};
+use crate::cluster::Cluster;
+use crate::cluster::records::Shelf;
+use crate::replay::{Running, cluster, crawl, run};
+use crate::several_instances::Team;
+
+const PAGES: usize = 2_000;
+
+/// Runs a command as it is documented and returns what both streams say, under the names of the documentation.
+fn type_in(cluster: &Cluster<'_>, command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').collect();
+    let output = run(cluster.command(&words));
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    assert!(output.status.success(), "{command}: {text}");
+    let scheme = cluster.log_topic("verdicts");
+    let scheme = scheme.split_once(".verdicts.").unwrap().1;
+    text.replace(cluster.unique(), "crawl.pages.unique")
+        .replace(cluster.duplicate(), "crawl.pages.duplicate")
+        .replace(cluster.dead(), "crawl.pages.dead")
+        .replace(&cluster.inputs()[0], "crawl.pages")
+        .replace(cluster.group(), "crawl")
+        .replace(scheme, "SCHEME")
+}
+
+/// What does not depend on the pages and the machine: numbers, times, sizes and digests are masked, and which verdicts there are.
+fn shape(text: &str) -> Vec<String> {
+    let is_count = |word: &str| word.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '.'));
+    let masked = |word: &str| {
+        let bare = word.trim_start_matches('(').trim_end_matches([')', ':']);
+        let number = bare.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let is_hash = bare.len() == 32 && bare.chars().all(|c| c.is_ascii_hexdigit());
+        if is_hash || (!number.is_empty() && is_count(number)) {
+            return word.replace(bare, "N");
+        }
+        match bare.split_once(".verdicts.") {
+            Some((log, _)) => format!("{log}.verdicts.SCHEME"),
+            None => word.to_owned(),
+        }
+    };
+    let line = |line: &str| {
+        let words: Vec<String> = line.split_whitespace().map(masked).collect();
+        match words.first().map(String::as_str) {
+            Some(head @ ("verdicts" | "dead" | "changed" | "estimate" | "pages" | "same")) => head.to_owned(),
+            _ => words.join(" "),
+        }
+    };
+    text.lines().map(line).filter(|line| !line.is_empty()).collect()
+}
+
+/// What the documentation prints below a command, without the option for the configuration.
+fn documented(file: &str, command: &str) -> Option<String> {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let asked = format!("$ dupgate {command} -c dupgate.yaml");
+    let mut lines = text.lines().skip_while(|line| *line != asked);
+    lines.next()?;
+    let output: Vec<&str> = lines.take_while(|line| !line.starts_with("$ ") && !line.starts_with("```")).collect();
+    Some(output.join("\n"))
+}
+
+/// Holds the documentation to what the program says.
+fn is_documented(cluster: &Cluster<'_>, command: &str, files: &[&str]) -> String {
+    let said = type_in(cluster, command);
+    for file in files {
+        let told = documented(file, command).unwrap_or_else(|| panic!("{file} does not show `{command}`"));
+        // Tables are in the order of names, which are random here.
+        let (told, found): (BTreeSet<_>, BTreeSet<_>) =
+            (shape(&told).into_iter().collect(), shape(&said).into_iter().collect());
+        assert_eq!(told, found, "{file} shows other output of `{command}` than it has:\n{said}");
+    }
+    said
+}
+
+#[test]
+fn a_newcomer_plans_runs_kills_resumes_compares_and_cleans_up_as_documented() {
+    const MANUAL: &str = "docs/REPLAY.md";
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 6);
+    crawl(broker, &cluster, PAGES, 6);
+    let mut team = Team::new(&cluster);
+    team.join_as("one", json!({}));
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    team.deliver(&mut out, PAGES);
+    team.disband();
+
+    let plan = "replay plan --from start -s match.minhash.min_similarity=0.8 --id strict --plan-out plan.json";
+    let said = is_documented(&cluster, plan, &[MANUAL, "README.md"]);
+    let next = said.split_once("run it by `dupgate ").expect("what to type next").1.split_once('`').unwrap().0;
+    assert_eq!(next, "replay run plan.json --execute");
+
+    // It is killed in the middle; the status says how far it came.
+    let words: Vec<&str> = next.split(' ').chain(["--rate", "100/s"]).collect();
+    let mut killed = Running::start(cluster.command(&words));
+    wait::until("its first commit", || {
+        assert!(!killed.has_ended(), "it was over before it was killed");
+        let output = run(cluster.command(&["replay", "status", "strict", "-o", "json"]));
+        let status: Value = serde_json::from_slice(&output.stdout).ok()?;
+        status[0]["counts"]["pages"].as_u64().filter(|pages| *pages > 0)
+    });
+    killed.kill();
+    let said = is_documented(&cluster, "replay resume strict", &[MANUAL, "README.md"]);
+    assert!(said.contains("pages     2,000 in"), "{said}");
+    is_documented(&cluster, "replay list", &[MANUAL]);
+    is_documented(&cluster, "replay diff strict", &[MANUAL, "README.md"]);
+    is_documented(&cluster, "replay clean strict", &[MANUAL]);
+    let said = type_in(&cluster, "replay clean strict --execute");
+    assert!(said.contains("deleted") && !said.contains("would be"), "{said}");
+    let said = run(cluster.command(&["replay", "list", "-o", "jsonl"]));
+    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "", "nothing is left");
+}

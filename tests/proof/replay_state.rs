@@ -1,0 +1,299 @@
+//! What a replay needs in order to go on, and what it says where that is gone; what bounds it; and replays beside a service.
+
+use dupgate::crawl::{Crawl, CrawlSettings};
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
+use serde_json::{Value, json};
+
+use crate::accounting::Ledger;
+use crate::broker::{Broker, wait};
+use crate::cluster::http;
+use crate::cluster::records::{Page, Pen, Record, Shelf};
+use crate::cluster::{Cluster, Shape};
+use crate::replay::{Running, ask, cluster, crawl, refused, run, said, shadow};
+use crate::several_instances::Team;
+
+fn delete_group(broker: &Broker, name: &str) {
+    let admin: AdminClient<DefaultClientContext> = broker.client().create().expect("a client");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let deleted = runtime.block_on(admin.delete_groups(&[name], &AdminOptions::new())).expect("an answer");
+    assert!(deleted.iter().all(Result::is_ok), "{deleted:?}");
+}
+
+fn status(cluster: &Cluster<'_>, id: &str) -> Value {
+    let output = run(cluster.command(&["replay", "status", id, "-o", "json"]));
+    serde_json::from_slice::<Value>(&output.stdout).map_or(Value::Null, |status| status[0].clone())
+}
+
+/// Runs a replay by time that is killed once it has committed something.
+fn begin(cluster: &Cluster<'_>, id: &str) {
+    let arguments = ["replay", "run", "--from", "start", "--order", "time", "--id", id, "--execute", "--rate", "20/s"];
+    let mut killed = Running::start(cluster.command(&arguments));
+    wait::until("its first commit", || {
+        assert!(!killed.has_ended(), "it was over before it was killed");
+        status(cluster, id)["counts"]["pages"].as_u64().filter(|pages| *pages > 0)
+    });
+    killed.kill();
+}
+
+#[test]
+fn a_replay_whose_offsets_have_expired_is_not_begun_again() {
+    const PAGES: usize = 400;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 2);
+    crawl(broker, &cluster, PAGES, 2);
+    let group = |id: &str| format!("{}.replay.{id}", cluster.group());
+
+    let whole = ask(&cluster, &["replay", "run", "--from", "start", "--order", "time", "--id", "whole", "--execute"]);
+    let written = shadow(&cluster, "whole");
+    delete_group(broker, &group("whole"));
+    let known = status(&cluster, "whole");
+    assert_eq!((&known["state"], &known["counts"]["pages"]), (&json!("done"), &json!(PAGES)), "{known}");
+    assert_eq!(known["digests"], whole["digests"]);
+    let resumed = run(cluster.command(&["replay", "resume", "whole"]));
+    assert!(String::from_utf8_lossy(&resumed.stderr).contains("is done already") && resumed.status.success());
+    assert_eq!(shadow(&cluster, "whole"), written, "nothing was written again");
+
+    begin(&cluster, "torn");
+    delete_group(broker, &group("torn"));
+    assert_eq!(status(&cluster, "torn")["state"], "expired");
+    let before = shadow(&cluster, "torn");
+    let told = refused(&cluster, &["replay", "resume", "torn"], 74);
+    assert!(told.contains("offsets.retention.minutes") && told.contains("replay clean torn --execute"), "{told}");
+    assert_eq!(shadow(&cluster, "torn"), before, "nothing was written again");
+    ask(&cluster, &["replay", "clean", "torn", "--execute"]);
+    let again = ["replay", "run", "--from", "start", "--order", "time", "--id", "again", "--execute"];
+    assert_eq!(ask(&cluster, &again)["digests"], whole["digests"]);
+}
+
+#[test]
+fn a_replay_whose_topics_are_deleted_is_not_resumed_into_empty_ones() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 2);
+    crawl(broker, &cluster, 400, 2);
+    for (id, kind) in [("output", format!("{}.replay.", cluster.unique())), ("log", ".verdicts.".to_owned())] {
+        begin(&cluster, id);
+        let named = run(cluster.command(&["replay", "clean", id, "-o", "jsonl"]));
+        let named = String::from_utf8(named.stdout).expect("text");
+        let mut names = named.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["name"].clone());
+        let topic = names.find_map(|name| name.as_str().filter(|name| name.contains(&kind)).map(str::to_owned));
+        let topic = topic.expect("a topic of the replay");
+        broker.delete_topic(&topic);
+        wait::until("the topic to be gone", || {
+            let told = run(cluster.command(&["replay", "resume", id]));
+            let told = (told.status.code(), String::from_utf8_lossy(&told.stderr).into_owned());
+            assert_ne!(told.0, Some(0), "{}", told.1);
+            let is_told = told.1.contains(&format!("topic `{topic}` of replay `{id}` does not exist any more"));
+            (told.0 == Some(74) && is_told).then_some(())
+        });
+        ask(&cluster, &["replay", "clean", id, "--execute"]);
+    }
+}
+
+#[test]
+fn what_bounds_a_replay_bounds_it() {
+    const PAGES: usize = 1_200;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 1);
+    let pen = Pen::new(broker);
+    for number in 0..PAGES {
+        // Every tenth page is broken.
+        let words: Vec<String> = (0..40).map(|word| format!("w{number}x{word}")).collect();
+        let value = json!({ "url": format!("https://a.example/{number}"), "text": words.join(" ") }).to_string();
+        let value = if number % 10 == 3 { value.replace('}', "") } else { value };
+        pen.write(
+            &cluster.inputs()[0],
+            0,
+            &Page { key: number.to_string(), value: Some(value.into()), ..Page::default() },
+        );
+    }
+    pen.flush();
+
+    // A tenth is more than is allowed: it stops where that is seen, and goes on when told to.
+    let few = ["replay", "run", "--from", "start", "--id", "few", "--execute", "--max-dead-letters", "5%"];
+    let told = refused(&cluster, &few, 1);
+    assert!(
+        told.contains("more than --max-dead-letters allows") && told.contains("`dupgate replay resume few`"),
+        "{told}"
+    );
+    assert_eq!(
+        ask(&cluster, &["replay", "resume", "few"])["variants"][0]["counts"]["verdicts"]["dead_letter"],
+        PAGES / 10
+    );
+    ask(&cluster, &["replay", "run", "--from", "start", "--id", "many", "--execute", "--max-dead-letters", "20%"]);
+
+    // No more pages each second than that.
+    let slow =
+        ["replay", "run", "--from", "start", "--into", "none", "--max-records", "300", "--execute", "--rate", "100/s"];
+    let slow = ask(&cluster, &slow);
+    assert_eq!(slow["variants"][0]["counts"]["pages"], 300);
+    assert!(slow["elapsed_ms"].as_u64() >= Some(2_900), "{slow}");
+    let warned = slow["warnings"].to_string();
+    assert!(warned.contains("pages are judged in the order of time, not in the live order"), "{warned}");
+
+    // While the service lags it waits; each line says why, and how far it is.
+    let mut team = Team::new(&cluster);
+    team.join_as("one", json!({}));
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    team.deliver(&mut out, PAGES);
+    team.disband();
+    crawl(broker, &cluster, 100, 1);
+    let said = cluster.disk("yielding").with_extension("log");
+    let polite =
+        ["replay", "run", "--from", "start", "--order", "time", "--into", "none", "--execute", "--yield-to-lag", "50"];
+    let mut command = cluster.command(&polite);
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    command.stderr(std::fs::File::create(&said).expect("a file"));
+    let mut running = command.spawn().expect("it starts");
+    let line = wait::until("a line of progress", || {
+        assert_eq!(running.try_wait().expect("a status"), None, "it did not wait");
+        let text = std::fs::read_to_string(&said).expect("what it says");
+        text.lines().find(|line| line.contains("replaying")).map(str::to_owned)
+    });
+    let fields = line.replace('"', "").replace(':', "=");
+    for field in ["yielding=100", "pages=0", "pages_per_second=0"] {
+        assert!(fields.contains(field), "{line}");
+    }
+    let mut team = Team::new(&cluster);
+    team.join_as("one", json!({}));
+    team.deliver(&mut out, PAGES + 100);
+    team.disband();
+    let status = wait::until("the replay to end", || running.try_wait().expect("a status"));
+    assert!(status.success(), "{}", std::fs::read_to_string(&said).expect("what it says"));
+}
+
+/// Bytes of the records of a topic, in the order of its partition.
+fn bytes(cluster: &Cluster<'_>, topic: &str) -> Vec<(String, Option<Vec<u8>>)> {
+    let records = Shelf::open(cluster.broker(), &[topic]).read_to_end();
+    records.into_iter().map(|Record { source, value, .. }| (source.to_string(), value)).collect()
+}
+
+#[test]
+fn two_replays_beside_a_running_service_touch_nothing_of_it() {
+    const PAGES: usize = 3_000;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 3);
+    let settings = CrawlSettings { seed: 31, topics: 1, html: 0.0, bytes: 200..=900, ..CrawlSettings::default() };
+    let pages: Vec<_> = Crawl::new(settings).unwrap().take(PAGES).collect();
+    let (input, pen) = (cluster.inputs()[0].clone(), Pen::new(broker));
+    let write = |from: usize, to: usize| {
+        for planted in &pages[from..to] {
+            let (value, timestamp) = (Some(planted.value.clone()), Some(planted.timestamp.millis()));
+            let page = Page { key: planted.key.clone(), value, timestamp, ..Page::default() };
+            pen.write(&input, i32::try_from(planted.number % 3).unwrap(), &page);
+        }
+        pen.flush();
+    };
+    write(0, PAGES / 2);
+    let mut team = Team::new(&cluster);
+    ["one", "two"].into_iter().for_each(|name| team.join(name));
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    team.deliver(&mut out, PAGES / 2);
+    let logs = [cluster.log_topic("fingerprints"), cluster.log_topic("verdicts")];
+    let before: Vec<_> = logs.iter().map(|log| bytes(&cluster, log)).collect();
+
+    // Pages go on coming, and are judged and delivered while both replays are planned and run.
+    let address = http::free_address();
+    let by_log =
+        ["replay", "run", "--from", "start", "--order", "log", "--into", "verdicts", "--id", "log", "--execute"];
+    let listen = address.to_string();
+    let by_time =
+        ["replay", "run", "--from", "start", "--order", "time", "--id", "time", "--execute", "--listen", &listen];
+    write(PAGES / 2, PAGES * 3 / 5);
+    let mut one = Running::start(cluster.command(&[&by_log[..], &["--rate", "400/s"]].concat()));
+    let mut two = Running::start(cluster.command(&[&by_time[..], &["--rate", "400/s"]].concat()));
+    let served = wait::until("metrics of the replay", || {
+        let (_, text) = http::get(address, "/metrics")?;
+        http::sum(&text, "dupgate_documents_total", &["replay=\"time\""]).filter(|pages| *pages > 0.0)?;
+        Some(text)
+    });
+    let series = served.lines().filter(|line| line.starts_with("dupgate_") && line.contains(' '));
+    assert!(series.clone().count() > 0 && series.clone().all(|line| line.contains("replay=\"time\"")), "{served}");
+    for (at, from) in (PAGES * 3 / 5..PAGES).step_by(PAGES / 10).enumerate() {
+        write(from, from + PAGES / 10);
+        out.wait_for(PAGES * 3 / 5 + at * PAGES / 10);
+    }
+    team.deliver(&mut out, PAGES);
+    for (name, replay) in [("by log", &mut one), ("by time", &mut two)] {
+        assert!(wait::until(name, || replay.ended()).success(), "{name}");
+    }
+
+    // The service says and has what it would have without them.
+    let mut judged = 0;
+    for member in team.members() {
+        let text = member.metrics();
+        assert!(!text.contains("replay=\""), "a series of the service is of a replay");
+        let counted = http::sum(&text, "dupgate_documents_total", &[]).unwrap_or(0.0);
+        judged += format!("{counted:.0}").parse::<usize>().unwrap();
+    }
+    let outcomes = Ledger::read(&cluster).outcomes(1).unwrap();
+    assert_eq!(outcomes.len(), PAGES, "each page came out once");
+    let dead = outcomes.values().filter(|outcome| outcome.output_kind == crate::accounting::OutputKind::Dead).count();
+    assert_eq!(judged, PAGES - dead, "each page was counted once");
+    for (log, before) in logs.iter().zip(&before) {
+        assert!(bytes(&cluster, log).starts_with(before), "{log} was written to elsewhere than at its end");
+    }
+    team.disband();
+    let committed = cluster.committed();
+    let differ = ask(&cluster, &["replay", "diff", "log", "--no-page", "--exit-code"]);
+    assert!(differ["same"].as_u64() > Some(PAGES as u64 / 3), "{differ}");
+    assert_eq!((&differ["changed"], &differ["only_in_replay"]), (&json!({}), &json!({})));
+    assert_eq!(status(&cluster, "log")["counts"]["changed"], json!({}));
+    assert!(said(&shadow(&cluster, "time")).len() > PAGES / 3);
+    assert_eq!(cluster.committed(), committed);
+}
+
+#[test]
+fn a_plan_warns_before_harm() {
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let settings = [("max.message.bytes", "20000")];
+    let shape = Shape { topics: 1, partitions: 1, input_settings: &[], output_settings: &settings, config: json!({}) };
+    let cluster = Cluster::new(broker, shape);
+    crawl(broker, &cluster, 50, 1);
+    let mut team = Team::new(&cluster);
+    team.join_as("one", json!({}));
+    let mut out = Shelf::open(broker, &[cluster.unique(), cluster.duplicate(), cluster.dead()]);
+    team.deliver(&mut out, 50);
+    team.disband();
+    broker.alter(cluster.unique(), &[("retention.ms", "86400000")]);
+    let shadow = run(cluster.command(&["replay", "plan", "--from", "start"]));
+    let text = String::from_utf8_lossy(&shadow.stdout).into_owned();
+    assert!(text.contains("disk") && text.contains("1 copy of each page"), "{text}");
+    assert!(text.contains("isolation.level=read_committed"), "{text}");
+
+    let live = ["replay", "run", "--from", "start", "--into", "live", "-s", "match.same_id=duplicate", "--execute"];
+    let refused = run(cluster.command(&[&live[..], &["--confirm-live", "another"]].concat()));
+    assert_eq!(refused.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&refused.stdout).into_owned();
+    for warning in
+        ["takes smaller records than the input", "may be deleted on arrival", "the others arrive a second time"]
+    {
+        assert!(text.contains(warning), "the plan is shown before anything is asked: {text}");
+    }
+}
+
+#[test]
+fn a_replay_that_another_machine_goes_on_with_ends_on_the_first() {
+    const PAGES: usize = 400;
+    let _turn = crate::turn();
+    let Some(broker) = Broker::shared() else { return };
+    let cluster = cluster(broker, 2);
+    crawl(broker, &cluster, PAGES, 2);
+    let by_time = |id: &'static str| ["replay", "run", "--from", "start", "--order", "time", "--id", id, "--execute"];
+    let whole = ask(&cluster, &by_time("whole"));
+    let mut first = Running::start(cluster.command(&[&by_time("moved")[..], &["--rate", "20/s"]].concat()));
+    wait::until("its first commit", || {
+        assert!(!first.has_ended(), "it was over before it was taken over");
+        status(&cluster, "moved")["counts"]["pages"].as_u64().filter(|pages| *pages > 0)
+    });
+    let elsewhere = format!("index.path={}", cluster.disk("another-machine").display());
+    let moved = ask(&cluster, &["replay", "resume", "moved", "-s", &elsewhere]);
+    assert_eq!(moved["digests"], whole["digests"]);
+    assert_eq!(shadow(&cluster, "moved"), shadow(&cluster, "whole"));
+    assert_eq!(wait::until("the first to end", || first.ended()).code(), Some(78), "it is told that it was taken over");
+}
