@@ -105,6 +105,8 @@ fn what_init_prints_is_valid() {
             (0, "the configuration is valid (0 errors, 0 warnings)\n"),
             "{text}"
         );
+        let schema = text.lines().find(|line| line.starts_with("# yaml-language-server:"));
+        assert_eq!(schema, Some("# yaml-language-server: $schema=dupgate.schema.json"), "an editor finds the schema");
     }
 }
 
