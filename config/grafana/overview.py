@@ -105,7 +105,7 @@ def numbers():
                 override("judging", ("thresholds", steps(RED, (1, GREEN)))),
                 override("standing by", ("thresholds", steps(YELLOW, (1, GREEN)))),
             ],
-            runbooks=("DupgateNoJudge",),
+            runbooks=("DupgateNoJudge", "DupgateNoStandby"),
         ),
         stat(
             "Oldest page without a verdict",
@@ -452,17 +452,18 @@ def judging():
         lines(
             "Verdict log span",
             "Event time that the retained verdict log spans, and the time since the brokers last trimmed the logs. The span "
-            "follows the window (dashed), its allowed lateness and logs.retention; well above them something holds back trimming.",
+            "follows the retention (dashed): window and allowed lateness, or logs.retention; well above it something holds back "
+            "trimming.",
             [
                 query(f"max by (log_partition) ({metric('verdict_log_span_seconds')})", "partition {{log_partition}}"),
-                query(WINDOW, "window"),
+                query(f"max({metric('verdict_log_retention_seconds')})", "retention"),
                 query(
                     f"time() - max by (log_partition) ({metric('last_trim_timestamp_seconds')})",
                     "since the last trim, partition {{log_partition}}",
                 ),
             ],
             unit="s",
-            overrides=[limit("window", GREY)],
+            overrides=[limit("retention", GREY)],
             runbooks=("DupgateVerdictLogSpanHigh",),
         ),
         lines(

@@ -73,7 +73,7 @@ pub fn sieve(args: &SieveArgs, global: &Global) -> Result<(), Fatal> {
     };
     let mut progress = Progress::new(size, args.is_routing());
     let mut sieve = Deduplicator::new(DeduplicatorSettings {
-        rules: settings.rules.clone(),
+        rules: settings.rules_of_one_index(),
         event_time: settings.record.event_time,
         partitions,
         clock: wall_clock(),

@@ -16,7 +16,7 @@ pub enum ChangeImpact {
 }
 
 /// Keys by their beginning; the first that fits counts.
-const TABLE: [(&str, ChangeImpact); 31] = [
+const TABLE: [(&str, ChangeImpact); 32] = [
     ("mode", ChangeImpact::State),
     ("input.group", ChangeImpact::State),
     ("logs.prefix", ChangeImpact::State),
@@ -40,6 +40,8 @@ const TABLE: [(&str, ChangeImpact); 31] = [
     ("window.max_future_skew", ChangeImpact::Rules),
     ("index.max_memory", ChangeImpact::Rules),
     ("index.max_entries", ChangeImpact::Rules),
+    // The memory of the index is shared by them.
+    ("judge.served_partitions", ChangeImpact::Rules),
     ("match", ChangeImpact::Scheme),
     ("window.timestamp_source", ChangeImpact::Scheme),
     ("text", ChangeImpact::Scheme),
@@ -89,7 +91,10 @@ mod tests {
     fn settings(path: &str, value: &Value) -> Option<Settings> {
         let mut layers = Layers::default();
         // Surroundings in which every key has its effect.
-        layers.file("f.yaml", "input: {fields: {scope: /site, fetched_at: /at}}\nindex: {max_entries: 1000}");
+        layers.file(
+            "f.yaml",
+            "input: {fields: {scope: /site, fetched_at: /at}}\nindex: {max_entries: 1000}\njudge: {partitions: 2}",
+        );
         if path != "window.timestamp_source" {
             layers.set("window.timestamp_source=field");
         }
@@ -129,6 +134,7 @@ mod tests {
             json!(0.5),
             json!(0.7),
             json!(["exact", "minhash"]),
+            json!([0]),
         ]);
         found
     }

@@ -76,6 +76,20 @@ impl Settings {
         let partitions = usize::try_from(self.judge.partitions).ok().and_then(NonZeroUsize::new);
         partitions.unwrap_or(NonZeroUsize::MIN)
     }
+
+    /// Returns the bytes that the indexes of all partitions of the log take together, whoever serves them.
+    #[must_use]
+    pub fn memory_of_all_indexes(&self) -> u64 {
+        let served = u64::try_from(self.judge.served_partitions.len()).unwrap_or(u64::MAX).max(1);
+        (self.index.max_memory / served).saturating_mul(u64::from(self.judge.partitions))
+    }
+
+    /// Returns the rules of an index that alone has the memory for all partitions that an instance serves.
+    #[must_use]
+    pub fn rules_of_one_index(&self) -> Rules {
+        let indexes = u64::try_from(self.judge.served_partitions.len()).unwrap_or(u64::MAX);
+        Rules { max_entries: self.rules.max_entries.saturating_mul(indexes), ..self.rules.clone() }
+    }
 }
 
 /// What an instance does. At least one of both.
@@ -204,7 +218,8 @@ pub struct Input {
 pub struct Index {
     /// Folder of the snapshots; those of `mode: observe` have a folder in it.
     pub path: PathBuf,
-    /// Memory ceiling in bytes: as configured, or what `max_entries` come to.
+    /// Memory ceiling in bytes, for the indexes of all partitions that are served: as configured, or what `max_entries`
+    /// come to.
     pub max_memory: u64,
     /// What to do when facts are gone for good.
     pub cold_start: ColdStart,

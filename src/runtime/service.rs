@@ -130,6 +130,7 @@ impl Service {
             &algorithms(&settings.rules.stages),
         );
         metrics.index_limits(settings.index.max_memory, settings.rules.windows.max(), settings.index.snapshot_interval);
+        metrics.log_retention(settings.logs.retention);
         let (rdkafka, version) = (crate::kafka::client::library_version(), env!("CARGO_PKG_VERSION"));
         let topics_read = match &settings.input.topics {
             InputTopics::Names(names) => names.join(" "),

@@ -193,9 +193,9 @@ table! {
     INDEX_ENTRIES: "dupgate_index_entries", Gauge, Count, &[],
         "Fingerprints held in the window.";
     INDEX_MEMORY: "dupgate_index_memory_bytes", Gauge, Bytes, &[closed::<MemoryPart>()],
-        "Memory held by the index.";
+        "Memory held by the index, for all partitions of the log that this instance serves.";
     INDEX_MEMORY_LIMIT: "dupgate_index_memory_limit_bytes", Gauge, Bytes, &[],
-        "Configured memory ceiling of the index.";
+        "Configured memory ceiling of the index, for all partitions of the log that this instance serves.";
     INDEX_LARGEST_BUCKET: "dupgate_index_largest_bucket_entries", Gauge, Count, &[],
         "Entries in the largest lookup bucket seen recently. Skewed buckets make lookups slow.";
     INDEX_EVICTIONS: "dupgate_index_evictions_total", Counter, Count, &[closed::<Eviction>()],
@@ -228,6 +228,8 @@ table! {
         "fingerprints: requests that the judge has fetched and not judged. verdicts: records of the verdict log that the worker has not read.";
     LOG_SPAN: "dupgate_verdict_log_span_seconds", Gauge, Seconds, &[Label::Open("log_partition")],
         "Event time that the retained verdict log spans, as of the last checkpoint. If it is well above window + allowed lateness and logs.retention, something holds back trimming, such as an input partition that no worker reads.";
+    LOG_RETENTION: "dupgate_verdict_log_retention_seconds", Gauge, Seconds, &[],
+        "Event time that the verdict log is to span: window + allowed lateness, or logs.retention where that is longer.";
     LAST_TRIM_TIMESTAMP: "dupgate_last_trim_timestamp_seconds", Gauge, Seconds, &[Label::Open("log_partition")],
         "Unix time at which the brokers last deleted the beginning of both logs for this judge; absent before the first time. If it is hours ago while pages are judged, trimming is held back or refused.";
     LOG_REPEATS: "dupgate_repeated_requests_total", Counter, Count, &[],

@@ -358,6 +358,11 @@ impl Metrics {
         self.set(&catalog::SNAPSHOT_INTERVAL, snapshot_interval.as_secs_f64());
     }
 
+    /// The verdict log is trimmed to this much event time.
+    pub fn log_retention(&self, retention: Duration) {
+        self.set(&catalog::LOG_RETENTION, retention.as_secs_f64());
+    }
+
     /// Originals were removed.
     pub fn evicted(&self, reason: Eviction, entries: u64) {
         self.series().index_evictions.of(reason).increment(entries);

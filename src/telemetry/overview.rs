@@ -127,6 +127,7 @@ impl Overview {
         state.judges.note(now, &figures, &checks, inner.about.log_partitions);
         answer.insert("judges".to_owned(), state.judges.json());
         answer.insert("no_judge".to_owned(), state.judges.silence());
+        answer.insert("evicted_for_capacity".to_owned(), state.history.evicted_for_capacity().into());
         answer.insert("samples_kept".to_owned(), KEPT.into());
         answer.insert("sample_interval_ms".to_owned(), millis(INTERVAL));
         answer.insert("last_sample".to_owned(), state.history.last().into());
@@ -153,7 +154,6 @@ impl About {
 
 /// What the page shows beside the summary.
 fn more(figures: &ParsedMetrics) -> Map<String, Value> {
-    let capacity = [("reason", "capacity")];
     let reasons = figures.by_label(catalog::BLOCKED_PARTITIONS.name, "reason");
     let blocked: Map<String, Value> =
         reasons.into_iter().filter(|(_, count)| *count > 0.0).map(|(reason, count)| (reason, count.into())).collect();
@@ -161,7 +161,6 @@ fn more(figures: &ParsedMetrics) -> Map<String, Value> {
     status::members(json!({
         "lags": lags(figures),
         "blocked": blocked,
-        "evicted_for_capacity": figures.sum(catalog::INDEX_EVICTIONS.name, &capacity),
         "snapshot_interval_ms": interval,
         "snapshot_bytes": figures.largest(catalog::SNAPSHOT_SIZE.name),
     }))

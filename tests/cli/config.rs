@@ -105,6 +105,8 @@ fn what_init_prints_is_valid() {
             (0, "the configuration is valid (0 errors, 0 warnings)\n"),
             "{text}"
         );
+        let schema = text.lines().find(|line| line.starts_with("# yaml-language-server:"));
+        assert_eq!(schema, Some("# yaml-language-server: $schema=dupgate.schema.json"), "an editor finds the schema");
     }
 }
 
@@ -138,7 +140,7 @@ fn show_prints_what_is_in_effect_and_where_it_came_from() {
     assert_eq!(of("text.html"), ("DUPGATE_TEXT__HTML", "scheme"));
     assert_eq!(of("match.simhash.max_distance"), ("--set", "rules"));
     assert_eq!(of("input.group"), ("default", "state"));
-    assert_eq!(of("input.instance_id"), ("a.yaml:7:16", "work"));
+    assert_eq!(of("input.instance_id"), ("a.yaml:9:16", "work"));
     for said in [&yaml, &listed] {
         assert!(!said.out.contains("hunter2") && !said.err.contains("hunter2"), "{}{}", said.out, said.err);
     }

@@ -211,6 +211,29 @@ fn every_relative_link_leads_somewhere() {
     assert!(seen > 3, "only {seen} links were found");
 }
 
+/// `systemd` looks at the exit code of the service's own process, and of no process that runs before it.
+#[test]
+fn the_unit_lets_the_service_itself_refuse_its_configuration() {
+    let unit = read(&root().join("config/systemd/dupgate.service"));
+    assert!(!unit.contains("ExecStartPre"), "{unit}");
+    let prevented = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
+    let codes: Vec<&str> = prevented.split(' ').collect();
+    for reason in [Reason::Usage, Reason::Denied, Reason::Config] {
+        assert!(codes.contains(&reason.code().to_string().as_str()), "{reason:?} is tried again: {prevented}");
+    }
+}
+
+#[test]
+fn archive_and_package_hold_alerts_and_dashboards() {
+    let release = read(&root().join(".github/workflows/release.yml"));
+    let manifest = read(&root().join("Cargo.toml"));
+    for text in [release, manifest] {
+        for part in ["helm/dupgate/files/alerts.yaml", "helm/dupgate/files/dashboards"] {
+            assert!(text.contains(part), "{part} is left out of {text}");
+        }
+    }
+}
+
 /// `tests/mutants.sh` says the same, but takes an hour.
 #[test]
 fn every_breakage_for_the_simulation_fits_the_sources() {

@@ -88,6 +88,14 @@ annotations:
 {{- printf "%.1f GiB" (divf (float64 .) 1073741824.0) }}
 {{- end }}
 
+{{/* What an instance needs, in bytes, as `dupgate check` reckons it: the index and a fifth of it, pages in flight with the trees of
+     their HTML, half a gibibyte for all else. Takes settings and roles. */}}
+{{- define "dupgate.memory" -}}
+{{- $index := has "judge" .roles | ternary (include "dupgate.bytes" .settings.maxMemory | float64) 0.0 }}
+{{- $pages := has "worker" .roles | ternary (include "dupgate.bytes" .settings.maxInFlight | float64) 0.0 }}
+{{- addf (mulf $index 1.2) (mulf $pages (eq .settings.format "text" | ternary 2 6)) 536870912 }}
+{{- end }}
+
 {{/* A time such as 30s or `1m 30s`, in seconds. */}}
 {{- define "dupgate.seconds" -}}
 {{- $units := dict "ms" 0.001 "msec" 0.001 "s" 1 "sec" 1 "second" 1 "seconds" 1 "m" 60 "min" 60 "mins" 60 "minute" 60 "minutes" 60 "h" 3600 "hr" 3600 "hour" 3600 "hours" 3600 "d" 86400 "day" 86400 "days" 86400 }}
@@ -114,6 +122,8 @@ maxMemory: {{ dig "index" "max_memory" "" $config | default "4GiB" | toString | 
 {{- with dig "index" "max_entries" nil $config }}
 maxEntries: {{ int64 . }}
 {{- end }}
+maxInFlight: {{ dig "processing" "max_in_flight_bytes" "" $config | default "64MiB" | toString | quote }}
+format: {{ dig "input" "format" "" $config | default "json" }}
 shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" | quote }}
 {{- end }}
 
@@ -172,7 +182,13 @@ shutdownGrace: {{ dig "processing" "shutdown_grace" "" $config | default "30s" |
 {{- end }}
 {{- end }}
 {{- with dig "roles" nil $config }}
-- config.roles is set by the chart: judges.replicas and workers.replicas say how many instances have which roles
+- config.roles is set by the chart: judges.roles, judges.replicas and workers.replicas say how many instances have which roles
+{{- end }}
+{{- if not (has "judge" $values.judges.roles) }}
+- judges.roles must have judge: workers.replicas says how many instances only work
+{{- end }}
+{{- if and (not (has "worker" $values.judges.roles)) (not $values.keda.enabled) (eq (int $values.workers.replicas) 0) }}
+- judges.roles has no worker, and workers.replicas is 0: no instance reads the input
 {{- end }}
 {{- with dig "input" "instance_id" "" $config }}
 {{- if not (contains "$" .) }}

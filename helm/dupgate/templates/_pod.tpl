@@ -109,7 +109,8 @@ metadata:
     {{- toYaml . | nindent 4 }}
     {{- end }}
   labels:
-    {{- include "dupgate.labels" .root | nindent 4 }}
+    {{- /* Without the chart's version: a release of the chart that changes no pod replaces none. */}}
+    {{- omit (include "dupgate.labels" .root | fromYaml) "helm.sh/chart" | toYaml | nindent 4 }}
     app.kubernetes.io/component: {{ .component }}
     dupgate/serves: http
     {{- with .role.podLabels }}
@@ -148,7 +149,7 @@ spec:
             fieldRef:
               fieldPath: metadata.name
         - name: DUPGATE_ROLES
-          value: {{ $isJudge | ternary "worker,judge" "worker" }}
+          value: {{ $isJudge | ternary (join "," $values.judges.roles) "worker" | quote }}
         - name: DUPGATE_INPUT__INSTANCE_ID
           value: {{ and $isJudge $values.judges.staticMembership | ternary "$(POD_NAME)" "" | quote }}
         - name: DUPGATE_HTTP__LISTEN

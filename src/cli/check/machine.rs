@@ -15,6 +15,9 @@ const BESIDE: u64 = 512 << 20;
 const TEXT_TIMES: u64 = 2;
 const HTML_TIMES: u64 = 6;
 
+/// What an index takes beside the bytes that it counts, in percent of them: the allocator, a snapshot that is written.
+const BESIDE_INDEX_PERCENT: u64 = 20;
+
 /// Fewer records than this, or a shorter time, say nothing about the rate.
 const ENOUGH_RECORDS: u64 = 1000;
 const ENOUGH_MILLIS: i64 = 60_000;
@@ -74,13 +77,19 @@ pub(super) fn memory(settings: &Settings) -> Vec<Row> {
 }
 
 fn fits(limit: u64, index: u64, pages: u64) -> Row {
-    let need = index.saturating_add(pages).saturating_add(BESIDE);
+    let beside = pages.saturating_add(BESIDE);
+    let whole = 100 + BESIDE_INDEX_PERCENT;
+    let need = (index.saturating_mul(whole) / 100).saturating_add(beside);
     let text = format!("{} here; index.max_memory {}, about {} in all", gib(limit), gib(index), gib(need));
     if index > limit {
         Row::fail("memory", text, Some(format!("set index.max_memory below {}", gib(limit))))
     } else if need > limit {
-        let most = limit.saturating_sub(need.saturating_sub(index));
-        Row::warn("memory", text, Some(format!("set index.max_memory to at most {}MiB", most >> 20)))
+        let most = limit.saturating_sub(beside).saturating_mul(100) / whole;
+        let fix = match most >> 20 {
+            0 => format!("a limit of at least {}, or a smaller processing.max_in_flight_bytes", gib(need)),
+            most => format!("set index.max_memory to at most {most}MiB"),
+        };
+        Row::warn("memory", text, Some(fix))
     } else {
         Row::ok("memory", text)
     }
@@ -162,8 +171,12 @@ mod tests {
     #[test]
     fn an_index_that_does_not_fit_is_told_with_one_that_does() {
         assert_eq!(fits(8 * GIB, 4 * GIB, 128 << 20).state, State::Ok);
-        let tight = fits(4 * GIB, 4 * GIB, 128 << 20);
-        assert_eq!((tight.state, tight.fix.as_deref()), (State::Warn, Some("set index.max_memory to at most 3456MiB")));
+        let fix = |limit, index, pages| fits(limit, index, pages).fix;
+        assert_eq!(fix(4 * GIB, 4 * GIB, 128 << 20).as_deref(), Some("set index.max_memory to at most 2880MiB"));
+        assert_eq!(fits(4 * GIB, 2880 << 20, 128 << 20).state, State::Ok);
+        assert_eq!(fits(4 * GIB, 2881 << 20, 128 << 20).state, State::Warn);
+        let worker = fix(GIB, 0, 6 * (256 << 20));
+        assert_eq!(worker.as_deref(), Some("a limit of at least 2.0 GiB, or a smaller processing.max_in_flight_bytes"));
         assert_eq!(fits(2 * GIB, 4 * GIB, 0).state, State::Fail);
     }
 

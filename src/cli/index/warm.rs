@@ -64,7 +64,7 @@ pub(super) fn warm(args: &WarmArgs, global: &Global) -> Result<(), Fatal> {
     if !args.execute {
         let draft = draft(&running, &new, from)?;
         match format {
-            Format::Table => print(&table(&draft, args, new.index.max_memory))?,
+            Format::Table => print(&table(&draft, args, new.memory_of_all_indexes()))?,
             Format::Json | Format::Jsonl => print_json(&document(&draft), format)?,
         }
         note("nothing was done: add --execute to do it");
@@ -103,7 +103,7 @@ fn table(draft: &Draft, args: &WarmArgs, max_memory: u64) -> String {
         "judge".to_owned(),
         if args.judge {
             format!(
-                "in this process, which holds an index of up to {} (index.max_memory)",
+                "in this process, which holds an index of up to {} (index.max_memory, for all partitions)",
                 crate::config::ByteSize(max_memory)
             )
         } else {

@@ -1,6 +1,6 @@
 //! Resolves the settings of the pure modules: record, text, fingerprint, rules, index.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -395,27 +395,52 @@ fn bytes_per_original(matching: &raw::Match) -> u64 {
     BYTES_PER_ORIGINAL.saturating_add(wider).saturating_add(sketch).saturating_add(tables)
 }
 
+/// The originals that the index of one judge holds: both limits are those of all partitions that an instance serves, each
+/// of which has an index of its own.
 fn max_entries(raw: &Raw, found: &mut Findings) -> u64 {
+    let indexes = indexes(&raw.judge);
     match (raw.index.max_memory, raw.index.max_entries) {
         (Some(_), Some(_)) => {
             found.refuse("index.max_entries", "index.max_memory is also set: use only one of the two limits");
             0
         }
-        (None, Some(0)) => {
-            found.refuse("index.max_entries", "0 is below the limit of 1");
-            0
+        (None, Some(entries)) => {
+            if entries < indexes {
+                let each = if indexes == 1 { "" } else { ": one original for each partition that is served" };
+                found.refuse("index.max_entries", format!("{entries} is below the limit of {indexes}{each}"));
+            }
+            entries / indexes
         }
-        (None, Some(entries)) => entries,
         (memory, None) => {
             let ByteSize(memory) = memory.unwrap_or(DEFAULT_MAX_MEMORY);
             let one = bytes_per_original(&raw.r#match);
+            let memory = memory / indexes;
             let entries = memory / one;
             if entries == 0 {
-                found.refuse("index.max_memory", format!("{memory} bytes hold no original (one takes {one} bytes)"));
+                let each = if indexes == 1 {
+                    String::new()
+                } else {
+                    format!(" of each of {indexes} partitions that are served")
+                };
+                found.refuse(
+                    "index.max_memory",
+                    format!("{memory} bytes{each} hold no original (one takes {one} bytes)"),
+                );
             }
             entries
         }
     }
+}
+
+/// The number of partitions of the log that an instance serves.
+fn indexes(judge: &raw::Judge) -> u64 {
+    match &judge.served_partitions {
+        raw::ServedPartitions::All => u64::from(judge.partitions),
+        raw::ServedPartitions::Some(list) => {
+            u64::try_from(list.iter().collect::<BTreeSet<_>>().len()).unwrap_or(u64::MAX)
+        }
+    }
+    .max(1)
 }
 
 pub(super) fn index(raw: &Raw, found: &mut Findings) -> Index {

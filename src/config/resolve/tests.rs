@@ -301,6 +301,32 @@ fn one_limit_bounds_the_index() {
 }
 
 #[test]
+fn the_limit_of_the_index_is_shared_by_the_partitions_that_an_instance_serves() {
+    let settings_of = |sets: &[&str]| {
+        let settings = settings(&[&["input.fields.scope=/site", "judge.partitions=4"], sets].concat());
+        (settings.rules.max_entries, settings.index.max_memory)
+    };
+    assert_eq!(settings_of(&["index.max_memory=6400B"]), (2, 6400), "ten originals in four indexes");
+    assert_eq!(settings_of(&["index.max_entries=10"]), (2, 6400));
+    assert_eq!(settings_of(&["index.max_memory=6400B", "judge.served_partitions=1,3"]), (5, 6400));
+    assert_eq!(settings_of(&["index.max_memory=6400B", "judge.served_partitions=2"]), (10, 6400));
+    let two_of_four = settings(&[
+        "input.fields.scope=/site",
+        "judge.partitions=4",
+        "index.max_memory=6400B",
+        "judge.served_partitions=1,3",
+    ]);
+    assert_eq!((two_of_four.rules_of_one_index().max_entries, two_of_four.memory_of_all_indexes()), (10, 12_800));
+    let four = ["input.fields.scope=/site", "judge.partitions=4"];
+    refused(
+        &[&four[..], &["index.max_memory=2559B"]].concat(),
+        "index.max_memory",
+        "639 bytes of each of 4 partitions",
+    );
+    refused(&[&four[..], &["index.max_entries=3"]].concat(), "index.max_entries", "3 is below the limit of 4");
+}
+
+#[test]
 fn several_judges_need_a_scope() {
     refused(&["judge.partitions=2"], "input.fields.scope", "judge.partitions is 2");
     let scope = "input.fields.scope=/site";

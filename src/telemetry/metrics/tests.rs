@@ -112,6 +112,7 @@ fn record_everything(metrics: &Metrics) {
     metrics.index(0, figures);
     metrics.lookup(2, Some(5));
     metrics.index_limits(1, second, second);
+    metrics.log_retention(second);
     metrics.evicted(Eviction::Capacity, 1);
     metrics.late_records(1);
     metrics.full_keys(1);

@@ -12,6 +12,9 @@ use crate::telemetry::labels::{LabelValue, VerdictLabel};
 /// Samples that are kept: an hour, at one each five seconds.
 pub(super) const KEPT: usize = 720;
 
+/// Samples that count as recent: five minutes.
+const RECENT: usize = 60;
+
 /// What happened between two readings, and the levels at the second one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
@@ -28,6 +31,8 @@ struct Sample {
     verdict_wait_p50: Option<f64>,
     verdict_wait_p99: Option<f64>,
     lag: f64,
+    /// Between the two readings.
+    evicted_for_capacity: f64,
     index_fill: Option<f64>,
     window_reached: Option<f64>,
 }
@@ -73,6 +78,7 @@ impl History {
             verdict_wait_p50: verdict_wait(0.5),
             verdict_wait_p99: verdict_wait(0.99),
             lag: reading.lag,
+            evicted_for_capacity: reading.evicted_for_capacity - before.evicted_for_capacity,
             index_fill: reading.index_fill,
             window_reached: reading.window_reached,
         };
@@ -87,6 +93,11 @@ impl History {
     /// Returns the number of the newest sample; 0 before there is one.
     pub(super) const fn last(&self) -> u64 {
         self.last
+    }
+
+    /// Returns how many originals left for want of memory in the newest [`RECENT`] samples.
+    pub(super) fn evicted_for_capacity(&self) -> f64 {
+        self.samples.iter().rev().take(RECENT).map(|sample| sample.evicted_for_capacity).sum()
     }
 
     fn after(&self, number: u64) -> impl Iterator<Item = &Sample> {
@@ -154,6 +165,20 @@ mod tests {
         assert_eq!(column(&history, 0, "lag"), [7.0, 7.0]);
         assert_eq!(history.columns(0)["end_to_end_p50"], serde_json::json!([null, null]), "nothing was counted");
         assert!(column(&history, 9, "number").is_empty(), "a number of an earlier start");
+    }
+
+    #[test]
+    fn an_index_that_was_full_long_ago_is_full_no_longer() {
+        let mut history = History::default();
+        let evicted = [0.0, 0.0, 3.0, 5.0].into_iter().chain(std::iter::repeat_n(5.0, RECENT));
+        let mut recent = Vec::new();
+        for (seconds, evicted_for_capacity) in (0..).step_by(5).zip(evicted) {
+            let reading = Reading { evicted_for_capacity, ..Reading::default() };
+            history.note(Duration::from_secs(seconds), Timestamp::from_millis(0), reading);
+            recent.push(history.evicted_for_capacity());
+        }
+        assert_eq!(recent[..4], [0.0, 0.0, 3.0, 5.0]);
+        assert_eq!(recent[RECENT..], [5.0, 5.0, 2.0, 0.0], "five minutes later");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) struct Reading {
     pub(super) end_to_end: Buckets,
     pub(super) verdict_wait: Buckets,
     pub(super) lag: f64,
+    /// Originals that left for want of memory.
+    pub(super) evicted_for_capacity: f64,
     /// Share of the memory limit that the index holds.
     pub(super) index_fill: Option<f64>,
     /// Share of the configured window that the index reaches back.
@@ -39,6 +41,7 @@ impl Reading {
             end_to_end: figures.buckets(catalog::END_TO_END_LATENCY.name),
             verdict_wait: figures.buckets(catalog::VERDICT_SECONDS.name),
             lag: sum(&catalog::CONSUMER_LAG),
+            evicted_for_capacity: figures.sum(catalog::INDEX_EVICTIONS.name, &[("reason", "capacity")]),
             index_fill: share(sum(&catalog::INDEX_MEMORY), sum(&catalog::INDEX_MEMORY_LIMIT)),
             window_reached: status::effective_window_ms(figures).zip(window).and_then(|(reached, window)| {
                 // Windows are far below 2^53 ms.

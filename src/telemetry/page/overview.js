@@ -335,7 +335,7 @@ function troubles(state) {
     found.push({ head: 'Not ready', text: `${check.name}: ${check.why}`, bad: false });
   }
   if (state.evicted_for_capacity) {
-    found.push({ head: 'Index full', text: 'index.max_memory is reached: originals leave before the window ends.', bad: false });
+    found.push({ head: 'Index full', text: 'index.max_memory is reached: originals left before the window ended, in the last five minutes.', bad: false });
   }
   if (state.snapshot_age_ms > 3 * state.snapshot_interval_ms) {
     found.push({ head: 'Snapshot', text: `The last one is ${span(state.snapshot_age_ms)} old.`, bad: false });

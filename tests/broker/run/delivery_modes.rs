@@ -190,6 +190,24 @@ fn missing_output_topic_is_named() {
     site.duplicate = "nowhere".to_owned();
     assert_eq!(site.start("one").end().code(), Some(78));
     assert!(site.log("one").contains("missing topics: `nowhere`"), "{}", site.log("one"));
+    let topics = site.topics();
+    assert!(topics.contains(&site.input), "{topics:?}");
+    let logs: Vec<&String> = topics.iter().filter(|name| name.starts_with(&site.group)).collect();
+    assert!(logs.is_empty(), "an instance that is refused leaves no logs behind: {logs:?}");
+}
+
+#[test]
+fn the_older_of_two_instances_with_one_name_ends_and_says_what_to_change() {
+    let Some(broker) = Broker::shared() else { return };
+    let site = Site::new(broker, 1);
+    let mut older = site.start("one");
+    older.wait_ready();
+    let mut newer = site.start_with("other", json!({ "input": { "instance_id": "one" } }));
+    assert_eq!(older.end().code(), Some(78), "{}", site.log("one"));
+    let said = site.log("one");
+    assert!(said.contains("input.instance_id"), "{said}");
+    newer.wait_ready();
+    newer.stop();
 }
 
 #[test]

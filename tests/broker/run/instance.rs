@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use serde_json::{Value, json};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, wait};
 use crate::cluster::{instance::Instance, merge};
 
 /// Topics, group and folder of one test.
@@ -66,6 +67,13 @@ impl Site {
         let output = Command::new(program).args(arguments).arg("-c").arg(path).output().expect("the program");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// All topics of the broker.
+    pub(in super::super) fn topics(&self) -> Vec<String> {
+        let client: BaseConsumer = self.broker.client().create().expect("a client");
+        let metadata = client.fetch_metadata(None, wait::LIMIT).expect("metadata");
+        metadata.topics().iter().map(|topic| topic.name().to_owned()).collect()
     }
 
     /// What an instance has logged.

@@ -26,6 +26,8 @@ DUPGATE = os.environ["DUPGATE_BIN"]
 VERSIONS = sorted(path.name[1:].split("-")[0] for path in TOOLS.glob("schemas/v*"))
 NEWEST = VERSIONS[-1]
 RELEASE, NAMESPACE = "gate", "crawl"
+# Where docs/RUNBOOKS.md is read, unless the values say something else.
+RUNBOOKS = "https://github.com/dupgate/dupgate/blob/main/docs/RUNBOOKS.md"
 
 
 class Failed(Exception):
@@ -193,10 +195,38 @@ def objects():
         found = one(everything, "ConfigMap", f"-{file.stem}")
         expect(
             found["metadata"]["labels"].get("grafana_dashboard") == "1"
-            and json.loads(found["data"][f"dupgate-{file.name}"]) == json.loads(file.read_text()),
+            and json.loads(found["data"][f"dupgate-{file.name}"])
+            == json.loads(file.read_text().replace(RUNBOOKS, "https://runbooks.example.org/dupgate/")),
             f"dashboard {file.stem} is carried whole, with the label of the sidecar",
         )
         expect(len(json.dumps(found)) < 262144, f"dashboard {file.stem} is small enough for kubectl apply")
+
+    moved = ["dashboards.operatorPage=https://gate.example.org/ui/?a=b&c", "prometheusRule.runbookBaseUrl=https://wiki.example.org/R.md"]
+    for file in sorted(CHART.glob("files/dashboards/*.json")):
+        carried = one(render(*values("production")), "ConfigMap", f"-{file.stem}")["data"][f"dupgate-{file.name}"]
+        expect(json.loads(carried) == json.loads(file.read_text()), f"dashboard {file.stem} has its own addresses by default")
+        carried = one(render(*values("production"), *sets(moved)), "ConfigMap", f"-{file.stem}")["data"][f"dupgate-{file.name}"]
+        variables = {each["name"]: each for each in json.loads(carried)["templating"]["list"]}
+        expect(
+            variables["operator_page"]["current"]["value"] == "https://gate.example.org/ui/?a=b&c"
+            and variables["runbooks"]["query"] == "https://wiki.example.org/R.md"
+            and "localhost" not in carried
+            and "github.com" not in carried,
+            f"dashboard {file.stem} leads to dashboards.operatorPage and to prometheusRule.runbookBaseUrl",
+        )
+
+    roles = {
+        each["kind"]: variable["value"]
+        for _, each, pod in pods(render(*values("production"), *sets(["judges.roles={judge}"])))
+        for variable in pod["spec"]["containers"][0].get("env", ())
+        if variable["name"] == "DUPGATE_ROLES"
+    }
+    expect(roles == {"StatefulSet": "judge", "Deployment": "worker"}, "judges.roles says what judges do", roles)
+    service_pods = [pod for _, each, pod in pods(everything) if each["kind"] in ("StatefulSet", "Deployment")]
+    expect(
+        not any("helm.sh/chart" in pod["metadata"]["labels"] for pod in service_pods),
+        "no pod names the version of the chart, and a new one alone replaces none",
+    )
 
     first = render(*values("first-try"))
     expect(
@@ -286,6 +316,10 @@ def selectors(everything):
     ):
         exact = [each for each in of_kind(everything, "Service") if each["metadata"]["name"] == service]
         checked(f"service {service}", exact[0]["spec"]["selector"], wanted)
+        if service != "dupgate-all":
+            expect(
+                exact[0]["spec"].get("publishNotReadyAddresses"), f"service {service} leads to judges that are not ready, too"
+            )
     checked("the PodMonitor", one(everything, "PodMonitor")["spec"]["selector"]["matchLabels"], {"judge", "worker"})
     checked("the network policy", one(everything, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"], set(labels))
     for kind, component in (("StatefulSet", "judge"), ("Deployment", "worker")):
@@ -317,8 +351,8 @@ def configuration():
                 read_by_program(case, component, pod["spec"], container, maps, Path(root))
 
 
-def read_by_program(case, component, spec, container, maps, root):
-    """Lays out the files of a container below a folder, and asks the program for its configuration."""
+def laid_out(component, spec, container, maps, root):
+    """Lays out the files of a container below a folder; returns its configuration file and its environment."""
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     mounts = sorted((mount["mountPath"] for mount in container["volumeMounts"]), key=len, reverse=True)
 
@@ -347,7 +381,12 @@ def read_by_program(case, component, spec, container, maps, root):
     # Secrets that the configuration reads from files of a Secret.
     for path in re.findall(rf"{re.escape(str(root))}/run/secrets/[\w./-]+", file.read_text()):
         Path(path).write_text("sixteen-characters-or-more")
+    return file, env
 
+
+def read_by_program(case, component, spec, container, maps, root):
+    """Asks the program for its configuration as a container has it."""
+    file, env = laid_out(component, spec, container, maps, root)
     arguments = container["args"][1:] if container["args"][0] == "run" else []
     code, _, error = run(DUPGATE, "validate", "-c", file, *arguments, env=env)
     expect(code == 0, f"{case.name}: dupgate validate as {component}", error)
@@ -367,7 +406,51 @@ def read_by_program(case, component, spec, container, maps, root):
     )
 
 
-# 5. What must be refused, and how
+# 5. What `helm test` runs, against a broker
+
+
+class Kafka:
+    """A broker that lives as long as this."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            [CHART.parents[1] / "tests/broker/kafka.sh", "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for line in self.process.stdout:
+            if line.startswith("ready "):
+                return line.split()[1]
+        raise Failed("the broker did not start")
+
+    def __exit__(self, *_):
+        # Its script ends it with its input.
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+def helm_test():
+    with Kafka() as address, tempfile.TemporaryDirectory() as folder:
+        topic = f"crawl.pages.{os.getpid()}"
+        brokers = [f"config.kafka.brokers={{{address}}}", f"config.input.topics={{{topic}}}"]
+
+        def checked(root):
+            objects = render(*values("first-try"), *sets(brokers))
+            maps = {each["metadata"]["name"]: each["data"] for each in of_kind(objects, "ConfigMap")}
+            spec = one(objects, "Pod")["spec"]
+            (container,) = spec["containers"]
+            file, env = laid_out("check", spec, container, maps, root)
+            # The image has the file where the program looks for it.
+            return file, env, run(DUPGATE, *container["args"], env={**env, "DUPGATE_CONFIG": str(file)})
+
+        file, env, (code, out, error) = checked(Path(folder) / "first")
+        expect(code == 69 and topic in out and "FAIL" in out.upper(), "the test fails where a topic is missing", out + error)
+        create = ("topics", "create", "--with-input", "--partitions", "2", "--replication-factor", "1", "--execute")
+        code, out, error = run(DUPGATE, *create, "-c", file, env=env)
+        expect(code == 0, "dupgate topics create makes them", out + error)
+        _, _, (code, out, error) = checked(Path(folder) / "second")
+        expect(code == 0 and "transactions" in out, "the test passes where all is there", out + error)
+
+
+# 6. What must be refused, and how
 
 REFUSED = [
     (
@@ -447,6 +530,14 @@ REFUSED = [
         ["keda.enabled=true", "config.input.topics={^crawl}"],
         "KEDA cannot follow the pattern ^crawl",
     ),
+    (
+        "metadata of KEDA that the chart writes",
+        ["keda.enabled=true", "keda.triggerMetadata.lagThreshold=7"],
+        "invalid propertyName 'lagThreshold'",
+    ),
+    ("judges that do not judge", ["judges.roles={worker}"], "judges.roles must have judge"),
+    ("judges with an unknown role", ["judges.roles={judge,jduge}"], "at '/judges/roles/1'"),
+    ("nobody who reads", ["judges.roles={judge}", "workers.replicas=0"], "no instance reads the input"),
     ("a size that is none", ["judges.persistence.size=plenty"], "at '/judges/persistence/size'"),
 ]
 
@@ -485,7 +576,7 @@ def refusals():
     expect(code == 0, "accepted: existingConfigMap without any config", error)
 
 
-# 6. README and package
+# 7. README and package
 
 
 def package():
@@ -508,7 +599,7 @@ def package():
         )
 
 
-# 7. An API server
+# 8. An API server
 
 
 def installation():
@@ -647,14 +738,20 @@ def lifecycle(cluster):
     expect(not left, "nothing is left after helm uninstall", left)
 
 
-# 8. NOTES
+# 9. NOTES
 
 # What is set on top of production, and the one warning that it must lead to.
 WARNED = [
-    (["judges.resources.limits.memory=20Gi"], "a full index needs 22.4 GiB"),
-    (["judges.resources.limits.memory=22G"], "a full index needs 22.4 GiB"),
-    (["config.index.max_memory=18000MiB"], "a full index needs 24.6 GiB"),
-    (["config.index.max_memory=19000000000"], "a full index needs 24.8 GiB"),
+    # 1.2 x 16 GiB + 6 x 64 MiB + 512 MiB.
+    (["judges.resources.limits.memory=20Gi"], "a judge needs 20.1 GiB"),
+    (["judges.resources.limits.memory=21G"], "a judge needs 20.1 GiB"),
+    (["config.index.max_memory=20000MiB"], "a judge needs 24.3 GiB"),
+    (["config.index.max_memory=22000000000"], "a judge needs 25.5 GiB"),
+    (["config.processing.max_in_flight_bytes=1GiB", "workers.resources.limits.memory=8Gi"], "a judge needs 25.7 GiB"),
+    (["config.processing.max_in_flight_bytes=86MiB"], "a worker needs 1.0 GiB"),
+    (["config.processing.max_in_flight_bytes=257MiB", "config.input.format=text"], "a worker needs 1.0 GiB"),
+    (["workers.resources.limits.memory=895Mi"], "a worker needs 0.9 GiB"),
+    (["networkPolicy.enabled=true"], "a Prometheus outside of the namespace crawl reads no metrics"),
     (["judges.resources.limits=null"], "judges.resources.limits.memory is not set"),
     (["terminationGracePeriodSeconds=44"], "processing.shutdown_grace 30s"),
     (["config.processing.shutdown_grace=1m 16s"], "processing.shutdown_grace 1m 16s"),
@@ -673,15 +770,22 @@ WARNED = [
             "httpRoute.enabled=true",
             "httpRoute.parentRefs[0].name=public",
             "networkPolicy.enabled=true",
+            "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.a=b",
         ],
         "keeps the gateway from the pair page",
     ),
 ]
 # Just not enough for a warning.
 SILENT = [
-    ["judges.resources.limits.memory=22938Mi"],
-    ["config.index.max_memory=18GB"],
-    ["config.index.max_memory=18GB", "judges.resources.limits.memory=25200000000"],
+    ["judges.resources.limits.memory=20557Mi"],
+    ["config.index.max_memory=20GB"],
+    ["config.index.max_memory=20GB", "judges.resources.limits.memory=24939524097"],
+    ["config.processing.max_in_flight_bytes=85MiB"],
+    ["config.processing.max_in_flight_bytes=256MiB", "config.input.format=text"],
+    ["config.processing.max_in_flight_bytes=1GiB", "workers.resources.limits.memory=6656Mi", "judges.roles={judge}"],
+    ["networkPolicy.enabled=true", "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.a=b"],
+    ["networkPolicy.enabled=true", "podMonitor.enabled=false"],
+    ["judges.roles={judge}", "inputPartitions=3"],
     ["terminationGracePeriodSeconds=45"],
     ["config.processing.shutdown_grace=75s"],
     ["inputPartitions=5"],
@@ -728,7 +832,7 @@ def notes(cluster):
         expect(not warnings, f"{' '.join(assignments)}: no warning", warnings)
 
 
-STEPS = [lint, manifests, objects, configuration, refusals, package, installation]
+STEPS = [lint, manifests, objects, configuration, helm_test, refusals, package, installation]
 
 
 def main():

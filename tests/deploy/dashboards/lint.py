@@ -43,6 +43,8 @@ OTHERS = [
     "retention.ms",
     "cleanup.policy",
 ]
+# Where docs/RUNBOOKS.md is read.
+PAGE = "https://github.com/dupgate/dupgate/blob/main/docs/RUNBOOKS.md"
 SECTIONS = ["Meaning", "Impact", "First look", "Mitigation", "Tested"]
 
 faults = []
@@ -351,7 +353,7 @@ def check_alerts(alerts):
         check("for" in rule or name in AT_ONCE, name, "needs a time that it must last")
         notes = rule["annotations"]
         check(set(notes) == {"summary", "description", "runbook_url"}, name, "needs summary, description and runbook_url")
-        check(notes["runbook_url"] == f"RUNBOOKS/{name}", name, f"its runbook is RUNBOOKS/{name}")
+        check(notes["runbook_url"] == f"{PAGE}#{name.lower()}", name, f"its runbook is {PAGE}#{name.lower()}")
         check(notes["summary"].endswith(".") and notes["description"].endswith("."), name, "annotations are sentences")
         check_expression(rule["expr"], name)
     say(f"alerts.yaml: {len(alerts)} alerts: severity, annotations, metrics, labels")
@@ -418,6 +420,13 @@ def check_runbooks(program, alerts, panels):
     for name, section in sections.items():
         found = re.findall(r"^\*\*([A-Z][a-z ]+)\.\*\*", section, re.M)
         check(found == SECTIONS, name, f"its section has the parts {found}, not {SECTIONS}")
+        look = re.search(r"^\*\*First look\.\*\*(.*?)^\*\*Mitigation", section, re.M | re.S)
+        blocks = re.findall(r"```console\n(.*?)```", look[1], re.S) if look else []
+        shown = [line for block in blocks for line in block.splitlines()]
+        check(any(line.startswith("$ dupgate ") for line in shown), name, "its first look has no command")
+        check(shown and not shown[-1].startswith("$ "), name, "its first look does not show what the command prints")
+        # The image has nothing but the program.
+        check("curl" not in section, name, "needs curl: the recipe stands above the sections")
         severity = alerts.get(name, {}).get("labels", {}).get("severity")
         check(re.search(rf"^Severity: {severity}\.", section, re.M), name, "its section must tell the severity of the rule")
     for panel in re.findall(r"[Pp]anel \*([^*]+)\*", text):

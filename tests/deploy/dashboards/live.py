@@ -278,6 +278,12 @@ def faster():
                 if key in rule:
                     rule[key] = short(rule[key], SHORTEST["for"])
             rule["expr"] = re.sub(r"\[(\w+)\]", lambda found: f"[{short(found[1], SHORTEST['range'])}]", rule["expr"])
+            # Subqueries.
+            rule["expr"] = re.sub(
+                r"\[(\w+):(\w+)\]",
+                lambda found: f"[{short(found[1], SHORTEST['range'])}:{short(found[2], 1)}]",
+                rule["expr"],
+            )
             rule["expr"] = re.sub(r"offset (\w+)", lambda found: f"offset {short(found[1], 1)}", rule["expr"])
     return made
 
@@ -613,6 +619,7 @@ def main(program, prometheus, promtool):
         crawl_processes[judge].wait()
         play.expect("crawl", "DupgateNoJudge", "the judge is killed")
         play.expect("crawl", "DupgateInstanceDown", "the same")
+        play.expect("crawl", "DupgateNoStandby", "the other one has nobody to stand by")
         until("the standby judges", lambda: play.value('max(dupgate_judge_active{job="crawl"})') == 1)
         until("DupgateNoJudge ends", lambda: "DupgateNoJudge" not in play.firing("crawl"))
         say("the standby took over, and DupgateNoJudge ended")

@@ -44,13 +44,26 @@ impl Instance {
         let file = folder.join(format!("{name}.yaml"));
         // JSON is YAML.
         std::fs::write(&file, config.to_string()).expect("the configuration is written");
+        Self::spawn(name, folder, &file, http, &[])
+    }
+
+    /// Starts `dupgate run` with a file that several instances share, and with what is its own in variables, as pods are.
+    pub(crate) fn start_pod(name: &str, folder: &Path, file: &Path, variables: &[(&str, &str)]) -> Self {
+        let http = http::free_address();
+        let listen = http.to_string();
+        let variables = [variables, &[("DUPGATE_HTTP__LISTEN", listen.as_str())]].concat();
+        Self::spawn(name, folder, file, http, &variables)
+    }
+
+    fn spawn(name: &str, folder: &Path, file: &Path, http: SocketAddr, variables: &[(&str, &str)]) -> Self {
         let log = folder.join(format!("{name}.log"));
         let out = File::options().create(true).append(true).open(&log).expect("a log file");
         let err = out.try_clone().expect("a log file");
         let child = Command::new(env!("CARGO_BIN_EXE_dupgate"))
             .arg("run")
             .arg("--config")
-            .arg(&file)
+            .arg(file)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(out)
             .stderr(err)
