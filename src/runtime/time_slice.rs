@@ -205,6 +205,9 @@ mod tests {
                 waits: Vec::new(),
             };
             thread.handle(Event::Restored(None));
+            while thread.judge.role() != Role::Standby {
+                thread.run_once();
+            }
             thread.handle(Event::Assigned);
             while thread.judge.role() != Role::Active {
                 thread.run_once();

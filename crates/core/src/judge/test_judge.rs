@@ -84,10 +84,6 @@ impl TestJudge {
     pub(super) fn handle(&mut self, event: Event) {
         self.judge.handle(self.now, event);
         self.perform();
-        while self.judge.is_unfinished() {
-            self.judge.handle(self.now, Event::Continue);
-            self.perform();
-        }
     }
 
     /// Lets so much time pass.
@@ -97,7 +93,13 @@ impl TestJudge {
     }
 
     fn perform(&mut self) {
-        while let Some(effect) = self.judge.poll() {
+        loop {
+            // What is at hand is judged before the cluster answers.
+            if self.judge.is_unfinished() {
+                self.judge.handle(self.now, Event::Continue);
+                continue;
+            }
+            let Some(effect) = self.judge.poll() else { return };
             if let Effect::Call(request) = &effect {
                 let answer = self.call(request);
                 self.judge.handle(self.now, Event::Called(answer));
