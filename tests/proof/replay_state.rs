@@ -77,8 +77,8 @@ fn a_replay_whose_topics_are_deleted_is_not_resumed_into_empty_ones() {
         begin(&cluster, id);
         let named = run(cluster.command(&["replay", "clean", id, "-o", "jsonl"]));
         let named = String::from_utf8(named.stdout).expect("text");
-        let mut names = named.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["name"].clone());
-        let topic = names.find_map(|name| name.as_str().filter(|name| name.contains(&kind)).map(str::to_owned));
+        let mut topics = named.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["name"].clone());
+        let topic = topics.find_map(|name| name.as_str().filter(|name| name.contains(&kind)).map(str::to_owned));
         let topic = topic.expect("a topic of the replay");
         broker.delete_topic(&topic);
         wait::until("the topic to be gone", || {
