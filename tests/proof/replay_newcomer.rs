@@ -15,7 +15,8 @@ const PAGES: usize = 2_000;
 
 /// Runs a command as it is documented and returns what both streams say, under the names of the documentation.
 fn type_in(cluster: &Cluster<'_>, command: &str) -> String {
-    let words: Vec<&str> = command.split(' ').collect();
+    // As on a terminal; elsewhere it is JSON.
+    let words: Vec<&str> = command.split(' ').chain(["-o", "table"]).collect();
     let output = run(cluster.command(&words));
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
     assert!(output.status.success(), "{command}: {text}");

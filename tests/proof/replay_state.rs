@@ -77,8 +77,8 @@ fn a_replay_whose_topics_are_deleted_is_not_resumed_into_empty_ones() {
         begin(&cluster, id);
         let named = run(cluster.command(&["replay", "clean", id, "-o", "jsonl"]));
         let named = String::from_utf8(named.stdout).expect("text");
-        let mut names = named.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["name"].clone());
-        let topic = names.find_map(|name| name.as_str().filter(|name| name.contains(&kind)).map(str::to_owned));
+        let mut topics = named.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["name"].clone());
+        let topic = topics.find_map(|name| name.as_str().filter(|name| name.contains(&kind)).map(str::to_owned));
         let topic = topic.expect("a topic of the replay");
         broker.delete_topic(&topic);
         wait::until("the topic to be gone", || {
@@ -261,13 +261,13 @@ fn a_plan_warns_before_harm() {
     team.deliver(&mut out, 50);
     team.disband();
     broker.alter(cluster.unique(), &[("retention.ms", "86400000")]);
-    let shadow = run(cluster.command(&["replay", "plan", "--from", "start"]));
+    let shadow = run(cluster.command(&["replay", "plan", "--from", "start", "-o", "table"]));
     let text = String::from_utf8_lossy(&shadow.stdout).into_owned();
     assert!(text.contains("disk") && text.contains("1 copy of each page"), "{text}");
     assert!(text.contains("isolation.level=read_committed"), "{text}");
 
     let live = ["replay", "run", "--from", "start", "--into", "live", "-s", "match.same_id=duplicate", "--execute"];
-    let refused = run(cluster.command(&[&live[..], &["--confirm-live", "another"]].concat()));
+    let refused = run(cluster.command(&[&live[..], &["--confirm-live", "another", "-o", "table"]].concat()));
     assert_eq!(refused.status.code(), Some(2));
     let text = String::from_utf8_lossy(&refused.stdout).into_owned();
     for warning in

@@ -34,6 +34,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<(), Fatal> {
     }
     announce(&plan, args.plan.as_deref(), global)?;
     confirm(&plan, args.confirm_live.as_deref())?;
+    replay::expect_log(&plan, &both.live)?;
     let (stored, lock) = if plan.into.writes() {
         if store.is_begun(&plan.id)? {
             let id = &plan.id;

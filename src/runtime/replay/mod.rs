@@ -24,7 +24,7 @@ use std::time::Duration;
 pub use compare::{Texts, compare};
 pub use files::fetch_lines;
 pub use pace::{NotARate, Rate};
-pub use planning::{Draft, Extent, Wanted, check, make};
+pub use planning::{Draft, Extent, Wanted, check, expect_log, make};
 pub use run::{Options, Outcome, Phase, Report, run};
 pub use sample::{Sample, estimate};
 pub use store::{Lock, ReplayState, Store, Stored};

@@ -13,7 +13,7 @@ use super::super::output_settings;
 use super::super::service_context;
 use super::QUERY_TIMEOUT;
 use super::files;
-use super::kept_log::{first_checkpoint, is_judged_before};
+use super::kept_log::{expect_kept, first_checkpoint, is_judged_before};
 use super::store::Store;
 use crate::config::settings::{Settings, Topics};
 use crate::error::{Fatal, Reason};
@@ -146,6 +146,17 @@ pub fn check(plan: &Plan, store: &Store, live: &Settings, variants: &[Settings])
         return refuse(format!("what decides how pages are written has changed since the plan was made ({what})"));
     }
     plan.files.iter().try_for_each(files::verify)
+}
+
+/// Makes sure that the live verdict log still holds what a plan that was not begun needs of it.
+///
+/// # Errors
+///
+/// [`Reason::State`] when it was trimmed since.
+pub fn expect_log(plan: &Plan, live: &Settings) -> Result<(), Fatal> {
+    let cluster = service_context::cluster(&live.kafka);
+    let offsets = Offsets::new(&cluster.query(&live.input.group), QUERY_TIMEOUT).map_err(failure)?;
+    expect_kept(plan, &offsets, &cluster.follower(&plan.own_group()), &BTreeMap::new())
 }
 
 /// Digest of what decides the records of a page, beside its verdict.

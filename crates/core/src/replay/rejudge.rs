@@ -108,12 +108,12 @@ impl Rejudge {
     ///
     /// [`Diverged`] when the state does not take it.
     pub fn follow_record(&mut self, record: &VerdictRecord) -> Result<(), Diverged> {
-        self.state.follow_record(record)?;
         if let (VerdictRecord::Rules(rules), true) = (record, self.has_begun) {
+            // What was ruled so far was ruled under the rules before.
             self.close_batch();
             self.records.push(VerdictRecord::Rules(RulesRecord { log: self.log, ..rules.clone() }));
         }
-        Ok(())
+        self.state.follow_record(record)
     }
 
     /// Makes sure that a batch of another log was ruled under the rules in force.
